@@ -1,0 +1,2 @@
+//! Measures this gateway beside its peers.
+#![forbid(unsafe_code)]

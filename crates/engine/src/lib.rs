@@ -1,0 +1,2 @@
+//! The request path: listeners, pipeline, handlers, upstreams.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The nagaya binary.
+#![forbid(unsafe_code)]
+fn main() {}
