@@ -1,0 +1,48 @@
+# The only front door. `make` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+PORT ?= 8080
+ARGS ?=
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help run test bench soak lint fmt package
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port)
+	@scripts/demo.sh --port-free $(PORT)
+	@scripts/bootstrap.sh build
+	cargo build --release --locked -p nagaya
+	@scripts/demo.sh $(TARGET_DIR)/release/nagaya $(PORT)
+
+test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
+	@scripts/bootstrap.sh test
+	cargo test --workspace --locked
+	@[ ! -x scripts/fuzz.sh ] || scripts/fuzz.sh 30
+
+bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/bench.md
+	@scripts/bootstrap.sh bench
+	cargo build --release --locked -p nagaya -p bench
+	$(TARGET_DIR)/release/bench --nagaya $(TARGET_DIR)/release/nagaya $(ARGS)
+
+soak: ## the long tests: minutes of load, reloads and crashes
+	@scripts/bootstrap.sh test
+	cargo test --release --workspace --locked -- --ignored
+
+lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
+	@scripts/bootstrap.sh build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+
+fmt: ## format the code
+	cargo fmt --all
+
+package: ## a .deb in target/package
+	@scripts/bootstrap.sh build
+	cargo build --release --locked -p nagaya
+	@scripts/package.sh $(TARGET_DIR)/release/nagaya $(TARGET_DIR)/package

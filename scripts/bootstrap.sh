@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Installs what the build, the tests or the benchmark need and this machine lacks.
+#
+#   scripts/bootstrap.sh build|test|bench
+#
+# Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
+# when not root; elsewhere it prints what to install and stops. Services a package would start
+# (nginx, haproxy, h2o) are neither started nor enabled.
+set -euo pipefail
+
+# what:package:need, where what is a command or a file that must exist.
+# An optional one that cannot be installed is said and skipped.
+build_tools=(
+  cc:gcc:required
+  /usr/include/stdio.h:libc6-dev:required
+  make:make:required
+  git:git:required
+  pkg-config:pkg-config:required
+)
+test_tools=(
+  curl:curl:required
+  nginx:nginx-light:required
+  node:nodejs:required
+  python3:python3:required
+  ab:apache2-utils:required
+  htpasswd:apache2-utils:required
+  slowhttptest:slowhttptest:required
+)
+bench_tools=(
+  wrk:wrk:required
+  taskset:util-linux:required
+  nginx:nginx-light:optional
+  haproxy:haproxy:optional
+  h2o:h2o:optional
+  perf:linux-perf:optional
+)
+
+main() {
+  case "${1:-}" in
+    build) tools=("${build_tools[@]}") ;;
+    test) tools=("${build_tools[@]}" "${test_tools[@]}") ;;
+    bench) tools=("${build_tools[@]}" "${bench_tools[@]}") ;;
+    *) echo "usage: scripts/bootstrap.sh build|test|bench" >&2; exit 2 ;;
+  esac
+  # nginx and haproxy live in sbin, which an ordinary user's PATH may lack.
+  PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+  install_missing
+  require_cargo
+}
+
+install_missing() {
+  local required optional
+  required=$(missing required)
+  optional=$(missing optional)
+  [ -n "$required$optional" ] || return 0
+  if ! command -v apt-get >/dev/null; then
+    [ -z "$optional" ] || echo "bootstrap: these would make the run complete:" $optional >&2
+    [ -n "$required" ] || return 0
+    echo "bootstrap: please install (Debian's package names):" $required >&2
+    exit 1
+  fi
+  choose_root
+  hold_services
+  echo "bootstrap: installing" $required $optional >&2
+  as_root apt-get update -qq || echo "bootstrap: apt-get update failed; trying with the lists at hand" >&2
+  # shellcheck disable=SC2086 # package names, split on purpose
+  [ -z "$required" ] || apt_install $required
+  for package in $optional; do
+    apt_install "$package" || echo "bootstrap: $package is not to be had here; going on without it" >&2
+  done
+}
+
+# The packages of the given need that are not there, each once.
+missing() {
+  local entry what package need
+  for entry in "${tools[@]}"; do
+    IFS=: read -r what package need <<<"$entry"
+    [ "$need" = "$1" ] || continue
+    [ -e "$what" ] || command -v "$what" >/dev/null || echo "$package"
+  done | sort -u
+}
+
+choose_root() {
+  if [ "$(id -u)" = 0 ]; then
+    as_root() { "$@"; }
+  elif command -v sudo >/dev/null; then
+    as_root() { sudo "$@"; }
+  else
+    echo "bootstrap: not root and no sudo; as root, run: apt-get install" $(missing required) >&2
+    exit 1
+  fi
+}
+
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null || return 1
+  local service
+  for service in nginx haproxy h2o; do
+    # Only what this call installed: a server somebody runs here on purpose stays as it is.
+    case " $* " in *" $service"*) disable_service "$service" ;; esac
+  done
+}
+
+# policy-rc.d is Debian's way to say that packages must not start their services.
+hold_services() {
+  [ -e /usr/sbin/policy-rc.d ] && return 0
+  printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
+  as_root chmod 755 /usr/sbin/policy-rc.d
+  trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+}
+
+disable_service() {
+  [ -d /run/systemd/system ] || return 0
+  as_root systemctl disable --quiet "$1" 2>/dev/null || true
+}
+
+require_cargo() {
+  PATH="$HOME/.cargo/bin:$PATH"
+  command -v cargo >/dev/null && return 0
+  cat >&2 <<'TEXT'
+bootstrap: no cargo. Install Rust (1.88 or newer), then try again:
+
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh
+
+TEXT
+  exit 1
+}
+
+main "$@"
