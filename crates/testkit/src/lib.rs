@@ -1,2 +1,23 @@
-//! Test tools: byte-exact client, scripted upstream, process harness.
+//! Test tools: the gateway as a process, a byte-exact client, a scripted upstream, vectors as data.
+//!
+//! The idea: tests speak to the real binary over real sockets and see exact bytes, so that no
+//! client library tidies up what is being tested. Everything blocks, on plain threads, and every
+//! wait has a deadline. Nothing here is part of the product, and nothing here depends on it.
 #![forbid(unsafe_code)]
+
+pub mod client;
+pub mod gateway;
+pub mod message;
+pub mod peer;
+pub mod temp;
+pub mod upstream;
+pub mod vectors;
+pub mod wait;
+
+pub use client::{Outcome, RawClient, Reply};
+pub use gateway::Gateway;
+pub use message::Head;
+pub use peer::Peer;
+pub use temp::TempDir;
+pub use upstream::{ScriptedUpstream, Seen, Step};
+pub use wait::{eventually, free_port};

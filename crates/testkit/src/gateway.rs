@@ -1,0 +1,274 @@
+//! The gateway as a process: started from a configuration text, asked, signalled, ended.
+//!
+//! The idea: what is tested is the binary that ships, from outside. A test that ends leaves no
+//! process behind, and a panic inside the gateway fails the test that caused it.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::{Body, Outcome, RawClient};
+use crate::temp::TempDir;
+use crate::wait::{eventually, free_port};
+
+/// How long the gateway may take to start, reload or stop.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Prepares a [`Gateway`].
+#[derive(Debug)]
+pub struct Builder {
+    binary: PathBuf,
+    config: String,
+    values: Vec<(String, String)>,
+    directory: TempDir,
+    port: u16,
+}
+
+/// A running gateway; killed with its children when dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    child: Child,
+    builder: Builder,
+}
+
+impl Builder {
+    /// Fills `{name}` in the configuration with `value`.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.values.push((format!("{{{name}}}"), value.to_string()));
+        self
+    }
+
+    /// The directory `{dir}` stands for, to put files into before the start.
+    #[must_use]
+    pub fn directory(&self) -> &TempDir {
+        &self.directory
+    }
+
+    /// Starts `nagaya serve -c FILE` and waits until it answers.
+    ///
+    /// # Panics
+    /// When it ends or stays silent instead; the message holds its stderr.
+    #[must_use]
+    pub fn start(self) -> Gateway {
+        let file = self.write_config();
+        let child = Command::new(&self.binary)
+            .arg("serve")
+            .arg("-c")
+            .arg(file)
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null())
+            .stdout(self.create("stdout"))
+            .stderr(self.create("stderr"))
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {}: {error}", self.binary.display()));
+        let mut gateway = Gateway {
+            child,
+            builder: self,
+        };
+        gateway.wait_until_it_answers();
+        gateway
+    }
+
+    /// Runs `nagaya ARGUMENTS` on the configuration to its end; status, stdout and stderr.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
+        let file = self.write_config();
+        let output = Command::new(&self.binary)
+            .args(arguments)
+            .arg("-c")
+            .arg(file)
+            .stdin(Stdio::null())
+            .output()
+            .expect("run the gateway's binary");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status, text(&output.stdout), text(&output.stderr))
+    }
+
+    fn write_config(&self) -> PathBuf {
+        let mut text = self.config.clone();
+        for (name, value) in &self.values {
+            text = text.replace(name, value);
+        }
+        text = text
+            .replace("{port}", &self.port.to_string())
+            .replace("{dir}", &self.directory.path().display().to_string());
+        self.directory.write("nagaya.toml", text)
+    }
+
+    fn create(&self, name: &str) -> File {
+        File::create(self.directory.path().join(name)).expect("create a log file")
+    }
+}
+
+impl Gateway {
+    /// Begins with the binary (`env!("CARGO_BIN_EXE_nagaya")`) and a configuration, in which
+    /// `{port}` and `{dir}` are filled in: a free port and a fresh directory.
+    #[must_use]
+    pub fn with_config(binary: impl AsRef<Path>, config: &str) -> Builder {
+        Builder {
+            binary: binary.as_ref().to_owned(),
+            config: config.to_owned(),
+            values: Vec::new(),
+            directory: TempDir::new(),
+            port: free_port(),
+        }
+    }
+
+    /// The address `{port}` is on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.builder.port))
+    }
+
+    /// A fresh connection.
+    #[must_use]
+    pub fn client(&self) -> RawClient {
+        RawClient::connect(self.address())
+    }
+
+    /// Sends one request on a connection of its own and reads the reply.
+    #[must_use]
+    pub fn ask(&self, request: &[u8]) -> Outcome {
+        self.client().ask(request)
+    }
+
+    /// The directory `{dir}` stands for.
+    #[must_use]
+    pub fn directory(&self) -> &TempDir {
+        &self.builder.directory
+    }
+
+    /// What it has written to stderr.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.read("stderr")
+    }
+
+    /// What it has written to stdout: the access log, where the configuration says `"-"`.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.read("stdout")
+    }
+
+    /// Process id of the supervisor.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Process ids of the supervisor's children.
+    #[must_use]
+    pub fn children(&self) -> Vec<u32> {
+        let id = self.pid();
+        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let text = text.unwrap_or_default();
+        text.split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
+    }
+
+    /// Process id of the server: the child that has sockets listening.
+    ///
+    /// # Panics
+    /// When there is none for a while.
+    #[must_use]
+    pub fn server_pid(&self) -> u32 {
+        eventually(PATIENCE, "a server process", || {
+            let children = self.children();
+            let named = |id: &&u32| {
+                let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+                line.split(|&byte| byte == 0).any(|word| word == b"server")
+            };
+            children.iter().find(named).or(children.last()).copied()
+        })
+    }
+
+    /// Sends a signal to the supervisor.
+    ///
+    /// # Panics
+    /// When the supervisor is gone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signal the supervisor");
+    }
+
+    /// Writes another configuration in place, placeholders filled in, and sends HUP. Whether it
+    /// was taken is for the test to see.
+    pub fn reload(&mut self, config: &str) {
+        config.clone_into(&mut self.builder.config);
+        self.builder.write_config();
+        self.signal(Signal::HUP);
+    }
+
+    /// Waits until stderr says `text`.
+    ///
+    /// # Panics
+    /// When it does not within 15 s.
+    pub fn wait_for_message(&self, text: &str) {
+        eventually(PATIENCE, &format!("`{text}` on stderr"), || {
+            self.stderr().contains(text).then_some(())
+        });
+    }
+
+    /// Sends TERM and waits for the end.
+    ///
+    /// # Panics
+    /// When it does not end within 15 s.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        eventually(PATIENCE, "the gateway to stop", || {
+            self.child.try_wait().expect("wait for a child")
+        })
+    }
+
+    fn read(&self, name: &str) -> String {
+        let path = self.builder.directory.path().join(name);
+        let bytes = std::fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn wait_until_it_answers(&mut self) {
+        let question = b"OPTIONS * HTTP/1.1\r\nHost: testkit.invalid\r\nConnection: close\r\n\r\n";
+        let address = self.address();
+        eventually(PATIENCE, "the gateway to answer", || {
+            if let Some(status) = self.child.try_wait().expect("wait for a child") {
+                panic!("the gateway ended with {status}: {}", self.stderr());
+            }
+            // A refused connection must cost nothing; a silent one is given a while.
+            TcpStream::connect(address).ok()?;
+            let mut client = RawClient::try_connect(address).ok()?;
+            client.send(question);
+            matches!(client.read_reply(Body::Framed), Outcome::Reply(_)).then_some(())
+        });
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let children = self.children();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for id in children {
+            let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+            if let Some(id) = id {
+                let _ = kill_process(id, Signal::KILL);
+            }
+        }
+        let stderr = self.stderr();
+        if std::thread::panicking() {
+            eprintln!("gateway's stderr:\n{stderr}");
+        } else {
+            assert!(
+                !stderr.contains("panicked at"),
+                "the gateway panicked: {stderr}"
+            );
+        }
+    }
+}

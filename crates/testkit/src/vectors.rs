@@ -1,0 +1,438 @@
+//! Vectors: rows of bytes and what must come of them, kept as TOML beside the tests.
+//!
+//! The idea: a row says what is sent, what the client gets and what the upstream sees, and says
+//! nothing about how it is sent; runners choose the cuts. Unknown keys, missing keys and repeated
+//! ids are errors, so a row cannot silently test nothing.
+//!
+//! In `bytes`, `target`, `host` and `reply`, `<<FF00>>` stands for those octets and `<<ab*900>>`
+//! for `ab` 900 times.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+/// The site every row without a `Host` of its own goes to: forwarded to the recording upstream.
+pub const HOST: &str = "app.test";
+
+/// A row about a request.
+#[derive(Debug, Clone)]
+pub struct RequestRow {
+    /// Unique name, `file/id`.
+    pub id: String,
+    /// The rule it is about.
+    pub rule: String,
+    /// What the client sends.
+    pub bytes: Vec<u8>,
+    /// The client sends nothing more after `bytes` and says so.
+    pub finish: bool,
+    /// For each reply, the statuses that are right; 0 stands for an end without a reply.
+    pub replies: Vec<Vec<u16>>,
+    /// What becomes of the connection.
+    pub after: After,
+    /// What the upstream sees.
+    pub sees: Sees,
+    /// Repeated slashes are kept by the site (`slashes = "keep"`).
+    pub keep_slashes: bool,
+    /// Encoded slashes are kept by the site (`encoded_slash = "keep"`).
+    pub keep_encoded_slash: bool,
+    /// The parts of the head that are checked one by one.
+    pub faces: Faces,
+}
+
+/// What becomes of the connection after a row's replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It is closed; nothing more is answered.
+    Closes,
+    /// It answers the next request.
+    Keeps,
+    /// Either, as long as the next request is answered with its own reply or not at all.
+    Either,
+}
+
+/// What the upstream sees of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sees {
+    /// Not one byte.
+    Nothing,
+    /// One request for each reply; these things hold for the first.
+    Request(SeenRequest),
+}
+
+/// What holds for a forwarded request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenRequest {
+    /// Its request line.
+    pub line: Option<String>,
+    /// Fields it has exactly once with this value, names in any case.
+    pub fields: Vec<(String, String)>,
+    /// Fields it must not have, names in lower case.
+    pub lacks: Vec<String>,
+    /// Its body.
+    pub body: Option<Vec<u8>>,
+}
+
+/// Parts of an accepted head. `None` is not checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Faces {
+    /// Decoded path, for matching and files.
+    pub path: Option<Vec<u8>>,
+    /// Path as forwarded.
+    pub wire: Option<Vec<u8>>,
+    /// Query; `Some(None)` means there is none.
+    pub query: Option<Option<Vec<u8>>>,
+    /// Canonical host.
+    pub host: Option<String>,
+}
+
+/// A row about an upstream's reply.
+#[derive(Debug, Clone)]
+pub struct ReplyRow {
+    /// Unique name, `file/id`.
+    pub id: String,
+    /// The rule it is about.
+    pub rule: String,
+    /// Method of the request. Default GET.
+    pub method: String,
+    /// What the upstream sends.
+    pub reply: Vec<u8>,
+    /// The upstream closes after it. Default no.
+    pub closes: bool,
+    /// Statuses the client may see; 0 stands for an end without a reply.
+    pub statuses: Vec<u16>,
+    /// Body the client gets, where it matters.
+    pub body: Option<Vec<u8>>,
+    /// The client sees the reply come to its proper end. Default yes.
+    pub complete: bool,
+    /// Fields the client gets exactly once with this value.
+    pub has: Vec<(String, String)>,
+    /// Fields the client must not get, in lower case.
+    pub lacks: Vec<String>,
+    /// Whether the next request uses the same upstream connection; `None` is not checked.
+    pub reused: Option<bool>,
+}
+
+impl RequestRow {
+    /// Whether the reply to the first request has no body whatever its fields say.
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.bytes.starts_with(b"HEAD ")
+    }
+
+    /// Places worth cutting the bytes at: all of them in a short row; in a long one those around
+    /// line ends, blanks and colons of its beginning and end, and some between.
+    #[must_use]
+    pub fn cuts(&self, dense: usize) -> Vec<usize> {
+        let length = self.bytes.len();
+        let near_edge = |at: usize| at < dense / 2 || at + dense / 2 > length;
+        let stride = (length / 40).max(1);
+        let telling = |at: usize| {
+            let byte = self.bytes[at];
+            let before = self.bytes[at - 1];
+            [byte, before].iter().any(|byte| b"\r\n :".contains(byte))
+        };
+        (1..length)
+            .filter(|&at| length <= dense || at % stride == 0 || (near_edge(at) && telling(at)))
+            .collect()
+    }
+}
+
+/// Reads every request row of the named directories below `root`.
+///
+/// # Panics
+/// On any mistake in them.
+#[must_use]
+pub fn requests(root: &Path, directories: &[&str]) -> Vec<RequestRow> {
+    read(root, directories, request)
+}
+
+/// Reads every reply row of the named directories below `root`.
+///
+/// # Panics
+/// On any mistake in them.
+#[must_use]
+pub fn replies(root: &Path, directories: &[&str]) -> Vec<ReplyRow> {
+    read(root, directories, |row, _| reply(row))
+}
+
+fn read<T>(root: &Path, directories: &[&str], lower: impl Fn(&mut Keys<'_>, &str) -> T) -> Vec<T> {
+    let mut rows = Vec::new();
+    let mut ids = BTreeSet::new();
+    for directory in directories {
+        for file in files(&root.join(directory)) {
+            let text = std::fs::read_to_string(&file).expect("read a vector file");
+            let shown = file.display();
+            let table = DeTable::parse(&text).unwrap_or_else(|error| panic!("{shown}: {error}"));
+            let list = table
+                .get_ref()
+                .get("row")
+                .and_then(|rows| rows.get_ref().as_array());
+            let list = list.unwrap_or_else(|| panic!("{shown}: no [[row]]"));
+            for row in list {
+                let line = text[..row.span().start].matches('\n').count() + 1;
+                let table = row.get_ref().as_table();
+                let table = table.unwrap_or_else(|| panic!("{shown}:{line}: not a table"));
+                let mut keys = Keys::new(table, format!("{shown}:{line}"), directory);
+                let id = keys.id.clone();
+                assert!(
+                    ids.insert(id),
+                    "{shown}:{line}: id {} occurs twice",
+                    keys.id
+                );
+                rows.push(lower(&mut keys, directory));
+                keys.finish();
+            }
+        }
+    }
+    rows
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let list = std::fs::read_dir(directory);
+    let list = list.unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let mut files: Vec<_> = list
+        .map(|entry| entry.expect("list vectors").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn request(keys: &mut Keys<'_>, directory: &str) -> RequestRow {
+    let replies = keys.status_lists();
+    let refused = replies
+        .iter()
+        .flatten()
+        .all(|&status| !(200..400).contains(&status));
+    let bytes = request_bytes(keys);
+    let close = keys.flag("close");
+    RequestRow {
+        id: keys.id.clone(),
+        rule: keys.text("rule").unwrap_or_else(|| keys.fail("no rule")),
+        finish: keys.flag("finish").unwrap_or(false),
+        after: match close {
+            Some(true) => After::Closes,
+            Some(false) => After::Keeps,
+            None if directory == "h1" => keys.fail("close is not said"),
+            None => After::Either,
+        },
+        sees: sees(keys, refused),
+        keep_slashes: keys.choice("slashes", "merge", "keep"),
+        keep_encoded_slash: keys.choice("encoded_slash", "refuse", "keep"),
+        faces: Faces {
+            path: keys.bytes("path"),
+            wire: keys.bytes("wire"),
+            query: keys
+                .bytes("query")
+                .map(|query| (query != b"(none)").then_some(query)),
+            host: keys.text("canonical"),
+        },
+        bytes,
+        replies,
+    }
+}
+
+/// The request: as it stands, or a plain one around the target or host the row is about.
+fn request_bytes(keys: &mut Keys<'_>) -> Vec<u8> {
+    if let Some(bytes) = keys.bytes("bytes") {
+        return bytes;
+    }
+    let target = keys.bytes("target");
+    let host = keys.bytes("host");
+    if target.is_none() && host.is_none() {
+        keys.fail::<()>("no bytes, target or host");
+    }
+    let target = target.unwrap_or_else(|| b"/".to_vec());
+    let host = host.unwrap_or_else(|| HOST.into());
+    [
+        &b"GET "[..],
+        &target,
+        b" HTTP/1.1\r\nHost: ",
+        &host,
+        b"\r\n\r\n",
+    ]
+    .concat()
+}
+
+fn sees(keys: &mut Keys<'_>, refused: bool) -> Sees {
+    let lines = match keys.take("sees") {
+        Some(DeValue::String(text)) if text == "nothing" => return Sees::Nothing,
+        Some(DeValue::Array(lines)) => lines
+            .iter()
+            .map(|line| line.get_ref().as_str().unwrap_or_default().to_owned())
+            .collect(),
+        Some(_) => keys.fail("sees is \"nothing\" or a list of lines"),
+        None => Vec::new(),
+    };
+    let lacks = keys.list("lacks");
+    let body = keys.bytes("body");
+    if refused {
+        return Sees::Nothing;
+    }
+    let mut lines = lines.into_iter();
+    Sees::Request(SeenRequest {
+        line: lines.next(),
+        fields: lines.map(|line| split_field(keys, &line)).collect(),
+        lacks,
+        body,
+    })
+}
+
+fn split_field(keys: &Keys<'_>, line: &str) -> (String, String) {
+    let Some((name, value)) = line.split_once(": ") else {
+        keys.fail(&format!("`{line}` is no field"))
+    };
+    (name.to_lowercase(), value.to_owned())
+}
+
+fn reply(keys: &mut Keys<'_>) -> ReplyRow {
+    let has = keys.list("has");
+    ReplyRow {
+        id: keys.id.clone(),
+        rule: keys.text("rule").unwrap_or_else(|| keys.fail("no rule")),
+        method: keys.text("method").unwrap_or_else(|| "GET".into()),
+        reply: keys.bytes("reply").unwrap_or_else(|| keys.fail("no reply")),
+        closes: keys.flag("closes").unwrap_or(false),
+        statuses: keys.status_lists().concat(),
+        body: keys.bytes("body"),
+        complete: keys.flag("complete").unwrap_or(true),
+        has: has.iter().map(|line| split_field(keys, line)).collect(),
+        lacks: keys.list("lacks"),
+        reused: keys.flag("reused"),
+    }
+}
+
+/// The keys of one row, ticked off as they are read.
+struct Keys<'a> {
+    id: String,
+    place: String,
+    values: BTreeMap<&'a str, &'a DeValue<'a>>,
+}
+
+impl<'a> Keys<'a> {
+    fn new(table: &'a DeTable<'a>, place: String, directory: &str) -> Self {
+        let values = table
+            .iter()
+            .map(|(key, value)| (key.get_ref().as_ref(), value.get_ref()))
+            .collect();
+        let mut keys = Self {
+            id: String::new(),
+            place,
+            values,
+        };
+        let id = keys.text("id").unwrap_or_else(|| keys.fail("no id"));
+        keys.id = format!("{directory}/{id}");
+        keys
+    }
+
+    fn fail<T>(&self, what: &str) -> T {
+        panic!("{} ({}): {what}", self.place, self.id)
+    }
+
+    fn finish(&self) {
+        if let Some(key) = self.values.keys().next() {
+            self.fail(&format!("unknown key {key}"))
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Option<&'a DeValue<'a>> {
+        self.values.remove(key)
+    }
+
+    fn text(&mut self, key: &str) -> Option<String> {
+        let value = self.take(key)?;
+        let text = value.as_str();
+        Some(text.unwrap_or_else(|| self.fail(key)).to_owned())
+    }
+
+    fn bytes(&mut self, key: &str) -> Option<Vec<u8>> {
+        let text = self.text(key)?;
+        Some(unescape(&text).unwrap_or_else(|| self.fail(&format!("bad << >> in {key}"))))
+    }
+
+    fn flag(&mut self, key: &str) -> Option<bool> {
+        let value = self.take(key)?;
+        Some(value.as_bool().unwrap_or_else(|| self.fail(key)))
+    }
+
+    fn list(&mut self, key: &str) -> Vec<String> {
+        let Some(value) = self.take(key) else {
+            return Vec::new();
+        };
+        let list = value.as_array().unwrap_or_else(|| self.fail(key));
+        list.iter()
+            .map(|item| item.get_ref().as_str().unwrap_or_else(|| self.fail(key)))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn choice(&mut self, key: &str, default: &str, other: &str) -> bool {
+        match self.text(key) {
+            None => false,
+            Some(text) if text == default => false,
+            Some(text) if text == other => true,
+            Some(text) => self.fail(&format!("{key} = {text}")),
+        }
+    }
+
+    /// `status = 200`, `status = [400, 501]` (either), or `replies = [200, 400]` (in order).
+    fn status_lists(&mut self) -> Vec<Vec<u16>> {
+        if let Some(value) = self.take("status") {
+            return vec![self.statuses(value)];
+        }
+        let Some(list) = self.take("replies").and_then(DeValue::as_array) else {
+            return self.fail("no status and no replies");
+        };
+        list.iter()
+            .map(|status| self.statuses(status.get_ref()))
+            .collect()
+    }
+
+    fn statuses(&self, value: &DeValue<'_>) -> Vec<u16> {
+        let one = |value: &DeValue<'_>| {
+            let status = value
+                .as_integer()
+                .and_then(|text| text.as_str().parse().ok());
+            status.unwrap_or_else(|| self.fail("bad status"))
+        };
+        match value.as_array() {
+            Some(list) => list.iter().map(|status| one(status.get_ref())).collect(),
+            None => vec![one(value)],
+        }
+    }
+}
+
+/// Fills in `<<FF>>` and `<<text*times>>`; `None` when one of them makes no sense.
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<<") {
+        let (inside, after) = after.split_once(">>")?;
+        bytes.extend(before.as_bytes());
+        if let Some((unit, times)) = inside.rsplit_once('*') {
+            bytes.extend(unit.repeat(times.parse().ok()?).as_bytes());
+        } else {
+            for digits in inside.as_bytes().chunks(2) {
+                let digits = std::str::from_utf8(digits).ok()?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            }
+        }
+        rest = after;
+    }
+    bytes.extend(rest.as_bytes());
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_and_repetitions_are_filled_in() {
+        assert_eq!(unescape("a<<FF00>>b"), Some(b"a\xff\x00b".to_vec()));
+        assert_eq!(unescape("<<xy*3>>."), Some(b"xyxyxy.".to_vec()));
+        assert_eq!(unescape("<<zz>>"), None);
+        assert_eq!(unescape("<<41"), None);
+    }
+}
