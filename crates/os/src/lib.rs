@@ -1,1 +1,14 @@
-//! What the gateway asks of Linux: sockets, descriptors over Unix sockets, openat2, signals, /proc.
+//! What the gateway asks of Linux, one module per kind of wish.
+//!
+//! The idea: the rest of the program is safe code that holds `OwnedFd`s. Every descriptor made
+//! here is close-on-exec, every call that a signal may interrupt is repeated, and every `unsafe`
+//! block of the program (outside the script engine) stands in this crate. No policy lives here:
+//! which file may be opened, or when to listen, is the callers' business.
+
+pub mod cpu;
+pub mod fdpass;
+pub mod file;
+pub mod net;
+pub mod process;
+pub mod signal;
+mod symlinks;

@@ -1,0 +1,195 @@
+//! Messages with descriptors over a pair of Unix sockets.
+//!
+//! The idea: a message of any size travels as a run of packets (`SOCK_SEQPACKET` keeps their
+//! borders); the first byte of each says whether more follow, and each carries at most the 253
+//! descriptors the kernel takes at once. A receiver that would need more room or more
+//! descriptors than it allowed gets an error, and the kernel closes what it did not take.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair, sockopt,
+};
+
+/// Descriptors in one packet: the kernel's `SCM_MAX_FD`.
+const PACKET_FDS: usize = 253;
+/// Bytes in one packet, well below the default send buffer.
+const PACKET_BYTES: usize = 32 * 1024;
+/// How long one packet may wait for the other end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const LAST: u8 = 0;
+const MORE: u8 = 1;
+
+/// Makes the two ends of a link. Both block, but no longer than 5 s for a packet.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = SocketType::SEQPACKET;
+    let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    for end in [&one, &other] {
+        sockopt::set_socket_timeout(end, sockopt::Timeout::Send, Some(PATIENCE))?;
+        sockopt::set_socket_timeout(end, sockopt::Timeout::Recv, Some(PATIENCE))?;
+    }
+    Ok((one, other))
+}
+
+/// Sends one message. Not for two threads at once: their packets would mix.
+pub fn send(link: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut bytes = message.chunks(PACKET_BYTES);
+    let mut batches = fds.chunks(PACKET_FDS);
+    let packets = bytes.len().max(batches.len()).max(1);
+    for left in (0..packets).rev() {
+        let more = if left == 0 { LAST } else { MORE };
+        send_packet(
+            link,
+            more,
+            bytes.next().unwrap_or_default(),
+            batches.next().unwrap_or_default(),
+        )?;
+    }
+    Ok(())
+}
+
+/// Receives one message into `buffer`: its length, and its descriptors (at most `fds_max`).
+/// The other end's close is `UnexpectedEof`; a link that is silent is `WouldBlock`.
+pub fn recv(
+    link: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    fds_max: usize,
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut filled = 0;
+    let mut fds = Vec::new();
+    loop {
+        let (more, bytes) = recv_packet(link, &mut buffer[filled..], &mut fds)?;
+        filled += bytes;
+        if fds.len() > fds_max {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "message with too many descriptors",
+            ));
+        }
+        if more == LAST {
+            return Ok((filled, fds));
+        }
+    }
+}
+
+fn send_packet(
+    link: BorrowedFd<'_>,
+    more: u8,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("no room for descriptors in a packet"));
+    }
+    let head = [more];
+    let slices = [IoSlice::new(&head), IoSlice::new(bytes)];
+    // Packets are sent whole or not at all.
+    retry_on_intr(|| sendmsg(link, &slices, &mut control, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+/// Receives one packet: its first byte, and how many bytes followed.
+fn recv_packet(
+    link: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+) -> io::Result<(u8, usize)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut head = [LAST];
+    let mut slices = [IoSliceMut::new(&mut head), IoSliceMut::new(buffer)];
+    let received =
+        retry_on_intr(|| recvmsg(link, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            fds.extend(passed);
+        }
+    }
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "message larger than allowed",
+        ));
+    }
+    Ok((head[0], received.bytes - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{file, net};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn messages_arrive_whole_and_in_order() {
+        let (here, there) = pair().unwrap();
+        let big: Vec<u8> = (0..70_000_u32).map(|at| (at % 251) as u8).collect();
+        for message in [b"".as_slice(), b"one", &big, b"last"] {
+            send(here.as_fd(), message, &[]).unwrap();
+            let mut buffer = vec![0; 100_000];
+            let (length, fds) = recv(there.as_fd(), &mut buffer, 0).unwrap();
+            assert_eq!(&buffer[..length], message);
+            assert!(fds.is_empty());
+        }
+    }
+
+    #[test]
+    fn six_hundred_descriptors_keep_their_order() {
+        crate::process::raise_nofile().unwrap();
+        let (here, there) = pair().unwrap();
+        let files: Vec<_> = (0..600_u32)
+            .map(|at| file::memfd("test", &at.to_le_bytes()).unwrap())
+            .collect();
+        send(here.as_fd(), b"many", &net::borrow_all(&files)).unwrap();
+        let mut buffer = [0; 16];
+        let (length, fds) = recv(there.as_fd(), &mut buffer, 600).unwrap();
+        assert_eq!((&buffer[..length], fds.len()), (b"many".as_slice(), 600));
+        for (at, fd) in fds.iter().enumerate() {
+            assert_eq!(
+                file::read_whole(fd.as_fd(), 4).unwrap(),
+                (at as u32).to_le_bytes()
+            );
+            assert!(
+                rustix::io::fcntl_getfd(fd)
+                    .unwrap()
+                    .contains(rustix::io::FdFlags::CLOEXEC)
+            );
+        }
+    }
+
+    #[test]
+    fn more_bytes_or_descriptors_than_allowed_is_an_error() {
+        let (here, there) = pair().unwrap();
+        send(here.as_fd(), &[1; 100], &[]).unwrap();
+        let error = recv(there.as_fd(), &mut [0; 99], 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        send(here.as_fd(), b"x", &[here.as_fd(), there.as_fd()]).unwrap();
+        let error = recv(there.as_fd(), &mut [0; 9], 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_closed_end_is_told_from_an_empty_message() {
+        let (here, there) = pair().unwrap();
+        send(here.as_fd(), b"", &[]).unwrap();
+        drop(here);
+        assert_eq!(recv(there.as_fd(), &mut [0; 9], 0).unwrap().0, 0);
+        let error = recv(there.as_fd(), &mut [0; 9], 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

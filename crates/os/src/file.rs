@@ -1,0 +1,317 @@
+//! Files: opened beneath a directory, asked for facts, read without waiting.
+//!
+//! The idea: a path is turned into a descriptor by one call that cannot leave its directory,
+//! and every later decision looks at the descriptor. Callers that must not wait for a disk say
+//! so and get `WouldBlock` where the kernel would have had to.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, openat2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
+
+use crate::symlinks;
+
+/// What to do with symbolic links on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Any link is refused (`ELOOP`).
+    Deny,
+    /// A link is followed where its owner owns its target (`ELOOP` otherwise).
+    Owner,
+    /// Links are followed, but never out of the directory (`EXDEV`).
+    Allow,
+}
+
+/// Whether a call may wait for a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// `WouldBlock` instead: ask again from a thread that may.
+    Never,
+    /// It may.
+    Allowed,
+}
+
+/// What a descriptor stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link (listed, or opened as itself).
+    Symlink,
+    /// A device, FIFO or socket.
+    Other,
+}
+
+/// What is known of an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Its kind.
+    pub kind: FileKind,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When its content changed last: seconds since 1970, 0 for anything earlier.
+    pub modified_s: u64,
+    /// The nanoseconds beside these seconds.
+    pub modified_ns: u32,
+    /// The device that holds it.
+    pub device: u64,
+    /// Its number on that device.
+    pub inode: u64,
+    /// Its owner.
+    pub uid: u32,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its kind, as the directory tells it; `Other` where the file system does not say.
+    pub kind: FileKind,
+}
+
+/// How often a rename in the way of a resolution makes it start over.
+const RACES_MAX: usize = 16;
+
+/// Opens what is at `path` (relative; empty is the directory itself) for reading, never leaving
+/// `dir` and never through a magic link of `/proc`. Any kind of file is opened, without waiting
+/// for a FIFO's writer: look at [`facts`] before use.
+pub fn open_beneath(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    symlinks: Symlinks,
+    wait: Wait,
+) -> io::Result<OwnedFd> {
+    let path = if path.is_empty() {
+        b".".as_slice()
+    } else {
+        path
+    };
+    let resolve = match symlinks {
+        Symlinks::Deny | Symlinks::Owner => ResolveFlags::NO_SYMLINKS,
+        Symlinks::Allow => ResolveFlags::empty(),
+    };
+    match open_resolved(dir, path, OFlags::RDONLY, resolve, wait) {
+        // Most paths have no link in them: only those that do pay for the walk.
+        Err(Errno::LOOP) if symlinks == Symlinks::Owner => Ok(symlinks::open(dir, path, wait)?),
+        result => Ok(result?),
+    }
+}
+
+/// One `openat2` beneath `dir`, repeated when a rename got in its way.
+pub(crate) fn open_resolved(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+    wait: Wait,
+) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    // O_PATH takes no flag about reading.
+    let flags = if flags.contains(OFlags::PATH) {
+        flags - OFlags::NONBLOCK - OFlags::NOCTTY
+    } else {
+        flags
+    };
+    let always = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let cached = if wait == Wait::Never {
+        ResolveFlags::CACHED
+    } else {
+        ResolveFlags::empty()
+    };
+    for _ in 0..RACES_MAX {
+        match openat2(dir, path, flags, Mode::empty(), resolve | always | cached) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if wait == Wait::Allowed => {}
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// What is known of an open file.
+pub fn facts(fd: BorrowedFd<'_>) -> io::Result<FileFacts> {
+    let stat = rustix::fs::fstat(fd)?;
+    Ok(FileFacts {
+        kind: kind(FileType::from_raw_mode(stat.st_mode)),
+        size: stat.st_size.try_into().unwrap_or(0),
+        modified_s: stat.st_mtime.try_into().unwrap_or(0),
+        modified_ns: stat.st_mtime_nsec.try_into().unwrap_or(0),
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        uid: stat.st_uid,
+        mode: stat.st_mode & 0o7777,
+    })
+}
+
+/// Opens a directory by its path, following links: for paths the operator wrote.
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// The entries of a directory but `.` and `..`, unsorted, at most `entries_max` of them.
+pub fn list(dir: BorrowedFd<'_>, entries_max: usize) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if entries.len() == entries_max {
+            break;
+        }
+        if name != b"." && name != b".." {
+            entries.push(Entry {
+                name: name.to_vec(),
+                kind: kind(entry.file_type()),
+            });
+        }
+    }
+    Ok(entries)
+}
+
+/// Opens a log for appending, making it with mode 0640 if need be. The last component must not
+/// be a link, and what is opened must be a regular file or something without a size to hold
+/// (a pipe, a terminal).
+pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW;
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    Ok(retry_on_intr(|| {
+        rustix::fs::open(path, flags, Mode::from_raw_mode(0o640))
+    })?)
+}
+
+/// Reads at an offset, up to the buffer's length; 0 is the end.
+pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(retry_on_intr(|| {
+        rustix::io::pread(fd, &mut *buffer, offset)
+    })?)
+}
+
+/// As [`read_at`], but `WouldBlock` where a disk would be waited for.
+pub fn read_at_nowait(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut buffers = [IoSliceMut::new(buffer)];
+    match retry_on_intr(|| preadv2(fd, &mut buffers, offset, ReadWriteFlags::NOWAIT)) {
+        Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::WouldBlock.into()),
+        result => Ok(result?),
+    }
+}
+
+/// Reads all of a file from its start; more than `bytes_max` bytes is an error.
+pub fn read_whole(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let size = facts(fd)?.size;
+    if size > bytes_max as u64 {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = vec![0; size as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match read_at(fd, &mut bytes[filled..], filled as u64)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Whether these bytes of a file are in memory, so that sending them waits for no disk.
+/// The kernel answers exactly about files the caller owns or may write; of others, every 16th
+/// page and the last are tried. A file system that cannot tell counts as not in memory.
+pub fn pages_cached(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<bool> {
+    if length == 0 {
+        return Ok(true);
+    }
+    match cached_pages(fd, offset, length) {
+        Ok(pages) => {
+            let last = offset.saturating_add(length - 1) / PAGE;
+            Ok(pages > last - offset / PAGE)
+        }
+        Err(_) => sampled(fd, offset, length),
+    }
+}
+
+const PAGE: u64 = 4096;
+const SAMPLE_EVERY: u64 = 16 * PAGE;
+
+fn sampled(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<bool> {
+    let last = offset.saturating_add(length - 1);
+    let mut at = offset;
+    loop {
+        match read_at_nowait(fd, &mut [0], at) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+            Ok(0) => return Ok(true),
+            Ok(_) if at == last => return Ok(true),
+            Ok(_) => at = at.saturating_add(SAMPLE_EVERY).min(last),
+        }
+    }
+}
+
+/// `cachestat(2)`: how many pages of a range are in memory.
+fn cached_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<u64> {
+    const CACHESTAT: libc::c_long = 451;
+    let range = [offset, length];
+    let mut found = [0_u64; 5];
+    // SAFETY: the kernel reads two 64-bit numbers (struct cachestat_range) and writes five
+    // (struct cachestat); both arrays are that long and outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            fd.as_raw_fd(),
+            range.as_ptr(),
+            found.as_mut_ptr(),
+            0_u32,
+        )
+    };
+    if result == 0 {
+        Ok(found[0])
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// A file in memory with this content, sealed: nobody can change it any more.
+pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = retry_on_intr(|| rustix::io::write(&fd, rest))?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&fd, seals)?;
+    Ok(fd)
+}
+
+/// A file without a name in `dir`, readable and writable; it vanishes when closed.
+pub fn temporary(dir: &Path) -> io::Result<OwnedFd> {
+    let mode = Mode::from_raw_mode(0o600);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(dir, flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {}
+        result => return Ok(result?),
+    }
+    // The file system has no such thing: make a named one and unlink it at once.
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let path = dir.join(format!(".nagaya-{}-{number}", std::process::id()));
+    let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+    rustix::fs::unlink(&path)?;
+    Ok(file)
+}
+
+fn kind(kind: FileType) -> FileKind {
+    match kind {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
+    }
+}

@@ -1,0 +1,215 @@
+//! Sockets: listening, accepting, and the plain calls on them.
+//!
+//! The idea: everything is non-blocking and close-on-exec from birth, so that no caller can
+//! forget it. Readiness is the caller's runtime's business; the two polls here are for a look
+//! at descriptors outside of it.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with,
+    connect, getsockname, listen, socket_with, sockopt,
+};
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Bind {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A path for a Unix stream socket.
+    Unix(PathBuf),
+}
+
+/// Who connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// Over TCP, from this address.
+    Tcp(SocketAddr),
+    /// Over a Unix socket; see [`peer_credentials`].
+    Unix,
+}
+
+/// Permission bits of a Unix listener that anyone may connect to (the umask still applies).
+pub const MODE_ANYONE: u32 = 0o666;
+/// Permission bits of a Unix listener for its owner alone.
+pub const MODE_OWNER: u32 = 0o600;
+
+/// Listens. TCP sockets share their port with others of the same user (`SO_REUSEPORT`), so that
+/// every worker can have its own; IPv6 sockets carry IPv6 only.
+pub fn bind(at: &Bind, backlog: u32) -> io::Result<OwnedFd> {
+    match at {
+        Bind::Tcp(address) => {
+            let socket = tcp_socket(address)?;
+            sockopt::set_socket_reuseport(&socket, true)?;
+            rustix::net::bind(&socket, address)?;
+            listen(&socket, backlog_for_kernel(backlog))?;
+            Ok(socket)
+        }
+        Bind::Unix(path) => bind_unix(path, backlog, MODE_ANYONE),
+    }
+}
+
+/// Listens at `path` with exactly these permissions (less the umask) from its first moment.
+/// A socket left behind by a dead process is replaced; one that still answers is not.
+pub fn bind_unix(path: &Path, backlog: u32, mode: u32) -> io::Result<OwnedFd> {
+    remove_stale(path)?;
+    let socket = unix_socket()?;
+    // The kernel copies the mode of an unbound socket to the file that bind makes.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, backlog_for_kernel(backlog))?;
+    Ok(socket)
+}
+
+/// Fails with `AddrInUse` where somebody else listens at a TCP address. [`bind`] alone would not
+/// notice another process of the same user, and share the traffic with it.
+pub fn check_free(address: SocketAddr) -> io::Result<()> {
+    Ok(rustix::net::bind(&tcp_socket(&address)?, &address)?)
+}
+
+/// The address a TCP socket is bound to.
+pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(getsockname(socket)?)?)
+}
+
+/// Takes a waiting connection, non-blocking and close-on-exec.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Peer)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, address) = retry_on_intr(|| acceptfrom_with(listener, flags))?;
+    Ok((socket, peer(address)))
+}
+
+/// Sends small segments at once.
+pub fn set_nodelay(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(socket, true)?)
+}
+
+/// Reads what is there, up to the buffer's length; 0 is the end.
+pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::io::read(fd, &mut *buffer))?)
+}
+
+/// Writes what fits.
+pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::io::write(fd, bytes))?)
+}
+
+/// Writes what fits of several slices, in order.
+pub fn write_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::io::writev(fd, slices))?)
+}
+
+/// Moves up to `count` bytes of a file to a socket without copying them through this process.
+/// `offset` advances by what was moved; 0 moved means the file ended.
+pub fn sendfile(
+    out: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: &mut u64,
+    count: usize,
+) -> io::Result<usize> {
+    Ok(retry_on_intr(|| {
+        rustix::fs::sendfile(out, file, Some(offset), count)
+    })?)
+}
+
+/// Tells, without waiting, which descriptors have something to read (or an end, or an error).
+pub fn readable_now(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
+    wait_readable(fds, Some(Duration::ZERO))
+}
+
+/// Waits until a descriptor has something to read (or an end, or an error), or the time is up.
+/// `None` waits for ever; a signal handler's return ends the wait early with nothing readable.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], wait: Option<Duration>) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<_> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    let wait = wait.map(|wait| Timespec {
+        tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: wait.subsec_nanos().into(),
+    });
+    match poll(&mut polled, wait.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+/// Process, user and group of the other end of a Unix socket, as they were when it connected.
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
+    let credentials = sockopt::socket_peercred(socket)?;
+    let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
+    Ok((pid, credentials.uid.as_raw(), credentials.gid.as_raw()))
+}
+
+fn tcp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(socket)
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
+}
+
+/// Removes a socket file nobody listens on. Anything else that stands there is left, and `bind`
+/// says that the address is taken.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    let probe = unix_socket()?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+fn peer(address: Option<SocketAddrAny>) -> Peer {
+    match address.map(SocketAddr::try_from) {
+        Some(Ok(address)) => Peer::Tcp(address),
+        _ => Peer::Unix,
+    }
+}
+
+/// `listen(2)` takes a signed number and clamps it to `net.core.somaxconn` by itself.
+fn backlog_for_kernel(backlog: u32) -> i32 {
+    backlog.try_into().unwrap_or(i32::MAX)
+}
+
+/// Descriptors of the calling process made so far and not closed; for tests of leaks.
+pub fn open_descriptors() -> io::Result<usize> {
+    // Listing holds one descriptor itself.
+    Ok(std::fs::read_dir("/proc/self/fd")?
+        .count()
+        .saturating_sub(1))
+}
+
+/// Borrows many descriptors at once.
+pub fn borrow_all(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+    fds.iter().map(AsFd::as_fd).collect()
+}

@@ -1,0 +1,126 @@
+//! This process and its child: identity, limits, life and death.
+//!
+//! The idea: the child is this same program run again, with its link to the parent as standard
+//! input; nothing else is inherited but standard output and error. Privileges are given up once
+//! and for all, and checked to be gone.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+
+/// Runs this program again with `arguments`, and `link` as its standard input.
+pub fn spawn_self<A: AsRef<OsStr>>(arguments: &[A], link: OwnedFd) -> io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .args(arguments)
+        .stdin(Stdio::from(link))
+        .spawn()
+}
+
+/// Takes standard input, and leaves an empty one in its place.
+pub fn take_stdin() -> io::Result<OwnedFd> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(null)?;
+    Ok(taken)
+}
+
+/// Asks the kernel to kill this process when its parent ends. `link` is the socket the parent
+/// made: the parent may have ended already, and then this process is somebody else's child.
+/// Changing the user undoes this: call it afterwards.
+pub fn die_with_parent(link: &OwnedFd) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let (maker, _, _) = crate::net::peer_credentials(link.as_fd())?;
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if parent == Some(maker) {
+        Ok(())
+    } else {
+        Err(io::Error::other("the parent process has ended"))
+    }
+}
+
+/// Whether this process is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Becomes `user`, with that user's groups, for good. Call it while there is one thread.
+/// Does nothing when not root, where there is nothing to give up.
+pub fn drop_privileges(user: &str) -> io::Result<()> {
+    if !is_root() {
+        return Ok(());
+    }
+    let name = CString::new(user)?;
+    let (uid, gid) = look_up(&name)?;
+    if uid == 0 {
+        return Err(io::Error::other(format!("user {user} is root")));
+    }
+    // SAFETY: plain calls on numbers and on a string that ends in NUL and outlives them. glibc
+    // applies them to every thread.
+    unsafe {
+        check(libc::initgroups(name.as_ptr(), gid))?;
+        check(libc::setresgid(gid, gid, gid))?;
+        check(libc::setresuid(uid, uid, uid))?;
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        if libc::setuid(0) == 0 {
+            return Err(io::Error::other("privileges could be taken back"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is such a user; the error says what is wrong with it.
+pub fn check_user(user: &str) -> io::Result<()> {
+    look_up(&CString::new(user)?).map(drop)
+}
+
+/// Raises the number of descriptors this process may hold to what it is allowed, and tells it.
+pub fn raise_nofile() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    )?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The user's and its first group's number.
+fn look_up(name: &CString) -> io::Result<(u32, u32)> {
+    /// Room for one line of the user database.
+    const LINE_MAX: usize = 64 * 1024;
+    let mut line = vec![0; LINE_MAX];
+    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are to live memory of the length told; `found` is set to `entry`, by
+    // then filled in, or to null.
+    unsafe {
+        let error = libc::getpwnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            line.as_mut_ptr(),
+            line.len(),
+            &mut found,
+        );
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        match found.as_ref() {
+            Some(entry) => Ok((entry.pw_uid, entry.pw_gid)),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, "no such user")),
+        }
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Signals as something to read, for the one thread that cares.
+//!
+//! The idea: the wanted signals are blocked, so they wait in the kernel, and a descriptor tells
+//! which have come. No handler runs, nothing is interrupted. Children inherit the blocked set:
+//! a terminal's interrupt goes to the whole process group, and only the one that reads it acts.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The signals the program acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// End in order.
+    Terminate,
+    /// End in order, from a terminal.
+    Interrupt,
+    /// Read the configuration again.
+    Hangup,
+    /// Open the logs again.
+    User1,
+    /// A child ended.
+    Child,
+}
+
+const NUMBERS: [(Signal, libc::c_int); 5] = [
+    (Signal::Terminate, libc::SIGTERM),
+    (Signal::Interrupt, libc::SIGINT),
+    (Signal::Hangup, libc::SIGHUP),
+    (Signal::User1, libc::SIGUSR1),
+    (Signal::Child, libc::SIGCHLD),
+];
+
+/// Every [`Signal`] of this process from now on, readable when one has come.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks the signals for the calling thread and those it will start, and listens for them.
+    /// Call it before any other thread exists.
+    pub fn listen() -> io::Result<Signals> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set it is given; sigaddset gets valid numbers and
+        // that set; pthread_sigmask and signalfd only read it. signalfd returns a descriptor
+        // nobody else owns, or -1, which is not wrapped.
+        let fd = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for (_, number) in NUMBERS {
+                libc::sigaddset(set.as_mut_ptr(), number);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+            let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Signals(fd))
+    }
+
+    /// The next signal that has come, if any.
+    pub fn next(&self) -> io::Result<Option<Signal>> {
+        let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        match crate::net::read(self.0.as_fd(), &mut record) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            result => result?,
+        };
+        // The record begins with the signal's number.
+        let number = i32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
+        Ok(NUMBERS
+            .iter()
+            .find(|(_, known)| *known == number)
+            .map(|(signal, _)| *signal))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,366 @@
+//! Opening beneath a directory: every policy against every kind of thing that can stand there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use os::file::{self, FileKind, Symlinks, Wait};
+
+const POLICIES: [Symlinks; 3] = [Symlinks::Deny, Symlinks::Owner, Symlinks::Allow];
+
+/// A directory of its own, removed at the end; `inside` is what opens stay beneath.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn new(name: &str) -> Tree {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("os-{name}-{}-{number}", std::process::id()));
+        fs::create_dir_all(root.join("inside/sub/deep")).unwrap();
+        fs::write(root.join("secret"), "secret").unwrap();
+        fs::write(root.join("inside/file"), "legal").unwrap();
+        fs::write(root.join("inside/sub/file"), "legal").unwrap();
+        Tree(root)
+    }
+
+    fn inside(&self, path: &str) -> PathBuf {
+        self.0.join("inside").join(path)
+    }
+
+    fn link(&self, text: &str, path: &str) {
+        symlink(text, self.inside(path)).unwrap();
+    }
+
+    fn dir(&self) -> OwnedFd {
+        file::open_directory(&self.0.join("inside")).unwrap()
+    }
+
+    fn open(&self, path: &str, policy: Symlinks) -> io::Result<OwnedFd> {
+        file::open_beneath(self.dir().as_fd(), path.as_bytes(), policy, Wait::Allowed)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn content(fd: &OwnedFd) -> Vec<u8> {
+    file::read_whole(fd.as_fd(), 100).unwrap()
+}
+
+/// What an open came to, in a word.
+fn outcome(result: io::Result<OwnedFd>) -> String {
+    match result {
+        Ok(fd) if file::facts(fd.as_fd()).unwrap().kind == FileKind::Directory => {
+            "directory".into()
+        }
+        Ok(fd) => String::from_utf8(content(&fd)).unwrap(),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ELOOP) => "ELOOP".into(),
+            Some(libc::EXDEV) => "EXDEV".into(),
+            Some(libc::ENOENT) => "ENOENT".into(),
+            Some(libc::ENOTDIR) => "ENOTDIR".into(),
+            Some(libc::ENAMETOOLONG) => "ENAMETOOLONG".into(),
+            _ => error.to_string(),
+        },
+    }
+}
+
+#[test]
+fn each_policy_does_to_each_path_what_it_says() {
+    let tree = Tree::new("policies");
+    tree.link("file", "to_file");
+    tree.link("to_file", "to_link");
+    tree.link("sub", "to_dir");
+    tree.link("../sub/./file", "sub/around");
+    tree.link("../../secret", "sub/out");
+    tree.link("../secret", "out");
+    tree.link("../inside/file", "out_and_in");
+    tree.link(tree.inside("file").to_str().unwrap(), "absolute");
+    tree.link("nowhere", "dangling");
+    tree.link("loop_b", "loop_a");
+    tree.link("loop_a", "loop_b");
+    tree.link("file/", "file_as_dir");
+    #[rustfmt::skip]
+    let table = [
+        // path               deny          owner         allow
+        ("file",             ["legal",     "legal",      "legal"]),
+        ("sub/file",         ["legal",     "legal",      "legal"]),
+        ("sub//./file",      ["legal",     "legal",      "legal"]),
+        ("sub/../file",      ["legal",     "legal",      "legal"]),
+        ("",                 ["directory", "directory",  "directory"]),
+        ("sub/",             ["directory", "directory",  "directory"]),
+        ("missing",          ["ENOENT",    "ENOENT",     "ENOENT"]),
+        ("file/below",       ["ENOTDIR",   "ENOTDIR",    "ENOTDIR"]),
+        ("../secret",        ["EXDEV",     "EXDEV",      "EXDEV"]),
+        ("/etc/passwd",      ["EXDEV",     "EXDEV",      "EXDEV"]),
+        ("to_file",          ["ELOOP",     "legal",      "legal"]),
+        ("to_link",          ["ELOOP",     "legal",      "legal"]),
+        ("to_dir",           ["ELOOP",     "directory",  "directory"]),
+        ("to_dir/file",      ["ELOOP",     "legal",      "legal"]),
+        ("to_dir/../file",   ["ELOOP",     "legal",      "legal"]),
+        ("sub/around",       ["ELOOP",     "legal",      "legal"]),
+        ("to_dir/around",    ["ELOOP",     "legal",      "legal"]),
+        ("sub/out",          ["ELOOP",     "EXDEV",      "EXDEV"]),
+        ("out",              ["ELOOP",     "EXDEV",      "EXDEV"]),
+        ("out_and_in",       ["ELOOP",     "EXDEV",      "EXDEV"]),
+        ("absolute",         ["ELOOP",     "EXDEV",      "EXDEV"]),
+        ("dangling",         ["ELOOP",     "ENOENT",     "ENOENT"]),
+        ("loop_a",           ["ELOOP",     "ELOOP",      "ELOOP"]),
+        ("file_as_dir",      ["ELOOP",     "ENOTDIR",    "ENOTDIR"]),
+        ("to_file/",         ["ELOOP",     "ENOTDIR",    "ENOTDIR"]),
+    ];
+    for (path, wanted) in table {
+        for (policy, wanted) in POLICIES.into_iter().zip(wanted) {
+            assert_eq!(
+                outcome(tree.open(path, policy)),
+                wanted,
+                "{path:?} with {policy:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_path_with_a_nul_is_refused() {
+    let tree = Tree::new("nul");
+    for policy in POLICIES {
+        let error = tree.open("file\0.txt", policy).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{policy:?}");
+    }
+}
+
+#[test]
+fn forty_links_are_followed_and_no_more() {
+    let tree = Tree::new("forty");
+    tree.link("file", "link0");
+    for number in 1..=40 {
+        tree.link(&format!("link{}", number - 1), &format!("link{number}"));
+    }
+    for policy in [Symlinks::Owner, Symlinks::Allow] {
+        assert_eq!(outcome(tree.open("link39", policy)), "legal", "{policy:?}");
+        assert_eq!(outcome(tree.open("link40", policy)), "ELOOP", "{policy:?}");
+    }
+}
+
+#[test]
+fn a_link_that_grows_as_it_is_followed_ends() {
+    let tree = Tree::new("grow");
+    // Each link doubles the work: 2^20 steps if nothing counted them.
+    tree.link("sub/..", "x0");
+    for number in 1..20 {
+        let before = number - 1;
+        tree.link(&format!("x{before}/x{before}"), &format!("x{number}"));
+    }
+    assert_eq!(outcome(tree.open("x19/file", Symlinks::Owner)), "ELOOP");
+}
+
+fn skipped_without_root() -> bool {
+    let skipped = !os::process::is_root();
+    if skipped {
+        eprintln!("skipped: needs root to change owners");
+    }
+    skipped
+}
+
+#[test]
+fn the_owner_policy_compares_a_link_with_what_it_leads_to() {
+    if skipped_without_root() {
+        return;
+    }
+    let tree = Tree::new("owner");
+    tree.link("file", "own_root");
+    tree.link("file", "tenant_to_root");
+    tree.link("tenant_file", "tenant_to_tenant");
+    tree.link("tenant_file", "root_to_tenant");
+    tree.link("tenant_to_root", "root_over_tenant");
+    tree.link("sub", "tenant_to_root_dir");
+    fs::write(tree.inside("tenant_file"), "tenant's").unwrap();
+    chown(tree.inside("tenant_file"), Some(1000), None).unwrap();
+    for link in ["tenant_to_root", "tenant_to_tenant", "tenant_to_root_dir"] {
+        lchown(tree.inside(link), Some(1000), None).unwrap();
+    }
+    for (path, wanted) in [
+        ("own_root", "legal"),
+        ("tenant_to_root", "ELOOP"),
+        ("tenant_to_tenant", "tenant's"),
+        ("root_to_tenant", "ELOOP"),
+        ("root_over_tenant", "ELOOP"),
+        ("tenant_to_root_dir/file", "ELOOP"),
+        ("tenant_to_root_dir", "ELOOP"),
+    ] {
+        assert_eq!(outcome(tree.open(path, Symlinks::Owner)), wanted, "{path}");
+    }
+    assert_eq!(
+        outcome(tree.open("tenant_to_root", Symlinks::Allow)),
+        "legal"
+    );
+}
+
+#[test]
+fn odd_files_are_opened_without_waiting_and_told_apart() {
+    let tree = Tree::new("odd");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        tree.inside("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o644),
+        0,
+    )
+    .unwrap();
+    std::os::unix::net::UnixListener::bind(tree.inside("socket")).unwrap();
+    tree.link("fifo", "to_fifo");
+    let kind = |path: &str, policy| {
+        tree.open(path, policy)
+            .map(|fd| file::facts(fd.as_fd()).unwrap().kind)
+            .ok()
+    };
+    for policy in POLICIES {
+        assert_eq!(kind("fifo", policy), Some(FileKind::Other), "{policy:?}");
+        assert_eq!(kind("sub", policy), Some(FileKind::Directory), "{policy:?}");
+        assert_eq!(kind("socket", policy), None, "{policy:?}");
+    }
+    assert_eq!(kind("to_fifo", Symlinks::Owner), Some(FileKind::Other));
+    let dev = file::open_directory(Path::new("/dev")).unwrap();
+    let null = file::open_beneath(dev.as_fd(), b"null", Symlinks::Owner, Wait::Allowed).unwrap();
+    assert_eq!(file::facts(null.as_fd()).unwrap().kind, FileKind::Other);
+}
+
+#[test]
+fn magic_links_of_proc_lead_nowhere() {
+    let tree = Tree::new("magic");
+    let held = fs::File::open(tree.0.join("secret")).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&held);
+    let proc = file::open_directory(Path::new("/proc/self")).unwrap();
+    for path in [
+        format!("fd/{number}"),
+        "root/etc/passwd".into(),
+        "exe".into(),
+        "cwd".into(),
+    ] {
+        for policy in POLICIES {
+            let opened = file::open_beneath(proc.as_fd(), path.as_bytes(), policy, Wait::Allowed);
+            assert!(opened.is_err(), "{path} with {policy:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_memory_is_opened_without_waiting() {
+    let tree = Tree::new("cached");
+    tree.link("../file", "sub/up");
+    let dir = tree.dir();
+    let open =
+        |path: &str, policy, wait| file::open_beneath(dir.as_fd(), path.as_bytes(), policy, wait);
+    for (path, policy) in [
+        ("sub/file", Symlinks::Deny),
+        ("sub/up", Symlinks::Owner),
+        ("sub/up", Symlinks::Allow),
+    ] {
+        assert_eq!(outcome(open(path, policy, Wait::Allowed)), "legal");
+        assert_eq!(
+            outcome(open(path, policy, Wait::Never)),
+            "legal",
+            "{path} with {policy:?}"
+        );
+    }
+    // No name of its kind was ever looked up: only a thread that may wait can tell.
+    let error = open("sub/never_seen", Symlinks::Deny, Wait::Never).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotFound),
+        "{error}"
+    );
+}
+
+/// Swaps `name` between the legal file and `other` while opening it, and counts what was opened.
+fn swap_race(tree: &Tree, name: &str, other: &str, policy: Symlinks) -> u64 {
+    const FLIPS: u32 = 100_000;
+    let (one, two) = (tree.inside(name), tree.inside(other));
+    let done = AtomicBool::new(false);
+    let dir = tree.dir();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            for _ in 0..FLIPS {
+                rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, flags)
+                    .unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut opened = 0;
+        while !done.load(Ordering::Acquire) {
+            if let Ok(fd) = file::open_beneath(dir.as_fd(), name.as_bytes(), policy, Wait::Allowed)
+            {
+                assert_eq!(content(&fd), b"legal", "{policy:?}");
+                opened += 1;
+            }
+        }
+        opened
+    })
+}
+
+#[test]
+fn a_file_swapped_for_a_link_to_outside_never_leads_outside() {
+    for policy in POLICIES {
+        let tree = Tree::new("race");
+        tree.link("../secret", "outside");
+        assert!(
+            swap_race(&tree, "file", "outside", policy) > 0,
+            "{policy:?} opened nothing"
+        );
+    }
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_to_outside_never_leads_outside() {
+    for policy in POLICIES {
+        let tree = Tree::new("race-dir");
+        fs::create_dir(tree.0.join("elsewhere")).unwrap();
+        fs::write(tree.0.join("elsewhere/file"), "secret").unwrap();
+        tree.link("../elsewhere", "outside");
+        let dir = tree.dir();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                let (one, two) = (tree.inside("sub"), tree.inside("outside"));
+                for _ in 0..100_000 {
+                    rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, flags)
+                        .unwrap();
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                if let Ok(fd) = file::open_beneath(dir.as_fd(), b"sub/file", policy, Wait::Allowed)
+                {
+                    assert_eq!(content(&fd), b"legal", "{policy:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_file_swapped_for_another_owners_link_is_never_read_through_it() {
+    if skipped_without_root() {
+        return;
+    }
+    let tree = Tree::new("race-owner");
+    fs::write(tree.inside("others"), "secret").unwrap();
+    tree.link("others", "bait");
+    lchown(tree.inside("bait"), Some(1000), None).unwrap();
+    // A second way to the same file, so that the walk is taken and not the fast path.
+    tree.link("sub", "way");
+    tree.link("../others", "sub/bait");
+    lchown(tree.inside("sub/bait"), Some(1000), None).unwrap();
+    assert!(swap_race(&tree, "file", "bait", Symlinks::Owner) > 0);
+    let dir = tree.dir();
+    let opened = file::open_beneath(dir.as_fd(), b"way/bait", Symlinks::Owner, Wait::Allowed);
+    assert_eq!(outcome(opened), "ELOOP");
+}
