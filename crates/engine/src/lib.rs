@@ -1,2 +1,3 @@
 //! The request path: listeners, pipeline, handlers, upstreams.
 #![forbid(unsafe_code)]
+pub mod link;
