@@ -1,0 +1,128 @@
+//! The main table: every row on every server that can do it, slices in turn.
+
+use std::fs::File;
+
+use crate::bed::{Bed, Log};
+use crate::error::Error;
+use crate::options::Options;
+use crate::peer::{self, Peer, Running, Server};
+use crate::progress;
+use crate::usage::CpuTime;
+use crate::work::{Kind, ROWS, Work};
+use crate::wrk;
+
+/// What one slice gave.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slice {
+    pub(crate) per_cpu_second: f64,
+    pub(crate) per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) failed: u64,
+}
+
+/// All slices of one row.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) work: Work,
+    /// Servers in a fixed order, the gateway first, each with its slices in the order of rounds.
+    pub(crate) slices: Vec<(Server, Vec<Slice>)>,
+}
+
+impl Row {
+    /// The figure of `server`, round by round.
+    pub(crate) fn figures(&self, server: &str, figure: impl Fn(&Slice) -> f64) -> Vec<f64> {
+        let found = self.slices.iter().find(|(s, _)| s.name() == server);
+        found
+            .map(|(_, slices)| slices.iter().map(figure).collect())
+            .unwrap_or_default()
+    }
+}
+
+/// Measures every row `options` wants.
+pub(crate) fn run(
+    bed: &Bed,
+    peers: &[Peer],
+    options: &Options,
+    log: Log,
+) -> Result<Vec<Row>, Error> {
+    let rows: Vec<Work> = ROWS
+        .into_iter()
+        .filter(|work| options.wants(work.name) && (work.kind != Kind::Proxy || bed.has_backend()))
+        .collect();
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let running = peer::start_all(peers, bed, log)?;
+    let mut table = Vec::new();
+    for work in rows {
+        table.push(row(&running, options, log, work)?);
+    }
+    progress::clear();
+    Ok(table)
+}
+
+fn row(
+    running: &[(Server, Running)],
+    options: &Options,
+    log: Log,
+    work: Work,
+) -> Result<Row, Error> {
+    let able: Vec<&(Server, Running)> = running
+        .iter()
+        .filter(|(server, _)| server.can(work.kind))
+        .collect();
+    let mut slices: Vec<(Server, Vec<Slice>)> = able
+        .iter()
+        .map(|(server, _)| (*server, Vec::new()))
+        .collect();
+    for (_, server) in &able {
+        progress::show(&format!("{} · {} · warm-up", work.name, server.name));
+        wrk::load(server.port, work.path, options.connections, 1)?;
+    }
+    for round in 0..options.rounds {
+        // Each round begins with another server, so that none always follows the same one.
+        for turn in 0..able.len() {
+            let index = (round + turn) % able.len();
+            let logging = if log == Log::On { " · log on" } else { "" };
+            progress::show(&format!(
+                "{}{logging} · round {}/{} · {}",
+                work.name,
+                round + 1,
+                options.rounds,
+                able[index].1.name
+            ));
+            slices[index].1.push(slice(&able[index].1, options, work)?);
+        }
+    }
+    Ok(Row { work, slices })
+}
+
+fn slice(server: &Running, options: &Options, work: Work) -> Result<Slice, Error> {
+    let before = CpuTime::read(server.process.pid());
+    let load = wrk::load(server.port, work.path, options.connections, options.seconds)?;
+    let cpu_seconds = CpuTime::read(server.process.pid()).seconds_since(&before);
+    empty_logs(server);
+    if cpu_seconds <= 0.0 {
+        return Err(Error::new(
+            format!("measure {}", server.name),
+            "it used no CPU time; has it ended?",
+        ));
+    }
+    Ok(Slice {
+        per_cpu_second: load.requests / cpu_seconds,
+        per_second: load.per_second,
+        p50_us: load.p50_us,
+        p99_us: load.p99_us,
+        failed: load.failed,
+    })
+}
+
+/// A slice writes hundreds of thousands of records; the next one begins with an empty file.
+fn empty_logs(server: &Running) {
+    for name in ["access.log", "output"] {
+        if let Ok(file) = File::options().write(true).open(server.home.join(name)) {
+            let _ = file.set_len(0);
+        }
+    }
+}

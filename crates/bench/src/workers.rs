@@ -1,0 +1,120 @@
+//! What a second worker costs, and how evenly two workers share connections.
+
+use std::collections::BTreeMap;
+
+use crate::bed::Bed;
+use crate::error::Error;
+use crate::http::Connection;
+use crate::options::Options;
+use crate::peer::{Peer, Running};
+use crate::peer_config::Plan;
+use crate::progress;
+use crate::stats::{self, Summary};
+use crate::usage::CpuTime;
+use crate::work::Kind;
+use crate::wrk;
+
+/// Connections whose spread is looked at.
+const SPREAD_CONNECTIONS: usize = 200;
+/// Requests on each, enough for the CPU time of a worker to show how many connections it holds.
+const REQUESTS_EACH: usize = 100;
+
+/// A server with two workers.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    pub(crate) name: &'static str,
+    /// CPU per request of two workers over one's, round by round.
+    pub(crate) cost: Summary,
+    /// Share of the worker that holds most connections.
+    pub(crate) largest_share: f64,
+}
+
+/// Measures every server with one worker and with two, slices in turn, on the same cores.
+pub(crate) fn run(bed: &Bed, peers: &[Peer], options: &Options) -> Result<Vec<Workers>, Error> {
+    let measured = peers
+        .iter()
+        .map(|peer| measure(bed, peer, options))
+        .collect();
+    progress::clear();
+    measured
+}
+
+fn measure(bed: &Bed, peer: &Peer, options: &Options) -> Result<Workers, Error> {
+    let path = if peer.server.can(Kind::Respond) {
+        "/respond"
+    } else {
+        "/static/14.txt"
+    };
+    let one = peer.start(
+        bed,
+        &Plan {
+            label: "one",
+            cores: "0,1",
+            ..Plan::default()
+        },
+    )?;
+    let two = peer.start(
+        bed,
+        &Plan {
+            label: "two",
+            cores: "0,1",
+            workers: 2,
+            ..Plan::default()
+        },
+    )?;
+    let mut costs = [Vec::new(), Vec::new()];
+    for round in 0..options.rounds {
+        progress::show(&format!(
+            "two workers · round {}/{} · {}",
+            round + 1,
+            options.rounds,
+            one.name
+        ));
+        for ((server, workers), costs) in [(&one, 1), (&two, 2)].into_iter().zip(&mut costs) {
+            // As many connections for each worker, so that each finds as many ready at a time.
+            let load = Options {
+                connections: options.connections * workers,
+                ..options.clone()
+            };
+            costs.push(cost_per_request(server, path, &load)?);
+        }
+    }
+    let [one_costs, two_costs] = costs;
+    let cost = stats::ratios(&two_costs, &one_costs)
+        .ok_or_else(|| Error::new("compare workers", "no round was run"))?;
+    Ok(Workers {
+        name: two.name,
+        cost,
+        largest_share: largest_share(&two, path)?,
+    })
+}
+
+fn cost_per_request(server: &Running, path: &str, options: &Options) -> Result<f64, Error> {
+    let before = CpuTime::read(server.process.pid());
+    let load = wrk::load(server.port, path, options.connections, options.seconds)?;
+    Ok(CpuTime::read(server.process.pid()).seconds_since(&before) / load.requests)
+}
+
+/// Every connection makes the same requests, so the CPU time of a thread tells its connections.
+/// This holds for any server, whatever it says about itself.
+fn largest_share(server: &Running, path: &str) -> Result<f64, Error> {
+    let doing = |e| Error::new(format!("spread connections over {}", server.name), e);
+    let mut held: Vec<Connection> = (0..SPREAD_CONNECTIONS)
+        .map(|_| Connection::open(server.port))
+        .collect::<Result<_, _>>()
+        .map_err(doing)?;
+    for connection in &mut held {
+        connection.get(path).map_err(doing)?;
+    }
+    let before = CpuTime::read(server.process.pid());
+    for _ in 0..REQUESTS_EACH {
+        progress::check()?;
+        for connection in &mut held {
+            connection.get(path).map_err(doing)?;
+        }
+    }
+    let spent: BTreeMap<_, _> = CpuTime::read(server.process.pid()).by_thread_since(&before);
+    let total: u64 = spent.values().sum();
+    let most = spent.values().max().copied().unwrap_or(0);
+    Ok(most as f64 / total.max(1) as f64)
+}
