@@ -72,11 +72,13 @@ fn measure(bed: &Bed, peer: &Peer, options: &Options) -> Result<Workers, Error> 
         ));
         for ((server, workers), costs) in [(&one, 1), (&two, 2)].into_iter().zip(&mut costs) {
             // As many connections for each worker, so that each finds as many ready at a time.
-            let load = Options {
-                connections: options.connections * workers,
-                ..options.clone()
-            };
-            costs.push(cost_per_request(server, path, &load)?);
+            let connections = options.connections * workers;
+            costs.push(cost_per_request(
+                server,
+                path,
+                connections,
+                options.seconds,
+            )?);
         }
     }
     let [one_costs, two_costs] = costs;
@@ -89,9 +91,14 @@ fn measure(bed: &Bed, peer: &Peer, options: &Options) -> Result<Workers, Error> 
     })
 }
 
-fn cost_per_request(server: &Running, path: &str, options: &Options) -> Result<f64, Error> {
+fn cost_per_request(
+    server: &Running,
+    path: &str,
+    connections: usize,
+    seconds: u64,
+) -> Result<f64, Error> {
     let before = CpuTime::read(server.process.pid());
-    let load = wrk::load(server.port, path, options.connections, options.seconds)?;
+    let load = wrk::load(server.port, path, connections, seconds)?;
     Ok(CpuTime::read(server.process.pid()).seconds_since(&before) / load.requests)
 }
 
