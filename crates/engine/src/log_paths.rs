@@ -1,0 +1,79 @@
+//! Paths of access logs: which ones a configuration may write.
+//!
+//! The idea: a template (`/var/log/nagaya/$host.log`) is filled with the hosts a configuration
+//! names, never with what a client asks for, so the set of paths is known before the first
+//! request. The server fills in and asks; the supervisor, which opens, knows the same set.
+
+use std::collections::HashSet;
+
+use config::model::{HostPattern, LogTarget, Model, Site};
+
+/// A host as part of a file name: `example.jp`, `_.example.jp` for `*.example.jp`, and `_` for
+/// the default site. A configured host holds no `/`.
+pub fn host_name(host: &HostPattern) -> String {
+    match host {
+        HostPattern::Exact(host) => host.clone(),
+        HostPattern::Below(host) => format!("_.{host}"),
+        HostPattern::Any => "_".to_owned(),
+    }
+}
+
+/// The path of a log for an exchange that came to `site` by `host`, one of its patterns.
+pub fn fill(template: &str, site: &Site, host: &HostPattern) -> String {
+    let first = site.hosts.first().map(host_name).unwrap_or_default();
+    template
+        .replace("$host", &host_name(host))
+        .replace("$site", &first)
+}
+
+/// The path of a log for an exchange that came to no site: its request could not be understood.
+pub fn fill_without_site(template: &str) -> String {
+    template.replace("$host", "_").replace("$site", "_")
+}
+
+/// Whether a path is filled in per site.
+pub fn is_template(path: &str) -> bool {
+    path.contains("$host") || path.contains("$site")
+}
+
+/// The paths a configuration logs to.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct LogPaths {
+    /// Written whatever comes: opened beforehand. Sorted.
+    pub fixed: Vec<String>,
+    /// From templates: opened when needed.
+    pub filled: HashSet<String>,
+}
+
+impl LogPaths {
+    /// All of a configuration's.
+    pub fn of(model: &Model) -> LogPaths {
+        let mut paths = LogPaths::default();
+        match &model.log.access {
+            LogTarget::File(template) if is_template(template) => {
+                paths.filled.insert(fill_without_site(template));
+            }
+            target => paths.add_fixed(target),
+        }
+        for site in &model.sites {
+            match &site.log {
+                LogTarget::File(template) if is_template(template) => {
+                    paths
+                        .filled
+                        .extend(site.hosts.iter().map(|host| fill(template, site, host)));
+                }
+                target => paths.add_fixed(target),
+            }
+        }
+        paths.fixed.sort_unstable();
+        paths.fixed.dedup();
+        paths
+    }
+
+    fn add_fixed(&mut self, target: &LogTarget) {
+        match target {
+            LogTarget::File(path) if !is_template(path) => self.fixed.push(path.clone()),
+            _ => {}
+        }
+    }
+}
