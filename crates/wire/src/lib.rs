@@ -1,2 +1,41 @@
 //! Strict HTTP/1.1 rules without I/O: framing, targets, authorities, fields, ranges.
+//!
+//! Bytes come in as slices and leave as decisions. Any doubt about where a message ends, whom it
+//! is for or which path it names is refused, because the next reader might decide otherwise.
+//! No sockets, no clock, no tasks: callers read, wait and write.
 #![forbid(unsafe_code)]
+
+pub mod accept;
+pub mod conditional;
+pub mod date;
+pub mod range;
+
+mod authority;
+mod body;
+mod caps;
+mod connection;
+mod field_id;
+mod fields;
+mod framing;
+mod head;
+mod method;
+mod octets;
+mod refusal;
+mod reply;
+mod request;
+mod scan;
+mod target;
+
+pub use authority::Authority;
+pub use body::{BodyDecoder, CHUNK_END, Decoded, LAST_CHUNK, encode_chunk_head};
+pub use caps::{BodyCaps, FIELDS_MAX, HeadCaps};
+pub use connection::strip_hop_by_hop;
+pub use field_id::FieldId;
+pub use fields::{Field, Fields};
+pub use framing::{Framing, Version};
+pub use method::Method;
+pub use octets::{field_name_ok, field_value_ok};
+pub use refusal::Refusal;
+pub use reply::{ReplyFraming, ReplyHead};
+pub use request::{OddNames, RequestHead};
+pub use target::{EncodedSlash, PathRules, Slashes};

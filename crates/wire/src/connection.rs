@@ -1,0 +1,102 @@
+//! The `Connection` field: persistence, upgrades, and what must not travel on.
+//!
+//! Hop-by-hop fields end here. A peer may name further fields of its own as hop-by-hop, but it may
+//! not use that to take away fields others rely on: those this crate knows, and whatever says who
+//! the client is.
+
+use crate::{
+    field_id::FieldId::{self, *},
+    fields::Fields,
+    framing::Version,
+    octets::{is_token_byte, list},
+};
+
+/// Whether a connection lives on after an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    KeepAlive,
+    Close,
+}
+
+/// Fields that concern one connection only. `Content-Length` is not one: the sender writes it anew.
+const HOP_BY_HOP: u64 = Connection.bit()
+    | KeepAlive.bit()
+    | ProxyConnection.bit()
+    | ProxyAuthenticate.bit()
+    | ProxyAuthorization.bit()
+    | Te.bit()
+    | Trailer.bit()
+    | TransferEncoding.bit()
+    | Upgrade.bit()
+    | Http2Settings.bit();
+
+/// Removes hop-by-hop fields: the standard ones, and those `Connection` lists unless they are protected.
+pub fn strip_hop_by_hop(fields: &mut Fields) {
+    if !fields.contains_any(HOP_BY_HOP) {
+        return;
+    }
+    let own: Vec<Vec<u8>> = listed(fields)
+        .filter(|name| may_be_listed(name))
+        .map(<[u8]>::to_vec)
+        .collect();
+    fields.retain(|field| {
+        HOP_BY_HOP & field.id.bit() == 0
+            && !own.iter().any(|name| field.name.eq_ignore_ascii_case(name))
+    });
+}
+
+/// Whether `Connection` lists a name, in any case.
+pub(crate) fn lists(fields: &Fields, name: &[u8]) -> bool {
+    listed(fields).any(|token| token.eq_ignore_ascii_case(name))
+}
+
+/// Whether the sender means to keep the connection.
+pub(crate) fn persistence(fields: &Fields, version: Version) -> Persistence {
+    if !fields.contains(Connection) {
+        return if version == Version::Http11 {
+            Persistence::KeepAlive
+        } else {
+            Persistence::Close
+        };
+    }
+    let keep = version == Version::Http11 || lists(fields, b"keep-alive");
+    if keep && !lists(fields, b"close") {
+        Persistence::KeepAlive
+    } else {
+        Persistence::Close
+    }
+}
+
+/// Writes the protocols of `Upgrade` in lower case, if `Connection` says so too and a tunnel can carry them.
+pub(crate) fn upgrade(fields: &Fields, protocols: &mut Vec<u8>) {
+    protocols.clear();
+    if !fields.contains(Upgrade) || !lists(fields, b"upgrade") {
+        return;
+    }
+    for protocol in fields.get_all(Upgrade).flat_map(list) {
+        let well_formed = protocol
+            .iter()
+            .all(|&byte| is_token_byte(byte) || byte == b'/');
+        // HTTP/2 in clear text would carry requests past every rule of this gateway.
+        if !well_formed || protocol.eq_ignore_ascii_case(b"h2c") {
+            protocols.clear();
+            return;
+        }
+        if !protocols.is_empty() {
+            protocols.extend_from_slice(b", ");
+        }
+        protocols.extend(protocol.iter().map(u8::to_ascii_lowercase));
+    }
+}
+
+fn listed(fields: &Fields) -> impl Iterator<Item = &[u8]> {
+    fields.get_all(Connection).flat_map(list)
+}
+
+/// Whether a peer may declare a field its own: none that is known, and none that names the client.
+fn may_be_listed(name: &[u8]) -> bool {
+    let forwarding = name
+        .get(..12)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded-"));
+    FieldId::of(name) == Other && !forwarding
+}

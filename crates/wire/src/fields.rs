@@ -1,0 +1,290 @@
+//! The fields of a head.
+//!
+//! One byte buffer and spans into it: a head's lines are copied once, as they came, and every name
+//! and value is a pair of offsets. Both are cleared and reused, so a connection in steady state
+//! allocates nothing. A set of bits answers "is it there at all?" without a look at the spans.
+//! Removed bytes stay in the buffer until [`Fields::clear`].
+
+use std::fmt;
+
+use crate::{
+    field_id::FieldId,
+    octets::{field_name_ok, field_value_ok},
+};
+
+/// Fields in the order they came, names in the spelling they came in.
+#[derive(Clone, Default)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// Bits of the ids that occur.
+    present: u64,
+}
+
+/// One field of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The name by number.
+    pub id: FieldId,
+    /// The name as it was spelt.
+    pub name: &'a [u8],
+    /// The value, without blanks around it.
+    pub value: &'a [u8],
+}
+
+impl Fields {
+    /// Forgets every field and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.present = 0;
+    }
+
+    /// How many fields there are; one name may count several times.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Whether a known field occurs.
+    pub fn contains(&self, id: FieldId) -> bool {
+        self.present & id.bit() != 0
+    }
+
+    /// The first value of a known field; `None` for [`FieldId::Other`], which is no field.
+    pub fn get(&self, id: FieldId) -> Option<&[u8]> {
+        self.get_all(id).next()
+    }
+
+    /// All values of a known field, in order.
+    pub fn get_all(&self, id: FieldId) -> impl Iterator<Item = &[u8]> {
+        let known = id != FieldId::Other && self.contains(id);
+        let spans = if known { self.spans.as_slice() } else { &[] };
+        spans
+            .iter()
+            .filter(move |span| span.id == id)
+            .map(|span| span.value(&self.bytes))
+    }
+
+    /// The first value of a field named in any case.
+    pub fn get_named(&self, name: &[u8]) -> Option<&[u8]> {
+        self.all_named(name).next()
+    }
+
+    /// All values of a field named in any case, in order.
+    pub fn all_named<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.spans
+            .iter()
+            .filter(|span| span.is_named(name, &self.bytes))
+            .map(|span| span.value(&self.bytes))
+    }
+
+    /// All fields, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
+        self.spans.iter().map(|span| span.field(&self.bytes))
+    }
+
+    /// Appends a field. The caller vouches for name and value ([`field_name_ok`], [`field_value_ok`]).
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        debug_assert!(
+            field_name_ok(name) && field_value_ok(value),
+            "a field was pushed unchecked"
+        );
+        let id = FieldId::of(name);
+        let name_start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        let value_start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.mark(id, name_start, name.len(), value_start, value.len());
+    }
+
+    /// Leaves exactly one field of this name, at the end. The caller vouches for name and value.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        self.remove_named(name);
+        self.push(name, value);
+    }
+
+    /// Removes every field of a known name; [`FieldId::Other`] removes nothing.
+    pub fn remove(&mut self, id: FieldId) {
+        if id != FieldId::Other && self.contains(id) {
+            self.spans.retain(|span| span.id != id);
+            self.present &= !id.bit();
+        }
+    }
+
+    /// Removes every field of a name given in any case.
+    pub fn remove_named(&mut self, name: &[u8]) {
+        match FieldId::of(name) {
+            FieldId::Other => self.retain(|field| !field.name.eq_ignore_ascii_case(name)),
+            id => self.remove(id),
+        }
+    }
+
+    /// Keeps the fields for which `keep` holds, in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let Fields {
+            bytes,
+            spans,
+            present,
+        } = self;
+        *present = 0;
+        spans.retain(|span| {
+            let kept = keep(span.field(bytes));
+            *present |= if kept { span.id.bit() } else { 0 };
+            kept
+        });
+    }
+
+    /// Whether any of a set of known fields occurs.
+    pub(crate) fn contains_any(&self, bits: u64) -> bool {
+        self.present & bits != 0
+    }
+
+    /// Replaces everything by the lines of a head, to be marked one by one with [`Fields::mark`].
+    pub(crate) fn load(&mut self, lines: &[u8]) {
+        self.clear();
+        self.bytes.extend_from_slice(lines);
+    }
+
+    /// Adds the field that lies at these places of the buffer.
+    pub(crate) fn mark(
+        &mut self,
+        id: FieldId,
+        name_start: usize,
+        name_len: usize,
+        value_start: usize,
+        value_len: usize,
+    ) {
+        self.present |= id.bit();
+        self.spans.push(Span {
+            id,
+            name_start: place(name_start),
+            name_end: place(name_start + name_len),
+            value_start: place(value_start),
+            value_end: place(value_start + value_len),
+        });
+    }
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        f.debug_map()
+            .entries(
+                self.iter()
+                    .map(|field| (text(field.name), text(field.value))),
+            )
+            .finish()
+    }
+}
+
+/// Where one field lies in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    id: FieldId,
+    name_start: u32,
+    name_end: u32,
+    value_start: u32,
+    value_end: u32,
+}
+
+impl Span {
+    fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes
+            .get(self.name_start as usize..self.name_end as usize)
+            .unwrap_or_default()
+    }
+
+    fn value<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes
+            .get(self.value_start as usize..self.value_end as usize)
+            .unwrap_or_default()
+    }
+
+    fn field<'a>(&self, bytes: &'a [u8]) -> Field<'a> {
+        Field {
+            id: self.id,
+            name: self.name(bytes),
+            value: self.value(bytes),
+        }
+    }
+
+    fn is_named(&self, name: &[u8], bytes: &[u8]) -> bool {
+        self.name(bytes).eq_ignore_ascii_case(name)
+    }
+}
+
+/// An offset into the buffer. One past 4 GiB would read as empty; caps keep heads far below.
+fn place(offset: usize) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Fields {
+        let mut fields = Fields::default();
+        fields.push(b"Host", b"a.example");
+        fields.push(b"X-One", b"1");
+        fields.push(b"accept", b"text/html");
+        fields.push(b"x-one", b"2");
+        fields
+    }
+
+    fn names(fields: &Fields) -> Vec<String> {
+        fields
+            .iter()
+            .map(|field| field.name.escape_ascii().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn values_are_found_by_id_and_by_name_in_any_case() {
+        let fields = sample();
+        assert_eq!(fields.get(FieldId::Host), Some(&b"a.example"[..]));
+        assert_eq!(fields.get(FieldId::Cookie), None);
+        assert_eq!(fields.get_named(b"ACCEPT"), Some(&b"text/html"[..]));
+        assert_eq!(fields.all_named(b"X-ONE").collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(
+            fields.get_all(FieldId::Other).count(),
+            0,
+            "Other is no field"
+        );
+    }
+
+    #[test]
+    fn removal_forgets_the_field_and_its_bit() {
+        let mut fields = sample();
+        fields.remove(FieldId::Host);
+        fields.remove_named(b"X-oNe");
+        fields.remove(FieldId::Other);
+        assert_eq!(names(&fields), ["accept"]);
+        assert!(!fields.contains(FieldId::Host));
+        fields.retain(|field| field.id != FieldId::Accept);
+        assert!(fields.is_empty() && fields.get(FieldId::Accept).is_none());
+    }
+
+    #[test]
+    fn set_leaves_one_of_a_name() {
+        let mut fields = sample();
+        fields.set(b"X-ONE", b"3");
+        fields.set(b"Host", b"b.example");
+        assert_eq!(names(&fields), ["accept", "X-ONE", "Host"]);
+        assert_eq!(fields.get(FieldId::Host), Some(&b"b.example"[..]));
+    }
+
+    #[test]
+    fn a_cleared_set_is_as_new() {
+        let mut fields = sample();
+        fields.clear();
+        assert!(fields.is_empty() && fields.get(FieldId::Host).is_none());
+        fields.push(b"Via", b"1.1 x");
+        assert_eq!(fields.get(FieldId::Via), Some(&b"1.1 x"[..]));
+        assert_eq!(fields.len(), 1);
+    }
+}

@@ -1,0 +1,185 @@
+//! The slow path: says what is wrong with a head, and where it first goes wrong.
+//!
+//! The fast path only knows "fine", "more" and "no". Whatever is not fine comes here, and is read
+//! byte by byte by a machine that never looks ahead: the first byte that no head can have at its
+//! place decides the refusal. So a head refused in one piece is refused alike in any pieces, and
+//! garbage is refused as soon as it is seen. What needs the whole head (framing, host, target
+//! form) is not decided here.
+
+use crate::{
+    caps::{FIELDS_MAX, HeadCaps},
+    octets::{is_token_byte, is_value_byte},
+    refusal::Refusal,
+};
+
+/// Which start line a head begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartLine {
+    Request,
+    Status,
+}
+
+/// The first fault of a head, complete or not; `None` as long as it may still become one.
+pub(crate) fn first_fault(input: &[u8], start: StartLine, caps: &HeadCaps) -> Option<Refusal> {
+    let mut state = match start {
+        StartLine::Request => Place::Start,
+        StartLine::Status => Place::Status(0),
+    };
+    let mut fields = 0;
+    for (index, &byte) in input.iter().enumerate() {
+        if index >= caps.head_bytes {
+            return Some(Refusal::new(431, "head_too_long"));
+        }
+        let next = match state {
+            Place::Lines(lines) => match lines.step(byte) {
+                Ok(Lines::End) => return None,
+                Ok(next) => {
+                    fields += usize::from(lines == Lines::LineStart && next == Lines::Name);
+                    if fields > caps.fields.min(FIELDS_MAX) {
+                        return Some(Refusal::new(431, "too_many_fields"));
+                    }
+                    Ok(Place::Lines(next))
+                }
+                Err(refusal) => Err(refusal),
+            },
+            place => place.step(byte, caps),
+        };
+        match next {
+            Ok(next) => state = next,
+            Err(refusal) => return Some(refusal),
+        }
+    }
+    None
+}
+
+/// Where the machine stands in a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before a request line.
+    Start,
+    /// After the CR of the one empty line a request may begin with.
+    EmptyLine,
+    /// Right after that empty line.
+    Method0,
+    Method,
+    /// In the target, with its length so far.
+    Target(usize),
+    /// In the version of a request line, with what was read of it.
+    Version(usize, [u8; 8]),
+    /// In a status line, at this byte.
+    Status(usize),
+    /// After the CR of the start line.
+    StartLineEnd,
+    Lines(Lines),
+}
+
+impl Place {
+    fn step(self, byte: u8, caps: &HeadCaps) -> Result<Place, Refusal> {
+        match (self, byte) {
+            (Place::Start, b'\r') => Ok(Place::EmptyLine),
+            (Place::EmptyLine, b'\n') => Ok(Place::Method0),
+            (Place::EmptyLine | Place::StartLineEnd, byte) if byte != b'\n' => {
+                Err(Refusal::bad("bare_cr"))
+            }
+            (Place::StartLineEnd, _) => Ok(Place::Lines(Lines::LineStart)),
+            (_, b'\n') => Err(Refusal::bad("bare_lf")),
+            (Place::Start | Place::Method0 | Place::Method, byte) if is_token_byte(byte) => {
+                Ok(Place::Method)
+            }
+            (Place::Method, b' ') => Ok(Place::Target(0)),
+            (Place::Target(length), 0x21..=0x7e) if length >= caps.target_bytes => {
+                Err(Refusal::new(414, "target_too_long"))
+            }
+            (Place::Target(length), 0x21..=0x7e) => Ok(Place::Target(length + 1)),
+            (Place::Target(1..), b' ') => Ok(Place::Version(0, [0; 8])),
+            (Place::Target(_), b'\r') => Err(Refusal::bad("no_version")),
+            (Place::Target(_), _) => Err(Refusal::bad("bad_target")),
+            (Place::Version(length, read), byte) => version(length, read, byte),
+            (Place::Status(index), byte) => status(index, byte),
+            _ => Err(Refusal::bad("bad_method")),
+        }
+    }
+}
+
+/// One more byte of a request line's version. 1.0 and 1.1 are ours, others are answered 505.
+fn version(length: usize, mut read: [u8; 8], byte: u8) -> Result<Place, Refusal> {
+    if byte == b'\r' {
+        return match &read {
+            b"HTTP/1.0" | b"HTTP/1.1" => Ok(Place::StartLineEnd),
+            [b'H', b'T', b'T', b'P', b'/', b'1'..=b'9', b'.', b'0'..=b'9'] => {
+                Err(Refusal::new(505, "unknown_version"))
+            }
+            _ => Err(Refusal::bad("bad_version")),
+        };
+    }
+    let fits = match length {
+        0..5 => b"HTTP/".get(length) == Some(&byte),
+        5 | 7 => byte.is_ascii_digit(),
+        6 => byte == b'.',
+        _ => false,
+    };
+    match read.get_mut(length) {
+        Some(slot) if fits => {
+            *slot = byte;
+            Ok(Place::Version(length + 1, read))
+        }
+        _ => Err(Refusal::bad("bad_version")),
+    }
+}
+
+/// One more byte of a status line.
+fn status(index: usize, byte: u8) -> Result<Place, Refusal> {
+    let fits = match index {
+        0..7 => b"HTTP/1.".get(index) == Some(&byte),
+        7 => matches!(byte, b'0' | b'1'),
+        8 => byte == b' ',
+        9 => matches!(byte, b'1'..=b'5'),
+        10 | 11 => byte.is_ascii_digit(),
+        12 => matches!(byte, b' ' | b'\r'),
+        _ => is_value_byte(byte) || byte == b'\r',
+    };
+    match (fits, byte) {
+        (true, b'\r') => Ok(Place::StartLineEnd),
+        (true, _) => Ok(Place::Status(index.saturating_add(1))),
+        (false, _) => Err(Refusal::bad("bad_status_line")),
+    }
+}
+
+/// Where a machine stands in field lines, of a head or of trailers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// At the first byte of a line.
+    LineStart,
+    Name,
+    Value,
+    /// After a line's CR.
+    LineEnd,
+    /// After the CR of the blank line.
+    BlankLine,
+    /// After the blank line.
+    End,
+}
+
+impl Lines {
+    /// Takes one byte, or refuses it with 400.
+    pub(crate) fn step(self, byte: u8) -> Result<Lines, Refusal> {
+        match (self, byte) {
+            (Lines::LineEnd, b'\n') => Ok(Lines::LineStart),
+            (Lines::BlankLine, b'\n') => Ok(Lines::End),
+            (Lines::LineEnd | Lines::BlankLine, _) => Err(Refusal::bad("bare_cr")),
+            (_, b'\n') => Err(Refusal::bad("bare_lf")),
+            (_, 0) => Err(Refusal::bad("nul")),
+            (Lines::LineStart, b'\r') => Ok(Lines::BlankLine),
+            (Lines::LineStart, b' ' | b'\t') => Err(Refusal::bad("folded_line")),
+            (Lines::LineStart, b':') => Err(Refusal::bad("empty_field_name")),
+            (Lines::LineStart | Lines::Name, byte) if is_token_byte(byte) => Ok(Lines::Name),
+            (Lines::Name, b':') => Ok(Lines::Value),
+            (Lines::Name, b' ' | b'\t') => Err(Refusal::bad("blank_before_colon")),
+            (Lines::Name, b'\r') => Err(Refusal::bad("no_colon")),
+            (Lines::LineStart | Lines::Name, _) => Err(Refusal::bad("bad_field_name")),
+            (Lines::Value, b'\r') => Ok(Lines::LineEnd),
+            (Lines::Value, byte) if is_value_byte(byte) => Ok(Lines::Value),
+            (Lines::Value | Lines::End, _) => Err(Refusal::bad("control_byte")),
+        }
+    }
+}
