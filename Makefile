@@ -38,6 +38,7 @@ lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+	cargo test --locked -p testkit --test layers
 
 fmt: ## format the code
 	cargo fmt --all

@@ -205,8 +205,10 @@ fn h2o(bed: &Bed, plan: &Plan<'_>, home: &Path, port: u16) -> String {
             home.display()
         ),
     };
+    // Becoming another user would make it outlive a harness that is killed.
+    let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
     format!(
-        "num-threads: {workers}
+        "{user}num-threads: {workers}
 max-connections: 12000
 http1-request-timeout: 300
 pid-file: {home}/h2o.pid

@@ -1,0 +1,311 @@
+//! The rules of ARCHITECTURE.md that a compiler does not check: who may depend on whom, where
+//! `unsafe` may stand, how a module begins and how long it may be.
+//!
+//! Every rule reads the tree as it is and reports all breaches at once.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Own crates each crate may depend on. Nothing depends on the test tools but tests.
+const ARROWS: [(&str, &[&str]); 7] = [
+    ("nagaya", &["engine", "bench", "config", "os"]),
+    ("engine", &["config", "os", "wire"]),
+    ("bench", &["os"]),
+    ("config", &[]),
+    ("os", &[]),
+    ("testkit", &[]),
+    ("wire", &[]),
+];
+
+/// Crates without a runtime: time, files and sockets are their callers' business.
+const WITHOUT_RUNTIME: [&str; 2] = ["wire", "config"];
+
+/// The only crate where `unsafe` may stand.
+const UNSAFE: [&str; 1] = ["os"];
+
+/// Lines of a module without its tests.
+const MODULE_LINES_MAX: usize = 600;
+
+/// Names that say nothing about what a module is.
+const EMPTY_NAMES: [&str; 5] = ["utils", "util", "helpers", "common", "manager"];
+
+#[test]
+fn every_crate_is_known_to_this_test() {
+    let known: BTreeSet<String> = ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(crate_names(), known);
+}
+
+#[test]
+fn crates_depend_only_downwards() {
+    let own: BTreeSet<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
+    let mut breaches = Vec::new();
+    for (name, allowed) in ARROWS {
+        for dependency in dependencies(name) {
+            if own.contains(dependency.name.as_str())
+                && !allowed.contains(&dependency.name.as_str())
+            {
+                breaches.push(format!("{name} depends on {}", dependency.name));
+            }
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn pure_crates_reach_no_runtime_and_bench_no_engine() {
+    let mut breaches = Vec::new();
+    for name in WITHOUT_RUNTIME {
+        breaches.extend(
+            reached(name)
+                .intersection(&names(&["tokio", "mio"]))
+                .map(|found| format!("{name} reaches {found}")),
+        );
+    }
+    breaches.extend(
+        reached("bench")
+            .intersection(&names(&["engine", "nagaya", "config", "wire"]))
+            .map(|found| format!("bench reaches {found}")),
+    );
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn every_dependency_says_what_it_is_for() {
+    let own = crate_names();
+    let mut breaches = Vec::new();
+    for name in &own {
+        for dependency in dependencies(name) {
+            if !dependency.explained && !own.contains(&dependency.name) {
+                breaches.push(format!(
+                    "crates/{name}/Cargo.toml: {} has no comment",
+                    dependency.name
+                ));
+            }
+        }
+    }
+    let workspace = read(&root().join("Cargo.toml"));
+    for line in section(&workspace, "[workspace.dependencies]") {
+        if line.contains(" = ")
+            && !line.contains("path = ")
+            && !line.contains("default-features = false")
+        {
+            breaches.push(format!("Cargo.toml: default features of {line}"));
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn unsafe_code_is_forbidden_but_in_os() {
+    let mut breaches = Vec::new();
+    for name in crate_names() {
+        let source = root().join("crates").join(&name).join("src");
+        let roots = ["lib.rs", "main.rs"].map(|file| source.join(file));
+        for file in roots.iter().filter(|file| file.exists()) {
+            if !UNSAFE.contains(&name.as_str()) && !read(file).contains("#![forbid(unsafe_code)]") {
+                breaches.push(format!("{}: no #![forbid(unsafe_code)]", shown(file)));
+            }
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn modules_say_what_they_are_and_stay_short() {
+    let mut breaches = Vec::new();
+    for file in sources() {
+        let text = read(&file);
+        if !text.starts_with("//! ") {
+            breaches.push(format!("{}: its first line is no //! header", shown(&file)));
+        }
+        let lines = text
+            .lines()
+            .take_while(|line| *line != "#[cfg(test)]")
+            .count();
+        if lines > MODULE_LINES_MAX && file.components().any(|part| part.as_os_str() == "src") {
+            breaches.push(format!(
+                "{}: {lines} lines without tests, at most {MODULE_LINES_MAX}",
+                shown(&file)
+            ));
+        }
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        if EMPTY_NAMES.contains(&stem.as_ref()) {
+            breaches.push(format!("{}: a name that says nothing", shown(&file)));
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn nothing_is_left_to_do_or_tied_to_a_machine() {
+    // Written in two halves, so that this file does not find itself.
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X:"),
+        concat!("/wo", "rk/"),
+        concat!("/ho", "me/"),
+    ];
+    let mut breaches = Vec::new();
+    let documents = text_files(
+        &root(),
+        &["rs", "toml", "md", "sh", "html", "css", "service"],
+    );
+    for file in documents {
+        for (number, line) in read(&file).lines().enumerate() {
+            if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                breaches.push(format!("{}:{}: {word}", shown(&file), number + 1));
+            }
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn an_ignored_test_says_why() {
+    let bare = concat!("#[igno", "re]");
+    let breaches: Vec<String> = sources()
+        .into_iter()
+        .filter(|file| read(file).contains(bare))
+        .map(|file| shown(&file))
+        .collect();
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+struct Dependency {
+    name: String,
+    /// A comment stands right above it.
+    explained: bool,
+}
+
+/// The `[dependencies]` of a crate, not those of its tests.
+fn dependencies(name: &str) -> Vec<Dependency> {
+    let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+    let mut found = Vec::new();
+    let mut explained = false;
+    for line in section(&manifest, "[dependencies]") {
+        if let Some(end) = line
+            .find([' ', '.', '='])
+            .filter(|_| !line.starts_with('#'))
+        {
+            found.push(Dependency {
+                name: line[..end].to_owned(),
+                explained,
+            });
+        }
+        explained = line.starts_with('#');
+    }
+    found
+}
+
+/// The lines below `heading`, up to the next table.
+fn section<'a>(manifest: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
+    let heading = heading.to_owned();
+    manifest
+        .lines()
+        .skip_while(move |line| *line != heading)
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+}
+
+/// Every crate that `name` is built from, itself included.
+fn reached(name: &str) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "tree",
+            "--package",
+            name,
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--locked",
+            "--offline",
+        ])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs, since it runs this test");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .map(str::to_owned)
+        .collect();
+    assert!(found.contains(name), "cargo tree knows {name}: {text}");
+    found
+}
+
+fn names(list: &[&str]) -> BTreeSet<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn crate_names() -> BTreeSet<String> {
+    let entries = fs::read_dir(root().join("crates")).expect("crates/ is here");
+    entries
+        .flatten()
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+fn sources() -> Vec<PathBuf> {
+    let files = text_files(&root().join("crates"), &["rs"]);
+    assert!(files.len() > 20, "the sources are found");
+    files
+}
+
+/// Files below `directory` with one of these extensions, but for what is built or measured.
+fn text_files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory)
+            .expect("a directory of this project")
+            .flatten()
+        {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() {
+                if !["target", ".git", "results", "corpus"]
+                    .iter()
+                    .any(|skipped| name == *skipped)
+                {
+                    open.push(path);
+                }
+            } else if path
+                .extension()
+                .is_some_and(|e| extensions.iter().any(|wanted| e == *wanted))
+            {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+fn shown(file: &Path) -> String {
+    file.strip_prefix(root())
+        .unwrap_or(file)
+        .display()
+        .to_string()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/testkit is two levels deep")
+        .to_owned()
+}
