@@ -4,4 +4,17 @@
 //! it found, each with file, line, column and what to do. Nobody else reads configuration.
 #![forbid(unsafe_code)]
 
+mod diagnostics;
+pub mod glob;
+mod include;
+mod keys;
+mod lower;
+mod mentions;
 pub mod model;
+mod packing;
+mod sources;
+mod units;
+
+pub use diagnostics::{Colour, Diagnostics, Place, Problem};
+pub use lower::load;
+pub use sources::{Damaged, Sources};

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -399,8 +400,10 @@ pub struct Files {
 /// A replaced error page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPage {
-    /// The body, read when the configuration was loaded (at most 256 KiB).
-    pub body: Vec<u8>,
+    /// The body, read when the configuration was loaded (at most 256 KiB). Sites share equal files.
+    pub body: Arc<[u8]>,
+    /// The file, for messages.
+    pub file: PathBuf,
     /// Its media type.
     pub content_type: String,
 }
@@ -427,8 +430,8 @@ pub struct Settings {
 pub struct Auth {
     /// Realm shown to the user.
     pub realm: String,
-    /// Users and their hashes, read from the htpasswd file at load.
-    pub users: BTreeMap<String, String>,
+    /// Users and their hashes, read from the htpasswd file at load. Levels share equal files.
+    pub users: Arc<BTreeMap<String, String>>,
     /// The htpasswd file, for messages.
     pub file: PathBuf,
 }
@@ -469,8 +472,8 @@ pub enum Condition {
     Not(Vec<Condition>),
 }
 
-/// A glob: `*` is any bytes including `/`, `?` one byte, `[a-z]` a class.
-/// Without a leading `/` it matches at the end.
+/// A glob in the syntax of [`crate::glob`]: `*` is any bytes including `/`, `?` one byte, `[a-z]` a
+/// class, `[!a-z]` its opposite. Over a file or path it matches at the end if it has no leading `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(pub String);
 

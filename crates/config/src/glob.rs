@@ -1,0 +1,106 @@
+//! Globs: `*` is any bytes including `/`, `?` one byte, `[a-z]` a class, `[!a-z]` its opposite.
+//!
+//! The idea: the syntax is checked when the configuration is loaded and has no escapes beyond
+//! the class (`[*]` is a star), so matching is total: one loop, no allocation, and time bounded
+//! by pattern times text. Whether a pattern is anchored is its caller's affair.
+
+/// Says what is wrong with a pattern's syntax.
+pub fn check(pattern: &str) -> Result<(), String> {
+    let mut rest = pattern.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = match first {
+            0..=0x1f | 0x7f => return Err("control characters match nothing".to_owned()),
+            b'[' => match class(rest) {
+                Some((_, after)) => after,
+                None => {
+                    return Err(
+                        "the class begun by `[` has no `]`; a bracket itself is `[[]`".to_owned(),
+                    );
+                }
+            },
+            _ => after,
+        };
+    }
+    Ok(())
+}
+
+/// Whether `pattern` matches the whole of `text`.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut pattern, mut text) = (pattern, text);
+    // Where to go on after a mismatch: behind the last star, one byte further each time.
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (pattern, text) {
+            ([b'*', after @ ..], _) => {
+                retry = Some((after, text));
+                pattern = after;
+                continue;
+            }
+            ([], []) => return true,
+            (_, [byte, text_after @ ..]) => {
+                if let Some(after) = one(pattern, *byte) {
+                    pattern = after;
+                    text = text_after;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        let Some((after_star, [_, from @ ..])) = retry else {
+            return false;
+        };
+        retry = Some((after_star, from));
+        pattern = after_star;
+        text = from;
+    }
+}
+
+/// Whether `pattern` is more than literal text.
+pub(crate) fn has_wildcard(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '['])
+}
+
+/// The pattern behind its first element, if that matches `byte`.
+fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    match pattern {
+        [b'?', after @ ..] => Some(after),
+        [b'[', ..] => {
+            let (class, after) = class(pattern)?;
+            class.holds(byte).then_some(after)
+        }
+        [literal, after @ ..] => (*literal == byte).then_some(after),
+        [] => None,
+    }
+}
+
+struct Class<'a> {
+    negated: bool,
+    members: &'a [u8],
+}
+
+/// The class at the start of `pattern`, and what follows it. A `]` that comes first is a member.
+fn class(pattern: &[u8]) -> Option<(Class<'_>, &[u8])> {
+    let inner = pattern.strip_prefix(b"[")?;
+    let (negated, inner) = match inner {
+        [b'!', rest @ ..] => (true, rest),
+        _ => (false, inner),
+    };
+    let end = inner.iter().skip(1).position(|byte| *byte == b']')? + 1;
+    let (members, after) = inner.split_at_checked(end)?;
+    Some((Class { negated, members }, after.get(1..)?))
+}
+
+impl Class<'_> {
+    fn holds(&self, byte: u8) -> bool {
+        let mut rest = self.members;
+        let mut found = false;
+        while !found {
+            (found, rest) = match rest {
+                [low, b'-', high, after @ ..] => ((*low..=*high).contains(&byte), after),
+                [member, after @ ..] => (*member == byte, after),
+                [] => break,
+            };
+        }
+        found != self.negated
+    }
+}

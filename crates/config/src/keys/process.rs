@@ -1,0 +1,516 @@
+//! Keys of the process: everything outside `[[sites]]`.
+
+use super::Default::{Absent, Required, Value};
+use super::{Key, Kind, Section};
+
+/// The longest duration: a day.
+const DAY: u64 = 86_400_000;
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: super::Default,
+    about: &'static str,
+    example: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        about,
+        example,
+    }
+}
+
+pub(crate) const TOP: Section = Section {
+    title: "top level",
+    about: "Keys before the first table of a file. In an included file `[[listen]]`, \
+        `[upstreams.NAME]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+    frame: "@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "workers",
+            Kind::Count(1, 1024),
+            Absent("one per core"),
+            "Worker threads. Fixed for the supervisor's life: a reload that changes it is refused.",
+            "workers = 2",
+        ),
+        key(
+            "user",
+            Kind::Text,
+            Value("nobody"),
+            "The user the server becomes when it is started as root. Uid 0 is refused.",
+            "user = \"www-data\"",
+        ),
+        key(
+            "include",
+            Kind::Other("list of file globs"),
+            Value("[]"),
+            "Further files, relative to the file that names them, sorted by name. `*` stays within one \
+             directory. A name without wildcards must exist.",
+            "include = [\"sites.d/*.toml\"]",
+        ),
+        key(
+            "trusted_proxies",
+            Kind::Other("list of addresses and networks"),
+            Value("[]"),
+            "Peers whose `X-Forwarded-For` and `X-Request-Id` are believed. Everybody else's are replaced.",
+            "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
+        ),
+        key(
+            "request_headers",
+            Kind::Other("header changes"),
+            Absent("no change"),
+            "Changes to the fields of every request before its handler sees it.",
+            "request_headers = { set = { X-Gateway = \"nagaya\" } }",
+        ),
+        key(
+            "reply_headers",
+            Kind::Other("header changes"),
+            Absent("no change"),
+            "Changes to the fields of every reply.",
+            "reply_headers = { set = { X-Content-Type-Options = \"nosniff\" } }",
+        ),
+        key(
+            "control",
+            Kind::Other("table"),
+            Absent("no control socket"),
+            "Where the running gateway answers `nagaya status`.",
+            "control = { socket = \"/run/nagaya.sock\" }",
+        ),
+        key(
+            "listen",
+            Kind::Other("list of tables"),
+            Required,
+            "The addresses that are served, at least one.",
+            "listen = [{ address = \"127.0.0.1:8080\" }, { address = \"[::1]:8080\" }]",
+        ),
+        key(
+            "log",
+            Kind::Other("table"),
+            Absent("its defaults"),
+            "Logging.",
+            "log = { format = \"json\" }",
+        ),
+        key(
+            "timeouts",
+            Kind::Other("table"),
+            Absent("its defaults"),
+            "Every wait.",
+            "timeouts = { idle = \"30s\" }",
+        ),
+        key(
+            "caps",
+            Kind::Other("table"),
+            Absent("its defaults"),
+            "Every size and count.",
+            "caps = { fields = 50 }",
+        ),
+        key(
+            "upstreams",
+            Kind::Other("table of tables"),
+            Value("{}"),
+            "Groups of servers that rules forward to, by name.",
+            "upstreams = { app = { servers = [\"127.0.0.1:9000\"] } }",
+        ),
+        key(
+            "sites",
+            Kind::Other("list of tables"),
+            Required,
+            "The sites, at least one.",
+            "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
+        ),
+    ],
+    later: &["scripts", "maps", "shed", "limits", "cgroup", "tenants"],
+};
+
+pub(crate) const CONTROL: Section = Section {
+    title: "[control]",
+    about: "A Unix socket, mode 0600, on which the gateway answers its own user and root.",
+    frame: "[control]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[key(
+        "socket",
+        Kind::Text,
+        Required,
+        "Path of the socket, relative to the configuration file.",
+        "socket = \"/run/nagaya.sock\"",
+    )],
+    later: &[],
+};
+
+pub(crate) const LISTEN: Section = Section {
+    title: "[[listen]]",
+    about: "One address that is served.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n@\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "address",
+            Kind::Text,
+            Required,
+            "`\"127.0.0.1:80\"`, `\"[::]:80\"` (IPv6 alone) or `\"unix:/path\"`. No two listeners share one.",
+            "address = \"0.0.0.0:80\"",
+        ),
+        key(
+            "backlog",
+            Kind::Count(1, 65_535),
+            Value("4096"),
+            "Connections the kernel may hold unaccepted, for each worker. The kernel's `net.core.somaxconn` caps it.",
+            "backlog = 511",
+        ),
+    ],
+    later: &["tls", "proxy_protocol"],
+};
+
+pub(crate) const LOG: Section = Section {
+    title: "[log]",
+    about: "The access log, one record for each request, and the error log on standard error.",
+    frame: "[log]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "access",
+            Kind::Text,
+            Value("-"),
+            "Where access records go: `\"-\"` is standard output, `\"\"` nowhere, anything else a file. `$host` in \
+             a file's name is the request's host, `$site` the first host of its site.",
+            "access = \"/var/log/nagaya/$site.log\"",
+        ),
+        key(
+            "format",
+            Kind::Choice(&["combined", "vhost_combined", "json", "ltsv"]),
+            Value("combined"),
+            "Format of access records. The first two are Apache's, byte for byte; the others hold everything.",
+            "format = \"json\"",
+        ),
+        key(
+            "level",
+            Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+            Value("info"),
+            "Least severe level written to standard error.",
+            "level = \"warn\"",
+        ),
+        key(
+            "files_max",
+            Kind::Count(1, 100_000),
+            Value("256"),
+            "Access-log files open at once; the one unused longest is closed first.",
+            "files_max = 64",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const TIMEOUTS: Section = Section {
+    title: "[timeouts]",
+    about: "Every wait of the process. Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"` or `\"1h\"`.",
+    frame: "[timeouts]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "header",
+            Kind::Duration(1, DAY),
+            Value("10s"),
+            "A request's head, from its first byte to its last.",
+            "header = \"5s\"",
+        ),
+        key(
+            "body",
+            Kind::Duration(1, DAY),
+            Value("30s"),
+            "Longest silence while a request's body is awaited.",
+            "body = \"1m\"",
+        ),
+        key(
+            "write",
+            Kind::Duration(1, DAY),
+            Value("30s"),
+            "Longest time a client may take no byte of a reply.",
+            "write = \"1m\"",
+        ),
+        key(
+            "idle",
+            Kind::Duration(1, DAY),
+            Value("1m"),
+            "How long a connection is kept between two requests.",
+            "idle = \"15s\"",
+        ),
+        key(
+            "upstream_connect",
+            Kind::Duration(1, DAY),
+            Value("5s"),
+            "Connecting to an upstream's server.",
+            "upstream_connect = \"500ms\"",
+        ),
+        key(
+            "upstream_read",
+            Kind::Duration(1, DAY),
+            Value("1m"),
+            "Longest silence of an upstream's server.",
+            "upstream_read = \"5m\"",
+        ),
+        key(
+            "upstream_write",
+            Kind::Duration(1, DAY),
+            Value("1m"),
+            "Longest time an upstream's server may take no byte of a request.",
+            "upstream_write = \"30s\"",
+        ),
+        key(
+            "upstream_idle",
+            Kind::Duration(1, DAY),
+            Value("1m"),
+            "How long an unused connection to an upstream's server is kept. Less than the server's own is best.",
+            "upstream_idle = \"4s\"",
+        ),
+        key(
+            "tunnel",
+            Kind::Duration(1, DAY),
+            Value("1h"),
+            "Longest silence of both ends of a tunnel (WebSocket).",
+            "tunnel = \"10m\"",
+        ),
+        key(
+            "drain",
+            Kind::Duration(1, DAY),
+            Value("30s"),
+            "How long exchanges may go on once the gateway was told to stop or their listener was removed.",
+            "drain = \"10s\"",
+        ),
+        key(
+            "resolve",
+            Kind::Duration(1, DAY),
+            Value("30s"),
+            "How long the addresses of an upstream's host name are used before the name is looked up again.",
+            "resolve = \"5s\"",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const CAPS: Section = Section {
+    title: "[caps]",
+    about: "Every size and count of the process. Sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.",
+    frame: "[caps]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "head_bytes",
+            Kind::Size(KIB, MIB),
+            Value("16KiB"),
+            "A request's head; more is answered 431.",
+            "head_bytes = \"32KiB\"",
+        ),
+        key(
+            "target_bytes",
+            Kind::Size(256, MIB),
+            Value("8KiB"),
+            "A request's target; more is answered 414. No more than `head_bytes`.",
+            "target_bytes = \"4KiB\"",
+        ),
+        key(
+            "fields",
+            Kind::Count(1, 1_000),
+            Value("100"),
+            "Fields of a head; more is answered 431.",
+            "fields = 64",
+        ),
+        key(
+            "body_bytes",
+            Kind::Size(0, 1_024 * TIB),
+            Value("1GiB"),
+            "A request's body; more is answered 413.",
+            "body_bytes = \"16MiB\"",
+        ),
+        key(
+            "chunk_extension_bytes",
+            Kind::Size(0, MIB),
+            Value("4KiB"),
+            "Chunk extensions of one body in total; more is answered 400.",
+            "chunk_extension_bytes = 512",
+        ),
+        key(
+            "trailer_bytes",
+            Kind::Size(0, MIB),
+            Value("8KiB"),
+            "Trailers of one body; more is answered 431. They are dropped in any case.",
+            "trailer_bytes = \"1KiB\"",
+        ),
+        key(
+            "drain_bytes",
+            Kind::Size(0, GIB),
+            Value("64KiB"),
+            "How much of a body nobody wanted is read so that its connection can be kept.",
+            "drain_bytes = \"1MiB\"",
+        ),
+        key(
+            "upstream_head_bytes",
+            Kind::Size(KIB, MIB),
+            Value("32KiB"),
+            "Head of an upstream's reply; more is answered 502.",
+            "upstream_head_bytes = \"64KiB\"",
+        ),
+        key(
+            "connections",
+            Kind::Count(1, 10_000_000),
+            Value("65536"),
+            "Clients' connections of the process.",
+            "connections = 10000",
+        ),
+        key(
+            "connections_per_client",
+            Kind::Count(0, 10_000_000),
+            Value("1024"),
+            "Connections of one client: an address, or a /64 for IPv6. 0 is no cap.",
+            "connections_per_client = 100",
+        ),
+        key(
+            "requests_per_connection",
+            Kind::Count(0, 1_000_000_000),
+            Value("1000"),
+            "Requests on one connection before it is closed. 0 is no cap.",
+            "requests_per_connection = 0",
+        ),
+        key(
+            "body_rate_min",
+            Kind::Size(0, GIB),
+            Value("128"),
+            "Slowest request body that is put up with: bytes a second, averaged after the body's first 10 s.",
+            "body_rate_min = \"1KiB\"",
+        ),
+        key(
+            "write_rate_min",
+            Kind::Size(0, GIB),
+            Value("128"),
+            "Slowest reader of a reply that is put up with: bytes a second, averaged after the first 30 s.",
+            "write_rate_min = \"1KiB\"",
+        ),
+        key(
+            "spool_memory_bytes",
+            Kind::Size(0, GIB),
+            Value("64KiB"),
+            "Memory of one buffered body; what exceeds it goes to a temporary file.",
+            "spool_memory_bytes = \"256KiB\"",
+        ),
+        key(
+            "spool_disk_bytes",
+            Kind::Size(0, 1_024 * TIB),
+            Value("1GiB"),
+            "All temporary files together.",
+            "spool_disk_bytes = \"8GiB\"",
+        ),
+        key(
+            "cached_file_bytes",
+            Kind::Size(0, 16 * MIB),
+            Value("64KiB"),
+            "Largest file that a worker keeps in memory.",
+            "cached_file_bytes = \"16KiB\"",
+        ),
+        key(
+            "file_cache_bytes",
+            Kind::Size(0, TIB),
+            Value("16MiB"),
+            "Files that a worker keeps in memory, in total.",
+            "file_cache_bytes = \"64MiB\"",
+        ),
+        key(
+            "auth_waiting",
+            Kind::Count(1, 100_000),
+            Value("64"),
+            "Passwords waiting to be checked at once; more is answered 503.",
+            "auth_waiting = 16",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const UPSTREAM: Section = Section {
+    title: "[upstreams.NAME]",
+    about: "A group of servers. Rules name it: `handler = { proxy = \"NAME\" }`. \
+        A name is letters, digits, `-`, `_` and `.`.",
+    frame: "[upstreams.app]\nservers = [\"127.0.0.1:9000\"]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n\
+        [[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "protocol",
+            Kind::Choice(&["http"]),
+            Value("http"),
+            "What the servers speak.",
+            "protocol = \"http\"",
+        ),
+        key(
+            "servers",
+            Kind::Other("list of addresses, or of tables with `address` and `weight`"),
+            Required,
+            "Its servers, at least one: `\"127.0.0.1:9000\"`, `\"app.internal:9000\"` or `\"unix:/run/app.sock\"`.",
+            "servers = [\"127.0.0.1:9000\", { address = \"unix:/run/app.sock\", weight = 2 }]",
+        ),
+        key(
+            "keepalive",
+            Kind::Count(0, 65_536),
+            Value("256"),
+            "Unused connections kept to each server by each worker.",
+            "keepalive = 32",
+        ),
+        key(
+            "balance",
+            Kind::Choice(&["round_robin", "least_requests"]),
+            Value("round_robin"),
+            "How a server is chosen; both respect weights.",
+            "balance = \"least_requests\"",
+        ),
+        key(
+            "fails",
+            Kind::Count(1, 1_000),
+            Value("3"),
+            "Failures in a row after which a server rests.",
+            "fails = 1",
+        ),
+        key(
+            "back_off",
+            Kind::Duration(1, DAY),
+            Value("1s"),
+            "First rest of a failed server; each further failure doubles it.",
+            "back_off = \"500ms\"",
+        ),
+        key(
+            "back_off_max",
+            Kind::Duration(1, DAY),
+            Value("30s"),
+            "Longest rest. No less than `back_off`.",
+            "back_off_max = \"1m\"",
+        ),
+        key(
+            "tries",
+            Kind::Count(1, 16),
+            Value("2"),
+            "Servers tried for one request, where trying again is safe.",
+            "tries = 1",
+        ),
+    ],
+    later: &["limits"],
+};
+
+pub(crate) const SERVER: Section = Section {
+    title: "servers = [{ … }]",
+    about: "One server of an upstream, where its address alone does not say all.",
+    frame: "[upstreams.app]\nservers = [{ address = \"127.0.0.1:9000\", @ }]\n[[listen]]\n\
+        address = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "address",
+            Kind::Text,
+            Required,
+            "`\"127.0.0.1:9000\"`, `\"app.internal:9000\"` or `\"unix:/run/app.sock\"`.",
+            "address = \"unix:/run/app.sock\"",
+        ),
+        key(
+            "weight",
+            Kind::Count(1, 1_000),
+            Value("1"),
+            "Its share, relative to its fellows.",
+            "weight = 2",
+        ),
+    ],
+    later: &[],
+};

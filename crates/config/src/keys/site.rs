@@ -1,0 +1,566 @@
+//! Keys of `[[sites]]`, of their rules and of what stands within them.
+
+use super::Default::{Absent, Required, Value};
+use super::{Key, Kind, Section};
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: super::Default,
+    about: &'static str,
+    example: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        about,
+        example,
+    }
+}
+
+const REQUEST_HEADERS: Key = key(
+    "request_headers",
+    Kind::Other("header changes"),
+    Absent("no change"),
+    "Changes to a request's fields before its handler sees it, after those of the levels above.",
+    "request_headers = { set = { X-Site = \"shop\" } }",
+);
+const REPLY_HEADERS: Key = key(
+    "reply_headers",
+    Kind::Other("header changes"),
+    Absent("no change"),
+    "Changes to a reply's fields, after those of the levels above.",
+    "reply_headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
+);
+const ALLOW: Key = key(
+    "allow",
+    Kind::Other("list of addresses and networks"),
+    Value("[]"),
+    "Clients let in; everybody else is answered 403. Empty: everybody not denied.",
+    "allow = [\"192.168.0.0/16\", \"::1\"]",
+);
+const DENY: Key = key(
+    "deny",
+    Kind::Other("list of addresses and networks"),
+    Value("[]"),
+    "Clients answered 403, even if allowed.",
+    "deny = [\"203.0.113.7\"]",
+);
+const AUTHENTICATION: Key = key(
+    "auth",
+    Kind::Other("table"),
+    Absent("no password is asked for"),
+    "Basic authentication.",
+    "auth = { realm = \"Staff\", file = \"/etc/nagaya/htpasswd\" }",
+);
+const ENV: Key = key(
+    "env",
+    Kind::Other("table of templates"),
+    Absent("none"),
+    "Variables of the request, shown in json and ltsv access records.",
+    "env = { APP_STAGE = \"test\" }",
+);
+
+pub(crate) const SITE: Section = Section {
+    title: "[[sites]]",
+    about: "A site: the hosts it answers for, its files and its rules. With no rule, or none with a handler, \
+        it serves static files.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"example.jp\"]\nroot = \"/var/www/html\"\n@\n",
+    keys: &[
+        key(
+            "hosts",
+            Kind::Other("list of hosts"),
+            Required,
+            "Exact hosts, `\"*.example.jp\"` for every name below, and `\"*\"` for the default site. Without port; \
+             names beyond ASCII in their `xn--` form. No host may stand in two sites.",
+            "hosts = [\"example.jp\", \"*.example.jp\"]",
+        ),
+        key(
+            "root",
+            Kind::Text,
+            Absent("the site has no files"),
+            "Directory of the site's files, relative to the configuration file. It must exist.",
+            "root = \"/srv/example\"",
+        ),
+        key(
+            "within",
+            Kind::Text,
+            Absent("`root`"),
+            "No file outside this directory is ever served, whatever links say. `root` lies beneath it.",
+            "within = \"/var/www\"",
+        ),
+        key(
+            "symlinks",
+            Kind::Choice(&["deny", "owner", "allow"]),
+            Value("owner"),
+            "Symbolic links below `root`: refused, followed where the link's owner owns its target, or followed. \
+             None leads out of `within`.",
+            "symlinks = \"deny\"",
+        ),
+        key(
+            "index",
+            Kind::Other("list of file names"),
+            Value("[\"index.html\"]"),
+            "Names tried in a directory, in order.",
+            "index = [\"index.htm\", \"index.html\"]",
+        ),
+        key(
+            "try",
+            Kind::Other(
+                "list of `\"$path\"`, `\"$path/\"`, `\"$path.SUFFIX\"`, `\"/FILE\"`, `\"=STATUS\"`",
+            ),
+            Value("[\"$path\", \"$path/\"]"),
+            "What a path is resolved to: the first that exists. `$path` is a file, `$path/` a directory with an \
+             index, `/FILE` a fixed file (a front controller), `=404` an answer.",
+            "try = [\"$path\", \"$path.html\", \"$path/\", \"/app.html\"]",
+        ),
+        key(
+            "slashes",
+            Kind::Choice(&["merge", "keep"]),
+            Value("merge"),
+            "Repeated slashes in a path.",
+            "slashes = \"keep\"",
+        ),
+        key(
+            "encoded_slash",
+            Kind::Choice(&["refuse", "keep"]),
+            Value("refuse"),
+            "`%2F` in a path: answered 400, or kept as it is.",
+            "encoded_slash = \"keep\"",
+        ),
+        key(
+            "underscore_fields",
+            Kind::Choice(&["drop", "refuse", "keep"]),
+            Value("drop"),
+            "Fields whose names hold anything but letters, digits and `-`. Programs confuse `A_B` with `A-B`.",
+            "underscore_fields = \"refuse\"",
+        ),
+        key(
+            "files",
+            Kind::Other("table"),
+            Absent("its defaults"),
+            "How files are served.",
+            "files = { listing = true }",
+        ),
+        key(
+            "error_pages",
+            Kind::Other("table of files"),
+            Absent("short built-in pages"),
+            "Bodies of error replies by status (400 to 599): `.html`, `.json` or `.txt` files of at most 256 KiB, \
+             relative to the configuration file. Read when the configuration is.",
+            "error_pages = { \"404\" = \"pages/404.html\" }",
+        ),
+        key(
+            "log",
+            Kind::Other("table"),
+            Absent("as `[log]` says"),
+            "The site's own access log.",
+            "log = { access = \"/var/log/nagaya/example.log\" }",
+        ),
+        REQUEST_HEADERS,
+        REPLY_HEADERS,
+        ALLOW,
+        DENY,
+        AUTHENTICATION,
+        ENV,
+        key(
+            "rules",
+            Kind::Other("list of tables"),
+            Value("[]"),
+            "What happens to which requests.",
+            "rules = [{ match = { path = \"/health\" }, handler = { respond = { body = \"ok\" } } }]",
+        ),
+    ],
+    later: &["tenant", "user", "limits", "scripts", "cgroup"],
+};
+
+pub(crate) const SITE_LOG: Section = Section {
+    title: "[sites.log]",
+    about: "Logging of one site.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\nlog = { @ }\n",
+    keys: &[key(
+        "access",
+        Kind::Text,
+        Absent("as `[log]` says"),
+        "Where the site's access records go; written as in `[log]`.",
+        "access = \"\"",
+    )],
+    later: &[],
+};
+
+pub(crate) const FILES: Section = Section {
+    title: "[sites.files]",
+    about: "How a site serves its files.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n[sites.files]\n@\n",
+    keys: &[
+        key(
+            "sources",
+            Kind::Other("list of globs"),
+            Value("[\"*.php\", \"*.phtml\", \"*.cgi\", \"*.rb\"]"),
+            "File names that are programs' sources. They are never served, whether or not anything runs them.",
+            "sources = [\"*.php\", \"*.inc\"]",
+        ),
+        key(
+            "listing",
+            Kind::Flag,
+            Value("false"),
+            "List directories that have no index.",
+            "listing = true",
+        ),
+        key(
+            "types",
+            Kind::Other("table of media types"),
+            Value("{}"),
+            "Media types by file extension, before the built-in ones.",
+            "types = { wasm = \"application/wasm\" }",
+        ),
+        key(
+            "default_type",
+            Kind::Text,
+            Value("application/octet-stream"),
+            "Media type of unknown extensions.",
+            "default_type = \"text/plain; charset=utf-8\"",
+        ),
+        key(
+            "precompressed",
+            Kind::Flag,
+            Value("true"),
+            "Serve a file's `.br`, `.zst` or `.gz` sibling to clients that accept it.",
+            "precompressed = false",
+        ),
+        key(
+            "compress",
+            Kind::Flag,
+            Value("true"),
+            "Compress text on the fly, with gzip or zstd.",
+            "compress = false",
+        ),
+        key(
+            "compress_min_bytes",
+            Kind::Size(0, 1 << 30),
+            Value("1KiB"),
+            "Smallest file that is compressed on the fly.",
+            "compress_min_bytes = 256",
+        ),
+        key(
+            "compress_max_bytes",
+            Kind::Size(0, 1 << 30),
+            Value("8MiB"),
+            "Largest file that is compressed on the fly. No less than `compress_min_bytes`.",
+            "compress_max_bytes = \"1MiB\"",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const AUTH: Section = Section {
+    title: "auth = { … }",
+    about: "Basic authentication, on a site or a rule. A rule's takes the place of its site's.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
+        auth = { file = \"/etc/nagaya/htpasswd\", @ }\n",
+    keys: &[
+        key(
+            "realm",
+            Kind::Text,
+            Value("restricted"),
+            "What the client's user is told it is about.",
+            "realm = \"Staff\"",
+        ),
+        key(
+            "file",
+            Kind::Text,
+            Required,
+            "An htpasswd file (bcrypt, SHA or apr1; not crypt or plain text), relative to the configuration file. \
+             Read when the configuration is.",
+            "file = \"/etc/nagaya/htpasswd\"",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const EDITS: Section = Section {
+    title: "request_headers, reply_headers",
+    about: "Header changes, made in the order remove, set, add. Values are templates: `$host`, `$path`, `$query`, \
+        `$uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, `${host}` sets a name apart \
+        from what follows it, `$$` is a dollar.",
+    frame: "reply_headers = { @ }\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
+    keys: &[
+        key(
+            "set",
+            Kind::Other("table of templates"),
+            Value("{}"),
+            "Fields given one value, whatever they had.",
+            "set = { X-Request-Path = \"$path\" }",
+        ),
+        key(
+            "add",
+            Kind::Other("table of templates, or of lists of them"),
+            Value("{}"),
+            "Fields added beside those there are.",
+            "add = { Link = [\"</a.css>; rel=preload\", \"</b.css>; rel=preload\"] }",
+        ),
+        key(
+            "remove",
+            Kind::Other("list of names"),
+            Value("[]"),
+            "Fields removed.",
+            "remove = [\"X-Powered-By\"]",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const RULE: Section = Section {
+    title: "[[sites.rules]]",
+    about: "Rules are tried in order; the first that matches and has a handler decides. A rule without a handler \
+        adds its settings and goes on.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
+        [[sites.rules]]\nhandler = { static = true }\n@\n",
+    keys: &[
+        key(
+            "name",
+            Kind::Text,
+            Absent("`rule 1`, `rule 2`, …"),
+            "The rule's name in logs.",
+            "name = \"health\"",
+        ),
+        key(
+            "match",
+            Kind::Other("table"),
+            Absent("every request matches"),
+            "Conditions, all of which must hold.",
+            "match = { path = \"/api/*\", method = \"GET\" }",
+        ),
+        key(
+            "handler",
+            Kind::Other("table"),
+            Absent("the rule adds its settings and goes on"),
+            "What answers.",
+            "handler = { redirect = \"https://$host$uri\" }",
+        ),
+        REQUEST_HEADERS,
+        REPLY_HEADERS,
+        ALLOW,
+        DENY,
+        AUTHENTICATION,
+        ENV,
+    ],
+    later: &["limits", "scripts", "cgroup"],
+};
+
+pub(crate) const MATCH: Section = Section {
+    title: "match = { … }",
+    about: "Conditions of a rule. In globs `*` is any bytes including `/`, `?` one byte, `[a-z]` a class and \
+        `[!a-z]` its opposite; `[*]` is a star. A pattern over a file or path without a leading `/` matches at its end.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
+        [[sites.rules]]\nhandler = { static = true }\nmatch = { @ }\n",
+    keys: &[
+        key(
+            "file",
+            Kind::Other("glob"),
+            Absent("any"),
+            "The file the request was resolved to.",
+            "file = \"*.php\"",
+        ),
+        key(
+            "path",
+            Kind::Other("glob"),
+            Absent("any"),
+            "The canonical path, decoded.",
+            "path = \"/api/*\"",
+        ),
+        key(
+            "path_regex",
+            Kind::Other("regular expression"),
+            Absent("any"),
+            "A regular expression found in the canonical path; `^` and `$` anchor it. No look-around, no back references.",
+            "path_regex = '^/v[0-9]+/'",
+        ),
+        key(
+            "method",
+            Kind::Other("method or list of methods"),
+            Absent("any"),
+            "The request's method is one of these.",
+            "method = [\"GET\", \"HEAD\"]",
+        ),
+        key(
+            "header",
+            Kind::Other("table of globs or `true`"),
+            Absent("any"),
+            "A field of that name has a value matching the glob; `true`: is there at all.",
+            "header = { User-Agent = \"*bot*\", Cookie = true }",
+        ),
+        key(
+            "query",
+            Kind::Other("table of globs or `true`"),
+            Absent("any"),
+            "A parameter of that name has a value matching the glob; `true`: is there at all.",
+            "query = { debug = true, page = \"[0-9]*\" }",
+        ),
+        key(
+            "client",
+            Kind::Other("address or network, or a list of them"),
+            Absent("any"),
+            "The client, resolved through trusted proxies, is in one of these networks.",
+            "client = [\"10.0.0.0/8\", \"::1\"]",
+        ),
+        key(
+            "exists",
+            Kind::Flag,
+            Absent("either"),
+            "Whether the request was resolved to something that exists.",
+            "exists = false",
+        ),
+        key(
+            "not",
+            Kind::Other("table"),
+            Absent("nothing is excluded"),
+            "Conditions that must not all hold.",
+            "not = { method = \"GET\" }",
+        ),
+    ],
+    later: &["map", "above"],
+};
+
+pub(crate) const HANDLER: Section = Section {
+    title: "handler = { … }",
+    about: "What answers a request: exactly one of `static`, `proxy`, `respond`, `redirect` and `metrics`.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
+        [[sites.rules]]\nhandler = { @ }\n",
+    keys: &[
+        key(
+            "static",
+            Kind::Other("`true`"),
+            Absent("not chosen"),
+            "Files below the site's `root`.",
+            "static = true",
+        ),
+        key(
+            "proxy",
+            Kind::Other("upstream's name, URL, or table"),
+            Absent("not chosen"),
+            "Forwarding to an upstream by its name, to `\"http://HOST:PORT/PREFIX\"`, or as a table says.",
+            "proxy = \"http://127.0.0.1:9000\"",
+        ),
+        key(
+            "respond",
+            Kind::Other("table"),
+            Absent("not chosen"),
+            "A fixed reply.",
+            "respond = { status = 200, body = \"ok\" }",
+        ),
+        key(
+            "redirect",
+            Kind::Other("template"),
+            Absent("not chosen"),
+            "A redirect to this target.",
+            "redirect = \"https://$host$uri\"",
+        ),
+        key(
+            "status",
+            Kind::Other("301, 302, 303, 307 or 308"),
+            Value("302"),
+            "Status of `redirect`.",
+            "redirect = \"/new\", status = 301",
+        ),
+        key(
+            "metrics",
+            Kind::Choice(&["prometheus", "json"]),
+            Absent("not chosen"),
+            "The gateway's own figures.",
+            "metrics = \"prometheus\"",
+        ),
+    ],
+    later: &["fastcgi", "cgi", "script"],
+};
+
+pub(crate) const PROXY: Section = Section {
+    title: "proxy = { … }",
+    about: "Forwarding, where an upstream's name alone does not say all.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
+        [[sites.rules]]\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", @ } }\n",
+    keys: &[
+        key(
+            "upstream",
+            Kind::Text,
+            Required,
+            "An upstream's name, or `\"http://HOST:PORT\"`.",
+            "upstream = \"http://127.0.0.1:9001\"",
+        ),
+        key(
+            "strip_prefix",
+            Kind::Text,
+            Absent("nothing is cut"),
+            "Cut from the path's beginning; a path without it is forwarded as it is. Begins with `/`.",
+            "strip_prefix = \"/app\"",
+        ),
+        key(
+            "add_prefix",
+            Kind::Text,
+            Absent("nothing is added, or the URL's path"),
+            "Put before the path, after `strip_prefix`. Begins with `/`.",
+            "add_prefix = \"/v2\"",
+        ),
+        key(
+            "host",
+            Kind::Other("`\"client\"`, `\"upstream\"` or a host"),
+            Value("\"client\""),
+            "The `Host` that is sent: what the client asked for, the server's own address, or this host.",
+            "host = \"app.internal\"",
+        ),
+        key(
+            "buffer_request",
+            Kind::Flag,
+            Value("false"),
+            "Take the whole body before connecting. Slow clients then keep no server busy.",
+            "buffer_request = true",
+        ),
+        key(
+            "buffer_reply",
+            Kind::Other("`false` or size, 1 to 1TiB"),
+            Value("false"),
+            "Take up to this much of a reply off the server's hands, so that slow clients keep it from nothing.",
+            "buffer_reply = \"8MiB\"",
+        ),
+        key(
+            "tunnels",
+            Kind::Flag,
+            Value("true"),
+            "Let `Upgrade` through (WebSocket).",
+            "tunnels = false",
+        ),
+    ],
+    later: &["script", "allow"],
+};
+
+pub(crate) const RESPOND: Section = Section {
+    title: "respond = { … }",
+    about: "A fixed reply.",
+    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
+        [[sites.rules]]\nhandler = { respond = { @ } }\n",
+    keys: &[
+        key(
+            "status",
+            Kind::Count(200, 599),
+            Value("200"),
+            "The reply's status.",
+            "status = 503",
+        ),
+        key(
+            "body",
+            Kind::Other("template"),
+            Value("\"\""),
+            "The reply's body. None is sent with 204 and 304.",
+            "body = \"hello, $client\\n\"",
+        ),
+        key(
+            "content_type",
+            Kind::Text,
+            Value("text/plain; charset=utf-8"),
+            "The body's media type.",
+            "content_type = \"application/json\"",
+        ),
+    ],
+    later: &[],
+};

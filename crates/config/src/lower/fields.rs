@@ -1,0 +1,147 @@
+//! Header changes and `env`.
+//!
+//! The idea: a name or value that could change a message's framing, or that a peer would read
+//! otherwise than it is written, does not get past here.
+
+use std::collections::BTreeMap;
+
+use super::context::{Entry, Spot, Table, Value, problem};
+use super::template::{Purpose, template};
+use crate::keys;
+use crate::model::{FieldEdits, Template};
+
+/// Which messages are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Requests.
+    Request,
+    /// Replies.
+    Reply,
+}
+
+/// Fields that frame a message or belong to one connection: the gateway's own business.
+const OWN: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Header changes; none if the key is not set.
+pub(crate) fn edits(value: Option<Value<'_>>, side: Side) -> FieldEdits {
+    let Some(table) = value.and_then(|value| value.table(&keys::EDITS)) else {
+        return FieldEdits::default();
+    };
+    FieldEdits {
+        set: set(&table, side),
+        add: add(&table, side),
+        remove: remove(&table, side),
+    }
+}
+
+/// `env = { … }`.
+pub(crate) fn env(entries: Vec<Entry<'_>>) -> Vec<(String, Template)> {
+    let mut env = Vec::new();
+    for entry in entries {
+        let first_fits = entry
+            .name
+            .starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !first_fits
+            || !entry
+                .name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
+            let message = format!(
+                "`{}` is no variable name: letters, digits and `_` are",
+                entry.name
+            );
+            entry
+                .value
+                .context
+                .report(problem(entry.name_spot, message));
+        } else if let Some(template) = template(&entry.value, Purpose::Field) {
+            env.push((entry.name.to_owned(), template));
+        }
+    }
+    env
+}
+
+/// Whether `name` can be a field's name.
+pub(crate) fn is_token(name: &str) -> bool {
+    let extra = b"!#$%&'*+-.^_`|~";
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || extra.contains(&byte))
+}
+
+fn set(table: &Table<'_>, side: Side) -> Vec<(String, Template)> {
+    let mut seen: BTreeMap<String, Spot> = BTreeMap::new();
+    let mut set = Vec::new();
+    for entry in table.entries("set") {
+        if !name_fits(entry.name, &entry.name_spot, &entry.value, side) {
+            continue;
+        }
+        if let Some(first) = seen.insert(entry.name.to_ascii_lowercase(), entry.name_spot.clone()) {
+            let finding = problem(
+                entry.name_spot,
+                format!("field `{}` is set twice", entry.name),
+            );
+            table.context.report(finding.other("the first", first));
+        }
+        if let Some(template) = template(&entry.value, Purpose::Field) {
+            set.push((entry.name.to_owned(), template));
+        }
+    }
+    set
+}
+
+fn add(table: &Table<'_>, side: Side) -> Vec<(String, Template)> {
+    let mut add = Vec::new();
+    for entry in table.entries("add") {
+        if !name_fits(entry.name, &entry.name_spot, &entry.value, side) {
+            continue;
+        }
+        let templates = entry.value.one_or_list().into_iter();
+        let templates = templates.filter_map(|value| template(&value, Purpose::Field));
+        add.extend(templates.map(|template| (entry.name.to_owned(), template)));
+    }
+    add
+}
+
+fn remove(table: &Table<'_>, side: Side) -> Vec<String> {
+    let names = table.list("remove").into_iter();
+    let fitting = names.filter_map(|value| {
+        let name = value.text()?;
+        name_fits(name, &value.spot(), &value, side).then(|| name.to_ascii_lowercase())
+    });
+    fitting.collect()
+}
+
+fn name_fits(name: &str, spot: &Spot, value: &Value<'_>, side: Side) -> bool {
+    if !is_token(name) {
+        value.context.report(problem(
+            spot.clone(),
+            format!("{name:?} cannot be a field's name"),
+        ));
+        return false;
+    }
+    if OWN.contains(&name.to_ascii_lowercase().as_str()) {
+        let message = format!("field `{name}` is the gateway's own and cannot be changed");
+        let finding = problem(spot.clone(), message);
+        let host = side == Side::Request && name.eq_ignore_ascii_case("host");
+        let help = "the `host` of `proxy = { … }` says which `Host` is sent";
+        value
+            .context
+            .report(if host { finding.help(help) } else { finding });
+        return false;
+    }
+    true
+}

@@ -1,0 +1,213 @@
+//! `handler = { … }`: exactly one of the handlers, with what belongs to it.
+
+use super::context::{Table, Value, problem};
+use super::template::{Purpose, template};
+use super::upstream::{self, Upstreams};
+use super::values;
+use crate::model::{Handler, Proxy, ProxyHost, Redirect, Respond, Template, TemplatePart};
+use crate::{keys, units};
+
+/// Largest `buffer_reply`.
+const BUFFER_BYTES_MAX: u64 = 1 << 40;
+/// The keys that choose a handler.
+const CHOICES: [&str; 5] = ["static", "proxy", "respond", "redirect", "metrics"];
+
+/// The handler of a rule.
+pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+    let table = value.table(&keys::HANDLER)?;
+    let chosen: Vec<&str> = CHOICES
+        .into_iter()
+        .filter(|name| table.get(name).is_some())
+        .collect();
+    match chosen.as_slice() {
+        [_] => {}
+        [] => {
+            let finding = problem(value.spot(), "the handler is missing");
+            let help = "one of `static`, `proxy`, `respond`, `redirect` and `metrics`";
+            value.context.report(finding.help(help).absence());
+        }
+        [first, second, ..] => {
+            value.report(format!(
+                "a handler is one thing, not both `{first}` and `{second}`"
+            ));
+        }
+    }
+    if let Some(status) = table
+        .get("status")
+        .filter(|_| table.get("redirect").is_none())
+    {
+        status.report_help(
+            "`status` belongs to `redirect`",
+            "a fixed reply is `respond = { status = 200, body = \"ok\" }`",
+        );
+    }
+    let mut handlers = [
+        table.get("static").and_then(|value| static_files(&value)),
+        table
+            .get("proxy")
+            .and_then(|value| proxy(&value, upstreams)),
+        table.get("respond").and_then(|value| respond(&value)),
+        table
+            .get("redirect")
+            .and_then(|value| redirect(&value, &table)),
+        table
+            .get("metrics")
+            .and_then(|value| value.choice().map(Handler::Metrics)),
+    ];
+    handlers.iter_mut().find_map(Option::take)
+}
+
+fn static_files(value: &Value<'_>) -> Option<Handler> {
+    if value.as_flag() != Some(true) {
+        value.report_help(
+            "`static` must be `true`",
+            "leave it out where files are not meant",
+        );
+        return None;
+    }
+    Some(Handler::Static)
+}
+
+fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+    if value.is_text() {
+        let target = upstreams.target(value)?;
+        let plain = Table::empty(value.context, &keys::PROXY);
+        return Some(Handler::Proxy(proxy_settings(
+            &plain,
+            target.upstream,
+            target.prefix,
+        )));
+    }
+    let table = value.table(&keys::PROXY)?;
+    if table.has_stranger("script") {
+        return None;
+    }
+    let target = table
+        .required("upstream")
+        .and_then(|value| upstreams.target(&value));
+    let url_prefix = target.as_ref().and_then(|target| target.prefix.clone());
+    if let Some(value) = table.get("add_prefix").filter(|_| url_prefix.is_some()) {
+        value.report_help(
+            "the URL of `upstream` has a path already",
+            "keep one of the two",
+        );
+    }
+    let proxy = proxy_settings(
+        &table,
+        target.as_ref().map_or(0, |target| target.upstream),
+        url_prefix,
+    );
+    target.map(|_| Handler::Proxy(proxy))
+}
+
+fn proxy_settings(table: &Table<'_>, upstream: usize, url_prefix: Option<String>) -> Proxy {
+    let prefix = |name| {
+        let value = table.get(name)?;
+        upstream::prefix(&value, value.text()?)
+    };
+    Proxy {
+        upstream,
+        strip_prefix: prefix("strip_prefix"),
+        add_prefix: prefix("add_prefix").or(url_prefix),
+        host: table
+            .get("host")
+            .and_then(|value| proxy_host(&value))
+            .unwrap_or(ProxyHost::Client),
+        buffer_request: table.flag("buffer_request"),
+        buffer_reply_bytes: table
+            .get("buffer_reply")
+            .and_then(|value| buffer_reply(&value))
+            .unwrap_or(0),
+        tunnels: table.flag("tunnels"),
+    }
+}
+
+fn proxy_host(value: &Value<'_>) -> Option<ProxyHost> {
+    let text = value.text()?;
+    match text {
+        "client" => return Some(ProxyHost::Client),
+        "upstream" => return Some(ProxyHost::Upstream),
+        _ => {}
+    }
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (text, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        value.report(format!("`{text}` has no port from 1 to 65535"));
+        return None;
+    }
+    let host = values::host(value, name)?;
+    Some(ProxyHost::Fixed(
+        port.map_or(host.clone(), |port| format!("{host}:{port}")),
+    ))
+}
+
+fn buffer_reply(value: &Value<'_>) -> Option<u64> {
+    match value.as_flag() {
+        Some(false) => Some(0),
+        Some(true) => {
+            let help = format!("as in `buffer_reply = {:?}`", units::size(8 << 20));
+            value.report_help("`buffer_reply` must say how much", help);
+            None
+        }
+        None => value.size(1, BUFFER_BYTES_MAX),
+    }
+}
+
+fn respond(value: &Value<'_>) -> Option<Handler> {
+    let table = value.table(&keys::RESPOND)?;
+    let status = table.count("status") as u16;
+    let body = table
+        .get("body")
+        .and_then(|value| template(&value, Purpose::Body))
+        .unwrap_or_default();
+    if let Some(value) = table
+        .get("body")
+        .filter(|_| [204, 304].contains(&status) && !body.parts.is_empty())
+    {
+        value.report(format!("a reply of status {status} has no body"));
+    }
+    let content_type = table
+        .get("content_type")
+        .and_then(|value| values::media_type(&value));
+    let content_type =
+        content_type.unwrap_or_else(|| keys::default_of(&keys::RESPOND, "content_type").to_owned());
+    Some(Handler::Respond(Respond {
+        status,
+        body,
+        content_type,
+    }))
+}
+
+fn redirect(value: &Value<'_>, table: &Table<'_>) -> Option<Handler> {
+    let status = table
+        .get("status")
+        .and_then(|value| redirect_status(&value))
+        .unwrap_or(302);
+    let target = template(value, Purpose::Target)?;
+    if !leads_somewhere(&target) {
+        let help = "it begins with `/`, `http://`, `https://` or a variable";
+        value.report_help("`redirect` must be a path or a URL", help);
+    }
+    Some(Handler::Redirect(Redirect { target, status }))
+}
+
+fn leads_somewhere(target: &Template) -> bool {
+    match target.parts.first() {
+        Some(TemplatePart::Text(text)) => ["/", "http://", "https://"]
+            .iter()
+            .any(|start| text.starts_with(start)),
+        Some(TemplatePart::Path | TemplatePart::Uri | TemplatePart::Scheme) => true,
+        _ => false,
+    }
+}
+
+fn redirect_status(value: &Value<'_>) -> Option<u16> {
+    let status = value.count(300, 399)? as u16;
+    if ![301, 302, 303, 307, 308].contains(&status) {
+        value.report("a redirect's `status` must be 301, 302, 303, 307 or 308");
+        return None;
+    }
+    Some(status)
+}

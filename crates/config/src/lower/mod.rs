@@ -1,0 +1,287 @@
+//! From sources to the model: the outline, and the keys of the process.
+//!
+//! The idea: each part is lowered as far as it goes, whatever is wrong elsewhere, with a default
+//! standing in for what could not be read; the model is handed out only if nothing was reported.
+
+mod context;
+mod fields;
+mod files;
+mod handler;
+pub(crate) mod names;
+mod rule;
+mod site;
+mod template;
+mod upstream;
+mod values;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use crate::diagnostics::Diagnostics;
+use crate::keys;
+use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
+use crate::sources::Sources;
+use crate::units;
+use context::{Context, Spot, Table, Value, problem, problem_overall};
+use fields::Side;
+use upstream::Upstreams;
+
+/// Lowers `sources` to a model, or finds every problem in them.
+pub fn load(sources: &Sources) -> Result<Model, Diagnostics> {
+    let context = Context::new(sources);
+    let documents: Vec<Spanned<DeTable<'_>>> = (0..sources.files.len())
+        .map(|file| parse(&context, file))
+        .collect();
+    let model = lower(&context, &documents);
+    drop(documents);
+    context.finish(model)
+}
+
+/// The keys of every file's top level.
+struct Tops<'a> {
+    context: &'a Context<'a>,
+    tables: Vec<Table<'a>>,
+}
+
+fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'a>> {
+    let text = context
+        .sources
+        .files
+        .get(file)
+        .map_or("", |file| &file.text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut reported: Option<&str> = None;
+    for error in errors {
+        let span: Range<usize> = error.span().unwrap_or(0..0);
+        // What follows on a line is mostly a consequence of the first.
+        let line_start = text
+            .get(..span.start)
+            .and_then(|before| before.rsplit('\n').next());
+        if line_start
+            .is_some_and(|start| reported.is_some_and(|last| last.as_ptr() == start.as_ptr()))
+        {
+            continue;
+        }
+        reported = line_start;
+        let spot = Spot {
+            file,
+            start: span.start,
+            end: span.end,
+        };
+        context.report(problem(spot, error.message()).syntax());
+    }
+    document
+}
+
+fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Option<Model> {
+    let open = |(file, document): (usize, &'a Spanned<DeTable<'a>>)| {
+        Table::open(context, file, &keys::TOP, document.get_ref(), 0..0)
+    };
+    let tops = Tops {
+        context,
+        tables: documents.iter().enumerate().map(open).collect(),
+    };
+    tops.report_broken_includes();
+    let mut upstreams = Upstreams::default();
+    for named in tops.each("upstreams") {
+        upstreams.define(&named);
+    }
+    let log = log(&tops);
+    let sites = site::lower_all(&tops, &mut upstreams, &log.access);
+    Some(Model {
+        workers: tops
+            .single("workers")
+            .and_then(|value| value.count(1, 1024))
+            .map_or(context.sources.cores, |n| n as usize),
+        user: user(&tops),
+        control: tops.single("control").and_then(|value| control(&value)),
+        listeners: listeners(&tops),
+        timeouts: timeouts(&tops.table("timeouts", &keys::TIMEOUTS)),
+        caps: caps(&tops.table("caps", &keys::CAPS)),
+        trusted_proxies: tops
+            .single("trusted_proxies")
+            .map(|value| values::networks(&value))
+            .unwrap_or_default(),
+        request_headers: fields::edits(tops.single("request_headers"), Side::Request),
+        reply_headers: fields::edits(tops.single("reply_headers"), Side::Reply),
+        log,
+        upstreams: upstreams.finish(),
+        sites,
+    })
+}
+
+impl<'a> Tops<'a> {
+    /// The value of a key that only one file may set.
+    fn single(&self, name: &'static str) -> Option<Value<'a>> {
+        let mut values = self.tables.iter().filter_map(|table| table.get(name));
+        let first = values.next()?;
+        for again in values {
+            let finding = problem(again.spot(), format!("`{name}` is set in two files"));
+            self.context
+                .report(finding.other("set here as well", first.spot()));
+        }
+        Some(first)
+    }
+
+    /// The table of a key that only one file may set; without keys if no file does.
+    fn table(&self, name: &'static str, section: &'static keys::Section) -> Table<'a> {
+        let table = self.single(name).and_then(|value| value.table(section));
+        table.unwrap_or_else(|| Table::empty(self.context, section))
+    }
+
+    /// The elements of a list, or the entries of a table, that every file may add to.
+    fn each(&self, name: &'static str) -> Vec<Value<'a>> {
+        let values = self.tables.iter().filter_map(|table| table.get(name));
+        values
+            .flat_map(|value| {
+                if value.is_list() {
+                    value.list().unwrap_or_default()
+                } else {
+                    value.members()
+                }
+            })
+            .collect()
+    }
+
+    fn report_broken_includes(&self) {
+        let broken = &self.context.sources.broken_includes;
+        for table in &self.tables {
+            for value in table.list("include") {
+                let Some(pattern) = value.text() else {
+                    continue;
+                };
+                let why = broken
+                    .iter()
+                    .find(|(file, failed, _)| *file == table.file && failed == pattern);
+                if let Some((_, _, why)) = why {
+                    self.context
+                        .report(problem(value.spot(), format!("cannot include {why}")).syntax());
+                }
+            }
+        }
+    }
+}
+
+fn user(tops: &Tops<'_>) -> String {
+    const DEFAULT: &str = "nobody";
+    let Some(value) = tops.single("user") else {
+        return DEFAULT.to_owned();
+    };
+    let Some(name) = value.text() else {
+        return DEFAULT.to_owned();
+    };
+    let root = name == "root" || (!name.is_empty() && name.bytes().all(|byte| byte == b'0'));
+    let named = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte));
+    if root {
+        value.report_help(
+            "the server must not stay root",
+            "name a user without privileges, such as `www-data`",
+        );
+    } else if name.is_empty() || !named {
+        value.report(format!("`{name}` is no user name"));
+    }
+    name.to_owned()
+}
+
+fn control(value: &Value<'_>) -> Option<Control> {
+    let socket = value.table(&keys::CONTROL)?.required("socket")?;
+    Some(Control {
+        socket: values::path(&socket)?,
+    })
+}
+
+fn listeners(tops: &Tops<'_>) -> Vec<Listener> {
+    let mut listeners = Vec::new();
+    let mut seen: BTreeMap<ListenAddress, Spot> = BTreeMap::new();
+    let tables = tops.each("listen");
+    if tables.is_empty() {
+        let help = "add `[[listen]]` and below it `address = \"127.0.0.1:8080\"`";
+        tops.context.report(
+            problem_overall("there is no `[[listen]]`: nothing would be served").help(help),
+        );
+    }
+    for table in tables.iter().filter_map(|value| value.table(&keys::LISTEN)) {
+        let backlog = table.count("backlog") as u32;
+        let Some(value) = table.required("address") else {
+            continue;
+        };
+        let Some(address) = upstream::listen_address(&value) else {
+            continue;
+        };
+        if let Some(first) = seen.get(&address) {
+            let finding = problem(value.spot(), "two listeners have the same address");
+            tops.context
+                .report(finding.other("the first", first.clone()));
+            continue;
+        }
+        seen.insert(address.clone(), value.spot());
+        listeners.push(Listener { address, backlog });
+    }
+    listeners
+}
+
+fn log(tops: &Tops<'_>) -> Log {
+    let table = tops.table("log", &keys::LOG);
+    Log {
+        access: table
+            .get("access")
+            .and_then(|value| values::log_target(&value))
+            .unwrap_or(LogTarget::Stdout),
+        format: table.choice("format"),
+        level: table.choice("level"),
+        files_max: table.count("files_max") as usize,
+    }
+}
+
+fn timeouts(table: &Table<'_>) -> Timeouts {
+    Timeouts {
+        header_ms: table.duration("header"),
+        body_ms: table.duration("body"),
+        write_ms: table.duration("write"),
+        idle_ms: table.duration("idle"),
+        upstream_connect_ms: table.duration("upstream_connect"),
+        upstream_read_ms: table.duration("upstream_read"),
+        upstream_write_ms: table.duration("upstream_write"),
+        upstream_idle_ms: table.duration("upstream_idle"),
+        tunnel_ms: table.duration("tunnel"),
+        drain_ms: table.duration("drain"),
+        resolve_ms: table.duration("resolve"),
+    }
+}
+
+fn caps(table: &Table<'_>) -> Caps {
+    let caps = Caps {
+        head_bytes: table.size("head_bytes") as usize,
+        target_bytes: table.size("target_bytes") as usize,
+        fields: table.count("fields") as usize,
+        body_bytes: table.size("body_bytes"),
+        chunk_extension_bytes: table.size("chunk_extension_bytes") as usize,
+        trailer_bytes: table.size("trailer_bytes") as usize,
+        drain_bytes: table.size("drain_bytes"),
+        upstream_head_bytes: table.size("upstream_head_bytes") as usize,
+        connections: table.count("connections") as usize,
+        connections_per_client: table.count("connections_per_client") as usize,
+        requests_per_connection: table.count("requests_per_connection"),
+        body_rate_min: table.size("body_rate_min"),
+        write_rate_min: table.size("write_rate_min"),
+        spool_memory_bytes: table.size("spool_memory_bytes") as usize,
+        spool_disk_bytes: table.size("spool_disk_bytes"),
+        cached_file_bytes: table.size("cached_file_bytes") as usize,
+        file_cache_bytes: table.size("file_cache_bytes") as usize,
+        auth_waiting: table.count("auth_waiting") as usize,
+    };
+    if caps.target_bytes > caps.head_bytes {
+        let message = format!(
+            "`target_bytes` ({}) is more than `head_bytes` ({})",
+            units::size(caps.target_bytes as u64),
+            units::size(caps.head_bytes as u64)
+        );
+        table.report_at("target_bytes", message);
+    }
+    caps
+}

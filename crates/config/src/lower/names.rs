@@ -1,0 +1,93 @@
+//! The words for the model's choices, for reading and for printing.
+
+use crate::model::{
+    Balance, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Slashes, Symlinks, UnderscoreFields,
+};
+
+/// A choice that is written as a word.
+pub(crate) trait Named: Copy + PartialEq + Sized + 'static {
+    /// The word of every value.
+    const NAMES: &'static [(&'static str, Self)];
+
+    /// The value called `word`.
+    fn named(word: &str) -> Option<Self> {
+        Self::NAMES
+            .iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, value)| *value)
+    }
+
+    /// The first value, for where a default cannot be.
+    fn first() -> Self {
+        Self::NAMES[0].1
+    }
+
+    /// The word of this value.
+    fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, value)| *value == self)
+            .map_or("", |(name, _)| name)
+    }
+}
+
+impl Named for LogFormat {
+    const NAMES: &'static [(&'static str, LogFormat)] = &[
+        ("combined", LogFormat::Combined),
+        ("vhost_combined", LogFormat::VhostCombined),
+        ("json", LogFormat::Json),
+        ("ltsv", LogFormat::Ltsv),
+    ];
+}
+
+impl Named for LogLevel {
+    const NAMES: &'static [(&'static str, LogLevel)] = &[
+        ("error", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("info", LogLevel::Info),
+        ("debug", LogLevel::Debug),
+        ("trace", LogLevel::Trace),
+    ];
+}
+
+impl Named for Balance {
+    const NAMES: &'static [(&'static str, Balance)] = &[
+        ("round_robin", Balance::RoundRobin),
+        ("least_requests", Balance::LeastRequests),
+    ];
+}
+
+impl Named for Symlinks {
+    const NAMES: &'static [(&'static str, Symlinks)] = &[
+        ("deny", Symlinks::Deny),
+        ("owner", Symlinks::Owner),
+        ("allow", Symlinks::Allow),
+    ];
+}
+
+impl Named for Slashes {
+    const NAMES: &'static [(&'static str, Slashes)] =
+        &[("merge", Slashes::Merge), ("keep", Slashes::Keep)];
+}
+
+impl Named for EncodedSlash {
+    const NAMES: &'static [(&'static str, EncodedSlash)] = &[
+        ("refuse", EncodedSlash::Refuse),
+        ("keep", EncodedSlash::Keep),
+    ];
+}
+
+impl Named for UnderscoreFields {
+    const NAMES: &'static [(&'static str, UnderscoreFields)] = &[
+        ("drop", UnderscoreFields::Drop),
+        ("refuse", UnderscoreFields::Refuse),
+        ("keep", UnderscoreFields::Keep),
+    ];
+}
+
+impl Named for MetricsFormat {
+    const NAMES: &'static [(&'static str, MetricsFormat)] = &[
+        ("prometheus", MetricsFormat::Prometheus),
+        ("json", MetricsFormat::Json),
+    ];
+}

@@ -1,0 +1,336 @@
+//! `[[sites]]`: hosts, root, files, settings and rules.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use super::context::{Spot, Table, Value, problem, problem_overall};
+use super::fields::{self, Side};
+use super::rule::{SiteFiles, rule};
+use super::upstream::Upstreams;
+use super::{Tops, files, values};
+use crate::keys;
+use crate::model::{ErrorPage, Files, HostPattern, LogTarget, Root, Settings, Site, TryEntry};
+use crate::sources::Existence;
+
+/// Where each host was first named.
+type Hosts = HashMap<HostPattern, Spot>;
+
+/// Every site of every file.
+pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &mut Upstreams, log: &LogTarget) -> Vec<Site> {
+    let values = tops.each("sites");
+    if values.is_empty() {
+        let help = "add `[[sites]]` and below it `hosts = [\"*\"]` and `root = \"/var/www/html\"`";
+        tops.context
+            .report(problem_overall("there is no `[[sites]]`: nothing would be served").help(help));
+    }
+    let mut hosts = Hosts::new();
+    values
+        .iter()
+        .filter_map(|value| site(value, upstreams, log, &mut hosts))
+        .collect()
+}
+
+/// What a site and a rule may set alike.
+pub(crate) fn settings(table: &Table<'_>) -> Settings {
+    let networks = |name| {
+        table
+            .get(name)
+            .map(|value| values::networks(&value))
+            .unwrap_or_default()
+    };
+    Settings {
+        request_headers: fields::edits(table.get("request_headers"), Side::Request),
+        reply_headers: fields::edits(table.get("reply_headers"), Side::Reply),
+        allow: networks("allow"),
+        deny: networks("deny"),
+        auth: table.get("auth").and_then(|value| files::auth(&value)),
+        env: fields::env(table.entries("env")),
+    }
+}
+
+fn site(
+    value: &Value<'_>,
+    upstreams: &mut Upstreams,
+    log: &LogTarget,
+    hosts: &mut Hosts,
+) -> Option<Site> {
+    let table = value.table(&keys::SITE)?;
+    let root = root(&table);
+    let rooted = if table.get("root").is_some() {
+        SiteFiles::Rooted
+    } else {
+        SiteFiles::Rootless
+    };
+    let log_table = table.table("log", &keys::SITE_LOG);
+    let own_log = log_table
+        .get("access")
+        .and_then(|value| values::log_target(&value));
+    let rule_values = table.list("rules");
+    let numbered = rule_values.iter().zip(1..);
+    let rules: Vec<_> = numbered
+        .filter_map(|(value, number)| rule(value, number, rooted, upstreams))
+        .collect();
+    let answered = rules.len() < rule_values.len()
+        || rule_values.iter().any(|rule| rule.has_member("handler"));
+    if rooted == SiteFiles::Rootless && !answered {
+        let finding = problem(
+            table.spot(),
+            "the site has neither a `root` nor a rule with a `handler`",
+        );
+        table.context.report(
+            finding
+                .help("it could answer nothing; add one of them")
+                .absence(),
+        );
+    }
+    Some(Site {
+        hosts: site_hosts(&table, hosts),
+        root,
+        index: index(&table),
+        resolve: resolve(&table),
+        slashes: table.choice("slashes"),
+        encoded_slash: table.choice("encoded_slash"),
+        underscore_fields: table.choice("underscore_fields"),
+        files: site_files(&table.table("files", &keys::FILES)),
+        error_pages: error_pages(&table),
+        settings: settings(&table),
+        log: own_log.unwrap_or_else(|| log.clone()),
+        rules,
+    })
+}
+
+fn site_hosts(table: &Table<'_>, seen: &mut Hosts) -> Vec<HostPattern> {
+    let Some(list) = table.required("hosts") else {
+        return Vec::new();
+    };
+    let values = list.list().unwrap_or_default();
+    if values.is_empty() && list.is_list() {
+        list.report_help("the site has no hosts", "`\"*\"` is the default site");
+    }
+    let mut hosts = Vec::new();
+    for value in values {
+        let Some(pattern) = values::host_pattern(&value) else {
+            continue;
+        };
+        match seen.get(&pattern) {
+            Some(first) => {
+                let name = value.text().unwrap_or_default();
+                let finding = problem(value.spot(), format!("host `{name}` is named twice"));
+                table
+                    .context
+                    .report(finding.other("first named here", first.clone()));
+            }
+            None => {
+                seen.insert(pattern.clone(), value.spot());
+                hosts.push(pattern);
+            }
+        }
+    }
+    hosts
+}
+
+fn root(table: &Table<'_>) -> Option<Root> {
+    let Some(named) = table.get("root") else {
+        for name in ["within", "symlinks"] {
+            if let Some(value) = table.get(name) {
+                let finding = problem(
+                    value.spot(),
+                    format!("`{name}` says nothing without `root`"),
+                );
+                table.context.report(finding.absence());
+            }
+        }
+        return None;
+    };
+    let path = directory(&named)?;
+    let within = match table.get("within") {
+        Some(value) => directory(&value)?,
+        None => path.clone(),
+    };
+    if !path.starts_with(&within) {
+        let message = format!(
+            "`root` ({}) does not lie beneath `within` ({})",
+            path.display(),
+            within.display()
+        );
+        named.report(message);
+    }
+    Some(Root {
+        path,
+        within,
+        symlinks: table.choice("symlinks"),
+    })
+}
+
+fn directory(value: &Value<'_>) -> Option<PathBuf> {
+    let path = values::path(value)?;
+    let sources = value.context.sources;
+    let why = match sources.directories.get(&path) {
+        Some(Ok(())) => return Some(path),
+        None if sources.existence == Existence::Assumed => return Some(path),
+        Some(Err(why)) => why,
+        None => "no such file or directory",
+    };
+    value.report(format!("directory `{}`: {why}", path.display()));
+    // The path is as good as any for what else is checked.
+    Some(path)
+}
+
+fn index(table: &Table<'_>) -> Vec<String> {
+    let Some(list) = table.get("index") else {
+        return vec!["index.html".to_owned()];
+    };
+    let fits = |value: &Value<'_>| {
+        let name = value.text()?;
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+            value.report(format!(
+                "{name:?} cannot be an index: it must be a file name without `/`, not hidden"
+            ));
+            return None;
+        }
+        Some(name.to_owned())
+    };
+    list.list()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(fits)
+        .collect()
+}
+
+fn resolve(table: &Table<'_>) -> Vec<TryEntry> {
+    let Some(list) = table.get("try") else {
+        return vec![TryEntry::Path, TryEntry::Directory];
+    };
+    let values = list.list().unwrap_or_default();
+    if values.is_empty() && list.is_list() {
+        list.report("`try` is empty: no path would be resolved to anything");
+    }
+    let mut entries = Vec::new();
+    for (index, value) in values.iter().enumerate() {
+        let Some(entry) = try_entry(value) else {
+            continue;
+        };
+        if matches!(entry, TryEntry::Status(_)) && index + 1 < values.len() {
+            value.report("a status must come last in `try`: nothing is tried after it");
+        }
+        entries.push(entry);
+    }
+    entries
+}
+
+fn try_entry(value: &Value<'_>) -> Option<TryEntry> {
+    let text = value.text()?;
+    let clean = |path: &str| {
+        !path.contains(['\0', '$']) && path.split('/').all(|part| ![".", ".."].contains(&part))
+    };
+    let entry = match (text, text.strip_prefix("$path"), text.strip_prefix('=')) {
+        (_, Some(""), _) => Some(TryEntry::Path),
+        (_, Some("/"), _) => Some(TryEntry::Directory),
+        (_, Some(suffix), _)
+            if suffix.starts_with('.') && !suffix.contains('/') && clean(suffix) =>
+        {
+            Some(TryEntry::Suffix(suffix.to_owned()))
+        }
+        (_, _, Some(status)) => {
+            let status = status
+                .parse()
+                .ok()
+                .filter(|status| (400..=599).contains(status));
+            status.map(TryEntry::Status)
+        }
+        (file, None, _)
+            if file.len() > 1 && file.starts_with('/') && !file.ends_with('/') && clean(file) =>
+        {
+            Some(TryEntry::Fixed(file.to_owned()))
+        }
+        _ => None,
+    };
+    if entry.is_none() {
+        let help =
+            "`$path`, `$path/`, `$path.html`, `/index.html` and `=404` (400 to 599) are understood";
+        value.report_help(format!("`{text}` cannot be tried"), help);
+    }
+    entry
+}
+
+fn site_files(table: &Table<'_>) -> Files {
+    let default_type = table
+        .get("default_type")
+        .and_then(|value| values::media_type(&value));
+    let files = Files {
+        sources: sources(table),
+        listing: table.flag("listing"),
+        types: types(table),
+        default_type: default_type
+            .unwrap_or_else(|| keys::default_of(&keys::FILES, "default_type").to_owned()),
+        precompressed: table.flag("precompressed"),
+        compress: table.flag("compress"),
+        compress_min_bytes: table.size("compress_min_bytes") as usize,
+        compress_max_bytes: table.size("compress_max_bytes") as usize,
+    };
+    if files.compress_max_bytes < files.compress_min_bytes {
+        table.report_at(
+            "compress_max_bytes",
+            "`compress_max_bytes` is less than `compress_min_bytes`",
+        );
+    }
+    files
+}
+
+fn sources(table: &Table<'_>) -> Vec<String> {
+    let Some(list) = table.get("sources") else {
+        return ["*.php", "*.phtml", "*.cgi", "*.rb"]
+            .map(str::to_owned)
+            .to_vec();
+    };
+    let glob = |value: &Value<'_>| {
+        let glob = values::glob(value)?.0;
+        if glob.contains('/') {
+            value.report("`sources` are file names, without `/`");
+            return None;
+        }
+        Some(glob)
+    };
+    list.list()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(glob)
+        .collect()
+}
+
+fn types(table: &Table<'_>) -> BTreeMap<String, String> {
+    let mut types = BTreeMap::new();
+    for entry in table.entries("types") {
+        let extension = entry.name.to_ascii_lowercase();
+        if extension.is_empty() || extension.contains(['.', '/', '\0']) {
+            let message = format!("{extension:?} is no file extension: it stands without its dot");
+            table.context.report(problem(entry.name_spot, message));
+        } else if let Some(media_type) = values::media_type(&entry.value) {
+            types.insert(extension, media_type);
+        }
+    }
+    types
+}
+
+fn error_pages(table: &Table<'_>) -> BTreeMap<u16, ErrorPage> {
+    let mut pages = BTreeMap::new();
+    for entry in table.entries("error_pages") {
+        let status = entry
+            .name
+            .parse::<u16>()
+            .ok()
+            .filter(|status| (400..=599).contains(status));
+        let page = files::error_page(&entry.value);
+        match (status, page) {
+            (Some(status), Some(page)) => {
+                pages.insert(status, page);
+            }
+            (Some(_), None) => {}
+            (None, _) => {
+                let message = format!("`{}` is no status of an error: 400 to 599 are", entry.name);
+                table.context.report(problem(entry.name_spot, message));
+            }
+        }
+    }
+    pages
+}

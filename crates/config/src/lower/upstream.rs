@@ -1,0 +1,330 @@
+//! Upstreams, their servers, and addresses.
+//!
+//! The idea: handlers hold an index into one list. Named upstreams come first, in the order they
+//! are written; a URL used in a handler becomes an upstream of one server, once however often
+//! it is used.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::context::{Spot, Table, Value, problem};
+use super::values;
+use crate::keys;
+use crate::model::{ListenAddress, Server, ServerAddress, Upstream};
+
+/// The upstreams found so far.
+#[derive(Default)]
+pub(crate) struct Upstreams {
+    list: Vec<Upstream>,
+    by_name: BTreeMap<String, (usize, Option<Spot>)>,
+}
+
+/// What `proxy` was told: an upstream, and the path of its URL.
+pub(crate) struct Target {
+    pub(crate) upstream: usize,
+    pub(crate) prefix: Option<String>,
+}
+
+impl Upstreams {
+    /// Takes in `[upstreams.NAME]`.
+    pub(crate) fn define(&mut self, value: &Value<'_>) {
+        let name = value.name;
+        if name.is_empty()
+            || !name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        {
+            value.report(format!(
+                "`{name}` cannot be an upstream's name: letters, digits, `-`, `_` and `.` can"
+            ));
+        }
+        // A name is known even if its table is wrong, so that its users are not reported as well.
+        let spot = Some(value.spot());
+        let upstream = upstream(value);
+        if let Some((_, Some(first))) = self.by_name.get(name) {
+            let finding = problem(value.spot(), format!("upstream `{name}` is defined twice"));
+            value
+                .context
+                .report(finding.other("the first", first.clone()));
+            return;
+        }
+        self.by_name
+            .insert(name.to_owned(), (self.list.len(), spot));
+        self.list.push(upstream);
+    }
+
+    /// The upstream that `proxy` names, by name or URL.
+    pub(crate) fn target(&mut self, value: &Value<'_>) -> Option<Target> {
+        let text = value.text()?;
+        if text.contains("://") || text.starts_with("unix:") {
+            return self.inline(value, text);
+        }
+        if let Some((upstream, _)) = self.by_name.get(text) {
+            return Some(Target {
+                upstream: *upstream,
+                prefix: None,
+            });
+        }
+        let finding = problem(value.spot(), format!("there is no upstream `{text}`"));
+        let meant = keys::nearest(
+            text,
+            self.by_name
+                .keys()
+                .map(String::as_str)
+                .filter(|name| !name.contains(':')),
+        );
+        let finding = match meant {
+            Some(_) => finding.meant(meant),
+            None if text.contains(':') => {
+                finding.help(format!("for a server's address write `http://{text}`"))
+            }
+            None => finding.help(format!("define it: `[upstreams.{text}]`")),
+        };
+        value.context.report(finding.absence());
+        None
+    }
+
+    /// The list that the handlers' indices point into.
+    pub(crate) fn finish(self) -> Vec<Upstream> {
+        self.list
+    }
+
+    fn inline(&mut self, value: &Value<'_>, text: &str) -> Option<Target> {
+        let (address, name, prefix) = if text.starts_with("unix:") {
+            (unix(value, text)?, text.to_owned(), None)
+        } else {
+            let (authority, prefix) = url(value, text)?;
+            let with_port = if has_port(authority) {
+                authority.to_owned()
+            } else {
+                format!("{authority}:80")
+            };
+            let address = server_address(value, &with_port)?;
+            (
+                address,
+                format!("http://{}", with_port.to_ascii_lowercase()),
+                prefix,
+            )
+        };
+        let (next, list) = (self.list.len(), &mut self.list);
+        let (upstream, _) = *self.by_name.entry(name.clone()).or_insert_with(|| {
+            list.push(filled(
+                name,
+                &Table::empty(value.context, &keys::UPSTREAM),
+                vec![Server { address, weight: 1 }],
+            ));
+            (next, None)
+        });
+        Some(Target { upstream, prefix })
+    }
+}
+
+/// `address` of `[[listen]]`.
+pub(crate) fn listen_address(value: &Value<'_>) -> Option<ListenAddress> {
+    let text = value.text()?;
+    if text.starts_with("unix:") {
+        let ServerAddress::Unix(path) = unix(value, text)? else {
+            return None;
+        };
+        return Some(ListenAddress::Unix(path));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(ListenAddress::Tcp(address));
+    }
+    let message = format!("`{text}` is no address to listen on");
+    let help = match text.rsplit_once(':') {
+        Some(("" | "*", port)) => {
+            format!("write `0.0.0.0:{port}` for IPv4, `[::]:{port}` for IPv6")
+        }
+        Some(("localhost", port)) => format!("write `127.0.0.1:{port}` or `[::1]:{port}`"),
+        _ => "one looks like `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/nagaya-http.sock`"
+            .to_owned(),
+    };
+    value.report_help(message, help);
+    None
+}
+
+fn upstream(value: &Value<'_>) -> Upstream {
+    let table = value.table(&keys::UPSTREAM);
+    let table = table.unwrap_or_else(|| Table::empty(value.context, &keys::UPSTREAM));
+    let mut servers = Vec::new();
+    if let Some(list) = value
+        .is_table()
+        .then(|| table.required("servers"))
+        .flatten()
+    {
+        let elements = list.list().unwrap_or_default();
+        if elements.is_empty() && list.is_list() {
+            list.report(format!("upstream `{}` has no servers", value.name));
+        }
+        servers.extend(elements.iter().filter_map(server));
+    }
+    protocol(&table);
+    filled(value.name.to_owned(), &table, servers)
+}
+
+/// An upstream with what `table` says of it.
+fn filled(name: String, table: &Table<'_>, servers: Vec<Server>) -> Upstream {
+    let upstream = Upstream {
+        name,
+        servers,
+        keepalive: table.count("keepalive") as usize,
+        balance: table.choice("balance"),
+        fails: table.count("fails") as u32,
+        back_off_ms: table.duration("back_off"),
+        back_off_max_ms: table.duration("back_off_max"),
+        tries: table.count("tries") as u32,
+    };
+    if upstream.back_off_max_ms < upstream.back_off_ms {
+        table.report_at("back_off_max", "`back_off_max` is less than `back_off`");
+    }
+    upstream
+}
+
+fn protocol(table: &Table<'_>) {
+    let Some(value) = table.get("protocol") else {
+        return;
+    };
+    match value.text() {
+        None | Some("http") => {}
+        Some("fastcgi") => value.report("`protocol = \"fastcgi\"` is not supported by this build"),
+        Some(_) => value.report("`protocol` must be `http`"),
+    }
+}
+
+fn server(value: &Value<'_>) -> Option<Server> {
+    if !value.is_table() {
+        return Some(Server {
+            address: address(value)?,
+            weight: 1,
+        });
+    }
+    let table = value.table(&keys::SERVER)?;
+    let weight = table.count("weight") as u32;
+    Some(Server {
+        address: address(&table.required("address")?)?,
+        weight,
+    })
+}
+
+fn address(value: &Value<'_>) -> Option<ServerAddress> {
+    let text = value.text()?;
+    if text.starts_with("unix:") {
+        return unix(value, text);
+    }
+    if let Some((_, rest)) = text.split_once("://") {
+        let rest = rest.split('/').next().unwrap_or_default();
+        value.report_help(
+            format!("`{text}` is not an address alone"),
+            format!("write `{rest}`"),
+        );
+        return None;
+    }
+    server_address(value, text)
+}
+
+fn unix(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
+    /// What `sockaddr_un` holds, without the closing NUL.
+    const PATH_BYTES_MAX: usize = 107;
+    let path: PathBuf = text.strip_prefix("unix:").unwrap_or_default().into();
+    let length = path.as_os_str().len();
+    if !path.is_absolute() || text.contains('\0') {
+        value.report_help(
+            format!("`{text}` must hold an absolute path"),
+            "as in `unix:/run/app.sock`",
+        );
+        return None;
+    }
+    if length > PATH_BYTES_MAX {
+        value.report(format!(
+            "the path of a Unix socket has at most {PATH_BYTES_MAX} bytes, not {length}"
+        ));
+        return None;
+    }
+    Some(ServerAddress::Unix(path))
+}
+
+/// `HOST:PORT`.
+fn server_address(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
+    let parsed = text.parse::<SocketAddr>();
+    let port = match (&parsed, text.rsplit_once(':')) {
+        (Ok(address), _) => Some(address.port()),
+        (Err(_), Some((_, port))) => port.parse::<u16>().ok(),
+        (Err(_), None) => None,
+    };
+    let Some(port) = port.filter(|port| *port != 0) else {
+        let help = "one looks like `127.0.0.1:9000`, `app.internal:9000` or `unix:/run/app.sock`";
+        value.report_help(format!("`{text}` has no port from 1 to 65535"), help);
+        return None;
+    };
+    if let Ok(address) = parsed {
+        return Some(ServerAddress::Tcp(address));
+    }
+    let (name, _) = text.rsplit_once(':')?;
+    let host = values::host(value, name)?;
+    let address_like = host
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if address_like || host.starts_with('[') {
+        value.report(format!("`{name}` is no address"));
+        return None;
+    }
+    Some(ServerAddress::Name { host, port })
+}
+
+fn has_port(authority: &str) -> bool {
+    authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'))
+}
+
+/// Authority and path of `http://HOST:PORT/PREFIX`.
+fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, Option<String>)> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return None;
+    };
+    match scheme {
+        "http" => {}
+        "https" => {
+            value.report("TLS to upstreams (`https://`) is not supported by this build");
+            return None;
+        }
+        _ => {
+            value.report_help(
+                format!("`{scheme}://` is unknown"),
+                "a URL to forward to begins with `http://`",
+            );
+            return None;
+        }
+    }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if authority.contains('@') || rest.contains(['?', '#']) {
+        value.report("a URL to forward to has no user, query or fragment");
+        return None;
+    }
+    if path.trim_end_matches('/').is_empty() {
+        return Some((authority, None));
+    }
+    Some((authority, Some(prefix(value, path)?)))
+}
+
+/// A path's beginning: `/` and what follows, without a slash at its end.
+pub(crate) fn prefix(value: &Value<'_>, text: &str) -> Option<String> {
+    let prefix = text.trim_end_matches('/');
+    let segments = prefix.strip_prefix('/').map(|rest| rest.split('/'));
+    let segment_fits = |segment: &str| {
+        !["", ".", ".."].contains(&segment)
+            && segment
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%".contains(&byte))
+    };
+    if !segments.is_some_and(|mut segments| segments.all(segment_fits)) {
+        value.report_help(
+            format!("`{text}` is no prefix of a path"),
+            "one looks like `/app`",
+        );
+        return None;
+    }
+    Some(prefix.to_owned())
+}

@@ -1,0 +1,199 @@
+//! Values that several sections share: paths, networks, hosts, globs, log targets, media types.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::context::{Value, problem};
+use crate::model::{Glob, HostPattern, LogTarget};
+use crate::{glob, keys};
+
+/// A path, made absolute from the directory of its file.
+pub(crate) fn path(value: &Value<'_>) -> Option<PathBuf> {
+    let text = value.text()?;
+    if text.is_empty() || text.contains('\0') {
+        value.report(format!("`{}` must be a path", value.name));
+        return None;
+    }
+    Some(value.context.sources.resolve(value.file, text))
+}
+
+/// Whether a text is printable ASCII without quotes and backslashes, as it stands in a header.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte))
+}
+
+/// A list of addresses and networks, or a single one.
+pub(crate) fn networks(value: &Value<'_>) -> Vec<IpNet> {
+    value.one_or_list().iter().filter_map(network).collect()
+}
+
+fn network(value: &Value<'_>) -> Option<IpNet> {
+    let text = value.text()?;
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(IpNet::from(address));
+    }
+    let Ok(network) = text.parse::<IpNet>() else {
+        let help = "an address such as `192.0.2.1` or a network such as `10.0.0.0/8`";
+        value.report_help(
+            format!("`{text}` is neither an address nor a network"),
+            help,
+        );
+        return None;
+    };
+    if network.trunc() != network {
+        let message = format!("`{text}` has bits beyond its prefix");
+        value
+            .context
+            .report(problem(value.spot(), message).meant(Some(&network.trunc().to_string())));
+        return None;
+    }
+    Some(network)
+}
+
+/// A glob.
+pub(crate) fn glob(value: &Value<'_>) -> Option<Glob> {
+    let text = value.text()?;
+    let checked = if text.is_empty() {
+        Err("it is empty and matches nothing".to_owned())
+    } else {
+        glob::check(text)
+    };
+    match checked {
+        Ok(()) => Some(Glob(text.to_owned())),
+        Err(why) => {
+            value.report(format!("bad glob in `{}`: {why}", value.name));
+            None
+        }
+    }
+}
+
+/// A media type as it stands in `Content-Type`.
+pub(crate) fn media_type(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    let named = essence
+        .split_once('/')
+        .is_some_and(|(kind, form)| super::fields::is_token(kind) && super::fields::is_token(form));
+    if !named || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        value.report_help(
+            format!("`{text}` is no media type"),
+            "one looks like `text/html; charset=utf-8`",
+        );
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// Where access records go.
+pub(crate) fn log_target(value: &Value<'_>) -> Option<LogTarget> {
+    let text = value.text()?;
+    match text {
+        "" => return Some(LogTarget::Off),
+        "-" => return Some(LogTarget::Stdout),
+        _ => {}
+    }
+    let mut fine = true;
+    for (at, _) in text.match_indices('$') {
+        let behind = text.get(at + 1..).unwrap_or_default();
+        let end = behind
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(behind.len());
+        let name = behind.get(..end).unwrap_or_default();
+        if !["host", "site"].contains(&name) {
+            let spot = value.part(at..at + 1 + end);
+            let finding = problem(
+                spot,
+                format!("`${name}` is unknown in the name of a log file"),
+            );
+            let meant = keys::nearest(name, ["host", "site"].into_iter());
+            let meant = meant.map(|meant| format!("${meant}"));
+            value.context.report(match meant {
+                Some(meant) => finding.meant(Some(&meant)),
+                None => finding.help("`$host` and `$site` are known"),
+            });
+            fine = false;
+        }
+    }
+    let path = path(value)?;
+    let Some(path) = path.to_str().filter(|_| fine) else {
+        return None;
+    };
+    Some(LogTarget::File(path.to_owned()))
+}
+
+/// An entry of `hosts`.
+pub(crate) fn host_pattern(value: &Value<'_>) -> Option<HostPattern> {
+    let text = value.text()?;
+    if text == "*" {
+        return Some(HostPattern::Any);
+    }
+    match text.strip_prefix("*.") {
+        Some(below) => host(value, below).map(HostPattern::Below),
+        None => host(value, text).map(HostPattern::Exact),
+    }
+}
+
+/// A host as requests are compared with it: lower case, no port, no trailing dot.
+pub(crate) fn host(value: &Value<'_>, text: &str) -> Option<String> {
+    let refuse = |message: String, help: &str| {
+        value.report_help(message, help);
+        None
+    };
+    if let Some(inner) = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        return match inner.parse::<Ipv6Addr>() {
+            Ok(address) => Some(format!("[{address}]")),
+            Err(_) => refuse(
+                format!("`{text}` is no IPv6 address"),
+                "one looks like `[2001:db8::1]`",
+            ),
+        };
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return refuse(
+            format!("an IPv6 address stands in brackets: `[{text}]`"),
+            "as it does in a URL",
+        );
+    }
+    if text.contains("://") || text.contains('/') {
+        return refuse(
+            format!("`{text}` is not a host alone"),
+            "write the host, without scheme and path",
+        );
+    }
+    if text.contains(':') {
+        return refuse(
+            format!("host `{text}` has a port"),
+            "leave the port out: a site answers on every listener",
+        );
+    }
+    if !text.is_ascii() {
+        return refuse(
+            format!("host `{text}` is not ASCII"),
+            "write its `xn--` form, as clients send it",
+        );
+    }
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let label_fits = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    if name.len() > 253 || !name.split('.').all(label_fits) {
+        return refuse(
+            format!("`{text}` is no host"),
+            "labels are letters, digits and `-`, with dots between them; `*` stands for whole labels in front",
+        );
+    }
+    Some(name)
+}

@@ -1,0 +1,63 @@
+//! Finds what a configuration file names: includes, files to fetch, directories to look at.
+//!
+//! The idea: a shallow look that complains of nothing. Whatever is misplaced or mistyped is
+//! skipped here and reported by the lowering, which meets the same value again.
+
+use toml::de::{DeTable, DeValue};
+
+/// Names as written in the file.
+#[derive(Debug, Default)]
+pub(crate) struct Mentions {
+    /// Patterns of `include`.
+    pub(crate) includes: Vec<String>,
+    /// Password files and error pages.
+    pub(crate) data: Vec<String>,
+    /// Document roots and their boundaries.
+    pub(crate) directories: Vec<String>,
+}
+
+/// Everything `text` names.
+pub(crate) fn find(text: &str) -> Mentions {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let mut mentions = Mentions::default();
+    let top = document.get_ref();
+    mentions
+        .includes
+        .extend(elements(top, "include").filter_map(text_of));
+    for site in elements(top, "sites").filter_map(DeValue::as_table) {
+        let directories = ["root", "within"]
+            .iter()
+            .filter_map(|key| member(site, key));
+        mentions.directories.extend(directories.filter_map(text_of));
+        let pages = member(site, "error_pages").and_then(DeValue::as_table);
+        let pages = pages.into_iter().flat_map(|pages| pages.values());
+        mentions
+            .data
+            .extend(pages.filter_map(|page| text_of(page.get_ref())));
+        mentions.data.extend(password_file(site));
+        let rules = elements(site, "rules").filter_map(DeValue::as_table);
+        mentions.data.extend(rules.filter_map(password_file));
+    }
+    mentions
+}
+
+fn member<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> Option<&'a DeValue<'i>> {
+    table.get(key).map(|value| value.get_ref())
+}
+
+fn elements<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> impl Iterator<Item = &'a DeValue<'i>> {
+    let array = member(table, key).and_then(DeValue::as_array);
+    array
+        .into_iter()
+        .flat_map(|array| array.iter())
+        .map(|element| element.get_ref())
+}
+
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn password_file(level: &DeTable<'_>) -> Option<String> {
+    let auth = member(level, "auth")?.as_table()?;
+    text_of(member(auth, "file")?)
+}

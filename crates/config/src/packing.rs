@@ -1,0 +1,142 @@
+//! The byte form of [`Sources`], as handed to another process of the same build.
+//!
+//! The idea: every field in order, every run of bytes behind its length; nothing is skipped or
+//! guessed, and a reader that runs dry or finds bytes left over has damaged bytes before it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::sources::{Existence, SourceFile, Sources};
+
+/// First bytes of the form; changes whenever the form does.
+const MAGIC: &[u8; 8] = b"nagaya01";
+
+pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
+    let mut out = Packer {
+        bytes: MAGIC.to_vec(),
+    };
+    out.number(sources.cores);
+    out.number(usize::from(sources.existence == Existence::Checked));
+    out.number(sources.files.len());
+    for file in &sources.files {
+        out.text(&file.name);
+        out.path(&file.directory);
+        out.text(&file.text);
+    }
+    out.number(sources.broken_includes.len());
+    for (file, pattern, why) in &sources.broken_includes {
+        out.number(*file);
+        out.text(pattern);
+        out.text(why);
+    }
+    out.number(sources.data.len());
+    for (path, found) in &sources.data {
+        out.path(path);
+        out.outcome(found.as_deref());
+    }
+    out.number(sources.directories.len());
+    for (path, found) in &sources.directories {
+        out.path(path);
+        out.outcome(found.as_ref().map(|()| &[][..]));
+    }
+    out.bytes
+}
+
+pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
+    let mut input = Unpacker {
+        rest: bytes.strip_prefix(MAGIC)?,
+    };
+    let cores = input.number()?;
+    let existence = match input.number()? {
+        0 => Existence::Assumed,
+        _ => Existence::Checked,
+    };
+    let mut sources = Sources::empty(cores, existence);
+    for _ in 0..input.number()? {
+        let (name, directory, text) = (input.text()?, input.path()?, input.text()?);
+        sources.files.push(SourceFile {
+            name,
+            directory,
+            text,
+        });
+    }
+    for _ in 0..input.number()? {
+        let broken = (input.number()?, input.text()?, input.text()?);
+        sources.broken_includes.push(broken);
+    }
+    for _ in 0..input.number()? {
+        let (path, found) = (input.path()?, input.outcome()?);
+        sources.data.insert(path, found.map(<[u8]>::to_vec));
+    }
+    for _ in 0..input.number()? {
+        let (path, found) = (input.path()?, input.outcome()?);
+        sources.directories.insert(path, found.map(|_| ()));
+    }
+    input.rest.is_empty().then_some(sources)
+}
+
+struct Packer {
+    bytes: Vec<u8>,
+}
+
+impl Packer {
+    fn number(&mut self, number: usize) {
+        self.bytes.extend_from_slice(&(number as u64).to_le_bytes());
+    }
+
+    fn run(&mut self, bytes: &[u8]) {
+        self.number(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.run(text.as_bytes());
+    }
+
+    fn path(&mut self, path: &Path) {
+        self.run(path.as_os_str().as_bytes());
+    }
+
+    fn outcome(&mut self, outcome: Result<&[u8], &String>) {
+        self.number(usize::from(outcome.is_ok()));
+        self.run(outcome.unwrap_or_else(|why| why.as_bytes()));
+    }
+}
+
+struct Unpacker<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Unpacker<'a> {
+    fn number(&mut self) -> Option<usize> {
+        let (number, rest) = self.rest.split_first_chunk::<8>()?;
+        self.rest = rest;
+        usize::try_from(u64::from_le_bytes(*number)).ok()
+    }
+
+    fn run(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        let (run, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(run)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.run()?.to_vec()).ok()
+    }
+
+    fn path(&mut self) -> Option<PathBuf> {
+        Some(PathBuf::from(OsString::from_vec(self.run()?.to_vec())))
+    }
+
+    fn outcome(&mut self) -> Option<Result<&'a [u8], String>> {
+        let fine = self.number()? == 1;
+        let run = self.run()?;
+        Some(if fine {
+            Ok(run)
+        } else {
+            Err(String::from_utf8(run.to_vec()).ok()?)
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! Every file a configuration consists of, read once.
+//!
+//! The idea: [`Sources::read`] is the only function of this crate that touches files. It follows
+//! includes and fetches whatever the keys name (password files, error pages, whether directories
+//! exist), so that [`crate::load`] is a pure function and two processes that hold the same bytes
+//! hold the same configuration. A file that cannot be read is remembered as such and becomes a
+//! problem at its key, beside all the others. Nothing is validated here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::diagnostics::Diagnostics;
+use crate::{include, mentions, packing};
+
+/// Largest configuration file.
+const CONFIG_BYTES_MAX: u64 = 64 << 20;
+/// Largest file a key names: a password file or an error page.
+const DATA_BYTES_MAX: u64 = 16 << 20;
+/// Configuration files of one configuration.
+const FILES_MAX: usize = 200_000;
+
+/// A configuration as bytes: its files, and what was found where its keys point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sources {
+    pub(crate) cores: usize,
+    pub(crate) existence: Existence,
+    pub(crate) files: Vec<SourceFile>,
+    /// Includes that failed: including file, pattern as written, why.
+    pub(crate) broken_includes: Vec<(usize, String, String)>,
+    pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
+    pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
+}
+
+/// One configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SourceFile {
+    /// Its name in messages.
+    pub(crate) name: String,
+    /// What relative paths in it start from; absolute.
+    pub(crate) directory: PathBuf,
+    pub(crate) text: String,
+}
+
+/// What is known of directories that were not looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existence {
+    /// Every directory was looked at.
+    Checked,
+    /// The sources were made from text: any directory is taken to exist.
+    Assumed,
+}
+
+impl Sources {
+    /// Reads `path`, its includes and the files their keys name.
+    pub fn read(path: &Path) -> Result<Sources, Diagnostics> {
+        let failed = |why: String| {
+            let help = "name the configuration with `-c FILE`".to_owned();
+            Diagnostics::placeless(
+                format!("cannot read `{}`: {why}", path.display()),
+                Some(help),
+            )
+        };
+        let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
+        let text = read_text(&absolute).map_err(failed)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut sources = Sources::empty(cores, Existence::Checked);
+        sources
+            .files
+            .push(source_file(path.display().to_string(), &absolute, text));
+        let mut seen = BTreeSet::from([absolute]);
+        let mut next = 0;
+        while let Some(file) = sources.files.get(next) {
+            let mentions = mentions::find(&file.text);
+            sources.follow_includes(next, &mentions.includes, &mut seen);
+            sources.fetch(next, &mentions);
+            next += 1;
+        }
+        Ok(sources)
+    }
+
+    /// A configuration of one text, for tests and examples. Directories are taken to exist;
+    /// files it names are given by [`Sources::with_file`].
+    pub fn from_text(name: &str, text: &str) -> Sources {
+        let mut sources = Sources::empty(1, Existence::Assumed);
+        let absolute = Path::new("/").join(name);
+        sources
+            .files
+            .push(source_file(name.to_owned(), &absolute, text.to_owned()));
+        sources
+    }
+
+    /// Adds a file that keys may name, as if it had been read at `path` (absolute).
+    pub fn with_file(mut self, path: &str, bytes: &[u8]) -> Sources {
+        self.data.insert(PathBuf::from(path), Ok(bytes.to_vec()));
+        self
+    }
+
+    /// Adds a configuration file, as if it had been included.
+    pub fn with_include(mut self, name: &str, text: &str) -> Sources {
+        let absolute = Path::new("/").join(name);
+        self.files
+            .push(source_file(name.to_owned(), &absolute, text.to_owned()));
+        self
+    }
+
+    /// The sources as one run of bytes, for another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        packing::pack(self)
+    }
+
+    /// The inverse of [`Sources::to_bytes`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Sources, Damaged> {
+        packing::unpack(bytes).ok_or(Damaged)
+    }
+
+    pub(crate) fn empty(cores: usize, existence: Existence) -> Sources {
+        Sources {
+            cores,
+            existence,
+            files: Vec::new(),
+            broken_includes: Vec::new(),
+            data: BTreeMap::new(),
+            directories: BTreeMap::new(),
+        }
+    }
+
+    /// `path` as written in file number `file`, made absolute.
+    pub(crate) fn resolve(&self, file: usize, path: &str) -> PathBuf {
+        let directory = self
+            .files
+            .get(file)
+            .map_or(Path::new("/"), |file| &file.directory);
+        normal(&directory.join(path))
+    }
+
+    fn follow_includes(&mut self, from: usize, patterns: &[String], seen: &mut BTreeSet<PathBuf>) {
+        for pattern in patterns {
+            if let Err(why) = self.include(from, pattern, seen) {
+                self.broken_includes.push((from, pattern.clone(), why));
+            }
+        }
+    }
+
+    fn include(
+        &mut self,
+        from: usize,
+        pattern: &str,
+        seen: &mut BTreeSet<PathBuf>,
+    ) -> Result<(), String> {
+        let Some(including) = self.files.get(from) else {
+            return Ok(());
+        };
+        let directory = including.directory.clone();
+        let name_start = Path::new(&including.name)
+            .parent()
+            .unwrap_or(Path::new(""))
+            .to_owned();
+        for found in include::expand(&directory, pattern)? {
+            let absolute = normal(&directory.join(&found));
+            if !seen.insert(absolute.clone()) {
+                continue;
+            }
+            if self.files.len() >= FILES_MAX {
+                return Err(format!("more than {FILES_MAX} files"));
+            }
+            let text =
+                read_text(&absolute).map_err(|why| format!("`{}`: {why}", found.display()))?;
+            let name = name_start.join(&found).display().to_string();
+            self.files.push(source_file(name, &absolute, text));
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, from: usize, mentions: &mentions::Mentions) {
+        for path in &mentions.data {
+            let path = self.resolve(from, path);
+            self.data
+                .entry(path)
+                .or_insert_with_key(|path| read_bytes(path, DATA_BYTES_MAX));
+        }
+        for path in &mentions.directories {
+            let path = self.resolve(from, path);
+            self.directories
+                .entry(path)
+                .or_insert_with_key(|path| look_at_directory(path));
+        }
+    }
+}
+
+/// Bytes that [`Sources::to_bytes`] did not write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("damaged configuration sources")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+fn source_file(name: String, absolute: &Path, text: String) -> SourceFile {
+    let directory = normal(absolute.parent().unwrap_or(Path::new("/")));
+    SourceFile {
+        name,
+        directory,
+        text,
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = read_bytes(path, CONFIG_BYTES_MAX)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error
+            .as_bytes()
+            .iter()
+            .take(good)
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        format!("not UTF-8 on line {line}")
+    })
+}
+
+fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    let facts = std::fs::metadata(path).map_err(|error| reason(&error))?;
+    if !facts.is_file() {
+        return Err("not a regular file".to_owned());
+    }
+    if facts.len() > most {
+        return Err(format!("larger than {} MiB", most >> 20));
+    }
+    std::fs::read(path).map_err(|error| reason(&error))
+}
+
+fn look_at_directory(path: &Path) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        Ok(facts) if facts.is_dir() => Ok(()),
+        Ok(_) => Err("not a directory".to_owned()),
+        Err(error) => Err(reason(&error)),
+    }
+}
+
+/// An error without the number the system gives it.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// `path` without `.` and `..`, by its text alone.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
