@@ -1,6 +1,39 @@
 //! The request path: listeners, pipeline, handlers, upstreams.
+//!
+//! Start with [`pipeline`]: the life of a request in order. Below it [`exchange`] hides the
+//! protocol, beside it [`server`] and [`worker`] run it, one thread a core. This is the only
+//! crate that knows all the others; nothing here parses HTTP (`wire`), reads configuration
+//! (`config`) or calls Linux (`os`).
 #![forbid(unsafe_code)]
 
+pub mod access_log;
+pub mod admission;
+pub mod board;
+pub mod buffer;
+pub mod client;
+pub mod clock;
+pub mod deadline;
+pub mod error;
 pub mod error_log;
+pub mod error_reply;
+pub mod exchange;
+pub mod fields;
+pub mod generation;
+pub mod glob;
+pub mod handler;
+pub mod io;
 pub mod link;
+pub mod listener;
 pub mod log_paths;
+pub mod pipeline;
+pub mod resolve;
+pub mod server;
+pub mod site;
+pub mod stats;
+pub mod status;
+pub mod thread;
+pub mod warden;
+pub mod worker;
+
+pub use error::Error;
+pub use server::serve;

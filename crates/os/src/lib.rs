@@ -11,4 +11,5 @@ pub mod file;
 pub mod net;
 pub mod process;
 pub mod signal;
+pub mod stream;
 mod symlinks;

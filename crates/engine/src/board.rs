@@ -1,0 +1,198 @@
+//! How busy each worker is, for all to see: connections, the turn it is in, its last heartbeat.
+//!
+//! A worker's loop is either parked (waiting for events) or in a turn. The board notes when a
+//! turn began, so that others can tell a worker that is held up from one that is idle. A worker
+//! that was held up lately, or has clearly more connections than its share, is not given new ones.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+/// A turn longer than this holds up new connections.
+pub const TURN_LONG_US: u64 = 5_000;
+/// How long a worker counts as held up after a long turn.
+const HELD_UP_US: u64 = 1_000_000;
+/// Connections above the mean that are no imbalance yet.
+const SLACK: usize = 4;
+
+/// The board.
+#[derive(Debug)]
+pub struct Board {
+    started: Instant,
+    workers: Vec<Sheet>,
+}
+
+/// One worker's place on it; a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Sheet {
+    connections: AtomicUsize,
+    /// When the present turn began; 0 while parked.
+    turn_us: AtomicU64,
+    held_up_until_us: AtomicU64,
+    beat_us: AtomicU64,
+    request: AtomicU64,
+}
+
+impl Board {
+    /// Makes a board for so many workers.
+    pub fn new(workers: usize) -> Self {
+        Self {
+            started: Instant::now(),
+            workers: (0..workers).map(|_| Sheet::default()).collect(),
+        }
+    }
+
+    /// Microseconds since the board was made; never 0.
+    pub fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// The worker's loop begins a turn.
+    pub fn turn_begins(&self, worker: usize) {
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.turn_us.store(self.now_us(), Relaxed);
+        }
+    }
+
+    /// The worker's loop goes to sleep.
+    pub fn turn_ends(&self, worker: usize) {
+        let Some(sheet) = self.workers.get(worker) else {
+            return;
+        };
+        let began_us = sheet.turn_us.swap(0, Relaxed);
+        let now_us = self.now_us();
+        if began_us != 0 && now_us.saturating_sub(began_us) > TURN_LONG_US {
+            sheet.held_up_until_us.store(now_us + HELD_UP_US, Relaxed);
+        }
+    }
+
+    /// The worker is alive.
+    pub fn beat(&self, worker: usize) {
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.beat_us.store(self.now_us(), Relaxed);
+        }
+    }
+
+    /// How long ago the worker last showed life; `None` before its first heartbeat.
+    pub fn silence_us(&self, worker: usize) -> Option<u64> {
+        let beat_us = self.workers.get(worker)?.beat_us.load(Relaxed);
+        (beat_us != 0).then(|| self.now_us().saturating_sub(beat_us))
+    }
+
+    /// Notes the request a worker has begun, for the report on a worker that stands still.
+    pub fn note_request(&self, worker: usize, number: u64) {
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.request.store(number, Relaxed);
+        }
+    }
+
+    /// The number of the request a worker began last.
+    pub fn last_request(&self, worker: usize) -> u64 {
+        self.workers
+            .get(worker)
+            .map_or(0, |sheet| sheet.request.load(Relaxed))
+    }
+
+    /// A worker has one connection more.
+    pub fn connected(&self, worker: usize) {
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.connections.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A worker has one connection less.
+    pub fn disconnected(&self, worker: usize) {
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.connections.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Connections of one worker.
+    pub fn connections(&self, worker: usize) -> usize {
+        self.workers
+            .get(worker)
+            .map_or(0, |sheet| sheet.connections.load(Relaxed))
+    }
+
+    /// Connections of all workers.
+    pub fn connections_total(&self) -> usize {
+        self.workers
+            .iter()
+            .map(|sheet| sheet.connections.load(Relaxed))
+            .sum()
+    }
+
+    /// Whether the worker's present turn is long, so that it can't accept just now.
+    pub fn is_stuck(&self, worker: usize) -> bool {
+        let Some(sheet) = self.workers.get(worker) else {
+            return false;
+        };
+        let began_us = sheet.turn_us.load(Relaxed);
+        began_us != 0 && self.now_us().saturating_sub(began_us) > TURN_LONG_US
+    }
+
+    /// Who should take a connection that arrived at `worker`: itself, unless it is held up or has
+    /// clearly more than its share.
+    pub fn place(&self, worker: usize) -> usize {
+        if self.workers.len() < 2 {
+            return worker;
+        }
+        let mean = self.connections_total() / self.workers.len();
+        let own = self.connections(worker);
+        let too_many = own > mean + mean / 8 + SLACK;
+        if !too_many && !self.is_held_up(worker) {
+            return worker;
+        }
+        let best = (0..self.workers.len())
+            .filter(|other| too_many || !self.is_held_up(*other))
+            .min_by_key(|other| (self.is_held_up(*other), self.connections(*other)));
+        best.unwrap_or(worker)
+    }
+
+    /// A worker that can take a connection `stuck` can't accept; `None` when all are busy.
+    pub fn rescuer(&self, stuck: usize) -> Option<usize> {
+        (0..self.workers.len())
+            .filter(|other| *other != stuck && !self.is_stuck(*other))
+            .min_by_key(|other| (self.is_held_up(*other), self.connections(*other)))
+    }
+
+    fn is_held_up(&self, worker: usize) -> bool {
+        let held_up = |sheet: &Sheet| sheet.held_up_until_us.load(Relaxed) > self.now_us();
+        self.is_stuck(worker) || self.workers.get(worker).is_some_and(held_up)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_stays_where_it_arrived_while_loads_are_even() {
+        let board = Board::new(2);
+        for _ in 0..50 {
+            board.connected(0);
+            board.connected(1);
+        }
+        assert_eq!((board.place(0), board.place(1)), (0, 1));
+    }
+
+    #[test]
+    fn a_worker_with_more_than_its_share_hands_over() {
+        let board = Board::new(2);
+        for _ in 0..50 {
+            board.connected(0);
+        }
+        assert_eq!((board.place(0), board.place(1)), (1, 1));
+    }
+
+    #[test]
+    fn a_worker_that_was_held_up_hands_over() {
+        let board = Board::new(2);
+        board.turn_begins(0);
+        std::thread::sleep(std::time::Duration::from_millis(7));
+        assert!(board.is_stuck(0));
+        assert_eq!(board.rescuer(0), Some(1));
+        board.turn_ends(0);
+        assert_eq!(board.place(0), 1);
+    }
+}

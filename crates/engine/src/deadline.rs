@@ -1,0 +1,195 @@
+//! Coarse deadlines: every wait of a worker has a number on it, and setting one costs no system call.
+//!
+//! A worker keeps one table of slots and walks it every [`TICK_MS`]. Setting, clearing and polling
+//! a slot touch only memory, so each read and write can afford its own deadline. The price is
+//! precision: a deadline fires up to one tick late, never early. Exact timing is not its business.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use slab::Slab;
+
+/// How often a worker looks at its deadlines, in milliseconds.
+pub const TICK_MS: u64 = 50;
+
+const NEVER: u64 = u64::MAX;
+
+/// The deadlines of one worker.
+#[derive(Debug)]
+pub struct Deadlines {
+    slots: RefCell<Slab<Slot>>,
+    now_ms: Cell<u64>,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct Slot {
+    at_ms: u64,
+    waker: Option<Waker>,
+    idle: bool,
+}
+
+/// One slot of the table; given back on drop.
+#[derive(Debug)]
+pub struct Deadline {
+    table: Rc<Deadlines>,
+    key: usize,
+}
+
+impl Deadlines {
+    /// Makes an empty table whose clock starts now.
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self {
+            slots: RefCell::new(Slab::new()),
+            now_ms: Cell::new(0),
+            started: Instant::now(),
+        })
+    }
+
+    /// Takes a slot.
+    pub fn register(self: &Rc<Self>) -> Deadline {
+        let key = self.slots.borrow_mut().insert(Slot {
+            at_ms: NEVER,
+            waker: None,
+            idle: false,
+        });
+        Deadline {
+            table: Rc::clone(self),
+            key,
+        }
+    }
+
+    /// Milliseconds since the worker started, as of the last tick.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms.get()
+    }
+
+    /// Moves the clock on and wakes whoever is due. Called once a tick.
+    pub fn tick(&self) {
+        let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NEVER - 1);
+        self.now_ms.set(now_ms);
+        self.wake(|slot| slot.at_ms <= now_ms);
+    }
+
+    /// Makes every slot marked idle due at once: a drain closes connections that wait for nothing.
+    pub fn expire_idle(&self) {
+        self.wake(|slot| {
+            if slot.idle {
+                slot.at_ms = 0;
+            }
+            slot.idle
+        });
+    }
+
+    fn wake(&self, mut due: impl FnMut(&mut Slot) -> bool) {
+        for (_, slot) in self.slots.borrow_mut().iter_mut() {
+            if due(slot)
+                && let Some(waker) = slot.waker.take()
+            {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Deadline {
+    /// Sets the deadline `after_ms` from now, replacing an earlier one.
+    pub fn set(&self, after_ms: u64) {
+        // The clock may be a tick old; a deadline never fires early.
+        let at_ms = self
+            .table
+            .now_ms()
+            .saturating_add(after_ms)
+            .saturating_add(TICK_MS);
+        self.with(|slot| slot.at_ms = at_ms);
+    }
+
+    /// Sets the deadline unless one is set already: a wait that goes on keeps its first limit.
+    pub fn set_if_clear(&self, after_ms: u64) {
+        if self.with(|slot| slot.at_ms == NEVER) {
+            self.set(after_ms);
+        }
+    }
+
+    /// Marks the wait as idle, so that a drain may end it early.
+    pub fn set_idle(&self, idle: bool) {
+        self.with(|slot| slot.idle = idle);
+    }
+
+    /// Takes the deadline off.
+    pub fn clear(&self) {
+        self.with(|slot| slot.at_ms = NEVER);
+    }
+
+    /// Ready once the deadline has passed; otherwise wakes the task when it does.
+    pub fn poll_expired(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let now_ms = self.table.now_ms();
+        self.with(|slot| {
+            if slot.at_ms <= now_ms {
+                return Poll::Ready(());
+            }
+            match &mut slot.waker {
+                Some(waker) if waker.will_wake(cx.waker()) => {}
+                other => *other = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Slot) -> T) -> T {
+        let mut slots = self.table.slots.borrow_mut();
+        let slot = slots
+            .get_mut(self.key)
+            .expect("a deadline holds its slot until it is dropped");
+        f(slot)
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.table.slots.borrow_mut().try_remove(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    #[test]
+    fn a_deadline_fires_after_its_time_and_not_before() {
+        let table = Deadlines::new();
+        let deadline = table.register();
+        let mut cx = Context::from_waker(Waker::noop());
+        deadline.set(100);
+        assert!(deadline.poll_expired(&mut cx).is_pending());
+        table.now_ms.set(100);
+        assert!(deadline.poll_expired(&mut cx).is_pending());
+        table.now_ms.set(100 + TICK_MS);
+        assert!(deadline.poll_expired(&mut cx).is_ready());
+        deadline.clear();
+        assert!(deadline.poll_expired(&mut cx).is_pending());
+    }
+
+    #[test]
+    fn a_drain_ends_idle_waits_only() {
+        let table = Deadlines::new();
+        let (idle, busy) = (table.register(), table.register());
+        let mut cx = Context::from_waker(Waker::noop());
+        idle.set(1_000);
+        idle.set_idle(true);
+        busy.set(1_000);
+        table.expire_idle();
+        assert!(idle.poll_expired(&mut cx).is_ready());
+        assert!(busy.poll_expired(&mut cx).is_pending());
+    }
+
+    #[test]
+    fn a_dropped_deadline_leaves_no_slot() {
+        let table = Deadlines::new();
+        drop(table.register());
+        assert_eq!(table.slots.borrow().len(), 0);
+    }
+}

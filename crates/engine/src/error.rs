@@ -1,0 +1,94 @@
+//! Why an exchange could not be answered as asked.
+//!
+//! One type for the whole request path: what went wrong (`reason`, a stable word for logs and
+//! metrics), whose doing it was, and detail for the log. Which status a client sees is decided in
+//! [`crate::error_reply`] and nowhere else; the detail never leaves the machine.
+
+use std::fmt;
+use std::io;
+
+/// A failed exchange.
+#[derive(Debug)]
+pub struct Error {
+    /// What happened.
+    pub kind: Kind,
+    /// Stable snake_case word for logs and metrics.
+    pub reason: &'static str,
+    /// What was being done and with what; for the log only, empty when `reason` says it all.
+    pub detail: String,
+}
+
+/// What happened, as far as the reply depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The client's bytes or request are at fault; the status says how.
+    Refused(u16),
+    /// The client went away or stopped taking bytes: nobody is left to answer.
+    ClientGone,
+    /// The client was too slow with its request.
+    ClientSlow,
+    /// No server of the upstream could be reached or none is in service.
+    UpstreamDown,
+    /// The upstream's reply made no sense or broke off.
+    UpstreamBroken,
+    /// The upstream was silent for too long.
+    UpstreamSlow,
+    /// A cap of ours was reached.
+    Full,
+    /// Our own failing.
+    Internal,
+}
+
+/// What engine functions return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Makes an error.
+    pub fn new(kind: Kind, reason: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            reason,
+            detail: detail.into(),
+        }
+    }
+
+    /// The client's fault, answered with `status`.
+    pub fn refused(status: u16, reason: &'static str) -> Self {
+        Self::new(Kind::Refused(status), reason, String::new())
+    }
+
+    /// A read from the client failed.
+    pub fn client_read(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Self::new(Kind::ClientSlow, "client_slow", String::new()),
+            _ => Self::new(Kind::ClientGone, "client_gone", error.to_string()),
+        }
+    }
+
+    /// A write to the client failed.
+    pub fn client_write(error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::TimedOut => "client_stalled",
+            _ => "client_gone",
+        };
+        Self::new(Kind::ClientGone, reason, error.to_string())
+    }
+}
+
+impl From<wire::Refusal> for Error {
+    fn from(refusal: wire::Refusal) -> Self {
+        Self::refused(refusal.status, refusal.reason)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason)?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

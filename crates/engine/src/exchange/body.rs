@@ -1,0 +1,91 @@
+//! The request's body: filled, looked at, consumed, like a reader's buffer.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use super::h1::H1Body;
+use super::memory::MemoryBody;
+use crate::error::Result;
+
+/// A request's body, decoded.
+#[derive(Debug)]
+pub enum Body {
+    /// From an HTTP/1.1 connection.
+    H1(H1Body),
+    /// From memory.
+    Memory(MemoryBody),
+}
+
+impl Body {
+    /// Ready when [`Self::data`] holds bytes or the body has ended.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        match self {
+            Self::H1(body) => body.poll_fill(cx),
+            Self::Memory(body) => body.poll_fill(cx),
+        }
+    }
+
+    /// As [`Self::poll_fill`], for those who have nothing else to do.
+    ///
+    /// # Errors
+    /// Bad framing, a body over its cap, a slow or vanished client.
+    pub async fn fill(&mut self) -> Result<()> {
+        poll_fn(|cx| self.poll_fill(cx)).await
+    }
+
+    /// Bytes read and not yet consumed.
+    pub fn data(&self) -> &[u8] {
+        match self {
+            Self::H1(body) => body.data(),
+            Self::Memory(body) => body.data(),
+        }
+    }
+
+    /// Forgets the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        match self {
+            Self::H1(body) => body.consume(count),
+            Self::Memory(body) => body.consume(count),
+        }
+    }
+
+    /// Whether every byte was read and consumed.
+    pub fn is_ended(&self) -> bool {
+        match self {
+            Self::H1(body) => body.is_ended(),
+            Self::Memory(body) => body.is_ended(),
+        }
+    }
+
+    /// Whether any of it has arrived.
+    pub fn has_begun(&self) -> bool {
+        match self {
+            Self::H1(body) => body.has_begun(),
+            Self::Memory(_) => true,
+        }
+    }
+
+    /// Its announced length; `None` when it comes in chunks.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Self::H1(body) => body.length(),
+            Self::Memory(body) => Some(body.length()),
+        }
+    }
+
+    /// Whether what is unread is more than would be drained to keep the connection.
+    pub fn is_too_long_to_drain(&self) -> bool {
+        match self {
+            Self::H1(body) => body.is_too_long_to_drain(),
+            Self::Memory(_) => false,
+        }
+    }
+
+    /// Ready when the client has gone for good.
+    pub fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::H1(body) => body.poll_client_gone(cx),
+            Self::Memory(_) => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The reading half: heads and bodies off one connection, in order.
+
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use wire::{BodyCaps, BodyDecoder, Framing, HeadCaps, RequestHead};
+
+use super::Pace;
+use crate::buffer::{BODY_BYTES, BufferPool, ReadBuffer};
+use crate::deadline::{Deadline, Deadlines};
+use crate::error::{Error, Result};
+use crate::io::Io;
+
+/// Reads request heads and bodies.
+#[derive(Debug)]
+pub struct H1Body {
+    io: Rc<Io>,
+    clock: Rc<Deadlines>,
+    deadline: Deadline,
+    buffer: ReadBuffer,
+    decoder: BodyDecoder,
+    framing: Framing,
+    pace: Pace,
+    drain_bytes: u64,
+    /// Decoded bytes at the front of the buffer.
+    data: Range<usize>,
+    /// Bytes of the buffer the last decoding used, `data` included.
+    decoded: usize,
+    received: u64,
+    began_ms: u64,
+    begun: bool,
+}
+
+/// What reading a head came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum HeadRead {
+    /// A head is there.
+    Head,
+    /// The client closed between requests.
+    Closed,
+    /// Nothing came; the connection is idle.
+    Idle,
+}
+
+impl H1Body {
+    /// Makes the reading half of a connection.
+    pub fn new(io: Rc<Io>, clock: &Rc<Deadlines>, pool: &BufferPool) -> Self {
+        let none = BodyCaps {
+            body_bytes: 0,
+            chunk_extension_bytes: 0,
+            trailer_bytes: 0,
+        };
+        Self {
+            io,
+            clock: Rc::clone(clock),
+            deadline: clock.register(),
+            buffer: ReadBuffer::new(pool),
+            decoder: BodyDecoder::new(Framing::None, &none),
+            framing: Framing::None,
+            pace: Pace {
+                silence_ms: 0,
+                rate_min: 0,
+                grace_ms: 0,
+            },
+            drain_bytes: 0,
+            data: 0..0,
+            decoded: 0,
+            received: 0,
+            began_ms: 0,
+            begun: false,
+        }
+    }
+
+    /// Reads one request head. Waits `idle_ms` for its first byte and `header_ms` from there for its last.
+    ///
+    /// # Errors
+    /// A refusal: answer it, close, parse nothing more. Or the client was too slow or vanished.
+    pub async fn read_head(
+        &mut self,
+        head: &mut RequestHead,
+        caps: &HeadCaps,
+        idle_ms: u64,
+        header_ms: u64,
+    ) -> Result<HeadRead> {
+        if !self.buffer.is_empty() {
+            self.deadline.set(header_ms);
+        } else {
+            self.deadline.set(idle_ms);
+            self.deadline.set_idle(true);
+        }
+        let read = self.head_bytes(head, caps, header_ms).await;
+        self.deadline.set_idle(false);
+        self.deadline.clear();
+        read
+    }
+
+    async fn head_bytes(
+        &mut self,
+        head: &mut RequestHead,
+        caps: &HeadCaps,
+        header_ms: u64,
+    ) -> Result<HeadRead> {
+        loop {
+            if !self.buffer.is_empty()
+                && let Some(used) = head.parse(self.buffer.data(), caps)?
+            {
+                self.buffer.consume(used);
+                return Ok(HeadRead::Head);
+            }
+            let was_empty = self.buffer.is_empty();
+            match poll_fn(|cx| self.poll_receive(cx, caps.head_bytes + 1)).await {
+                Ok(0) if was_empty => return Ok(HeadRead::Closed),
+                Ok(0) => return Err(Error::refused(400, "head_cut_short")),
+                Ok(_) if was_empty => {
+                    self.deadline.set_idle(false);
+                    self.deadline.set(header_ms);
+                }
+                Ok(_) => {}
+                Err(error) if was_empty && error.kind() == io::ErrorKind::TimedOut => {
+                    return Ok(HeadRead::Idle);
+                }
+                Err(error) => return Err(Error::client_read(&error)),
+            }
+        }
+    }
+
+    /// Gets ready for the body of the head just read.
+    pub fn begin(&mut self, framing: Framing, caps: &BodyCaps, pace: Pace, drain_bytes: u64) {
+        self.decoder = BodyDecoder::new(framing, caps);
+        self.framing = framing;
+        self.pace = pace;
+        self.drain_bytes = drain_bytes;
+        self.received = 0;
+        self.data = 0..0;
+        self.decoded = 0;
+        self.began_ms = self.clock.now_ms();
+        self.begun = !self.buffer.is_empty();
+    }
+
+    /// Whether bytes of a further request are here already.
+    pub fn has_buffered(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// Reads and forgets the rest of the body, at most as much as may be drained.
+    ///
+    /// # Errors
+    /// When there is more, or the client is slow, or its framing is bad: close the connection.
+    pub async fn drain(&mut self) -> Result<()> {
+        let mut drained: u64 = 0;
+        while !self.is_ended() {
+            let count = self.data().len();
+            self.consume(count);
+            drained += count as u64;
+            if drained > self.drain_bytes {
+                return Err(Error::refused(413, "body_unread"));
+            }
+            poll_fn(|cx| self.poll_fill(cx)).await?;
+        }
+        Ok(())
+    }
+
+    /// Bytes already read from the socket but not used, as a tunnel wants them.
+    pub fn take_buffered(&mut self) -> Vec<u8> {
+        let bytes = self.buffer.data().to_vec();
+        self.buffer.consume(bytes.len());
+        bytes
+    }
+
+    /// Puts the block back into the pool; nothing may be buffered.
+    pub fn release(&mut self) {
+        self.buffer.release();
+    }
+
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        loop {
+            if !self.data.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            self.buffer.consume(std::mem::take(&mut self.decoded));
+            if self.decoder.is_done() {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.buffer.is_empty() {
+                self.decode()?;
+                if !self.data.is_empty() || self.decoded > 0 {
+                    continue;
+                }
+            }
+            if let Err(error) = ready!(self.poll_paced(cx)) {
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+
+    fn decode(&mut self) -> Result<()> {
+        let input = self.buffer.data();
+        let decoded = self.decoder.decode(input)?;
+        let at = decoded
+            .data
+            .as_ptr()
+            .addr()
+            .saturating_sub(input.as_ptr().addr());
+        self.data = if decoded.data.is_empty() {
+            0..0
+        } else {
+            at..at + decoded.data.len()
+        };
+        self.decoded = decoded.consumed;
+        Ok(())
+    }
+
+    fn poll_paced(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.poll_receive(cx, BODY_BYTES) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(Error::client_read(
+                &io::ErrorKind::UnexpectedEof.into(),
+            ))),
+            Poll::Ready(Ok(count)) => {
+                self.deadline.clear();
+                self.begun = true;
+                self.received += count as u64;
+                let elapsed_ms = self.clock.now_ms() - self.began_ms;
+                if self.pace.is_too_slow(self.received, elapsed_ms) {
+                    return Poll::Ready(Err(Error::client_read(&io::ErrorKind::TimedOut.into())));
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Error::client_read(&error))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<io::Result<usize>> {
+        let room = self.buffer.room(bytes_max);
+        if room.is_empty() {
+            // The parser refuses a head long before its buffer is full.
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
+        if let Poll::Ready(read) = self.io.poll_read(cx, room) {
+            if let Ok(count) = read {
+                self.buffer.filled(count);
+            }
+            return Poll::Ready(read);
+        }
+        self.deadline.set_if_clear(self.pace.silence_ms);
+        self.deadline
+            .poll_expired(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    pub(crate) fn data(&self) -> &[u8] {
+        self.buffer
+            .data()
+            .get(self.data.clone())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn consume(&mut self, count: usize) {
+        debug_assert!(count <= self.data.len());
+        self.data.start = (self.data.start + count).min(self.data.end);
+        if self.data.is_empty() {
+            self.data = 0..0;
+            self.buffer.consume(std::mem::take(&mut self.decoded));
+        }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.data.is_empty() && self.decoder.is_done()
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        }
+    }
+
+    pub(crate) fn is_too_long_to_drain(&self) -> bool {
+        match self.framing {
+            Framing::None => false,
+            Framing::Length(length) => length.saturating_sub(self.received) > self.drain_bytes,
+            Framing::Chunked => false,
+        }
+    }
+
+    pub(crate) fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.io.poll_hang_up(cx)
+    }
+}

@@ -1,0 +1,396 @@
+//! The writing half: heads, bodies and their framing onto one connection.
+//!
+//! Bytes wait in `out` until something is flushed, so a short reply is one system call. Long
+//! bodies go past it: the kernel gets `out` and the caller's bytes together.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use wire::{CHUNK_END, FieldId, LAST_CHUNK, Method, Version, encode_chunk_head};
+
+use super::Pace;
+use crate::clock::Clock;
+use crate::deadline::{Deadline, Deadlines};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::reply::{BodySize, Outgoing};
+use crate::io::Io;
+use crate::status;
+
+/// Capacity of the output buffer that is kept from one reply to the next.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// Writes replies.
+#[derive(Debug)]
+pub struct H1Reply {
+    io: Rc<Io>,
+    timer: Rc<Deadlines>,
+    clock: Rc<Clock>,
+    deadline: Deadline,
+    out: Vec<u8>,
+    /// Bytes of `out` already sent.
+    sent: usize,
+    coding: Coding,
+    facts: Facts,
+    pace: Pace,
+    body_bytes: u64,
+    wire_bytes: u64,
+    began_ms: u64,
+}
+
+/// How the body is framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// No head was sent yet.
+    NoHead,
+    /// No body bytes go out (HEAD, 204, 304).
+    Nothing,
+    /// So many bytes are still owed.
+    Length(u64),
+    /// Chunks; so many bytes are still owed of the open one.
+    Chunked(usize),
+    /// Until the connection closes.
+    UntilClose,
+    /// The reply ended.
+    Ended,
+}
+
+/// What the reply must know of its request.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    method: Method,
+    version: Version,
+    keep: bool,
+    status: u16,
+}
+
+impl H1Reply {
+    /// Makes the writing half of a connection.
+    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>) -> Self {
+        Self {
+            io,
+            timer: Rc::clone(timer),
+            clock: Rc::clone(clock),
+            deadline: timer.register(),
+            out: Vec::new(),
+            sent: 0,
+            coding: Coding::NoHead,
+            facts: Facts {
+                method: Method::Get,
+                version: Version::Http11,
+                keep: false,
+                status: 0,
+            },
+            pace: Pace {
+                silence_ms: 0,
+                rate_min: 0,
+                grace_ms: 0,
+            },
+            body_bytes: 0,
+            wire_bytes: 0,
+            began_ms: 0,
+        }
+    }
+
+    /// Gets ready for the reply to a request. `keep` says whether the connection may live on.
+    pub fn begin(&mut self, method: Method, version: Version, keep: bool, pace: Pace) {
+        self.facts = Facts {
+            method,
+            version,
+            keep,
+            status: 0,
+        };
+        self.coding = Coding::NoHead;
+        self.pace = pace;
+        self.body_bytes = 0;
+        self.wire_bytes = 0;
+        self.began_ms = self.timer.now_ms();
+    }
+
+    /// Whether the connection may carry another request.
+    pub fn keeps_connection(&self) -> bool {
+        self.facts.keep && self.coding == Coding::Ended
+    }
+
+    /// Says that the connection ends after this reply. Too late once the head has left, then it just closes.
+    pub fn close_after(&mut self) {
+        self.facts.keep = false;
+    }
+
+    pub(crate) fn start(&mut self, outgoing: &Outgoing, size: BodySize, close: bool) {
+        debug_assert_eq!(self.coding, Coding::NoHead);
+        self.facts.keep &= !close;
+        self.facts.status = outgoing.status;
+        self.status_line(outgoing.status);
+        for field in outgoing.fields.iter() {
+            line(&mut self.out, field.name, field.value);
+        }
+        if outgoing.fields.get(FieldId::Date).is_none() {
+            line(&mut self.out, b"Date", &self.clock.date());
+        }
+        self.frame(outgoing.status, size);
+        self.connection(outgoing);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn status_line(&mut self, code: u16) {
+        self.out.extend_from_slice(b"HTTP/1.1 ");
+        self.out
+            .extend_from_slice(itoa::Buffer::new().format(code).as_bytes());
+        self.out.push(b' ');
+        self.out.extend_from_slice(status::phrase(code).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Chooses the framing of the body (RFC 9112 §6).
+    fn frame(&mut self, status: u16, size: BodySize) {
+        let bodiless = status < 200 || status == 204 || status == 304;
+        self.coding = match size {
+            _ if bodiless => Coding::Nothing,
+            BodySize::None => Coding::Nothing,
+            BodySize::Length(length) => {
+                line(
+                    &mut self.out,
+                    b"Content-Length",
+                    itoa::Buffer::new().format(length).as_bytes(),
+                );
+                Coding::Length(length)
+            }
+            BodySize::Unknown if self.facts.version == Version::Http11 => {
+                self.out
+                    .extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+                Coding::Chunked(0)
+            }
+            BodySize::Unknown => {
+                self.facts.keep = false;
+                Coding::UntilClose
+            }
+        };
+        if self.facts.method == Method::Head {
+            self.coding = Coding::Nothing;
+        }
+    }
+
+    fn connection(&mut self, outgoing: &Outgoing) {
+        let line: &[u8] = match (outgoing.status, self.facts.version, self.facts.keep) {
+            (101, _, _) => b"Connection: upgrade\r\n",
+            (_, _, false) => b"Connection: close\r\n",
+            (_, Version::Http10, true) => b"Connection: keep-alive\r\n",
+            (_, Version::Http11, true) => b"",
+        };
+        self.out.extend_from_slice(line);
+    }
+
+    pub(crate) async fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.coding == Coding::NoHead {
+            self.out.extend_from_slice(bytes);
+            poll_fn(|cx| self.poll_flush(cx)).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn push(&mut self, data: &[u8]) {
+        match &mut self.coding {
+            Coding::Length(owed) => {
+                let count = data.len().min(usize::try_from(*owed).unwrap_or(usize::MAX));
+                *owed -= count as u64;
+                self.body_bytes += count as u64;
+                self.out
+                    .extend_from_slice(data.get(..count).unwrap_or_default());
+            }
+            Coding::Chunked(_) if !data.is_empty() => {
+                encode_chunk_head(data.len(), &mut self.out);
+                self.out.extend_from_slice(data);
+                self.out.extend_from_slice(CHUNK_END);
+                self.body_bytes += data.len() as u64;
+            }
+            Coding::UntilClose => {
+                self.out.extend_from_slice(data);
+                self.body_bytes += data.len() as u64;
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
+        let count = match &mut self.coding {
+            Coding::Length(owed) => data.len().min(usize::try_from(*owed).unwrap_or(usize::MAX)),
+            Coding::Chunked(owed) => {
+                if *owed == 0 && !data.is_empty() {
+                    encode_chunk_head(data.len(), &mut self.out);
+                    *owed = data.len();
+                }
+                data.len().min(*owed)
+            }
+            Coding::UntilClose => data.len(),
+            // Bytes of a body nobody wants are taken and forgotten.
+            Coding::NoHead | Coding::Nothing | Coding::Ended => return Poll::Ready(Ok(data.len())),
+        };
+        let Some(data) = data.get(..count).filter(|data| !data.is_empty()) else {
+            return Poll::Ready(Err(Error::new(
+                Kind::Internal,
+                "reply_too_long",
+                String::new(),
+            )));
+        };
+        loop {
+            let head = self.out.len() - self.sent;
+            let written = ready!(self.poll_send(cx, data))?;
+            self.note_sent(written.min(head));
+            if written > head {
+                self.note_body(written - head);
+                return Poll::Ready(Ok(written - head));
+            }
+        }
+    }
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        while self.sent < self.out.len() {
+            let written = ready!(self.poll_send(cx, &[]))?;
+            self.note_sent(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    pub(crate) fn poll_sendfile(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        count: u64,
+    ) -> Poll<Result<usize>> {
+        if self.coding == Coding::Nothing {
+            return Poll::Ready(Ok(usize::try_from(count).unwrap_or(usize::MAX)));
+        }
+        ready!(self.poll_flush(cx))?;
+        let count = match self.coding {
+            Coding::Length(owed) => count.min(owed),
+            _ => {
+                return Poll::Ready(Err(Error::new(
+                    Kind::Internal,
+                    "sendfile_without_length",
+                    String::new(),
+                )));
+            }
+        };
+        let written = match self.io.poll_sendfile(cx, file, offset, count) {
+            Poll::Ready(written) => written,
+            Poll::Pending => ready!(self.poll_stalled(cx)).map(|()| 0),
+        };
+        let written = written.map_err(|error| Error::client_write(&error))?;
+        self.deadline.clear();
+        self.note_body(written);
+        self.wire_bytes += written as u64;
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
+        let head = self.out.get(self.sent..).unwrap_or_default();
+        let both = [IoSlice::new(head), IoSlice::new(data)];
+        let slices = match (head.is_empty(), data.is_empty()) {
+            (true, _) => both.get(1..),
+            (_, true) => both.get(..1),
+            _ => both.get(..),
+        };
+        let written = match self.io.poll_write(cx, slices.unwrap_or_default()) {
+            Poll::Ready(written) => written,
+            Poll::Pending => ready!(self.poll_stalled(cx)).map(|()| 0),
+        };
+        let written = written.map_err(|error| Error::client_write(&error))?;
+        self.deadline.clear();
+        self.wire_bytes += written as u64;
+        Poll::Ready(Ok(written))
+    }
+
+    /// The client takes nothing just now: how long may that go on?
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let elapsed_ms = self.timer.now_ms() - self.began_ms;
+        if self.pace.is_too_slow(self.wire_bytes, elapsed_ms) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.deadline.set_if_clear(self.pace.silence_ms);
+        self.deadline
+            .poll_expired(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn note_sent(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent == self.out.len() {
+            self.sent = 0;
+            self.out.clear();
+            if self.out.capacity() > KEPT_BYTES {
+                self.out.shrink_to(KEPT_BYTES);
+            }
+        }
+    }
+
+    fn note_body(&mut self, count: usize) {
+        self.body_bytes += count as u64;
+        match &mut self.coding {
+            Coding::Length(owed) => *owed -= count as u64,
+            Coding::Chunked(owed) => {
+                *owed -= count;
+                if *owed == 0 {
+                    self.out.extend_from_slice(CHUNK_END);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        match self.coding {
+            Coding::Chunked(0) => self.out.extend_from_slice(LAST_CHUNK),
+            // Less came than was promised: only a closed connection can tell the client.
+            Coding::Chunked(_) | Coding::NoHead | Coding::Length(1..) => return self.abort(),
+            Coding::Length(0) | Coding::Nothing | Coding::UntilClose | Coding::Ended => {}
+        }
+        self.coding = Coding::Ended;
+    }
+
+    pub(crate) fn abort(&mut self) {
+        self.facts.keep = false;
+        if self.coding == Coding::UntilClose {
+            // A plain close would look like the end of the body; a reset does not.
+            let _ = os::stream::reset_on_close(self.io.as_fd());
+        }
+        self.coding = Coding::Ended;
+    }
+
+    /// Whether bytes wait to be flushed.
+    pub fn has_buffered(&self) -> bool {
+        self.sent < self.out.len()
+    }
+
+    /// Gives memory back while the connection is idle.
+    pub fn release(&mut self) {
+        debug_assert!(!self.has_buffered());
+        self.out = Vec::new();
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        self.coding != Coding::NoHead
+    }
+
+    pub(crate) fn is_head_only(&self) -> bool {
+        self.facts.method == Method::Head
+    }
+
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.facts.status
+    }
+}
+
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,138 @@
+//! An exchange held in memory: the pipeline's tests run on it without a socket.
+
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+
+use super::reply::{BodySize, Outgoing};
+use crate::error::{Error, Kind, Result};
+
+/// A body that is all there.
+#[derive(Debug, Default)]
+pub struct MemoryBody {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl MemoryBody {
+    /// Makes a body of `bytes`.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self {
+            bytes: bytes.into(),
+            used: 0,
+        }
+    }
+
+    pub(super) fn poll_fill(&mut self, _: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn data(&self) -> &[u8] {
+        self.bytes.get(self.used..).unwrap_or_default()
+    }
+
+    pub(super) fn consume(&mut self, count: usize) {
+        self.used = (self.used + count).min(self.bytes.len());
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.used == self.bytes.len()
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+}
+
+/// A reply that is kept.
+#[derive(Debug, Default)]
+pub struct MemoryReply {
+    /// Status; 0 until the head was sent.
+    status: u16,
+    /// Fields as lines `Name: value`.
+    fields: Vec<String>,
+    body: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Waiting,
+    Started,
+    Finished,
+    Aborted,
+}
+
+impl MemoryReply {
+    /// The field lines sent.
+    pub fn fields(&self) -> &[String] {
+        &self.fields
+    }
+
+    /// The body sent.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Whether the reply came to its proper end.
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    pub(super) fn start(&mut self, outgoing: &Outgoing, _: BodySize) {
+        self.status = outgoing.status;
+        self.state = State::Started;
+        self.fields = outgoing
+            .fields
+            .iter()
+            .map(|field| {
+                let (name, value) = (
+                    String::from_utf8_lossy(field.name),
+                    String::from_utf8_lossy(field.value),
+                );
+                format!("{name}: {value}")
+            })
+            .collect();
+    }
+
+    pub(super) fn has_started(&self) -> bool {
+        self.state != State::Waiting
+    }
+
+    pub(super) fn is_head_only(&self) -> bool {
+        false
+    }
+
+    pub(super) fn push(&mut self, data: &[u8]) {
+        self.body.extend_from_slice(data);
+    }
+
+    pub(super) fn send_file(
+        &mut self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        count: u64,
+    ) -> Result<usize> {
+        let mut block = vec![0; usize::try_from(count.min(64 * 1024)).unwrap_or_default()];
+        let read = os::file::read_at(file, &mut block, offset)
+            .map_err(|error| Error::new(Kind::Internal, "file_read", error.to_string()))?;
+        self.push(block.get(..read).unwrap_or_default());
+        Ok(read)
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.state = State::Finished;
+    }
+
+    pub(super) fn abort(&mut self) {
+        self.state = State::Aborted;
+    }
+
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.body.len() as u64
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+}

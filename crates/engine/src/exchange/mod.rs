@@ -1,0 +1,126 @@
+//! One request and its reply, whatever protocol carries them.
+//!
+//! The seam of the engine: above it nobody sees framing fields, `Connection`, chunks or sockets.
+//! An exchange has a [`Request`], a [`Body`] to read, a [`Reply`] to write and a [`Route`] that
+//! says what the configuration makes of it. HTTP/1.1 is one way to carry it, memory another
+//! (the pipeline's tests); a new protocol adds a variant to `Body` and `Reply`, nothing above.
+
+mod body;
+pub mod h1;
+pub mod memory;
+mod reply;
+mod request;
+mod route;
+
+pub use body::Body;
+pub use reply::{BodySize, Outgoing, Reply};
+pub use request::{Peer, Request, RequestId};
+pub use route::Route;
+
+use std::time::Instant;
+
+use crate::error::Result;
+use crate::fields;
+
+/// A request being answered.
+#[derive(Debug)]
+pub struct Exchange {
+    /// What was asked, by whom.
+    pub request: Request,
+    /// What the configuration makes of it.
+    pub route: Route,
+    /// The request's body.
+    pub body: Body,
+    /// Status and fields of the reply, filled by a handler before [`Exchange::send_head`].
+    pub outgoing: Outgoing,
+    /// The way back to the client.
+    pub reply: Reply,
+    /// What the access record will say.
+    pub record: Record,
+}
+
+/// Facts gathered on the way, for the access record and the metrics.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// When the handler began.
+    pub handler_started: Option<Instant>,
+    /// Time spent on the upstream: connect to last byte, in microseconds.
+    pub upstream_us: u64,
+    /// Address of the upstream server that answered.
+    pub upstream: Option<std::sync::Arc<str>>,
+    /// Status the upstream gave; 0 if none.
+    pub upstream_status: u16,
+    /// Word of the handler that ran; empty if none did.
+    pub handler: &'static str,
+    /// Why the exchange failed or was refused; empty if it was not.
+    pub reason: &'static str,
+    /// User name of Basic auth; empty if none.
+    pub user: String,
+}
+
+impl Record {
+    fn clear(&mut self) {
+        let mut user = std::mem::take(&mut self.user);
+        user.clear();
+        *self = Self {
+            user,
+            ..Self::default()
+        };
+    }
+}
+
+impl Exchange {
+    /// Puts an exchange together; `head` and the rest are filled for each request.
+    pub fn new(peer: Peer, body: Body, reply: Reply) -> Self {
+        Self {
+            request: Request::new(peer),
+            route: Route::default(),
+            body,
+            outgoing: Outgoing::default(),
+            reply,
+            record: Record::default(),
+        }
+    }
+
+    /// Makes it ready for the next request on the same connection.
+    pub fn reset(&mut self) {
+        self.route.clear();
+        self.outgoing.clear();
+        self.record.clear();
+    }
+
+    /// Applies the configured field edits and starts the reply.
+    ///
+    /// The head is buffered; it leaves with the first bytes of the body or at the end.
+    pub fn send_head(&mut self, size: BodySize) {
+        self.outgoing
+            .fields
+            .push(b"X-Request-Id", self.request.id.as_bytes());
+        fields::edit_reply(self);
+        let unread = !self.body.is_ended();
+        self.reply.start(
+            &self.outgoing,
+            size,
+            unread && self.body.is_too_long_to_drain(),
+        );
+    }
+
+    /// Tells a client that waits for `100 Continue` to send its body.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub async fn invite_body(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.request.head.expect_continue) && !self.body.has_begun() {
+            self.reply
+                .send_interim(b"HTTP/1.1 100 Continue\r\n\r\n")
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Answers with a short body, all at once.
+    pub fn answer(&mut self, body: &[u8]) {
+        self.send_head(BodySize::Length(body.len() as u64));
+        self.reply.push(body);
+    }
+}

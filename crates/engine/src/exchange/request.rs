@@ -1,0 +1,124 @@
+//! What was asked, by whom and when.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use wire::RequestHead;
+
+/// A request's head and what is known of its sender.
+#[derive(Debug)]
+pub struct Request {
+    /// The parsed head.
+    pub head: RequestHead,
+    /// The other end of the connection.
+    pub peer: Peer,
+    /// The client on whose behalf it asks: the peer, or whom a trusted proxy names.
+    pub client: IpAddr,
+    /// Whether the peer is a trusted proxy.
+    pub peer_trusted: bool,
+    /// Names the request in replies, logs and towards upstreams.
+    pub id: RequestId,
+    /// When its head was complete.
+    pub received: Instant,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address; the unspecified address for a Unix socket.
+    pub address: SocketAddr,
+    /// The port it connected to; 0 for a Unix socket.
+    pub local_port: u16,
+}
+
+impl Peer {
+    /// A peer without an address: a Unix socket or memory.
+    pub const LOCAL: Self = Self {
+        address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        local_port: 0,
+    };
+}
+
+/// A request's name: ours (16 hex digits), or one a trusted proxy sent (at most 64 bytes of `[A-Za-z0-9._-]`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestId {
+    bytes: [u8; 64],
+    len: u8,
+}
+
+impl RequestId {
+    /// Formats a number as an id.
+    pub fn from_number(number: u64) -> Self {
+        let mut bytes = [0; 64];
+        for (at, byte) in bytes.iter_mut().take(16).enumerate() {
+            *byte = b"0123456789abcdef"[(number >> (60 - 4 * at) & 15) as usize];
+        }
+        Self { bytes, len: 16 }
+    }
+
+    /// Takes over an id that arrived, if it is short and harmless.
+    pub fn from_field(value: &[u8]) -> Option<Self> {
+        let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+        if value.is_empty() || value.len() > 64 || !value.iter().all(harmless) {
+            return None;
+        }
+        let mut bytes = [0; 64];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Self {
+            bytes,
+            len: u8::try_from(value.len()).ok()?,
+        })
+    }
+
+    /// The id as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(self.as_bytes()).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Request {
+    pub(super) fn new(peer: Peer) -> Self {
+        Self {
+            head: RequestHead::default(),
+            peer,
+            client: peer.address.ip(),
+            peer_trusted: false,
+            id: RequestId::from_number(0),
+            received: Instant::now(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_sixteen_hex_digits() {
+        assert_eq!(
+            RequestId::from_number(0xabc).to_string(),
+            "0000000000000abc"
+        );
+    }
+
+    #[test]
+    fn an_odd_incoming_id_is_not_taken_over() {
+        assert!(RequestId::from_field(b"a-b_c.9").is_some());
+        for odd in [&b""[..], b"a b", b"a\r\nb", &[b'a'; 65]] {
+            assert_eq!(RequestId::from_field(odd), None);
+        }
+    }
+}

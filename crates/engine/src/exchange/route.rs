@@ -1,0 +1,73 @@
+//! What the configuration makes of a request: its generation, site, rules and handler.
+
+use std::rc::Rc;
+
+use config::model::{Handler, Settings};
+
+use crate::resolve::Resolved;
+use crate::site::{Rule, Site};
+use crate::worker::Serving;
+
+/// The way of one request through the configuration.
+#[derive(Debug, Default)]
+pub struct Route {
+    /// The generation it began with; it sees no other.
+    pub serving: Option<Rc<Serving>>,
+    /// Index of its site in the generation; `None` until the host was found.
+    pub site_index: Option<u32>,
+    /// The resolved file; `None` where none was looked for.
+    pub file: Option<Resolved>,
+    /// Indexes of the rules that matched, in order; the last one may have the handler.
+    matched: Vec<usize>,
+}
+
+impl Route {
+    /// Forgets the last request.
+    pub fn clear(&mut self) {
+        self.serving = None;
+        self.site_index = None;
+        self.file = None;
+        self.matched.clear();
+    }
+
+    /// Notes that a rule matched.
+    pub fn add_rule(&mut self, index: usize) {
+        self.matched.push(index);
+    }
+
+    /// The site, once it was found.
+    pub fn site(&self) -> Option<&Site> {
+        self.serving.as_ref()?.site(self.site_index?)
+    }
+
+    /// The rules that matched, in order.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let rules = self.site().map_or(&[][..], |site| &site.rules);
+        self.matched.iter().filter_map(|index| rules.get(*index))
+    }
+
+    /// The rule whose handler answers; `None` when the site's files do.
+    pub fn deciding_rule(&self) -> Option<&Rule> {
+        let last = *self.matched.last()?;
+        self.site()?
+            .rules
+            .get(last)
+            .filter(|rule| rule.handler.is_some())
+    }
+
+    /// What answers, given the `serving` and `site_index` of this very route.
+    ///
+    /// Borrows from `serving`, so that the exchange stays free for the handler to change.
+    pub fn handler_in<'a>(&self, serving: &'a Serving) -> &'a Handler {
+        let site = self.site_index.and_then(|index| serving.site(index));
+        let rule = self.matched.last().and_then(|last| site?.rules.get(*last));
+        rule.and_then(|rule| rule.handler.as_ref())
+            .unwrap_or(&Handler::Static)
+    }
+
+    /// Settings of the site and of each matched rule, outer first.
+    pub fn settings(&self) -> impl Iterator<Item = &Settings> {
+        let site = self.site().into_iter().map(|site| &site.settings);
+        site.chain(self.rules().map(|rule| &rule.settings))
+    }
+}

@@ -1,0 +1,86 @@
+//! The configured changes to fields: remove, set, add; process, site, rules, in that order.
+
+use config::model::{FieldEdits, Template, TemplatePart};
+use wire::{Fields, field_value_ok};
+
+use crate::exchange::{Exchange, Request};
+
+/// Changes the request's fields before a handler sees them.
+pub fn edit_request(exchange: &mut Exchange) {
+    let Exchange { request, route, .. } = exchange;
+    let Some(serving) = &route.serving else {
+        return;
+    };
+    let mut fields = std::mem::take(&mut request.head.fields);
+    let process = std::iter::once(&serving.generation.process.request_headers);
+    for edits in process.chain(route.settings().map(|settings| &settings.request_headers)) {
+        apply(edits, request, &mut fields);
+    }
+    request.head.fields = fields;
+}
+
+/// Changes the reply's fields just before its head is sent.
+pub fn edit_reply(exchange: &mut Exchange) {
+    let Exchange {
+        request,
+        route,
+        outgoing,
+        ..
+    } = exchange;
+    let Some(serving) = &route.serving else {
+        return;
+    };
+    let process = std::iter::once(&serving.generation.process.reply_headers);
+    for edits in process.chain(route.settings().map(|settings| &settings.reply_headers)) {
+        apply(edits, request, &mut outgoing.fields);
+    }
+}
+
+fn apply(edits: &FieldEdits, request: &Request, fields: &mut Fields) {
+    for name in &edits.remove {
+        fields.remove_named(name.as_bytes());
+    }
+    for (name, template) in &edits.set {
+        with_value(template, request, |value| {
+            fields.set(name.as_bytes(), value)
+        });
+    }
+    for (name, template) in &edits.add {
+        with_value(template, request, |value| {
+            fields.push(name.as_bytes(), value)
+        });
+    }
+}
+
+/// A variable may bring bytes no field may hold; such a value is left out.
+fn with_value(template: &Template, request: &Request, f: impl FnOnce(&[u8])) {
+    let mut value = Vec::new();
+    expand(template, request, &mut value);
+    if field_value_ok(&value) {
+        f(&value);
+    }
+}
+
+/// Appends a template's text, its variables filled in from the request.
+pub fn expand(template: &Template, request: &Request, out: &mut Vec<u8>) {
+    let head = &request.head;
+    for part in &template.parts {
+        match part {
+            TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
+            TemplatePart::Host => out.extend_from_slice(head.host().as_bytes()),
+            TemplatePart::Path => out.extend_from_slice(head.path_wire()),
+            TemplatePart::Query => out.extend_from_slice(head.query().unwrap_or_default()),
+            TemplatePart::Uri => {
+                out.extend_from_slice(head.path_wire());
+                if let Some(query) = head.query() {
+                    out.push(b'?');
+                    out.extend_from_slice(query);
+                }
+            }
+            TemplatePart::Scheme => out.extend_from_slice(b"http"),
+            TemplatePart::Client => out.extend_from_slice(request.client.to_string().as_bytes()),
+            TemplatePart::RequestId => out.extend_from_slice(request.id.as_bytes()),
+            TemplatePart::Method => out.extend_from_slice(head.method_bytes()),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Handlers: exactly one answers each request.
+
+mod metrics;
+mod proxy;
+mod redirect;
+mod respond;
+mod static_file;
+
+use std::rc::Rc;
+
+use config::model::Handler;
+
+use crate::error::{Error, Result};
+use crate::exchange::Exchange;
+use crate::worker::Worker;
+
+/// Runs the handler the route chose.
+///
+/// # Errors
+/// Whatever kept it from answering.
+pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    let Some(serving) = exchange.route.serving.clone() else {
+        return Err(Error::refused(421, "no_generation"));
+    };
+    let handler = exchange.route.handler_in(&serving);
+    exchange.record.handler = name(handler);
+    match handler {
+        Handler::Static => static_file::serve(worker, exchange).await,
+        Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
+        Handler::Respond(respond) => {
+            respond::answer(exchange, respond);
+            Ok(())
+        }
+        Handler::Redirect(redirect) => redirect::answer(exchange, redirect),
+        Handler::Metrics(format) => metrics::answer(worker, exchange, *format),
+    }
+}
+
+fn name(handler: &Handler) -> &'static str {
+    match handler {
+        Handler::Static => "static",
+        Handler::Proxy(_) => "proxy",
+        Handler::Respond(_) => "respond",
+        Handler::Redirect(_) => "redirect",
+        Handler::Metrics(_) => "metrics",
+    }
+}

@@ -1,0 +1,21 @@
+//! A fixed reply from the configuration.
+
+use config::model::Respond;
+
+use crate::exchange::Exchange;
+use crate::fields;
+
+/// Answers with the configured status and text.
+pub(super) fn answer(exchange: &mut Exchange, respond: &Respond) {
+    exchange.outgoing.status = respond.status;
+    exchange
+        .outgoing
+        .fields
+        .push(b"Content-Type", respond.content_type.as_bytes());
+    if let [config::model::TemplatePart::Text(text)] = respond.body.parts.as_slice() {
+        return exchange.answer(text.as_bytes());
+    }
+    let mut body = Vec::new();
+    fields::expand(&respond.body, &exchange.request, &mut body);
+    exchange.answer(&body);
+}

@@ -1,0 +1,199 @@
+//! A byte stream, whatever it is made of: TCP and Unix sockets now, TLS later.
+//!
+//! One registration with the worker's epoll a stream, plain system calls on top. Methods take
+//! `&self`, so that one task can read a request and write a reply on the same stream. Nothing
+//! here buffers, and nothing above `listener/` and `upstream/` knows which kind of socket it has.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::deadline::Deadline;
+
+/// Most bytes one `sendfile` hands to the kernel, so that one download can't hold a worker.
+pub const SENDFILE_MAX: usize = 256 * 1024;
+
+/// A byte stream.
+#[derive(Debug)]
+pub enum Io {
+    /// A connected stream socket.
+    Socket(AsyncFd<OwnedFd>),
+}
+
+impl Io {
+    /// Registers a connected (or connecting), non-blocking socket with this worker.
+    ///
+    /// # Errors
+    /// When epoll takes no more descriptors.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        register(socket, Interest::READABLE | Interest::WRITABLE).map(Self::Socket)
+    }
+
+    /// Reads what is there. `Ok(0)` is the end of the stream.
+    pub fn poll_read(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Self::Socket(socket) = self;
+        loop {
+            let mut ready = ready!(socket.poll_read_ready(cx))?;
+            match os::net::read(socket.as_fd(), room) {
+                Ok(count) => {
+                    // A short read emptied the socket: the next one waits for epoll instead of asking in vain.
+                    if count != 0 && count < room.len() {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Writes as much as the socket takes.
+    pub fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_out(cx, |socket| match data {
+            [one] => os::net::write(socket, one),
+            many => os::net::write_vectored(socket, many),
+        })
+    }
+
+    /// Copies from `file` at `offset`, at most [`SENDFILE_MAX`] bytes; `Ok(0)` means the file ended.
+    pub fn poll_sendfile(
+        &self,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        count: u64,
+    ) -> Poll<io::Result<usize>> {
+        let count = usize::try_from(count)
+            .unwrap_or(SENDFILE_MAX)
+            .min(SENDFILE_MAX);
+        self.poll_out(cx, |socket| {
+            let mut offset = offset;
+            os::net::sendfile(socket, file, &mut offset, count)
+        })
+    }
+
+    /// Ready when the peer has closed its side. Bytes it sent before that stay unread.
+    pub fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Socket(socket) = self;
+        match socket.poll_read_ready(cx) {
+            Poll::Ready(Ok(ready)) if !ready.ready().is_read_closed() => Poll::Pending,
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Waits until bytes (or the end) can be read, or the deadline passes.
+    ///
+    /// # Errors
+    /// `TimedOut`, or what the socket reports.
+    pub async fn readable(&self, deadline: &Deadline) -> io::Result<()> {
+        let Self::Socket(socket) = self;
+        poll_fn(|cx| {
+            if let Poll::Ready(ready) = socket.poll_read_ready(cx) {
+                return Poll::Ready(ready.map(drop));
+            }
+            expired(deadline, cx)
+        })
+        .await
+    }
+
+    /// Reads what is there, waiting until the deadline for something to come.
+    ///
+    /// # Errors
+    /// `TimedOut`, or what the socket reports.
+    pub async fn read(&self, room: &mut [u8], deadline: &Deadline) -> io::Result<usize> {
+        poll_fn(|cx| match self.poll_read(cx, room) {
+            Poll::Ready(read) => Poll::Ready(read),
+            Poll::Pending => expired(deadline, cx).map_ok(|()| 0),
+        })
+        .await
+    }
+
+    /// Waits until the socket can be written: for a connecting one, until that has ended.
+    ///
+    /// # Errors
+    /// `TimedOut`, or why the connection failed.
+    pub async fn connected(&self, deadline: &Deadline) -> io::Result<()> {
+        let Self::Socket(socket) = self;
+        poll_fn(|cx| {
+            if let Poll::Ready(ready) = socket.poll_write_ready(cx) {
+                return Poll::Ready(ready.map(drop));
+            }
+            expired(deadline, cx)
+        })
+        .await?;
+        os::stream::take_error(socket.as_fd())
+    }
+
+    /// Whether the peer has closed or sent something nobody asked for: such a pooled connection is no use.
+    pub fn is_stale(&self, cx: &mut Context<'_>) -> bool {
+        let Self::Socket(socket) = self;
+        let mut byte = [0];
+        match socket.poll_read_ready(cx) {
+            Poll::Pending => false,
+            Poll::Ready(Err(_)) => true,
+            Poll::Ready(Ok(mut ready)) => match os::net::read(socket.as_fd(), &mut byte) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    false
+                }
+                _ => true,
+            },
+        }
+    }
+
+    /// Ends the sending side, so that the peer reads what was sent and then the end.
+    pub fn shutdown_write(&self) {
+        let Self::Socket(socket) = self;
+        // The peer may be gone already; there is nothing left to tell it then.
+        let _ = os::stream::shutdown_write(socket.as_fd());
+    }
+
+    /// The descriptor, for options and peer names.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        let Self::Socket(socket) = self;
+        socket.as_fd()
+    }
+
+    fn poll_out(
+        &self,
+        cx: &mut Context<'_>,
+        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let Self::Socket(socket) = self;
+        loop {
+            let mut ready = ready!(socket.poll_write_ready(cx))?;
+            match call(socket.as_fd()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+}
+
+/// Registers a descriptor with this worker's epoll.
+///
+/// # Errors
+/// When epoll takes no more descriptors.
+#[allow(
+    deprecated,
+    reason = "unsound only for types whose descriptor may change; an OwnedFd's can't"
+)]
+pub fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, interest)
+}
+
+fn expired(deadline: &Deadline, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    deadline
+        .poll_expired(cx)
+        .map(|()| Err(io::Error::from(io::ErrorKind::TimedOut)))
+}

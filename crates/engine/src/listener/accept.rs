@@ -1,0 +1,143 @@
+//! Accepting: a bounded number a turn, each connection to the worker that should have it.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+
+use super::connection::{self, Arrival};
+use crate::exchange::Peer;
+use crate::io::register;
+use crate::worker::Worker;
+
+/// Connections taken before others get their turn.
+const TURN_MAX: usize = 64;
+/// Rest after the process ran out of descriptors or connections.
+const REST: Duration = Duration::from_millis(50);
+/// How long a removed listener goes on accepting, so that whoever was about to connect still can.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// A listener as its worker sees it.
+#[derive(Debug, Default)]
+pub struct Listener {
+    removed: Cell<bool>,
+    wake: tokio::sync::Notify,
+}
+
+impl Listener {
+    /// Whether the listener is gone from the configuration: its connections end with their reply.
+    pub fn is_removed(&self) -> bool {
+        self.removed.get()
+    }
+
+    /// Takes the listener out: it is accepted empty, then closed.
+    pub fn remove(&self) {
+        self.removed.set(true);
+        self.wake.notify_one();
+    }
+
+    /// Accepts until removed.
+    pub async fn run(self: Rc<Self>, worker: Rc<Worker>, socket: OwnedFd) -> io::Result<()> {
+        let socket = register(socket, Interest::READABLE)?;
+        while !self.is_removed() {
+            tokio::select! {
+                biased;
+                () = self.wake.notified() => {}
+                ready = socket.readable() => {
+                    let mut ready = ready?;
+                    match take_turn(&worker, &self, socket.get_ref().as_fd()) {
+                        Turn::Empty => ready.clear_ready(),
+                        Turn::More => tokio::task::yield_now().await,
+                        Turn::Full => tokio::time::sleep(REST).await,
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(FAREWELL).await;
+        while let Turn::More = take_turn(&worker, &self, socket.get_ref().as_fd()) {}
+        Ok(())
+    }
+}
+
+enum Turn {
+    Empty,
+    More,
+    Full,
+}
+
+fn take_turn(worker: &Rc<Worker>, listener: &Rc<Listener>, socket: BorrowedFd<'_>) -> Turn {
+    let connections_max = worker.serving().generation.process.caps.connections;
+    for _ in 0..TURN_MAX {
+        if worker.board.connections_total() >= connections_max {
+            return Turn::Full;
+        }
+        match accept_one(socket) {
+            Ok(Some(arrival)) => place(worker, listener, arrival),
+            Ok(None) => return Turn::Empty,
+            Err(error) => {
+                tracing::warn!(%error, "accept failed, resting");
+                return Turn::Full;
+            }
+        }
+    }
+    Turn::More
+}
+
+fn place(worker: &Rc<Worker>, listener: &Rc<Listener>, arrival: Arrival) {
+    let target = worker.board.place(worker.index);
+    if target == worker.index {
+        connection::start(worker, Some(Rc::clone(listener)), arrival);
+    } else if let Err(arrival) = worker.peers.hand(target, arrival) {
+        connection::start(worker, Some(Rc::clone(listener)), arrival);
+    } else {
+        crate::stats::bump(&worker.stats.handed_over, 1);
+    }
+}
+
+/// Accepts up to `count_max` connections on behalf of a worker that can't.
+///
+/// # Errors
+/// What `accept4(2)` reports, but for an empty queue.
+pub fn accept_some(socket: BorrowedFd<'_>, count_max: usize) -> io::Result<Vec<Arrival>> {
+    let mut arrivals = Vec::new();
+    while arrivals.len() < count_max
+        && let Some(arrival) = accept_one(socket)?
+    {
+        arrivals.push(arrival);
+    }
+    Ok(arrivals)
+}
+
+fn accept_one(socket: BorrowedFd<'_>) -> io::Result<Option<Arrival>> {
+    loop {
+        match os::net::accept(socket) {
+            Ok((stream, os::net::Peer::Unix)) => {
+                return Ok(Some(Arrival {
+                    stream,
+                    peer: Peer::LOCAL,
+                }));
+            }
+            Ok((stream, os::net::Peer::Tcp(address))) => {
+                // Nagle's delay would cost; a socket without the option still works.
+                let _ = os::net::set_nodelay(stream.as_fd());
+                let local_port =
+                    os::net::local_address(stream.as_fd()).map_or(0, |local| local.port());
+                return Ok(Some(Arrival {
+                    stream,
+                    peer: Peer {
+                        address,
+                        local_port,
+                    },
+                }));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}

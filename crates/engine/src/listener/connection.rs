@@ -1,0 +1,293 @@
+//! The life of one HTTP/1.1 connection: idle, busy, idle again, closed.
+//!
+//! An idle connection is a small task that holds no buffer. When bytes arrive it takes an
+//! exchange and serves request after request; when none has come for [`LINGER_MS`] it gives the
+//! exchange back. Here, and only here, is decided whether a connection may be kept.
+
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use config::model::{Caps, Timeouts};
+use wire::{BodyCaps, HeadCaps, Version};
+
+use super::accept::Listener;
+use super::clients::ClientSeat;
+use crate::deadline::Deadline;
+use crate::error::{Error, Kind};
+use crate::exchange::h1::{H1Body, H1Reply, HeadRead, Pace};
+use crate::exchange::{Body, Exchange, Peer, Reply};
+use crate::io::Io;
+use crate::pipeline;
+use crate::worker::Worker;
+
+/// How long a connection keeps its exchange after a reply, in milliseconds.
+const LINGER_MS: u64 = 1_000;
+/// How long what a client still sends is read after the last reply, so that it can read that reply.
+const FAREWELL_MS: u64 = 2_000;
+/// How much of it is read.
+const FAREWELL_BYTES: usize = 1 << 20;
+/// When the average speed of a request body begins to matter.
+const BODY_GRACE_MS: u64 = 10_000;
+/// When the average speed of a client's reading begins to matter.
+const WRITE_GRACE_MS: u64 = 30_000;
+
+/// A fresh connection, unread.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The socket.
+    pub stream: OwnedFd,
+    /// Who connected.
+    pub peer: Peer,
+}
+
+/// What keeps a connection counted: on the board and in its client's seats.
+struct Counted {
+    worker: Rc<Worker>,
+    _seat: Option<ClientSeat>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.worker.board.disconnected(self.worker.index);
+    }
+}
+
+/// Starts a connection on this worker, unless its client has too many.
+pub fn start(worker: &Rc<Worker>, listener: Option<Rc<Listener>>, arrival: Arrival) {
+    let caps = &worker.serving().generation.process.caps;
+    let seat = match arrival.peer.address.ip() {
+        address if address.is_unspecified() => None,
+        address => match worker.clients.seat(address, caps.connections_per_client) {
+            Some(seat) => Some(seat),
+            None => return crate::stats::bump(&worker.stats.refused, 1),
+        },
+    };
+    worker.board.connected(worker.index);
+    crate::stats::bump(&worker.stats.accepted, 1);
+    let counted = Counted {
+        worker: Rc::clone(worker),
+        _seat: seat,
+    };
+    match Io::new(arrival.stream) {
+        Ok(io) => drop(tokio::task::spawn_local(live(
+            counted,
+            listener,
+            Rc::new(io),
+            arrival.peer,
+        ))),
+        Err(error) => tracing::warn!(%error, "connection not registered"),
+    }
+}
+
+/// How a busy spell ended.
+enum Ended {
+    /// Nothing to do; wait for more.
+    Idle,
+    /// The connection is over.
+    Close,
+    /// Over, but the client may still be sending: let it read the last reply.
+    Farewell,
+}
+
+/// Serves a connection until it closes.
+async fn live(counted: Counted, listener: Option<Rc<Listener>>, io: Rc<Io>, peer: Peer) {
+    let worker = Rc::clone(&counted.worker);
+    let deadline = worker.deadlines.register();
+    let mut connection = Connection {
+        worker,
+        listener,
+        io,
+        peer,
+        served: 0,
+    };
+    loop {
+        deadline.set(connection.patience_ms());
+        deadline.set_idle(connection.served > 0);
+        let readable = connection.io.readable(&deadline).await;
+        deadline.set_idle(false);
+        deadline.clear();
+        if readable.is_err() {
+            return;
+        }
+        // Boxed, so that an idle connection's task stays small.
+        match Box::pin(connection.busy()).await {
+            Ended::Idle if !connection.worker.is_draining() => {}
+            Ended::Idle | Ended::Close => return,
+            Ended::Farewell => return Box::pin(connection.farewell(&deadline)).await,
+        }
+    }
+}
+
+struct Connection {
+    worker: Rc<Worker>,
+    listener: Option<Rc<Listener>>,
+    io: Rc<Io>,
+    peer: Peer,
+    served: u64,
+}
+
+impl Connection {
+    /// How long the next request may be awaited.
+    fn patience_ms(&self) -> u64 {
+        let serving = self.worker.serving();
+        let timeouts = &serving.generation.process.timeouts;
+        if self.served == 0 {
+            timeouts.header_ms
+        } else {
+            timeouts.idle_ms
+        }
+    }
+
+    /// Serves requests while they come.
+    async fn busy(&mut self) -> Ended {
+        let mut exchange = self.exchange();
+        loop {
+            let serving = self.worker.serving();
+            let process = &serving.generation.process;
+            match self
+                .read_head(&mut exchange, &process.caps, &process.timeouts)
+                .await
+            {
+                Ok(HeadRead::Head) => {}
+                Ok(HeadRead::Idle) => return Ended::Idle,
+                Ok(HeadRead::Closed) => return Ended::Close,
+                Err(error) if error.kind == Kind::ClientGone => return Ended::Close,
+                Err(error) => return self.refuse(&mut exchange, &process.timeouts, error).await,
+            }
+            self.served += 1;
+            self.begin(&mut exchange, &process.caps, &process.timeouts);
+            drop(serving);
+            pipeline::serve(&self.worker, &mut exchange).await;
+            match self.end(&mut exchange).await {
+                Ended::Idle => exchange.reset(),
+                over => return over,
+            }
+        }
+    }
+
+    fn exchange(&self) -> Box<Exchange> {
+        let worker = &self.worker;
+        let body = H1Body::new(Rc::clone(&self.io), &worker.deadlines, &worker.buffers);
+        let reply = H1Reply::new(Rc::clone(&self.io), &worker.deadlines, &worker.clock);
+        Box::new(Exchange::new(self.peer, Body::H1(body), Reply::H1(reply)))
+    }
+
+    async fn read_head(
+        &self,
+        exchange: &mut Exchange,
+        caps: &Caps,
+        timeouts: &Timeouts,
+    ) -> Result<HeadRead, Error> {
+        let Body::H1(body) = &mut exchange.body else {
+            return Ok(HeadRead::Closed);
+        };
+        let head_caps = HeadCaps {
+            head_bytes: caps.head_bytes,
+            target_bytes: caps.target_bytes,
+            fields: caps.fields,
+        };
+        body.read_head(
+            &mut exchange.request.head,
+            &head_caps,
+            LINGER_MS,
+            timeouts.header_ms,
+        )
+        .await
+    }
+
+    /// Tells both halves about the request just read.
+    fn begin(&self, exchange: &mut Exchange, caps: &Caps, timeouts: &Timeouts) {
+        let head = &exchange.request.head;
+        let keep = head.keep_alive && !self.is_leaving() && !self.is_used_up(caps);
+        if let (Body::H1(body), Reply::H1(reply)) = (&mut exchange.body, &mut exchange.reply) {
+            let body_caps = BodyCaps {
+                body_bytes: caps.body_bytes,
+                chunk_extension_bytes: caps.chunk_extension_bytes,
+                trailer_bytes: caps.trailer_bytes,
+            };
+            let body_pace = Pace {
+                silence_ms: timeouts.body_ms,
+                rate_min: caps.body_rate_min,
+                grace_ms: BODY_GRACE_MS,
+            };
+            body.begin(head.framing, &body_caps, body_pace, caps.drain_bytes);
+            reply.begin(head.method, head.version, keep, write_pace(caps, timeouts));
+        }
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.worker.is_draining()
+            || self
+                .listener
+                .as_ref()
+                .is_some_and(|listener| listener.is_removed())
+    }
+
+    fn is_used_up(&self, caps: &Caps) -> bool {
+        caps.requests_per_connection != 0 && self.served >= caps.requests_per_connection
+    }
+
+    /// Answers what could not be read as a request, and ends the connection.
+    async fn refuse(&self, exchange: &mut Exchange, timeouts: &Timeouts, error: Error) -> Ended {
+        let serving = self.worker.serving();
+        let head = &exchange.request.head;
+        let (method, pace) = (
+            head.method,
+            write_pace(&serving.generation.process.caps, timeouts),
+        );
+        if let Reply::H1(reply) = &mut exchange.reply {
+            reply.begin(method, Version::Http11, false, pace);
+        }
+        pipeline::refuse(&self.worker, exchange, error).await;
+        match poll_fn(|cx| exchange.reply.poll_flush(cx)).await {
+            Ok(()) => Ended::Farewell,
+            Err(_) => Ended::Close,
+        }
+    }
+
+    /// Sends what is left of the reply and decides what becomes of the connection.
+    async fn end(&self, exchange: &mut Exchange) -> Ended {
+        if poll_fn(|cx| exchange.reply.poll_flush(cx)).await.is_err() {
+            return Ended::Close;
+        }
+        let waits_for_continue = exchange.request.head.expect_continue;
+        let (Body::H1(body), Reply::H1(reply)) = (&mut exchange.body, &mut exchange.reply) else {
+            return Ended::Close;
+        };
+        if !reply.keeps_connection() || waits_for_continue {
+            let sends_more = !body.is_ended() || body.has_buffered();
+            return if sends_more {
+                Ended::Farewell
+            } else {
+                Ended::Close
+            };
+        }
+        match body.drain().await {
+            Ok(()) => Ended::Idle,
+            Err(_) => Ended::Farewell,
+        }
+    }
+
+    /// Says that nothing more will be sent, and reads for a while what the client still sends:
+    /// closing with unread bytes would reset the connection and could destroy the last reply.
+    async fn farewell(&self, deadline: &Deadline) {
+        self.io.shutdown_write();
+        deadline.set(FAREWELL_MS);
+        let mut block = [0; 4096];
+        let mut left = FAREWELL_BYTES;
+        while left > 0
+            && let Ok(count @ 1..) = self.io.read(&mut block, deadline).await
+        {
+            left = left.saturating_sub(count);
+        }
+    }
+}
+
+fn write_pace(caps: &Caps, timeouts: &Timeouts) -> Pace {
+    Pace {
+        silence_ms: timeouts.write_ms,
+        rate_min: caps.write_rate_min,
+        grace_ms: WRITE_GRACE_MS,
+    }
+}

@@ -1,0 +1,12 @@
+//! From a listening socket to connections, spread over the workers and held within their caps.
+//!
+//! Each worker accepts from sockets of its own. A fresh connection is handed, unread, to another
+//! worker when the board says that this one is held up or has clearly more than its share.
+
+mod accept;
+mod clients;
+mod connection;
+
+pub use accept::{Listener, accept_some};
+pub use clients::{ClientSeat, Clients};
+pub use connection::{Arrival, start};

@@ -1,0 +1,253 @@
+//! A site and its rules, compiled.
+
+use config::model::{self, Condition, Files, Handler, LogTarget, Root, Settings, TryEntry};
+use ipnet::IpNet;
+use regex::bytes::Regex;
+use wire::{EncodedSlash, OddNames, PathRules, Slashes};
+
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Request;
+use crate::glob::{self, Matcher};
+use crate::resolve::Resolved;
+
+/// A site, ready to serve.
+#[derive(Debug)]
+pub struct Site {
+    /// Its first host: the name it has in logs and metrics.
+    pub name: Box<str>,
+    /// How its paths are made canonical.
+    pub path_rules: PathRules,
+    /// What happens to field names that CGI would fold.
+    pub odd_names: OddNames,
+    /// Document root; `None` for a site without files.
+    pub root: Option<Root>,
+    /// Names tried in a directory.
+    pub index: Vec<String>,
+    /// What a path is resolved to.
+    pub resolve: Vec<TryEntry>,
+    /// How files are served.
+    pub files: Files,
+    /// Replaced error pages.
+    pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
+    /// What every request of the site gets.
+    pub settings: Settings,
+    /// Its access log.
+    pub log: LogTarget,
+    /// Its rules in order.
+    pub rules: Vec<Rule>,
+    /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
+    pub rules_need_file: bool,
+}
+
+/// A rule, ready to match.
+#[derive(Debug)]
+pub struct Rule {
+    /// Its name in logs.
+    pub name: Box<str>,
+    /// What answers; `None` adds settings and goes on.
+    pub handler: Option<Handler>,
+    /// What it adds.
+    pub settings: Settings,
+    conditions: Vec<Test>,
+}
+
+/// A compiled condition.
+#[derive(Debug)]
+enum Test {
+    File(Matcher),
+    Path(Matcher),
+    PathRegex(Regex),
+    Method(Vec<Box<[u8]>>),
+    Header(Box<[u8]>, Option<Matcher>),
+    Query(Box<[u8]>, Option<Matcher>),
+    Client(Vec<IpNet>),
+    Exists(bool),
+    Not(Vec<Test>),
+}
+
+impl Site {
+    /// Compiles a site.
+    ///
+    /// # Errors
+    /// When a pattern's compiled form is too large.
+    pub fn compile(site: model::Site) -> Result<Self> {
+        let name = match site.hosts.first() {
+            Some(model::HostPattern::Exact(host)) => host.clone(),
+            Some(model::HostPattern::Below(host)) => format!("*.{host}"),
+            _ => "*".to_owned(),
+        };
+        let rules_need_file = site.rules.iter().any(|rule| needs_file(&rule.conditions));
+        Ok(Self {
+            name: name.into(),
+            path_rules: PathRules {
+                slashes: match site.slashes {
+                    model::Slashes::Merge => Slashes::Merge,
+                    model::Slashes::Keep => Slashes::Keep,
+                },
+                encoded_slash: match site.encoded_slash {
+                    model::EncodedSlash::Refuse => EncodedSlash::Refuse,
+                    model::EncodedSlash::Keep => EncodedSlash::Keep,
+                },
+            },
+            odd_names: match site.underscore_fields {
+                model::UnderscoreFields::Drop => OddNames::Drop,
+                model::UnderscoreFields::Refuse => OddNames::Refuse,
+                model::UnderscoreFields::Keep => OddNames::Keep,
+            },
+            root: site.root,
+            index: site.index,
+            resolve: site.resolve,
+            files: site.files,
+            error_pages: site.error_pages,
+            settings: site.settings,
+            log: site.log,
+            rules: site
+                .rules
+                .into_iter()
+                .map(Rule::compile)
+                .collect::<Result<_>>()?,
+            rules_need_file,
+        })
+    }
+}
+
+impl Rule {
+    fn compile(rule: model::Rule) -> Result<Self> {
+        Ok(Self {
+            conditions: compile_all(rule.conditions, &rule.name)?,
+            name: rule.name.into(),
+            handler: rule.handler,
+            settings: rule.settings,
+        })
+    }
+
+    /// Whether all its conditions hold.
+    pub fn matches(&self, request: &Request, file: Option<&Resolved>) -> bool {
+        self.conditions.iter().all(|test| test.holds(request, file))
+    }
+}
+
+impl Test {
+    fn holds(&self, request: &Request, file: Option<&Resolved>) -> bool {
+        let head = &request.head;
+        match self {
+            // A site without a root has no files: there the path stands for them.
+            Self::File(glob) => match file {
+                None => glob.matches(head.path()),
+                Some(file) => file.exists() && glob.matches(file.name()),
+            },
+            Self::Path(glob) => glob.matches(head.path()),
+            Self::PathRegex(regex) => regex.is_match(head.path()),
+            Self::Method(methods) => methods
+                .iter()
+                .any(|method| **method == *head.method_bytes()),
+            Self::Header(name, None) => head.fields.get_named(name).is_some(),
+            Self::Header(name, Some(glob)) => {
+                head.fields.all_named(name).any(|value| glob.matches(value))
+            }
+            Self::Query(name, value) => query_values(head.query().unwrap_or_default(), name)
+                .any(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))),
+            Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
+            Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
+            Self::Not(tests) => !tests.iter().all(|test| test.holds(request, file)),
+        }
+    }
+}
+
+/// The decoded values of a query parameter.
+fn query_values<'a>(query: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
+    query.split(|byte| *byte == b'&').filter_map(move |pair| {
+        let mut halves = pair.splitn(2, |byte| *byte == b'=');
+        let found = decode(halves.next()?);
+        (found == name).then(|| decode(halves.next().unwrap_or_default()))
+    })
+}
+
+/// Undoes `application/x-www-form-urlencoded`; a broken escape stays as it is.
+fn decode(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'+', _) => out.push(b' '),
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    out.push(high << 4 | low);
+                    rest = after;
+                }
+                _ => out.push(b'%'),
+            },
+            _ => out.push(*first),
+        }
+    }
+    out
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+fn needs_file(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| match condition {
+        Condition::File(_) | Condition::Exists(_) => true,
+        Condition::Not(inner) => needs_file(inner),
+        _ => false,
+    })
+}
+
+fn compile_all(conditions: Vec<Condition>, rule: &str) -> Result<Vec<Test>> {
+    conditions
+        .into_iter()
+        .map(|condition| {
+            compile(condition, rule).map_err(|error| {
+                Error::new(
+                    Kind::Internal,
+                    "pattern_too_large",
+                    format!("{rule}: {error}"),
+                )
+            })
+        })
+        .collect()
+}
+
+fn compile(condition: Condition, rule: &str) -> std::result::Result<Test, Error> {
+    let large =
+        |error: regex::Error| Error::new(Kind::Internal, "pattern_too_large", error.to_string());
+    let value = |glob: Option<model::Glob>| {
+        glob.map(|glob| Matcher::whole(&glob.0))
+            .transpose()
+            .map_err(large)
+    };
+    Ok(match condition {
+        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0).map_err(large)?),
+        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0).map_err(large)?),
+        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(&pattern).map_err(large)?),
+        Condition::Method(methods) => Test::Method(
+            methods
+                .into_iter()
+                .map(|method| method.into_bytes().into())
+                .collect(),
+        ),
+        Condition::Header(name, glob) => Test::Header(name.into_bytes().into(), value(glob)?),
+        Condition::Query(name, glob) => Test::Query(name.into_bytes().into(), value(glob)?),
+        Condition::Client(nets) => Test::Client(nets),
+        Condition::Exists(wanted) => Test::Exists(wanted),
+        Condition::Not(inner) => Test::Not(compile_all(inner, rule)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_parameters_are_decoded_before_they_are_compared() {
+        let values: Vec<_> = query_values(b"a=1&b=x%20y&a=%31+2&c", b"a").collect();
+        assert_eq!(values, [b"1".to_vec(), b"1 2".to_vec()]);
+        assert_eq!(query_values(b"c", b"c").count(), 1);
+        assert_eq!(decode(b"%zz%4"), b"%zz%4");
+    }
+}

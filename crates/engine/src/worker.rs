@@ -1,0 +1,209 @@
+//! One thread's share of the server: its runtime, listeners, pools and clocks.
+//!
+//! A worker never waits for another. What workers share is the immutable generation and the
+//! [`Board`] on which each shows how busy it is.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::model::ListenAddress;
+use tokio::sync::mpsc;
+
+use crate::board::Board;
+use crate::buffer::BufferPool;
+use crate::clock::Clock;
+use crate::deadline::Deadlines;
+use crate::exchange::RequestId;
+use crate::generation::Generation;
+use crate::listener::{Arrival, Clients};
+use crate::site::Site;
+use crate::stats::WorkerStats;
+
+/// Commands waiting at one worker's door.
+const COMMANDS_MAX: usize = 4_096;
+
+/// What one thread serves with.
+#[derive(Debug)]
+pub struct Worker {
+    /// Its number, from 0.
+    pub index: usize,
+    /// Its deadlines.
+    pub deadlines: Rc<Deadlines>,
+    /// Its wall clock.
+    pub clock: Rc<Clock>,
+    /// Its buffers.
+    pub buffers: BufferPool,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// What all workers show each other.
+    pub board: Arc<Board>,
+    /// The other workers' doors.
+    pub peers: Peers,
+    /// Connections by client.
+    pub clients: Arc<Clients>,
+    serving: RefCell<Rc<Serving>>,
+    next_id: Cell<u64>,
+    draining: Cell<bool>,
+}
+
+/// What all workers of a server share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// How busy each is.
+    pub board: Arc<Board>,
+    /// Their doors.
+    pub peers: Peers,
+    /// Connections by client.
+    pub clients: Arc<Clients>,
+    /// The counters of each.
+    pub stats: Arc<[Arc<WorkerStats>]>,
+}
+
+impl Shared {
+    /// Makes what so many workers share, and the receiving end of each one's door.
+    pub fn new(workers: usize) -> (Self, Vec<mpsc::Receiver<Command>>) {
+        let (doors, receivers) = (0..workers)
+            .map(|_| mpsc::channel(COMMANDS_MAX))
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        let shared = Self {
+            board: Arc::new(Board::new(workers)),
+            peers: Peers {
+                doors: doors.into(),
+            },
+            clients: Clients::new(),
+            stats: (0..workers).map(|_| Arc::default()).collect(),
+        };
+        (shared, receivers)
+    }
+}
+
+/// The workers' doors, through which connections and commands come in.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    doors: Arc<[mpsc::Sender<Command>]>,
+}
+
+/// What a worker can be told.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve a connection another worker accepted.
+    Connection(Arrival),
+    /// Serve this generation from now on, accepting from these sockets besides those it has.
+    Swap(Box<Swap>),
+    /// Finish what is under way, then end.
+    Drain,
+}
+
+/// A change of generation for one worker.
+#[derive(Debug)]
+pub struct Swap {
+    /// The generation.
+    pub generation: Arc<Generation>,
+    /// New listening sockets.
+    pub added: Vec<(ListenAddress, OwnedFd)>,
+    /// Every address that is to be listened on; others are given up.
+    pub kept: Arc<[ListenAddress]>,
+    /// Dropped when the worker has done it.
+    pub done: std::sync::mpsc::Sender<()>,
+}
+
+impl Peers {
+    /// Hands a connection to a worker; comes back when its door is full or closed.
+    ///
+    /// # Errors
+    /// The arrival itself.
+    pub fn hand(&self, worker: usize, arrival: Arrival) -> Result<(), Arrival> {
+        let Some(door) = self.doors.get(worker) else {
+            return Err(arrival);
+        };
+        door.try_send(Command::Connection(arrival))
+            .map_err(|refused| match refused.into_inner() {
+                Command::Connection(arrival) => arrival,
+                Command::Swap(_) | Command::Drain => unreachable!("a connection was sent"),
+            })
+    }
+
+    /// Tells a worker something; `false` when it has ended.
+    pub fn tell(&self, worker: usize, command: Command) -> bool {
+        self.doors
+            .get(worker)
+            .is_some_and(|door| door.blocking_send(command).is_ok())
+    }
+}
+
+/// A generation as one worker serves it.
+#[derive(Debug)]
+pub struct Serving {
+    /// The generation all workers share.
+    pub generation: Arc<Generation>,
+}
+
+impl Serving {
+    /// A site by its index.
+    pub fn site(&self, index: u32) -> Option<&Site> {
+        self.generation.sites.get(usize::try_from(index).ok()?)
+    }
+}
+
+impl Worker {
+    /// Makes a worker that serves `generation`. Request ids count on from `seed`.
+    pub fn new(index: usize, generation: Arc<Generation>, shared: Shared, seed: u64) -> Self {
+        Self {
+            index,
+            deadlines: Deadlines::new(),
+            clock: Rc::new(Clock::new()),
+            buffers: BufferPool::default(),
+            stats: Arc::clone(&shared.stats[index]),
+            board: shared.board,
+            peers: shared.peers,
+            clients: shared.clients,
+            serving: RefCell::new(Rc::new(Serving { generation })),
+            next_id: Cell::new(seed),
+            draining: Cell::new(false),
+        }
+    }
+
+    /// What new exchanges begin with.
+    pub fn serving(&self) -> Rc<Serving> {
+        Rc::clone(&self.serving.borrow())
+    }
+
+    /// Swaps the generation; exchanges under way keep theirs.
+    pub fn swap(&self, generation: Arc<Generation>) {
+        *self.serving.borrow_mut() = Rc::new(Serving { generation });
+    }
+
+    /// A fresh request id.
+    pub fn next_request_id(&self) -> RequestId {
+        let number = self.next_id.get();
+        self.next_id.set(number.wrapping_add(1));
+        RequestId::from_number(mix(number))
+    }
+
+    /// Whether connections are to end with the reply under way.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Ends idle connections and lets the others end with their reply.
+    pub fn drain(&self) {
+        self.draining.set(true);
+        self.deadlines.expire_idle();
+    }
+
+    /// Moves the clocks on.
+    pub fn tick(&self) {
+        self.deadlines.tick();
+        self.clock.tick();
+        self.board.beat(self.index);
+    }
+}
+
+/// Spreads a counter over all 64-bit numbers, one to one (the finaliser of SplitMix64).
+fn mix(mut number: u64) -> u64 {
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

@@ -1,0 +1,62 @@
+//! Connected stream sockets: making the connection, and ending it in the way that says the right thing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+
+/// Where to connect to.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(&'a Path),
+}
+
+/// Begins a connection without waiting for it: when the socket becomes writable,
+/// [`take_error`] tells how it went. Small segments are sent at once.
+pub fn connect(target: Target<'_>) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, begun) = match target {
+        Target::Tcp(address) => {
+            let family = if address.is_ipv4() {
+                AddressFamily::INET
+            } else {
+                AddressFamily::INET6
+            };
+            let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            let begun = rustix::net::connect(&socket, &address);
+            (socket, begun)
+        }
+        Target::Unix(path) => {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            let begun = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
+            (socket, begun)
+        }
+    };
+    match begun {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The error a connection attempt ended with, if any.
+pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::socket_error(socket)?.map_err(io::Error::from)
+}
+
+/// Ends the sending side; the peer reads what was sent, then the end.
+pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::shutdown(socket, rustix::net::Shutdown::Write)?)
+}
+
+/// Makes closing the socket reset the connection, so that the peer can't take a cut for an end.
+pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
