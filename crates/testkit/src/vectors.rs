@@ -4,8 +4,12 @@
 //! nothing about how it is sent; runners choose the cuts. Unknown keys, missing keys and repeated
 //! ids are errors, so a row cannot silently test nothing.
 //!
-//! In `bytes`, `target`, `host` and `reply`, `<<FF00>>` stands for those octets and `<<ab*900>>`
-//! for `ab` 900 times.
+//! A request row gives `bytes` as they are, or the parts that differ from a plain request: `line` or
+//! `target`, `host`, `fields`, `content` (`chunked` for chunked content). It says `status` (one, or a
+//! list of which any will do) or `replies` (one a request); `close`, unless `after = "either"`; and
+//! what the upstream `sees`: `"nothing"`, `"anything"`, or a request line and fields. `doubt` stands
+//! for a status, a close, and an upstream that sees no finished request.
+//! In every text `<<FF00>>` stands for those octets and `<<ab*900>>` for `ab` 900 times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -56,7 +60,11 @@ pub enum After {
 pub enum Sees {
     /// Not one byte.
     Nothing,
-    /// One request for each reply; these things hold for the first.
+    /// At most the beginning of a request, never a finished one.
+    Unfinished,
+    /// Not checked.
+    Anything,
+    /// One request for each reply of an accepted request; these things hold for the first.
     Request(SeenRequest),
 }
 
@@ -69,6 +77,8 @@ pub struct SeenRequest {
     pub fields: Vec<(String, String)>,
     /// Fields it must not have, names in lower case.
     pub lacks: Vec<String>,
+    /// Text that occurs nowhere in what it saw.
+    pub never: Vec<String>,
     /// Its body.
     pub body: Option<Vec<u8>>,
 }
@@ -200,24 +210,23 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn request(keys: &mut Keys<'_>, directory: &str) -> RequestRow {
-    let replies = keys.status_lists();
-    let refused = replies
-        .iter()
-        .flatten()
-        .all(|&status| !(200..400).contains(&status));
-    let bytes = request_bytes(keys);
-    let close = keys.flag("close");
+    let (bytes, body_framed) = request_bytes(keys);
+    let doubt = keys.take("doubt").map(|value| keys.statuses(value));
+    let doubted = doubt.is_some();
+    let replies = doubt.map_or_else(|| keys.status_lists(), |statuses| vec![statuses]);
+    let accepts = |statuses: &Vec<u16>| statuses.iter().any(|status| (200..400).contains(status));
+    let sees = match (doubted, replies.iter().any(accepts)) {
+        (true, true) => Sees::Anything,
+        (true, false) => Sees::Unfinished,
+        (false, accepted) => sees(keys, accepted),
+    };
+    debug_assert!(!doubted || body_framed, "only a body can be in doubt");
     RequestRow {
         id: keys.id.clone(),
         rule: keys.text("rule").unwrap_or_else(|| keys.fail("no rule")),
         finish: keys.flag("finish").unwrap_or(false),
-        after: match close {
-            Some(true) => After::Closes,
-            Some(false) => After::Keeps,
-            None if directory == "h1" => keys.fail("close is not said"),
-            None => After::Either,
-        },
-        sees: sees(keys, refused),
+        after: after(keys, directory, doubted, &sees),
+        sees,
         keep_slashes: keys.choice("slashes", "merge", "keep"),
         keep_encoded_slash: keys.choice("encoded_slash", "refuse", "keep"),
         faces: Faces {
@@ -233,49 +242,66 @@ fn request(keys: &mut Keys<'_>, directory: &str) -> RequestRow {
     }
 }
 
-/// The request: as it stands, or a plain one around the target or host the row is about.
-fn request_bytes(keys: &mut Keys<'_>) -> Vec<u8> {
-    if let Some(bytes) = keys.bytes("bytes") {
-        return bytes;
+fn after(keys: &mut Keys<'_>, directory: &str, doubted: bool, sees: &Sees) -> After {
+    let either = keys.choice("after", "", "either");
+    match keys.flag("close") {
+        Some(true) => After::Closes,
+        Some(false) => After::Keeps,
+        None if doubted && *sees == Sees::Unfinished => After::Closes,
+        None if directory == "h1" && !either && !doubted => keys.fail("close is not said"),
+        None => After::Either,
     }
-    let target = keys.bytes("target");
-    let host = keys.bytes("host");
-    if target.is_none() && host.is_none() {
-        keys.fail::<()>("no bytes, target or host");
-    }
-    let target = target.unwrap_or_else(|| b"/".to_vec());
-    let host = host.unwrap_or_else(|| HOST.into());
-    [
-        &b"GET "[..],
-        &target,
-        b" HTTP/1.1\r\nHost: ",
-        &host,
-        b"\r\n\r\n",
-    ]
-    .concat()
 }
 
-fn sees(keys: &mut Keys<'_>, refused: bool) -> Sees {
+/// The request: as it stands, or a plain one with the parts the row is about; and whether it was
+/// given a chunked body.
+fn request_bytes(keys: &mut Keys<'_>) -> (Vec<u8>, bool) {
+    if let Some(bytes) = keys.bytes("bytes") {
+        return (bytes, false);
+    }
+    let chunked = keys.bytes("chunked");
+    let mut fields = keys.bytes("fields").unwrap_or_default();
+    let body_framed = chunked.is_some();
+    if body_framed {
+        fields.extend(b"Transfer-Encoding: chunked");
+    }
+    let content = keys.bytes("content").or(chunked);
+    let method: &[u8] = if content.is_some() { b"POST " } else { b"GET " };
+    let line = keys.bytes("line").unwrap_or_else(|| {
+        let target = keys.bytes("target").unwrap_or_else(|| b"/".to_vec());
+        [method, &target, b" HTTP/1.1"].concat()
+    });
+    let host = keys.bytes("host").unwrap_or_else(|| HOST.into());
+    let end: &[u8] = if fields.is_empty() { b"" } else { b"\r\n" };
+    let content = content.unwrap_or_default();
+    let parts = [&line, b"\r\nHost: ".as_slice(), &host, b"\r\n", &fields];
+    let bytes = [&parts.concat(), end, b"\r\n", &content].concat();
+    (bytes, body_framed)
+}
+
+fn sees(keys: &mut Keys<'_>, accepted: bool) -> Sees {
     let lines = match keys.take("sees") {
         Some(DeValue::String(text)) if text == "nothing" => return Sees::Nothing,
+        Some(DeValue::String(text)) if text == "anything" => return Sees::Anything,
         Some(DeValue::Array(lines)) => lines
             .iter()
-            .map(|line| line.get_ref().as_str().unwrap_or_default().to_owned())
+            .map(|line| unescape(line.get_ref().as_str()?))
+            .map(|line| Some(String::from_utf8_lossy(&line?).into_owned()))
+            .map(|line| line.unwrap_or_else(|| keys.fail("bad line in sees")))
             .collect(),
-        Some(_) => keys.fail("sees is \"nothing\" or a list of lines"),
+        Some(_) => keys.fail("sees is \"nothing\", \"anything\" or a list of lines"),
         None => Vec::new(),
     };
-    let lacks = keys.list("lacks");
-    let body = keys.bytes("body");
-    if refused {
+    if !accepted {
         return Sees::Nothing;
     }
     let mut lines = lines.into_iter();
     Sees::Request(SeenRequest {
         line: lines.next(),
         fields: lines.map(|line| split_field(keys, &line)).collect(),
-        lacks,
-        body,
+        lacks: keys.list("lacks"),
+        never: keys.list("never"),
+        body: keys.bytes("body"),
     })
 }
 
