@@ -1,3 +1,30 @@
-//! The nagaya binary.
+//! The `nagaya` program: one file per subcommand.
+//!
+//! Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod check;
+mod cli;
+mod outcome;
+mod serve;
+mod server;
+mod status;
+mod supervisor;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let Arguments { config, command } = Arguments::parse();
+    let outcome = match command {
+        Command::Serve => serve::run(&config),
+        Command::Check(options) => check::run(&config, &options),
+        Command::Status(options) => status::run(&config, &options),
+        Command::Completions { shell } => cli::print_completions(shell),
+        Command::Man => cli::print_man_page(),
+        Command::Server { user } => server::run(&user),
+    };
+    outcome.into()
+}

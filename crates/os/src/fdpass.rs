@@ -17,6 +17,8 @@ use rustix::net::{
     sendmsg, socketpair, sockopt,
 };
 
+use crate::net::wait_readable;
+
 /// Descriptors in one packet: the kernel's `SCM_MAX_FD`.
 const PACKET_FDS: usize = 253;
 /// Bytes in one packet, well below the default send buffer.
@@ -27,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
-/// Makes the two ends of a link. Both block, but no longer than 5 s for a packet.
+/// Makes the two ends of a link. Both block, but no longer than 5 s for a packet to leave or for
+/// the rest of a message that has begun.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
     let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
@@ -55,8 +58,8 @@ pub fn send(link: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>]) -> io:
     Ok(())
 }
 
-/// Receives one message into `buffer`: its length, and its descriptors (at most `fds_max`).
-/// The other end's close is `UnexpectedEof`; a link that is silent is `WouldBlock`.
+/// Waits for one message and puts it into `buffer`: its length, and its descriptors (at most
+/// `fds_max`). The other end's close is `UnexpectedEof`, one that stops midway `WouldBlock`.
 pub fn recv(
     link: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -64,6 +67,7 @@ pub fn recv(
 ) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut filled = 0;
     let mut fds = Vec::new();
+    while wait_readable(&[link], None)? == [false] {}
     loop {
         let (more, bytes) = recv_packet(link, &mut buffer[filled..], &mut fds)?;
         filled += bytes;

@@ -37,7 +37,7 @@ pub enum Peer {
     Unix,
 }
 
-/// Permission bits of a Unix listener that anyone may connect to (the umask still applies).
+/// Permission bits of a Unix listener that anyone may connect to.
 pub const MODE_ANYONE: u32 = 0o666;
 /// Permission bits of a Unix listener for its owner alone.
 pub const MODE_OWNER: u32 = 0o600;
@@ -57,14 +57,18 @@ pub fn bind(at: &Bind, backlog: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Listens at `path` with exactly these permissions (less the umask) from its first moment.
+/// Listens at `path` with exactly these permissions from its first moment. The process's umask
+/// is set aside meanwhile: call it where no other thread makes files.
 /// A socket left behind by a dead process is replaced; one that still answers is not.
 pub fn bind_unix(path: &Path, backlog: u32, mode: u32) -> io::Result<OwnedFd> {
     remove_stale(path)?;
     let socket = unix_socket()?;
     // The kernel copies the mode of an unbound socket to the file that bind makes.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let umask = rustix::process::umask(Mode::empty());
+    let bound = rustix::net::bind(&socket, &SocketAddrUnix::new(path)?);
+    rustix::process::umask(umask);
+    bound?;
     listen(&socket, backlog_for_kernel(backlog))?;
     Ok(socket)
 }
@@ -73,6 +77,11 @@ pub fn bind_unix(path: &Path, backlog: u32, mode: u32) -> io::Result<OwnedFd> {
 /// notice another process of the same user, and share the traffic with it.
 pub fn check_free(address: SocketAddr) -> io::Result<()> {
     Ok(rustix::net::bind(&tcp_socket(&address)?, &address)?)
+}
+
+/// Changes how many connections the kernel may hold unaccepted.
+pub fn set_backlog(listener: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
+    Ok(listen(listener, backlog_for_kernel(backlog))?)
 }
 
 /// The address a TCP socket is bound to.

@@ -7,6 +7,7 @@
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{Mode, OFlags};
@@ -15,9 +16,18 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 /// Runs this program again with `arguments`, and `link` as its standard input.
 pub fn spawn_self<A: AsRef<OsStr>>(arguments: &[A], link: OwnedFd) -> io::Result<Child> {
     Command::new("/proc/self/exe")
+        .arg0("nagaya")
         .args(arguments)
         .stdin(Stdio::from(link))
         .spawn()
+}
+
+/// Names the calling thread, and so, from its main thread, the process in `ps`; at most 15 bytes
+/// of the name are kept.
+pub fn set_name(name: &str) {
+    if let Ok(name) = CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
 }
 
 /// Takes standard input, and leaves an empty one in its place.

@@ -19,16 +19,13 @@ pub enum Signal {
     Hangup,
     /// Open the logs again.
     User1,
-    /// A child ended.
-    Child,
 }
 
-const NUMBERS: [(Signal, libc::c_int); 5] = [
+const NUMBERS: [(Signal, libc::c_int); 4] = [
     (Signal::Terminate, libc::SIGTERM),
     (Signal::Interrupt, libc::SIGINT),
     (Signal::Hangup, libc::SIGHUP),
     (Signal::User1, libc::SIGUSR1),
-    (Signal::Child, libc::SIGCHLD),
 ];
 
 /// Every [`Signal`] of this process from now on, readable when one has come.

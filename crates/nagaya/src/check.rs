@@ -1,0 +1,19 @@
+//! `nagaya check`: the configuration read as `serve` would, and judged.
+
+use std::path::Path;
+
+use crate::cli::CheckOptions;
+use crate::outcome::{Outcome, load, print, wrong_config};
+
+/// Says that a configuration is fine, or everything that is wrong with it.
+pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
+    match load(config) {
+        Err(problems) => wrong_config(&problems),
+        Ok((_, model)) if options.dump => print(format!("{model:#?}\n").as_bytes()),
+        Ok((_, model)) => {
+            let (sites, listeners) = (model.sites.len(), model.listeners.len());
+            let file = config.display();
+            print(format!("{file}: fine ({sites} sites, {listeners} listeners)\n").as_bytes())
+        }
+    }
+}

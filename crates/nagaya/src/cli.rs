@@ -1,0 +1,135 @@
+//! The command line: the one definition behind parsing, `--help`, completions and man page.
+//!
+//! Help is written for somebody woken at three in the morning: what it does, what to type.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::outcome::{Outcome, print};
+
+/// Web gateway for machines that many sites share.
+#[derive(Debug, Parser)]
+#[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// Configuration file
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "nagaya.toml",
+        global = true
+    )]
+    pub(crate) config: PathBuf,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Signals to the process of `nagaya serve`:
+  TERM, INT  finish what is under way, then end; a second one ends at once
+  HUP        read the configuration again; if anything is wrong with it, the old one serves on
+  USR1       open the log files again (after moving them away)
+
+Is it running, and what is it doing?   nagaya status
+Is my configuration right?             nagaya check
+Errors go to standard error (under systemd: journalctl -u nagaya).
+Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve until told to stop
+    #[command(after_help = AFTER_HELP)]
+    Serve,
+    /// Read the configuration and list everything wrong with it; change nothing
+    Check(CheckOptions),
+    /// Ask the running gateway how it is
+    Status(StatusOptions),
+    /// Print a completion script for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the man page
+    #[command(hide = true)]
+    Man,
+    /// The server process; started by `serve`, never by hand
+    #[command(hide = true)]
+    Server {
+        /// User to become
+        #[arg(long)]
+        user: String,
+    },
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// Print the configuration as it takes effect, every default filled in
+    #[arg(long)]
+    pub(crate) dump: bool,
+}
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusOptions {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Control socket to ask, instead of the one the configuration names
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Prints what makes a shell complete our command lines.
+pub(crate) fn print_completions(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "nagaya", &mut script);
+    print(&script)
+}
+
+/// Prints `nagaya(1)`.
+pub(crate) fn print_man_page() -> Outcome {
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut page);
+    rendered.expect("a vector takes all that is written");
+    print(&page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_configuration_may_stand_before_or_after_the_command() {
+        for line in [
+            "nagaya -c a.toml check",
+            "nagaya check -c a.toml",
+            "nagaya check --config a.toml",
+        ] {
+            let arguments = Arguments::parse_from(line.split(' '));
+            assert_eq!(arguments.config, PathBuf::from("a.toml"));
+        }
+        assert_eq!(
+            Arguments::parse_from(["nagaya", "serve"]).config,
+            PathBuf::from("nagaya.toml")
+        );
+    }
+
+    #[test]
+    fn help_shows_what_people_use_and_hides_the_rest() {
+        let help = Arguments::command().render_long_help().to_string();
+        for shown in ["serve", "check", "status", "HUP", "USR1", "Exit status"] {
+            assert!(help.contains(shown), "{shown} is missing in:\n{help}");
+        }
+        assert!(!help.contains("never by hand"));
+    }
+}

@@ -1,0 +1,66 @@
+//! How a subcommand ended, and what the user is told about it.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use config::model::Model;
+use config::{Colour, Diagnostics, Sources};
+
+/// How a subcommand ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// As asked.
+    Fine,
+    /// Something failed while running.
+    Failed,
+    /// Wrong use, or a wrong configuration.
+    Wrong,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        match outcome {
+            Outcome::Fine => ExitCode::SUCCESS,
+            Outcome::Failed => ExitCode::from(1),
+            Outcome::Wrong => ExitCode::from(2),
+        }
+    }
+}
+
+/// Reads a configuration and all it consists of.
+pub(crate) fn load(config: &Path) -> Result<(Sources, Model), Diagnostics> {
+    let sources = Sources::read(config)?;
+    let model = config::load(&sources)?;
+    Ok((sources, model))
+}
+
+/// Shows the problems of a configuration.
+pub(crate) fn wrong_config(problems: &Diagnostics) -> Outcome {
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = if colours {
+        Colour::Always
+    } else {
+        Colour::Never
+    };
+    complain(&problems.render(colour));
+    Outcome::Wrong
+}
+
+/// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
+pub(crate) fn print(bytes: &[u8]) -> Outcome {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Outcome::Fine,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Outcome::Fine,
+        Err(error) => {
+            complain(&format!("nagaya: write to standard output: {error}\n"));
+            Outcome::Failed
+        }
+    }
+}
+
+/// Writes to stderr; nobody is left to hear of it when that fails.
+pub(crate) fn complain(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,38 @@
+//! `nagaya serve`: the supervisor's life from its first line to its exit status.
+
+use std::path::Path;
+use std::time::Duration;
+
+use engine::error_log;
+use os::signal::Signals;
+
+use crate::outcome::{Outcome, complain, wrong_config};
+use crate::supervisor::{Refused, Supervisor};
+
+/// How long the last lines of the error log may take.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Serves until told to stop.
+pub(crate) fn run(config: &Path) -> Outcome {
+    // First of all: threads to come inherit which signals wait to be read.
+    let signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            complain(&format!("nagaya: listen for signals: {error}\n"));
+            return Outcome::Failed;
+        }
+    };
+    error_log::start("supervisor");
+    let outcome = match Supervisor::start(config, signals) {
+        Ok(supervisor) => supervisor.run(),
+        Err(Refused::Config(problems)) => wrong_config(&problems),
+        Err(Refused::System(problems)) => {
+            for problem in problems {
+                tracing::error!("cannot start: {problem}");
+            }
+            Outcome::Failed
+        }
+    };
+    error_log::flush(FLUSH);
+    outcome
+}

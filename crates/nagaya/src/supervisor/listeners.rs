@@ -1,0 +1,218 @@
+//! Listening sockets, kept for as long as a generation wants them.
+//!
+//! The idea: a socket is shared (`Rc`) by the generations that name its address. A reload takes
+//! over what is already bound and binds only what is new; dropping the generation that lost
+//! closes exactly the sockets only it had. The server's death closes none.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use config::model::{ListenAddress, Listener};
+use engine::link::ListenerSocket;
+use os::net::{self, Bind};
+
+/// The listeners of a generation.
+#[derive(Debug, Default)]
+pub(super) struct Listeners(BTreeMap<ListenAddress, Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    backlog: u32,
+    bound: Rc<Bound>,
+}
+
+/// What stands behind an address: one socket for each worker, or one for all.
+#[derive(Debug)]
+struct Bound {
+    sockets: Vec<OwnedFd>,
+    _file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket; goes with it.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Listeners {
+    /// Binds what `before` has not bound already. On failure says all that went wrong, and what
+    /// was newly bound is closed.
+    pub(super) fn bind(
+        wanted: &[Listener],
+        workers: usize,
+        before: Option<&Listeners>,
+    ) -> Result<Listeners, Vec<String>> {
+        let mut problems = Vec::new();
+        if before.is_none() {
+            // Our sockets share their port, so a second gateway started by mistake would take
+            // half of the first one's connections instead of failing.
+            problems.extend(wanted.iter().filter_map(check_free));
+        }
+        let mut listeners = BTreeMap::new();
+        for listener in wanted {
+            let known = before.and_then(|before| before.0.get(&listener.address));
+            let bound = match known {
+                Some(known) => Ok(Rc::clone(&known.bound)),
+                None => bind(listener, workers).map(Rc::new),
+            };
+            match bound {
+                Ok(bound) => {
+                    let kept = Kept {
+                        backlog: listener.backlog,
+                        bound,
+                    };
+                    listeners.insert(listener.address.clone(), kept);
+                }
+                Err(error) => problems.push(problem(listener, &error)),
+            }
+        }
+        problems.dedup();
+        if problems.is_empty() {
+            Ok(Listeners(listeners))
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Copies of all sockets, for the server.
+    pub(super) fn for_server(&self) -> io::Result<Vec<ListenerSocket>> {
+        let mut sockets = Vec::new();
+        for (address, kept) in &self.0 {
+            for (worker, socket) in kept.bound.sockets.iter().enumerate() {
+                let worker = match address {
+                    ListenAddress::Tcp(_) => Some(worker),
+                    ListenAddress::Unix(_) => None,
+                };
+                let socket = socket.try_clone()?;
+                sockets.push(ListenerSocket {
+                    address: address.clone(),
+                    worker,
+                    socket,
+                });
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Says what is new and what is gone since `before`, and sets backlogs as configured now.
+    pub(super) fn take_over(&self, before: &Listeners) {
+        for (address, kept) in &self.0 {
+            for socket in &kept.bound.sockets {
+                if let Err(error) = net::set_backlog(socket.as_fd(), kept.backlog) {
+                    tracing::warn!(address = %shown(address), %error, "cannot change a backlog");
+                }
+            }
+            if !before.0.contains_key(address) {
+                tracing::info!(address = %self.bound_to(address), "listening");
+            }
+        }
+        for address in before
+            .0
+            .keys()
+            .filter(|address| !self.0.contains_key(address))
+        {
+            tracing::info!(address = %before.bound_to(address), "no longer listening");
+        }
+    }
+
+    /// An address as it is in truth: the port the kernel chose for port 0.
+    fn bound_to(&self, address: &ListenAddress) -> String {
+        let first = self
+            .0
+            .get(address)
+            .and_then(|kept| kept.bound.sockets.first());
+        let local = first.and_then(|socket| net::local_address(socket.as_fd()).ok());
+        local.map_or_else(|| shown(address), |local| local.to_string())
+    }
+}
+
+/// The control socket: its owner's alone.
+#[derive(Debug)]
+pub(super) struct Control {
+    socket: OwnedFd,
+    file: SocketFile,
+}
+
+impl Control {
+    /// Listens at `path`, or goes on listening there.
+    pub(super) fn bind(path: &Path, before: Option<&Rc<Control>>) -> Result<Rc<Control>, String> {
+        if let Some(known) = before.filter(|known| known.file.0 == path) {
+            return Ok(Rc::clone(known));
+        }
+        /// People ask now and then.
+        const BACKLOG: u32 = 16;
+        match net::bind_unix(path, BACKLOG, net::MODE_OWNER) {
+            Ok(socket) => Ok(Rc::new(Control {
+                socket,
+                file: SocketFile(path.to_owned()),
+            })),
+            Err(error) => Err(format!(
+                "listen at control socket {}: {error}",
+                path.display()
+            )),
+        }
+    }
+
+    /// A copy for the server.
+    pub(super) fn for_server(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+}
+
+fn bind(listener: &Listener, workers: usize) -> io::Result<Bound> {
+    match &listener.address {
+        ListenAddress::Unix(path) => {
+            let socket = net::bind(&Bind::Unix(path.clone()), listener.backlog)?;
+            Ok(Bound {
+                sockets: vec![socket],
+                _file: Some(SocketFile(path.clone())),
+            })
+        }
+        ListenAddress::Tcp(address) => {
+            let first = net::bind(&Bind::Tcp(*address), listener.backlog)?;
+            // Port 0 is the kernel's choice, once: the other workers get the same port.
+            let address = net::local_address(first.as_fd())?;
+            let mut sockets = vec![first];
+            for _ in 1..workers {
+                sockets.push(net::bind(&Bind::Tcp(address), listener.backlog)?);
+            }
+            Ok(Bound {
+                sockets,
+                _file: None,
+            })
+        }
+    }
+}
+
+fn check_free(listener: &Listener) -> Option<String> {
+    match listener.address {
+        ListenAddress::Tcp(address) => net::check_free(address)
+            .err()
+            .map(|error| problem(listener, &error)),
+        ListenAddress::Unix(_) => None,
+    }
+}
+
+fn problem(listener: &Listener, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => " (another process listens there)",
+        io::ErrorKind::PermissionDenied => " (ports below 1024 need root or CAP_NET_BIND_SERVICE)",
+        io::ErrorKind::AddrNotAvailable => " (this machine has no such address)",
+        _ => "",
+    };
+    format!("listen at {}: {error}{advice}", shown(&listener.address))
+}
+
+fn shown(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(address) => address.to_string(),
+        ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}

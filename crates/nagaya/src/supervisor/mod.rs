@@ -1,0 +1,455 @@
+//! The supervisor: owns sockets, logs and the server process, and answers no request itself.
+//!
+//! The idea: one thread, one loop, one [`Phase`]. It waits for a signal, a word of the server or
+//! the end of a wait, and each of them moves the phase. What is wanted while another thing is
+//! under way is remembered once (a second reload asked for during a reload is one more reload,
+//! however often it is asked for). Privileges never leave this process; the server has none.
+
+mod child;
+mod listeners;
+mod logs;
+mod notify;
+mod reload;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use engine::error_log;
+use engine::link::{ToServer, ToSupervisor};
+use os::signal::{Signal, Signals};
+
+use self::child::{BackOff, Server};
+use self::notify::Notify;
+use self::reload::Generation;
+pub(crate) use self::reload::Refused;
+use crate::outcome::Outcome;
+
+/// How long a server may take to be ready for a generation.
+const READY_MAX: Duration = Duration::from_secs(10);
+/// How much longer than its own deadline a drain may take before it is cut short.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// The supervisor.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    config: PathBuf,
+    signals: Signals,
+    notify: Notify,
+    /// What serves, or will when the server is back.
+    current: Generation,
+    phase: Phase,
+    wanted: Wanted,
+    back_off: BackOff,
+    /// Servers started after an unwanted end.
+    restarts: u64,
+    /// Generations prepared so far.
+    prepared: u64,
+    /// No server has been ready yet: a failure is the start's.
+    fresh: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The server was started and is not ready yet. → Serving, Resting, Draining
+    Starting { server: Server, until: Instant },
+    /// → Reloading, Resting, Draining
+    Serving { server: Server },
+    /// The server serves, and was given the next generation. → Serving, Resting, Draining
+    Reloading {
+        server: Server,
+        next: Box<Generation>,
+        until: Instant,
+    },
+    /// There is no server until the rest is over. → Starting, Ended
+    Resting { until: Instant },
+    /// The server finishes what is under way. → Ended
+    Draining { server: Server, until: Instant },
+    /// Nothing more is to be done.
+    Ended(Outcome),
+}
+
+/// What was asked for and not begun.
+#[derive(Debug, Default)]
+struct Wanted {
+    reload: bool,
+    reopen: bool,
+}
+
+impl Supervisor {
+    /// Takes from the machine what the configuration asks for, and starts the server.
+    pub(crate) fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
+        let descriptors = os::process::raise_nofile();
+        let current = Generation::prepare(config, 1, None)?;
+        let mut supervisor = Supervisor {
+            config: config.to_owned(),
+            signals,
+            notify: Notify::from_environment(),
+            current,
+            phase: Phase::Resting {
+                until: Instant::now(),
+            },
+            wanted: Wanted::default(),
+            back_off: BackOff::default(),
+            restarts: 0,
+            prepared: 1,
+            fresh: true,
+        };
+        error_log::set_level(supervisor.current.level);
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            pid = std::process::id(),
+            descriptors = descriptors.unwrap_or_default(),
+            "starting"
+        );
+        supervisor
+            .current
+            .listeners
+            .take_over(&listeners::Listeners::default());
+        supervisor.start_server();
+        Ok(supervisor)
+    }
+
+    /// Lives until told to end.
+    pub(crate) fn run(mut self) -> Outcome {
+        loop {
+            if let Phase::Ended(outcome) = self.phase {
+                tracing::info!("ended");
+                return outcome;
+            }
+            if let Err(error) = self.turn() {
+                tracing::error!(%error, "the supervisor cannot go on");
+                return Outcome::Failed;
+            }
+        }
+    }
+
+    /// Waits for something to happen and deals with it.
+    fn turn(&mut self) -> io::Result<()> {
+        let word_waits = self.wait()?;
+        while let Some(signal) = self.signals.next()? {
+            self.on_signal(signal);
+        }
+        if word_waits {
+            self.on_word();
+        }
+        self.on_time(Instant::now());
+        self.begin_what_is_wanted();
+        Ok(())
+    }
+
+    /// Waits for a signal, a word of the server (then `true`) or the end of a wait.
+    fn wait(&self) -> io::Result<bool> {
+        let until = match &self.phase {
+            Phase::Serving { .. } | Phase::Ended(_) => None,
+            Phase::Starting { until, .. }
+            | Phase::Reloading { until, .. }
+            | Phase::Resting { until }
+            | Phase::Draining { until, .. } => Some(*until),
+        };
+        let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut fds = vec![self.signals.as_fd()];
+        fds.extend(self.phase.server().map(Server::link));
+        let readable = os::net::wait_readable(&fds, wait)?;
+        Ok(readable.get(1).copied().unwrap_or(false))
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        tracing::info!(signal = ?signal, "signal");
+        match signal {
+            Signal::Terminate | Signal::Interrupt => self.drain(),
+            Signal::Hangup => self.wanted.reload = true,
+            Signal::User1 => self.wanted.reopen = true,
+        }
+    }
+
+    /// Deals with a word of the server, or with its end.
+    fn on_word(&mut self) {
+        let Some(server) = self.phase.server() else {
+            return;
+        };
+        match server.recv() {
+            Ok(ToSupervisor::Ready { generation }) => self.on_ready(generation),
+            Ok(ToSupervisor::Refused {
+                generation,
+                message,
+            }) => self.on_refused(generation, &message),
+            Ok(ToSupervisor::OpenLog { path }) => self.open_log(path),
+            Ok(ToSupervisor::Drained) => tracing::info!("everything under way is finished"),
+            Ok(ToSupervisor::Stuck { report }) => tracing::error!(report, "a worker stands still"),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.lose_server("it ended")
+            }
+            Err(error) => self.lose_server(&format!("the link to it failed: {error}")),
+        }
+    }
+
+    /// Deals with waits that are over.
+    fn on_time(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::Starting { until, .. } | Phase::Reloading { until, .. } if *until <= now => {
+                self.lose_server("it was not ready in time");
+            }
+            Phase::Resting { until } if *until <= now => self.start_server(),
+            Phase::Draining { until, .. } if *until <= now => {
+                tracing::warn!("what is still under way is cut off: the drain's time is over");
+                self.phase = Phase::Ended(Outcome::Fine);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_what_is_wanted(&mut self) {
+        if !matches!(self.phase, Phase::Serving { .. } | Phase::Resting { .. }) {
+            return;
+        }
+        if std::mem::take(&mut self.wanted.reopen) {
+            self.reopen_logs();
+        }
+        if std::mem::take(&mut self.wanted.reload) {
+            self.reload();
+        }
+    }
+
+    /// Starts a server for the current generation.
+    fn start_server(&mut self) {
+        let started = Server::start(&self.current.user).and_then(|server| {
+            server.send(&self.current.configure(self.restarts)?)?;
+            Ok(server)
+        });
+        match started {
+            Ok(server) => {
+                tracing::info!(
+                    pid = server.pid(),
+                    generation = self.current.number,
+                    "server started"
+                );
+                self.phase = Phase::Starting {
+                    server,
+                    until: Instant::now() + READY_MAX,
+                };
+            }
+            Err(error) => {
+                tracing::error!(%error, "the server cannot be started");
+                if self.fresh {
+                    self.phase = Phase::Ended(Outcome::Failed);
+                } else {
+                    self.rest(Duration::ZERO);
+                }
+            }
+        }
+    }
+
+    fn on_ready(&mut self, generation: u64) {
+        match self.phase.take() {
+            Phase::Starting { server, .. } if generation == self.current.number => {
+                self.phase = Phase::Serving { server };
+                self.fresh = false;
+            }
+            Phase::Reloading { server, next, .. } if generation == next.number => {
+                next.listeners.take_over(&self.current.listeners);
+                error_log::set_level(next.level);
+                self.current = *next;
+                self.phase = Phase::Serving { server };
+            }
+            // A drain goes on, whatever was asked for before it.
+            phase => return self.phase = phase,
+        }
+        let summary = self.current.summary();
+        tracing::info!(generation, "ready: {summary}");
+        self.notify.ready(&summary);
+    }
+
+    fn on_refused(&mut self, generation: u64, message: &str) {
+        tracing::error!(generation, "the server refuses the generation: {message}");
+        match self.phase.take() {
+            Phase::Reloading { server, .. } => {
+                self.phase = Phase::Serving { server };
+                self.keep_old();
+            }
+            phase => {
+                self.phase = phase;
+                if matches!(self.phase, Phase::Starting { .. }) {
+                    self.lose_server("it refused to serve");
+                }
+            }
+        }
+    }
+
+    /// Ends the server, if it has not ended, and decides what comes next.
+    fn lose_server(&mut self, why: &str) {
+        let phase = self.phase.take();
+        let draining = matches!(phase, Phase::Draining { .. });
+        if matches!(phase, Phase::Reloading { .. }) {
+            tracing::error!("the reload failed with the server; the old configuration comes back");
+        }
+        let Some(server) = phase.into_server() else {
+            return;
+        };
+        let pid = server.pid();
+        let (status, lived) = match server.end() {
+            Ok((status, lived)) => (status.to_string(), lived),
+            Err(error) => (error.to_string(), Duration::ZERO),
+        };
+        if draining {
+            self.phase = Phase::Ended(Outcome::Fine);
+        } else if self.fresh {
+            tracing::error!(pid, status, "the server cannot serve: {why}");
+            self.phase = Phase::Ended(Outcome::Failed);
+        } else {
+            tracing::error!(
+                pid,
+                status,
+                lived_ms = lived.as_millis(),
+                "lost the server: {why}"
+            );
+            self.rest(lived);
+        }
+    }
+
+    /// Rests before the server is started again.
+    fn rest(&mut self, lived: Duration) {
+        let rest = self.back_off.rest(lived);
+        let failures = self.back_off.failures();
+        self.restarts += 1;
+        let rest_ms = rest.as_millis();
+        tracing::warn!(
+            restarts = self.restarts,
+            failures,
+            rest_ms,
+            "the server is started again"
+        );
+        self.notify.status(&format!(
+            "server lost {failures} times in a row, again in {rest_ms} ms"
+        ));
+        self.phase = Phase::Resting {
+            until: Instant::now() + rest,
+        };
+    }
+
+    fn reload(&mut self) {
+        self.notify.reloading();
+        self.prepared += 1;
+        let next = match Generation::prepare(&self.config, self.prepared, Some(&self.current)) {
+            Ok(next) => next,
+            Err(refused) => {
+                refused.log();
+                return self.keep_old();
+            }
+        };
+        match self.phase.take() {
+            Phase::Serving { server } => {
+                let sent = next
+                    .configure(self.restarts)
+                    .and_then(|message| server.send(&message));
+                let until = Instant::now() + READY_MAX;
+                self.phase = Phase::Reloading {
+                    server,
+                    next: Box::new(next),
+                    until,
+                };
+                if let Err(error) = sent {
+                    self.lose_server(&format!("it does not take the new configuration: {error}"));
+                }
+            }
+            // There is no server to ask: the next one is started with it, and at once.
+            phase => {
+                drop(phase);
+                next.listeners.take_over(&self.current.listeners);
+                self.current = next;
+                self.start_server();
+            }
+        }
+    }
+
+    /// Says that nothing has changed.
+    fn keep_old(&self) {
+        tracing::error!(
+            generation = self.current.number,
+            "reload refused, the old configuration serves on"
+        );
+        self.notify.ready(&format!(
+            "reload refused (see the log); {}",
+            self.current.summary()
+        ));
+    }
+
+    fn reopen_logs(&mut self) {
+        for problem in self.current.logs.reopen() {
+            tracing::error!("{problem}; the file open until now is written on");
+        }
+        let Some(server) = self.phase.server() else {
+            return;
+        };
+        let copies = self.current.logs.for_server();
+        match copies.and_then(|logs| server.send(&ToServer::Reopen { logs })) {
+            Ok(()) => tracing::info!("logs opened again"),
+            Err(error) => self.lose_server(&format!("it does not take the logs: {error}")),
+        }
+    }
+
+    fn open_log(&mut self, path: String) {
+        let mut result = self.current.logs.open_on_demand(&path);
+        if let (Err(_), Phase::Reloading { next, .. }) = (&result, &self.phase) {
+            result = next.logs.open_on_demand(&path);
+        }
+        if let Err(problem) = &result {
+            tracing::error!("{problem}");
+        }
+        let Some(server) = self.phase.server() else {
+            return;
+        };
+        if let Err(error) = server.send(&ToServer::LogFile { path, result }) {
+            self.lose_server(&format!("it does not take a log: {error}"));
+        }
+    }
+
+    /// Lets the server finish; when it is finishing already, ends at once.
+    fn drain(&mut self) {
+        self.notify.stopping();
+        let draining = matches!(self.phase, Phase::Draining { .. });
+        match self.phase.take().into_server() {
+            Some(server) if !draining => {
+                let sent = server.send(&ToServer::Drain);
+                let until = Instant::now() + self.current.drain + DRAIN_GRACE;
+                self.phase = Phase::Draining { server, until };
+                if let Err(error) = sent {
+                    self.lose_server(&format!("it does not hear: {error}"));
+                }
+            }
+            // Dropping a server kills it.
+            server => {
+                drop(server);
+                self.phase = Phase::Ended(Outcome::Fine);
+            }
+        }
+    }
+}
+
+impl Phase {
+    fn server(&self) -> Option<&Server> {
+        match self {
+            Phase::Starting { server, .. }
+            | Phase::Serving { server }
+            | Phase::Reloading { server, .. }
+            | Phase::Draining { server, .. } => Some(server),
+            Phase::Resting { .. } | Phase::Ended(_) => None,
+        }
+    }
+
+    fn into_server(self) -> Option<Server> {
+        match self {
+            Phase::Starting { server, .. }
+            | Phase::Serving { server }
+            | Phase::Reloading { server, .. }
+            | Phase::Draining { server, .. } => Some(server),
+            Phase::Resting { .. } | Phase::Ended(_) => None,
+        }
+    }
+
+    /// Takes the phase to make the next one of it; who takes it puts one back.
+    fn take(&mut self) -> Phase {
+        std::mem::replace(self, Phase::Ended(Outcome::Failed))
+    }
+}

@@ -1,0 +1,178 @@
+//! A generation as the supervisor has it: read, checked, bound and opened, before it serves.
+//!
+//! The idea: everything that can fail happens in [`Generation::prepare`], beside the generation
+//! that serves. What comes out is whole; what fails leaves nothing behind.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::Diagnostics;
+use config::model::{LogLevel, Model};
+use engine::link::{Configure, ToServer};
+
+use super::listeners::{Control, Listeners};
+use super::logs::Logs;
+use crate::outcome::load;
+
+/// A generation, ready to be given to a server, to one server after the other if need be.
+#[derive(Debug)]
+pub(super) struct Generation {
+    /// Its number, from 1.
+    pub(super) number: u64,
+    /// Its listening sockets.
+    pub(super) listeners: Listeners,
+    /// Its logs.
+    pub(super) logs: Logs,
+    /// What the server becomes when the supervisor is root.
+    pub(super) user: String,
+    /// How long a drain may take.
+    pub(super) drain: Duration,
+    /// Least severe level of the error log.
+    pub(super) level: LogLevel,
+    workers: usize,
+    sites: usize,
+    control: Option<Rc<Control>>,
+    sources: OwnedFd,
+}
+
+/// Why a configuration does not become a generation.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It is wrong.
+    Config(Diagnostics),
+    /// It is right, but the machine does not let us.
+    System(Vec<String>),
+}
+
+impl Generation {
+    /// Reads the configuration and takes from the machine what it asks for, beyond what
+    /// `before` has already.
+    pub(super) fn prepare(
+        config: &Path,
+        number: u64,
+        before: Option<&Generation>,
+    ) -> Result<Generation, Refused> {
+        let (sources, model) = load(config).map_err(Refused::Config)?;
+        check_changes(&model, before).map_err(Refused::System)?;
+        let mut problems = Vec::new();
+        let known = before.map(|before| &before.listeners);
+        let listeners = Listeners::bind(&model.listeners, model.workers, known);
+        let listeners = listeners.unwrap_or_else(|found| {
+            problems.extend(found);
+            Listeners::default()
+        });
+        let known = before.and_then(|before| before.control.as_ref());
+        let control = model
+            .control
+            .as_ref()
+            .map(|control| Control::bind(&control.socket, known));
+        let control = control.transpose().unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        });
+        let logs = Logs::open(&model, before.map(|before| &before.logs));
+        let sources = os::file::memfd("nagaya configuration", &sources.to_bytes());
+        let sources = sources.map_err(|error| format!("keep the configuration: {error}"));
+        match (logs, sources) {
+            (Ok(logs), Ok(sources)) if problems.is_empty() => Ok(Generation {
+                number,
+                listeners,
+                logs,
+                user: model.user,
+                drain: Duration::from_millis(model.timeouts.drain_ms),
+                level: model.log.level,
+                workers: model.workers,
+                sites: model.sites.len(),
+                control,
+                sources,
+            }),
+            (logs, sources) => {
+                problems.extend(logs.err().unwrap_or_default());
+                problems.extend(sources.err());
+                Err(Refused::System(problems))
+            }
+        }
+    }
+
+    /// The message that makes a server this generation's.
+    pub(super) fn configure(&self, restarts: u64) -> io::Result<ToServer> {
+        Ok(ToServer::Configure(Configure {
+            generation: self.number,
+            sources: self.sources.try_clone()?,
+            listeners: self.listeners.for_server()?,
+            logs: self.logs.for_server()?,
+            control: self
+                .control
+                .as_ref()
+                .map(|control| control.for_server())
+                .transpose()?,
+            restarts,
+        }))
+    }
+
+    /// A line for people.
+    pub(super) fn summary(&self) -> String {
+        let sites = if self.sites == 1 {
+            "1 site".into()
+        } else {
+            format!("{} sites", self.sites)
+        };
+        format!(
+            "generation {} serves {sites} with {} workers",
+            self.number, self.workers
+        )
+    }
+}
+
+impl Refused {
+    /// Writes every problem to the error log, a line each.
+    pub(super) fn log(&self) {
+        match self {
+            Refused::System(problems) => {
+                for problem in problems {
+                    tracing::error!("{problem}");
+                }
+            }
+            Refused::Config(problems) => {
+                for problem in problems.problems() {
+                    let place = problem.place.as_ref();
+                    let place = place.map(|at| format!("{}:{}:{}", at.file, at.line, at.column));
+                    let place = place.unwrap_or_default();
+                    let help = problem.help.as_deref().unwrap_or_default();
+                    tracing::error!(place, help, "{}", problem.message);
+                }
+            }
+        }
+    }
+}
+
+/// Refuses what only a new supervisor can change.
+fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<String>> {
+    let mut problems = Vec::new();
+    if let Some(before) = before {
+        if model.workers != before.workers {
+            let (now, wanted) = (before.workers, model.workers);
+            problems.push(format!(
+                "workers cannot change from {now} to {wanted} by a reload: restart"
+            ));
+        }
+        if model.user != before.user {
+            let (now, wanted) = (&before.user, &model.user);
+            problems.push(format!(
+                "user cannot change from {now} to {wanted} by a reload: restart"
+            ));
+        }
+    } else if os::process::is_root()
+        && let Err(error) = os::process::check_user(&model.user)
+    {
+        problems.push(format!("become user {}: {error}", model.user));
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems)
+    }
+}
