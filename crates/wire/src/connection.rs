@@ -5,30 +5,27 @@
 //! the client is.
 
 use crate::{
-    field_id::FieldId::{self, *},
+    field_id::FieldId,
     fields::Fields,
     framing::Version,
     octets::{is_token_byte, list},
+    refusal::Refusal,
 };
 
-/// Whether a connection lives on after an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Persistence {
-    KeepAlive,
-    Close,
-}
+/// Most options `Connection` may list, so that no head makes us compare thousands of names.
+const OPTIONS_MAX: usize = 64;
 
 /// Fields that concern one connection only. `Content-Length` is not one: the sender writes it anew.
-const HOP_BY_HOP: u64 = Connection.bit()
-    | KeepAlive.bit()
-    | ProxyConnection.bit()
-    | ProxyAuthenticate.bit()
-    | ProxyAuthorization.bit()
-    | Te.bit()
-    | Trailer.bit()
-    | TransferEncoding.bit()
-    | Upgrade.bit()
-    | Http2Settings.bit();
+const HOP_BY_HOP: u64 = FieldId::Connection.bit()
+    | FieldId::KeepAlive.bit()
+    | FieldId::ProxyConnection.bit()
+    | FieldId::ProxyAuthenticate.bit()
+    | FieldId::ProxyAuthorization.bit()
+    | FieldId::Te.bit()
+    | FieldId::Trailer.bit()
+    | FieldId::TransferEncoding.bit()
+    | FieldId::Upgrade.bit()
+    | FieldId::Http2Settings.bit();
 
 /// Removes hop-by-hop fields: the standard ones, and those `Connection` lists unless they are protected.
 pub fn strip_hop_by_hop(fields: &mut Fields) {
@@ -51,29 +48,30 @@ pub(crate) fn lists(fields: &Fields, name: &[u8]) -> bool {
 }
 
 /// Whether the sender means to keep the connection.
-pub(crate) fn persistence(fields: &Fields, version: Version) -> Persistence {
-    if !fields.contains(Connection) {
-        return if version == Version::Http11 {
-            Persistence::KeepAlive
-        } else {
-            Persistence::Close
-        };
+pub(crate) fn keeps_alive(fields: &Fields, version: Version) -> Result<bool, Refusal> {
+    let is_http11 = version == Version::Http11;
+    if !fields.contains(FieldId::Connection) {
+        return Ok(is_http11);
     }
-    let keep = version == Version::Http11 || lists(fields, b"keep-alive");
-    if keep && !lists(fields, b"close") {
-        Persistence::KeepAlive
-    } else {
-        Persistence::Close
+    let commas = |value: &[u8]| value.iter().filter(|&&byte| byte == b',').count();
+    if fields
+        .get_all(FieldId::Connection)
+        .map(commas)
+        .sum::<usize>()
+        >= OPTIONS_MAX
+    {
+        return Err(Refusal::bad("connection_list_too_long"));
     }
+    Ok((is_http11 || lists(fields, b"keep-alive")) && !lists(fields, b"close"))
 }
 
 /// Writes the protocols of `Upgrade` in lower case, if `Connection` says so too and a tunnel can carry them.
 pub(crate) fn upgrade(fields: &Fields, protocols: &mut Vec<u8>) {
     protocols.clear();
-    if !fields.contains(Upgrade) || !lists(fields, b"upgrade") {
+    if !fields.contains(FieldId::Upgrade) || !lists(fields, b"upgrade") {
         return;
     }
-    for protocol in fields.get_all(Upgrade).flat_map(list) {
+    for protocol in fields.get_all(FieldId::Upgrade).flat_map(list) {
         let well_formed = protocol
             .iter()
             .all(|&byte| is_token_byte(byte) || byte == b'/');
@@ -90,7 +88,7 @@ pub(crate) fn upgrade(fields: &Fields, protocols: &mut Vec<u8>) {
 }
 
 fn listed(fields: &Fields) -> impl Iterator<Item = &[u8]> {
-    fields.get_all(Connection).flat_map(list)
+    fields.get_all(FieldId::Connection).flat_map(list)
 }
 
 /// Whether a peer may declare a field its own: none that is known, and none that names the client.
@@ -98,5 +96,5 @@ fn may_be_listed(name: &[u8]) -> bool {
     let forwarding = name
         .get(..12)
         .is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded-"));
-    FieldId::of(name) == Other && !forwarding
+    FieldId::of(name) == FieldId::Other && !forwarding
 }

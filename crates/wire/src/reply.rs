@@ -9,7 +9,7 @@ use httparse::Status;
 
 use crate::{
     caps::{FIELDS_MAX, HeadCaps},
-    connection::{self, Persistence},
+    connection,
     field_id::FieldId,
     fields::Fields,
     framing::{self, Framing, Version},
@@ -122,8 +122,7 @@ impl ReplyHead {
         // A body announced where none can be may follow all the same: nothing after it can be trusted.
         let stray = matches!(self.status, 100..200 | 204)
             && !matches!(declared, Framing::None | Framing::Length(0));
-        let persistent =
-            connection::persistence(&self.fields, self.version) == Persistence::KeepAlive;
+        let persistent = connection::keeps_alive(&self.fields, self.version)?;
         self.keep_alive = persistent && !stray && self.framing != ReplyFraming::UntilClose;
         if self.status == 101 && self.fields.contains(FieldId::Upgrade) {
             connection::upgrade(&self.fields, &mut self.upgrade);

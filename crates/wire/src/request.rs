@@ -11,7 +11,7 @@ use httparse::Status;
 use crate::{
     authority::Authority,
     caps::{FIELDS_MAX, HeadCaps},
-    connection::{self, Persistence},
+    connection,
     field_id::FieldId,
     fields::Fields,
     framing::{self, Framing, Version},
@@ -242,8 +242,7 @@ impl RequestHead {
             .fields
             .iter()
             .any(|field| field.id == FieldId::Other && !is_plain_name(field.name));
-        self.keep_alive =
-            connection::persistence(&self.fields, self.version) == Persistence::KeepAlive;
+        self.keep_alive = connection::keeps_alive(&self.fields, self.version)?;
         if self.version == Version::Http11 && self.framing == Framing::None {
             connection::upgrade(&self.fields, &mut self.upgrade);
         }

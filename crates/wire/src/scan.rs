@@ -106,7 +106,7 @@ fn version(length: usize, mut read: [u8; 8], byte: u8) -> Result<Place, Refusal>
     if byte == b'\r' {
         return match &read {
             b"HTTP/1.0" | b"HTTP/1.1" => Ok(Place::StartLineEnd),
-            [b'H', b'T', b'T', b'P', b'/', b'1'..=b'9', b'.', b'0'..=b'9'] => {
+            [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
                 Err(Refusal::new(505, "unknown_version"))
             }
             _ => Err(Refusal::bad("bad_version")),
@@ -174,7 +174,7 @@ impl Lines {
             (Lines::LineStart, b':') => Err(Refusal::bad("empty_field_name")),
             (Lines::LineStart | Lines::Name, byte) if is_token_byte(byte) => Ok(Lines::Name),
             (Lines::Name, b':') => Ok(Lines::Value),
-            (Lines::Name, b' ' | b'\t') => Err(Refusal::bad("blank_before_colon")),
+            (Lines::Name, b' ' | b'\t') => Err(Refusal::bad("blank_in_field_name")),
             (Lines::Name, b'\r') => Err(Refusal::bad("no_colon")),
             (Lines::LineStart | Lines::Name, _) => Err(Refusal::bad("bad_field_name")),
             (Lines::Value, b'\r') => Ok(Lines::LineEnd),

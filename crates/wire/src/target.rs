@@ -189,6 +189,10 @@ impl CanonicalPath {
                 self.leave_segment()?;
             }
             b"" => return Ok(rules.slashes == Slashes::Keep),
+            // Some servers cut parameters off before they look for dot segments.
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => {
+                return Err(Refusal::bad("dot_segment_parameter"));
+            }
             _ => return Ok(true),
         }
         Ok(false)

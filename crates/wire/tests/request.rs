@@ -87,7 +87,7 @@ fn syntax_is_held_to_the_letter() {
         ),
         ("GET / HTTP/1.1\r\n Host: a\r\n\r\n", "folded_line"),
         ("GET / HTTP/1.1\r\n\tHost: a\r\n\r\n", "folded_line"),
-        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", "blank_before_colon"),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", "blank_in_field_name"),
         ("GET / HTTP/1.1\r\n: a\r\n\r\n", "empty_field_name"),
         ("GET / HTTP/1.1\r\nHost\r\n\r\n", "no_colon"),
         ("GET / HTTP/1.1\r\nHo(st: a\r\n\r\n", "bad_field_name"),
@@ -105,7 +105,6 @@ fn syntax_is_held_to_the_letter() {
         ("GET / http/1.1\r\nHost: a\r\n\r\n", "bad_version"),
         ("GET / HTTP/1.1.1\r\nHost: a\r\n\r\n", "bad_version"),
         ("GET / HTTP/11\r\nHost: a\r\n\r\n", "bad_version"),
-        ("GET / HTTP/0.9\r\nHost: a\r\n\r\n", "bad_version"),
         ("GET /\r\n", "no_version"),
         ("GET\r\n", "bad_method"),
         ("\x16\x03\x01\x02\0\x01", "bad_method"),
@@ -121,7 +120,7 @@ fn one_empty_line_before_a_request_is_skipped() {
 
 #[test]
 fn other_versions_are_505() {
-    for version in ["HTTP/2.0", "HTTP/1.2", "HTTP/1.9", "HTTP/3.0"] {
+    for version in ["HTTP/0.9", "HTTP/2.0", "HTTP/1.2", "HTTP/1.9", "HTTP/3.0"] {
         refused(
             format!("GET / {version}\r\nHost: a\r\n\r\n").as_bytes(),
             505,
