@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Packs a built binary, unpacks the package into a directory and serves from there.
+#
+#   scripts/test-package.sh BINARY
+#
+# What cannot hold outside of / (port 80, absolute paths) is rewritten to lie below that directory.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+binary=$1
+if ! command -v dpkg-deb >/dev/null; then
+  echo "test-package: skipped, no dpkg-deb here"
+  exit 0
+fi
+root=$(mktemp -d)
+chmod 755 "$root"
+server=
+trap 'stop; rm -rf "$root"' EXIT
+
+main() {
+  local package
+  package=$(scripts/package.sh "$binary" "$root/out")
+  dpkg-deb --extract "$package" "$root"
+  dpkg-deb --ctrl-tarfile "$package" | tar -x -C "$root/out"
+  expect "conffiles name the configuration" grep -qx /etc/nagaya/nagaya.toml "$root/out/conffiles"
+  for script in postinst prerm postrm; do
+    expect "$script is a script" sh -n "$root/out/$script"
+  done
+  expect "the manual is there" gzip -t "$root/usr/share/man/man1/nagaya.1.gz"
+  expect "bash reads the completions" bash -n "$root/usr/share/bash-completion/completions/nagaya"
+  expect "the example site is right" check_example
+  check_unit
+  serve_unpacked
+  echo "test-package: $(basename "$package") unpacks, serves, rotates and stops"
+}
+
+expect() {
+  local what=$1
+  shift
+  "$@" || { echo "test-package: not so: $what" >&2; exit 1; }
+}
+
+check_example() {
+  sed 's|"/usr/share|"'"$root"'/usr/share|' "$root/usr/share/doc/nagaya/example-site.toml" >"$root/site.toml"
+  printf '\n[[listen]]\naddress = "127.0.0.1:1"\n' >>"$root/site.toml"
+  "$root/usr/bin/nagaya" check -c "$root/site.toml"
+}
+
+check_unit() {
+  command -v systemd-analyze >/dev/null || return 0
+  local unit="$root/nagaya.service" said
+  sed "s|/usr/bin/nagaya|$root/usr/bin/nagaya|" "$root/usr/lib/systemd/system/nagaya.service" >"$unit"
+  # Before 253 systemd does not know notify-reload, and says nothing else may be wrong.
+  said=$(systemd-analyze verify --man=no "$unit" 2>&1 | grep -F nagaya.service | grep -v notify-reload || true)
+  expect "systemd takes the unit: $said" [ -z "$said" ]
+}
+
+serve_unpacked() {
+  local port config="$root/etc/nagaya/nagaya.toml"
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  mkdir -p "$root/run/nagaya" "$root/var/log/nagaya"
+  chmod 777 "$root/var/log/nagaya"
+  sed -i "s|\"/usr|\"$root/usr|; s|\"/run|\"$root/run|; s|\"/var|\"$root/var|; s|0\.0\.0\.0:80|127.0.0.1:$port|; s|\[::\]:80|unix:$root/run/nagaya/http.sock|; s|^user = .*|user = \"nobody\"|" "$config"
+  expect "the configuration is right" "$root/usr/bin/nagaya" check -c "$config"
+  "$root/usr/bin/nagaya" serve -c "$config" 2>"$root/errors" </dev/null &
+  server=$!
+  expect "the welcome page is served" eventually curl -fsS -o "$root/page" "http://127.0.0.1:$port/"
+  expect "it is the welcome page" grep -q 'Nagaya is running' "$root/page"
+  expect "status answers" "$root/usr/bin/nagaya" status -c "$config" >/dev/null
+  local log="$root/var/log/nagaya/access.log"
+  expect "the request is logged" eventually grep -q '"GET / HTTP/1.1" 200' "$log"
+  mv "$log" "$log.1"
+  kill -USR1 "$server"
+  expect "the log is opened anew" eventually test -e "$log"
+  kill -TERM "$server"
+  expect "it stops when asked: $(cat "$root/errors")" wait "$server"
+  server=
+}
+
+# Tries for ten seconds.
+eventually() {
+  local end=$((SECONDS + 10))
+  until "$@" 2>"$root/last"; do
+    [ "$SECONDS" -lt "$end" ] || { cat "$root/last" "$root/errors" >&2; return 1; }
+    sleep 0.05
+  done
+}
+
+stop() {
+  [ -z "$server" ] || kill -TERM "$server" 2>/dev/null || true
+}
+
+main
