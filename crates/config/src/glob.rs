@@ -1,23 +1,21 @@
 //! Globs: `*` is any bytes including `/`, `?` one byte, `[a-z]` a class, `[!a-z]` its opposite.
 //!
 //! The idea: the syntax is checked when the configuration is loaded and has no escapes beyond
-//! the class (`[*]` is a star), so matching is total: one loop, no allocation, and time bounded
-//! by pattern times text. Whether a pattern is anchored is its caller's affair.
+//! the class (`[*]` is a star; a class cannot hold `]`), so that no pattern can fail later. The
+//! matching here serves `include`; requests are matched elsewhere.
 
 /// Says what is wrong with a pattern's syntax.
-pub fn check(pattern: &str) -> Result<(), String> {
+pub(crate) fn check(pattern: &str) -> Result<(), String> {
     let mut rest = pattern.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         rest = match first {
-            0..=0x1f | 0x7f => return Err("control characters match nothing".to_owned()),
-            b'[' => match class(rest) {
-                Some((_, after)) => after,
-                None => {
-                    return Err(
-                        "the class begun by `[` has no `]`; a bracket itself is `[[]`".to_owned(),
-                    );
-                }
-            },
+            0..=0x1f | 0x7f => return Err("it holds a control character".to_owned()),
+            b'[' => {
+                let unclosed = "the class begun by `[` has no `]`; a bracket itself is `[[]`";
+                let (class, after) = class(rest).ok_or(unclosed)?;
+                class.check()?;
+                after
+            }
             _ => after,
         };
     }
@@ -25,7 +23,7 @@ pub fn check(pattern: &str) -> Result<(), String> {
 }
 
 /// Whether `pattern` matches the whole of `text`.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     // Where to go on after a mismatch: behind the last star, one byte further each time.
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -78,19 +76,44 @@ struct Class<'a> {
     members: &'a [u8],
 }
 
-/// The class at the start of `pattern`, and what follows it. A `]` that comes first is a member.
+/// The class at the start of `pattern`, and what follows it.
 fn class(pattern: &[u8]) -> Option<(Class<'_>, &[u8])> {
     let inner = pattern.strip_prefix(b"[")?;
     let (negated, inner) = match inner {
-        [b'!', rest @ ..] => (true, rest),
+        [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, inner),
     };
-    let end = inner.iter().skip(1).position(|byte| *byte == b']')? + 1;
+    let end = inner.iter().position(|byte| *byte == b']')?;
     let (members, after) = inner.split_at_checked(end)?;
     Some((Class { negated, members }, after.get(1..)?))
 }
 
 impl Class<'_> {
+    fn check(&self) -> Result<(), String> {
+        let inner = self.members.strip_suffix(b"-").unwrap_or(self.members);
+        let inner = inner.strip_prefix(b"-").unwrap_or(inner);
+        if self.members.is_empty() {
+            return Err("a class `[]` without members matches nothing".to_owned());
+        }
+        if !self.members.is_ascii() {
+            return Err("a class is of single bytes and holds only ASCII".to_owned());
+        }
+        let mut rest = inner;
+        while !rest.is_empty() {
+            rest = match rest {
+                [low, b'-', high, ..] if low > high || *high == b'-' => {
+                    let (low, high) = (char::from(*low), char::from(*high));
+                    return Err(format!("the range `{low}-{high}` is upside down"));
+                }
+                [_, b'-', _, after @ ..] => after,
+                [b'-', ..] => return Err("a `-` stands first or last in its class".to_owned()),
+                [_, after @ ..] => after,
+                [] => break,
+            };
+        }
+        Ok(())
+    }
+
     fn holds(&self, byte: u8) -> bool {
         let mut rest = self.members;
         let mut found = false;

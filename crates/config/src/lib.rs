@@ -5,16 +5,20 @@
 #![forbid(unsafe_code)]
 
 mod diagnostics;
-pub mod glob;
+mod dump;
+mod glob;
 mod include;
 mod keys;
 mod lower;
 mod mentions;
 pub mod model;
 mod packing;
+mod reference;
 mod sources;
 mod units;
 
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
+pub use dump::dump;
 pub use lower::load;
+pub use reference::reference;
 pub use sources::{Damaged, Sources};

@@ -472,7 +472,7 @@ pub enum Condition {
     Not(Vec<Condition>),
 }
 
-/// A glob in the syntax of [`crate::glob`]: `*` is any bytes including `/`, `?` one byte, `[a-z]` a
+/// A glob: `*` is any bytes including `/`, `?` one byte, `[a-z]` a
 /// class, `[!a-z]` its opposite. Over a file or path it matches at the end if it has no leading `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(pub String);

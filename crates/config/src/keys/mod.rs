@@ -7,6 +7,8 @@
 mod process;
 mod site;
 mod suggest;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -27,8 +29,6 @@ pub(crate) struct Section {
     pub(crate) title: &'static str,
     /// What it is for; Markdown.
     pub(crate) about: &'static str,
-    /// A configuration around an example: `@` is replaced by the example's line.
-    pub(crate) frame: &'static str,
     /// Keys it may hold.
     pub(crate) keys: &'static [Key],
     /// Keys that later work brings.

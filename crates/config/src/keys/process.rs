@@ -30,7 +30,6 @@ pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
         `[upstreams.NAME]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
-    frame: "@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "workers",
@@ -131,7 +130,6 @@ pub(crate) const TOP: Section = Section {
 pub(crate) const CONTROL: Section = Section {
     title: "[control]",
     about: "A Unix socket, mode 0600, on which the gateway answers its own user and root.",
-    frame: "[control]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[key(
         "socket",
         Kind::Text,
@@ -145,7 +143,6 @@ pub(crate) const CONTROL: Section = Section {
 pub(crate) const LISTEN: Section = Section {
     title: "[[listen]]",
     about: "One address that is served.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n@\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "address",
@@ -168,7 +165,6 @@ pub(crate) const LISTEN: Section = Section {
 pub(crate) const LOG: Section = Section {
     title: "[log]",
     about: "The access log, one record for each request, and the error log on standard error.",
-    frame: "[log]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "access",
@@ -206,7 +202,6 @@ pub(crate) const LOG: Section = Section {
 pub(crate) const TIMEOUTS: Section = Section {
     title: "[timeouts]",
     about: "Every wait of the process. Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"` or `\"1h\"`.",
-    frame: "[timeouts]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "header",
@@ -292,7 +287,6 @@ pub(crate) const TIMEOUTS: Section = Section {
 pub(crate) const CAPS: Section = Section {
     title: "[caps]",
     about: "Every size and count of the process. Sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.",
-    frame: "[caps]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "head_bytes",
@@ -428,8 +422,6 @@ pub(crate) const UPSTREAM: Section = Section {
     title: "[upstreams.NAME]",
     about: "A group of servers. Rules name it: `handler = { proxy = \"NAME\" }`. \
         A name is letters, digits, `-`, `_` and `.`.",
-    frame: "[upstreams.app]\nservers = [\"127.0.0.1:9000\"]\n@\n[[listen]]\naddress = \"127.0.0.1:8080\"\n\
-        [[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "protocol",
@@ -494,8 +486,6 @@ pub(crate) const UPSTREAM: Section = Section {
 pub(crate) const SERVER: Section = Section {
     title: "servers = [{ … }]",
     about: "One server of an upstream, where its address alone does not say all.",
-    frame: "[upstreams.app]\nservers = [{ address = \"127.0.0.1:9000\", @ }]\n[[listen]]\n\
-        address = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "address",

@@ -66,7 +66,6 @@ pub(crate) const SITE: Section = Section {
     title: "[[sites]]",
     about: "A site: the hosts it answers for, its files and its rules. With no rule, or none with a handler, \
         it serves static files.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"example.jp\"]\nroot = \"/var/www/html\"\n@\n",
     keys: &[
         key(
             "hosts",
@@ -178,7 +177,6 @@ pub(crate) const SITE: Section = Section {
 pub(crate) const SITE_LOG: Section = Section {
     title: "[sites.log]",
     about: "Logging of one site.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\nlog = { @ }\n",
     keys: &[key(
         "access",
         Kind::Text,
@@ -192,7 +190,6 @@ pub(crate) const SITE_LOG: Section = Section {
 pub(crate) const FILES: Section = Section {
     title: "[sites.files]",
     about: "How a site serves its files.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n[sites.files]\n@\n",
     keys: &[
         key(
             "sources",
@@ -257,8 +254,6 @@ pub(crate) const FILES: Section = Section {
 pub(crate) const AUTH: Section = Section {
     title: "auth = { … }",
     about: "Basic authentication, on a site or a rule. A rule's takes the place of its site's.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
-        auth = { file = \"/etc/nagaya/htpasswd\", @ }\n",
     keys: &[
         key(
             "realm",
@@ -284,7 +279,6 @@ pub(crate) const EDITS: Section = Section {
     about: "Header changes, made in the order remove, set, add. Values are templates: `$host`, `$path`, `$query`, \
         `$uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, `${host}` sets a name apart \
         from what follows it, `$$` is a dollar.",
-    frame: "reply_headers = { @ }\n[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n",
     keys: &[
         key(
             "set",
@@ -315,8 +309,6 @@ pub(crate) const RULE: Section = Section {
     title: "[[sites.rules]]",
     about: "Rules are tried in order; the first that matches and has a handler decides. A rule without a handler \
         adds its settings and goes on.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
-        [[sites.rules]]\nhandler = { static = true }\n@\n",
     keys: &[
         key(
             "name",
@@ -353,8 +345,6 @@ pub(crate) const MATCH: Section = Section {
     title: "match = { … }",
     about: "Conditions of a rule. In globs `*` is any bytes including `/`, `?` one byte, `[a-z]` a class and \
         `[!a-z]` its opposite; `[*]` is a star. A pattern over a file or path without a leading `/` matches at its end.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
-        [[sites.rules]]\nhandler = { static = true }\nmatch = { @ }\n",
     keys: &[
         key(
             "file",
@@ -426,8 +416,6 @@ pub(crate) const MATCH: Section = Section {
 pub(crate) const HANDLER: Section = Section {
     title: "handler = { … }",
     about: "What answers a request: exactly one of `static`, `proxy`, `respond`, `redirect` and `metrics`.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
-        [[sites.rules]]\nhandler = { @ }\n",
     keys: &[
         key(
             "static",
@@ -478,8 +466,6 @@ pub(crate) const HANDLER: Section = Section {
 pub(crate) const PROXY: Section = Section {
     title: "proxy = { … }",
     about: "Forwarding, where an upstream's name alone does not say all.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
-        [[sites.rules]]\nhandler = { proxy = { upstream = \"http://127.0.0.1:9000\", @ } }\n",
     keys: &[
         key(
             "upstream",
@@ -537,8 +523,6 @@ pub(crate) const PROXY: Section = Section {
 pub(crate) const RESPOND: Section = Section {
     title: "respond = { … }",
     about: "A fixed reply.",
-    frame: "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n\
-        [[sites.rules]]\nhandler = { respond = { @ } }\n",
     keys: &[
         key(
             "status",

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Entry, Spot, Table, Value, problem};
+use super::context::{Spot, problem};
+use super::table::Table;
 use super::template::{Purpose, template};
+use super::value::{Entry, Value};
 use crate::keys;
 use crate::model::{FieldEdits, Template};
 

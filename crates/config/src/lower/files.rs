@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::context::{Value, problem};
+use super::context::problem;
+use super::value::Value;
 use crate::model::{Auth, ErrorPage};
 use crate::{keys, lower::values};
 

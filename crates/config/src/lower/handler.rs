@@ -1,8 +1,10 @@
 //! `handler = { … }`: exactly one of the handlers, with what belongs to it.
 
-use super::context::{Table, Value, problem};
+use super::context::problem;
+use super::table::Table;
 use super::template::{Purpose, template};
 use super::upstream::{self, Upstreams};
+use super::value::Value;
 use super::values;
 use crate::model::{Handler, Proxy, ProxyHost, Redirect, Respond, Template, TemplatePart};
 use crate::{keys, units};

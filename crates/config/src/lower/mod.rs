@@ -10,8 +10,10 @@ mod handler;
 pub(crate) mod names;
 mod rule;
 mod site;
+mod table;
 mod template;
 mod upstream;
+mod value;
 mod values;
 
 use std::collections::BTreeMap;
@@ -25,9 +27,12 @@ use crate::keys;
 use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
 use crate::sources::Sources;
 use crate::units;
-use context::{Context, Spot, Table, Value, problem, problem_overall};
+use context::{Context, Spot, problem, problem_overall};
 use fields::Side;
+use table::Table;
+pub(crate) use template::spell;
 use upstream::Upstreams;
+use value::Value;
 
 /// Lowers `sources` to a model, or finds every problem in them.
 pub fn load(sources: &Sources) -> Result<Model, Diagnostics> {

@@ -1,8 +1,12 @@
 //! `[[sites.rules]]` and its `match`.
 
-use super::context::{Table, Value, problem};
+use std::collections::BTreeSet;
+
+use super::context::problem;
 use super::site::settings;
+use super::table::Table;
 use super::upstream::Upstreams;
+use super::value::Value;
 use super::{fields, handler, values};
 use crate::keys;
 use crate::model::{Condition, Glob, Handler, Rule, Settings};
@@ -109,15 +113,7 @@ fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Conditio
             .get("exists")
             .and_then(|value| value.flag().map(Condition::Exists)),
     ];
-    for entry in table.entries("header") {
-        if !fields::is_token(entry.name) {
-            let message = format!("{:?} cannot be a field's name", entry.name);
-            table.context.report(problem(entry.name_spot, message));
-            continue;
-        }
-        let glob = glob_or_true(&entry.value);
-        found.push(glob.map(|glob| Condition::Header(entry.name.to_ascii_lowercase(), glob)));
-    }
+    found.extend(headers(&table));
     for entry in table.entries("query") {
         let glob = glob_or_true(&entry.value);
         found.push(glob.map(|glob| Condition::Query(entry.name.to_owned(), glob)));
@@ -133,6 +129,24 @@ fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Conditio
         );
     }
     found.into_iter().flatten().collect()
+}
+
+fn headers(table: &Table<'_>) -> Vec<Option<Condition>> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for entry in table.entries("header") {
+        let name = entry.name.to_ascii_lowercase();
+        if !fields::is_token(&name) {
+            let message = format!("{name:?} cannot be a field's name");
+            table.context.report(problem(entry.name_spot, message));
+        } else if !seen.insert(name.clone()) {
+            let message = format!("field `{}` is matched twice", entry.name);
+            table.context.report(problem(entry.name_spot, message));
+        } else {
+            found.push(glob_or_true(&entry.value).map(|glob| Condition::Header(name, glob)));
+        }
+    }
+    found
 }
 
 fn path(value: &Value<'_>) -> Option<Condition> {

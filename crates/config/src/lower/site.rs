@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use super::context::{Spot, Table, Value, problem, problem_overall};
+use super::context::{Spot, problem, problem_overall};
 use super::fields::{self, Side};
 use super::rule::{SiteFiles, rule};
+use super::table::Table;
 use super::upstream::Upstreams;
+use super::value::Value;
 use super::{Tops, files, values};
 use crate::keys;
 use crate::model::{ErrorPage, Files, HostPattern, LogTarget, Root, Settings, Site, TryEntry};
@@ -305,8 +307,11 @@ fn types(table: &Table<'_>) -> BTreeMap<String, String> {
         if extension.is_empty() || extension.contains(['.', '/', '\0']) {
             let message = format!("{extension:?} is no file extension: it stands without its dot");
             table.context.report(problem(entry.name_spot, message));
-        } else if let Some(media_type) = values::media_type(&entry.value) {
-            types.insert(extension, media_type);
+        } else if let Some(media_type) = values::media_type(&entry.value)
+            && types.insert(extension, media_type).is_some()
+        {
+            let message = format!("extension `{}` has two types", entry.name);
+            table.context.report(problem(entry.name_spot, message));
         }
     }
     types

@@ -3,7 +3,8 @@
 //! The idea: a variable is `$name` or `${name}`, a dollar itself `$$`; anything else behind a
 //! dollar is a mistake and never passes as text.
 
-use super::context::{Value, problem};
+use super::context::problem;
+use super::value::Value;
 use crate::keys;
 use crate::model::{Template, TemplatePart};
 

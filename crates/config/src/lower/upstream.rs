@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::context::{Spot, Table, Value, problem};
+use super::context::{Spot, problem};
+use super::table::Table;
+use super::value::Value;
 use super::values;
 use crate::keys;
 use crate::model::{ListenAddress, Server, ServerAddress, Upstream};
@@ -281,9 +283,7 @@ fn has_port(authority: &str) -> bool {
 
 /// Authority and path of `http://HOST:PORT/PREFIX`.
 fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, Option<String>)> {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return None;
-    };
+    let (scheme, rest) = text.split_once("://")?;
     match scheme {
         "http" => {}
         "https" => {

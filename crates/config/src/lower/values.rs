@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::context::{Value, problem};
+use super::context::problem;
+use super::value::Value;
 use crate::model::{Glob, HostPattern, LogTarget};
 use crate::{glob, keys};
 
@@ -16,7 +17,12 @@ pub(crate) fn path(value: &Value<'_>) -> Option<PathBuf> {
         value.report(format!("`{}` must be a path", value.name));
         return None;
     }
-    Some(value.context.sources.resolve(value.file, text))
+    let path = value.context.sources.resolve(value.file, text);
+    if path.to_str().is_none() {
+        value.report("the directory of the configuration must have a name in UTF-8");
+        return None;
+    }
+    Some(path)
 }
 
 /// Whether a text is printable ASCII without quotes and backslashes, as it stands in a header.
@@ -120,9 +126,7 @@ pub(crate) fn log_target(value: &Value<'_>) -> Option<LogTarget> {
         }
     }
     let path = path(value)?;
-    let Some(path) = path.to_str().filter(|_| fine) else {
-        return None;
-    };
+    let path = path.to_str().filter(|_| fine)?;
     Some(LogTarget::File(path.to_owned()))
 }
 

@@ -1,0 +1,254 @@
+//! A table of a file, read by the names of its keys.
+//!
+//! The idea: opening a table checks its keys against its section there and then, and every
+//! reader takes range and default from the same place, so the lowering holds no numbers of its own.
+
+use std::ops::Range;
+
+use toml::de::DeTable;
+
+use super::context::{Context, Finding, Spot, problem};
+use super::names::Named;
+use super::value::{Entry, Value};
+use crate::keys::{self, Key, Kind, Section};
+use crate::units;
+
+/// A table whose keys are known to be keys of its section.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) file: usize,
+    section: &'static Section,
+    entries: &'a DeTable<'a>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Table<'a> {
+    /// Opens `entries` as a table of `section` and reports keys that do not belong there.
+    pub(crate) fn open(
+        context: &'a Context<'a>,
+        file: usize,
+        section: &'static Section,
+        entries: &'a DeTable<'a>,
+        span: Range<usize>,
+    ) -> Table<'a> {
+        let table = Table {
+            context,
+            file,
+            section,
+            entries,
+            start: span.start,
+            end: span.end,
+        };
+        for key in entries.keys() {
+            if section.key(key.get_ref()).is_none() {
+                let spot = Spot {
+                    file,
+                    start: key.span().start,
+                    end: key.span().end,
+                };
+                context.report(stranger(section, key.get_ref(), spot));
+            }
+        }
+        table
+    }
+
+    /// A table of `section` in which nothing is set.
+    pub(crate) fn empty(context: &'a Context<'a>, section: &'static Section) -> Table<'a> {
+        Table::open(context, 0, section, &context.nothing, 0..0)
+    }
+
+    /// Where the table stands.
+    pub(crate) fn spot(&self) -> Spot {
+        Spot {
+            file: self.file,
+            start: self.start,
+            end: self.end,
+        }
+    }
+
+    /// The value of a key, if it is set.
+    pub(crate) fn get(&self, name: &'static str) -> Option<Value<'a>> {
+        debug_assert!(
+            self.section.key(name).is_some(),
+            "{name} is not in the table of {}",
+            self.section.title
+        );
+        let (key, node) = self.entries.get_key_value(name)?;
+        Some(Value::new(self.context, self.file, key.get_ref(), node))
+    }
+
+    /// The value of a key that must be set.
+    pub(crate) fn required(&self, name: &'static str) -> Option<Value<'a>> {
+        let value = self.get(name);
+        if value.is_none() && !self.has_misspelt(name) {
+            let message = format!("`{name}` is missing in {}", titled(self.section));
+            let example = self.section.key(name).map_or("", |key| key.example);
+            let finding = problem(self.spot(), message)
+                .help(format!("add `{example}`"))
+                .absence();
+            self.context.report(finding);
+        }
+        value
+    }
+
+    /// Whether a key is set that no section knows, or only later work.
+    pub(crate) fn has_strangers(&self) -> bool {
+        self.entries
+            .keys()
+            .any(|key| self.section.key(key.get_ref()).is_none())
+    }
+
+    /// Whether `name`, a key of later work, is set.
+    pub(crate) fn has_stranger(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// Whether a key is set that was reported as `name` misspelt.
+    fn has_misspelt(&self, name: &str) -> bool {
+        let known = || self.section.keys.iter().map(|key| key.name);
+        let mut strangers = self
+            .entries
+            .keys()
+            .filter(|key| self.section.key(key.get_ref()).is_none());
+        strangers.any(|key| keys::nearest(key.get_ref(), known()) == Some(name))
+    }
+
+    /// Whether any key is set.
+    pub(crate) fn has_anything(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// The table of a key; without keys if it is not set.
+    pub(crate) fn table(&self, name: &'static str, section: &'static Section) -> Table<'a> {
+        let table = self.get(name).and_then(|value| value.table(section));
+        table.unwrap_or_else(|| Table::empty(self.context, section))
+    }
+
+    /// Reports a problem of the value of `name`, or of the table if it is not set.
+    pub(crate) fn report_at(&self, name: &'static str, message: impl Into<String>) {
+        let spot = self.get(name).map_or(self.spot(), |value| value.spot());
+        self.context.report(problem(spot, message));
+    }
+
+    /// A count, in the range its key gives.
+    pub(crate) fn count(&self, name: &'static str) -> u64 {
+        let (key, value) = self.ranged(name);
+        let Kind::Count(least, most) = key.kind else {
+            return 0;
+        };
+        let default = || key.default_text().parse().unwrap_or(least);
+        value
+            .and_then(|value| value.count(least, most))
+            .unwrap_or_else(default)
+    }
+
+    /// A size in bytes, in the range its key gives.
+    pub(crate) fn size(&self, name: &'static str) -> u64 {
+        let (key, value) = self.ranged(name);
+        let Kind::Size(least, most) = key.kind else {
+            return 0;
+        };
+        let default = || units::parse_size(key.default_text()).unwrap_or(least);
+        value
+            .and_then(|value| value.size(least, most))
+            .unwrap_or_else(default)
+    }
+
+    /// A duration in milliseconds, in the range its key gives.
+    pub(crate) fn duration(&self, name: &'static str) -> u64 {
+        let (key, value) = self.ranged(name);
+        let Kind::Duration(least, most) = key.kind else {
+            return 0;
+        };
+        let default = || units::parse_duration(key.default_text()).unwrap_or(least);
+        value
+            .and_then(|value| value.duration(least, most))
+            .unwrap_or_else(default)
+    }
+
+    /// A flag.
+    pub(crate) fn flag(&self, name: &'static str) -> bool {
+        let (key, value) = self.ranged(name);
+        value
+            .and_then(|value| value.flag())
+            .unwrap_or(key.default_text() == "true")
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, name: &'static str) -> String {
+        let (key, value) = self.ranged(name);
+        value
+            .and_then(|value| value.text())
+            .unwrap_or(key.default_text())
+            .to_owned()
+    }
+
+    /// A choice among the words of `T`.
+    pub(crate) fn choice<T: Named>(&self, name: &'static str) -> T {
+        let (key, value) = self.ranged(name);
+        let default = || T::named(key.default_text()).unwrap_or(T::first());
+        value
+            .and_then(|value| value.choice())
+            .unwrap_or_else(default)
+    }
+
+    /// Elements of a list; none if the key is not set.
+    pub(crate) fn list(&self, name: &'static str) -> Vec<Value<'a>> {
+        self.get(name)
+            .and_then(|value| value.list())
+            .unwrap_or_default()
+    }
+
+    /// Entries of a table whose keys are free.
+    pub(crate) fn entries(&self, name: &'static str) -> Vec<Entry<'a>> {
+        self.get(name)
+            .map(|value| value.entries())
+            .unwrap_or_default()
+    }
+
+    fn ranged(&self, name: &'static str) -> (&'static Key, Option<Value<'a>>) {
+        (
+            self.section.key(name).unwrap_or(&keys::NO_KEY),
+            self.get(name),
+        )
+    }
+}
+
+/// The problem of a key that its section does not know.
+fn stranger(section: &'static Section, name: &str, spot: Spot) -> Finding {
+    if section.later.contains(&name) {
+        return problem(
+            spot,
+            format!(
+                "`{name}` in {} is not supported by this build",
+                titled(section)
+            ),
+        );
+    }
+    let finding = problem(spot, format!("unknown key `{name}` in {}", titled(section)));
+    let known = section.keys.iter().map(|key| key.name);
+    if let Some(meant) = keys::nearest(name, known) {
+        return finding.meant(Some(meant));
+    }
+    let elsewhere = keys::SECTIONS
+        .iter()
+        .find(|other| other.key(name).is_some());
+    match elsewhere {
+        Some(other) if other.title == keys::TOP.title => finding.help(format!(
+            "`{name}` belongs before the first table of the file"
+        )),
+        Some(other) => finding.help(format!("`{name}` belongs in {}", titled(other))),
+        None => finding,
+    }
+}
+
+/// A section's title in a sentence.
+fn titled(section: &Section) -> String {
+    if section.title == keys::TOP.title {
+        "the top level".to_owned()
+    } else {
+        format!("`{}`", section.title)
+    }
+}

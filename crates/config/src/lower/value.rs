@@ -1,0 +1,301 @@
+//! A value of a file: where it stands, how it is called, and what it can be read as.
+//!
+//! The idea: a reader that finds something else reports it and returns `None`; its caller goes
+//! on with a default, so that the next problem is found as well.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::context::{Context, Spot, problem};
+use super::names::Named;
+use super::table::Table;
+use crate::keys::{self, Section};
+use crate::units;
+
+/// A key of a free table, and its value.
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) name_spot: Spot,
+    pub(crate) value: Value<'a>,
+}
+
+/// A value, where it stands and how it is called.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) file: usize,
+    pub(crate) name: &'a str,
+    node: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn new(
+        context: &'a Context<'a>,
+        file: usize,
+        name: &'a str,
+        node: &'a Spanned<DeValue<'a>>,
+    ) -> Value<'a> {
+        Value {
+            context,
+            file,
+            name,
+            node,
+        }
+    }
+
+    /// Where the value stands.
+    pub(crate) fn spot(&self) -> Spot {
+        let span = self.node.span();
+        Spot {
+            file: self.file,
+            start: span.start,
+            end: span.end,
+        }
+    }
+
+    /// The place of bytes `part` of a text, as near as its spelling allows.
+    pub(crate) fn part(&self, part: Range<usize>) -> Spot {
+        let spot = self.spot();
+        let text = self.node.get_ref().as_str().unwrap_or_default();
+        // Escapes and several lines move the bytes: then the whole text is the place.
+        if spot.end - spot.start != text.len() + 2 {
+            return spot;
+        }
+        Spot {
+            file: self.file,
+            start: spot.start + 1 + part.start,
+            end: spot.start + 1 + part.end,
+        }
+    }
+
+    /// Reports a problem of the value.
+    pub(crate) fn report(&self, message: impl Into<String>) {
+        self.context.report(problem(self.spot(), message));
+    }
+
+    /// Reports a problem of the value, with advice.
+    pub(crate) fn report_help(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.context
+            .report(problem(self.spot(), message).help(help));
+    }
+
+    /// Reports that the value is of another type than it has to be.
+    pub(crate) fn mistyped(&self, expected: &str) {
+        let found = match self.node.get_ref() {
+            DeValue::String(_) => "a text",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.report(format!("`{}` must be {expected}, not {found}", self.name));
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        self.node.get_ref().is_str()
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        self.node.get_ref().is_array()
+    }
+
+    pub(crate) fn is_table(&self) -> bool {
+        self.node.get_ref().is_table()
+    }
+
+    /// Whether the value is a table with that key.
+    pub(crate) fn has_member(&self, name: &str) -> bool {
+        self.node
+            .get_ref()
+            .as_table()
+            .is_some_and(|table| table.contains_key(name))
+    }
+
+    /// A flag, without complaint if it is none.
+    pub(crate) fn as_flag(&self) -> Option<bool> {
+        self.node.get_ref().as_bool()
+    }
+
+    /// A text.
+    pub(crate) fn text(&self) -> Option<&'a str> {
+        let text = self.node.get_ref().as_str();
+        if text.is_none() {
+            self.mistyped("a text in quotes");
+        }
+        text
+    }
+
+    /// A flag.
+    pub(crate) fn flag(&self) -> Option<bool> {
+        let flag = self.as_flag();
+        if flag.is_none() {
+            self.mistyped("true or false");
+        }
+        flag
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn count(&self, least: u64, most: u64) -> Option<u64> {
+        let DeValue::Integer(number) = self.node.get_ref() else {
+            self.mistyped(&format!("a number from {least} to {most}"));
+            return None;
+        };
+        let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
+        let number = number.filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            self.report(format!("`{}` must be from {least} to {most}", self.name));
+        }
+        number
+    }
+
+    /// Bytes within bounds.
+    pub(crate) fn size(&self, least: u64, most: u64) -> Option<u64> {
+        if let DeValue::Integer(_) = self.node.get_ref() {
+            return self.count(least, most);
+        }
+        let expected = "a size such as \"64KiB\", \"8MiB\" or 512";
+        self.measured(expected, units::parse_size, units::size, least, most)
+    }
+
+    /// Milliseconds within bounds.
+    pub(crate) fn duration(&self, least: u64, most: u64) -> Option<u64> {
+        let expected = "a duration such as \"500ms\", \"2s\", \"1m\" or \"1h\"";
+        self.measured(
+            expected,
+            units::parse_duration,
+            units::duration,
+            least,
+            most,
+        )
+    }
+
+    fn measured(
+        &self,
+        expected: &str,
+        parse: fn(&str) -> Option<u64>,
+        spell: fn(u64) -> String,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
+        let Some(text) = self.node.get_ref().as_str() else {
+            self.mistyped(expected);
+            return None;
+        };
+        let Some(number) = parse(text) else {
+            self.report(format!("`{}` must be {expected}", self.name));
+            return None;
+        };
+        if !(least..=most).contains(&number) {
+            self.report(format!(
+                "`{}` must be from {} to {}",
+                self.name,
+                spell(least),
+                spell(most)
+            ));
+            return None;
+        }
+        Some(number)
+    }
+
+    /// One of the words of `T`.
+    pub(crate) fn choice<T: Named>(&self) -> Option<T> {
+        let words = || T::NAMES.iter().map(|(word, _)| *word);
+        let text = self.text()?;
+        let chosen = T::named(text);
+        if chosen.is_none() {
+            let list: Vec<String> = words().map(|word| format!("`{word}`")).collect();
+            let message = format!("`{}` must be {}", self.name, either(&list));
+            self.context
+                .report(problem(self.spot(), message).meant(keys::nearest(text, words())));
+        }
+        chosen
+    }
+
+    /// The elements of a list, under the list's name.
+    pub(crate) fn list(&self) -> Option<Vec<Value<'a>>> {
+        let DeValue::Array(elements) = self.node.get_ref() else {
+            self.mistyped("a list");
+            return None;
+        };
+        Some(
+            elements
+                .iter()
+                .map(|node| Value { node, ..*self })
+                .collect(),
+        )
+    }
+
+    /// The values of a table whose keys are free, each under its key's name.
+    pub(crate) fn members(&self) -> Vec<Value<'a>> {
+        self.entries()
+            .into_iter()
+            .map(|entry| entry.value)
+            .collect()
+    }
+
+    /// The elements of a list, or the value itself where one may stand for a list of one.
+    pub(crate) fn one_or_list(&self) -> Vec<Value<'a>> {
+        if self.is_list() {
+            self.list().unwrap_or_default()
+        } else {
+            vec![*self]
+        }
+    }
+
+    /// A table of `section`.
+    pub(crate) fn table(&self, section: &'static Section) -> Option<Table<'a>> {
+        let DeValue::Table(entries) = self.node.get_ref() else {
+            self.mistyped("a table");
+            return None;
+        };
+        Some(Table::open(
+            self.context,
+            self.file,
+            section,
+            entries,
+            self.node.span(),
+        ))
+    }
+
+    /// The entries of a table whose keys are free, in the order they are written in.
+    pub(crate) fn entries(&self) -> Vec<Entry<'a>> {
+        let DeValue::Table(entries) = self.node.get_ref() else {
+            self.mistyped("a table");
+            return Vec::new();
+        };
+        let entry = |(key, node): (&'a Spanned<Cow<'a, str>>, &'a Spanned<DeValue<'a>>)| {
+            let name: &'a str = key.get_ref();
+            let name_spot = Spot {
+                file: self.file,
+                start: key.span().start,
+                end: key.span().end,
+            };
+            Entry {
+                name,
+                name_spot,
+                value: Value {
+                    name,
+                    node,
+                    ..*self
+                },
+            }
+        };
+        let mut entries: Vec<Entry<'a>> = entries.iter().map(entry).collect();
+        entries.sort_by_key(|entry| entry.name_spot.start);
+        entries
+    }
+}
+
+/// `a`, `b` or `c`.
+fn either(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.clone(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
