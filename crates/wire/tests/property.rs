@@ -1,0 +1,164 @@
+//! Properties under inputs nobody thought of: arbitrary bytes, and likely pieces in unlikely order.
+
+mod properties;
+
+use proptest::{
+    collection::vec,
+    prelude::{ProptestConfig, any},
+    prop_oneof, proptest,
+    sample::select,
+    strategy::Strategy,
+};
+
+const HEAD_PIECES: &[&str] = &[
+    "GET",
+    "POST",
+    "OPTIONS",
+    "get",
+    "TRACE",
+    " ",
+    "  ",
+    "/",
+    "/a",
+    "*",
+    "http://b",
+    "HTTP/1.1",
+    "HTTP/1.0",
+    "HTTP/2.0",
+    "\r\n",
+    "\n",
+    "\r",
+    ":",
+    ": ",
+    "Host: a",
+    "Host: B.example.:80",
+    "Content-Length: 5",
+    "Transfer-Encoding: chunked",
+    "Connection: close",
+    "Connection: upgrade, x-y",
+    "Upgrade: websocket",
+    "Expect: 100-continue",
+    "X_Y: z",
+    "x-y:",
+    "\t",
+    "\0",
+    "\x7f",
+    "é",
+    "#",
+    "?q",
+    "GET / HTTP/1.1\r\nHost: a\r\n",
+    "POST /%41/../b HTTP/1.1\r\nHost: a\r\n",
+    "\r\n\r\n",
+    "200",
+    "HTTP/1.1 200 OK\r\n",
+    "HTTP/1.1 304\r\n",
+];
+const CHUNK_PIECES: &[&str] = &[
+    "0",
+    "1",
+    "5",
+    "f",
+    "a",
+    "10",
+    "ffffffffffffffff",
+    "\r\n",
+    "\n",
+    "\r",
+    ";",
+    ";a=b",
+    " ",
+    "x",
+    "hello",
+    "A: b",
+    "0\r\n\r\n",
+    "1\r\nx\r\n",
+    "5\r\nhello\r\n",
+    "0\r\nA: b\r\n\r\n",
+];
+const PATH_PIECES: &[&str] = &[
+    "/", "//", ".", "..", "%2e", "%2E%2e", "%2f", "%2F", "%5c", "\\", "%00", "%25", "%41", "%7e",
+    "%C3%A9", "%C0%AF", "a", "~", ";", "..;", "%", "%4", "?", "#", "{", "|", "é", "+", "%2B",
+    "http://h", "*", " ",
+];
+const HOST_PIECES: &[&str] = &[
+    "a",
+    "A",
+    "example",
+    ".",
+    "..",
+    "-",
+    "_",
+    ":",
+    "80",
+    "0",
+    "65535",
+    "65536",
+    "[",
+    "]",
+    "::1",
+    "[::1]",
+    "2001:DB8::",
+    "@",
+    "/",
+    "%",
+    " ",
+    "127.0.0.1",
+    "é",
+];
+
+/// Arbitrary bytes, or any of `pieces` in any order.
+fn likely(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(any::<u8>(), 0..200),
+        vec(select(pieces), 0..24).prop_map(|chosen| chosen.concat().into_bytes()),
+    ]
+}
+
+/// A fine head with one byte changed.
+fn nearly_fine(fine: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
+    (0..fine.len(), any::<u8>()).prop_map(|(at, byte)| {
+        let mut bytes = fine.to_vec();
+        bytes[at] = byte;
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn request_heads(bytes in likely(HEAD_PIECES)) {
+        properties::request_head(&bytes);
+    }
+
+    #[test]
+    fn nearly_fine_request_heads(bytes in nearly_fine(b"POST /a%2Bb/../c?d=e HTTP/1.1\r\nHost: a.example:80\r\nContent-Length: 10\r\nConnection: x-y \r\nX_Y: z\r\n\r\n")) {
+        properties::request_head(&bytes);
+    }
+
+    #[test]
+    fn reply_heads(bytes in likely(HEAD_PIECES)) {
+        properties::reply_head(&bytes);
+    }
+
+    #[test]
+    fn nearly_fine_reply_heads(bytes in nearly_fine(b"HTTP/1.1 200 OK\r\nServer: x\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n")) {
+        properties::reply_head(&bytes);
+    }
+
+    #[test]
+    fn chunked_bodies(bytes in likely(CHUNK_PIECES)) {
+        properties::chunked_body(&bytes);
+    }
+
+    #[test]
+    fn targets(bytes in likely(PATH_PIECES)) {
+        properties::target(&bytes);
+        properties::target(&[b"/", &bytes[..]].concat());
+    }
+
+    #[test]
+    fn hosts(bytes in likely(HOST_PIECES)) {
+        properties::host(&bytes);
+    }
+}
