@@ -1,0 +1,156 @@
+//! What a process does to itself, tried in processes of their own: the test starts itself again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use os::signal::{Signal, Signals};
+use os::{fdpass, process};
+
+/// Runs `body` in a fresh process of this test named `name`, and fails if it fails there.
+fn in_a_process_of_its_own(name: &str, body: impl FnOnce()) {
+    const MARK: &str = "OS_TEST_INNER";
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    let inner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&inner.stderr);
+    assert!(inner.status.success(), "{}: {said}", inner.status);
+}
+
+/// A field of `/proc/self/task/…/status` of every thread.
+fn of_every_thread(field: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let mut values = Vec::new();
+    for task in tasks {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .unwrap();
+        values.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    values
+}
+
+#[test]
+fn privileges_are_gone_for_good_in_every_thread() {
+    if !process::is_root() {
+        eprintln!("skipped: needs root to have something to give up");
+        return;
+    }
+    in_a_process_of_its_own("privileges_are_gone_for_good_in_every_thread", || {
+        process::drop_privileges("nobody").unwrap();
+        for value in of_every_thread("Uid:") {
+            assert_eq!(value, "65534 65534 65534 65534");
+        }
+        for field in ["Gid:", "Groups:"] {
+            for value in of_every_thread(field) {
+                assert!(
+                    !value.split(' ').any(|group| group == "0"),
+                    "{field} {value}"
+                );
+            }
+        }
+        for value in of_every_thread("CapEff:") {
+            assert_eq!(value, "0000000000000000");
+        }
+        assert!(!process::is_root());
+        assert!(std::fs::File::open("/etc/shadow").is_err());
+    });
+}
+
+#[test]
+fn root_and_nobody_knows_who_are_no_users_to_become() {
+    assert_eq!(
+        process::check_user("no-such-user-here")
+            .unwrap_err()
+            .to_string(),
+        "no such user"
+    );
+    process::check_user("nobody").unwrap();
+    if process::is_root() {
+        assert!(process::drop_privileges("root").is_err());
+        assert!(process::is_root());
+    }
+    assert!(process::check_user("a\0b").is_err());
+}
+
+#[test]
+fn signals_wait_to_be_read() {
+    in_a_process_of_its_own("signals_wait_to_be_read", || {
+        let signals = Signals::listen().unwrap();
+        assert_eq!(signals.next().unwrap(), None);
+        for number in [
+            libc::SIGHUP,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGINT,
+            libc::SIGHUP,
+        ] {
+            // SAFETY: raise takes any number; the signal is blocked in this thread.
+            assert_eq!(unsafe { libc::raise(number) }, 0);
+        }
+        assert_eq!(os::net::readable_now(&[signals.as_fd()]).unwrap(), [true]);
+        let mut come: Vec<_> = std::iter::from_fn(|| signals.next().unwrap()).collect();
+        come.sort_by_key(|signal| format!("{signal:?}"));
+        let wanted = [
+            Signal::Hangup,
+            Signal::Interrupt,
+            Signal::Terminate,
+            Signal::User1,
+        ];
+        assert_eq!(come, wanted, "each once, however often it came");
+    });
+}
+
+/// Not a test but the child of the one below, which alone gives it a link.
+#[test]
+fn child_entry() {
+    let Ok(link) = process::take_stdin() else {
+        return;
+    };
+    if process::die_with_parent(&link).is_err() {
+        return;
+    }
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let open = open.filter(|entry| {
+        let target = std::fs::read_link(entry.as_ref().unwrap().path());
+        target.is_ok_and(|target| target.to_string_lossy().contains("memfd:secret"))
+    });
+    let report = format!("{} {}", std::env::args().nth(1).unwrap(), open.count());
+    fdpass::send(link.as_fd(), report.as_bytes(), &[]).unwrap();
+    // Lives until killed: the other end never says anything.
+    let _ = fdpass::recv(link.as_fd(), &mut [0; 9], 0);
+}
+
+#[test]
+fn a_child_has_its_link_and_nothing_else_of_ours() {
+    let _secret: OwnedFd = os::file::memfd("secret", b"not for children").unwrap();
+    let (link, its_link) = fdpass::pair().unwrap();
+    let mut child = process::spawn_self(&["--exact", "child_entry"], its_link).unwrap();
+    let mut report = [0; 99];
+    let (length, _) = fdpass::recv(link.as_fd(), &mut report, 0).unwrap();
+    assert_eq!(&report[..length], b"--exact 0");
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let ended = fdpass::recv(link.as_fd(), &mut report, 0).unwrap_err();
+    assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn as_many_descriptors_as_allowed_can_be_had() {
+    let allowed = process::raise_nofile().unwrap();
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let soft = line.split_whitespace().nth(3).unwrap();
+    assert!(soft == "unlimited" || soft == allowed.to_string(), "{line}");
+}
