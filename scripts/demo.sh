@@ -75,7 +75,7 @@ print_lines() {
   echo "  Nagaya serves http://127.0.0.1:$port/ from $place/nagaya.toml"
   echo "  Try, in another terminal:"
   echo
-  sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g; s/^/    /" examples/demo/try.txt
+  sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g; s/^./    &/" examples/demo/try.txt
   echo
   echo "  Ctrl-C ends it."
   echo

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Runs the demo as `make run` does and tries every line it prints: each must succeed, and its
+# output must hold what the line's comment promises.
+#
+#   scripts/test-demo.sh BINARY
+#
+# From a checkout that only its owner can read; as an ordinary user, and where root runs this, as
+# root too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d)
+chmod 755 "$work"
+demo=
+trap 'stop; rm -rf "$work"' EXIT
+
+main() {
+  local binary=$1
+  if [ "$(id -u)" = 0 ]; then
+    try_as root "$binary"
+    try_as nobody "$binary"
+  else
+    try_as "$(id -un)" "$binary"
+  fi
+}
+
+try_as() {
+  local user=$1 checkout="$work/$1" port
+  private_checkout "$user" "$2" "$checkout"
+  port=$(free_port)
+  as "$user" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" >"$work/output" 2>&1 </dev/null &
+  demo=$!
+  until grep -q 'Ctrl-C ends it' "$work/output"; do
+    kill -0 "$demo" 2>/dev/null || fail "as $user the demo ended: $(cat "$work/output")"
+    sleep 0.05
+  done
+  local line lines=0
+  while IFS= read -r line; do
+    try_line "$user" "$line"
+    lines=$((lines + 1))
+  done < <(sed -n 's/^    \(curl .*\)/\1/p' "$work/output")
+  [ "$lines" -ge 10 ] || fail "only $lines lines to try were printed"
+  taken_port_is_said "$user" "$checkout" "$port"
+  stop
+  if listening "$port"; then fail "something still listens on port $port"; fi
+  echo "test-demo: as $user, all $lines lines do what they say"
+}
+
+# What a clone made under umask 077 holds of the demo.
+private_checkout() {
+  local user=$1 binary=$2 checkout=$3
+  mkdir "$checkout"
+  cp -R nagaya.toml examples scripts "$checkout/"
+  cp "$binary" "$checkout/nagaya"
+  chmod -R u=rwX,go= "$checkout"
+  [ "$(id -u)" != 0 ] || chown -R "$user" "$checkout"
+}
+
+as() {
+  local user=$1
+  shift
+  if [ "$user" = "$(id -un)" ]; then exec "$@"; fi
+  exec setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups "$@"
+}
+
+try_line() {
+  local user=$1 line=$2
+  local command=${line%%  #*} promise=${line##*# } said
+  said=$(bash -c "$command" 2>/dev/null </dev/null) || fail "as $user: exit status $? from: $command"
+  grep -qiF -- "$promise" <<<"$said" || fail "as $user: no '$promise' from: $command
+$said"
+}
+
+taken_port_is_said() {
+  local said
+  if said=$(as "$1" "$2/scripts/demo.sh" --port-free "$3" 2>&1); then fail "a taken port passes for free"; fi
+  grep -q "make run PORT=" <<<"$said" || fail "of a taken port is said: $said"
+}
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+listening() {
+  (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
+stop() {
+  [ -z "$demo" ] || { kill -TERM "$demo" 2>/dev/null && wait "$demo"; } || true
+  demo=
+}
+
+fail() {
+  echo "test-demo: $*" >&2
+  exit 1
+}
+
+main "$@"
