@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 
 /// Most bytes one `sendfile` hands to the kernel, so that one download can't hold a worker.
@@ -50,6 +51,28 @@ impl Io {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    /// Reads what is there into a buffer, which takes its block only once there is something to read.
+    /// A full buffer is an error: whoever reads on must use what came before.
+    pub fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuffer,
+    ) -> Poll<io::Result<usize>> {
+        let Self::Socket(socket) = self;
+        drop(ready!(socket.poll_read_ready(cx))?);
+        let room = buffer.room();
+        if room.is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
+        let read = self.poll_read(cx, room);
+        let count = match &read {
+            Poll::Ready(Ok(count)) => *count,
+            _ => 0,
+        };
+        buffer.filled(count);
+        read
     }
 
     /// Writes as much as the socket takes.

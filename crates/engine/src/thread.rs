@@ -20,6 +20,8 @@ use crate::worker::{Command, Shared, Swap, Worker};
 
 /// Threads of one worker for what may block: cold files, name look-ups, password hashes.
 const HELPERS_MAX: usize = 8;
+/// How often pools are looked through for connections nobody will use again.
+const SWEEP: Duration = Duration::from_secs(1);
 /// How often a draining worker looks whether it is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
@@ -54,10 +56,13 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
     let doors = Doors::default();
     let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut sweeps = tokio::time::interval(SWEEP);
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             biased;
             _ = ticks.tick() => worker.tick(),
+            _ = sweeps.tick() => worker.sweep(),
             command = commands.recv() => match command {
                 Some(Command::Connection(arrival)) => listener::start(&worker, None, arrival),
                 Some(Command::Swap(swap)) => doors.swap(&worker, *swap),

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::model::ListenAddress;
+use config::model::{self, ListenAddress};
 use tokio::sync::mpsc;
 
 use crate::board::Board;
@@ -20,6 +20,7 @@ use crate::generation::Generation;
 use crate::listener::{Arrival, Clients};
 use crate::site::Site;
 use crate::stats::WorkerStats;
+use crate::upstream::Pool;
 
 /// Commands waiting at one worker's door.
 const COMMANDS_MAX: usize = 4_096;
@@ -138,9 +139,24 @@ impl Peers {
 pub struct Serving {
     /// The generation all workers share.
     pub generation: Arc<Generation>,
+    /// Its upstreams' pools on this worker.
+    pub pools: Vec<Rc<Pool>>,
 }
 
 impl Serving {
+    /// Takes over from `before` the pools of upstreams that have not changed.
+    fn new(generation: Arc<Generation>, before: Option<&Serving>) -> Rc<Self> {
+        let known = before.map_or(&[][..], |serving| &serving.pools);
+        let pool =
+            |config: &Arc<model::Upstream>| match known.iter().find(|pool| pool.config() == config)
+            {
+                Some(pool) => Rc::clone(pool),
+                None => Rc::new(Pool::new(config)),
+            };
+        let pools = generation.upstreams.iter().map(pool).collect();
+        Rc::new(Self { generation, pools })
+    }
+
     /// A site by its index.
     pub fn site(&self, index: u32) -> Option<&Site> {
         self.generation.sites.get(usize::try_from(index).ok()?)
@@ -159,7 +175,7 @@ impl Worker {
             board: shared.board,
             peers: shared.peers,
             clients: shared.clients,
-            serving: RefCell::new(Rc::new(Serving { generation })),
+            serving: RefCell::new(Serving::new(generation, None)),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
         }
@@ -172,7 +188,8 @@ impl Worker {
 
     /// Swaps the generation; exchanges under way keep theirs.
     pub fn swap(&self, generation: Arc<Generation>) {
-        *self.serving.borrow_mut() = Rc::new(Serving { generation });
+        let swapped = Serving::new(generation, Some(&self.serving.borrow()));
+        *self.serving.borrow_mut() = swapped;
     }
 
     /// A fresh request id.
@@ -198,6 +215,15 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.board.beat(self.index);
+    }
+
+    /// Closes upstream connections nobody will use again.
+    pub fn sweep(&self) {
+        let serving = self.serving();
+        let idle_ms = serving.generation.process.timeouts.upstream_idle_ms;
+        for pool in &serving.pools {
+            pool.sweep(self.deadlines.now_ms(), idle_ms);
+        }
     }
 }
 

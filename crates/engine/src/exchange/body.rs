@@ -1,11 +1,14 @@
 //! The request's body: filled, looked at, consumed, like a reader's buffer.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::h1::H1Body;
 use super::memory::MemoryBody;
+use crate::buffer::ReadBuffer;
 use crate::error::Result;
+use crate::io::Io;
 
 /// A request's body, decoded.
 #[derive(Debug)]
@@ -88,4 +91,21 @@ impl Body {
             Self::Memory(_) => Poll::Pending,
         }
     }
+
+    /// The bare stream and what was read of it, for a tunnel; `None` where there is no stream.
+    pub fn take_stream(&mut self) -> Option<Stream> {
+        match self {
+            Self::H1(body) => Some(body.take_stream()),
+            Self::Memory(_) => None,
+        }
+    }
+}
+
+/// A stream that carries no more exchanges.
+#[derive(Debug)]
+pub struct Stream {
+    /// The stream.
+    pub io: Rc<Io>,
+    /// What was read of it already.
+    pub buffer: ReadBuffer,
 }

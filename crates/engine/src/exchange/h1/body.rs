@@ -2,15 +2,16 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use wire::{BodyCaps, BodyDecoder, Framing, HeadCaps, RequestHead};
 
+use super::super::body::Stream;
 use super::Pace;
-use crate::buffer::{BODY_BYTES, BufferPool, ReadBuffer};
+use crate::buffer::{BufferPool, ReadBuffer};
 use crate::deadline::{Deadline, Deadlines};
+use crate::decoding::Decoding;
 use crate::error::{Error, Result};
 use crate::io::Io;
 
@@ -20,15 +21,12 @@ pub struct H1Body {
     io: Rc<Io>,
     clock: Rc<Deadlines>,
     deadline: Deadline,
+    pool: BufferPool,
     buffer: ReadBuffer,
-    decoder: BodyDecoder,
+    decoding: Decoding,
     framing: Framing,
     pace: Pace,
     drain_bytes: u64,
-    /// Decoded bytes at the front of the buffer.
-    data: Range<usize>,
-    /// Bytes of the buffer the last decoding used, `data` included.
-    decoded: usize,
     received: u64,
     began_ms: u64,
     begun: bool,
@@ -57,8 +55,9 @@ impl H1Body {
             io,
             clock: Rc::clone(clock),
             deadline: clock.register(),
+            pool: pool.clone(),
             buffer: ReadBuffer::new(pool),
-            decoder: BodyDecoder::new(Framing::None, &none),
+            decoding: Decoding::new(BodyDecoder::new(Framing::None, &none)),
             framing: Framing::None,
             pace: Pace {
                 silence_ms: 0,
@@ -66,8 +65,6 @@ impl H1Body {
                 grace_ms: 0,
             },
             drain_bytes: 0,
-            data: 0..0,
-            decoded: 0,
             received: 0,
             began_ms: 0,
             begun: false,
@@ -111,7 +108,7 @@ impl H1Body {
                 return Ok(HeadRead::Head);
             }
             let was_empty = self.buffer.is_empty();
-            match poll_fn(|cx| self.poll_receive(cx, caps.head_bytes + 1)).await {
+            match poll_fn(|cx| self.poll_receive(cx)).await {
                 Ok(0) if was_empty => return Ok(HeadRead::Closed),
                 Ok(0) => return Err(Error::refused(400, "head_cut_short")),
                 Ok(_) if was_empty => {
@@ -129,13 +126,11 @@ impl H1Body {
 
     /// Gets ready for the body of the head just read.
     pub fn begin(&mut self, framing: Framing, caps: &BodyCaps, pace: Pace, drain_bytes: u64) {
-        self.decoder = BodyDecoder::new(framing, caps);
+        self.decoding = Decoding::new(BodyDecoder::new(framing, caps));
         self.framing = framing;
         self.pace = pace;
         self.drain_bytes = drain_bytes;
         self.received = 0;
-        self.data = 0..0;
-        self.decoded = 0;
         self.began_ms = self.clock.now_ms();
         self.begun = !self.buffer.is_empty();
     }
@@ -163,32 +158,18 @@ impl H1Body {
         Ok(())
     }
 
-    /// Bytes already read from the socket but not used, as a tunnel wants them.
-    pub fn take_buffered(&mut self) -> Vec<u8> {
-        let bytes = self.buffer.data().to_vec();
-        self.buffer.consume(bytes.len());
-        bytes
-    }
-
-    /// Puts the block back into the pool; nothing may be buffered.
-    pub fn release(&mut self) {
-        self.buffer.release();
+    pub(crate) fn take_stream(&mut self) -> Stream {
+        Stream {
+            io: Rc::clone(&self.io),
+            buffer: std::mem::replace(&mut self.buffer, ReadBuffer::new(&self.pool)),
+        }
     }
 
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
-            if !self.data.is_empty() {
+            self.decoding.advance(&mut self.buffer)?;
+            if !self.data().is_empty() || self.decoding.is_ended() {
                 return Poll::Ready(Ok(()));
-            }
-            self.buffer.consume(std::mem::take(&mut self.decoded));
-            if self.decoder.is_done() {
-                return Poll::Ready(Ok(()));
-            }
-            if !self.buffer.is_empty() {
-                self.decode()?;
-                if !self.data.is_empty() || self.decoded > 0 {
-                    continue;
-                }
             }
             if let Err(error) = ready!(self.poll_paced(cx)) {
                 return Poll::Ready(Err(error));
@@ -196,25 +177,8 @@ impl H1Body {
         }
     }
 
-    fn decode(&mut self) -> Result<()> {
-        let input = self.buffer.data();
-        let decoded = self.decoder.decode(input)?;
-        let at = decoded
-            .data
-            .as_ptr()
-            .addr()
-            .saturating_sub(input.as_ptr().addr());
-        self.data = if decoded.data.is_empty() {
-            0..0
-        } else {
-            at..at + decoded.data.len()
-        };
-        self.decoded = decoded.consumed;
-        Ok(())
-    }
-
     fn poll_paced(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        match self.poll_receive(cx, BODY_BYTES) {
+        match self.poll_receive(cx) {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Error::client_read(
                 &io::ErrorKind::UnexpectedEof.into(),
             ))),
@@ -233,16 +197,8 @@ impl H1Body {
         }
     }
 
-    fn poll_receive(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<io::Result<usize>> {
-        let room = self.buffer.room(bytes_max);
-        if room.is_empty() {
-            // The parser refuses a head long before its buffer is full.
-            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
-        }
-        if let Poll::Ready(read) = self.io.poll_read(cx, room) {
-            if let Ok(count) = read {
-                self.buffer.filled(count);
-            }
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(read) = self.io.poll_fill(cx, &mut self.buffer) {
             return Poll::Ready(read);
         }
         self.deadline.set_if_clear(self.pace.silence_ms);
@@ -252,23 +208,15 @@ impl H1Body {
     }
 
     pub(crate) fn data(&self) -> &[u8] {
-        self.buffer
-            .data()
-            .get(self.data.clone())
-            .unwrap_or_default()
+        self.decoding.data(&self.buffer)
     }
 
     pub(crate) fn consume(&mut self, count: usize) {
-        debug_assert!(count <= self.data.len());
-        self.data.start = (self.data.start + count).min(self.data.end);
-        if self.data.is_empty() {
-            self.data = 0..0;
-            self.buffer.consume(std::mem::take(&mut self.decoded));
-        }
+        self.decoding.consume(count, &mut self.buffer);
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.data.is_empty() && self.decoder.is_done()
+        self.decoding.is_ended()
     }
 
     pub(crate) fn has_begun(&self) -> bool {

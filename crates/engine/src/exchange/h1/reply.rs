@@ -4,7 +4,7 @@
 //! bodies go past it: the kernel gets `out` and the caller's bytes together.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -17,10 +17,8 @@ use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::reply::{BodySize, Outgoing};
 use crate::io::Io;
+use crate::outbox::Outbox;
 use crate::status;
-
-/// Capacity of the output buffer that is kept from one reply to the next.
-const KEPT_BYTES: usize = 16 * 1024;
 
 /// Writes replies.
 #[derive(Debug)]
@@ -29,9 +27,7 @@ pub struct H1Reply {
     timer: Rc<Deadlines>,
     clock: Rc<Clock>,
     deadline: Deadline,
-    out: Vec<u8>,
-    /// Bytes of `out` already sent.
-    sent: usize,
+    out: Outbox,
     coding: Coding,
     facts: Facts,
     pace: Pace,
@@ -74,8 +70,7 @@ impl H1Reply {
             timer: Rc::clone(timer),
             clock: Rc::clone(clock),
             deadline: timer.register(),
-            out: Vec::new(),
-            sent: 0,
+            out: Outbox::default(),
             coding: Coding::NoHead,
             facts: Facts {
                 method: Method::Get,
@@ -125,23 +120,26 @@ impl H1Reply {
         self.facts.status = outgoing.status;
         self.status_line(outgoing.status);
         for field in outgoing.fields.iter() {
-            line(&mut self.out, field.name, field.value);
+            line(self.out.bytes(), field.name, field.value);
         }
         if outgoing.fields.get(FieldId::Date).is_none() {
-            line(&mut self.out, b"Date", &self.clock.date());
+            line(self.out.bytes(), b"Date", &self.clock.date());
         }
         self.frame(outgoing.status, size);
         self.connection(outgoing);
-        self.out.extend_from_slice(b"\r\n");
+        self.out.bytes().extend_from_slice(b"\r\n");
     }
 
     fn status_line(&mut self, code: u16) {
-        self.out.extend_from_slice(b"HTTP/1.1 ");
+        self.out.bytes().extend_from_slice(b"HTTP/1.1 ");
         self.out
+            .bytes()
             .extend_from_slice(itoa::Buffer::new().format(code).as_bytes());
-        self.out.push(b' ');
-        self.out.extend_from_slice(status::phrase(code).as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        self.out.bytes().push(b' ');
+        self.out
+            .bytes()
+            .extend_from_slice(status::phrase(code).as_bytes());
+        self.out.bytes().extend_from_slice(b"\r\n");
     }
 
     /// Chooses the framing of the body (RFC 9112 §6).
@@ -152,7 +150,7 @@ impl H1Reply {
             BodySize::None => Coding::Nothing,
             BodySize::Length(length) => {
                 line(
-                    &mut self.out,
+                    self.out.bytes(),
                     b"Content-Length",
                     itoa::Buffer::new().format(length).as_bytes(),
                 );
@@ -160,6 +158,7 @@ impl H1Reply {
             }
             BodySize::Unknown if self.facts.version == Version::Http11 => {
                 self.out
+                    .bytes()
                     .extend_from_slice(b"Transfer-Encoding: chunked\r\n");
                 Coding::Chunked(0)
             }
@@ -180,12 +179,12 @@ impl H1Reply {
             (_, Version::Http10, true) => b"Connection: keep-alive\r\n",
             (_, Version::Http11, true) => b"",
         };
-        self.out.extend_from_slice(line);
+        self.out.bytes().extend_from_slice(line);
     }
 
     pub(crate) async fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
         if self.coding == Coding::NoHead {
-            self.out.extend_from_slice(bytes);
+            self.out.bytes().extend_from_slice(bytes);
             poll_fn(|cx| self.poll_flush(cx)).await?;
         }
         Ok(())
@@ -198,16 +197,17 @@ impl H1Reply {
                 *owed -= count as u64;
                 self.body_bytes += count as u64;
                 self.out
+                    .bytes()
                     .extend_from_slice(data.get(..count).unwrap_or_default());
             }
             Coding::Chunked(_) if !data.is_empty() => {
-                encode_chunk_head(data.len(), &mut self.out);
-                self.out.extend_from_slice(data);
-                self.out.extend_from_slice(CHUNK_END);
+                encode_chunk_head(data.len(), self.out.bytes());
+                self.out.bytes().extend_from_slice(data);
+                self.out.bytes().extend_from_slice(CHUNK_END);
                 self.body_bytes += data.len() as u64;
             }
             Coding::UntilClose => {
-                self.out.extend_from_slice(data);
+                self.out.bytes().extend_from_slice(data);
                 self.body_bytes += data.len() as u64;
             }
             _ => {}
@@ -219,7 +219,7 @@ impl H1Reply {
             Coding::Length(owed) => data.len().min(usize::try_from(*owed).unwrap_or(usize::MAX)),
             Coding::Chunked(owed) => {
                 if *owed == 0 && !data.is_empty() {
-                    encode_chunk_head(data.len(), &mut self.out);
+                    encode_chunk_head(data.len(), self.out.bytes());
                     *owed = data.len();
                 }
                 data.len().min(*owed)
@@ -235,23 +235,13 @@ impl H1Reply {
                 String::new(),
             )));
         };
-        loop {
-            let head = self.out.len() - self.sent;
-            let written = ready!(self.poll_send(cx, data))?;
-            self.note_sent(written.min(head));
-            if written > head {
-                self.note_body(written - head);
-                return Poll::Ready(Ok(written - head));
-            }
-        }
+        let written = ready!(self.poll_send(cx, data))?;
+        self.note_body(written);
+        Poll::Ready(Ok(written))
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        while self.sent < self.out.len() {
-            let written = ready!(self.poll_send(cx, &[]))?;
-            self.note_sent(written);
-        }
-        Poll::Ready(Ok(()))
+        self.poll_send(cx, &[]).map_ok(drop)
     }
 
     pub(crate) fn poll_sendfile(
@@ -287,14 +277,7 @@ impl H1Reply {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
-        let head = self.out.get(self.sent..).unwrap_or_default();
-        let both = [IoSlice::new(head), IoSlice::new(data)];
-        let slices = match (head.is_empty(), data.is_empty()) {
-            (true, _) => both.get(1..),
-            (_, true) => both.get(..1),
-            _ => both.get(..),
-        };
-        let written = match self.io.poll_write(cx, slices.unwrap_or_default()) {
+        let written = match self.out.poll_send(&self.io, cx, data) {
             Poll::Ready(written) => written,
             Poll::Pending => ready!(self.poll_stalled(cx)).map(|()| 0),
         };
@@ -316,17 +299,6 @@ impl H1Reply {
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    fn note_sent(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent == self.out.len() {
-            self.sent = 0;
-            self.out.clear();
-            if self.out.capacity() > KEPT_BYTES {
-                self.out.shrink_to(KEPT_BYTES);
-            }
-        }
-    }
-
     fn note_body(&mut self, count: usize) {
         self.body_bytes += count as u64;
         match &mut self.coding {
@@ -334,7 +306,7 @@ impl H1Reply {
             Coding::Chunked(owed) => {
                 *owed -= count;
                 if *owed == 0 {
-                    self.out.extend_from_slice(CHUNK_END);
+                    self.out.bytes().extend_from_slice(CHUNK_END);
                 }
             }
             _ => {}
@@ -343,7 +315,7 @@ impl H1Reply {
 
     pub(crate) fn finish(&mut self) {
         match self.coding {
-            Coding::Chunked(0) => self.out.extend_from_slice(LAST_CHUNK),
+            Coding::Chunked(0) => self.out.bytes().extend_from_slice(LAST_CHUNK),
             // Less came than was promised: only a closed connection can tell the client.
             Coding::Chunked(_) | Coding::NoHead | Coding::Length(1..) => return self.abort(),
             Coding::Length(0) | Coding::Nothing | Coding::UntilClose | Coding::Ended => {}
@@ -358,17 +330,6 @@ impl H1Reply {
             let _ = os::stream::reset_on_close(self.io.as_fd());
         }
         self.coding = Coding::Ended;
-    }
-
-    /// Whether bytes wait to be flushed.
-    pub fn has_buffered(&self) -> bool {
-        self.sent < self.out.len()
-    }
-
-    /// Gives memory back while the connection is idle.
-    pub fn release(&mut self) {
-        debug_assert!(!self.has_buffered());
-        self.out = Vec::new();
     }
 
     pub(crate) fn has_started(&self) -> bool {

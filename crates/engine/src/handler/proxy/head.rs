@@ -1,0 +1,145 @@
+//! The request head an upstream sees, written from the parsed model and from nothing else.
+//!
+//! Framing, `Host`, `Via` and every forwarding field are ours; the client's own copies are passed
+//! on only where its peer is a trusted proxy.
+
+use std::io::Write as _;
+
+use config::model::ProxyHost;
+use wire::{Field, FieldId, Framing};
+
+use super::{Forward, PSEUDONYM};
+use crate::exchange::{Exchange, Request};
+
+/// Writes the head for one attempt.
+pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_>, server: &str) {
+    let request = &exchange.request;
+    request_line(out, request, forward);
+    host(out, request, forward, server);
+    for field in request
+        .head
+        .fields
+        .iter()
+        .filter(|field| passes(field, request))
+    {
+        line(out, field.name, field.value);
+    }
+    forwarding(out, request);
+    framing(out, request);
+    match &forward.upgrade {
+        Some(protocols) => {
+            line(out, b"Upgrade", protocols);
+            out.extend_from_slice(b"Connection: upgrade\r\n\r\n");
+        }
+        None => out.extend_from_slice(b"\r\n"),
+    }
+}
+
+fn request_line(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>) {
+    let head = &request.head;
+    out.extend_from_slice(head.method_bytes());
+    out.push(b' ');
+    if head.is_asterisk() {
+        out.push(b'*');
+    } else {
+        path(out, head.path_wire(), forward);
+        if let Some(query) = head.query() {
+            out.push(b'?');
+            out.extend_from_slice(query);
+        }
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// The path with its prefix cut and another put before it. A prefix is cut at a segment's end only.
+fn path(out: &mut Vec<u8>, path: &[u8], forward: &Forward<'_>) {
+    let cut = forward
+        .proxy
+        .strip_prefix
+        .as_deref()
+        .map(|prefix| prefix.trim_end_matches('/'));
+    let rest = cut
+        .and_then(|prefix| path.strip_prefix(prefix.as_bytes()))
+        .filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        .unwrap_or(path);
+    if let Some(prefix) = forward.proxy.add_prefix.as_deref() {
+        out.extend_from_slice(prefix.trim_end_matches('/').as_bytes());
+    }
+    if !rest.starts_with(b"/") {
+        out.push(b'/');
+    }
+    out.extend_from_slice(rest);
+}
+
+fn host(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>, server: &str) {
+    let host = match &forward.proxy.host {
+        ProxyHost::Client if !request.head.authority().is_empty() => request.head.authority(),
+        ProxyHost::Fixed(host) => host.as_bytes(),
+        // A Unix socket has no name an upstream would know.
+        _ if server.starts_with("unix:") => b"localhost",
+        _ => server.as_bytes(),
+    };
+    line(out, b"Host", host);
+}
+
+/// Whether a field goes on as it came.
+fn passes(field: &Field<'_>, request: &Request) -> bool {
+    match field.id {
+        FieldId::Host
+        | FieldId::ContentLength
+        | FieldId::TransferEncoding
+        | FieldId::Connection
+        | FieldId::Upgrade
+        | FieldId::Expect
+        | FieldId::XForwardedFor
+        | FieldId::XRealIp
+        | FieldId::XRequestId => false,
+        FieldId::XForwardedProto | FieldId::XForwardedHost | FieldId::Forwarded => {
+            request.peer_trusted
+        }
+        _ => true,
+    }
+}
+
+fn forwarding(out: &mut Vec<u8>, request: &Request) {
+    let fields = &request.head.fields;
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if request.peer_trusted {
+        for value in fields.get_all(FieldId::XForwardedFor) {
+            out.extend_from_slice(value);
+            out.extend_from_slice(b", ");
+        }
+    }
+    // Writing to a Vec can't fail.
+    let _ = write!(out, "{}\r\n", request.peer.address.ip().to_canonical());
+    let _ = write!(out, "X-Real-IP: {}\r\n", request.client);
+    if !(request.peer_trusted && fields.contains(FieldId::XForwardedProto)) {
+        line(out, b"X-Forwarded-Proto", b"http");
+    }
+    if !(request.peer_trusted && fields.contains(FieldId::XForwardedHost)) {
+        line(out, b"X-Forwarded-Host", request.head.authority());
+    }
+    line(out, b"X-Request-Id", request.id.as_bytes());
+    out.extend_from_slice(b"Via: 1.1 ");
+    out.extend_from_slice(PSEUDONYM);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn framing(out: &mut Vec<u8>, request: &Request) {
+    match request.head.framing {
+        Framing::None => {}
+        Framing::Length(length) => line(
+            out,
+            b"Content-Length",
+            itoa::Buffer::new().format(length).as_bytes(),
+        ),
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+}
+
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

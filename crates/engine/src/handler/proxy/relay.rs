@@ -1,0 +1,261 @@
+//! One attempt at one server: the upload going out, the reply coming back, both at once.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use wire::{BodyCaps, BodyDecoder, FieldId, HeadCaps, ReplyFraming, strip_hop_by_hop};
+
+use super::upload::Upload;
+use super::{Failure, Forward, Retry};
+use crate::decoding::Decoding;
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{Body, BodySize, Exchange, Reply};
+use crate::upstream::Link;
+
+/// Interim replies (1xx) an upstream may send before its real one.
+const INTERIMS_MAX: usize = 16;
+/// Largest end of a body that is copied behind the head instead of being sent by itself.
+const PUSHED_BYTES_MAX: usize = 16 * 1024;
+
+/// One attempt.
+pub(super) struct Attempt {
+    upload: Upload,
+    decoding: Decoding,
+    head_caps: HeadCaps,
+    body_caps: BodyCaps,
+    read_ms: u64,
+    interims: usize,
+    is_upgrade: bool,
+    may_repeat: bool,
+}
+
+impl Attempt {
+    /// Gets ready; the request's head waits in the link already.
+    pub(super) fn new(forward: &Forward<'_>, exchange: &Exchange, link: &mut Link) -> Self {
+        let serving = forward.worker.serving();
+        let (caps, timeouts) = (
+            &serving.generation.process.caps,
+            &serving.generation.process.timeouts,
+        );
+        let body_caps = BodyCaps {
+            body_bytes: u64::MAX,
+            chunk_extension_bytes: caps.chunk_extension_bytes,
+            trailer_bytes: caps.trailer_bytes,
+        };
+        let head = &exchange.request.head;
+        Self {
+            upload: Upload::new(&exchange.body, timeouts.upstream_write_ms),
+            decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
+            head_caps: HeadCaps {
+                head_bytes: caps.upstream_head_bytes,
+                target_bytes: 0,
+                fields: caps.fields,
+            },
+            body_caps,
+            read_ms: timeouts.upstream_read_ms,
+            interims: 0,
+            is_upgrade: forward.upgrade.is_some(),
+            may_repeat: link.reused && head.method.is_idempotent() && exchange.body.is_ended(),
+        }
+    }
+
+    /// Sends the request and waits for the head of the final reply.
+    pub(super) async fn read_head(
+        &mut self,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> std::result::Result<(), Failure> {
+        let method = exchange.request.head.method;
+        poll_fn(|cx| {
+            loop {
+                self.poll_upload(cx, &mut exchange.body, link)?;
+                if !link.buffer.is_empty() && self.parse(link, method)? {
+                    return Poll::Ready(Ok(()));
+                }
+                match link.poll_read(cx) {
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.closed(link))),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(self.failed(link, error))),
+                    Poll::Pending => return self.poll_waiting(cx, &mut exchange.body, link),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Moves the upload on. A broken upload stops; an upstream that refused it may have said why.
+    fn poll_upload(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        link: &mut Link,
+    ) -> std::result::Result<(), Failure> {
+        if self.upload.is_over() {
+            return Ok(());
+        }
+        match self.upload.poll(cx, body, link) {
+            Poll::Ready(Err(error)) if error.kind == Kind::UpstreamBroken => self.upload.stop(),
+            Poll::Ready(Err(error)) => return Err(Failure::last(error)),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    fn poll_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        link: &mut Link,
+    ) -> Poll<std::result::Result<(), Failure>> {
+        if self.upload.is_over() {
+            if body.poll_client_gone(cx).is_ready() {
+                let error = Error::new(Kind::ClientGone, "client_gone", String::new());
+                return Poll::Ready(Err(Failure::last(error)));
+            }
+            let error = ready!(link.poll_silence(cx, self.read_ms));
+            return Poll::Ready(Err(Failure::last(error)));
+        }
+        Poll::Pending
+    }
+
+    /// Reads a head from the buffer; `true` when it is the final one.
+    fn parse(
+        &mut self,
+        link: &mut Link,
+        method: wire::Method,
+    ) -> std::result::Result<bool, Failure> {
+        loop {
+            let parsed = link
+                .reply
+                .parse(link.buffer.data(), method, &self.head_caps);
+            let Some(used) = parsed.map_err(|refusal| broken(refusal.reason))? else {
+                return Ok(false);
+            };
+            link.buffer.consume(used);
+            let status = link.reply.status;
+            if status == 101 && self.is_upgrade {
+                return Ok(true);
+            }
+            if !(100..200).contains(&status) {
+                let decoder = BodyDecoder::for_reply(link.reply.framing, &self.body_caps);
+                self.decoding = Decoding::new(decoder);
+                return Ok(true);
+            }
+            self.interims += 1;
+            if status == 101 || self.interims > INTERIMS_MAX {
+                return Err(broken("upstream_interim"));
+            }
+        }
+    }
+
+    fn closed(&self, link: &Link) -> Failure {
+        let error = Error::new(Kind::UpstreamBroken, "upstream_closed", String::new());
+        self.failed(link, error)
+    }
+
+    /// A reused connection that closed before a byte of its reply may just have been too old.
+    fn failed(&self, link: &Link, error: Error) -> Failure {
+        let retry = match link.buffer.is_empty() && self.interims == 0 && self.may_repeat {
+            true => Retry::Reconnect,
+            false => Retry::No,
+        };
+        Failure { error, retry }
+    }
+
+    /// Sends the reply's head to the client and passes its body on.
+    pub(super) async fn pass_on(&mut self, exchange: &mut Exchange, link: &mut Link) -> Result<()> {
+        let size = copy_head(exchange, link);
+        exchange.send_head(size);
+        let Exchange { body, reply, .. } = exchange;
+        poll_fn(|cx| self.poll_body(cx, body, reply, link)).await
+    }
+
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        reply: &mut Reply,
+        link: &mut Link,
+    ) -> Poll<Result<()>> {
+        loop {
+            self.poll_upload(cx, body, link)
+                .map_err(|failure| failure.error)?;
+            self.decoding
+                .advance(&mut link.buffer)
+                .map_err(|refusal| cut(refusal.reason))?;
+            if self.decoding.is_ended() {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.decoding.data(&link.buffer).is_empty() {
+                ready!(self.poll_data(cx, reply, link))?;
+                continue;
+            }
+            match link.poll_read(cx) {
+                Poll::Ready(Ok(0)) => {
+                    self.decoding.eof().map_err(|refusal| cut(refusal.reason))?;
+                }
+                Poll::Ready(read) => drop(read?),
+                Poll::Pending => {
+                    // What there is goes to the client while the upstream takes its time.
+                    ready!(reply.poll_flush(cx))?;
+                    return link.poll_silence(cx, self.read_ms).map(Err);
+                }
+            }
+        }
+    }
+
+    /// Hands a run of the body to the client; a short last one just joins what is buffered.
+    fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        reply: &mut Reply,
+        link: &mut Link,
+    ) -> Poll<Result<()>> {
+        let data = self.decoding.data(&link.buffer);
+        let count = if self.decoding.is_last() && data.len() <= PUSHED_BYTES_MAX {
+            reply.push(data);
+            data.len()
+        } else {
+            ready!(reply.poll_write(cx, data))?
+        };
+        self.decoding.consume(count, &mut link.buffer);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the connection can carry another exchange.
+    pub(super) fn leaves_reusable(&self, link: &Link) -> bool {
+        link.reply.keep_alive
+            && self.decoding.is_ended()
+            && self.upload.is_done()
+            && link.buffer.is_empty()
+    }
+}
+
+/// Takes over status and fields; says how long the body is.
+fn copy_head(exchange: &mut Exchange, link: &mut Link) -> BodySize {
+    let reply = &mut link.reply;
+    let length = reply.fields.get(FieldId::ContentLength);
+    let announced = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    strip_hop_by_hop(&mut reply.fields);
+    exchange.outgoing.status = reply.status;
+    for field in reply.fields.iter() {
+        if !matches!(field.id, FieldId::ContentLength | FieldId::XRequestId) {
+            exchange.outgoing.fields.push(field.name, field.value);
+        }
+    }
+    match (reply.framing, announced) {
+        (ReplyFraming::Length(length), _) => BodySize::Length(length),
+        (ReplyFraming::Chunked | ReplyFraming::UntilClose, _) => BodySize::Unknown,
+        // An answer to HEAD says how long the body would be.
+        (ReplyFraming::None, Some(length)) => BodySize::Length(length),
+        (ReplyFraming::None, None) => BodySize::None,
+    }
+}
+
+fn broken(reason: &'static str) -> Failure {
+    Failure::last(cut(reason))
+}
+
+fn cut(reason: &'static str) -> Error {
+    Error::new(Kind::UpstreamBroken, reason, String::new())
+}

@@ -1,0 +1,113 @@
+//! A connection that switched protocols: bytes both ways until both ends are done.
+//!
+//! Opened only by a 101 whose `Upgrade` is one the client asked for. Bytes the client sent before
+//! that were not read as anything but the next request, so none can be smuggled past.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use wire::{FieldId, strip_hop_by_hop};
+
+use crate::buffer::ReadBuffer;
+use crate::deadline::Deadline;
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{BodySize, Exchange};
+use crate::io::Io;
+use crate::outbox::Outbox;
+use crate::upstream::Link;
+
+/// Answers 101 and passes bytes until both sides have ended or neither moves for `tunnel_ms`.
+pub(super) async fn open(
+    exchange: &mut Exchange,
+    mut link: Link,
+    asked: Option<&[u8]>,
+    tunnel_ms: u64,
+) -> Result<()> {
+    let granted = link.reply.upgrade().map(<[u8]>::to_vec);
+    let Some(protocol) = granted.filter(|granted| is_among(granted, asked.unwrap_or_default()))
+    else {
+        return Err(Error::new(
+            Kind::UpstreamBroken,
+            "upstream_upgrade",
+            String::new(),
+        ));
+    };
+    strip_hop_by_hop(&mut link.reply.fields);
+    exchange.outgoing.status = 101;
+    for field in link
+        .reply
+        .fields
+        .iter()
+        .filter(|field| field.id != FieldId::ContentLength)
+    {
+        exchange.outgoing.fields.push(field.name, field.value);
+    }
+    exchange.outgoing.fields.push(b"Upgrade", &protocol);
+    exchange.reply.close_after();
+    exchange.send_head(BodySize::None);
+    poll_fn(|cx| exchange.reply.poll_flush(cx)).await?;
+    let Some(mut client) = exchange.body.take_stream() else {
+        return Ok(());
+    };
+    let (up, down) = (&mut Lane::default(), &mut Lane::default());
+    poll_fn(|cx| {
+        let there = up.poll(cx, &client.io, &mut client.buffer, &link.io, &link.deadline);
+        let back = down.poll(cx, &link.io, &mut link.buffer, &client.io, &link.deadline);
+        if there.is_ready() && back.is_ready() {
+            return Poll::Ready(());
+        }
+        link.deadline.set_if_clear(tunnel_ms);
+        link.deadline.poll_expired(cx)
+    })
+    .await;
+    Ok(())
+}
+
+/// Whether a granted protocol is one of those asked for (RFC 9110 §7.8).
+fn is_among(granted: &[u8], asked: &[u8]) -> bool {
+    asked
+        .split(|byte| *byte == b',')
+        .any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(granted))
+}
+
+/// One direction.
+#[derive(Default)]
+struct Lane {
+    is_over: bool,
+}
+
+impl Lane {
+    /// Moves bytes while they move; ready when this direction has ended.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &Io,
+        buffer: &mut ReadBuffer,
+        to: &Io,
+        silence: &Deadline,
+    ) -> Poll<()> {
+        let mut out = Outbox::default();
+        while !self.is_over {
+            if buffer.is_empty() {
+                match from.poll_fill(cx, buffer) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(Ok(0) | Err(_)) => {
+                        to.shutdown_write();
+                        self.is_over = true;
+                        continue;
+                    }
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            match out.poll_send(to, cx, buffer.data()) {
+                Poll::Ready(Ok(count)) => {
+                    buffer.consume(count);
+                    silence.clear();
+                }
+                Poll::Ready(Err(_)) => self.is_over = true,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,121 @@
+//! The request's body on its way to the upstream, driven beside the reply.
+
+use std::task::{Context, Poll, ready};
+
+use wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
+
+use crate::error::Result;
+use crate::exchange::Body;
+use crate::upstream::Link;
+
+/// Where an upload stands.
+#[derive(Debug)]
+pub(super) struct Upload {
+    state: State,
+    is_chunked: bool,
+    /// Bytes still owed of the open chunk.
+    chunk_left: usize,
+    write_ms: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Bytes come from the client.
+    Passing,
+    /// All was read; the last bytes are being sent.
+    Flushing,
+    /// Everything was sent.
+    Done,
+    /// Given up: the upstream takes no more. Its reply may still come.
+    Stopped,
+}
+
+impl Upload {
+    /// Begins with whatever head waits in the link.
+    pub(super) fn new(body: &Body, write_ms: u64) -> Self {
+        Self {
+            state: State::Passing,
+            is_chunked: body.length().is_none(),
+            chunk_left: 0,
+            write_ms,
+        }
+    }
+
+    /// Whether everything was sent.
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Whether there is nothing left to do.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Done | State::Stopped)
+    }
+
+    /// Gives up.
+    pub(super) fn stop(&mut self) {
+        if !self.is_over() {
+            self.state = State::Stopped;
+        }
+    }
+
+    /// Moves on as far as it goes; ready when over.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        link: &mut Link,
+    ) -> Poll<Result<()>> {
+        while self.state == State::Passing {
+            if body.is_ended() {
+                self.end(link);
+            } else if body.data().is_empty() {
+                if let Poll::Ready(filled) = body.poll_fill(cx) {
+                    filled?;
+                    continue;
+                }
+                // While the client makes us wait, what there is goes out and the upstream is not to blame.
+                ready!(link.poll_send(cx, &[], self.write_ms))?;
+                return Poll::Pending;
+            } else {
+                ready!(self.poll_pass(cx, body, link))?;
+            }
+        }
+        if self.state == State::Flushing {
+            ready!(link.poll_send(cx, &[], self.write_ms))?;
+            self.state = State::Done;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        link: &mut Link,
+    ) -> Poll<Result<()>> {
+        let mut data = body.data();
+        if self.is_chunked {
+            if self.chunk_left == 0 {
+                encode_chunk_head(data.len(), link.out.bytes());
+                self.chunk_left = data.len();
+            }
+            data = data.get(..self.chunk_left).unwrap_or(data);
+        }
+        let sent = ready!(link.poll_send(cx, data, self.write_ms))?;
+        body.consume(sent);
+        if self.is_chunked && sent > 0 {
+            self.chunk_left -= sent;
+            if self.chunk_left == 0 {
+                link.out.bytes().extend_from_slice(CHUNK_END);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn end(&mut self, link: &mut Link) {
+        if self.is_chunked {
+            link.out.bytes().extend_from_slice(LAST_CHUNK);
+        }
+        self.state = State::Flushing;
+    }
+}

@@ -1,0 +1,74 @@
+//! Bytes on their way out: small ones gathered, large ones passed by.
+//!
+//! What is pushed waits until something is sent; then the kernel gets it together with the
+//! caller's own bytes in one call.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use crate::io::Io;
+
+/// Capacity kept from one message to the next.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// Bytes that wait to be sent.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbox {
+    /// Where to append.
+    pub fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.bytes.len()
+    }
+
+    /// Forgets what waits.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+    }
+
+    /// Gives the memory back.
+    pub fn release(&mut self) {
+        debug_assert!(self.is_empty());
+        *self = Self::default();
+    }
+
+    /// Sends what waits, then as much of `data` as goes; says how much of `data` went.
+    /// With no `data`, ready with 0 when nothing waits any more.
+    pub fn poll_send(
+        &mut self,
+        io: &Io,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let waiting = self.bytes.get(self.sent..).unwrap_or_default();
+            let head = waiting.len();
+            let both = [IoSlice::new(waiting), IoSlice::new(data)];
+            let slices = match (head, data.is_empty()) {
+                (0, true) => return Poll::Ready(Ok(0)),
+                (0, false) => both.get(1..),
+                (_, true) => both.get(..1),
+                (_, false) => both.get(..),
+            };
+            let written = ready!(io.poll_write(cx, slices.unwrap_or_default()))?;
+            if written < head {
+                self.sent += written;
+                continue;
+            }
+            self.clear();
+            self.bytes.shrink_to(KEPT_BYTES);
+            if written > head || data.is_empty() {
+                return Poll::Ready(Ok(written - head));
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which server gets a request.
+//!
+//! Round robin is smooth and weighted: each choice gives every server its weight and takes the
+//! total from the chosen one, so that weights 5 and 1 interleave instead of bunching. Least
+//! requests compares what is in flight per weight. Servers that rest are left out; when all rest,
+//! the one whose rest ends first is tried, because a refusal for sure is no better than a try.
+
+use std::rc::Rc;
+
+use config::model::Balance;
+
+use super::server::Server;
+
+/// Chooses among the servers not tried yet.
+pub(super) fn choose(
+    servers: &[Rc<Server>],
+    balance: Balance,
+    tried: &[usize],
+    now_ms: u64,
+) -> Option<usize> {
+    if servers.len() == 1 {
+        return tried.is_empty().then_some(0);
+    }
+    let open = || {
+        servers
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !tried.contains(index))
+    };
+    let mut fit = open()
+        .filter(|(_, server)| !server.is_resting(now_ms))
+        .peekable();
+    if fit.peek().is_none() {
+        return open()
+            .min_by_key(|(_, server)| server.resting_until_ms())
+            .map(|(index, _)| index);
+    }
+    match balance {
+        Balance::RoundRobin => round_robin(fit),
+        Balance::LeastRequests => least_requests(fit),
+    }
+}
+
+fn round_robin<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Option<usize> {
+    let mut total = 0;
+    let mut best: Option<(usize, &Rc<Server>)> = None;
+    for (index, server) in servers {
+        let weight = i64::from(server.weight);
+        total += weight;
+        server.owed.set(server.owed.get() + weight);
+        if best.is_none_or(|(_, best)| server.owed.get() > best.owed.get()) {
+            best = Some((index, server));
+        }
+    }
+    let (index, server) = best?;
+    server.owed.set(server.owed.get() - total);
+    Some(index)
+}
+
+fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Option<usize> {
+    let load = |server: &Server| {
+        u64::from(server.in_flight.get()) * 1_000_000 / u64::from(server.weight.max(1))
+    };
+    let mut tied: Vec<(usize, &Rc<Server>)> = Vec::new();
+    for (index, server) in servers {
+        match tied.first().map(|(_, best)| load(best)) {
+            Some(best) if load(server) > best => continue,
+            Some(best) if load(server) < best => tied.clear(),
+            _ => {}
+        }
+        tied.push((index, server));
+    }
+    // Ties take turns, or an idle upstream would always ask its first server.
+    round_robin(tied.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::InFlight;
+    use config::model;
+
+    fn servers(weights: &[u32]) -> Vec<Rc<Server>> {
+        let server = |weight: &u32| {
+            let address = model::ServerAddress::Tcp("127.0.0.1:1".parse().expect("address"));
+            Rc::new(Server::new(&model::Server {
+                address,
+                weight: *weight,
+            }))
+        };
+        weights.iter().map(server).collect()
+    }
+
+    #[test]
+    fn weights_interleave() {
+        let servers = servers(&[5, 1, 1]);
+        let order: Vec<_> = (0..7)
+            .filter_map(|_| choose(&servers, Balance::RoundRobin, &[], 0))
+            .collect();
+        assert_eq!(order, [0, 0, 1, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn the_least_busy_server_per_weight_is_chosen() {
+        let servers = servers(&[1, 2]);
+        let _busy: Vec<_> = [0, 1, 1]
+            .iter()
+            .map(|index| InFlight::new(&servers[*index]))
+            .collect();
+        let _more = InFlight::new(&servers[0]);
+        assert_eq!(choose(&servers, Balance::LeastRequests, &[], 0), Some(1));
+    }
+
+    #[test]
+    fn a_tried_server_is_not_tried_again() {
+        let servers = servers(&[1, 1]);
+        assert_eq!(choose(&servers, Balance::RoundRobin, &[0], 0), Some(1));
+        assert_eq!(choose(&servers, Balance::RoundRobin, &[0, 1], 0), None);
+    }
+
+    #[test]
+    fn a_resting_server_is_left_out_until_all_rest() {
+        let servers = servers(&[1, 1]);
+        let config = model::Upstream {
+            name: "app".into(),
+            servers: Vec::new(),
+            keepalive: 1,
+            balance: Balance::RoundRobin,
+            fails: 1,
+            back_off_ms: 100,
+            back_off_max_ms: 150,
+            tries: 2,
+        };
+        servers[0].note_failure(&config, 0, false);
+        assert!((0..4).all(|_| choose(&servers, Balance::RoundRobin, &[], 50) == Some(1)));
+        servers[1].note_failure(&config, 50, false);
+        assert_eq!(choose(&servers, Balance::RoundRobin, &[], 60), Some(0));
+        servers[0].note_failure(&config, 100, false);
+        assert!(servers[0].is_resting(249) && !servers[0].is_resting(250));
+        servers[0].note_success();
+        assert!(!servers[0].is_resting(101));
+    }
+}

@@ -1,0 +1,145 @@
+//! Upstreams as one worker sees them: servers, their health, and connections kept for reuse.
+//!
+//! Each worker has pools of its own, so that taking a connection locks nothing. A pool lives as
+//! long as the configuration names the same upstream: a reload that doesn't touch it keeps its
+//! connections. Choosing a server is in [`balance`], talking to it in `handler/proxy`.
+
+mod balance;
+mod dial;
+mod link;
+mod server;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::model;
+
+pub use link::Link;
+pub use server::{InFlight, Server};
+
+use crate::error::{Error, Kind, Result};
+use crate::worker::Worker;
+
+/// One upstream's pool on one worker.
+#[derive(Debug)]
+pub struct Pool {
+    config: Arc<model::Upstream>,
+    servers: Vec<Rc<Server>>,
+}
+
+/// Which servers a request has tried already.
+#[derive(Debug, Default)]
+pub struct Tried {
+    servers: Vec<usize>,
+}
+
+impl Tried {
+    /// Lets the last server be tried once more.
+    pub fn forgive_last(&mut self) {
+        self.servers.pop();
+    }
+}
+
+/// A server chosen for a request, with a connection to it.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The connection.
+    pub link: Link,
+    /// The server; counts the request as in flight until dropped.
+    pub in_flight: InFlight,
+}
+
+impl Pool {
+    /// Makes a pool without connections.
+    pub fn new(config: &Arc<model::Upstream>) -> Self {
+        Self {
+            servers: config
+                .servers
+                .iter()
+                .map(|server| Rc::new(Server::new(server)))
+                .collect(),
+            config: Arc::clone(config),
+        }
+    }
+
+    /// The configuration it was made for.
+    pub fn config(&self) -> &Arc<model::Upstream> {
+        &self.config
+    }
+
+    /// The servers, in the order of the configuration.
+    pub fn servers(&self) -> &[Rc<Server>] {
+        &self.servers
+    }
+
+    /// Servers one request may try.
+    pub fn tries_max(&self) -> u32 {
+        self.config.tries
+    }
+
+    /// Chooses a server and connects to it, or reuses a connection.
+    ///
+    /// `fresh` asks for a new connection: a reused one has just failed.
+    ///
+    /// # Errors
+    /// When no server is left to try, or the chosen one can't be reached.
+    pub async fn connect(
+        &self,
+        worker: &Worker,
+        tried: &mut Tried,
+        fresh: Fresh,
+    ) -> Result<Chosen> {
+        let now_ms = worker.deadlines.now_ms();
+        let Some(index) =
+            balance::choose(&self.servers, self.config.balance, &tried.servers, now_ms)
+        else {
+            let detail = format!("upstream {}: no server left to try", self.config.name);
+            return Err(Error::new(Kind::UpstreamDown, "upstream_none_left", detail));
+        };
+        let Some(server) = self.servers.get(index) else {
+            return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
+        };
+        tried.servers.push(index);
+        let in_flight = InFlight::new(server);
+        if fresh == Fresh::No
+            && let Some(link) = server.take_idle()
+        {
+            return Ok(Chosen { link, in_flight });
+        }
+        match dial::dial(worker, server).await {
+            Ok(link) => Ok(Chosen { link, in_flight }),
+            Err(error) => {
+                self.note_failure(server, worker);
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts a failure; after enough in a row the server rests.
+    pub fn note_failure(&self, server: &Server, worker: &Worker) {
+        let alone = self.servers.len() == 1;
+        server.note_failure(&self.config, worker.deadlines.now_ms(), alone);
+    }
+
+    /// Keeps a connection for the next request.
+    pub fn keep(&self, worker: &Worker, link: Link, in_flight: &InFlight) {
+        in_flight
+            .server()
+            .keep(link, self.config.keepalive, worker.deadlines.now_ms());
+    }
+
+    /// Closes connections that were idle for too long or that the server has closed.
+    pub fn sweep(&self, now_ms: u64, idle_ms: u64) {
+        for server in &self.servers {
+            server.sweep(now_ms, idle_ms);
+        }
+    }
+}
+
+/// Whether a reused connection will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "says it")]
+pub enum Fresh {
+    Yes,
+    No,
+}

@@ -1,0 +1,142 @@
+//! One server of an upstream: its health, its load and its idle connections.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use config::model;
+
+use super::dial::Names;
+use super::link::Link;
+
+/// One server.
+#[derive(Debug)]
+pub struct Server {
+    /// Its address as configured: for logs, the access record and the `Host` it may be sent.
+    pub label: Arc<str>,
+    /// Where it is.
+    pub address: model::ServerAddress,
+    /// Its share.
+    pub weight: u32,
+    /// The addresses its name stands for.
+    pub(super) names: Names,
+    /// Requests in flight on this worker.
+    pub(super) in_flight: Cell<u32>,
+    /// Smooth weighted round robin: what the server is still owed.
+    pub(super) owed: Cell<i64>,
+    fails: Cell<u32>,
+    rest_ms: Cell<u64>,
+    resting_until_ms: Cell<u64>,
+    /// The one used last on top.
+    idle: RefCell<Vec<(u64, Link)>>,
+}
+
+/// Counts a request as in flight until it is dropped.
+#[derive(Debug)]
+pub struct InFlight {
+    server: Rc<Server>,
+}
+
+impl InFlight {
+    pub(super) fn new(server: &Rc<Server>) -> Self {
+        server.in_flight.set(server.in_flight.get() + 1);
+        Self {
+            server: Rc::clone(server),
+        }
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.server.in_flight.set(self.server.in_flight.get() - 1);
+    }
+}
+
+impl Server {
+    pub(super) fn new(config: &model::Server) -> Self {
+        let label = match &config.address {
+            model::ServerAddress::Tcp(address) => address.to_string(),
+            model::ServerAddress::Name { host, port } => format!("{host}:{port}"),
+            model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
+        };
+        Self {
+            label: label.into(),
+            address: config.address.clone(),
+            weight: config.weight,
+            names: Names::default(),
+            in_flight: Cell::new(0),
+            owed: Cell::new(0),
+            fails: Cell::new(0),
+            rest_ms: Cell::new(0),
+            resting_until_ms: Cell::new(0),
+            idle: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Whether it rests after failures.
+    pub fn is_resting(&self, now_ms: u64) -> bool {
+        self.resting_until_ms.get() > now_ms
+    }
+
+    /// When its rest ends.
+    pub(super) fn resting_until_ms(&self) -> u64 {
+        self.resting_until_ms.get()
+    }
+
+    /// It answered: whatever failures there were are over.
+    pub fn note_success(&self) {
+        if self.fails.replace(0) != 0 {
+            self.rest_ms.set(0);
+            self.resting_until_ms.set(0);
+        }
+    }
+
+    /// It failed; after enough failures in a row it rests, each time twice as long, up to a cap.
+    /// An only server never rests: there is nobody to take its place.
+    pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
+        self.fails.set(self.fails.get().saturating_add(1));
+        if self.fails.get() < config.fails || alone {
+            return;
+        }
+        let rest_ms = match self.rest_ms.get() {
+            0 => config.back_off_ms,
+            before => before.saturating_mul(2).min(config.back_off_max_ms),
+        };
+        self.rest_ms.set(rest_ms);
+        self.resting_until_ms.set(now_ms + rest_ms);
+        tracing::warn!(server = %self.label, fails = self.fails.get(), rest_ms, "upstream server rests");
+    }
+
+    /// A connection that is still open, the one used last first.
+    pub(super) fn take_idle(&self) -> Option<Link> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut idle = self.idle.borrow_mut();
+        while let Some((_, mut link)) = idle.pop() {
+            if !link.is_stale(&mut cx) {
+                link.reused = true;
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    pub(super) fn keep(&self, link: Link, keepalive: usize, now_ms: u64) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < keepalive {
+            idle.push((now_ms, link));
+        }
+    }
+
+    pub(super) fn sweep(&self, now_ms: u64, idle_ms: u64) {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.idle.borrow_mut().retain(|(since_ms, link)| {
+            now_ms.saturating_sub(*since_ms) < idle_ms && !link.is_stale(&mut cx)
+        });
+    }
+}
