@@ -176,7 +176,7 @@ fn an_ignored_test_says_why() {
 
 struct Dependency {
     name: String,
-    /// A comment stands right above it.
+    /// A comment stands right above it, or above the sibling whose name it extends (`clap_mangen`).
     explained: bool,
 }
 
@@ -184,18 +184,26 @@ struct Dependency {
 fn dependencies(name: &str) -> Vec<Dependency> {
     let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
     let mut found = Vec::new();
-    let mut explained = false;
+    let mut explained: Option<String> = None;
+    let mut after_comment = false;
     for line in section(&manifest, "[dependencies]") {
         if let Some(end) = line
             .find([' ', '.', '='])
             .filter(|_| !line.starts_with('#'))
         {
+            let name = line[..end].to_owned();
+            let sibling = explained
+                .as_ref()
+                .is_some_and(|above| name.starts_with(above.as_str()));
+            if after_comment {
+                explained = Some(name.clone());
+            }
             found.push(Dependency {
-                name: line[..end].to_owned(),
-                explained,
+                name,
+                explained: after_comment || sibling,
             });
         }
-        explained = line.starts_with('#');
+        after_comment = line.starts_with('#');
     }
     found
 }
