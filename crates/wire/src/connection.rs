@@ -53,16 +53,16 @@ pub(crate) fn keeps_alive(fields: &Fields, version: Version) -> Result<bool, Ref
     if !fields.contains(FieldId::Connection) {
         return Ok(is_http11);
     }
-    let commas = |value: &[u8]| value.iter().filter(|&&byte| byte == b',').count();
-    if fields
-        .get_all(FieldId::Connection)
-        .map(commas)
-        .sum::<usize>()
-        >= OPTIONS_MAX
-    {
+    let (mut options, mut close, mut keep_alive) = (0, false, false);
+    for option in listed(fields) {
+        options += 1;
+        close |= option.eq_ignore_ascii_case(b"close");
+        keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+    }
+    if options > OPTIONS_MAX {
         return Err(Refusal::bad("connection_list_too_long"));
     }
-    Ok((is_http11 || lists(fields, b"keep-alive")) && !lists(fields, b"close"))
+    Ok((is_http11 || keep_alive) && !close)
 }
 
 /// Writes the protocols of `Upgrade` in lower case, if `Connection` says so too and a tunnel can carry them.

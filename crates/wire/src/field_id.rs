@@ -112,9 +112,32 @@ impl FieldId {
     }
 }
 
-/// Equality without regard to case.
-fn folded_eq(left: &[u8], right: &[u8]) -> bool {
-    left.eq_ignore_ascii_case(right)
+/// Whether a token is this name in any case, eight bytes at a time; the last eight may overlap.
+///
+/// Setting bit 5 folds letters and leaves digits and `-` as they are; what else it could turn into
+/// one of them is a control byte, which no token has.
+fn folded_eq(token: &[u8], name: &[u8]) -> bool {
+    if token.len() != name.len() {
+        return false;
+    }
+    let (Some(token_end), Some(name_end)) = (token.last_chunk(), name.last_chunk()) else {
+        let differs = |(left, right): (&u8, &u8)| (left ^ right) & !0x20;
+        return token
+            .iter()
+            .zip(name)
+            .map(differs)
+            .fold(0, |all, bits| all | bits)
+            == 0;
+    };
+    let words = token.as_chunks().0.iter().zip(name.as_chunks().0);
+    words.fold(difference(token_end, name_end), |all, (left, right)| {
+        all | difference(left, right)
+    }) == 0
+}
+
+fn difference(left: &[u8; 8], right: &[u8; 8]) -> u64 {
+    const FOLD: u64 = 0x2020_2020_2020_2020;
+    (u64::from_ne_bytes(*left) ^ u64::from_ne_bytes(*right)) & !FOLD
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! allocates nothing. A set of bits answers "is it there at all?" without a look at the spans.
 //! Removed bytes stay in the buffer until [`Fields::clear`].
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use crate::{
     field_id::FieldId,
@@ -99,7 +99,13 @@ impl Fields {
         self.bytes.extend_from_slice(name);
         let value_start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.mark(id, name_start, name.len(), value_start, value.len());
+        let value_end = self.bytes.len();
+        self.present |= id.bit();
+        self.spans.push(Span::new(
+            id,
+            name_start..value_start,
+            value_start..value_end,
+        ));
     }
 
     /// Leaves exactly one field of this name, at the end. The caller vouches for name and value.
@@ -144,29 +150,25 @@ impl Fields {
         self.present & bits != 0
     }
 
-    /// Replaces everything by the lines of a head, to be marked one by one with [`Fields::mark`].
-    pub(crate) fn load(&mut self, lines: &[u8]) {
-        self.clear();
-        self.bytes.extend_from_slice(lines);
+    /// Names this crate does not know, as they were spelt.
+    pub(crate) fn unknown_names(&self) -> impl Iterator<Item = &[u8]> {
+        let unknown = self.spans.iter().filter(|span| span.id == FieldId::Other);
+        unknown.map(|span| span.name(&self.bytes))
     }
 
-    /// Adds the field that lies at these places of the buffer.
-    pub(crate) fn mark(
+    /// Replaces everything by the lines of a head, with fields at these places: name, then value.
+    pub(crate) fn load(
         &mut self,
-        id: FieldId,
-        name_start: usize,
-        name_len: usize,
-        value_start: usize,
-        value_len: usize,
+        lines: &[u8],
+        places: impl Iterator<Item = (FieldId, Range<usize>, Range<usize>)>,
     ) {
-        self.present |= id.bit();
-        self.spans.push(Span {
-            id,
-            name_start: place(name_start),
-            name_end: place(name_start + name_len),
-            value_start: place(value_start),
-            value_end: place(value_start + value_len),
-        });
+        self.clear();
+        self.bytes.extend_from_slice(lines);
+        let present = &mut self.present;
+        self.spans.extend(places.map(|(id, name, value)| {
+            *present |= id.bit();
+            Span::new(id, name, value)
+        }));
     }
 }
 
@@ -193,6 +195,16 @@ struct Span {
 }
 
 impl Span {
+    fn new(id: FieldId, name: Range<usize>, value: Range<usize>) -> Span {
+        Span {
+            id,
+            name_start: place(name.start),
+            name_end: place(name.end),
+            value_start: place(value.start),
+            value_end: place(value.end),
+        }
+    }
+
     fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes
             .get(self.name_start as usize..self.name_end as usize)

@@ -174,8 +174,8 @@ mod tests {
             ("", 400),
         ] {
             let mut fields = Fields::default();
-            fields.load(value.as_bytes());
-            fields.mark(FieldId::TransferEncoding, 0, 0, 0, value.len());
+            let place = (FieldId::TransferEncoding, 0..0, 0..value.len());
+            fields.load(value.as_bytes(), [place].into_iter());
             assert_eq!(
                 declared(&fields, Version::Http11).unwrap_err().status,
                 status,

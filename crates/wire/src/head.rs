@@ -25,20 +25,19 @@ pub(crate) fn load(fields: &mut Fields, head: &[u8], headers: &[Header<'_>]) -> 
     let lines = headers
         .first()
         .map_or(blank_line, |first| offset(head, first.name.as_bytes()));
-    fields.load(head.get(lines..).unwrap_or_default());
     let mut strict = ends_before(blank_line) && ends_before(head.len());
-    for header in headers {
+    let places = headers.iter().map(|header| {
         let name = offset(head, header.name.as_bytes());
         let value = offset(head, header.value);
         strict &= ends_before(name);
+        let (name, value) = (name.wrapping_sub(lines), value.wrapping_sub(lines));
         let id = FieldId::of(header.name.as_bytes());
-        fields.mark(
+        (
             id,
-            name.wrapping_sub(lines),
-            header.name.len(),
-            value.wrapping_sub(lines),
-            header.value.len(),
-        );
-    }
+            name..name + header.name.len(),
+            value..value + header.value.len(),
+        )
+    });
+    fields.load(head.get(lines..).unwrap_or_default(), places);
     strict
 }

@@ -25,8 +25,9 @@ pub fn field_value_ok(value: &[u8]) -> bool {
 
 /// Whether a name has only the bytes that CGI does not fold: letters, digits and `-`.
 pub(crate) fn is_plain_name(name: &[u8]) -> bool {
+    // Without a way out on the way: names are short, and branches cost more than bytes.
     name.iter()
-        .all(|&byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        .fold(true, |plain, &byte| plain & PLAIN_NAME[byte as usize])
 }
 
 /// Elements of a comma-separated list without blanks around them; empty elements are left out.
@@ -38,6 +39,17 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 static TOKEN: [bool; 256] = token_table();
+static PLAIN_NAME: [bool; 256] = plain_name_table();
+
+const fn plain_name_table() -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = byte as u8 == b'-' || (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    table
+}
 
 const fn token_table() -> [bool; 256] {
     let mut table = [false; 256];

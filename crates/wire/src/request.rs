@@ -183,7 +183,6 @@ impl RequestHead {
         self.line.clear();
         self.method_bytes = 0;
         self.target = Target::default();
-        self.authority.clear();
         self.face = Face::Unknown;
         self.odd_names = false;
         self.upgrade.clear();
@@ -238,10 +237,7 @@ impl RequestHead {
         self.target = Target::split(self.target(), self.method)?;
         self.judge_host()?;
         self.expect_continue = self.judge_expect()?;
-        self.odd_names = self
-            .fields
-            .iter()
-            .any(|field| field.id == FieldId::Other && !is_plain_name(field.name));
+        self.odd_names = self.fields.unknown_names().any(|name| !is_plain_name(name));
         self.keep_alive = connection::keeps_alive(&self.fields, self.version)?;
         if self.version == Version::Http11 && self.framing == Framing::None {
             connection::upgrade(&self.fields, &mut self.upgrade);
@@ -254,7 +250,7 @@ impl RequestHead {
         let mut hosts = self.fields.get_all(FieldId::Host);
         match (hosts.next(), hosts.next()) {
             (Some(host), None) => self.authority.parse(host)?,
-            (None, _) if self.version == Version::Http10 => {}
+            (None, _) if self.version == Version::Http10 => self.authority.clear(),
             (None, _) => return Err(Refusal::bad("no_host")),
             (Some(_), Some(_)) => return Err(Refusal::bad("repeated_host")),
         }

@@ -106,7 +106,8 @@ impl Target {
             before = byte;
         }
         let query = (end < raw.len()).then(|| end + 1..raw.len());
-        if raw.get(start..).is_some_and(|tail| tail.contains(&b'#')) {
+        let unseen = if plain { end } else { start };
+        if raw.get(unseen..).is_some_and(|tail| tail.contains(&b'#')) {
             return Err(Refusal::bad("fragment"));
         }
         Ok(Target {

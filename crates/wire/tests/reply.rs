@@ -215,7 +215,7 @@ fn doubts_are_refused() {
         "too_many_fields",
     );
     refused(
-        &format!("HTTP/1.1 200 x\r\nConnection: {}\r\n\r\n", "x,".repeat(64)),
+        &format!("HTTP/1.1 200 x\r\nConnection: {}\r\n\r\n", "x,".repeat(65)),
         "connection_list_too_long",
     );
 }

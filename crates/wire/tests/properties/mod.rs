@@ -132,17 +132,27 @@ pub(crate) fn target(bytes: &[u8]) {
 pub(crate) fn host(bytes: &[u8]) {
     let mut authority = Authority::default();
     if let Err(refusal) = authority.parse(bytes) {
-        assert_eq!((refusal.status, authority), (400, Authority::default()));
+        assert_eq!(
+            (refusal.status, authority.as_str(), authority.host()),
+            (400, "", "")
+        );
         return;
     }
     assert!(!authority.host().is_empty() && authority.as_str().starts_with(authority.host()));
     check_host(authority.host());
     let mut again = Authority::default();
     assert_eq!(again.parse(authority.as_str().as_bytes()), Ok(()));
-    assert_eq!(again, authority, "not canonical");
+    assert_eq!(
+        (again.as_str(), again.host()),
+        (authority.as_str(), authority.host())
+    );
     let shouted = bytes.to_ascii_uppercase();
     assert_eq!(again.parse(&shouted), Ok(()));
-    assert_eq!(again, authority, "case makes another host");
+    assert_eq!(
+        again.as_str(),
+        authority.as_str(),
+        "case makes another host"
+    );
 }
 
 fn splits_agree(
