@@ -9,7 +9,7 @@ use crate::outcome::{Outcome, load, print, wrong_config};
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
     match load(config) {
         Err(problems) => wrong_config(&problems),
-        Ok((_, model)) if options.dump => print(format!("{model:#?}\n").as_bytes()),
+        Ok((_, model)) if options.dump => print(config::dump(&model).as_bytes()),
         Ok((_, model)) => {
             let (sites, listeners) = (model.sites.len(), model.listeners.len());
             let file = config.display();

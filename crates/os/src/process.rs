@@ -9,9 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, setrlimit,
+};
+
+use crate::net::wait_readable;
 
 /// Runs this program again with `arguments`, and `link` as its standard input.
 pub fn spawn_self<A: AsRef<OsStr>>(arguments: &[A], link: OwnedFd) -> io::Result<Child> {
@@ -20,6 +25,13 @@ pub fn spawn_self<A: AsRef<OsStr>>(arguments: &[A], link: OwnedFd) -> io::Result
         .args(arguments)
         .stdin(Stdio::from(link))
         .spawn()
+}
+
+/// Waits for a child to end, no longer than `patience`; tells whether it did. Its status is still
+/// to be asked for.
+pub fn ends_within(child: &Child, patience: Duration) -> io::Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    Ok(wait_readable(&[process.as_fd()], Some(patience))? == [true])
 }
 
 /// Names the calling thread, and so, from its main thread, the process in `ps`; at most 15 bytes

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::time::Duration;
 
 use os::signal::{Signal, Signals};
 use os::{fdpass, process};
@@ -137,7 +138,9 @@ fn a_child_has_its_link_and_nothing_else_of_ours() {
     let mut report = [0; 99];
     let (length, _) = fdpass::recv(link.as_fd(), &mut report, 0).unwrap();
     assert_eq!(&report[..length], b"--exact 0");
+    assert!(!process::ends_within(&child, Duration::from_millis(1)).unwrap());
     child.kill().unwrap();
+    assert!(process::ends_within(&child, Duration::from_secs(5)).unwrap());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     let ended = fdpass::recv(link.as_fd(), &mut report, 0).unwrap_err();
     assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);

@@ -3,6 +3,7 @@
 //! The idea: what is tested is the binary that ships, from outside. A test that ends leaves no
 //! process behind, and a panic inside the gateway fails the test that caused it.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub struct Builder {
     binary: PathBuf,
     config: String,
     values: Vec<(String, String)>,
+    environment: Vec<(String, OsString)>,
     directory: TempDir,
     port: u16,
 }
@@ -40,6 +42,13 @@ impl Builder {
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.values.push((format!("{{{name}}}"), value.to_string()));
+        self
+    }
+
+    /// Sets a variable of the gateway's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
         self
     }
 
@@ -61,6 +70,7 @@ impl Builder {
             .arg("-c")
             .arg(file)
             .current_dir(self.directory.path())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(self.create("stdout"))
             .stderr(self.create("stderr"))
@@ -117,6 +127,7 @@ impl Gateway {
             binary: binary.as_ref().to_owned(),
             config: config.to_owned(),
             values: Vec::new(),
+            environment: Vec::new(),
             directory: TempDir::new(),
             port: free_port(),
         }
@@ -223,6 +234,14 @@ impl Gateway {
     /// When it does not end within 15 s.
     pub fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Panics
+    /// When it does not end within 15 s.
+    pub fn wait(&mut self) -> ExitStatus {
         eventually(PATIENCE, "the gateway to stop", || {
             self.child.try_wait().expect("wait for a child")
         })

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use engine::link::{ToServer, ToSupervisor};
 
+/// How long a server that has closed its link may take to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// A running server; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -47,9 +50,12 @@ impl Server {
         self.link.as_fd()
     }
 
-    /// Ends it, if it has not ended, and tells how it ended and how long it lived.
+    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
     pub(super) fn end(mut self) -> io::Result<(ExitStatus, Duration)> {
-        self.process.kill()?;
+        // Whoever closed the link may have last words to write.
+        if !os::process::ends_within(&self.process, LAST_WORDS)? {
+            self.process.kill()?;
+        }
         Ok((self.process.wait()?, self.started.elapsed()))
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Supervisor {
     restarts: u64,
     /// Generations prepared so far.
     prepared: u64,
-    /// No server has been ready yet: a failure is the start's.
+    /// No server has been ready yet: one that ends by itself will not do better next time.
     fresh: bool,
 }
 
@@ -289,21 +289,21 @@ impl Supervisor {
         };
         let pid = server.pid();
         let (status, lived) = match server.end() {
-            Ok((status, lived)) => (status.to_string(), lived),
-            Err(error) => (error.to_string(), Duration::ZERO),
+            Ok(end) => end,
+            Err(error) => {
+                tracing::error!(pid, %error, "cannot end the server");
+                self.phase = Phase::Ended(Outcome::Failed);
+                return;
+            }
         };
         if draining {
             self.phase = Phase::Ended(Outcome::Fine);
-        } else if self.fresh {
-            tracing::error!(pid, status, "the server cannot serve: {why}");
+        } else if self.fresh && status.code().is_some() {
+            tracing::error!(pid, %status, "the server cannot serve: {why}");
             self.phase = Phase::Ended(Outcome::Failed);
         } else {
-            tracing::error!(
-                pid,
-                status,
-                lived_ms = lived.as_millis(),
-                "lost the server: {why}"
-            );
+            let lived_ms = lived.as_millis();
+            tracing::error!(pid, %status, lived_ms, "lost the server: {why}");
             self.rest(lived);
         }
     }

@@ -1,0 +1,131 @@
+//! The subcommands beside `serve`: what they print and how they exit.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Output};
+
+use testkit::temp::TempDir;
+
+fn nagaya(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nagaya"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const GOOD: &str = "[[listen]]\naddress = \"127.0.0.1:80\"\n[[sites]]\nhosts = [\"*\"]\n\
+                    rules = [{ handler = { respond = { body = \"x\" } } }]\n";
+
+#[test]
+fn check_exits_by_what_it_found() {
+    let directory = TempDir::new();
+    let good = directory.write("good.toml", GOOD);
+    let bad = directory.write("bad.toml", "wrokers = 1\n[[listen]]\naddress = 7\n");
+    let run = |file: &std::path::Path, more: &[&str]| {
+        let mut arguments = vec!["check", "-c", file.to_str().unwrap()];
+        arguments.extend(more);
+        nagaya(&arguments)
+    };
+    let fine = run(&good, &[]);
+    assert_eq!(fine.status.code(), Some(0));
+    assert!(text(&fine.stdout).contains("fine (1 sites, 1 listeners)"));
+    let wrong = run(&bad, &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = text(&wrong.stderr);
+    assert!(
+        said.contains("bad.toml:1:1") && said.contains("bad.toml:3:"),
+        "{said}"
+    );
+    assert_eq!(
+        run(&directory.path().join("absent.toml"), &[])
+            .status
+            .code(),
+        Some(2)
+    );
+    assert_eq!(nagaya(&["check", "--nonsense"]).status.code(), Some(2));
+    assert_eq!(nagaya(&["chekc"]).status.code(), Some(2));
+    // Where the result cannot be written, the check has failed.
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    command
+        .args(["check", "-c", good.to_str().unwrap()])
+        .stdout(full);
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
+fn what_check_dumps_is_a_configuration_that_says_the_same() {
+    let directory = TempDir::new();
+    let good = directory.write("good.toml", GOOD);
+    let dumped = nagaya(&["check", "--dump", "-c", good.to_str().unwrap()]);
+    assert_eq!(dumped.status.code(), Some(0));
+    let again = directory.write("again.toml", &dumped.stdout);
+    let dumped_again = nagaya(&["check", "--dump", "-c", again.to_str().unwrap()]);
+    assert_eq!(
+        text(&dumped_again.stdout),
+        text(&dumped.stdout),
+        "{}",
+        text(&dumped_again.stderr)
+    );
+}
+
+#[test]
+fn status_says_what_is_missing() {
+    let directory = TempDir::new();
+    let without = directory.write("without.toml", GOOD);
+    let asked = nagaya(&["status", "-c", without.to_str().unwrap()]);
+    assert_eq!(asked.status.code(), Some(2));
+    assert!(text(&asked.stderr).contains("[control]\n    socket = \"/run/nagaya.sock\""));
+    let socket = directory.path().join("socket");
+    let asked = nagaya(&["status", "--socket", socket.to_str().unwrap()]);
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(
+        text(&asked.stderr).contains("it does not run"),
+        "{}",
+        text(&asked.stderr)
+    );
+}
+
+#[test]
+fn status_prints_the_answer_to_its_question() {
+    use std::io::{BufRead, BufReader, Write};
+    let directory = TempDir::new();
+    let path = directory.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    for (options, question) in [(vec![], "status\n"), (vec!["--json"], "status json\n")] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                stream
+                    .write_all(format!("you asked: {line}").as_bytes())
+                    .unwrap();
+            });
+            let mut arguments = vec!["status", "--socket", path.to_str().unwrap()];
+            arguments.extend(&options);
+            let asked = nagaya(&arguments);
+            assert_eq!(text(&asked.stdout), format!("you asked: {question}"));
+            assert_eq!(asked.status.code(), Some(0));
+        });
+    }
+}
+
+#[test]
+fn completions_and_man_page_come_from_the_same_definitions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = nagaya(&["completions", shell]);
+        assert_eq!(script.status.code(), Some(0));
+        assert!(text(&script.stdout).contains("status"), "{shell}");
+    }
+    let page = text(&nagaya(&["man"]).stdout);
+    for part in [".TH nagaya 1", "serve", "check", "status", "USR1"] {
+        assert!(page.contains(part), "{part}");
+    }
+}

@@ -1,0 +1,538 @@
+//! The supervisor from outside: reloads, crashes, signals and what it tells the service manager.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::client::Outcome;
+use testkit::gateway::{Builder, Gateway};
+use testkit::wait::{eventually, free_port};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
+const PATIENCE: Duration = Duration::from_secs(15);
+const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: example.jp\r\nConnection: close\r\n\r\n";
+
+/// A configuration that answers with `body`; `top` and `more` are put before and after.
+fn config(body: &str, top: &str, more: &str) -> String {
+    format!(
+        r#"
+        workers = 2
+        {top}
+        [[listen]]
+        address = "127.0.0.1:{{port}}"
+        {more}
+        [[sites]]
+        hosts = ["*"]
+        rules = [{{ handler = {{ respond = {{ body = "{body}" }} }} }}]
+        "#
+    )
+}
+
+fn builder(config: &str) -> Builder {
+    Gateway::with_config(BINARY, config)
+}
+
+/// Starts, and waits until the supervisor knows that the server is ready.
+fn start(config: &str) -> Gateway {
+    let gateway = builder(config).start();
+    gateway.wait_for_message("ready: generation 1");
+    gateway
+}
+
+fn body(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Reply(reply) if reply.complete => String::from_utf8(reply.body).unwrap(),
+        other => panic!("no whole reply: {other:?}"),
+    }
+}
+
+fn ask(gateway: &Gateway) -> String {
+    body(gateway.ask(ASK))
+}
+
+fn await_body(gateway: &Gateway, wanted: &str) {
+    eventually(PATIENCE, wanted, || (ask(gateway) == wanted).then_some(()));
+}
+
+fn kill_server(gateway: &Gateway) -> u32 {
+    let server = gateway.server_pid();
+    kill_process(pid(server), Signal::KILL).unwrap();
+    server
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(number.try_into().unwrap()).unwrap()
+}
+
+fn lives(number: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z ")
+}
+
+/// What the descriptors of a process lead to, without numbers that differ from socket to socket.
+fn descriptors(number: u32) -> Vec<String> {
+    let mut kinds: Vec<_> = std::fs::read_dir(format!("/proc/{number}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .map(|target| {
+            target
+                .to_string_lossy()
+                .split(['[', '('])
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    kinds.sort();
+    kinds
+}
+
+/// Waits until the server has these descriptors and no others.
+fn await_descriptors(gateway: &Gateway, wanted: &[String]) {
+    let start = Instant::now();
+    while descriptors(gateway.server_pid()) != wanted {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{wanted:?} was\n{:?}",
+            descriptors(gateway.server_pid())
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// Counts how often stderr says `text`.
+fn said(gateway: &Gateway, text: &str) -> usize {
+    gateway.stderr().matches(text).count()
+}
+
+#[test]
+fn a_reload_serves_the_new_configuration() {
+    let mut gateway = start(&config("one", "", ""));
+    assert_eq!(ask(&gateway), "one");
+    let server = gateway.server_pid();
+    gateway.reload(&config("two", "", ""));
+    await_body(&gateway, "two");
+    assert_eq!(gateway.server_pid(), server, "the server stays");
+}
+
+#[test]
+fn whatever_is_wrong_the_old_configuration_serves_on() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("[[listen]]\naddress = \"{}\"", taken.local_addr().unwrap());
+    let mut gateway = start(&config("one", "", ""));
+    let supervisor = descriptors(gateway.pid());
+    let server = descriptors(gateway.server_pid());
+    let table = [
+        ("[[[".to_owned(), "nagaya.toml:"),
+        (config("two", "wrokers = 1", ""), "wrokers"),
+        (config("two", "", &taken), "another process listens there"),
+        (
+            config("two", "", "[log]\naccess = \"/nonexistent/log\""),
+            "open log /nonexistent/log",
+        ),
+        (
+            config("two", "[control]\nsocket = \"/nonexistent/s\"", ""),
+            "control socket /nonexistent/s",
+        ),
+        (
+            config("two", "", "[[listen]]\naddress = \"192.0.2.1:80\""),
+            "no such address",
+        ),
+        (
+            config("two", "", "").replace("workers = 2", "workers = 3"),
+            "workers cannot change from 2 to 3",
+        ),
+        (config("two", "user = \"daemon\"", ""), "user cannot change"),
+    ];
+    for (number, (config, complaint)) in table.into_iter().enumerate() {
+        gateway.reload(&config);
+        eventually(PATIENCE, complaint, || {
+            (said(&gateway, "reload refused, the old configuration serves on") > number)
+                .then_some(())
+        });
+        assert!(
+            gateway.stderr().contains(complaint),
+            "{complaint}:\n{}",
+            gateway.stderr()
+        );
+        assert_eq!(ask(&gateway), "one", "{complaint}");
+    }
+    assert_eq!(
+        descriptors(gateway.pid()),
+        supervisor,
+        "nothing new stays open"
+    );
+    await_descriptors(&gateway, &server);
+    gateway.reload(&config("three", "", ""));
+    await_body(&gateway, "three");
+}
+
+#[test]
+fn all_problems_are_said_at_once() {
+    let mut gateway = start(&config("one", "", ""));
+    gateway.reload(&config("two", "wrokers = 1\nusre = \"x\"", "[lgo]"));
+    gateway.wait_for_message("reload refused");
+    for key in ["wrokers", "usre", "lgo"] {
+        assert!(gateway.stderr().contains(key), "{key}");
+    }
+}
+
+#[test]
+fn a_killed_server_is_back_within_a_second_and_no_connection_is_refused() {
+    let gateway = start(&config("one", "", ""));
+    let server = kill_server(&gateway);
+    let start = Instant::now();
+    let mut connections = 0;
+    // Connections that were accepted by the dying server may end without an answer; none may be
+    // refused, which `ask` would panic at.
+    eventually(PATIENCE, "an answer of the next server", || {
+        connections += 1;
+        match gateway.ask(ASK) {
+            Outcome::Reply(reply) if reply.body == b"one" => {
+                (gateway.server_pid() != server).then_some(())
+            }
+            _ => None,
+        }
+    });
+    let took = start.elapsed();
+    assert!(
+        took < Duration::from_secs(1),
+        "back after {took:?} and {connections} connections"
+    );
+}
+
+#[test]
+fn a_connection_made_while_there_is_no_server_is_answered_by_the_next() {
+    let gateway = start(&config("one", "", ""));
+    // The second end in a row is followed by a rest of 100 ms, in which nobody accepts.
+    for _ in 0..2 {
+        kill_server(&gateway);
+        eventually(PATIENCE, "another answer", || match gateway.ask(ASK) {
+            Outcome::Reply(_) => Some(()),
+            _ => None,
+        });
+    }
+    assert_eq!(ask(&gateway), "one");
+}
+
+#[test]
+fn a_crash_loop_backs_off_and_says_so() {
+    let gateway = start(&config("one", "", ""));
+    let mut server = gateway.server_pid();
+    for number in 1..=5 {
+        kill_process(pid(server), Signal::KILL).unwrap();
+        eventually(PATIENCE, "the next server to be ready", || {
+            (said(&gateway, "ready: generation 1") > number).then_some(())
+        });
+        server = gateway.server_pid();
+    }
+    let stderr = gateway.stderr();
+    let rests: Vec<_> = stderr
+        .lines()
+        .filter(|line| line.contains("is started again"))
+        .collect();
+    assert_eq!(rests.len(), 5);
+    for (line, rest) in rests.iter().zip([0, 100, 200, 400, 800]) {
+        assert!(line.contains(&format!("rest_ms={rest}")), "{line}");
+    }
+    assert!(
+        rests[4].contains("restarts=5") && rests[4].contains("failures=5"),
+        "{}",
+        rests[4]
+    );
+    assert_eq!(ask(&gateway), "one");
+}
+
+#[test]
+fn a_reload_cuts_a_rest_short() {
+    let mut gateway = start(&config("one", "", ""));
+    let mut server = gateway.server_pid();
+    for number in 1..=6 {
+        kill_process(pid(server), Signal::KILL).unwrap();
+        if number < 6 {
+            eventually(PATIENCE, "the next server to be ready", || {
+                (said(&gateway, "ready: generation 1") > number).then_some(())
+            });
+            server = gateway.server_pid();
+        }
+    }
+    gateway.wait_for_message("rest_ms=1600");
+    let start = Instant::now();
+    gateway.reload(&config("two", "", ""));
+    gateway.wait_for_message("ready: generation 2");
+    assert!(
+        start.elapsed() < Duration::from_millis(1_200),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(ask(&gateway), "two");
+}
+
+#[test]
+fn the_server_does_not_outlive_its_supervisor() {
+    let gateway = start(&config("one", "", ""));
+    let server = gateway.server_pid();
+    kill_process(pid(gateway.pid()), Signal::KILL).unwrap();
+    eventually(PATIENCE, "the server to end", || {
+        (!lives(server)).then_some(())
+    });
+}
+
+#[test]
+fn term_ends_in_order() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut gateway = start(&config("one", "", ""));
+        let (server, address) = (gateway.server_pid(), gateway.address());
+        gateway.signal(signal);
+        assert!(gateway.wait().success());
+        assert!(TcpStream::connect(address).is_err());
+        assert!(!lives(server));
+    }
+}
+
+#[test]
+fn a_request_that_has_begun_is_answered_after_term() {
+    let mut gateway = start(&config("one", "", ""));
+    let mut client = gateway.client();
+    let (begin, end) = ASK.split_at(20);
+    client.send(begin);
+    // The server reads in the order of arrival: what is asked later is answered later.
+    assert_eq!(ask(&gateway), "one");
+    gateway.signal(Signal::TERM);
+    gateway.wait_for_message("signal=Terminate");
+    assert_eq!(body(client.ask(end)), "one");
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn a_second_term_ends_at_once() {
+    let mut gateway = start(&config(
+        "one",
+        "",
+        "[timeouts]\ndrain = \"60s\"\nheader = \"60s\"",
+    ));
+    let mut client = gateway.client();
+    client.send(b"GET / HTTP/1.1\r\nHost: exa");
+    assert_eq!(ask(&gateway), "one");
+    gateway.signal(Signal::TERM);
+    gateway.wait_for_message("signal=Terminate");
+    gateway.signal(Signal::INT);
+    let start = Instant::now();
+    assert!(gateway.wait().success());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn reloads_on_top_of_reloads_end_with_the_last_configuration() {
+    let mut gateway = start(&config("body0", "", ""));
+    for number in 1..=30 {
+        gateway.reload(&config(&format!("body{number}"), "", ""));
+    }
+    await_body(&gateway, "body30");
+    assert!(said(&gateway, "ready: generation") <= 31);
+}
+
+#[test]
+fn term_during_a_reload_ends() {
+    let mut gateway = start(&config("one", "", ""));
+    gateway.reload(&config("two", "", ""));
+    gateway.signal(Signal::TERM);
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn listeners_come_and_go_by_reload() {
+    let other = free_port();
+    let more = format!("[[listen]]\naddress = \"127.0.0.1:{other}\"");
+    let with = config("with", "", &more);
+    let without = config("without", "", "");
+    let mut gateway = start(&without);
+    let (supervisor, server) = (
+        descriptors(gateway.pid()),
+        descriptors(gateway.server_pid()),
+    );
+    for _ in 0..3 {
+        gateway.reload(&with);
+        await_body(&gateway, "with");
+        TcpStream::connect(("127.0.0.1", other)).unwrap();
+        gateway.reload(&without);
+        await_body(&gateway, "without");
+        eventually(PATIENCE, "the removed listener to close", || {
+            TcpStream::connect(("127.0.0.1", other))
+                .is_err()
+                .then_some(())
+        });
+    }
+    assert_eq!(descriptors(gateway.pid()), supervisor);
+    await_descriptors(&gateway, &server);
+}
+
+#[test]
+fn a_port_only_root_may_bind_can_be_added_after_the_server_gave_up_being_root() {
+    if !os::process::is_root() {
+        eprintln!("skipped: needs root to bind a port below 1024");
+        return;
+    }
+    let free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let low = (600..1024).rev().find(free).unwrap();
+    let mut gateway = start(&config("one", "", ""));
+    gateway.reload(&config(
+        "two",
+        "",
+        &format!("[[listen]]\naddress = \"127.0.0.1:{low}\""),
+    ));
+    await_body(&gateway, "two");
+    let mut client = testkit::client::RawClient::connect(([127, 0, 0, 1], low).into());
+    assert_eq!(body(client.ask(ASK)), "two");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.server_pid())).unwrap();
+    assert!(
+        status.contains("Uid:\t65534\t65534\t65534\t65534"),
+        "{status}"
+    );
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+}
+
+#[test]
+fn the_file_of_a_unix_listener_lives_as_long_as_the_listener() {
+    use std::os::unix::fs::PermissionsExt;
+    let with = config(
+        "one",
+        "[control]\nsocket = \"{dir}/control\"",
+        "[[listen]]\naddress = \"unix:{dir}/listener\"",
+    );
+    let mut gateway = start(&with);
+    let path = |name: &str| gateway.directory().path().join(name);
+    let (listener, control) = (path("listener"), path("control"));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&listener), mode(&control)), (0o666, 0o600));
+    gateway.reload(&config("two", "", ""));
+    await_body(&gateway, "two");
+    eventually(PATIENCE, "both files to go", || {
+        (!listener.exists() && !control.exists()).then_some(())
+    });
+    gateway.reload(&with);
+    await_body(&gateway, "one");
+    assert!(listener.exists() && control.exists());
+    kill_server(&gateway);
+    await_ready_again(&gateway);
+    assert!(listener.exists());
+    gateway.stop();
+    assert!(!listener.exists() && !control.exists());
+}
+
+fn await_ready_again(gateway: &Gateway) {
+    let known = said(gateway, "ready: generation");
+    let _ = eventually(PATIENCE, "an answer", || match gateway.ask(ASK) {
+        Outcome::Reply(reply) => Some(reply),
+        _ => None,
+    });
+    assert!(said(gateway, "ready: generation") >= known);
+}
+
+#[test]
+fn usr1_opens_logs_again_where_they_were() {
+    let gateway = start(&config("one", "", "[log]\naccess = \"{dir}/access.log\""));
+    let log = gateway.directory().path().join("access.log");
+    let moved = log.with_extension("log.1");
+    std::fs::rename(&log, &moved).unwrap();
+    gateway.signal(Signal::USR1);
+    gateway.wait_for_message("logs opened again");
+    let held: BTreeSet<_> = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid()))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .collect();
+    assert!(held.contains(&log) && !held.contains(&moved), "{held:?}");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&log).unwrap());
+    assert_eq!(mode & 0o7777, 0o640);
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let directory = testkit::temp::TempDir::new();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = || {
+        let mut datagram = [0; 4096];
+        let length = manager.recv(&mut datagram).unwrap();
+        String::from_utf8(datagram[..length].to_vec()).unwrap()
+    };
+    let mut gateway = builder(&config("one", "", ""))
+        .env("NOTIFY_SOCKET", &path)
+        .start();
+    let ready = next();
+    assert!(
+        ready.starts_with("READY=1\nSTATUS=generation 1 serves 1 site"),
+        "{ready}"
+    );
+    for (body, wanted) in [("two", "generation 2 serves"), ("\"", "reload refused")] {
+        gateway.reload(&config(body, "", ""));
+        let reloading = next();
+        let clock = reloading
+            .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+            .unwrap();
+        clock.parse::<u64>().unwrap();
+        let ready = next();
+        assert!(
+            ready.starts_with("READY=1\nSTATUS=") && ready.contains(wanted),
+            "{ready}"
+        );
+    }
+    kill_server(&gateway);
+    assert!(next().starts_with("STATUS=server lost"));
+    assert!(next().starts_with("READY=1"));
+    gateway.stop();
+    assert!(next().starts_with("STOPPING=1\n"));
+}
+
+#[test]
+fn a_second_gateway_at_the_same_address_does_not_start() {
+    let gateway = start(&config("one", "", ""));
+    let file = gateway.directory().path().join("nagaya.toml");
+    let second = Command::new(BINARY)
+        .arg("serve")
+        .arg("-c")
+        .arg(file)
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("another process listens there"), "{said}");
+    assert_eq!(ask(&gateway), "one");
+}
+
+#[test]
+fn a_blocked_error_log_stops_nothing() {
+    let gateway = builder(&config("one", "", "[log]\nlevel = \"trace\""));
+    let file = gateway.directory().path().join("nagaya.toml");
+    let port = free_port();
+    let text = config("one", "", "[log]\nlevel = \"trace\"").replace("{port}", &port.to_string());
+    std::fs::write(&file, text).unwrap();
+    let mut serve = Command::new(BINARY);
+    serve
+        .arg("serve")
+        .arg("-c")
+        .arg(&file)
+        .stderr(std::process::Stdio::piped());
+    let mut process = serve.spawn().unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    eventually(PATIENCE, "an answer", || TcpStream::connect(address).ok());
+    // Every bad request is a line of some hundred bytes; the pipe holds 64 KiB.
+    for _ in 0..2_000 {
+        let mut client = testkit::client::RawClient::connect(address);
+        let _ = client.ask(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    }
+    let mut client = testkit::client::RawClient::connect(address);
+    assert_eq!(body(client.ask(ASK)), "one");
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
