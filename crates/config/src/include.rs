@@ -12,7 +12,7 @@ use crate::sources::reason;
 
 /// Files that match `pattern`, as relative or absolute as the pattern is.
 pub(crate) fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    glob::check(pattern)?;
+    glob::check(pattern).map_err(|why| format!("`{pattern}`: {why}"))?;
     let start = if pattern.starts_with('/') { "/" } else { "" };
     let mut found = vec![PathBuf::from(start)];
     let mut listed = false;

@@ -5,6 +5,7 @@
 //! that are certain are told then.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
@@ -35,7 +36,9 @@ pub(crate) struct Spot {
 /// How sure a problem is while parts of the configuration could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
-    /// A file cannot be parsed or read.
+    /// From here on a file cannot be parsed.
+    Avalanche,
+    /// A line cannot be parsed, or a file read.
     Syntax,
     /// Something written is wrong.
     Mistake,
@@ -80,6 +83,12 @@ impl Finding {
         self
     }
 
+    /// Says that the problem leaves the rest of its file unread.
+    pub(crate) fn avalanche(mut self) -> Finding {
+        self.weight = Weight::Avalanche;
+        self
+    }
+
     /// Says that the problem leaves part of a file unread.
     pub(crate) fn syntax(mut self) -> Finding {
         self.weight = Weight::Syntax;
@@ -116,30 +125,7 @@ impl<'a> Context<'a> {
 
 /// The findings worth telling, in the order of their places.
 fn told(sources: &Sources, mut findings: Vec<Finding>) -> Vec<Problem> {
-    let line_of = |spot: &Spot| {
-        let text = sources.files.get(spot.file).map_or("", |file| &file.text);
-        let start = floor(text, spot.start);
-        let before = text.get(..start).unwrap_or_default();
-        (spot.file, before.matches('\n').count())
-    };
-    let broken = findings
-        .iter()
-        .any(|finding| finding.weight == Weight::Syntax);
-    if broken {
-        let syntax = findings
-            .iter()
-            .filter(|finding| finding.weight == Weight::Syntax);
-        let lines: Vec<_> = syntax
-            .filter_map(|finding| finding.spot.as_ref())
-            .map(line_of)
-            .collect();
-        findings.retain(|finding| match (finding.weight, &finding.spot) {
-            (Weight::Syntax, _) => true,
-            (Weight::Absence, _) => false,
-            (Weight::Mistake, Some(spot)) => !lines.contains(&line_of(spot)),
-            (Weight::Mistake, None) => true,
-        });
-    }
+    hide_consequences(sources, &mut findings);
     findings.sort_by(|left, right| left.spot.cmp(&right.spot));
     let place = |spot: Spot| {
         let file = sources.files.get(spot.file)?;
@@ -154,6 +140,35 @@ fn told(sources: &Sources, mut findings: Vec<Finding>) -> Vec<Problem> {
         help: finding.help,
     };
     findings.into_iter().map(problem).collect()
+}
+
+/// Removes what may be true only because part of a file could not be read.
+fn hide_consequences(sources: &Sources, findings: &mut Vec<Finding>) {
+    let line_of = |spot: &Spot| {
+        let text = sources.files.get(spot.file).map_or("", |file| &file.text);
+        let before = text.get(..floor(text, spot.start)).unwrap_or_default();
+        (spot.file, before.matches('\n').count())
+    };
+    let of = |weight| {
+        let matching = findings
+            .iter()
+            .filter(move |finding| finding.weight == weight);
+        matching.filter_map(|finding| finding.spot.as_ref())
+    };
+    let lines: BTreeSet<_> = of(Weight::Syntax).map(line_of).collect();
+    let rests: Vec<Spot> = of(Weight::Avalanche).cloned().collect();
+    if lines.is_empty() && rests.is_empty() {
+        return;
+    }
+    let unread = |spot: &Spot| {
+        let behind = |rest: &Spot| rest.file == spot.file && rest.start <= spot.start;
+        lines.contains(&line_of(spot)) || rests.iter().any(behind)
+    };
+    findings.retain(|finding| match (finding.weight, &finding.spot) {
+        (Weight::Avalanche | Weight::Syntax, _) | (Weight::Mistake, None) => true,
+        (Weight::Absence, _) => false,
+        (Weight::Mistake, Some(spot)) => !unread(spot),
+    });
 }
 
 fn floor(text: &str, at: usize) -> usize {

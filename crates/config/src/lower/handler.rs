@@ -23,6 +23,7 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         .collect();
     match chosen.as_slice() {
         [_] => {}
+        [] if table.has_strangers() => {}
         [] => {
             let finding = problem(value.spot(), "the handler is missing");
             let help = "one of `static`, `proxy`, `respond`, `redirect` and `metrics`";

@@ -10,14 +10,15 @@ mod handler;
 pub(crate) mod names;
 mod rule;
 mod site;
+mod syntax;
 mod table;
 mod template;
+mod tops;
 mod upstream;
 mod value;
 mod values;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::DeTable;
@@ -27,10 +28,11 @@ use crate::keys;
 use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
 use crate::sources::Sources;
 use crate::units;
-use context::{Context, Spot, problem, problem_overall};
+use context::{Context, Spot, problem};
 use fields::Side;
 use table::Table;
 pub(crate) use template::spell;
+use tops::Tops;
 use upstream::Upstreams;
 use value::Value;
 
@@ -38,60 +40,17 @@ use value::Value;
 pub fn load(sources: &Sources) -> Result<Model, Diagnostics> {
     let context = Context::new(sources);
     let documents: Vec<Spanned<DeTable<'_>>> = (0..sources.files.len())
-        .map(|file| parse(&context, file))
+        .map(|file| syntax::parse(&context, file))
         .collect();
     let model = lower(&context, &documents);
     drop(documents);
     context.finish(model)
 }
 
-/// The keys of every file's top level.
-struct Tops<'a> {
-    context: &'a Context<'a>,
-    tables: Vec<Table<'a>>,
-}
-
-fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'a>> {
-    let text = context
-        .sources
-        .files
-        .get(file)
-        .map_or("", |file| &file.text);
-    let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reported: Option<&str> = None;
-    for error in errors {
-        let span: Range<usize> = error.span().unwrap_or(0..0);
-        // What follows on a line is mostly a consequence of the first.
-        let line_start = text
-            .get(..span.start)
-            .and_then(|before| before.rsplit('\n').next());
-        if line_start
-            .is_some_and(|start| reported.is_some_and(|last| last.as_ptr() == start.as_ptr()))
-        {
-            continue;
-        }
-        reported = line_start;
-        let spot = Spot {
-            file,
-            start: span.start,
-            end: span.end,
-        };
-        context.report(problem(spot, error.message()).syntax());
-    }
-    document
-}
-
 fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Option<Model> {
-    let open = |(file, document): (usize, &'a Spanned<DeTable<'a>>)| {
-        Table::open(context, file, &keys::TOP, document.get_ref(), 0..0)
-    };
-    let tops = Tops {
-        context,
-        tables: documents.iter().enumerate().map(open).collect(),
-    };
-    tops.report_broken_includes();
+    let tops = Tops::open(context, documents);
     let mut upstreams = Upstreams::default();
-    for named in tops.each("upstreams") {
+    for named in tops.members("upstreams") {
         upstreams.define(&named);
     }
     let log = log(&tops);
@@ -116,58 +75,6 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         upstreams: upstreams.finish(),
         sites,
     })
-}
-
-impl<'a> Tops<'a> {
-    /// The value of a key that only one file may set.
-    fn single(&self, name: &'static str) -> Option<Value<'a>> {
-        let mut values = self.tables.iter().filter_map(|table| table.get(name));
-        let first = values.next()?;
-        for again in values {
-            let finding = problem(again.spot(), format!("`{name}` is set in two files"));
-            self.context
-                .report(finding.other("set here as well", first.spot()));
-        }
-        Some(first)
-    }
-
-    /// The table of a key that only one file may set; without keys if no file does.
-    fn table(&self, name: &'static str, section: &'static keys::Section) -> Table<'a> {
-        let table = self.single(name).and_then(|value| value.table(section));
-        table.unwrap_or_else(|| Table::empty(self.context, section))
-    }
-
-    /// The elements of a list, or the entries of a table, that every file may add to.
-    fn each(&self, name: &'static str) -> Vec<Value<'a>> {
-        let values = self.tables.iter().filter_map(|table| table.get(name));
-        values
-            .flat_map(|value| {
-                if value.is_list() {
-                    value.list().unwrap_or_default()
-                } else {
-                    value.members()
-                }
-            })
-            .collect()
-    }
-
-    fn report_broken_includes(&self) {
-        let broken = &self.context.sources.broken_includes;
-        for table in &self.tables {
-            for value in table.list("include") {
-                let Some(pattern) = value.text() else {
-                    continue;
-                };
-                let why = broken
-                    .iter()
-                    .find(|(file, failed, _)| *file == table.file && failed == pattern);
-                if let Some((_, _, why)) = why {
-                    self.context
-                        .report(problem(value.spot(), format!("cannot include {why}")).syntax());
-                }
-            }
-        }
-    }
 }
 
 fn user(tops: &Tops<'_>) -> String {
@@ -203,13 +110,7 @@ fn control(value: &Value<'_>) -> Option<Control> {
 fn listeners(tops: &Tops<'_>) -> Vec<Listener> {
     let mut listeners = Vec::new();
     let mut seen: BTreeMap<ListenAddress, Spot> = BTreeMap::new();
-    let tables = tops.each("listen");
-    if tables.is_empty() {
-        let help = "add `[[listen]]` and below it `address = \"127.0.0.1:8080\"`";
-        tops.context.report(
-            problem_overall("there is no `[[listen]]`: nothing would be served").help(help),
-        );
-    }
+    let tables = tops.elements("listen", "`address = \"127.0.0.1:8080\"`");
     for table in tables.iter().filter_map(|value| value.table(&keys::LISTEN)) {
         let backlog = table.count("backlog") as u32;
         let Some(value) = table.required("address") else {
@@ -286,7 +187,7 @@ fn caps(table: &Table<'_>) -> Caps {
             units::size(caps.target_bytes as u64),
             units::size(caps.head_bytes as u64)
         );
-        table.report_at("target_bytes", message);
+        table.report_at(&["target_bytes", "head_bytes"], message);
     }
     caps
 }

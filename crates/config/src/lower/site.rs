@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use super::context::{Spot, problem, problem_overall};
+use super::context::{Spot, problem};
 use super::fields::{self, Side};
 use super::rule::{SiteFiles, rule};
 use super::table::Table;
+use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::Value;
-use super::{Tops, files, values};
+use super::{files, values};
 use crate::keys;
 use crate::model::{ErrorPage, Files, HostPattern, LogTarget, Root, Settings, Site, TryEntry};
 use crate::sources::Existence;
@@ -19,12 +20,7 @@ type Hosts = HashMap<HostPattern, Spot>;
 
 /// Every site of every file.
 pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &mut Upstreams, log: &LogTarget) -> Vec<Site> {
-    let values = tops.each("sites");
-    if values.is_empty() {
-        let help = "add `[[sites]]` and below it `hosts = [\"*\"]` and `root = \"/var/www/html\"`";
-        tops.context
-            .report(problem_overall("there is no `[[sites]]`: nothing would be served").help(help));
-    }
+    let values = tops.elements("sites", "`hosts = [\"*\"]` and `root = \"/var/www/html\"`");
     let mut hosts = Hosts::new();
     values
         .iter()
@@ -272,7 +268,7 @@ fn site_files(table: &Table<'_>) -> Files {
     };
     if files.compress_max_bytes < files.compress_min_bytes {
         table.report_at(
-            "compress_max_bytes",
+            &["compress_max_bytes", "compress_min_bytes"],
             "`compress_max_bytes` is less than `compress_min_bytes`",
         );
     }

@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
     }
 
     /// Whether a key is set that was reported as `name` misspelt.
-    fn has_misspelt(&self, name: &str) -> bool {
+    pub(crate) fn has_misspelt(&self, name: &str) -> bool {
         let known = || self.section.keys.iter().map(|key| key.name);
         let mut strangers = self
             .entries
@@ -126,9 +126,10 @@ impl<'a> Table<'a> {
         table.unwrap_or_else(|| Table::empty(self.context, section))
     }
 
-    /// Reports a problem of the value of `name`, or of the table if it is not set.
-    pub(crate) fn report_at(&self, name: &'static str, message: impl Into<String>) {
-        let spot = self.get(name).map_or(self.spot(), |value| value.spot());
+    /// Reports a problem at the first of the keys that is set.
+    pub(crate) fn report_at(&self, names: &[&'static str], message: impl Into<String>) {
+        let value = names.iter().find_map(|name| self.get(name));
+        let spot = value.map_or(self.spot(), |value| value.spot());
         self.context.report(problem(spot, message));
     }
 

@@ -179,7 +179,10 @@ fn filled(name: String, table: &Table<'_>, servers: Vec<Server>) -> Upstream {
         tries: table.count("tries") as u32,
     };
     if upstream.back_off_max_ms < upstream.back_off_ms {
-        table.report_at("back_off_max", "`back_off_max` is less than `back_off`");
+        table.report_at(
+            &["back_off_max", "back_off"],
+            "`back_off_max` is less than `back_off`",
+        );
     }
     upstream
 }

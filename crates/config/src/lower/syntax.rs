@@ -1,0 +1,58 @@
+//! From text to tables, past every mistake of TOML's own syntax.
+//!
+//! The idea: the parser recovers and goes on, but one mistake makes it complain again and again.
+//! Of each line the first complaint is told, and behind a list or table that is never closed,
+//! where every line is a mistake, only the first.
+
+use toml::Spanned;
+use toml::de::{DeTable, Error};
+
+use super::context::{Context, Spot, problem};
+
+/// The tables of file number `file`, as far as they can be read.
+pub(crate) fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'a>> {
+    let text = context
+        .sources
+        .files
+        .get(file)
+        .map_or("", |file| &file.text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let start = |error: &Error| error.span().map_or(0, |span| span.start);
+    let line = |error: &Error| {
+        text.get(..start(error))
+            .map_or(0, |before| before.matches('\n').count())
+    };
+    let mut lines: Vec<(usize, &Error)> = errors.iter().map(|error| (line(error), error)).collect();
+    lines.sort_by_key(|(_, error)| start(error));
+    let avalanche = avalanche_from(&lines);
+    lines.dedup_by_key(|(line, _)| *line);
+    for (line, error) in lines {
+        let span = error.span().unwrap_or(0..0);
+        let spot = Spot {
+            file,
+            start: span.start,
+            end: span.end,
+        };
+        let finding = problem(spot, error.message().trim_end_matches(", expected nothing"));
+        if avalanche == Some(line) {
+            let help = "a list or table that begins before this is not closed";
+            context.report(finding.avalanche().help(help));
+            break;
+        }
+        context.report(finding.syntax());
+    }
+    document
+}
+
+/// The line from which on everything is read as part of something unclosed.
+fn avalanche_from(lines: &[(usize, &Error)]) -> Option<usize> {
+    let says = |error: &Error, word: &str| error.message().contains(word);
+    let (last, end) = lines.iter().find(|(_, error)| says(error, "unclosed"))?;
+    let kind = if says(end, "array") {
+        "array"
+    } else {
+        "inline table"
+    };
+    let first = lines.iter().find(|(_, error)| says(error, kind));
+    Some(first.map_or(*last, |(line, _)| *line))
+}

@@ -1,0 +1,104 @@
+//! The top levels of all files, taken together.
+//!
+//! The idea: lists and named tables add up over the files; everything else belongs to one file,
+//! so that no setting depends on the order in which files are read.
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::context::{Context, problem, problem_overall};
+use super::table::Table;
+use super::value::Value;
+use crate::keys::{self, Section};
+
+/// The keys of every file's top level.
+pub(crate) struct Tops<'a> {
+    pub(crate) context: &'a Context<'a>,
+    tables: Vec<Table<'a>>,
+}
+
+impl<'a> Tops<'a> {
+    /// Opens the files' tables, and reports includes that failed.
+    pub(crate) fn open(
+        context: &'a Context<'a>,
+        documents: &'a [Spanned<DeTable<'a>>],
+    ) -> Tops<'a> {
+        let open = |(file, document): (usize, &'a Spanned<DeTable<'a>>)| {
+            Table::open(context, file, &keys::TOP, document.get_ref(), 0..0)
+        };
+        let tops = Tops {
+            context,
+            tables: documents.iter().enumerate().map(open).collect(),
+        };
+        tops.report_broken_includes();
+        tops
+    }
+
+    /// The value of a key that only one file may set.
+    pub(crate) fn single(&self, name: &'static str) -> Option<Value<'a>> {
+        let mut values = self.tables.iter().filter_map(|table| table.get(name));
+        let first = values.next()?;
+        for again in values {
+            let finding = problem(again.spot(), format!("`{name}` is set in two files"));
+            self.context
+                .report(finding.other("set here as well", first.spot()));
+        }
+        Some(first)
+    }
+
+    /// The table of a key that only one file may set; without keys if no file does.
+    pub(crate) fn table(&self, name: &'static str, section: &'static Section) -> Table<'a> {
+        let table = self.single(name).and_then(|value| value.table(section));
+        table.unwrap_or_else(|| Table::empty(self.context, section))
+    }
+
+    /// The entries of a table that every file may add to, each under its name.
+    pub(crate) fn members(&self, name: &'static str) -> Vec<Value<'a>> {
+        let values = self.tables.iter().filter_map(|table| table.get(name));
+        values.flat_map(|value| value.members()).collect()
+    }
+
+    /// The elements of a list that every file may add to, and that must have one: `example` is one.
+    pub(crate) fn elements(&self, name: &'static str, example: &str) -> Vec<Value<'a>> {
+        let values: Vec<Value<'a>> = self
+            .tables
+            .iter()
+            .filter_map(|table| table.get(name))
+            .collect();
+        for value in values.iter().filter(|value| !value.is_list()) {
+            value.report_help(
+                format!("`{name}` must be a list of tables"),
+                format!("write `[[{name}]]` above each"),
+            );
+        }
+        let lists = values.iter().filter(|value| value.is_list());
+        let elements: Vec<Value<'a>> = lists
+            .flat_map(|value| value.list().unwrap_or_default())
+            .collect();
+        let meant = !elements.is_empty() || values.iter().any(|value| !value.is_list());
+        if !meant && !self.tables.iter().any(|table| table.has_misspelt(name)) {
+            let message = format!("there is no `[[{name}]]`: nothing would be served");
+            let help = format!("add `[[{name}]]` and below it {example}");
+            self.context.report(problem_overall(message).help(help));
+        }
+        elements
+    }
+
+    fn report_broken_includes(&self) {
+        let broken = &self.context.sources.broken_includes;
+        for table in &self.tables {
+            for value in table.list("include") {
+                let Some(pattern) = value.text() else {
+                    continue;
+                };
+                let mut failures = broken.iter();
+                let failed =
+                    failures.find(|(file, failed, _)| *file == table.file && failed == pattern);
+                if let Some((_, _, why)) = failed {
+                    self.context
+                        .report(problem(value.spot(), format!("cannot include {why}")).syntax());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Reading: includes, the files that keys name, and what happens when they cannot be read.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use config::{Diagnostics, Sources, load};
+
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
+
+/// A directory of files, removed at the end.
+struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    fn with(files: &[(&str, &str)]) -> Directory {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("nagaya-config-{}-{number}", std::process::id());
+        let directory = Directory {
+            path: std::env::temp_dir().join(name),
+        };
+        std::fs::create_dir_all(&directory.path).expect("a directory");
+        files
+            .iter()
+            .for_each(|(name, text)| directory.write(name, text.as_bytes()));
+        directory
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path.join(name);
+        std::fs::create_dir_all(path.parent().expect("the test's own files"))
+            .expect("the test's own files");
+        std::fs::write(path, bytes).expect("the test's own files");
+    }
+
+    fn read(&self) -> Sources {
+        Sources::read(&self.path.join("nagaya.toml")).expect("the test's own files")
+    }
+
+    fn problems(&self) -> Diagnostics {
+        load(&self.read()).expect_err("broken")
+    }
+
+    /// The problems, each as `FILE:LINE message`.
+    fn told(&self) -> Vec<String> {
+        let told = |problem: &config::Problem| {
+            let place = problem.place.as_ref().expect("the test's own files");
+            let file = Path::new(&place.file);
+            let file = file
+                .strip_prefix(&self.path)
+                .unwrap_or(file)
+                .display()
+                .to_string();
+            let message = problem
+                .message
+                .replace(&format!("{}/", self.path.display()), "");
+            format!("{file}:{} {message}", place.line)
+        };
+        self.problems().problems().iter().map(told).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.path).expect("the test's own files");
+    }
+}
+
+fn site(host: &str) -> String {
+    format!("[[sites]]\nhosts = [\"{host}\"]\nrules = [{{ handler = {{ redirect = \"/\" }} }}]\n")
+}
+
+fn first_hosts(sources: &Sources) -> Vec<String> {
+    let model = load(sources).unwrap_or_else(|problems| panic!("{problems}"));
+    model
+        .sites
+        .iter()
+        .map(|site| format!("{:?}", site.hosts[0]))
+        .collect()
+}
+
+#[test]
+fn includes_are_relative_to_their_file_sorted_and_read_once() {
+    let main = format!(
+        "include = [\"sites.d/*.toml\", \"sites.d/a.toml\"]\n{LISTEN}{}",
+        site("main")
+    );
+    let nested = format!(
+        "include = [\"more/[xy]?.toml\", \"../nagaya.toml\"]\n{}",
+        site("b")
+    );
+    let directory = Directory::with(&[
+        ("nagaya.toml", &main),
+        ("sites.d/b.toml", &nested),
+        ("sites.d/a.toml", &site("a")),
+        ("sites.d/.hidden.toml", "broken ="),
+        ("sites.d/c.toml.old", "broken ="),
+        ("sites.d/more/y1.toml", &site("y1")),
+        ("sites.d/more/x1.toml", &site("x1")),
+        ("sites.d/more/z1.toml", "broken ="),
+    ]);
+    let hosts = first_hosts(&directory.read());
+    let expected = ["main", "a", "b", "x1", "y1"].map(|host| format!("Exact({host:?})"));
+    assert_eq!(hosts, expected);
+}
+
+#[test]
+fn a_glob_over_directories_finds_files_in_each() {
+    let main = format!("include = [\"*/site.toml\"]\n{LISTEN}");
+    let directory = Directory::with(&[
+        ("nagaya.toml", &main),
+        ("two/site.toml", &site("two")),
+        ("one/site.toml", &site("one")),
+        ("three/other.toml", "broken ="),
+    ]);
+    assert_eq!(
+        first_hosts(&directory.read()),
+        ["Exact(\"one\")", "Exact(\"two\")"]
+    );
+}
+
+#[test]
+fn nothing_matching_in_a_directory_is_fine() {
+    let main = format!("include = [\"sites.d/*.toml\"]\n{LISTEN}{}", site("main"));
+    let directory = Directory::with(&[("nagaya.toml", &main), ("sites.d/readme", "")]);
+    assert_eq!(first_hosts(&directory.read()).len(), 1);
+}
+
+#[test]
+fn an_include_that_cannot_be_read_is_a_problem_at_its_key() {
+    let main = format!("{LISTEN}workerss = 2\n");
+    let main = format!(
+        "include = [\"none.toml\",\n\"none.d/*.toml\",\n\"latin.toml\", \"site[.toml\"]\n{main}"
+    );
+    let directory = Directory::with(&[("nagaya.toml", &main)]);
+    directory.write("latin.toml", b"user = \"www\"\n# caf\xe9\n");
+    let told = directory.told();
+    let expected = [
+        "nagaya.toml:1 cannot include `none.toml`: no such file or directory",
+        "nagaya.toml:2 cannot include `none.d`: no such file or directory",
+        "nagaya.toml:3 cannot include `latin.toml`: not UTF-8 on line 2",
+        "nagaya.toml:3 cannot include `site[.toml`: the class begun by `[` has no `]`; a bracket itself is `[[]`",
+        "nagaya.toml:6 unknown key `workerss` in `[[listen]]`",
+    ];
+    // That no site is left is not told: one may stand in what could not be read.
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_host_in_two_files_names_both() {
+    let main = format!("include = [\"sites.d/*.toml\"]\n{LISTEN}");
+    let again = format!("\n{}", site("Example.JP."));
+    let directory = Directory::with(&[
+        ("nagaya.toml", &main),
+        ("sites.d/a.toml", &site("example.jp")),
+        ("sites.d/b.toml", &again),
+    ]);
+    let problems = directory.problems();
+    assert_eq!(problems.count(), 1);
+    let problem = &problems.problems()[0];
+    let place = problem.place.as_ref().unwrap();
+    let (_, first) = problem.other.as_ref().unwrap();
+    assert!(
+        place.file.ends_with("sites.d/b.toml") && place.line == 3,
+        "{problems}"
+    );
+    assert!(
+        first.file.ends_with("sites.d/a.toml") && first.line == 2,
+        "{problems}"
+    );
+}
+
+#[test]
+fn a_key_of_the_process_in_two_files_names_both() {
+    let main = format!(
+        "include = [\"more.toml\"]\nworkers = 2\n{LISTEN}{}",
+        site("a")
+    );
+    let directory = Directory::with(&[("nagaya.toml", &main), ("more.toml", "workers = 3\n")]);
+    assert_eq!(
+        directory.told(),
+        ["more.toml:1 `workers` is set in two files"]
+    );
+    assert!(
+        directory
+            .problems()
+            .to_string()
+            .contains("set here as well")
+    );
+}
+
+#[test]
+fn files_and_directories_that_are_not_there_are_problems_at_their_keys() {
+    let main = format!(
+        "{LISTEN}[[sites]]\nhosts = [\"*\"]\nroot = \"www\"\nauth = {{ file = \"passwords\" }}\n\
+         error_pages = {{ \"404\" = \"none.html\", \"500\" = \"pages\" }}\n\
+         [[sites.rules]]\nauth = {{ file = \"nagaya.toml\" }}\n\
+         [[sites]]\nhosts = [\"b\"]\nroot = \"nagaya.toml\"\n"
+    );
+    let directory = Directory::with(&[("nagaya.toml", &main)]);
+    std::fs::create_dir(directory.path.join("pages")).unwrap();
+    let told = directory.told();
+    for expected in [
+        "nagaya.toml:5 directory `www`: no such file or directory",
+        "nagaya.toml:6 cannot read `passwords`: no such file or directory",
+        "nagaya.toml:7 cannot read `none.html`: no such file or directory",
+        "nagaya.toml:7 an error page must be an `.html`, `.json` or `.txt` file",
+        "nagaya.toml:9 password file `nagaya.toml:1`: no `:` between user and hash",
+        "nagaya.toml:12 directory `nagaya.toml`: not a directory",
+    ] {
+        assert!(
+            told.iter().any(|problem| problem == expected),
+            "{expected}\n{told:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_beside_the_configuration_is_found() {
+    let main = format!(
+        "{LISTEN}[[sites]]\nhosts = [\"*\"]\nroot = \"./deep/../www/html\"\nwithin = \"www\"\n"
+    );
+    let directory = Directory::with(&[("nagaya.toml", &main), ("www/html/index.html", "")]);
+    let model = load(&directory.read()).unwrap();
+    let root = model.sites[0].root.clone().unwrap();
+    assert_eq!(root.path, directory.path.join("www/html"));
+    assert_eq!(root.within, directory.path.join("www"));
+}
+
+#[test]
+fn sources_stand_for_the_files_in_another_process() {
+    let main = format!(
+        "include = [\"sites.d/*.toml\"]\n{LISTEN}[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n\
+         auth = {{ file = \"passwords\" }}\nerror_pages = {{ \"404\" = \"404.html\" }}\n"
+    );
+    let directory = Directory::with(&[
+        ("nagaya.toml", &main),
+        ("sites.d/a.toml", &site("a")),
+        (
+            "passwords",
+            "alice:$apr1$abcdefgh$0123456789abcdefghijkl\n# a comment\n\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n",
+        ),
+        ("404.html", "<h1>gone</h1>"),
+    ]);
+    let sources = directory.read();
+    let bytes = sources.to_bytes();
+    let path = directory.path.clone();
+    drop(directory);
+    let model = load(&Sources::from_bytes(&bytes).unwrap()).unwrap();
+    assert_eq!(model, load(&sources).unwrap());
+    assert_eq!(&*model.sites[0].error_pages[&404].body, b"<h1>gone</h1>");
+    let auth = model.sites[0].settings.auth.clone().unwrap();
+    assert_eq!(auth.users.keys().collect::<Vec<_>>(), ["alice", "bob"]);
+    assert_eq!(auth.file, path.join("passwords"));
+    assert!(Sources::from_bytes(&[&bytes[..], b"x"].concat()).is_err());
+}
+
+#[test]
+fn a_missing_configuration_says_so() {
+    let problems = Sources::read(Path::new("/nowhere/nagaya.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        problems.contains("cannot read `/nowhere/nagaya.toml`: no such file or directory"),
+        "{problems}"
+    );
+}
+
+/// Ten thousand sites in as many files. Prints what it took; how long is no matter of right and wrong.
+#[test]
+fn ten_thousand_sites_load() {
+    const SITES: usize = 10_000;
+    let directory = Directory::with(&[(
+        "nagaya.toml",
+        &format!("include = [\"sites.d/*.toml\"]\n{LISTEN}"),
+    )]);
+    for number in 0..SITES {
+        let text = format!(
+            "[[sites]]\nhosts = [\"site{number}.example.jp\", \"www.site{number}.example.jp\"]\nroot = \".\"\n\
+             [[sites.rules]]\nmatch = {{ path = \"/api/*\" }}\nhandler = {{ proxy = \"http://127.0.0.1:9000\" }}\n"
+        );
+        directory.write(&format!("sites.d/{number:05}.toml"), text.as_bytes());
+    }
+    let start = Instant::now();
+    let sources = directory.read();
+    let read = start.elapsed();
+    let before = resident_kib();
+    let start = Instant::now();
+    let model = load(&sources).unwrap();
+    let loaded = start.elapsed();
+    assert_eq!(model.sites.len(), SITES);
+    assert_eq!(model.upstreams.len(), 1);
+    println!(
+        "{SITES} sites: read {read:?}, load {loaded:?}, resident {} KiB more",
+        resident_kib().saturating_sub(before)
+    );
+}
+
+fn resident_kib() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4
+}
