@@ -54,3 +54,11 @@ fn a_whole_configuration_loads() {
     assert_eq!(model.upstreams.len(), 2, "equal URLs are one upstream");
     assert_eq!(model.sites[0].rules.len(), 7);
 }
+
+#[test]
+fn the_demo_loads() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../nagaya.toml");
+    let sources = Sources::read(path.as_ref()).unwrap_or_else(|problems| panic!("{problems}"));
+    let model = load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(model.sites.iter().any(|site| !site.rules.is_empty()));
+}
