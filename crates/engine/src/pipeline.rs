@@ -34,6 +34,7 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     begin(worker, exchange);
     find_site(exchange)?;
     make_canonical(exchange)?;
+    check_announced_length(exchange)?;
     resolve::before_rules(worker, exchange).await?;
     choose_rules(exchange);
     admission::check(worker, exchange).await?;
@@ -68,6 +69,16 @@ fn make_canonical(exchange: &mut Exchange) -> Result<()> {
         request.head.odd_field_names(site.odd_names)?;
     }
     Ok(())
+}
+
+/// A body announced as too long is refused before anybody is shown its head.
+fn check_announced_length(exchange: &Exchange) -> Result<()> {
+    let serving = exchange.route.serving.as_ref();
+    let cap = serving.map_or(0, |serving| serving.generation.process.caps.body_bytes);
+    match exchange.body.length() {
+        Some(length) if length > cap => Err(Error::refused(413, "body_too_long")),
+        _ => Ok(()),
+    }
 }
 
 /// Every rule that matches, up to the first one with a handler.

@@ -73,6 +73,7 @@ struct Shared {
     script: Box<Script>,
     stopping: AtomicBool,
     accepted: AtomicUsize,
+    ended: AtomicUsize,
     requests: Mutex<Vec<Seen>>,
     /// Every byte of every connection, by connection.
     received: Mutex<Vec<Vec<u8>>>,
@@ -91,6 +92,7 @@ impl ScriptedUpstream {
             script: Box::new(script),
             stopping: AtomicBool::new(false),
             accepted: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             requests: Mutex::default(),
             received: Mutex::default(),
         });
@@ -115,6 +117,24 @@ impl ScriptedUpstream {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.accepted.load(Ordering::Acquire)
+    }
+
+    /// Connections that have not ended yet.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.connections() - self.shared.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until no further request has come for a while, and forgets what was seen.
+    pub fn settle(&self) {
+        const QUIET: Duration = Duration::from_millis(100);
+        let mut last = std::time::Instant::now();
+        eventually(Duration::from_secs(30), "a quiet upstream", || {
+            if !self.take_seen().is_empty() {
+                last = std::time::Instant::now();
+            }
+            (last.elapsed() > QUIET).then_some(())
+        });
     }
 
     /// Every byte received so far, by connection.
@@ -174,6 +194,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
                 shared,
             };
             connection.serve();
+            connection.shared.ended.fetch_add(1, Ordering::AcqRel);
         });
     }
 }
@@ -283,6 +304,9 @@ impl Connection {
     }
 
     fn read_body(&mut self, seen: &mut Seen) -> bool {
+        if seen.complete {
+            return true;
+        }
         let ends = seen.head.ends(Ends::AtOnce);
         loop {
             let Some(taken) = take_body(&self.pending, ends) else {

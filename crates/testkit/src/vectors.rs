@@ -16,8 +16,17 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-/// The site every row without a `Host` of its own goes to: forwarded to the recording upstream.
-pub const HOST: &str = "app.test";
+/// The site a row without a `Host` of its own goes to, forwarded to the recording upstream: one for
+/// each combination of `slashes = "keep"` and `encoded_slash = "keep"`.
+#[must_use]
+pub fn host_of_site(keep_slashes: bool, keep_encoded_slash: bool) -> &'static str {
+    match (keep_slashes, keep_encoded_slash) {
+        (false, false) => "app.test",
+        (true, false) => "slashes.test",
+        (false, true) => "encoded.test",
+        (true, true) => "both.test",
+    }
+}
 
 /// A row about a request.
 #[derive(Debug, Clone)]
@@ -119,6 +128,8 @@ pub struct ReplyRow {
     pub has: Vec<(String, String)>,
     /// Fields the client must not get, in lower case.
     pub lacks: Vec<String>,
+    /// Text that occurs nowhere in what the client gets.
+    pub never: Vec<String>,
     /// Whether the next request uses the same upstream connection; `None` is not checked.
     pub reused: Option<bool>,
 }
@@ -210,7 +221,10 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn request(keys: &mut Keys<'_>, directory: &str) -> RequestRow {
-    let (bytes, body_framed) = request_bytes(keys);
+    let keep_slashes = keys.choice("slashes", "merge", "keep");
+    let keep_encoded_slash = keys.choice("encoded_slash", "refuse", "keep");
+    let site = host_of_site(keep_slashes, keep_encoded_slash);
+    let (bytes, body_framed) = request_bytes(keys, site);
     let doubt = keys.take("doubt").map(|value| keys.statuses(value));
     let doubted = doubt.is_some();
     let replies = doubt.map_or_else(|| keys.status_lists(), |statuses| vec![statuses]);
@@ -227,8 +241,8 @@ fn request(keys: &mut Keys<'_>, directory: &str) -> RequestRow {
         finish: keys.flag("finish").unwrap_or(false),
         after: after(keys, directory, doubted, &sees),
         sees,
-        keep_slashes: keys.choice("slashes", "merge", "keep"),
-        keep_encoded_slash: keys.choice("encoded_slash", "refuse", "keep"),
+        keep_slashes,
+        keep_encoded_slash,
         faces: Faces {
             path: keys.bytes("path"),
             wire: keys.bytes("wire"),
@@ -255,7 +269,7 @@ fn after(keys: &mut Keys<'_>, directory: &str, doubted: bool, sees: &Sees) -> Af
 
 /// The request: as it stands, or a plain one with the parts the row is about; and whether it was
 /// given a chunked body.
-fn request_bytes(keys: &mut Keys<'_>) -> (Vec<u8>, bool) {
+fn request_bytes(keys: &mut Keys<'_>, site: &str) -> (Vec<u8>, bool) {
     if let Some(bytes) = keys.bytes("bytes") {
         return (bytes, false);
     }
@@ -271,7 +285,7 @@ fn request_bytes(keys: &mut Keys<'_>) -> (Vec<u8>, bool) {
         let target = keys.bytes("target").unwrap_or_else(|| b"/".to_vec());
         [method, &target, b" HTTP/1.1"].concat()
     });
-    let host = keys.bytes("host").unwrap_or_else(|| HOST.into());
+    let host = keys.bytes("host").unwrap_or_else(|| site.into());
     let end: &[u8] = if fields.is_empty() { b"" } else { b"\r\n" };
     let content = content.unwrap_or_default();
     let parts = [&line, b"\r\nHost: ".as_slice(), &host, b"\r\n", &fields];
@@ -325,6 +339,7 @@ fn reply(keys: &mut Keys<'_>) -> ReplyRow {
         complete: keys.flag("complete").unwrap_or(true),
         has: has.iter().map(|line| split_field(keys, line)).collect(),
         lacks: keys.list("lacks"),
+        never: keys.list("never"),
         reused: keys.flag("reused"),
     }
 }

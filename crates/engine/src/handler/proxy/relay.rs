@@ -25,6 +25,8 @@ pub(super) struct Attempt {
     body_caps: BodyCaps,
     read_ms: u64,
     interims: usize,
+    /// An interim reply announced a body, which may follow it or not.
+    distrusted: bool,
     is_upgrade: bool,
     may_repeat: bool,
 }
@@ -54,6 +56,7 @@ impl Attempt {
             body_caps,
             read_ms: timeouts.upstream_read_ms,
             interims: 0,
+            distrusted: false,
             is_upgrade: forward.upgrade.is_some(),
             may_repeat: link.reused && head.method.is_idempotent() && exchange.body.is_ended(),
         }
@@ -142,6 +145,7 @@ impl Attempt {
                 return Ok(true);
             }
             self.interims += 1;
+            self.distrusted |= !link.reply.keep_alive;
             if status == 101 || self.interims > INTERIMS_MAX {
                 return Err(broken("upstream_interim"));
             }
@@ -225,6 +229,7 @@ impl Attempt {
     /// Whether the connection can carry another exchange.
     pub(super) fn leaves_reusable(&self, link: &Link) -> bool {
         link.reply.keep_alive
+            && !self.distrusted
             && self.decoding.is_ended()
             && self.upload.is_done()
             && link.buffer.is_empty()
