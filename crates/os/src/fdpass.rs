@@ -136,7 +136,7 @@ fn recv_packet(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{file, net};
+    use crate::file;
     use std::os::fd::AsFd;
 
     #[test]
@@ -159,7 +159,8 @@ mod tests {
         let files: Vec<_> = (0..600_u32)
             .map(|at| file::memfd("test", &at.to_le_bytes()).unwrap())
             .collect();
-        send(here.as_fd(), b"many", &net::borrow_all(&files)).unwrap();
+        let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        send(here.as_fd(), b"many", &borrowed).unwrap();
         let mut buffer = [0; 16];
         let (length, fds) = recv(there.as_fd(), &mut buffer, 600).unwrap();
         assert_eq!((&buffer[..length], fds.len()), (b"many".as_slice(), 600));

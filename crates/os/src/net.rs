@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -208,17 +208,4 @@ fn peer(address: Option<SocketAddrAny>) -> Peer {
 /// `listen(2)` takes a signed number and clamps it to `net.core.somaxconn` by itself.
 fn backlog_for_kernel(backlog: u32) -> i32 {
     backlog.try_into().unwrap_or(i32::MAX)
-}
-
-/// Descriptors of the calling process made so far and not closed; for tests of leaks.
-pub fn open_descriptors() -> io::Result<usize> {
-    // Listing holds one descriptor itself.
-    Ok(std::fs::read_dir("/proc/self/fd")?
-        .count()
-        .saturating_sub(1))
-}
-
-/// Borrows many descriptors at once.
-pub fn borrow_all(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
-    fds.iter().map(AsFd::as_fd).collect()
 }
