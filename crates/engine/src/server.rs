@@ -157,7 +157,13 @@ impl Server {
                 }
             }
         }
-        self.swap(generation, added, &kept)
+        let swapped = self.swap(generation, added, &kept);
+        if swapped.is_ok() {
+            crate::error_log::set_level(generation.process.log.level);
+        }
+        // What the configuration took while it was read would stay with the process for good.
+        os::process::release_memory();
+        swapped
     }
 
     fn swap(

@@ -505,6 +505,26 @@ fn a_second_gateway_at_the_same_address_does_not_start() {
 }
 
 #[test]
+fn the_level_of_the_error_log_follows_the_configuration() {
+    let refused = |gateway: &Gateway| {
+        let outcome = gateway.ask(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+        assert!(matches!(outcome, Outcome::Reply(reply) if reply.status == 400));
+    };
+    let mut gateway = start(&config("one", "", ""));
+    refused(&gateway);
+    gateway.reload(&config("two", "", "[log]\nlevel = \"debug\""));
+    gateway.wait_for_message("ready: generation 2");
+    assert_eq!(said(&gateway, " debug server: "), 0);
+    refused(&gateway);
+    gateway.wait_for_message(" debug server: ");
+    gateway.reload(&config("three", "", "[log]\nlevel = \"error\""));
+    await_body(&gateway, "three");
+    gateway.reload("[[[");
+    gateway.wait_for_message("reload refused");
+    assert_eq!(said(&gateway, "ready: generation 3"), 0, "that is info");
+}
+
+#[test]
 fn a_blocked_error_log_stops_nothing() {
     let gateway = builder(&config("one", "", "[log]\nlevel = \"trace\""));
     let file = gateway.directory().path().join("nagaya.toml");

@@ -256,6 +256,7 @@ impl Supervisor {
             // A drain goes on, whatever was asked for before it.
             phase => return self.phase = phase,
         }
+        os::process::release_memory();
         let summary = self.current.summary();
         tracing::info!(generation, "ready: {summary}");
         self.notify.ready(&summary);
