@@ -80,3 +80,76 @@ impl Logs {
 fn open(path: &str) -> Result<OwnedFd, String> {
     os::file::open_log(Path::new(path)).map_err(|error| format!("open log {path}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::temp::TempDir;
+
+    fn model(directory: &TempDir, log: &str) -> Model {
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:80\"\n[log]\naccess = \"{0}/{log}\"\n\
+             [[sites]]\nhosts = [\"example.jp\", \"www.example.jp\", \"*.example.jp\"]\n\
+             rules = [{{ handler = {{ respond = {{ body = \"x\" }} }} }}]\n",
+            directory.path().display()
+        );
+        config::load(&config::Sources::from_text("nagaya.toml", &text)).unwrap()
+    }
+
+    #[test]
+    fn only_paths_filled_with_configured_hosts_are_opened() {
+        let directory = TempDir::new();
+        let logs = Logs::open(&model(&directory, "$host.log"), None).unwrap();
+        assert!(logs.open.is_empty());
+        let ask = |name: &str| {
+            let path = directory.path().join(name);
+            logs.open_on_demand(path.to_str().unwrap()).is_ok()
+        };
+        for name in [
+            "example.jp.log",
+            "www.example.jp.log",
+            "_.example.jp.log",
+            "_.log",
+        ] {
+            assert!(ask(name), "{name}");
+        }
+        for name in [
+            "other.jp.log",
+            "x.example.jp.log",
+            "../example.jp.log",
+            "./example.jp.log",
+            "",
+        ] {
+            assert!(!ask(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_became_a_link_is_not_followed() {
+        let directory = TempDir::new();
+        let logs = Logs::open(&model(&directory, "$site.log"), None).unwrap();
+        let path = directory.path().join("example.jp.log");
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(logs.open_on_demand(path.to_str().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_fixed_log_is_taken_over_and_opened_again_where_it_was() {
+        let directory = TempDir::new();
+        let model = model(&directory, "all.log");
+        let before = Logs::open(&model, None).unwrap();
+        let mut after = Logs::open(&model, Some(&before)).unwrap();
+        let (path, kept) = before.open.first_key_value().unwrap();
+        assert!(Rc::ptr_eq(kept, &after.open[path]));
+        assert!(after.reopen().is_empty());
+        assert!(!Rc::ptr_eq(kept, &after.open[path]));
+        std::fs::remove_file(path).unwrap();
+        std::fs::create_dir(path).unwrap();
+        let held = Rc::clone(&after.open[path]);
+        assert_eq!(after.reopen().len(), 1);
+        assert!(
+            Rc::ptr_eq(&held, &after.open[path]),
+            "what cannot be opened again stays"
+        );
+    }
+}
