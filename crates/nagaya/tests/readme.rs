@@ -1,0 +1,295 @@
+//! What the documents show works: configurations are checked, commands are run, links lead somewhere.
+//!
+//! Absolute paths of a real machine (`/srv`, `/etc/nagaya`, `/run`, `/var/log`) are moved below a
+//! temporary directory, and addresses to free ports; nothing else is changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::{Gateway, TempDir};
+
+const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+
+/// Documents whose blocks are run.
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "README.ja.md",
+    "docs/guide/getting-started.md",
+    "docs/guide/static-files.md",
+    "docs/guide/proxy.md",
+    "docs/guide/logs-and-status.md",
+];
+
+/// Beginnings of lines that change the machine they run on; shown, not run.
+const NOT_RUN: [&str; 2] = ["sudo apt install ", "sudo systemctl "];
+
+#[test]
+fn every_configuration_shown_is_right() {
+    let mut shown = 0;
+    for document in DOCUMENTS {
+        for block in blocks(document, "toml") {
+            let machine = Machine::new();
+            let config = machine.write("nagaya.toml", &block);
+            let output = run(NAGAYA, &["check", "-c", &config.display().to_string()]);
+            assert!(output.0, "{document}:\n{block}\n{}", output.1);
+            shown += 1;
+        }
+    }
+    assert!(shown >= 10, "only {shown} configurations found");
+}
+
+#[test]
+fn every_command_shown_works() {
+    let demo = demo();
+    let mut tried = 0;
+    for document in DOCUMENTS {
+        let machine = Machine::new();
+        let served = blocks(document, "toml").into_iter().next().map(|first| {
+            machine.write("site.toml", &first);
+            machine.serve(&first)
+        });
+        for line in blocks(document, "sh")
+            .iter()
+            .flat_map(|block| block.lines())
+        {
+            let line = line.split("   #").next().unwrap_or(line).trim();
+            if try_line(line, &demo, &machine, served.as_ref(), document) {
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 15, "only {tried} commands found");
+}
+
+#[test]
+fn the_diagnostics_shown_are_what_check_prints() {
+    let guide = "docs/guide/getting-started.md";
+    let config = blocks(guide, "toml").remove(0).replace("hosts", "hots");
+    let directory = TempDir::new();
+    directory.write("site.toml", config);
+    let mut command = Command::new(NAGAYA);
+    command
+        .args(["check", "-c", "site.toml"])
+        .current_dir(directory.path());
+    let output = command.output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.trim(), blocks(guide, "text").remove(0).trim());
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let text = read(&document);
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let path = link.split('#').next().unwrap_or_default();
+            let directory = document.parent().expect("a file is in a directory");
+            if !path.is_empty() && !path.contains("://") && !directory.join(path).exists() {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Runs a line of a `sh` block, or says that it is none to be run.
+fn try_line(
+    line: &str,
+    demo: &Gateway,
+    machine: &Machine,
+    served: Option<&Gateway>,
+    document: &str,
+) -> bool {
+    if let Some(target) = line.strip_prefix("make ") {
+        let makefile = read(&root().join("Makefile"));
+        let target = target.split(' ').next().unwrap_or(target);
+        assert!(
+            makefile.contains(&format!("\n{target}: ## ")),
+            "{document}: no such target: {line}"
+        );
+        return true;
+    }
+    if NOT_RUN.iter().any(|beginning| line.starts_with(beginning))
+        || line.starts_with("nagaya serve ")
+        || line.is_empty()
+        || line == "make"
+    {
+        return false;
+    }
+    let (command, directory) = if line.starts_with("curl ") {
+        (
+            line.replace("127.0.0.1:8080", &demo.address().to_string()),
+            root(),
+        )
+    } else if let Some(rest) = line.strip_prefix("nagaya ") {
+        let config = served
+            .expect("a document with commands has a configuration")
+            .directory()
+            .path()
+            .join("nagaya.toml");
+        let rest = rest.replace("/etc/nagaya/nagaya.toml", &config.display().to_string());
+        (
+            format!("{NAGAYA} {rest}"),
+            machine.directory.path().to_owned(),
+        )
+    } else {
+        panic!("{document}: a line nothing runs: {line}");
+    };
+    let output = Command::new("sh")
+        .args(["-c", &command])
+        .current_dir(directory)
+        .output()
+        .expect("sh runs");
+    assert!(
+        output.status.success(),
+        "{document}: {command}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        !output.stdout.is_empty(),
+        "{document}: {command} says nothing"
+    );
+    true
+}
+
+/// The gateway that `make run` starts, on a free port.
+fn demo() -> Gateway {
+    let config = read(&root().join("nagaya.toml")).replace("127.0.0.1:8080", "127.0.0.1:{port}");
+    let demo = Gateway::with_config(NAGAYA, &config);
+    copy(
+        &root().join("examples"),
+        &demo.directory().path().join("examples"),
+    );
+    demo.start()
+}
+
+/// A stand-in for the machine the documents speak of.
+struct Machine {
+    directory: TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let directory = TempDir::new();
+        directory.write("srv/example/htdocs/index.html", "<p>hello</p>\n");
+        directory.write("srv/example/current/htdocs/index.html", "<p>hello</p>\n");
+        directory.write("srv/example/errors/404.html", "<p>not here</p>\n");
+        directory.write(
+            "etc/nagaya/htpasswd",
+            read(&root().join("examples/demo/htpasswd")),
+        );
+        for place in ["run/nagaya", "var/log/nagaya", "sites.d"] {
+            fs::create_dir_all(directory.path().join(place))
+                .expect("a fresh directory takes another");
+        }
+        Machine { directory }
+    }
+
+    fn write(&self, name: &str, config: &str) -> PathBuf {
+        self.directory.write(name, self.moved(config))
+    }
+
+    fn serve(&self, config: &str) -> Gateway {
+        let mut config = self.moved(config);
+        for address in ["0.0.0.0:80", "127.0.0.1:8080"] {
+            config = config.replacen(&format!("\"{address}\""), "\"127.0.0.1:{port}\"", 1);
+        }
+        // Whoever runs the tests need not know a web server's user.
+        let config = config.replace("\"www-data\"", "\"nobody\"");
+        let gateway = Gateway::with_config(NAGAYA, &config);
+        let sites = gateway.directory().path().join("sites.d");
+        fs::create_dir(sites).expect("a fresh directory takes another");
+        gateway.start()
+    }
+
+    fn moved(&self, config: &str) -> String {
+        let here = self.directory.path().display();
+        let mut config = config.to_owned();
+        for place in ["/srv/", "/etc/nagaya/", "/run/nagaya/", "/var/log/nagaya/"] {
+            config = config.replace(&format!("\"{place}"), &format!("\"{here}{place}"));
+        }
+        config
+    }
+}
+
+/// The fenced blocks of a document in one language.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let text = read(&root().join(document));
+    let mut found = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(fence) = line.strip_prefix("```").filter(|fence| !fence.is_empty()) {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if fence == language {
+                found.push(block.join("\n") + "\n");
+            }
+        }
+    }
+    found
+}
+
+/// Every Markdown file at the top and below docs/.
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for directory in [
+        ".",
+        "docs",
+        "docs/guide",
+        "docs/architecture",
+        "docs/reference",
+    ] {
+        let entries = fs::read_dir(root().join(directory)).expect("a directory of this project");
+        found.extend(
+            entries
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|path| path.extension().is_some_and(|e| e == "md")),
+        );
+    }
+    assert!(found.len() > 10, "the documents are found");
+    found
+}
+
+fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("the binary runs");
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a fresh directory takes another");
+    for entry in fs::read_dir(from)
+        .expect("a directory of this project")
+        .flatten()
+    {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a file is copied");
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/nagaya is two levels deep")
+        .to_owned()
+}
