@@ -206,7 +206,11 @@ fn h2o(bed: &Bed, plan: &Plan<'_>, home: &Path, port: u16) -> String {
         ),
     };
     // Becoming another user would make it outlive a harness that is killed.
-    let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
+    let user = if rustix::process::geteuid().is_root() {
+        "user: root\n"
+    } else {
+        ""
+    };
     format!(
         "{user}num-threads: {workers}
 max-connections: 12000

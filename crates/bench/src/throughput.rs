@@ -46,10 +46,7 @@ pub(crate) fn run(
     options: &Options,
     log: Log,
 ) -> Result<Vec<Row>, Error> {
-    let rows: Vec<Work> = ROWS
-        .into_iter()
-        .filter(|work| options.wants(work.name) && (work.kind != Kind::Proxy || bed.has_backend()))
-        .collect();
+    let rows = rows(bed, options);
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -60,6 +57,16 @@ pub(crate) fn run(
     }
     progress::clear();
     Ok(table)
+}
+
+/// The rows that are wanted; all of them where latency alone is, which needs their rates.
+fn rows(bed: &Bed, options: &Options) -> Vec<Work> {
+    let named = ROWS.iter().any(|work| options.wants(work.name));
+    let wanted = |work: &Work| options.wants(work.name) || (!named && options.wants("half load"));
+    let able = |work: &Work| work.kind != Kind::Proxy || bed.has_backend();
+    ROWS.into_iter()
+        .filter(|work| wanted(work) && able(work))
+        .collect()
 }
 
 fn row(
