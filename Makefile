@@ -22,7 +22,9 @@ run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port
 test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@scripts/bootstrap.sh test
 	cargo test --workspace --locked
-	@[ ! -x scripts/fuzz.sh ] || scripts/fuzz.sh 30
+	@scripts/test-demo.sh $(TARGET_DIR)/debug/nagaya
+	@scripts/test-package.sh $(TARGET_DIR)/debug/nagaya
+	@scripts/fuzz.sh 30
 
 bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/bench.md
 	@scripts/bootstrap.sh bench

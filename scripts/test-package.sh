@@ -43,7 +43,7 @@ expect() {
 check_example() {
   sed 's|"/usr/share|"'"$root"'/usr/share|' "$root/usr/share/doc/nagaya/example-site.toml" >"$root/site.toml"
   printf '\n[[listen]]\naddress = "127.0.0.1:1"\n' >>"$root/site.toml"
-  "$root/usr/bin/nagaya" check -c "$root/site.toml"
+  "$root/usr/bin/nagaya" check -c "$root/site.toml" >/dev/null
 }
 
 check_unit() {
@@ -61,7 +61,7 @@ serve_unpacked() {
   mkdir -p "$root/run/nagaya" "$root/var/log/nagaya"
   chmod 777 "$root/var/log/nagaya"
   sed -i "s|\"/usr|\"$root/usr|; s|\"/run|\"$root/run|; s|\"/var|\"$root/var|; s|0\.0\.0\.0:80|127.0.0.1:$port|; s|\[::\]:80|unix:$root/run/nagaya/http.sock|; s|^user = .*|user = \"nobody\"|" "$config"
-  expect "the configuration is right" "$root/usr/bin/nagaya" check -c "$config"
+  expect "the configuration is right" "$root/usr/bin/nagaya" check -c "$config" >/dev/null
   "$root/usr/bin/nagaya" serve -c "$config" 2>"$root/errors" </dev/null &
   server=$!
   expect "the welcome page is served" eventually curl -fsS -o "$root/page" "http://127.0.0.1:$port/"
