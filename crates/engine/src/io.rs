@@ -39,7 +39,7 @@ impl Io {
         let Self::Socket(socket) = self;
         loop {
             let mut ready = ready!(socket.poll_read_ready(cx))?;
-            match os::net::read(socket.as_fd(), room) {
+            match os::stream::receive(socket.as_fd(), room) {
                 Ok(count) => {
                     // A short read emptied the socket: the next one waits for epoll instead of asking in vain.
                     if count != 0 && count < room.len() {
@@ -82,8 +82,8 @@ impl Io {
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.poll_out(cx, |socket| match data {
-            [one] => os::net::write(socket, one),
-            many => os::net::write_vectored(socket, many),
+            [one] => os::stream::send(socket, one),
+            many => os::stream::send_vectored(socket, many),
         })
     }
 
@@ -164,7 +164,7 @@ impl Io {
         match socket.poll_read_ready(cx) {
             Poll::Pending => false,
             Poll::Ready(Err(_)) => true,
-            Poll::Ready(Ok(mut ready)) => match os::net::read(socket.as_fd(), &mut byte) {
+            Poll::Ready(Ok(mut ready)) => match os::stream::receive(socket.as_fd(), &mut byte) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready.clear_ready();
                     false
