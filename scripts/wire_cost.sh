@@ -8,7 +8,7 @@ program=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directo
 count() {
     valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$1" "$2" 2>&1 | sed -n 's/.*Collected : //p'
 }
-for work in wrk browser escaped reply chunked; do
+for work in wrk browser escaped partial reply chunked; do
     few=$(count "$work" 1000)
     many=$(count "$work" 11000)
     echo "$work: $(((many - few) / 10000)) instructions"

@@ -36,16 +36,18 @@ fn main() -> ExitCode {
         arguments.next(),
         arguments.next().map(|times| times.parse::<u32>()),
     ) else {
-        eprintln!("usage: cost wrk|browser|escaped|reply|chunked TIMES");
+        eprintln!("usage: cost wrk|browser|escaped|partial|reply|chunked TIMES");
         return ExitCode::from(2);
     };
     let (mut request, mut reply) = (RequestHead::default(), ReplyHead::default());
     let escaped = [b"GET /a%20b/../%7Euser/c%2Bd", &WRK[5..]].concat();
+    let partial = [&BROWSER[..BROWSER.len() - 2], b"X: ", &[b'y'; 8000]].concat();
     for _ in 0..times {
         match work.as_str() {
             "wrk" => take_request(&mut request, WRK),
             "browser" => take_request(&mut request, BROWSER),
             "escaped" => take_request(&mut request, &escaped),
+            "partial" => take_request(&mut request, &partial),
             "reply" => {
                 let parsed = reply.parse(black_box(REPLY), Method::Get, &HeadCaps::default());
                 strip_hop_by_hop(&mut reply.fields);

@@ -24,40 +24,37 @@ pub struct Authority {
     raw: Vec<u8>,
     text: String,
     host_bytes: usize,
+    /// Whether the text is this request's, not kept from the one before.
+    current: bool,
 }
 
 impl Authority {
     /// Reads `host[:port]` as a `Host` field or an absolute target has it. Empty when refused.
     pub fn parse(&mut self, raw: &[u8]) -> Result<(), Refusal> {
-        if self.raw == raw && !raw.is_empty() {
-            return Ok(());
+        self.retire();
+        if self.raw != raw || raw.is_empty() {
+            self.raw.clear();
+            self.text.clear();
+            self.read(raw)?;
+            self.raw.extend_from_slice(raw);
         }
-        self.clear();
-        match self.read(raw) {
-            Ok(()) => self.raw.extend_from_slice(raw),
-            Err(refusal) => {
-                self.clear();
-                return Err(refusal);
-            }
-        }
+        self.current = true;
         Ok(())
     }
 
-    /// Forgets the authority and keeps the memory.
-    pub fn clear(&mut self) {
-        self.raw.clear();
-        self.text.clear();
-        self.host_bytes = 0;
+    /// Is empty until [`Authority::parse`] says otherwise.
+    pub fn retire(&mut self) {
+        self.current = false;
     }
 
     /// The host: lower case, no port, no trailing dot; an IPv6 address in brackets.
     pub fn host(&self) -> &str {
-        self.text.get(..self.host_bytes).unwrap_or_default()
+        self.as_str().get(..self.host_bytes).unwrap_or_default()
     }
 
     /// The host, and the port if one was given.
     pub fn as_str(&self) -> &str {
-        &self.text
+        if self.current { &self.text } else { "" }
     }
 
     fn read(&mut self, raw: &[u8]) -> Result<(), Refusal> {

@@ -59,6 +59,9 @@ impl ReplyHead {
         request: Method,
         caps: &HeadCaps,
     ) -> Result<Option<usize>, Refusal> {
+        self.status = 0;
+        self.framing = ReplyFraming::default();
+        self.keep_alive = false;
         self.fields.clear();
         self.reason.clear();
         self.upgrade.clear();

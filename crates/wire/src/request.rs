@@ -178,7 +178,14 @@ impl RequestHead {
         connection::lists(&self.fields, name)
     }
 
+    /// Forgets one request before the next; a refused one must not borrow its host or method.
     fn clear(&mut self) {
+        self.method = Method::default();
+        self.version = Version::default();
+        self.framing = Framing::default();
+        self.keep_alive = false;
+        self.expect_continue = false;
+        self.authority.retire();
         self.fields.clear();
         self.line.clear();
         self.method_bytes = 0;
@@ -250,7 +257,7 @@ impl RequestHead {
         let mut hosts = self.fields.get_all(FieldId::Host);
         match (hosts.next(), hosts.next()) {
             (Some(host), None) => self.authority.parse(host)?,
-            (None, _) if self.version == Version::Http10 => self.authority.clear(),
+            (None, _) if self.version == Version::Http10 => {}
             (None, _) => return Err(Refusal::bad("no_host")),
             (Some(_), Some(_)) => return Err(Refusal::bad("repeated_host")),
         }

@@ -8,6 +8,7 @@
 
 use crate::{
     caps::{FIELDS_MAX, HeadCaps},
+    head,
     octets::{is_token_byte, is_value_byte},
     refusal::Refusal,
 };
@@ -21,35 +22,43 @@ pub(crate) enum StartLine {
 
 /// The first fault of a head, complete or not; `None` as long as it may still become one.
 pub(crate) fn first_fault(input: &[u8], start: StartLine, caps: &HeadCaps) -> Option<Refusal> {
-    let mut state = match start {
+    let window = head::window(input, caps);
+    let mut place = match start {
         StartLine::Request => Place::Start,
         StartLine::Status => Place::Status(0),
     };
-    let mut fields = 0;
-    for (index, &byte) in input.iter().enumerate() {
-        if index >= caps.head_bytes {
-            return Some(Refusal::new(431, "head_too_long"));
-        }
-        let next = match state {
-            Place::Lines(lines) => match lines.step(byte) {
-                Ok(Lines::End) => return None,
-                Ok(next) => {
-                    fields += usize::from(lines == Lines::LineStart && next == Lines::Name);
-                    if fields > caps.fields.min(FIELDS_MAX) {
-                        return Some(Refusal::new(431, "too_many_fields"));
-                    }
-                    Ok(Place::Lines(next))
-                }
-                Err(refusal) => Err(refusal),
-            },
-            place => place.step(byte, caps),
-        };
-        match next {
-            Ok(next) => state = next,
+    let (mut index, mut fields) = (0, 0);
+    while let Some(&byte) = window.get(index) {
+        let next = match place.step(byte, caps) {
+            Ok(Place::Lines(Lines::End)) => return None,
+            Ok(next) => next,
             Err(refusal) => return Some(refusal),
+        };
+        fields += usize::from(
+            place == Place::Lines(Lines::LineStart) && next == Place::Lines(Lines::Name),
+        );
+        if fields > caps.fields.min(FIELDS_MAX) {
+            return Some(Refusal::new(431, "too_many_fields"));
         }
+        let run = next.run(window.get(index + 1..).unwrap_or_default(), caps);
+        place = next.after(run);
+        index += 1 + run;
     }
-    None
+    (input.len() > window.len()).then_some(Refusal::new(431, "head_too_long"))
+}
+
+/// Length of the run of `fine` bytes that `bytes` begins with, found in blocks a processor can take at once.
+fn run_of(fine: impl Fn(u8) -> bool, bytes: &[u8]) -> usize {
+    let all_fine = |block: &&[u8; 32]| block.iter().fold(true, |all, &byte| all & fine(byte));
+    let blocks = bytes
+        .as_chunks::<32>()
+        .0
+        .iter()
+        .take_while(all_fine)
+        .count()
+        * 32;
+    let rest = bytes.get(blocks..).unwrap_or_default();
+    blocks + rest.iter().take_while(|&&byte| fine(byte)).count()
 }
 
 /// Where the machine stands in a head.
@@ -74,8 +83,33 @@ enum Place {
 }
 
 impl Place {
+    /// How many of the bytes that follow change nothing but a count: long targets and values need
+    /// no machine, and a head that comes in many pieces is looked at many times.
+    fn run(self, rest: &[u8], caps: &HeadCaps) -> usize {
+        match self {
+            Place::Target(length) => {
+                let room = rest.len().min(caps.target_bytes.saturating_sub(length));
+                run_of(
+                    |byte| byte.is_ascii_graphic(),
+                    rest.get(..room).unwrap_or_default(),
+                )
+            }
+            Place::Lines(Lines::Value) => run_of(is_value_byte, rest),
+            _ => 0,
+        }
+    }
+
+    /// The place after a run.
+    fn after(self, run: usize) -> Place {
+        match self {
+            Place::Target(length) => Place::Target(length + run),
+            place => place,
+        }
+    }
+
     fn step(self, byte: u8, caps: &HeadCaps) -> Result<Place, Refusal> {
         match (self, byte) {
+            (Place::Lines(lines), byte) => lines.step(byte).map(Place::Lines),
             (Place::Start, b'\r') => Ok(Place::EmptyLine),
             (Place::EmptyLine, b'\n') => Ok(Place::Method0),
             (Place::EmptyLine | Place::StartLineEnd, byte) if byte != b'\n' => {

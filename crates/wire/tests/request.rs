@@ -441,6 +441,31 @@ fn nothing_of_one_request_is_left_in_the_next() {
 }
 
 #[test]
+fn a_refused_request_borrows_nothing_from_the_one_before() {
+    let mut head = RequestHead::default();
+    let fine = b"POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\r\n";
+    for next in [
+        "GET / HTTP/1.1\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHo",
+    ] {
+        assert_eq!(head.parse(fine, &CAPS), Ok(Some(fine.len())));
+        assert_eq!(head.host(), "a.example");
+        assert_ne!(head.parse(next.as_bytes(), &CAPS), Ok(Some(next.len())));
+        assert_eq!(
+            (head.host(), head.authority(), head.framing),
+            ("", &b""[..], Framing::None)
+        );
+        assert!(!head.keep_alive && head.method == Method::Get);
+    }
+    assert_eq!(head.parse(fine, &CAPS), Ok(Some(fine.len())));
+    assert_eq!(
+        (head.host(), head.authority()),
+        ("a.example", &b"a.example"[..])
+    );
+}
+
+#[test]
 fn bytes_after_a_head_are_left_alone() {
     let mut head = RequestHead::default();
     let bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET\n\0garbage";
