@@ -1,13 +1,21 @@
 //! The wall clock of a worker, read once a tick: `Date` fields and log times need no better.
 
 use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A clock that stands still between ticks.
 #[derive(Debug)]
 pub struct Clock {
     unix_s: Cell<u64>,
     date: Cell<[u8; 29]>,
+    /// The two clocks as read in the same moment.
+    read: Cell<(Instant, Duration)>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Clock {
@@ -16,6 +24,7 @@ impl Clock {
         let clock = Self {
             unix_s: Cell::new(0),
             date: Cell::new([0; 29]),
+            read: Cell::new((Instant::now(), Duration::ZERO)),
         };
         clock.tick();
         clock
@@ -23,12 +32,23 @@ impl Clock {
 
     /// Reads the time again.
     pub fn tick(&self) {
-        let now_s = SystemTime::now()
+        let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |age| age.as_secs());
+            .unwrap_or_default();
+        self.read.set((Instant::now(), now));
+        let now_s = now.as_secs();
         if now_s != self.unix_s.get() {
             self.unix_s.set(now_s);
             self.date.set(wire::date::format(now_s));
+        }
+    }
+
+    /// The time since 1970 at a moment of the steady clock near the last tick.
+    pub fn unix_at(&self, moment: Instant) -> Duration {
+        let (instant, unix) = self.read.get();
+        match moment.checked_duration_since(instant) {
+            Some(after) => unix + after,
+            None => unix.saturating_sub(instant.duration_since(moment)),
         }
     }
 

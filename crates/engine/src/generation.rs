@@ -9,6 +9,7 @@ use std::sync::Arc;
 use config::model::{self, HostPattern, Model};
 use ipnet::IpNet;
 
+use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
 use crate::error::{Error, Kind, Result};
 use crate::site::Site;
 
@@ -26,9 +27,20 @@ pub struct Generation {
     pub sites: Vec<Site>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
-    exact: HashMap<Box<str>, u32>,
-    below: HashMap<Box<str>, u32>,
-    any: Option<u32>,
+    /// Where access records go.
+    pub logs: Targets,
+    exact: HashMap<Box<str>, Destination>,
+    below: HashMap<Box<str>, Destination>,
+    any: Option<Destination>,
+}
+
+/// What a host leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destination {
+    /// Index in [`Generation::sites`].
+    pub site: u32,
+    /// Where the access record goes.
+    pub log: Option<TargetIndex>,
 }
 
 /// Settings of the process.
@@ -54,6 +66,7 @@ impl Generation {
     /// # Errors
     /// When a pattern is too large to compile.
     pub fn compile(number: u64, model: Model) -> Result<Self> {
+        let mut targets = TargetsBuilder::new(&model.log.access);
         let mut generation = Self {
             number,
             process: Process {
@@ -66,49 +79,57 @@ impl Generation {
             },
             sites: Vec::with_capacity(model.sites.len()),
             upstreams: model.upstreams.into_iter().map(Arc::new).collect(),
+            logs: Targets::default(),
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),
             any: None,
         };
         for site in model.sites {
-            generation.add(site)?;
+            generation.add(site, &mut targets)?;
         }
+        generation.logs = targets.finish();
         Ok(generation)
     }
 
-    fn add(&mut self, site: model::Site) -> Result<()> {
+    fn add(&mut self, site: model::Site, targets: &mut TargetsBuilder) -> Result<()> {
         let index = u32::try_from(self.sites.len())
             .map_err(|_| Error::new(Kind::Internal, "too_many_sites", String::new()))?;
         for host in &site.hosts {
+            let destination = Destination {
+                site: index,
+                log: targets.add(&site, host),
+            };
             match host {
-                HostPattern::Exact(host) => drop(self.exact.insert(host.as_str().into(), index)),
-                HostPattern::Below(host) => drop(self.below.insert(host.as_str().into(), index)),
-                HostPattern::Any => self.any = Some(index),
+                HostPattern::Exact(host) => {
+                    self.exact.insert(host.as_str().into(), destination);
+                }
+                HostPattern::Below(host) => {
+                    self.below.insert(host.as_str().into(), destination);
+                }
+                HostPattern::Any => self.any = Some(destination),
             }
         }
         self.sites.push(Site::compile(site)?);
         Ok(())
     }
 
-    /// The site of a canonical host: exact before the longest wildcard before the default.
-    ///
-    /// Returns its index in [`Self::sites`].
-    pub fn site_of(&self, host: &str) -> Option<u32> {
+    /// Site and log of a canonical host: exact before the longest wildcard before the default.
+    pub fn destination_of(&self, host: &str) -> Option<Destination> {
         match self.exact.get(host) {
-            Some(index) => Some(*index),
+            Some(destination) => Some(*destination),
             None => self.below_of(host).or(self.any),
         }
     }
 
-    fn below_of(&self, host: &str) -> Option<u32> {
+    fn below_of(&self, host: &str) -> Option<Destination> {
         if self.below.is_empty() {
             return None;
         }
         let mut rest = host;
         for _ in 0..LABELS_MAX {
             rest = rest.split_once('.')?.1;
-            if let Some(index) = self.below.get(rest) {
-                return Some(*index);
+            if let Some(destination) = self.below.get(rest) {
+                return Some(*destination);
             }
         }
         None

@@ -33,6 +33,8 @@ pub mod server;
 pub mod site;
 pub mod stats;
 pub mod status;
+#[cfg(test)]
+mod testbed;
 pub mod thread;
 pub mod upstream;
 pub mod warden;

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::ListenAddress;
 
@@ -20,6 +21,34 @@ pub const TO_SERVER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const TO_SERVER_FDS_MAX: usize = 65_536;
 /// Bytes in one message to the supervisor.
 pub const TO_SUPERVISOR_BYTES_MAX: usize = 64 * 1024;
+
+/// The server's voice on the link: any thread may speak, one message at a time.
+#[derive(Debug, Clone)]
+pub struct Voice {
+    /// Held while one message is sent: 5 s at most (`os::fdpass`).
+    link: Arc<Mutex<OwnedFd>>,
+}
+
+impl Voice {
+    /// Speaks on `link`.
+    ///
+    /// # Errors
+    /// When the descriptor can't be duplicated.
+    pub fn new(link: &OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            link: Arc::new(Mutex::new(link.try_clone()?)),
+        })
+    }
+
+    /// Says one thing.
+    ///
+    /// # Errors
+    /// When the supervisor has gone or does not listen.
+    pub fn say(&self, message: &ToSupervisor) -> io::Result<()> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        message.send(link.as_fd())
+    }
+}
 
 /// What the supervisor says.
 #[derive(Debug)]

@@ -20,6 +20,9 @@ pub fn host_name(host: &HostPattern) -> String {
 
 /// The path of a log for an exchange that came to `site` by `host`, one of its patterns.
 pub fn fill(template: &str, site: &Site, host: &HostPattern) -> String {
+    if !is_template(template) {
+        return template.to_owned();
+    }
     let first = site.hosts.first().map(host_name).unwrap_or_default();
     template
         .replace("$host", &host_name(host))

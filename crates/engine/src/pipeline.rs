@@ -4,34 +4,39 @@
 //! refuses returns an error, [`error_reply`] turns it into an answer, and whatever happens the
 //! exchange ends with exactly one access record. What a phase does is in the module it calls.
 
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Instant;
 
 use crate::access_log;
 use crate::admission;
 use crate::client;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
 use crate::resolve;
+use crate::stats::bump;
 use crate::worker::Worker;
 
 /// Answers a request whose head has been read.
 pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) {
-    let outcome = answer(worker, exchange).await;
-    finish(worker, exchange, outcome).await;
+    let underway = Underway::begin(worker, exchange);
+    let outcome = caught(worker, answer(worker, underway.exchange)).await;
+    underway.finish(outcome).await;
 }
 
 /// Answers bytes that never became a request.
 pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) {
-    begin(worker, exchange);
-    finish(worker, exchange, Err(error)).await;
+    Underway::begin(worker, exchange).finish(Err(error)).await;
 }
 
 async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    begin(worker, exchange);
     find_site(exchange)?;
     make_canonical(exchange)?;
     check_announced_length(exchange)?;
@@ -48,6 +53,7 @@ fn begin(worker: &Worker, exchange: &mut Exchange) {
     let serving = worker.serving();
     exchange.request.received = Instant::now();
     client::identify(exchange, &serving.generation, worker.next_request_id());
+    exchange.route.log = serving.generation.logs.without_site();
     exchange.route.serving = Some(serving);
 }
 
@@ -56,8 +62,12 @@ fn find_site(exchange: &mut Exchange) -> Result<()> {
     let Some(serving) = &exchange.route.serving else {
         return Err(Error::refused(421, "no_generation"));
     };
-    let site = serving.generation.site_of(exchange.request.head.host());
-    exchange.route.site_index = Some(site.ok_or(Error::refused(421, "unknown_host"))?);
+    let host = exchange.request.head.host();
+    let Some(destination) = serving.generation.destination_of(host) else {
+        return Err(Error::refused(421, "unknown_host"));
+    };
+    exchange.route.site_index = Some(destination.site);
+    exchange.route.log = destination.log;
     Ok(())
 }
 
@@ -100,12 +110,65 @@ fn choose_rules(exchange: &mut Exchange) {
     }
 }
 
-/// An answer for an error, an end for the reply, and the record.
-async fn finish(worker: &Rc<Worker>, exchange: &mut Exchange, outcome: Result<()>) {
-    match outcome {
-        Ok(()) => exchange.reply.finish(),
-        Err(error) => error_reply::answer(worker, exchange, &error).await,
+/// An exchange from its head to its record. However it ends, dropping this writes the record.
+struct Underway<'a> {
+    worker: &'a Rc<Worker>,
+    exchange: &'a mut Exchange,
+}
+
+impl<'a> Underway<'a> {
+    fn begin(worker: &'a Rc<Worker>, exchange: &'a mut Exchange) -> Self {
+        begin(worker, exchange);
+        bump(&worker.stats.begun, 1);
+        // What stands there if the exchange never comes to `finish`: the server is ending.
+        exchange.record.reason = "cut_off";
+        Self { worker, exchange }
     }
-    worker.stats.count(exchange);
-    access_log::record(worker, exchange);
+
+    /// An end for the reply, or an answer for an error.
+    async fn finish(self, outcome: Result<()>) {
+        self.exchange.record.reason = "";
+        match outcome {
+            Ok(()) => self.exchange.reply.finish(),
+            Err(error) => error_reply::answer(self.worker, self.exchange, &error).await,
+        }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let ended = Instant::now();
+        self.worker.stats.count(self.exchange, ended);
+        access_log::record(self.worker, self.exchange, ended);
+    }
+}
+
+/// Runs `work`; a panic in it is this exchange's failure and nobody else's.
+async fn caught(worker: &Worker, work: impl Future<Output = Result<()>>) -> Result<()> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        // What the panic left behind is either dropped with `work` or given up with the connection.
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+            Ok(poll) => poll,
+            Err(payload) => {
+                bump(&worker.stats.panics, 1);
+                Poll::Ready(Err(Error::new(Kind::Internal, "panic", words(&*payload))))
+            }
+        }
+    })
+    .await
+}
+
+/// An exchange that never ends, for tests of what happens then.
+#[cfg(test)]
+pub(crate) async fn stuck(worker: &Rc<Worker>, exchange: &mut Exchange) {
+    let underway = Underway::begin(worker, exchange);
+    let outcome = std::future::pending().await;
+    underway.finish(outcome).await;
+}
+
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
 }

@@ -9,13 +9,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::model::ListenAddress;
 
+use crate::access_log::{self, Order};
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::link::{Configure, ToServer, ToSupervisor};
+use crate::link::{Configure, ToServer, ToSupervisor, Voice};
 use crate::thread;
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Shared, Swap};
@@ -24,6 +25,8 @@ use crate::worker::{Command, Shared, Swap};
 const SWAP_MAX: Duration = Duration::from_secs(5);
 /// Largest configuration, all files together.
 const SOURCES_BYTES_MAX: usize = 256 << 20;
+/// How long the last access records may take to be written.
+const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.
 const END_MARGIN: Duration = Duration::from_secs(2);
 
@@ -33,20 +36,22 @@ const END_MARGIN: Duration = Duration::from_secs(2);
 /// When the first generation can't be served, or the link breaks.
 pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
     let number = first.generation;
-    let mut server = match Server::start(first, &link) {
+    let voice = Voice::new(&link).map_err(unheard)?;
+    let mut server = match Server::start(first, &voice) {
         Ok(server) => server,
         Err(error) => {
-            say(
-                &link,
-                &ToSupervisor::Refused {
+            voice
+                .say(&ToSupervisor::Refused {
                     generation: number,
                     message: error.to_string(),
-                },
-            )?;
+                })
+                .map_err(unheard)?;
             return Err(error);
         }
     };
-    say(&link, &ToSupervisor::Ready { generation: number })?;
+    voice
+        .say(&ToSupervisor::Ready { generation: number })
+        .map_err(unheard)?;
     loop {
         let message = match ToServer::recv(link.as_fd()) {
             Ok(message) => message,
@@ -66,12 +71,13 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                         message: error.to_string(),
                     },
                 };
-                say(&link, &answer)?;
+                voice.say(&answer).map_err(unheard)?;
             }
-            ToServer::Reopen { .. } | ToServer::LogFile { .. } => {}
+            ToServer::Reopen { logs } => server.order(Order::Reopen(logs)),
+            ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {
                 server.drain();
-                return say(&link, &ToSupervisor::Drained);
+                return voice.say(&ToSupervisor::Drained).map_err(unheard);
             }
         }
     }
@@ -80,6 +86,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
 struct Server {
     shared: Shared,
     threads: Vec<JoinHandle<()>>,
+    log_writer: JoinHandle<()>,
     /// Listeners by address and worker that are being accepted from.
     open: HashSet<(ListenAddress, usize)>,
     watched: Arc<Watched>,
@@ -87,7 +94,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(first: Configure, link: &OwnedFd) -> Result<Self> {
+    fn start(first: Configure, voice: &Voice) -> Result<Self> {
         let (workers, generation) = compile(&first)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
@@ -102,12 +109,19 @@ impl Server {
             };
             threads.push(spawn(&format!("worker-{index}"), body)?);
         }
-        let report = link.try_clone().map_err(|error| internal("link", &error))?;
-        let warden = Arc::clone(&watched);
-        spawn("warden", move || warden::run(&warden, report))?;
+        let (warden, report) = (Arc::clone(&watched), voice.clone());
+        spawn("warden", move || warden::run(&warden, &report))?;
+        let (records, ask) = (Arc::clone(&shared.access_log), voice.clone());
+        let log_writer = spawn("access-log", move || {
+            access_log::run(&records, |path| {
+                let path = path.to_owned();
+                ask.say(&ToSupervisor::OpenLog { path })
+            });
+        })?;
         let mut server = Self {
             shared,
             threads,
+            log_writer,
             open: HashSet::new(),
             watched,
             drain_max: Duration::ZERO,
@@ -130,6 +144,10 @@ impl Server {
 
     fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
         self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
+        self.order(Order::Use {
+            logs: configure.logs,
+            files_max: generation.process.log.files_max,
+        });
         let kept: Arc<[ListenAddress]> = configure
             .listeners
             .iter()
@@ -199,11 +217,22 @@ impl Server {
         for worker in 0..self.threads.len() {
             self.shared.peers.tell(worker, Command::Drain);
         }
-        let until = std::time::Instant::now() + self.drain_max + END_MARGIN;
-        for thread in self.threads {
-            while !thread.is_finished() && std::time::Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+        wait_for(&self.threads, self.drain_max + END_MARGIN);
+        self.shared.access_log.close();
+        wait_for(&[self.log_writer], LAST_RECORDS_MAX);
+    }
+
+    fn order(&self, order: Order) {
+        self.shared.access_log.order(order);
+    }
+}
+
+/// Waits until the threads have ended, but not for ever.
+fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
+    let until = Instant::now() + patience;
+    for thread in threads {
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
@@ -232,10 +261,8 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|error| internal("thread", &error))
 }
 
-fn say(link: &OwnedFd, message: &ToSupervisor) -> Result<()> {
-    message
-        .send(link.as_fd())
-        .map_err(|error| internal("link", &error))
+fn unheard(error: std::io::Error) -> Error {
+    internal("link", &error)
 }
 
 fn internal(reason: &'static str, error: &std::io::Error) -> Error {

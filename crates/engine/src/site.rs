@@ -1,6 +1,6 @@
 //! A site and its rules, compiled.
 
-use config::model::{self, Condition, Files, Handler, LogTarget, Root, Settings, TryEntry};
+use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
 use ipnet::IpNet;
 use regex::bytes::Regex;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
@@ -31,8 +31,6 @@ pub struct Site {
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets.
     pub settings: Settings,
-    /// Its access log.
-    pub log: LogTarget,
     /// Its rules in order.
     pub rules: Vec<Rule>,
     /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
@@ -100,7 +98,6 @@ impl Site {
             files: site.files,
             error_pages: site.error_pages,
             settings: site.settings,
-            log: site.log,
             rules: site
                 .rules
                 .into_iter()

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use std::time::Instant;
+
 use crate::exchange::Exchange;
 
 /// The counters of one worker.
@@ -9,6 +11,10 @@ use crate::exchange::Exchange;
 pub struct WorkerStats {
     /// Exchanges ended, by hundreds of their status; index 0 counts those without one.
     pub replies: [AtomicU64; 6],
+    /// Exchanges begun.
+    pub begun: AtomicU64,
+    /// Handlers that panicked.
+    pub panics: AtomicU64,
     /// Body bytes sent.
     pub body_bytes: AtomicU64,
     /// Connections accepted.
@@ -21,8 +27,8 @@ pub struct WorkerStats {
 
 impl WorkerStats {
     /// Counts an exchange that has ended.
-    pub fn count(&self, exchange: &Exchange) {
-        let class = usize::from(exchange.reply.status() / 100);
+    pub fn count(&self, exchange: &Exchange, _ended: Instant) {
+        let class = usize::from(exchange.status() / 100);
         if let Some(counter) = self.replies.get(class) {
             bump(counter, 1);
         }

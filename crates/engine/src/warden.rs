@@ -12,7 +12,7 @@ use std::time::Duration;
 use config::model::ListenAddress;
 
 use crate::error::{Error, Kind, Result};
-use crate::link::ToSupervisor;
+use crate::link::{ToSupervisor, Voice};
 use crate::listener::accept_some;
 use crate::worker::Shared;
 
@@ -103,7 +103,7 @@ impl Watched {
 }
 
 /// Watches until the process ends.
-pub fn run(watched: &Watched, link: OwnedFd) {
+pub fn run(watched: &Watched, voice: &Voice) {
     loop {
         std::thread::sleep(LOOK);
         watched.rescue();
@@ -113,7 +113,7 @@ pub fn run(watched: &Watched, link: OwnedFd) {
                 "worker {worker} stood still for 10 s; the last request it began was number {request:016x}"
             );
             // The supervisor may be gone as well; this process ends either way.
-            let _ = ToSupervisor::Stuck { report }.send(link.as_fd());
+            let _ = voice.say(&ToSupervisor::Stuck { report });
             std::process::abort();
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use config::model::{self, ListenAddress};
 use tokio::sync::mpsc;
 
+use crate::access_log::{self, AccessLog};
 use crate::board::Board;
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
@@ -44,6 +45,8 @@ pub struct Worker {
     pub peers: Peers,
     /// Connections by client.
     pub clients: Arc<Clients>,
+    /// Its side of the access log.
+    pub access_log: AccessLog,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     draining: Cell<bool>,
@@ -60,6 +63,8 @@ pub struct Shared {
     pub clients: Arc<Clients>,
     /// The counters of each.
     pub stats: Arc<[Arc<WorkerStats>]>,
+    /// Access records on their way out.
+    pub access_log: Arc<access_log::Queue>,
 }
 
 impl Shared {
@@ -75,6 +80,7 @@ impl Shared {
             },
             clients: Clients::new(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
+            access_log: Arc::default(),
         };
         (shared, receivers)
     }
@@ -176,6 +182,7 @@ impl Worker {
             peers: shared.peers,
             clients: shared.clients,
             serving: RefCell::new(Serving::new(generation, None)),
+            access_log: AccessLog::new(shared.access_log),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
         }
@@ -214,6 +221,7 @@ impl Worker {
     pub fn tick(&self) {
         self.deadlines.tick();
         self.clock.tick();
+        self.access_log.tick();
         self.board.beat(self.index);
     }
 

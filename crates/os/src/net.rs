@@ -152,6 +152,21 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], wait: Option<Duration>) -> io::Resu
     Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
+/// Waits until a descriptor takes bytes (or has an error), or the time is up. A pipe that takes
+/// bytes takes 4,096 of them without waiting.
+pub fn wait_writable(fd: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let wait = Timespec {
+        tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: wait.subsec_nanos().into(),
+    };
+    match poll(&mut polled, Some(&wait)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(polled.iter().any(|fd| !fd.revents().is_empty()))
+}
+
 /// Process, user and group of the other end of a Unix socket, as they were when it connected.
 pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
     let credentials = sockopt::socket_peercred(socket)?;

@@ -69,6 +69,11 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The user this process acts as.
+pub fn user_id() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Becomes `user`, with that user's groups, for good. Call it while there is one thread.
 /// Does nothing when not root, where there is nothing to give up.
 pub fn drop_privileges(user: &str) -> io::Result<()> {

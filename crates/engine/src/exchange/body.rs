@@ -76,6 +76,14 @@ impl Body {
         }
     }
 
+    /// Bytes of it that have been consumed, without framing.
+    pub fn bytes_read(&self) -> u64 {
+        match self {
+            Self::H1(body) => body.bytes_read(),
+            Self::Memory(body) => body.length(),
+        }
+    }
+
     /// Whether what is unread is more than would be drained to keep the connection.
     pub fn is_too_long_to_drain(&self) -> bool {
         match self {

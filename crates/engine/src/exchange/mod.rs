@@ -22,6 +22,9 @@ use std::time::Instant;
 use crate::error::Result;
 use crate::fields;
 
+/// Stands in records for the status nobody was left to see.
+const CLIENT_LEFT: u16 = 499;
+
 /// A request being answered.
 #[derive(Debug)]
 pub struct Exchange {
@@ -116,6 +119,14 @@ impl Exchange {
                 .await?;
         }
         Ok(())
+    }
+
+    /// The status the exchange ended with: what was sent, or 499 where the client left before.
+    pub fn status(&self) -> u16 {
+        match self.reply.status() {
+            0 => CLIENT_LEFT,
+            status => status,
+        }
     }
 
     /// Answers with a short body, all at once.

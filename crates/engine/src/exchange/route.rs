@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use config::model::{Handler, Settings};
 
+use crate::access_log::TargetIndex;
 use crate::resolve::Resolved;
 use crate::site::{Rule, Site};
 use crate::worker::Serving;
@@ -15,6 +16,8 @@ pub struct Route {
     pub serving: Option<Rc<Serving>>,
     /// Index of its site in the generation; `None` until the host was found.
     pub site_index: Option<u32>,
+    /// Where its access record goes; `None` is nowhere.
+    pub log: Option<TargetIndex>,
     /// The resolved file; `None` where none was looked for.
     pub file: Option<Resolved>,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
@@ -26,6 +29,7 @@ impl Route {
     pub fn clear(&mut self) {
         self.serving = None;
         self.site_index = None;
+        self.log = None;
         self.file = None;
         self.matched.clear();
     }

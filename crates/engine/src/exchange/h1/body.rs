@@ -27,7 +27,10 @@ pub struct H1Body {
     framing: Framing,
     pace: Pace,
     drain_bytes: u64,
+    /// Bytes from the socket since the head, for the pace.
     received: u64,
+    /// Bytes of the body that were read.
+    body_bytes: u64,
     began_ms: u64,
     begun: bool,
 }
@@ -66,6 +69,7 @@ impl H1Body {
             },
             drain_bytes: 0,
             received: 0,
+            body_bytes: 0,
             began_ms: 0,
             begun: false,
         }
@@ -82,6 +86,7 @@ impl H1Body {
         idle_ms: u64,
         header_ms: u64,
     ) -> Result<HeadRead> {
+        self.body_bytes = 0;
         if !self.buffer.is_empty() {
             self.deadline.set(header_ms);
         } else {
@@ -212,6 +217,7 @@ impl H1Body {
     }
 
     pub(crate) fn consume(&mut self, count: usize) {
+        self.body_bytes += count as u64;
         self.decoding.consume(count, &mut self.buffer);
     }
 
@@ -221,6 +227,10 @@ impl H1Body {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.body_bytes
     }
 
     pub(crate) fn length(&self) -> Option<u64> {

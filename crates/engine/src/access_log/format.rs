@@ -1,0 +1,317 @@
+//! What a record says, in each of the four formats.
+//!
+//! `combined` and `vhost_combined` are Apache's, byte for byte:
+//! `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`, with `%v:%p ` before it. `json` and
+//! `ltsv` carry everything that is known, under the same names. Times are UTC, durations
+//! microseconds.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use config::model::{LogFormat, Template};
+use wire::{FieldId, Version};
+
+use super::escape;
+use super::times::Times;
+use crate::exchange::{Exchange, Request};
+use crate::fields;
+
+/// What a record is made of.
+pub(super) struct Facts<'a> {
+    pub(super) exchange: &'a Exchange,
+    /// At the second the request came in.
+    pub(super) times: &'a Times,
+    /// Microseconds of that second.
+    pub(super) micros: u32,
+    pub(super) ended: Instant,
+}
+
+/// Appends a record without its line feed.
+pub(super) fn write(
+    format: LogFormat,
+    facts: &Facts<'_>,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    match format {
+        LogFormat::Combined => combined(facts, out),
+        LogFormat::VhostCombined => {
+            escape::apache(site(facts).unwrap_or("-").as_bytes(), out);
+            out.push(b':');
+            number(facts.exchange.request.peer.local_port, out);
+            out.push(b' ');
+            combined(facts, out);
+        }
+        LogFormat::Json => json(facts, scratch, out),
+        LogFormat::Ltsv => ltsv(facts, scratch, out),
+    }
+}
+
+fn combined(facts: &Facts<'_>, out: &mut Vec<u8>) {
+    let exchange = facts.exchange;
+    let (request, record) = (&exchange.request, &exchange.record);
+    client(request, out);
+    out.extend_from_slice(b" - ");
+    match record.user.as_bytes() {
+        b"" => out.push(b'-'),
+        user => escape::apache(user, out),
+    }
+    out.push(b' ');
+    out.extend_from_slice(facts.times.common());
+    out.extend_from_slice(b" \"");
+    request_line(request, out);
+    out.extend_from_slice(b"\" ");
+    number(exchange.status(), out);
+    out.push(b' ');
+    match exchange.reply.body_bytes() {
+        0 => out.push(b'-'),
+        bytes => number(bytes, out),
+    }
+    for field in [FieldId::Referer, FieldId::UserAgent] {
+        out.extend_from_slice(b" \"");
+        let mut values = request.head.fields.get_all(field);
+        match values.next() {
+            None => out.push(b'-'),
+            Some(first) => escape::apache(first, out),
+        }
+        for further in values {
+            out.extend_from_slice(b", ");
+            escape::apache(further, out);
+        }
+        out.push(b'"');
+    }
+}
+
+/// The client, as its address; `-` for a Unix socket, which has none.
+fn client(request: &Request, out: &mut Vec<u8>) {
+    match address_of(request.client) {
+        Some(client) => address(client, out),
+        None => out.push(b'-'),
+    }
+}
+
+fn request_line(request: &Request, out: &mut Vec<u8>) {
+    let head = &request.head;
+    // Bytes that never became a request have no line to show.
+    if head.method_bytes().is_empty() {
+        return out.push(b'-');
+    }
+    escape::apache(head.method_bytes(), out);
+    out.push(b' ');
+    escape::apache(head.target(), out);
+    out.push(b' ');
+    out.extend_from_slice(version(head.version));
+}
+
+/// Something a record can say.
+enum Value<'a> {
+    Absent,
+    Text(&'a [u8]),
+    Number(u64),
+    Address(IpAddr),
+    Time,
+}
+
+impl<'a> Value<'a> {
+    fn text(text: Option<&'a [u8]>) -> Self {
+        text.map_or(Self::Absent, Self::Text)
+    }
+
+    /// A word that is empty where there is none.
+    fn word(word: &'a str) -> Self {
+        Self::text((!word.is_empty()).then_some(word.as_bytes()))
+    }
+}
+
+/// Names and values of the formats that carry everything, but for `env`.
+fn values<'a>(facts: &Facts<'a>) -> [(&'static str, Value<'a>); 24] {
+    let exchange = facts.exchange;
+    let (request, record, head) = (&exchange.request, &exchange.record, &exchange.request.head);
+    let known = !head.method_bytes().is_empty();
+    let upstream_status = match record.upstream_status {
+        0 => Value::Absent,
+        status => Value::Number(status.into()),
+    };
+    let upstream_us = match record.upstream {
+        None => Value::Absent,
+        Some(_) => Value::Number(record.upstream_us),
+    };
+    let queue_us = match record.handler_started {
+        None => Value::Absent,
+        Some(started) => Value::Number(micros(started.duration_since(request.received))),
+    };
+    let rule = exchange.route.deciding_rule();
+    [
+        ("time", Value::Time),
+        ("site", Value::text(site(facts).map(str::as_bytes))),
+        ("host", Value::word(head.host())),
+        (
+            "client",
+            address_of(request.client).map_or(Value::Absent, Value::Address),
+        ),
+        (
+            "peer",
+            address_of(request.peer.address.ip()).map_or(Value::Absent, Value::Address),
+        ),
+        ("port", Value::Number(request.peer.local_port.into())),
+        ("method", Value::text(known.then(|| head.method_bytes()))),
+        ("target", Value::text(known.then(|| head.target()))),
+        ("version", Value::text(known.then(|| version(head.version)))),
+        ("status", Value::Number(exchange.status().into())),
+        ("bytes", Value::Number(exchange.reply.body_bytes())),
+        ("bytes_in", Value::Number(exchange.body.bytes_read())),
+        ("request_id", Value::Text(request.id.as_bytes())),
+        ("handler", Value::word(record.handler)),
+        ("rule", Value::text(rule.map(|rule| rule.name.as_bytes()))),
+        (
+            "upstream",
+            Value::text(record.upstream.as_ref().map(|name| name.as_bytes())),
+        ),
+        ("upstream_status", upstream_status),
+        ("queue_us", queue_us),
+        ("upstream_us", upstream_us),
+        (
+            "total_us",
+            Value::Number(micros(facts.ended.duration_since(request.received))),
+        ),
+        ("reason", Value::word(record.reason)),
+        ("user", Value::word(&record.user)),
+        ("referer", Value::text(head.fields.get(FieldId::Referer))),
+        (
+            "user_agent",
+            Value::text(head.fields.get(FieldId::UserAgent)),
+        ),
+    ]
+}
+
+fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    for (at, (name, value)) in values(facts).into_iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        match value {
+            Value::Absent => out.extend_from_slice(b"null"),
+            Value::Number(value) => number(value, out),
+            Value::Text(text) => quoted(text, out),
+            Value::Address(value) => {
+                out.push(b'"');
+                address(value, out);
+                out.push(b'"');
+            }
+            Value::Time => {
+                out.push(b'"');
+                time(facts, out);
+                out.push(b'"');
+            }
+        }
+    }
+    out.extend_from_slice(b",\"env\":{");
+    for (at, (name, template)) in variables(facts.exchange).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        quoted(name.as_bytes(), out);
+        out.push(b':');
+        quoted(expanded(template, facts, scratch), out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+fn quoted(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    escape::json(text, out);
+    out.push(b'"');
+}
+
+fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    for (at, (name, value)) in values(facts).into_iter().enumerate() {
+        if at > 0 {
+            out.push(b'\t');
+        }
+        out.extend_from_slice(name.as_bytes());
+        out.push(b':');
+        match value {
+            Value::Absent => out.push(b'-'),
+            Value::Number(value) => number(value, out),
+            Value::Text(text) => escape::ltsv(text, out),
+            Value::Address(value) => address(value, out),
+            Value::Time => time(facts, out),
+        }
+    }
+    for (name, template) in variables(facts.exchange) {
+        out.extend_from_slice(b"\tenv.");
+        escape::ltsv(name.as_bytes(), out);
+        out.push(b':');
+        escape::ltsv(expanded(template, facts, scratch), out);
+    }
+}
+
+/// Variables of site and rules; an inner level's replaces an outer one's of the same name.
+fn variables(exchange: &Exchange) -> impl Iterator<Item = (&str, &Template)> {
+    let levels = || exchange.route.settings().map(|settings| &settings.env);
+    levels().enumerate().flat_map(move |(level, env)| {
+        let replaced = move |name: &str| {
+            levels()
+                .skip(level + 1)
+                .any(|inner| inner.iter().any(|(other, _)| other == name))
+        };
+        env.iter()
+            .filter(move |(name, _)| !replaced(name))
+            .map(|(name, template)| (name.as_str(), template))
+    })
+}
+
+fn expanded<'a>(template: &Template, facts: &Facts<'_>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    scratch.clear();
+    fields::expand(template, &facts.exchange.request, scratch);
+    scratch
+}
+
+fn site<'a>(facts: &Facts<'a>) -> Option<&'a str> {
+    facts.exchange.route.site().map(|site| &*site.name)
+}
+
+fn version(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"HTTP/1.0",
+        Version::Http11 => b"HTTP/1.1",
+    }
+}
+
+/// `2026-11-21T20:45:00.123456Z`
+fn time(facts: &Facts<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(facts.times.iso());
+    // Writing to memory does not fail, here and below.
+    let _ = write!(out, ".{:06}Z", facts.micros);
+}
+
+fn number(value: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// `None` for a Unix socket.
+fn address_of(address: IpAddr) -> Option<IpAddr> {
+    (!address.is_unspecified()).then_some(address)
+}
+
+/// Addresses are in every record: the usual kind is written without the formatting machinery.
+fn address(address: IpAddr, out: &mut Vec<u8>) {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [first, rest @ ..] = v4.octets();
+            number(first, out);
+            for octet in rest {
+                out.push(b'.');
+                number(octet, out);
+            }
+        }
+        IpAddr::V6(v6) => {
+            let _ = write!(out, "{v6}");
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

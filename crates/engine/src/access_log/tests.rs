@@ -1,0 +1,189 @@
+//! What records say, and that none is missing.
+
+use crate::exchange::Peer;
+use crate::testbed::{Bed, exchange};
+
+const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[log]
+access = "-"
+format = "{format}"
+[[sites]]
+hosts = ["www.example.jp", "*.example.jp"]
+env = { TEAM = "outer", SITE = "$host" }
+  [[sites.rules]]
+  name = "hello"
+  match = { path = "/hello" }
+  env = { TEAM = "in \"ner\"\t$method" }
+  handler = { respond = { status = 200, body = "hello, world\n" } }
+  [[sites.rules]]
+  match = { path = "/empty" }
+  handler = { respond = { status = 200, body = "" } }
+"#;
+
+fn bed(format: &str) -> Bed {
+    Bed::new(&SITES.replace("{format}", format))
+}
+
+/// The record of one request, its time made `[T]`.
+fn record(format: &str, request: &str) -> String {
+    let bed = bed(format);
+    bed.ask(request);
+    let record = bed.records();
+    assert_eq!(record.matches('\n').count(), 1, "{record}");
+    match (record.find('['), record.find(']')) {
+        (Some(from), Some(to)) if format.contains("combined") => {
+            assert_eq!(to - from, 27, "{record}");
+            record.replace(&record[from..=to], "[T]")
+        }
+        _ => record,
+    }
+}
+
+#[test]
+fn combined_is_apaches() {
+    for (request, expected) in [
+        (
+            "GET /hello?a=\"b HTTP/1.1\r\nHost: www.example.jp\r\nReferer: http://a/\r\nUser-Agent: x\"y\\z\r\n\r\n",
+            r#"192.0.2.7 - - [T] "GET /hello?a=\"b HTTP/1.1" 200 13 "http://a/" "x\"y\\z""#,
+        ),
+        (
+            "HEAD /empty HTTP/1.0\r\nHost: www.example.jp\r\n\r\n",
+            r#"192.0.2.7 - - [T] "HEAD /empty HTTP/1.0" 200 - "-" "-""#,
+        ),
+        (
+            "GET /hello HTTP/1.1\r\nHost: www.example.jp\r\nUser-Agent: a\r\nUser-Agent: b\tc\r\nReferer: \r\n\r\n",
+            r#"192.0.2.7 - - [T] "GET /hello HTTP/1.1" 200 13 "" "a, b\tc""#,
+        ),
+    ] {
+        assert_eq!(record("combined", request), format!("{expected}\n"));
+        let vhost = format!("www.example.jp:8080 {expected}\n");
+        assert_eq!(record("vhost_combined", request), vhost);
+    }
+}
+
+#[test]
+fn json_says_everything() {
+    let request =
+        "GET /hello?q=1 HTTP/1.1\r\nHost: a.Example.jp:80\r\nUser-Agent: \u{1}\"長\r\n\r\n";
+    let request = request.replace('\u{1}', "\\");
+    let record = record("json", &request);
+    for part in [
+        r#"{"time":"2"#,
+        r#""site":"www.example.jp","host":"a.example.jp","client":"192.0.2.7","peer":"192.0.2.7","port":8080"#,
+        r#""method":"GET","target":"/hello?q=1","version":"HTTP/1.1","status":200,"bytes":13,"bytes_in":0"#,
+        r#""handler":"respond","rule":"hello","upstream":null,"upstream_status":null,"queue_us":"#,
+        r#""upstream_us":null,"total_us":"#,
+        r#""reason":null,"user":null,"referer":null,"user_agent":"\\\"長""#,
+        r#""env":{"SITE":"a.example.jp","TEAM":"in \"ner\"\tGET"}}"#,
+    ] {
+        assert!(record.contains(part), "{part} is not in {record}");
+    }
+}
+
+#[test]
+fn ltsv_says_the_same_under_the_same_names() {
+    let request = "GET /hello HTTP/1.1\r\nHost: a.example.jp\r\nUser-Agent: a\tb\\\r\n\r\n";
+    let line = record("ltsv", request);
+    let fields: Vec<(&str, &str)> = line
+        .trim_end()
+        .split('\t')
+        .map(|field| field.split_once(':').unwrap())
+        .collect();
+    for expected in [
+        ("site", "www.example.jp"),
+        ("target", "/hello"),
+        ("status", "200"),
+        ("user_agent", r"a\tb\\"),
+        ("referer", "-"),
+        ("env.TEAM", r#"in "ner"\tGET"#),
+    ] {
+        assert!(fields.contains(&expected), "{expected:?} is not in {line}");
+    }
+    let json = record("json", request);
+    for (name, _) in &fields {
+        let name = name.trim_start_matches("env.");
+        assert!(json.contains(&format!("\"{name}\":")), "{name} in {json}");
+    }
+}
+
+#[test]
+fn an_unknown_host_is_recorded_without_a_site() {
+    let request = "GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n";
+    let record = record("vhost_combined", request);
+    assert!(
+        record.starts_with("-:8080 192.0.2.7 - - [T] \"GET / HTTP/1.1\" 421 "),
+        "{record}"
+    );
+}
+
+#[test]
+fn a_client_without_an_address_is_a_dash() {
+    let bed = bed("combined");
+    bed.ask_from(
+        Peer::LOCAL,
+        "GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n",
+    );
+    assert!(bed.records().starts_with("- - - ["));
+}
+
+#[test]
+fn bytes_that_are_no_request_are_recorded_with_the_reason() {
+    let bed = bed("json");
+    let mut exchange = exchange(Peer::LOCAL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let caps = wire::HeadCaps {
+        head_bytes: 100,
+        target_bytes: 100,
+        fields: 9,
+    };
+    let refusal = exchange
+        .request
+        .head
+        .parse(b"GET / HTTP/1.1\nHost: a\r\n\r\n", &caps)
+        .unwrap_err();
+    crate::testbed::block_on(crate::pipeline::refuse(
+        &bed.worker,
+        &mut exchange,
+        refusal.into(),
+    ));
+    let record = bed.records();
+    assert!(
+        record.contains(r#""method":null,"target":null,"version":null,"status":400"#),
+        "{record}"
+    );
+    assert!(record.contains(r#""reason":"bare_lf""#), "{record}");
+}
+
+#[test]
+fn an_exchange_dropped_on_its_way_is_recorded_once() {
+    let bed = bed("json");
+    let mut exchange = exchange(
+        Peer::LOCAL,
+        "GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n",
+    );
+    {
+        let mut serving = std::pin::pin!(crate::pipeline::stuck(&bed.worker, &mut exchange));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(serving.as_mut().poll(&mut cx).is_pending());
+    }
+    let record = bed.records();
+    assert_eq!(record.matches('\n').count(), 1);
+    assert!(
+        record.contains(r#""status":499"#) && record.contains(r#""reason":"cut_off""#),
+        "{record}"
+    );
+}
+
+#[test]
+fn a_reload_leaves_no_trace_in_the_text() {
+    let bed = bed("combined");
+    for _ in 0..3 {
+        bed.ask("GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n");
+        bed.worker.swap(crate::testbed::generation(
+            2,
+            &SITES.replace("{format}", "combined"),
+        ));
+    }
+    assert_eq!(bed.records().lines().count(), 3);
+}

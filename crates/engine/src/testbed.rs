@@ -1,0 +1,84 @@
+//! A worker and exchanges without sockets, for tests of the pipeline.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::Sources;
+use wire::HeadCaps;
+
+use crate::access_log;
+use crate::exchange::memory::{MemoryBody, MemoryReply};
+use crate::exchange::{Body, Exchange, Peer, Reply};
+use crate::generation::Generation;
+use crate::pipeline;
+use crate::worker::{Shared, Worker};
+
+/// One worker that serves a configuration.
+pub(crate) struct Bed {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) shared: Shared,
+}
+
+impl Bed {
+    pub(crate) fn new(configuration: &str) -> Self {
+        let (shared, _) = Shared::new(1);
+        let generation = generation(1, configuration);
+        let worker = Rc::new(Worker::new(0, generation, shared.clone(), 1));
+        Self { worker, shared }
+    }
+
+    /// Serves one request from `peer` to its end.
+    pub(crate) fn ask_from(&self, peer: Peer, request: &str) -> Exchange {
+        let mut exchange = exchange(peer, request);
+        block_on(pipeline::serve(&self.worker, &mut exchange));
+        exchange
+    }
+
+    pub(crate) fn ask(&self, request: &str) -> Exchange {
+        self.ask_from(peer("192.0.2.7:40000"), request)
+    }
+
+    /// The access records since the last call.
+    pub(crate) fn records(&self) -> String {
+        self.worker.access_log.tick();
+        access_log::waiting(&self.shared.access_log)
+    }
+}
+
+pub(crate) fn generation(number: u64, configuration: &str) -> Arc<Generation> {
+    let sources = Sources::from_text("test.toml", configuration);
+    let model = match config::load(&sources) {
+        Ok(model) => model,
+        Err(problems) => panic!("{problems}"),
+    };
+    Arc::new(Generation::compile(number, model).expect("a configuration that compiles"))
+}
+
+pub(crate) fn peer(address: &str) -> Peer {
+    Peer {
+        address: address.parse().expect("an address"),
+        local_port: 8080,
+    }
+}
+
+pub(crate) fn exchange(peer: Peer, request: &str) -> Exchange {
+    let (body, reply) = (MemoryBody::default(), MemoryReply::default());
+    let mut exchange = Exchange::new(peer, Body::Memory(body), Reply::Memory(reply));
+    let caps = HeadCaps {
+        head_bytes: 64 * 1024,
+        target_bytes: 32 * 1024,
+        fields: 100,
+    };
+    let parsed = exchange.request.head.parse(request.as_bytes(), &caps);
+    assert!(matches!(parsed, Ok(Some(_))), "{parsed:?}: {request}");
+    exchange
+}
+
+/// Runs a future on a runtime like a worker's.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
