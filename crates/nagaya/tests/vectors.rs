@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use testkit::client::Body;
-use testkit::vectors::{After, RequestRow, SeenRequest, Sees, requests};
+use testkit::vectors::{After, RequestRow, SITES, SeenRequest, Sees, requests};
 use testkit::{Gateway, Outcome, RawClient, Reply, ScriptedUpstream, Seen, Step};
 
 const CONFIG: &str = r#"
@@ -23,36 +23,7 @@ header = "5s"
 body = "5s"
 [upstreams.app]
 servers = ["{upstream}"]
-[[sites]]
-hosts = ["app.test", "*.app.test"]
-rules = [{ handler = { proxy = "app" } }]
-[[sites]]
-hosts = ["slashes.test"]
-slashes = "keep"
-rules = [{ handler = { proxy = "app" } }]
-[[sites]]
-hosts = ["encoded.test"]
-encoded_slash = "keep"
-rules = [{ handler = { proxy = "app" } }]
-[[sites]]
-hosts = ["both.test"]
-slashes = "keep"
-encoded_slash = "keep"
-rules = [{ handler = { proxy = "app" } }]
-[[sites]]
-hosts = ["plain.test"]
-[[sites.rules]]
-match = { path = "/moved" }
-handler = { redirect = "http://elsewhere.test$path" }
-[[sites.rules]]
-match = { path = "/denied" }
-deny = ["127.0.0.0/8"]
-handler = { respond = { status = 200, body = "never" } }
-[[sites.rules]]
-handler = { respond = { status = 200, body = "plain" } }
-[[sites]]
-hosts = ["canary.test"]
-rules = [{ handler = { respond = { status = 200, body = "canary" } } }]
+{sites}
 "#;
 
 const CANARY: &[u8] = b"GET /canary HTTP/1.1\r\nHost: canary.test\r\nConnection: close\r\n\r\n";
@@ -317,6 +288,7 @@ fn answer(seen: &Seen) -> Vec<Step> {
 fn run(rows: &[RequestRow]) {
     let upstream = ScriptedUpstream::start(answer);
     let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+        .with("sites", SITES)
         .with("upstream", upstream.address())
         .start();
     let mut faults = Vec::new();

@@ -202,6 +202,22 @@ impl Gateway {
         })
     }
 
+    /// Most memory the server has had resident so far, in bytes.
+    ///
+    /// # Panics
+    /// When the server is gone.
+    #[must_use]
+    pub fn server_peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid()));
+        let status = status.expect("a running server");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        let kilobytes: u64 = kilobytes
+            .and_then(|text| text.parse().ok())
+            .expect("a peak in kB");
+        kilobytes * 1024
+    }
+
     /// Sends a signal to the supervisor.
     ///
     /// # Panics

@@ -58,6 +58,36 @@ impl Peer {
         Some(Self::run(command, port, directory))
     }
 
+    /// Starts HAProxy with `sections` as the frontends and backends, in which `{port}` is filled
+    /// in. `None`, and a line on stderr, when there is no HAProxy.
+    #[must_use]
+    pub fn haproxy(sections: &str) -> Option<Self> {
+        let program = find_program("haproxy")?;
+        let directory = TempDir::new();
+        let port = free_port();
+        let sections = sections.replace("{port}", &port.to_string());
+        let config = format!(
+            "defaults\n mode http\n timeout connect 5s\n timeout client 60s\n\
+             timeout server 60s\n{sections}\n"
+        );
+        let file = directory.write("haproxy.cfg", config);
+        let mut command = Command::new(program);
+        command.arg("-db").arg("-f").arg(file);
+        Some(Self::run(command, port, directory))
+    }
+
+    /// Starts a Python 3 script, as [`Peer::node`] does a Node one.
+    #[must_use]
+    pub fn python(script: &str) -> Option<Self> {
+        let program = find_program("python3")?;
+        let directory = TempDir::new();
+        let port = free_port();
+        let file = directory.write("peer.py", script);
+        let mut command = Command::new(program);
+        command.arg(file).env("PORT", port.to_string());
+        Some(Self::run(command, port, directory))
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

@@ -7,10 +7,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::message::{Ends, Head, take_body};
 use crate::wait::eventually;
+
+/// How long a connection reads before it looks whether the upstream has been stopped.
+const READ_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A request as an upstream saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,10 +131,10 @@ impl ScriptedUpstream {
     /// Waits until no further request has come for a while, and forgets what was seen.
     pub fn settle(&self) {
         const QUIET: Duration = Duration::from_millis(100);
-        let mut last = std::time::Instant::now();
+        let mut last = Instant::now();
         eventually(Duration::from_secs(30), "a quiet upstream", || {
             if !self.take_seen().is_empty() {
-                last = std::time::Instant::now();
+                last = Instant::now();
             }
             (last.elapsed() > QUIET).then_some(())
         });
@@ -209,9 +212,7 @@ struct Connection {
 impl Connection {
     fn serve(&mut self) {
         let _ = self.stream.set_nodelay(true);
-        let _ = self
-            .stream
-            .set_read_timeout(Some(Duration::from_millis(250)));
+        let _ = self.stream.set_read_timeout(Some(READ_TIMEOUT));
         for nth in 0.. {
             let Some(head) = self.read_head() else { break };
             let mut seen = Seen {
@@ -273,13 +274,27 @@ impl Connection {
                 self.stream.write_all(piece).is_ok()
             }),
             Step::Idle(limit) => {
-                let until = std::time::Instant::now() + limit;
-                while std::time::Instant::now() < until && self.fill_once() {}
+                self.idle(limit);
                 true
             }
             Step::Echo => self.echo(),
             Step::Close => false,
         }
+    }
+
+    fn idle(&mut self, limit: Duration) {
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let _ = self.stream.set_read_timeout(Some(left.min(READ_TIMEOUT)));
+            if !self.fill_once() {
+                break;
+            }
+        }
+        let _ = self.stream.set_read_timeout(Some(READ_TIMEOUT));
     }
 
     fn echo(&mut self) -> bool {

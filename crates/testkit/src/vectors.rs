@@ -28,6 +28,40 @@ pub fn host_of_site(keep_slashes: bool, keep_encoded_slash: bool) -> &'static st
     }
 }
 
+/// The sites request rows speak of, for a gateway whose upstream `app` is the one that records.
+pub const SITES: &str = r#"
+[[sites]]
+hosts = ["app.test", "*.app.test"]
+rules = [{ handler = { proxy = "app" } }]
+[[sites]]
+hosts = ["slashes.test"]
+slashes = "keep"
+rules = [{ handler = { proxy = "app" } }]
+[[sites]]
+hosts = ["encoded.test"]
+encoded_slash = "keep"
+rules = [{ handler = { proxy = "app" } }]
+[[sites]]
+hosts = ["both.test"]
+slashes = "keep"
+encoded_slash = "keep"
+rules = [{ handler = { proxy = "app" } }]
+[[sites]]
+hosts = ["plain.test"]
+[[sites.rules]]
+match = { path = "/moved" }
+handler = { redirect = "http://elsewhere.test$path" }
+[[sites.rules]]
+match = { path = "/denied" }
+deny = ["127.0.0.0/8"]
+handler = { respond = { status = 200, body = "never" } }
+[[sites.rules]]
+handler = { respond = { status = 200, body = "plain" } }
+[[sites]]
+hosts = ["canary.test"]
+rules = [{ handler = { respond = { status = 200, body = "canary" } } }]
+"#;
+
 /// A row about a request.
 #[derive(Debug, Clone)]
 pub struct RequestRow {
