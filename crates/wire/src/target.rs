@@ -5,7 +5,7 @@
 //! unreserved octets decoded, every other escape as it was sent, and the few raw octets a URI may
 //! not carry escaped. What could mean one thing to a matcher and another to a file system or an
 //! upstream is refused: NUL and control octets, backslashes, broken or overlong UTF-8, broken
-//! escapes, segments that climb above the root. The query is nobody's business and stays as sent.
+//! escapes, segments that climb above the root or hide the dots that would. The query is nobody's business and stays as sent.
 //! Most paths are plain: both faces are then the target itself, and nothing is copied.
 
 use std::ops::Range;
@@ -190,9 +190,8 @@ impl CanonicalPath {
                 self.leave_segment()?;
             }
             b"" => return Ok(rules.slashes == Slashes::Keep),
-            // Some servers cut parameters off before they look for dot segments.
-            [b'.', b';', ..] | [b'.', b'.', b';', ..] => {
-                return Err(Refusal::bad("dot_segment_parameter"));
+            decoded if hides_dots(decoded, rules) => {
+                return Err(Refusal::bad("hidden_dot_segment"));
             }
             _ => return Ok(true),
         }
@@ -247,6 +246,27 @@ impl CanonicalPath {
 fn parent(face: &[u8]) -> Option<usize> {
     let without_slash = face.split_last()?.1;
     Some(without_slash.iter().rposition(|&byte| byte == b'/')? + 1)
+}
+
+/// Whether others may find a dot segment in this segment: servers that cut off parameters before
+/// they look for one, and upstreams that take a kept `%2F` for a separator.
+fn hides_dots(segment: &[u8], rules: PathRules) -> bool {
+    let mut rest = Some(segment);
+    while let Some(pieces) = rest {
+        let slash = match rules.encoded_slash {
+            EncodedSlash::Refuse => None,
+            EncodedSlash::Keep => pieces.windows(3).position(|three| three == b"%2F"),
+        };
+        let piece = pieces
+            .get(..slash.unwrap_or(pieces.len()))
+            .unwrap_or_default();
+        let name = piece.split(|&byte| byte == b';').next();
+        if matches!(name, Some(b"." | b"..")) {
+            return true;
+        }
+        rest = slash.and_then(|slash| pieces.get(slash + 3..));
+    }
+    false
 }
 
 fn hex_value(digit: u8) -> Option<u8> {
