@@ -55,10 +55,10 @@ pub enum Colour {
 }
 
 impl Diagnostics {
-    /// Keeps the first problems of `problems` and counts the others.
-    pub(crate) fn new(mut problems: Vec<Problem>) -> Diagnostics {
+    /// Keeps the first of `problems` and counts the others.
+    pub(crate) fn new(mut problems: impl ExactSizeIterator<Item = Problem>) -> Diagnostics {
         let hidden = problems.len().saturating_sub(SHOWN_MAX);
-        problems.truncate(SHOWN_MAX);
+        let problems = problems.by_ref().take(SHOWN_MAX).collect();
         Diagnostics { problems, hidden }
     }
 
@@ -70,7 +70,7 @@ impl Diagnostics {
             other: None,
             help,
         };
-        Diagnostics::new(vec![problem])
+        Diagnostics::new(std::iter::once(problem))
     }
 
     /// The problems, at most a hundred.

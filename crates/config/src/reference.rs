@@ -2,7 +2,7 @@
 //!
 //! The idea: it is the table of keys, printed; there is no second description to keep in step.
 
-use crate::keys::{Default, Key, SECTIONS, Section};
+use crate::keys::{Fallback, Key, SECTIONS, Section};
 
 const HEAD: &str = "\
 # Configuration
@@ -49,9 +49,9 @@ fn heading(section: &Section) -> String {
 
 fn describe(key: &Key, out: &mut String) {
     let default = match key.default {
-        Default::Required => "required".to_owned(),
-        Default::Value(value) => format!("default `{}`", key.kind.quoted(value)),
-        Default::Absent(meaning) => format!("default: {meaning}"),
+        Fallback::Required => "required".to_owned(),
+        Fallback::Value(value) => format!("default `{}`", key.kind.quoted(value)),
+        Fallback::Absent(meaning) => format!("default: {meaning}"),
     };
     out.push_str(&format!(
         "\n### `{}`\n\n{} · {default}\n\n{}\n",

@@ -40,7 +40,7 @@ pub(crate) struct Section {
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    pub(crate) default: Default,
+    pub(crate) default: Fallback,
     /// What it does; Markdown, whole sentences.
     pub(crate) about: &'static str,
     /// A line that sets it to something other than its default.
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
 
 /// What holds when the key is left out.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Default {
+pub(crate) enum Fallback {
     /// It may not be left out.
     Required,
     /// This value: TOML, but without quotes for sizes, durations, texts and choices.
@@ -81,7 +81,7 @@ pub(crate) enum Default {
 pub(crate) const NO_KEY: Key = Key {
     name: "",
     kind: Kind::Flag,
-    default: Default::Required,
+    default: Fallback::Required,
     about: "",
     example: "",
 };
@@ -95,8 +95,8 @@ impl Key {
     /// The default as text; empty if there is none.
     pub(crate) fn default_text(&self) -> &'static str {
         match self.default {
-            Default::Value(text) => text,
-            Default::Required | Default::Absent(_) => "",
+            Fallback::Value(text) => text,
+            Fallback::Required | Fallback::Absent(_) => "",
         }
     }
 }
@@ -109,7 +109,7 @@ impl Section {
 }
 
 impl Kind {
-    /// `value`, an entry of [`Default::Value`], as it is written in a file.
+    /// `value`, an entry of [`Fallback::Value`], as it is written in a file.
     pub(crate) fn quoted(&self, value: &str) -> String {
         match self {
             Kind::Text | Kind::Choice(_) | Kind::Duration(..) | Kind::Size(..) => {

@@ -1,6 +1,6 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
-use super::Default::{Absent, Required, Value};
+use super::Fallback::{Absent, Required, Value};
 use super::{Key, Kind, Section};
 
 /// The longest duration: a day.
@@ -13,7 +13,7 @@ const TIB: u64 = 1 << 40;
 const fn key(
     name: &'static str,
     kind: Kind,
-    default: super::Default,
+    default: super::Fallback,
     about: &'static str,
     example: &'static str,
 ) -> Key {

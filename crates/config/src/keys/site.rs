@@ -1,12 +1,12 @@
 //! Keys of `[[sites]]`, of their rules and of what stands within them.
 
-use super::Default::{Absent, Required, Value};
+use super::Fallback::{Absent, Required, Value};
 use super::{Key, Kind, Section};
 
 const fn key(
     name: &'static str,
     kind: Kind,
-    default: super::Default,
+    default: super::Fallback,
     about: &'static str,
     example: &'static str,
 ) -> Key {

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::{Default, Key, SECTIONS, Section};
+use super::{Fallback, Key, SECTIONS, Section};
 use crate::model::Model;
 use crate::{Sources, dump, load};
 
@@ -110,11 +110,11 @@ fn every_key_is_described() {
         assert!(key.about.ends_with('.'), "{name}: description");
         assert!(key.example.contains(key.name), "{name}: example");
         let default = match key.default {
-            Default::Required => "required",
-            Default::Value(text) | Default::Absent(text) => text,
+            Fallback::Required => "required",
+            Fallback::Value(text) | Fallback::Absent(text) => text,
         };
         let empty_text =
-            matches!(key.default, Default::Value("")) && matches!(key.kind, super::Kind::Text);
+            matches!(key.default, Fallback::Value("")) && matches!(key.kind, super::Kind::Text);
         assert!(!default.is_empty() || empty_text, "{name}: default");
         assert_eq!(
             section
@@ -142,7 +142,7 @@ fn every_example_loads_and_does_something() {
             "{} is printed otherwise",
             key.example
         );
-        if matches!(key.default, Default::Required) || SILENT.contains(&key.name) {
+        if matches!(key.default, Fallback::Required) || SILENT.contains(&key.name) {
             continue;
         }
         let bare = match section.title {
@@ -164,7 +164,7 @@ fn every_example_loads_and_does_something() {
 #[test]
 fn every_default_is_what_leaving_the_key_out_means() {
     for (section, key) in every_key() {
-        let Default::Value(value) = key.default else {
+        let Fallback::Value(value) = key.default else {
             continue;
         };
         let line = format!("{} = {}", key.name, key.kind.quoted(value));
@@ -189,7 +189,7 @@ fn every_default_is_what_leaving_the_key_out_means() {
 
 #[test]
 fn every_required_key_is_missed() {
-    for (section, key) in every_key().filter(|(_, key)| matches!(key.default, Default::Required)) {
+    for (section, key) in every_key().filter(|(_, key)| matches!(key.default, Fallback::Required)) {
         let frame = frame(section);
         let own = frame.own.iter().filter(|line| !line.starts_with(key.name));
         let own: Vec<&str> = own.copied().collect();

@@ -94,6 +94,22 @@ impl Finding {
         self.weight = Weight::Syntax;
         self
     }
+
+    fn told(self, sources: &Sources) -> Problem {
+        let place = |spot: Spot| {
+            let file = sources.files.get(spot.file)?;
+            Some(Place::new(&file.name, &file.text, spot.start..spot.end))
+        };
+        let other = self
+            .other
+            .and_then(|(role, spot)| Some((role, place(spot)?)));
+        Problem {
+            message: self.message,
+            place: self.spot.and_then(place),
+            other,
+            help: self.help,
+        }
+    }
 }
 
 impl<'a> Context<'a> {
@@ -114,40 +130,26 @@ impl<'a> Context<'a> {
     }
 
     /// The model, unless anything was found.
-    pub(crate) fn finish<T>(self, model: Option<T>) -> Result<T, Diagnostics> {
-        let findings = self.findings.into_inner();
-        match model {
-            Some(model) if findings.is_empty() => Ok(model),
-            _ => Err(Diagnostics::new(told(self.sources, findings))),
+    pub(crate) fn finish<T>(self, model: T) -> Result<T, Diagnostics> {
+        let mut findings = self.findings.into_inner();
+        if findings.is_empty() {
+            return Ok(model);
         }
+        hide_consequences(self.sources, &mut findings);
+        findings.sort_by(|left, right| left.spot.cmp(&right.spot));
+        let problems = findings
+            .into_iter()
+            .map(|finding| finding.told(self.sources));
+        Err(Diagnostics::new(problems))
     }
-}
-
-/// The findings worth telling, in the order of their places.
-fn told(sources: &Sources, mut findings: Vec<Finding>) -> Vec<Problem> {
-    hide_consequences(sources, &mut findings);
-    findings.sort_by(|left, right| left.spot.cmp(&right.spot));
-    let place = |spot: Spot| {
-        let file = sources.files.get(spot.file)?;
-        Some(Place::new(&file.name, &file.text, spot.start..spot.end))
-    };
-    let problem = |finding: Finding| Problem {
-        message: finding.message,
-        place: finding.spot.and_then(place),
-        other: finding
-            .other
-            .and_then(|(role, spot)| Some((role, place(spot)?))),
-        help: finding.help,
-    };
-    findings.into_iter().map(problem).collect()
 }
 
 /// Removes what may be true only because part of a file could not be read.
 fn hide_consequences(sources: &Sources, findings: &mut Vec<Finding>) {
+    // A line is known by its first byte.
     let line_of = |spot: &Spot| {
         let text = sources.files.get(spot.file).map_or("", |file| &file.text);
-        let before = text.get(..floor(text, spot.start)).unwrap_or_default();
-        (spot.file, before.matches('\n').count())
+        (spot.file, line_start(text, spot.start))
     };
     let of = |weight| {
         let matching = findings
@@ -171,11 +173,13 @@ fn hide_consequences(sources: &Sources, findings: &mut Vec<Finding>) {
     });
 }
 
-fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len()))
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0)
+/// The first byte of the line that holds byte `at`.
+pub(crate) fn line_start(text: &str, at: usize) -> usize {
+    let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
+    before
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |newline| newline + 1)
 }
 
 /// A problem at `spot`.

@@ -82,7 +82,7 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
         )));
     }
     let table = value.table(&keys::PROXY)?;
-    if table.has_stranger("script") {
+    if table.has_key("script") {
         return None;
     }
     let target = table

@@ -47,7 +47,7 @@ pub fn load(sources: &Sources) -> Result<Model, Diagnostics> {
     context.finish(model)
 }
 
-fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Option<Model> {
+fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Model {
     let tops = Tops::open(context, documents);
     let mut upstreams = Upstreams::default();
     for named in tops.members("upstreams") {
@@ -55,11 +55,8 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     }
     let log = log(&tops);
     let sites = site::lower_all(&tops, &mut upstreams, &log.access);
-    Some(Model {
-        workers: tops
-            .single("workers")
-            .and_then(|value| value.count(1, 1024))
-            .map_or(context.sources.cores, |n| n as usize),
+    Model {
+        workers: workers(&tops),
         user: user(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
         listeners: listeners(&tops),
@@ -74,16 +71,22 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         log,
         upstreams: upstreams.finish(),
         sites,
-    })
+    }
+}
+
+fn workers(tops: &Tops<'_>) -> usize {
+    let table = tops.holder("workers");
+    match table.get("workers") {
+        Some(_) => table.count("workers") as usize,
+        None => tops.context.sources.cores,
+    }
 }
 
 fn user(tops: &Tops<'_>) -> String {
-    const DEFAULT: &str = "nobody";
-    let Some(value) = tops.single("user") else {
-        return DEFAULT.to_owned();
-    };
-    let Some(name) = value.text() else {
-        return DEFAULT.to_owned();
+    let table = tops.holder("user");
+    let name = table.text("user");
+    let Some(value) = table.get("user").filter(Value::is_text) else {
+        return name;
     };
     let root = name == "root" || (!name.is_empty() && name.bytes().all(|byte| byte == b'0'));
     let named = name
@@ -97,7 +100,7 @@ fn user(tops: &Tops<'_>) -> String {
     } else if name.is_empty() || !named {
         value.report(format!("`{name}` is no user name"));
     }
-    name.to_owned()
+    name
 }
 
 fn control(value: &Value<'_>) -> Option<Control> {

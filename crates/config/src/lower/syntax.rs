@@ -7,7 +7,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, Error};
 
-use super::context::{Context, Spot, problem};
+use super::context::{Context, Spot, line_start, problem};
 
 /// The tables of file number `file`, as far as they can be read.
 pub(crate) fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'a>> {
@@ -18,10 +18,7 @@ pub(crate) fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'
         .map_or("", |file| &file.text);
     let (document, errors) = DeTable::parse_recoverable(text);
     let start = |error: &Error| error.span().map_or(0, |span| span.start);
-    let line = |error: &Error| {
-        text.get(..start(error))
-            .map_or(0, |before| before.matches('\n').count())
-    };
+    let line = |error: &Error| line_start(text, start(error));
     let mut lines: Vec<(usize, &Error)> = errors.iter().map(|error| (line(error), error)).collect();
     lines.sort_by_key(|(_, error)| start(error));
     let avalanche = avalanche_from(&lines);
@@ -44,7 +41,7 @@ pub(crate) fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'
     document
 }
 
-/// The line from which on everything is read as part of something unclosed.
+/// The line (its first byte) from which on everything is read as part of something unclosed.
 fn avalanche_from(lines: &[(usize, &Error)]) -> Option<usize> {
     let says = |error: &Error, word: &str| error.message().contains(word);
     let (last, end) = lines.iter().find(|(_, error)| says(error, "unclosed"))?;

@@ -100,8 +100,8 @@ impl<'a> Table<'a> {
             .any(|key| self.section.key(key.get_ref()).is_none())
     }
 
-    /// Whether `name`, a key of later work, is set.
-    pub(crate) fn has_stranger(&self, name: &str) -> bool {
+    /// Whether `name`, which may be a key of later work, is set.
+    pub(crate) fn has_key(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 

@@ -34,6 +34,13 @@ impl<'a> Tops<'a> {
         tops
     }
 
+    /// The top level that sets a key which only one file may set; the first if none does.
+    pub(crate) fn holder(&self, name: &'static str) -> Table<'a> {
+        let file = self.single(name).map_or(0, |value| value.file);
+        let table = self.tables.get(file).copied();
+        table.unwrap_or_else(|| Table::empty(self.context, &keys::TOP))
+    }
+
     /// The value of a key that only one file may set.
     pub(crate) fn single(&self, name: &'static str) -> Option<Value<'a>> {
         let mut values = self.tables.iter().filter_map(|table| table.get(name));
