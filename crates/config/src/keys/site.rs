@@ -36,8 +36,8 @@ const REPLY_HEADERS: Key = key(
 const ALLOW: Key = key(
     "allow",
     Kind::Other("list of addresses and networks"),
-    Value("[]"),
-    "Clients let in; everybody else is answered 403. Empty: everybody not denied.",
+    Absent("everybody not denied"),
+    "Clients let in; everybody else is answered 403. Not empty.",
     "allow = [\"192.168.0.0/16\", \"::1\"]",
 );
 const DENY: Key = key(

@@ -82,12 +82,13 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
         )));
     }
     let table = value.table(&keys::PROXY)?;
-    if table.has_key("script") {
-        return None;
-    }
-    let target = table
-        .required("upstream")
-        .and_then(|value| upstreams.target(&value));
+    // Where a script was to choose, the upstream is not missing.
+    let named = if table.has_key("script") {
+        None
+    } else {
+        table.required("upstream")
+    };
+    let target = named.and_then(|value| upstreams.target(&value));
     let url_prefix = target.as_ref().and_then(|target| target.prefix.clone());
     if let Some(value) = table.get("add_prefix").filter(|_| url_prefix.is_some()) {
         value.report_help(

@@ -6,7 +6,7 @@ use super::context::problem;
 use super::site::settings;
 use super::table::Table;
 use super::upstream::Upstreams;
-use super::value::Value;
+use super::value::{Entry, Value};
 use super::{fields, handler, values};
 use crate::keys;
 use crate::model::{Condition, Glob, Handler, Rule, Settings};
@@ -94,10 +94,7 @@ fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Conditio
     };
     for name in ["file", "exists"] {
         if let Some(value) = table.get(name).filter(|_| files == SiteFiles::Rootless) {
-            let finding = problem(
-                value.spot(),
-                format!("`{name}` never holds: the site has no `root`"),
-            );
+            let finding = problem(value.spot(), format!("`{name}` needs a `root` in the site"));
             value.context.report(finding.absence());
         }
     }
@@ -114,10 +111,7 @@ fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Conditio
             .and_then(|value| value.flag().map(Condition::Exists)),
     ];
     found.extend(headers(&table));
-    for entry in table.entries("query") {
-        let glob = glob_or_true(&entry.value);
-        found.push(glob.map(|glob| Condition::Query(entry.name.to_owned(), glob)));
-    }
+    found.extend(queries(&table));
     if let Some(not) = table.get("not") {
         let inner = conditions(&not, files, depth + 1);
         found.push((!inner.is_empty()).then_some(Condition::Not(inner)));
@@ -134,7 +128,7 @@ fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Conditio
 fn headers(table: &Table<'_>) -> Vec<Option<Condition>> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for entry in table.entries("header") {
+    for entry in some_entries(table, "header") {
         let name = entry.name.to_ascii_lowercase();
         if !fields::is_token(&name) {
             let message = format!("{name:?} cannot be a field's name");
@@ -147,6 +141,29 @@ fn headers(table: &Table<'_>) -> Vec<Option<Condition>> {
         }
     }
     found
+}
+
+fn queries(table: &Table<'_>) -> Vec<Option<Condition>> {
+    let condition = |entry: Entry<'_>| {
+        let glob = glob_or_true(&entry.value)?;
+        Some(Condition::Query(entry.name.to_owned(), glob))
+    };
+    some_entries(table, "query")
+        .into_iter()
+        .map(condition)
+        .collect()
+}
+
+/// The entries of a table that must not be empty: without a condition a rule would match everything.
+fn some_entries<'a>(table: &Table<'a>, name: &'static str) -> Vec<Entry<'a>> {
+    let entries = table.entries(name);
+    if let Some(value) = table
+        .get(name)
+        .filter(|value| value.is_table() && entries.is_empty())
+    {
+        value.report(format!("`{name}` is empty"));
+    }
+    entries
 }
 
 fn path(value: &Value<'_>) -> Option<Condition> {
@@ -180,7 +197,9 @@ fn methods(value: &Value<'_>) -> Option<Condition> {
     let mut methods = Vec::new();
     let elements = value.one_or_list();
     for element in &elements {
-        let name = element.text()?;
+        let Some(name) = element.text() else {
+            continue;
+        };
         if !fields::is_token(name) {
             element.report(format!("{name:?} is no method"));
         } else if name.bytes().any(|byte| byte.is_ascii_lowercase()) {

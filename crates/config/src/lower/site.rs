@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use super::context::{Spot, problem};
 use super::fields::{self, Side};
 use super::rule::{SiteFiles, rule};
@@ -30,20 +32,26 @@ pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &mut Upstreams, log: &LogTar
 
 /// What a site and a rule may set alike.
 pub(crate) fn settings(table: &Table<'_>) -> Settings {
-    let networks = |name| {
-        table
-            .get(name)
-            .map(|value| values::networks(&value))
-            .unwrap_or_default()
-    };
+    let denied = table.get("deny").map(|value| values::networks(&value));
     Settings {
         request_headers: fields::edits(table.get("request_headers"), Side::Request),
         reply_headers: fields::edits(table.get("reply_headers"), Side::Reply),
-        allow: networks("allow"),
-        deny: networks("deny"),
+        allow: allowed(table),
+        deny: denied.unwrap_or_default(),
         auth: table.get("auth").and_then(|value| files::auth(&value)),
         env: fields::env(table.entries("env")),
     }
+}
+
+/// The clients let in. A list emptied by hand would let everybody in, which nobody means.
+fn allowed(table: &Table<'_>) -> Vec<IpNet> {
+    let Some(value) = table.get("allow") else {
+        return Vec::new();
+    };
+    if value.is_list() && value.list().is_some_and(|list| list.is_empty()) {
+        value.report_help("`allow` names nobody", "leave it out to let everybody in");
+    }
+    values::networks(&value)
 }
 
 fn site(
@@ -140,11 +148,10 @@ fn root(table: &Table<'_>) -> Option<Root> {
         }
         return None;
     };
+    let symlinks = table.choice("symlinks");
+    let boundary = table.get("within").map(|value| directory(&value));
     let path = directory(&named)?;
-    let within = match table.get("within") {
-        Some(value) => directory(&value)?,
-        None => path.clone(),
-    };
+    let within = boundary.unwrap_or_else(|| Some(path.clone()))?;
     if !path.starts_with(&within) {
         let message = format!(
             "`root` ({}) does not lie beneath `within` ({})",
@@ -156,7 +163,7 @@ fn root(table: &Table<'_>) -> Option<Root> {
     Some(Root {
         path,
         within,
-        symlinks: table.choice("symlinks"),
+        symlinks,
     })
 }
 
