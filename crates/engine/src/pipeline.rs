@@ -101,7 +101,7 @@ fn choose_rules(exchange: &mut Exchange) {
         return;
     };
     for (index, rule) in site.rules.iter().enumerate() {
-        if rule.matches(request, route.file.as_ref()) {
+        if rule.matches(request, route.file.as_deref()) {
             route.add_rule(index);
             if rule.handler.is_some() {
                 break;

@@ -18,7 +18,9 @@ use crate::clock::Clock;
 use crate::deadline::Deadlines;
 use crate::exchange::RequestId;
 use crate::generation::Generation;
+use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients};
+use crate::resolve::Files;
 use crate::site::Site;
 use crate::stats::WorkerStats;
 use crate::upstream::Pool;
@@ -35,6 +37,8 @@ pub struct Worker {
     pub deadlines: Rc<Deadlines>,
     /// Its wall clock.
     pub clock: Rc<Clock>,
+    /// Its threads for what may wait.
+    pub helpers: Helpers,
     /// Its buffers.
     pub buffers: BufferPool,
     /// Its counters.
@@ -147,6 +151,8 @@ pub struct Serving {
     pub generation: Arc<Generation>,
     /// Its upstreams' pools on this worker.
     pub pools: Vec<Rc<Pool>>,
+    /// What this worker keeps of the sites' files.
+    pub files: Files,
 }
 
 impl Serving {
@@ -159,8 +165,11 @@ impl Serving {
                 Some(pool) => Rc::clone(pool),
                 None => Rc::new(Pool::new(config)),
             };
-        let pools = generation.upstreams.iter().map(pool).collect();
-        Rc::new(Self { generation, pools })
+        Rc::new(Self {
+            pools: generation.upstreams.iter().map(pool).collect(),
+            files: Files::new(generation.process.caps.file_cache_bytes),
+            generation,
+        })
     }
 
     /// A site by its index.
@@ -176,6 +185,7 @@ impl Worker {
             index,
             deadlines: Deadlines::new(),
             clock: Rc::new(Clock::new()),
+            helpers: Helpers::default(),
             buffers: BufferPool::default(),
             stats: Arc::clone(&shared.stats[index]),
             board: shared.board,
@@ -222,6 +232,7 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.access_log.tick();
+        self.serving.borrow().files.sweep(self.deadlines.now_ms());
         self.board.beat(self.index);
     }
 
