@@ -7,11 +7,13 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use config::model::{self, ListenAddress};
 use tokio::sync::mpsc;
 
 use crate::access_log::{self, AccessLog};
+use crate::admission::Checks;
 use crate::board::Board;
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
@@ -51,6 +53,8 @@ pub struct Worker {
     pub clients: Arc<Clients>,
     /// Its side of the access log.
     pub access_log: AccessLog,
+    /// What it knows of passwords.
+    pub auth_checks: Checks,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     draining: Cell<bool>,
@@ -69,6 +73,8 @@ pub struct Shared {
     pub stats: Arc<[Arc<WorkerStats>]>,
     /// Access records on their way out.
     pub access_log: Arc<access_log::Queue>,
+    /// Passwords that wait to be compared, or are being compared.
+    pub auth_waiting: Arc<AtomicUsize>,
 }
 
 impl Shared {
@@ -85,6 +91,7 @@ impl Shared {
             clients: Clients::new(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
+            auth_waiting: Arc::default(),
         };
         (shared, receivers)
     }
@@ -193,6 +200,7 @@ impl Worker {
             clients: shared.clients,
             serving: RefCell::new(Serving::new(generation, None)),
             access_log: AccessLog::new(shared.access_log),
+            auth_checks: Checks::new(shared.auth_waiting),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
         }
