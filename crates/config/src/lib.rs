@@ -4,6 +4,7 @@
 //! it found, each with file, line, column and what to do. Nobody else reads configuration.
 #![forbid(unsafe_code)]
 
+mod alike;
 mod diagnostics;
 mod dump;
 mod glob;

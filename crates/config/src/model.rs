@@ -282,9 +282,9 @@ pub struct Site {
     /// Document root; `None` for a site that only proxies or answers.
     pub root: Option<Root>,
     /// Names tried in a directory, in order. Default `["index.html"]`.
-    pub index: Vec<String>,
+    pub index: Arc<Vec<String>>,
     /// What a path is resolved to. Default `["$path", "$path/"]`.
-    pub resolve: Vec<TryEntry>,
+    pub resolve: Arc<Vec<TryEntry>>,
     /// Repeated slashes. Default merge.
     pub slashes: Slashes,
     /// `%2F` in a path. Default refuse.
@@ -292,11 +292,11 @@ pub struct Site {
     /// Field names with `_` (or other odd bytes). Default drop.
     pub underscore_fields: UnderscoreFields,
     /// Static file settings of the site.
-    pub files: Files,
+    pub files: Arc<Files>,
     /// Replaced error pages, by status.
     pub error_pages: BTreeMap<u16, ErrorPage>,
     /// Settings every rule adds to.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// Access log of this site.
     pub log: LogTarget,
     /// Rules in order.
@@ -446,7 +446,7 @@ pub struct Rule {
     /// What answers; a rule without one adds its settings and goes on.
     pub handler: Option<Handler>,
     /// What the rule adds.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
 }
 
 /// One condition of a rule's `match`.

@@ -1,5 +1,7 @@
 //! A site and its rules, compiled.
 
+use std::sync::Arc;
+
 use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
 use ipnet::IpNet;
 use regex::bytes::Regex;
@@ -22,20 +24,19 @@ pub struct Site {
     /// Document root; `None` for a site without files.
     pub root: Option<Root>,
     /// Names tried in a directory.
-    pub index: Vec<String>,
+    pub index: Arc<Vec<String>>,
     /// What a path is resolved to.
-    pub resolve: Vec<TryEntry>,
-    /// How files are served; its source patterns are compiled into this site.
-    pub files: Files,
+    pub resolve: Arc<Vec<TryEntry>>,
+    /// How files are served.
+    pub files: Arc<Files>,
     /// Replaced error pages.
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// Its rules in order.
     pub rules: Vec<Rule>,
     /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
     pub rules_need_file: bool,
-    sources: Vec<Matcher>,
 }
 
 /// A rule, ready to match.
@@ -46,7 +47,7 @@ pub struct Rule {
     /// What answers; `None` adds settings and goes on.
     pub handler: Option<Handler>,
     /// What it adds.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     conditions: Vec<Test>,
 }
 
@@ -69,16 +70,12 @@ impl Site {
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub fn compile(mut site: model::Site) -> Result<Self> {
+    pub fn compile(site: model::Site) -> Result<Self> {
         let name = match site.hosts.first() {
             Some(model::HostPattern::Exact(host)) => host.clone(),
             Some(model::HostPattern::Below(host)) => format!("*.{host}"),
             _ => "*".to_owned(),
         };
-        let sources = std::mem::take(&mut site.files.sources);
-        let sources = sources.iter().map(|glob| Matcher::new(glob));
-        let sources = sources.collect::<std::result::Result<_, _>>();
-        let sources = sources.map_err(|error| too_large(&name, &error))?;
         let rules_need_file = site.rules.iter().any(|rule| needs_file(&rule.conditions));
         Ok(Self {
             name: name.into(),
@@ -109,21 +106,14 @@ impl Site {
                 .map(Rule::compile)
                 .collect::<Result<_>>()?,
             rules_need_file,
-            sources,
         })
-    }
-
-    /// Whether a file of this name is a program's source, which is never served.
-    pub fn is_source(&self, name: &[u8]) -> bool {
-        self.sources.iter().any(|glob| glob.matches(name))
     }
 }
 
 impl Rule {
     fn compile(rule: model::Rule) -> Result<Self> {
         Ok(Self {
-            conditions: compile_all(rule.conditions)
-                .map_err(|error| too_large(&rule.name, &error))?,
+            conditions: compile_all(rule.conditions, &rule.name)?,
             name: rule.name.into(),
             handler: rule.handler,
             settings: rule.settings,
@@ -207,24 +197,33 @@ fn needs_file(conditions: &[Condition]) -> bool {
     })
 }
 
-fn compile_all(conditions: Vec<Condition>) -> std::result::Result<Vec<Test>, regex::Error> {
-    conditions.into_iter().map(compile).collect()
+fn compile_all(conditions: Vec<Condition>, rule: &str) -> Result<Vec<Test>> {
+    conditions
+        .into_iter()
+        .map(|condition| {
+            compile(condition, rule).map_err(|error| {
+                Error::new(
+                    Kind::Internal,
+                    "pattern_too_large",
+                    format!("{rule}: {error}"),
+                )
+            })
+        })
+        .collect()
 }
 
-fn too_large(place: &str, error: &regex::Error) -> Error {
-    Error::new(
-        Kind::Internal,
-        "pattern_too_large",
-        format!("{place}: {error}"),
-    )
-}
-
-fn compile(condition: Condition) -> std::result::Result<Test, regex::Error> {
-    let value = |glob: Option<model::Glob>| glob.map(|glob| Matcher::whole(&glob.0)).transpose();
+fn compile(condition: Condition, rule: &str) -> std::result::Result<Test, Error> {
+    let large =
+        |error: regex::Error| Error::new(Kind::Internal, "pattern_too_large", error.to_string());
+    let value = |glob: Option<model::Glob>| {
+        glob.map(|glob| Matcher::whole(&glob.0))
+            .transpose()
+            .map_err(large)
+    };
     Ok(match condition {
-        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0)?),
-        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0)?),
-        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(&pattern)?),
+        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0).map_err(large)?),
+        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0).map_err(large)?),
+        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(&pattern).map_err(large)?),
         Condition::Method(methods) => Test::Method(
             methods
                 .into_iter()
@@ -235,7 +234,7 @@ fn compile(condition: Condition) -> std::result::Result<Test, regex::Error> {
         Condition::Query(name, glob) => Test::Query(name.into_bytes().into(), value(glob)?),
         Condition::Client(nets) => Test::Client(nets),
         Condition::Exists(wanted) => Test::Exists(wanted),
-        Condition::Not(inner) => Test::Not(compile_all(inner)?),
+        Condition::Not(inner) => Test::Not(compile_all(inner, rule)?),
     })
 }
 

@@ -1,6 +1,7 @@
 //! `[[sites.rules]]` and its `match`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::context::problem;
 use super::site::settings;
@@ -64,7 +65,7 @@ pub(crate) fn rule(
         name: name(&table, number),
         conditions,
         handler,
-        settings,
+        settings: Arc::new(settings),
     })
 }
 

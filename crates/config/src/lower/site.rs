@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -13,6 +14,7 @@ use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::Value;
 use super::{files, values};
+use crate::alike::Alike;
 use crate::keys;
 use crate::model::{ErrorPage, Files, HostPattern, LogTarget, Root, Settings, Site, TryEntry};
 use crate::sources::Existence;
@@ -23,11 +25,13 @@ type Hosts = HashMap<HostPattern, Spot>;
 /// Every site of every file.
 pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &mut Upstreams, log: &LogTarget) -> Vec<Site> {
     let values = tops.elements("sites", "`hosts = [\"*\"]` and `root = \"/var/www/html\"`");
-    let mut hosts = Hosts::new();
-    values
-        .iter()
-        .filter_map(|value| site(value, upstreams, log, &mut hosts))
-        .collect()
+    let (mut hosts, mut alike) = (Hosts::new(), Alike::default());
+    let sites = values.iter().filter_map(|value| {
+        let mut site = site(value, upstreams, log, &mut hosts)?;
+        alike.share(&mut site);
+        Some(site)
+    });
+    sites.collect()
 }
 
 /// What a site and a rule may set alike.
@@ -92,14 +96,14 @@ fn site(
     Some(Site {
         hosts: site_hosts(&table, hosts),
         root,
-        index: index(&table),
-        resolve: resolve(&table),
+        index: Arc::new(index(&table)),
+        resolve: Arc::new(resolve(&table)),
         slashes: table.choice("slashes"),
         encoded_slash: table.choice("encoded_slash"),
         underscore_fields: table.choice("underscore_fields"),
-        files: site_files(&table.table("files", &keys::FILES)),
+        files: Arc::new(site_files(&table.table("files", &keys::FILES))),
         error_pages: error_pages(&table),
-        settings: settings(&table),
+        settings: Arc::new(settings(&table)),
         log: own_log.unwrap_or_else(|| log.clone()),
         rules,
     })

@@ -19,7 +19,7 @@ pub struct Route {
     /// Where its access record goes; `None` is nowhere.
     pub log: Option<TargetIndex>,
     /// The resolved file; `None` where none was looked for.
-    pub file: Option<Rc<Resolved>>,
+    pub file: Option<Resolved>,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
 }
@@ -71,7 +71,7 @@ impl Route {
 
     /// Settings of the site and of each matched rule, outer first.
     pub fn settings(&self) -> impl Iterator<Item = &Settings> {
-        let site = self.site().into_iter().map(|site| &site.settings);
-        site.chain(self.rules().map(|rule| &rule.settings))
+        let site = self.site().into_iter().map(|site| &*site.settings);
+        site.chain(self.rules().map(|rule| &*rule.settings))
     }
 }

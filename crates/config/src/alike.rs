@@ -1,0 +1,65 @@
+//! Parts that many sites have alike, kept once: ten thousand sites on the defaults share them.
+//!
+//! Sites of one kind follow each other in a configuration, so comparing with the value seen last
+//! finds nearly all there is to find.
+
+use std::sync::Arc;
+
+use crate::model::{Files, Settings, Site, TryEntry};
+
+/// The values seen last.
+#[derive(Debug, Default)]
+pub(crate) struct Alike {
+    index: Last<Vec<String>>,
+    resolve: Last<Vec<TryEntry>>,
+    files: Last<Files>,
+    settings: Last<Settings>,
+}
+
+#[derive(Debug)]
+struct Last<T>(Option<Arc<T>>);
+
+impl Alike {
+    /// Lets a site share what the one before has too.
+    pub(crate) fn share(&mut self, site: &mut Site) {
+        self.index.share(&mut site.index);
+        self.resolve.share(&mut site.resolve);
+        self.files.share(&mut site.files);
+        self.settings.share(&mut site.settings);
+        for rule in &mut site.rules {
+            self.settings.share(&mut rule.settings);
+        }
+    }
+}
+
+impl<T> Default for Last<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: PartialEq> Last<T> {
+    fn share(&mut self, value: &mut Arc<T>) {
+        match &self.0 {
+            Some(last) if last == value => *value = Arc::clone(last),
+            _ => self.0 = Some(Arc::clone(value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Sources, load};
+
+    #[test]
+    fn sites_on_the_defaults_share_them() {
+        let text = "[[listen]]\naddress = '127.0.0.1:1'\n[[sites]]\nhosts = ['a.jp']\n[[sites]]\nhosts = ['b.jp']\n";
+        let model = load(&Sources::from_text("test.toml", text)).expect("valid");
+        assert!(Arc::ptr_eq(&model.sites[0].files, &model.sites[1].files));
+        assert!(Arc::ptr_eq(
+            &model.sites[0].settings,
+            &model.sites[1].settings
+        ));
+    }
+}
