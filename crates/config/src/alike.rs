@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn sites_on_the_defaults_share_them() {
-        let text = "[[listen]]\naddress = '127.0.0.1:1'\n[[sites]]\nhosts = ['a.jp']\n[[sites]]\nhosts = ['b.jp']\n";
+        let text = "[[listen]]\naddress = '127.0.0.1:1'\n[[sites]]\nhosts = ['a.jp']\nroot = '/a'\n[[sites]]\nhosts = ['b.jp']\nroot = '/b'\n";
         let model = load(&Sources::from_text("test.toml", text)).expect("valid");
         assert!(Arc::ptr_eq(&model.sites[0].files, &model.sites[1].files));
         assert!(Arc::ptr_eq(
