@@ -39,7 +39,7 @@ lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
 	@scripts/bootstrap.sh build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked
 	cargo test --locked -p testkit --test layers
 
 fmt: ## format the code

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Serves the demo and prints what to try.
 #
-#   scripts/demo.sh BINARY [PORT]       serve until Ctrl-C
+#   scripts/demo.sh BINARY PORT         serve until Ctrl-C
 #   scripts/demo.sh --port-free PORT    only see whether the port is free
 #
 # Run by root, the server becomes `nobody`, who may not be able to read this checkout; and another
-# port than 8080 needs another configuration. In both cases a copy is served, gone at exit.
+# port than nagaya.toml's needs another configuration. In both cases a copy is served, gone at exit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -16,10 +16,11 @@ main() {
     return
   fi
   local binary=$1
-  port=${2:-8080}
+  port=$2
   port_must_be_free "$port"
   place=$PWD
-  if [ "$(id -u)" = 0 ] || [ "$port" != 8080 ]; then
+  own_port=$(sed -n 's/^address = "127\.0\.0\.1:\([0-9]*\)"$/\1/p' nagaya.toml)
+  if [ "$(id -u)" = 0 ] || [ "$port" != "$own_port" ]; then
     stage_copy
   fi
   serve "$(realpath "$binary")"
@@ -46,7 +47,7 @@ stage_copy() {
   trap 'rm -rf "$place"' EXIT
   mkdir "$place/examples"
   cp -R examples/demo "$place/examples/demo"
-  sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g" nagaya.toml >"$place/nagaya.toml"
+  sed "s/127\.0\.0\.1:$own_port/127.0.0.1:$port/g" nagaya.toml >"$place/nagaya.toml"
   chmod -R a+rX "$place"
 }
 

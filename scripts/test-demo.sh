@@ -4,8 +4,8 @@
 #
 #   scripts/test-demo.sh BINARY
 #
-# From a checkout that only its owner can read; as an ordinary user, and where root runs this, as
-# root too.
+# From a checkout that only its owner can read. Root tries three: as root; as an ordinary user; and
+# as an ordinary user on the port nagaya.toml names, which serves the checkout itself, not a copy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,17 +17,24 @@ trap 'stop; rm -rf "$work"' EXIT
 main() {
   local binary=$1
   if [ "$(id -u)" = 0 ]; then
-    try_as root "$binary"
-    try_as nobody "$binary"
+    try_as root "$binary" another-port
+    try_as nobody "$binary" another-port
+    try_as nobody "$binary" own-port
   else
-    try_as "$(id -un)" "$binary"
+    try_as "$(id -un)" "$binary" another-port
+    try_as "$(id -un)" "$binary" own-port
   fi
 }
 
 try_as() {
-  local user=$1 checkout="$work/$1" port
-  private_checkout "$user" "$2" "$checkout"
+  local user=$1 checkout="$work/$1-$3" port
   port=$(free_port)
+  private_checkout "$user" "$2" "$checkout"
+  # The real one may be taken on this machine.
+  if [ "$3" = own-port ]; then
+    sed -i "s/:8080/:$port/" "$checkout/nagaya.toml"
+    chown --reference="$checkout" "$checkout/nagaya.toml"
+  fi
   as "$user" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" >"$work/output" 2>&1 </dev/null &
   demo=$!
   until grep -q 'Ctrl-C ends it' "$work/output"; do
@@ -43,7 +50,7 @@ try_as() {
   taken_port_is_said "$user" "$checkout" "$port"
   stop
   if listening "$port"; then fail "something still listens on port $port"; fi
-  echo "test-demo: as $user, all $lines lines do what they say"
+  echo "test-demo: as $user on $3, all $lines lines do what they say"
 }
 
 # What a clone made under umask 077 holds of the demo.
