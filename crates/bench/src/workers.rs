@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, SERVER_CORE};
 use crate::error::Error;
 use crate::http::Connection;
 use crate::options::Options;
@@ -45,23 +45,37 @@ fn measure(bed: &Bed, peer: &Peer, options: &Options) -> Result<Workers, Error> 
     } else {
         "/static/14.txt"
     };
-    let one = peer.start(
-        bed,
-        &Plan {
-            label: "one",
-            cores: "0,1",
+    let name = peer.server.name();
+    let cost = cost(bed, peer, path, options)?;
+    progress::show(&format!(
+        "spread of {SPREAD_CONNECTIONS} connections · {name}"
+    ));
+    let spread = Plan {
+        label: "spread",
+        cores: "0,1",
+        workers: 2,
+        ..Plan::default()
+    };
+    let largest_share = largest_share(&peer.start(bed, &spread)?, path)?;
+    Ok(Workers {
+        name,
+        cost,
+        largest_share,
+    })
+}
+
+/// CPU per request of two workers over one's, both servers on the same cores.
+fn cost(bed: &Bed, peer: &Peer, path: &str, options: &Options) -> Result<Summary, Error> {
+    let start = |label, workers| {
+        let plan = Plan {
+            label,
+            cores: cost_cores(),
+            workers,
             ..Plan::default()
-        },
-    )?;
-    let two = peer.start(
-        bed,
-        &Plan {
-            label: "two",
-            cores: "0,1",
-            workers: 2,
-            ..Plan::default()
-        },
-    )?;
+        };
+        peer.start(bed, &plan)
+    };
+    let (one, two) = (start("one", 1)?, start("two", 2)?);
     let mut costs = [Vec::new(), Vec::new()];
     for round in 0..options.rounds {
         progress::show(&format!(
@@ -82,13 +96,17 @@ fn measure(bed: &Bed, peer: &Peer, options: &Options) -> Result<Workers, Error> 
         }
     }
     let [one_costs, two_costs] = costs;
-    let cost = stats::ratios(&two_costs, &one_costs)
-        .ok_or_else(|| Error::new("compare workers", "no round was run"))?;
-    Ok(Workers {
-        name: two.name,
-        cost,
-        largest_share: largest_share(&two, path)?,
-    })
+    stats::ratios(&two_costs, &one_costs)
+        .ok_or_else(|| Error::new("compare workers", "no round was run"))
+}
+
+/// A core for each worker, where there is one besides the generator's. Beside the generator the
+/// second worker would pay for its neighbour, so on two cores both workers share the first.
+fn cost_cores() -> &'static str {
+    match std::thread::available_parallelism() {
+        Ok(cores) if cores.get() > 2 => "0,2",
+        _ => SERVER_CORE,
+    }
 }
 
 fn cost_per_request(
