@@ -8,9 +8,23 @@ use std::rc::Rc;
 use wire::FieldId;
 
 use crate::error::{Error, Kind};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, RequestId};
 use crate::status;
 use crate::worker::Worker;
+
+/// Fields that explain an error and go out with its page.
+const KEPT: [FieldId; 4] = [
+    FieldId::Allow,
+    FieldId::ContentRange,
+    FieldId::RetryAfter,
+    FieldId::WwwAuthenticate,
+];
+
+/// The look of the built-in pages.
+const STYLE: &str = "html{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}\
+    body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}\
+    h1{font-size:4rem;line-height:1;margin:0;font-weight:300}p{margin:.5rem 0 2rem}\
+    small{opacity:.5;font-family:ui-monospace,monospace}";
 
 /// The status a client sees for an error; `None` when nobody is left to see one.
 pub fn status_of(kind: Kind) -> Option<u16> {
@@ -34,6 +48,12 @@ pub async fn answer(_worker: &Rc<Worker>, exchange: &mut Exchange, error: &Error
             if closes(exchange, error) {
                 exchange.reply.close_after();
             }
+            // What a handler had prepared for another reply must not adorn this one.
+            let fields = &mut exchange.outgoing.fields;
+            fields.retain(|field| KEPT.contains(&field.id));
+            if error.kind == Kind::Full {
+                fields.push(b"Retry-After", b"1");
+            }
             page(exchange, status);
             exchange.reply.finish();
         }
@@ -56,19 +76,13 @@ pub fn page(exchange: &mut Exchange, status: u16) {
             .push(b"Content-Type", page.content_type.as_bytes());
         return exchange.answer(&page.body);
     }
-    let phrase = status::phrase(status);
-    let id = exchange.request.id;
-    let (content_type, body) = if wire::accept::prefers_json(
-        exchange.request.head.fields.get(FieldId::Accept),
-    ) {
-        let body =
-            format!("{{\"status\":{status},\"error\":\"{phrase}\",\"request_id\":\"{id}\"}}\n");
-        ("application/json", body)
-    } else {
-        let body = format!(
-            "<!doctype html><meta charset=utf-8><title>{status} {phrase}</title>\n<h1>{status} {phrase}</h1>\n<p><small>request {id}</small>\n"
-        );
-        ("text/html; charset=utf-8", body)
+    let accept = exchange.request.head.fields.get(FieldId::Accept);
+    let (content_type, body) = match wire::accept::prefers_json(accept) {
+        true => ("application/json", json(status, exchange.request.id)),
+        false => (
+            "text/html; charset=utf-8",
+            html(status, exchange.request.id),
+        ),
     };
     exchange
         .outgoing
@@ -77,10 +91,28 @@ pub fn page(exchange: &mut Exchange, status: u16) {
     exchange.answer(body.as_bytes());
 }
 
+/// Neither phrases nor ids hold a byte that would need escaping, here and below.
+fn json(status: u16, id: RequestId) -> String {
+    let phrase = status::phrase(status);
+    format!("{{\"status\":{status},\"error\":\"{phrase}\",\"request_id\":\"{id}\"}}\n")
+}
+
+fn html(status: u16, id: RequestId) -> String {
+    let phrase = status::phrase(status);
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{status} {phrase}</title>\n\
+         <style>{STYLE}</style>\n\
+         <h1>{status}</h1>\n<p>{phrase}</p>\n<small>{id}</small>\n"
+    )
+}
+
 /// A head or body that was not understood leaves the connection in an unknown state.
 fn closes(exchange: &Exchange, error: &Error) -> bool {
     let unparsed = exchange.route.site_index.is_none() && error.reason != "unknown_host";
-    unparsed || matches!(error.kind, Kind::ClientSlow | Kind::Refused(400 | 413))
+    unparsed
+        || error.reason == "panic"
+        || matches!(error.kind, Kind::ClientSlow | Kind::Refused(400 | 413))
 }
 
 fn log(exchange: &Exchange, error: &Error) {
@@ -96,5 +128,107 @@ fn log(exchange: &Exchange, error: &Error) {
         _ => {
             tracing::warn!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::{Bed, generation_with_files, reply};
+
+    const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a"]
+error_pages = { 403 = "{dir}/403.html" }
+reply_headers = { set = { X-Site = "a" } }
+  [[sites.rules]]
+  match = { path = "/denied" }
+  deny = ["0.0.0.0/0"]
+  handler = { respond = { status = 200, body = "" } }
+"#;
+
+    fn bed() -> Bed {
+        Bed::of(generation_with_files(SITES, &[("403.html", "<p>ours")]))
+    }
+
+    #[test]
+    fn every_kind_of_failure_has_its_status() {
+        for (kind, status) in [
+            (Kind::Refused(418), Some(418)),
+            (Kind::ClientGone, None),
+            (Kind::ClientSlow, Some(408)),
+            (Kind::UpstreamDown, Some(502)),
+            (Kind::UpstreamBroken, Some(502)),
+            (Kind::UpstreamSlow, Some(504)),
+            (Kind::Full, Some(503)),
+            (Kind::Internal, Some(500)),
+        ] {
+            assert_eq!(status_of(kind), status);
+        }
+    }
+
+    #[test]
+    fn a_page_comes_as_the_client_reads_it() {
+        for (accept, kind, begins) in [
+            ("", "text/html; charset=utf-8", "<!doctype html>"),
+            (
+                "Accept: text/html, application/json;q=0.5\r\n",
+                "text/html; charset=utf-8",
+                "<!doctype html>",
+            ),
+            (
+                "Accept: application/json\r\n",
+                "application/json",
+                "{\"status\":421,\"error\":\"Misdirected Request\",\"request_id\":\"",
+            ),
+        ] {
+            let ended = bed().ask(&format!("GET / HTTP/1.1\r\nHost: nobody\r\n{accept}\r\n"));
+            let (status, fields, body) = reply(&ended);
+            assert_eq!(status, 421);
+            assert!(
+                fields.contains(&format!("Content-Type: {kind}")),
+                "{fields:?}"
+            );
+            assert!(body.starts_with(begins), "{body}");
+            assert!(body.contains(&ended.request.id.to_string()) && !body.contains("unknown_host"));
+        }
+    }
+
+    #[test]
+    fn a_sites_own_page_replaces_ours() {
+        let ended =
+            bed().ask("GET /denied HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
+        let (status, fields, body) = reply(&ended);
+        assert_eq!((status, body.as_str()), (403, "<p>ours"));
+        assert!(fields.contains(&"X-Site: a".to_owned()));
+    }
+
+    #[test]
+    fn what_was_prepared_for_another_reply_is_not_sent() {
+        let bed = bed();
+        let mut exchange = crate::testbed::exchange(
+            crate::exchange::Peer::LOCAL,
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        );
+        for (name, value) in [
+            ("ETag", "\"x\""),
+            ("Allow", "GET"),
+            ("Content-Encoding", "gzip"),
+        ] {
+            exchange
+                .outgoing
+                .fields
+                .push(name.as_bytes(), value.as_bytes());
+        }
+        let error = Error::refused(405, "method_not_allowed");
+        crate::testbed::block_on(answer(&bed.worker, &mut exchange, &error));
+        let (_, fields, _) = reply(&exchange);
+        let names: Vec<_> = fields
+            .iter()
+            .filter_map(|field| field.split(':').next())
+            .collect();
+        assert_eq!(names, ["Allow", "Content-Type", "X-Request-Id"]);
     }
 }

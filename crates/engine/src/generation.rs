@@ -109,7 +109,8 @@ impl Generation {
                 HostPattern::Any => self.any = Some(destination),
             }
         }
-        self.sites.push(Site::compile(site)?);
+        let site = Site::compile(site, self.sites.last())?;
+        self.sites.push(site);
         Ok(())
     }
 

@@ -22,6 +22,7 @@ pub mod fields;
 pub mod generation;
 pub mod glob;
 pub mod handler;
+pub mod helper;
 pub mod io;
 pub mod link;
 pub mod listener;

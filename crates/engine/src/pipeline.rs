@@ -4,6 +4,9 @@
 //! refuses returns an error, [`error_reply`] turns it into an answer, and whatever happens the
 //! exchange ends with exactly one access record. What a phase does is in the module it calls.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +47,8 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     choose_rules(exchange);
     admission::check(worker, exchange).await?;
     fields::edit_request(exchange);
+    #[cfg(test)]
+    tests::break_down(exchange);
     exchange.record.handler_started = Some(Instant::now());
     handler::run(worker, exchange).await
 }
@@ -101,7 +106,7 @@ fn choose_rules(exchange: &mut Exchange) {
         return;
     };
     for (index, rule) in site.rules.iter().enumerate() {
-        if rule.matches(request, route.file.as_ref()) {
+        if rule.matches(request, route.file.as_deref()) {
             route.add_rule(index);
             if rule.handler.is_some() {
                 break;
@@ -157,14 +162,6 @@ async fn caught(worker: &Worker, work: impl Future<Output = Result<()>>) -> Resu
         }
     })
     .await
-}
-
-/// An exchange that never ends, for tests of what happens then.
-#[cfg(test)]
-pub(crate) async fn stuck(worker: &Rc<Worker>, exchange: &mut Exchange) {
-    let underway = Underway::begin(worker, exchange);
-    let outcome = std::future::pending().await;
-    underway.finish(outcome).await;
 }
 
 fn words(payload: &(dyn Any + Send)) -> String {

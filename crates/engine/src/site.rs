@@ -37,6 +37,7 @@ pub struct Site {
     pub rules: Vec<Rule>,
     /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
     pub rules_need_file: bool,
+    sources: Arc<Vec<Matcher>>,
 }
 
 /// A rule, ready to match.
@@ -66,15 +67,19 @@ enum Test {
 }
 
 impl Site {
-    /// Compiles a site.
+    /// Compiles a site; what it shares with the one before is not compiled again.
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub fn compile(site: model::Site) -> Result<Self> {
+    pub fn compile(site: model::Site, before: Option<&Site>) -> Result<Self> {
         let name = match site.hosts.first() {
             Some(model::HostPattern::Exact(host)) => host.clone(),
             Some(model::HostPattern::Below(host)) => format!("*.{host}"),
             _ => "*".to_owned(),
+        };
+        let sources = match before {
+            Some(before) if Arc::ptr_eq(&before.files, &site.files) => Arc::clone(&before.sources),
+            _ => Arc::new(compile_sources(&site.files, &name)?),
         };
         let rules_need_file = site.rules.iter().any(|rule| needs_file(&rule.conditions));
         Ok(Self {
@@ -106,14 +111,21 @@ impl Site {
                 .map(Rule::compile)
                 .collect::<Result<_>>()?,
             rules_need_file,
+            sources,
         })
+    }
+
+    /// Whether a file of this name is a program's source, which is never served.
+    pub fn is_source(&self, name: &[u8]) -> bool {
+        self.sources.iter().any(|glob| glob.matches(name))
     }
 }
 
 impl Rule {
     fn compile(rule: model::Rule) -> Result<Self> {
         Ok(Self {
-            conditions: compile_all(rule.conditions, &rule.name)?,
+            conditions: compile_all(rule.conditions)
+                .map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.into(),
             handler: rule.handler,
             settings: rule.settings,
@@ -189,6 +201,12 @@ fn hex(digit: u8) -> Option<u8> {
         .and_then(|value| u8::try_from(value).ok())
 }
 
+fn compile_sources(files: &Files, site: &str) -> Result<Vec<Matcher>> {
+    let sources = files.sources.iter().map(|glob| Matcher::new(glob));
+    let sources = sources.collect::<std::result::Result<_, _>>();
+    sources.map_err(|error| too_large(site, &error))
+}
+
 fn needs_file(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
         Condition::File(_) | Condition::Exists(_) => true,
@@ -197,33 +215,24 @@ fn needs_file(conditions: &[Condition]) -> bool {
     })
 }
 
-fn compile_all(conditions: Vec<Condition>, rule: &str) -> Result<Vec<Test>> {
-    conditions
-        .into_iter()
-        .map(|condition| {
-            compile(condition, rule).map_err(|error| {
-                Error::new(
-                    Kind::Internal,
-                    "pattern_too_large",
-                    format!("{rule}: {error}"),
-                )
-            })
-        })
-        .collect()
+fn compile_all(conditions: Vec<Condition>) -> std::result::Result<Vec<Test>, regex::Error> {
+    conditions.into_iter().map(compile).collect()
 }
 
-fn compile(condition: Condition, rule: &str) -> std::result::Result<Test, Error> {
-    let large =
-        |error: regex::Error| Error::new(Kind::Internal, "pattern_too_large", error.to_string());
-    let value = |glob: Option<model::Glob>| {
-        glob.map(|glob| Matcher::whole(&glob.0))
-            .transpose()
-            .map_err(large)
-    };
+fn too_large(place: &str, error: &regex::Error) -> Error {
+    Error::new(
+        Kind::Internal,
+        "pattern_too_large",
+        format!("{place}: {error}"),
+    )
+}
+
+fn compile(condition: Condition) -> std::result::Result<Test, regex::Error> {
+    let value = |glob: Option<model::Glob>| glob.map(|glob| Matcher::whole(&glob.0)).transpose();
     Ok(match condition {
-        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0).map_err(large)?),
-        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0).map_err(large)?),
-        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(&pattern).map_err(large)?),
+        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0)?),
+        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0)?),
+        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(&pattern)?),
         Condition::Method(methods) => Test::Method(
             methods
                 .into_iter()
@@ -234,7 +243,7 @@ fn compile(condition: Condition, rule: &str) -> std::result::Result<Test, Error>
         Condition::Query(name, glob) => Test::Query(name.into_bytes().into(), value(glob)?),
         Condition::Client(nets) => Test::Client(nets),
         Condition::Exists(wanted) => Test::Exists(wanted),
-        Condition::Not(inner) => Test::Not(compile_all(inner, rule)?),
+        Condition::Not(inner) => Test::Not(compile_all(inner)?),
     })
 }
 

@@ -21,8 +21,11 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn new(configuration: &str) -> Self {
+        Self::of(generation(1, configuration))
+    }
+
+    pub(crate) fn of(generation: Arc<Generation>) -> Self {
         let (shared, _) = Shared::new(1);
-        let generation = generation(1, configuration);
         let worker = Rc::new(Worker::new(0, generation, shared.clone(), 1));
         Self { worker, shared }
     }
@@ -46,8 +49,34 @@ impl Bed {
 }
 
 pub(crate) fn generation(number: u64, configuration: &str) -> Arc<Generation> {
-    let sources = Sources::from_text("test.toml", configuration);
-    let model = match config::load(&sources) {
+    compile(number, &Sources::from_text("test.toml", configuration))
+}
+
+/// Writes files into a fresh directory, which `{dir}` stands for in `configuration`.
+pub(crate) fn generation_with_files(
+    configuration: &str,
+    files: &[(&str, &str)],
+) -> Arc<Generation> {
+    let directory = std::env::temp_dir();
+    let directory = directory.join(format!(
+        "nagaya-{:?}-{}",
+        std::thread::current().id(),
+        std::process::id()
+    ));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    for (name, text) in files {
+        std::fs::write(directory.join(name), text).expect("a file");
+    }
+    let file = directory.join("nagaya.toml");
+    let text = configuration.replace("{dir}", &directory.display().to_string());
+    std::fs::write(&file, text).expect("a configuration");
+    let sources = Sources::read(&file);
+    std::fs::remove_dir_all(&directory).expect("the directory");
+    compile(1, &sources.expect("a configuration that can be read"))
+}
+
+fn compile(number: u64, sources: &Sources) -> Arc<Generation> {
+    let model = match config::load(sources) {
         Ok(model) => model,
         Err(problems) => panic!("{problems}"),
     };
@@ -81,4 +110,13 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         .build()
         .expect("a runtime");
     tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
+/// The reply an exchange ended with: its status, field lines and body.
+pub(crate) fn reply(exchange: &Exchange) -> (u16, Vec<String>, String) {
+    let Reply::Memory(reply) = &exchange.reply else {
+        panic!("not a reply in memory");
+    };
+    let body = String::from_utf8_lossy(reply.body()).into_owned();
+    (exchange.reply.status(), reply.fields().to_vec(), body)
 }

@@ -19,7 +19,7 @@ use crate::listener::{self, Listener};
 use crate::worker::{Command, Shared, Swap, Worker};
 
 /// Threads of one worker for what may block: cold files, name look-ups, password hashes.
-const HELPERS_MAX: usize = 8;
+const HELPERS_MAX: usize = 20;
 /// How often pools are looked through for connections nobody will use again.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often a draining worker looks whether it is done.

@@ -7,18 +7,22 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use config::model::{self, ListenAddress};
 use tokio::sync::mpsc;
 
 use crate::access_log::{self, AccessLog};
+use crate::admission::Checks;
 use crate::board::Board;
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
 use crate::deadline::Deadlines;
 use crate::exchange::RequestId;
 use crate::generation::Generation;
+use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients};
+use crate::resolve::Files;
 use crate::site::Site;
 use crate::stats::WorkerStats;
 use crate::upstream::Pool;
@@ -35,6 +39,8 @@ pub struct Worker {
     pub deadlines: Rc<Deadlines>,
     /// Its wall clock.
     pub clock: Rc<Clock>,
+    /// Its threads for what may wait.
+    pub helpers: Helpers,
     /// Its buffers.
     pub buffers: BufferPool,
     /// Its counters.
@@ -47,6 +53,8 @@ pub struct Worker {
     pub clients: Arc<Clients>,
     /// Its side of the access log.
     pub access_log: AccessLog,
+    /// What it knows of passwords.
+    pub auth_checks: Checks,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     draining: Cell<bool>,
@@ -65,6 +73,8 @@ pub struct Shared {
     pub stats: Arc<[Arc<WorkerStats>]>,
     /// Access records on their way out.
     pub access_log: Arc<access_log::Queue>,
+    /// Passwords that wait to be compared, or are being compared.
+    pub auth_waiting: Arc<AtomicUsize>,
 }
 
 impl Shared {
@@ -81,6 +91,7 @@ impl Shared {
             clients: Clients::new(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
+            auth_waiting: Arc::default(),
         };
         (shared, receivers)
     }
@@ -147,6 +158,8 @@ pub struct Serving {
     pub generation: Arc<Generation>,
     /// Its upstreams' pools on this worker.
     pub pools: Vec<Rc<Pool>>,
+    /// What this worker keeps of the sites' files.
+    pub files: Files,
 }
 
 impl Serving {
@@ -159,8 +172,11 @@ impl Serving {
                 Some(pool) => Rc::clone(pool),
                 None => Rc::new(Pool::new(config)),
             };
-        let pools = generation.upstreams.iter().map(pool).collect();
-        Rc::new(Self { generation, pools })
+        Rc::new(Self {
+            pools: generation.upstreams.iter().map(pool).collect(),
+            files: Files::new(generation.process.caps.file_cache_bytes),
+            generation,
+        })
     }
 
     /// A site by its index.
@@ -176,6 +192,7 @@ impl Worker {
             index,
             deadlines: Deadlines::new(),
             clock: Rc::new(Clock::new()),
+            helpers: Helpers::default(),
             buffers: BufferPool::default(),
             stats: Arc::clone(&shared.stats[index]),
             board: shared.board,
@@ -183,6 +200,7 @@ impl Worker {
             clients: shared.clients,
             serving: RefCell::new(Serving::new(generation, None)),
             access_log: AccessLog::new(shared.access_log),
+            auth_checks: Checks::new(shared.auth_waiting),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
         }
@@ -222,6 +240,7 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.access_log.tick();
+        self.serving.borrow().files.sweep(self.deadlines.now_ms());
         self.board.beat(self.index);
     }
 

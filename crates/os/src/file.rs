@@ -28,7 +28,8 @@ pub enum Symlinks {
 /// Whether a call may wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// `WouldBlock` instead: ask again from a thread that may.
+    /// `WouldBlock` instead, and `CrossesDevices` where the way leads into another mount, of whose
+    /// speed nothing is known: ask again from a thread that may.
     Never,
     /// It may.
     Allowed,
@@ -58,6 +59,9 @@ pub struct FileFacts {
     pub modified_s: u64,
     /// The nanoseconds beside these seconds.
     pub modified_ns: u32,
+    /// When anything about it changed last (content, owner, permissions, names), in nanoseconds
+    /// since 1970. Unlike the time above nobody can set it.
+    pub changed_ns: u64,
     /// The device that holds it.
     pub device: u64,
     /// Its number on that device.
@@ -105,6 +109,31 @@ pub fn open_beneath(
     }
 }
 
+/// Why a name gave no descriptor, where the name is to blame and not the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFile {
+    /// Nothing is there, or nothing that can be reached: a link that is refused, a way out of
+    /// the directory, a name too long, a socket.
+    Absent,
+    /// A component on the way is a file.
+    FileInTheWay,
+    /// Permission is missing.
+    Denied,
+}
+
+impl NoFile {
+    /// Reads the error of an open; `None` for trouble of the machine.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        match Errno::from_io_error(error)? {
+            Errno::NOTDIR => Some(Self::FileInTheWay),
+            Errno::ACCESS | Errno::PERM => Some(Self::Denied),
+            Errno::NOENT | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG => Some(Self::Absent),
+            Errno::NXIO | Errno::ILSEQ | Errno::INVAL => Some(Self::Absent),
+            _ => None,
+        }
+    }
+}
+
 /// One `openat2` beneath `dir`, repeated when a rename got in its way.
 pub(crate) fn open_resolved(
     dir: BorrowedFd<'_>,
@@ -122,7 +151,7 @@ pub(crate) fn open_resolved(
     };
     let always = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let cached = if wait == Wait::Never {
-        ResolveFlags::CACHED
+        ResolveFlags::CACHED | ResolveFlags::NO_XDEV
     } else {
         ResolveFlags::empty()
     };
@@ -144,6 +173,7 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<FileFacts> {
         size: stat.st_size.try_into().unwrap_or(0),
         modified_s: stat.st_mtime.try_into().unwrap_or(0),
         modified_ns: stat.st_mtime_nsec.try_into().unwrap_or(0),
+        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
         device: stat.st_dev,
         inode: stat.st_ino,
         uid: stat.st_uid,
@@ -155,6 +185,27 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<FileFacts> {
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Whether a descriptor's file system is one whose calls on names and pages in memory never wait
+/// for another machine or process, as those of network file systems and FUSE may.
+pub fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    /// ext2 to ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, ramfs, overlayfs, squashfs, erofs, ZFS.
+    const LOCAL: [u32; 11] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0xf2f5_2010,
+        0xca45_1a4e,
+        0x0102_1994,
+        0x8584_58f6,
+        0x794c_7630,
+        0x7371_7368,
+        0xe0f5_e1e2,
+        0x2fc1_2fc1,
+    ];
+    let kind = rustix::fs::fstatfs(fd)?.f_type;
+    Ok(LOCAL.iter().any(|local| i64::from(*local) == kind))
 }
 
 /// The entries of a directory but `.` and `..`, unsorted, at most `entries_max` of them.
@@ -305,6 +356,15 @@ pub fn temporary(dir: &Path) -> io::Result<OwnedFd> {
     let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
     rustix::fs::unlink(&path)?;
     Ok(file)
+}
+
+/// One number of the two the kernel gives; 0 for times before 1970.
+fn nanoseconds(seconds: impl TryInto<u64>, fraction: impl TryInto<u64>) -> u64 {
+    let seconds: u64 = seconds.try_into().unwrap_or(0);
+    let fraction: u64 = fraction.try_into().unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(fraction)
 }
 
 fn kind(kind: FileType) -> FileKind {

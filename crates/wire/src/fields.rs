@@ -108,6 +108,15 @@ impl Fields {
         ));
     }
 
+    /// Appends all of another set, which was checked when it was made.
+    pub fn append(&mut self, other: &Fields) {
+        let shift = place(self.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes);
+        self.spans
+            .extend(other.spans.iter().map(|span| span.shifted(shift)));
+        self.present |= other.present;
+    }
+
     /// Leaves exactly one field of this name, at the end. The caller vouches for name and value.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.remove_named(name);
@@ -225,6 +234,16 @@ impl Span {
         }
     }
 
+    fn shifted(&self, by: u32) -> Span {
+        Span {
+            id: self.id,
+            name_start: self.name_start.saturating_add(by),
+            name_end: self.name_end.saturating_add(by),
+            value_start: self.value_start.saturating_add(by),
+            value_end: self.value_end.saturating_add(by),
+        }
+    }
+
     fn is_named(&self, name: &[u8], bytes: &[u8]) -> bool {
         self.name(bytes).eq_ignore_ascii_case(name)
     }
@@ -288,6 +307,16 @@ mod tests {
         fields.set(b"Host", b"b.example");
         assert_eq!(names(&fields), ["accept", "X-ONE", "Host"]);
         assert_eq!(fields.get(FieldId::Host), Some(&b"b.example"[..]));
+    }
+
+    #[test]
+    fn an_appended_set_is_found_behind_what_was_there() {
+        let mut fields = Fields::default();
+        fields.push(b"Via", b"1.1 x");
+        fields.append(&sample());
+        assert_eq!(names(&fields), ["Via", "Host", "X-One", "accept", "x-one"]);
+        assert_eq!(fields.get(FieldId::Accept), Some(&b"text/html"[..]));
+        assert_eq!(fields.get(FieldId::Via), Some(&b"1.1 x"[..]));
     }
 
     #[test]

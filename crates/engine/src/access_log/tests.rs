@@ -163,7 +163,7 @@ fn an_exchange_dropped_on_its_way_is_recorded_once() {
         "GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n",
     );
     {
-        let mut serving = std::pin::pin!(crate::pipeline::stuck(&bed.worker, &mut exchange));
+        let mut serving = std::pin::pin!(crate::pipeline::tests::stuck(&bed.worker, &mut exchange));
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(serving.as_mut().poll(&mut cx).is_pending());
     }

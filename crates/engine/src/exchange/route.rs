@@ -19,7 +19,7 @@ pub struct Route {
     /// Where its access record goes; `None` is nowhere.
     pub log: Option<TargetIndex>,
     /// The resolved file; `None` where none was looked for.
-    pub file: Option<Resolved>,
+    pub file: Option<Rc<Resolved>>,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
 }

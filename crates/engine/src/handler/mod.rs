@@ -4,7 +4,7 @@ mod metrics;
 mod proxy;
 mod redirect;
 mod respond;
-mod static_file;
+pub(crate) mod static_file;
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     let handler = exchange.route.handler_in(&serving);
     exchange.record.handler = name(handler);
     match handler {
-        Handler::Static => static_file::serve(worker, exchange).await,
+        Handler::Static => static_file::serve(worker, &serving, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
         Handler::Respond(respond) => {
             respond::answer(exchange, respond);

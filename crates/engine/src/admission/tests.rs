@@ -1,0 +1,162 @@
+//! Who comes in, level by level.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::testbed::{Bed, block_on, exchange, generation_with_files, peer, reply};
+use crate::{admission, pipeline};
+
+const SITE: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[log]
+access = "-"
+[[sites]]
+hosts = ["a"]
+{site}
+  [[sites.rules]]
+  match = { path = "/in/*" }
+  env = { SOME = "thing" }
+  {rule}
+  [[sites.rules]]
+  handler = { respond = { status = 200, body = "in" } }
+"#;
+
+fn configuration(site: &str, rule: &str) -> String {
+    SITE.replace("{site}", site).replace("{rule}", rule)
+}
+
+fn status(bed: &Bed, from: &str, path: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    bed.ask_from(peer(from), &request).reply.status()
+}
+
+#[test]
+fn deny_wins_and_every_level_must_let_in() {
+    let (inside, outside, v6) = ("10.0.0.1:1", "192.0.2.1:1", "[2001:db8::1]:1");
+    let ten = r#"allow = ["10.0.0.0/8"]"#;
+    for (site, rule, from, path, expected) in [
+        ("", "", outside, "/in/", 200),
+        (ten, "", inside, "/", 200),
+        (ten, "", outside, "/", 403),
+        (ten, r#"allow = ["192.0.2.0/24"]"#, outside, "/in/", 403),
+        (ten, r#"allow = ["10.0.0.1"]"#, inside, "/in/", 200),
+        (ten, r#"allow = ["10.0.0.2"]"#, inside, "/in/", 403),
+        (ten, r#"allow = ["10.0.0.2"]"#, inside, "/", 200),
+        (
+            "allow = [\"0.0.0.0/0\"]\ndeny = [\"192.0.2.1\"]",
+            "",
+            outside,
+            "/",
+            403,
+        ),
+        (
+            "deny = [\"192.0.2.1\"]",
+            "allow = [\"192.0.2.1\"]",
+            outside,
+            "/in/",
+            403,
+        ),
+        ("", "deny = [\"2001:db8::/32\"]", v6, "/in/", 403),
+        ("", "deny = [\"2001:db8::/32\"]", v6, "/", 200),
+        ("deny = [\"0.0.0.0/0\"]", "", v6, "/", 200),
+        // An IPv4 client on an IPv6 socket is an IPv4 client.
+        (ten, "", "[::ffff:10.0.0.1]:1", "/", 200),
+    ] {
+        let bed = Bed::new(&configuration(site, rule));
+        assert_eq!(
+            status(&bed, from, path),
+            expected,
+            "{site} {rule} {from} {path}"
+        );
+    }
+}
+
+/// A site that asks everybody, with another file inside `/in/`.
+fn bed(caps: &str) -> Bed {
+    let outer = r#"auth = { realm = "Staff only", file = "{dir}/outer" }"#;
+    let inner = r#"auth = { realm = "Inner", file = "{dir}/inner" }"#;
+    let files = [
+        ("outer", "u:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"),
+        (
+            "inner",
+            "v:$2y$04$kPr2tBuYEq3nTDBf8cWoxeqXq.WbFLgtfMtEc4T0SJru57lwjwrka\n",
+        ),
+    ];
+    let text = format!("{caps}\n{}", configuration(outer, inner));
+    Bed::of(generation_with_files(&text, &files))
+}
+
+fn request(path: &str, pair: &str) -> String {
+    let pair = STANDARD.encode(pair);
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {pair}\r\n\r\n")
+}
+
+#[test]
+fn the_innermost_auth_asks() {
+    let bed = bed("");
+    for (path, pair, expected) in [
+        ("/", "u:secret", 200),
+        ("/", "u:wrong", 401),
+        ("/", "v:secret", 401),
+        ("/", "nobody:secret", 401),
+        ("/in/", "v:secret", 200),
+        ("/in/", "v:secret ", 401),
+        ("/in/", "u:secret", 401),
+    ] {
+        let ended = bed.ask(&request(path, pair));
+        assert_eq!(ended.reply.status(), expected, "{path} {pair}");
+        assert_eq!(ended.record.user, pair.split(':').next().unwrap());
+    }
+    let two = request("/", "u:secret").replace("\r\n\r\n", "\r\nAuthorization: Basic YTpi\r\n\r\n");
+    assert_eq!(bed.ask(&two).reply.status(), 401);
+}
+
+#[test]
+fn who_is_asked_learns_the_realm_and_nothing_else() {
+    let bed = bed("");
+    let ended = bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (status, fields, body) = reply(&ended);
+    assert_eq!((status, ended.record.reason), (401, "auth_missing"));
+    let asked = r#"WWW-Authenticate: Basic realm="Staff only", charset="UTF-8""#;
+    assert!(fields.iter().any(|field| field == asked), "{fields:?}");
+    assert!(!body.contains("auth_missing"));
+}
+
+#[test]
+fn a_good_answer_is_remembered_and_a_bad_one_is_not() {
+    let bed = bed("");
+    let ask = |pair| bed.ask(&request("/in/", pair)).reply.status();
+    assert_eq!((ask("v:wrong"), ask("v:secret")), (401, 200));
+    // With nobody to compare, only what is known passes.
+    bed.worker.auth_checks.turns.close();
+    bed.shared
+        .auth_waiting
+        .store(1_000, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((ask("v:secret"), ask("v:wrong")), (200, 503));
+}
+
+#[test]
+fn more_checks_than_may_wait_are_told_to_come_again() {
+    let bed = bed("[caps]\nauth_waiting = 1");
+    let waiting = &bed.shared.auth_waiting;
+    block_on(async {
+        let turns = &bed.worker.auth_checks.turns;
+        let held = turns
+            .acquire_many(admission::COMPARED_MAX as u32)
+            .await
+            .unwrap();
+        let mut first = exchange(peer("192.0.2.1:1"), &request("/", "u:secret"));
+        let mut second = exchange(peer("192.0.2.1:2"), &request("/", "u:secret"));
+        let serving = pipeline::serve(&bed.worker, &mut first);
+        let refused = async {
+            pipeline::serve(&bed.worker, &mut second).await;
+            drop(held);
+        };
+        tokio::join!(serving, refused);
+        let (status, fields, _) = reply(&second);
+        assert_eq!((first.reply.status(), status), (200, 503));
+        assert!(fields.contains(&"Retry-After: 1".to_owned()));
+    });
+    assert_eq!(waiting.load(std::sync::atomic::Ordering::Relaxed), 0);
+}

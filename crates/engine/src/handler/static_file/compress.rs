@@ -1,0 +1,125 @@
+//! Content codings: which one a client gets, and compression itself.
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// A content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// Brotli, from siblings only.
+    Brotli,
+    /// Zstandard.
+    Zstd,
+    /// gzip.
+    Gzip,
+}
+
+/// In the order preferred among those a client wants equally.
+pub(super) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+
+/// Beyond gzip's sixth level time grows and size does not shrink to match.
+const GZIP_LEVEL: u32 = 6;
+/// The library's default level.
+const ZSTD_LEVEL: i32 = 3;
+
+impl Coding {
+    /// Its name in `Accept-Encoding` and `Content-Encoding`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// What sets its entity tags apart.
+    pub(super) fn tag(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zst",
+            Self::Gzip => "gz",
+        }
+    }
+
+    /// Whether content is compressed on the fly with it.
+    pub(super) fn is_made_here(self) -> bool {
+        self != Self::Brotli
+    }
+}
+
+/// The coding a client wants most among those that can be had.
+pub(super) fn choose(
+    accept_encoding: &[u8],
+    can_be_had: impl Fn(Coding) -> bool,
+) -> Option<Coding> {
+    let mut best = None;
+    let mut best_quality = 0;
+    for coding in CODINGS.into_iter().filter(|coding| can_be_had(*coding)) {
+        let quality = wire::accept::coding_quality(Some(accept_encoding), coding.name());
+        if quality > best_quality {
+            (best, best_quality) = (Some(coding), quality);
+        }
+    }
+    best
+}
+
+/// Compresses `data`. Takes its time: meant for a helper thread unless `data` is short.
+///
+/// # Errors
+/// When the library fails, or for a coding that is not made here.
+pub(super) fn compress(data: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
+    match coding {
+        Coding::Gzip => {
+            let room = Vec::with_capacity(data.len() / 2);
+            let mut encoder = GzEncoder::new(room, Compression::new(GZIP_LEVEL));
+            encoder.write_all(data)?;
+            encoder.finish()
+        }
+        Coding::Zstd => zstd::bulk::compress(data, ZSTD_LEVEL),
+        Coding::Brotli => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn clients_get_what_they_want_most() {
+        for (accept, expected) in [
+            ("gzip", Some(Coding::Gzip)),
+            ("gzip, deflate, br, zstd", Some(Coding::Brotli)),
+            ("gzip, zstd", Some(Coding::Zstd)),
+            ("gzip;q=1, zstd;q=0.5", Some(Coding::Gzip)),
+            ("gzip;q=0", None),
+            ("identity", None),
+            ("", None),
+            ("*", Some(Coding::Brotli)),
+        ] {
+            assert_eq!(choose(accept.as_bytes(), |_| true), expected, "{accept}");
+        }
+        let no_brotli = |coding: Coding| coding.is_made_here();
+        assert_eq!(choose(b"br, gzip", no_brotli), Some(Coding::Gzip));
+    }
+
+    #[test]
+    fn what_was_compressed_comes_back() {
+        let text = b"thick walls. ".repeat(1000);
+        let gzip = compress(&text, Coding::Gzip).expect("in memory");
+        let mut back = Vec::new();
+        flate2::read::GzDecoder::new(&*gzip)
+            .read_to_end(&mut back)
+            .expect("our own gzip");
+        assert_eq!(back, text);
+        let zstd = compress(&text, Coding::Zstd).expect("in memory");
+        assert_eq!(
+            zstd::bulk::decompress(&zstd, text.len()).expect("our own zstd"),
+            text
+        );
+        assert!(gzip.len() < text.len() / 10 && zstd.len() < text.len() / 10);
+    }
+}

@@ -1,0 +1,264 @@
+//! Files below a site's root: GET and HEAD, conditions, one range, codings, directories.
+//!
+//! What the path came to is decided in [`crate::resolve`], what is sent of a file in
+//! `representation`, how it is sent in `send`. Programs' sources are never shown, whatever
+//! handlers there are for them.
+
+mod compress;
+mod listing;
+mod representation;
+mod send;
+mod types;
+
+pub(crate) use representation::Kept;
+
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use wire::conditional::{self, Verdict};
+use wire::range::{self, RangeAnswer};
+use wire::{FieldId, Method, field_value_ok};
+
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{BodySize, Exchange};
+use crate::helper::Lane;
+use crate::resolve::{self, File, Found, Handle, Resolved};
+use crate::site::Site;
+use crate::worker::{Serving, Worker};
+use compress::Coding;
+use representation::{Maker, Representation, Siblings};
+
+/// How long siblings are taken for what they were.
+const SIBLINGS_FRESH_MS: u64 = 900;
+const ALLOWED: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// Answers with what the request's path came to.
+///
+/// # Errors
+/// Whatever kept it from doing so.
+pub(super) async fn serve(
+    worker: &Rc<Worker>,
+    serving: &Serving,
+    exchange: &mut Exchange,
+) -> Result<()> {
+    match exchange.request.head.method {
+        Method::Get | Method::Head => {}
+        Method::Options => return options(exchange),
+        _ => {
+            exchange.outgoing.fields.push(b"Allow", ALLOWED);
+            return Err(Error::refused(405, "method_not_allowed"));
+        }
+    }
+    let site = exchange
+        .route
+        .site_index
+        .and_then(|index| serving.site(index));
+    let resolved = resolve::file(worker, exchange).await?;
+    let (Some(site), Some(resolved)) = (site, resolved) else {
+        return Err(Error::refused(404, "no_root"));
+    };
+    match resolved.found() {
+        Found::File(_) if resolved.is_source() => Err(Error::refused(404, "source")),
+        Found::File(_) if !resolved.path_info().is_empty() => Err(Error::refused(404, "path_info")),
+        Found::File(file) => {
+            let maker = Maker {
+                worker,
+                serving,
+                site,
+                name: resolved.name(),
+            };
+            send_file(maker, exchange, &resolved, file).await
+        }
+        Found::Directory(handle, lane) => list(worker, exchange, site, handle, *lane).await,
+        Found::Unslashed => redirect(exchange),
+        Found::Missing => Err(Error::refused(404, "no_file")),
+        Found::Denied => Err(Error::refused(403, "permission_denied")),
+        Found::Status(status) => Err(Error::refused(*status, "try_status")),
+    }
+}
+
+fn options(exchange: &mut Exchange) -> Result<()> {
+    exchange.outgoing.status = 204;
+    exchange.outgoing.fields.push(b"Allow", ALLOWED);
+    exchange.send_head(BodySize::None);
+    Ok(())
+}
+
+/// Sends a file in the coding the client wants most.
+async fn send_file(
+    maker: Maker<'_>,
+    exchange: &mut Exchange,
+    resolved: &Resolved,
+    file: &File,
+) -> Result<()> {
+    let whole = maker.whole(file, None).await?;
+    let Some(coding) = choose(maker, exchange, resolved, file).await? else {
+        return reply(maker.worker, exchange, whole).await;
+    };
+    let siblings = file.kept.siblings.borrow().files.clone();
+    if let Some(sibling) = siblings.get(coding as usize).and_then(Option::as_deref) {
+        let whole = maker.whole(sibling, Some(coding)).await?;
+        return reply(maker.worker, exchange, whole).await;
+    }
+    match maker.coded(file, coding).await? {
+        Some(coded) => reply(maker.worker, exchange, &coded).await,
+        None => reply(maker.worker, exchange, whole).await,
+    }
+}
+
+/// Finds the coding to send, if any: one that is stored beside the file or can be made.
+async fn choose(
+    maker: Maker<'_>,
+    exchange: &Exchange,
+    resolved: &Resolved,
+    file: &File,
+) -> Result<Option<Coding>> {
+    let fields = &exchange.request.head.fields;
+    let files = &maker.site.files;
+    let Some(accepted) = fields.get(FieldId::AcceptEncoding) else {
+        return Ok(None);
+    };
+    if files.precompressed {
+        look_for_siblings(maker.worker, exchange, resolved, file).await?;
+    }
+    let size = usize::try_from(file.facts.size).unwrap_or(usize::MAX);
+    let is_made = files.compress
+        && (files.compress_min_bytes..=files.compress_max_bytes).contains(&size)
+        && !fields.contains(FieldId::Range)
+        && maker.is_compressible();
+    let siblings = file.kept.siblings.borrow();
+    Ok(compress::choose(accepted, |coding| {
+        let sibling = siblings.files.get(coding as usize);
+        sibling.is_some_and(Option::is_some) || is_made && coding.is_made_here()
+    }))
+}
+
+/// Brings what is known of a file's siblings up to date.
+async fn look_for_siblings(
+    worker: &Worker,
+    exchange: &Exchange,
+    resolved: &Resolved,
+    file: &File,
+) -> Result<()> {
+    let now_ms = worker.deadlines.now_ms();
+    let last = match &*file.kept.siblings.borrow() {
+        Siblings {
+            seen_ms: Some(seen_ms),
+            ..
+        } if now_ms.saturating_sub(*seen_ms) < SIBLINGS_FRESH_MS => return Ok(()),
+        stale => stale.files.clone(),
+    };
+    let mut files = resolve::siblings(worker, exchange, resolved, last).await?;
+    for sibling in &mut files {
+        let time = |file: &File| (file.facts.modified_s, file.facts.modified_ns);
+        // One that is older holds something else.
+        sibling.take_if(|sibling| time(sibling) < time(file));
+    }
+    *file.kept.siblings.borrow_mut() = Siblings {
+        files,
+        seen_ms: Some(now_ms),
+    };
+    Ok(())
+}
+
+/// Answers with a representation, as far as conditions and range let it.
+async fn reply(worker: &Worker, exchange: &mut Exchange, sent: &Representation) -> Result<()> {
+    let head = &exchange.request.head;
+    let (etag, modified_s) = (sent.etag.as_slice(), sent.modified_s);
+    match conditional::evaluate(&head.fields, head.method, Some(etag), Some(modified_s)) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return not_modified(exchange, sent),
+        Verdict::PreconditionFailed => return Err(Error::refused(412, "precondition_failed")),
+    }
+    let range = match head.method {
+        Method::Get => head.fields.get(FieldId::Range),
+        _ => None,
+    };
+    let answer = match range {
+        None => RangeAnswer::Whole,
+        range => {
+            let if_range = head.fields.get(FieldId::IfRange);
+            range::evaluate(range, if_range, sent.size, etag, modified_s)
+        }
+    };
+    let fields = &mut exchange.outgoing.fields;
+    let (status, first, length) = match answer {
+        RangeAnswer::Whole => (200, 0, sent.size),
+        RangeAnswer::Part { first, last } => (206, first, last - first + 1),
+        RangeAnswer::Unsatisfiable => {
+            let size = format!("bytes */{}", sent.size);
+            fields.push(b"Content-Range", size.as_bytes());
+            return Err(Error::refused(416, "range"));
+        }
+    };
+    fields.append(&sent.fields);
+    if status == 206 {
+        let range = format!("bytes {first}-{}/{}", first + length - 1, sent.size);
+        fields.push(b"Content-Range", range.as_bytes());
+    }
+    exchange.outgoing.status = status;
+    exchange.send_head(BodySize::Length(length));
+    send::body(worker, exchange, &sent.content, first, length).await
+}
+
+/// 304 with the fields a cache would update (RFC 9110 §15.4.5).
+fn not_modified(exchange: &mut Exchange, sent: &Representation) -> Result<()> {
+    exchange.outgoing.status = 304;
+    for field in sent.fields.iter() {
+        if matches!(
+            field.id,
+            FieldId::ETag | FieldId::LastModified | FieldId::Vary
+        ) {
+            exchange.outgoing.fields.push(field.name, field.value);
+        }
+    }
+    exchange.send_head(BodySize::None);
+    Ok(())
+}
+
+/// Sends the client to the same path with a slash, where relative links are right.
+fn redirect(exchange: &mut Exchange) -> Result<()> {
+    let head = &exchange.request.head;
+    let path = head.path_wire();
+    let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+    // With two slashes in front it would name another host.
+    let mut target = b"/".to_vec();
+    target.extend_from_slice(path.get(slashes..).unwrap_or_default());
+    target.push(b'/');
+    if let Some(query) = head.query() {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    if !field_value_ok(&target) {
+        return Err(Error::refused(400, "redirect_target"));
+    }
+    exchange.outgoing.status = 301;
+    exchange.outgoing.fields.push(b"Location", &target);
+    exchange.answer(b"");
+    Ok(())
+}
+
+/// Answers with a directory's listing, read by a helper thread.
+async fn list(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    site: &Site,
+    handle: &Arc<Handle>,
+    lane: Lane,
+) -> Result<()> {
+    let handle = Arc::clone(handle);
+    let work = move || os::file::list(handle.as_fd(), listing::ENTRIES_MAX);
+    let entries = worker.helpers.run(lane, work).await?;
+    let entries =
+        entries.map_err(|error| Error::new(Kind::Internal, "directory", error.to_string()))?;
+    let path = exchange.request.head.path();
+    let page = listing::page(path, entries, |name| site.is_source(name));
+    exchange.outgoing.status = 200;
+    exchange
+        .outgoing
+        .fields
+        .push(b"Content-Type", b"text/html; charset=utf-8");
+    exchange.send_head(BodySize::Length(page.len() as u64));
+    exchange.reply.write(page.as_bytes()).await
+}

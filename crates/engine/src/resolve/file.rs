@@ -1,0 +1,151 @@
+//! A regular file that was found: its facts, its descriptor while one is needed, and its budget.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use os::file::FileFacts;
+
+use super::search::Opened;
+use crate::handler::static_file::Kept;
+use crate::helper::{Helpers, Lane};
+
+/// A file changed this shortly before it was opened may change again within the same tick of the
+/// file system's clock, unseen.
+const SETTLED_NS: u64 = 50_000_000;
+
+/// A regular file, as it was when it was opened.
+#[derive(Debug)]
+pub struct File {
+    /// What is known of it.
+    pub facts: FileFacts,
+    /// Whom reading it makes wait.
+    pub lane: Lane,
+    /// What the static handler keeps with it: it lives exactly as long.
+    pub(crate) kept: Kept,
+    handle: RefCell<Option<Arc<Handle>>>,
+    settled: bool,
+}
+
+impl File {
+    pub(super) fn new(opened: Opened, helpers: &Helpers, handles: &Budget) -> Self {
+        let now_ns = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |age| age.as_nanos());
+        let changed_ns = u128::from(opened.facts.changed_ns.saturating_add(SETTLED_NS));
+        Self {
+            facts: opened.facts,
+            lane: opened.lane,
+            kept: Kept::default(),
+            settled: changed_ns < now_ns,
+            handle: RefCell::new(Some(Arc::new(Handle::new(opened, helpers, handles)))),
+        }
+    }
+
+    /// Its descriptor; `None` after [`Self::forget_handle`].
+    pub fn handle(&self) -> Option<Arc<Handle>> {
+        self.handle.borrow().clone()
+    }
+
+    /// Lets the descriptor go: the content is in memory.
+    pub fn forget_handle(&self) {
+        self.handle.take();
+    }
+
+    /// Whether `other`, opened later, is the same file with the same content.
+    pub(super) fn is_still(&self, other: &Opened) -> bool {
+        self.settled && self.facts == other.facts
+    }
+}
+
+/// An open descriptor, closed without making the worker wait.
+#[derive(Debug)]
+pub struct Handle {
+    descriptor: Option<OwnedFd>,
+    /// Closes it, where closing may wait.
+    closer: Option<Helpers>,
+    _share: Share,
+}
+
+impl Handle {
+    pub(super) fn new(opened: Opened, helpers: &Helpers, handles: &Budget) -> Self {
+        Self {
+            descriptor: Some(opened.descriptor),
+            closer: (opened.lane == Lane::Remote).then(|| helpers.clone()),
+            _share: handles.take(1),
+        }
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor
+            .as_ref()
+            .expect("only drop takes the descriptor")
+            .as_fd()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let (Some(closer), Some(descriptor)) = (&self.closer, self.descriptor.take()) {
+            closer.close(descriptor);
+        }
+    }
+}
+
+/// An amount of something that a worker's cache may hold.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    used: Arc<AtomicUsize>,
+    max: usize,
+}
+
+impl Budget {
+    /// Makes an unused budget.
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            used: Arc::default(),
+            max,
+        }
+    }
+
+    /// Takes a share, be there room or not.
+    pub(super) fn take(&self, amount: usize) -> Share {
+        self.used.fetch_add(amount, Relaxed);
+        Share {
+            used: Arc::clone(&self.used),
+            amount,
+        }
+    }
+
+    /// Whether so much more fits.
+    pub(super) fn has_room(&self, amount: usize) -> bool {
+        self.used.load(Relaxed).saturating_add(amount) <= self.max
+    }
+}
+
+impl Share {
+    /// Gives back all but `amount`.
+    pub fn shrunk_to(mut self, amount: usize) -> Self {
+        let rest = self.amount.saturating_sub(amount);
+        self.used.fetch_sub(rest, Relaxed);
+        self.amount -= rest;
+        self
+    }
+}
+
+/// A share of a budget, given back on drop.
+#[derive(Debug)]
+pub struct Share {
+    used: Arc<AtomicUsize>,
+    amount: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.amount, Relaxed);
+    }
+}

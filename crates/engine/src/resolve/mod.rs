@@ -1,0 +1,394 @@
+//! From a canonical path to a file: once per request, before its rules or when a handler asks.
+//!
+//! The result is what rules match, what a limit on files counts and what is served; nobody looks
+//! a second time. A worker opens without waiting what the kernel has in memory; the rest goes to
+//! the helper pool, once however many ask for it. What a path came to is kept for a moment
+//! (`cache`), and a root's directory is opened once a second, never one per configured site.
+
+mod cache;
+mod file;
+mod search;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use os::file::Wait;
+use tokio::sync::Notify;
+
+pub use file::{Budget, File, Handle, Share};
+
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::helper::Lane;
+use crate::worker::{Serving, Worker};
+use cache::{Cache, Key, Known};
+use search::{Ending, Outcome, Root, Seen};
+
+/// How long an opened root is used.
+const ROOT_FRESH_MS: u64 = 900;
+/// Roots open at once.
+const ROOTS_MAX: usize = 256;
+/// Descriptors of files kept open for later requests.
+const HANDLES_MAX: usize = 1_024;
+/// How often an exchange lets another one look for it.
+const FOLLOWS_MAX: usize = 3;
+/// Siblings of a file, by the suffixes of their codings.
+pub const SIBLINGS: [&str; 3] = [".br", ".zst", ".gz"];
+
+/// What a path came to.
+#[derive(Debug)]
+pub struct Resolved {
+    name: Box<[u8]>,
+    /// How much of the name is the root, its slash included.
+    root_bytes: usize,
+    path_info: Box<[u8]>,
+    is_source: bool,
+    found: Found,
+}
+
+/// What stands at a path.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file.
+    File(Rc<File>),
+    /// A directory that may be listed.
+    Directory(Arc<Handle>, Lane),
+    /// A directory, asked for without its slash.
+    Unslashed,
+    /// Nothing.
+    Missing,
+    /// Something the server may not read.
+    Denied,
+    /// The configuration answers with this status.
+    Status(u16),
+}
+
+impl Resolved {
+    /// Whether there is such a file or directory.
+    pub fn exists(&self) -> bool {
+        matches!(
+            self.found,
+            Found::File(_) | Found::Directory(..) | Found::Unslashed
+        )
+    }
+
+    /// Its full name: the root and what is below it.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Its name below the root.
+    pub fn relative(&self) -> &[u8] {
+        self.name.get(self.root_bytes..).unwrap_or_default()
+    }
+
+    /// What followed the file in the path.
+    pub fn path_info(&self) -> &[u8] {
+        &self.path_info
+    }
+
+    /// Whether its text is a program, never to be shown.
+    pub fn is_source(&self) -> bool {
+        self.is_source
+    }
+
+    /// What stands there.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+}
+
+/// Resolves the path where a rule will look at the result.
+///
+/// # Errors
+/// As [`file`].
+pub async fn before_rules(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    match exchange.route.site() {
+        Some(site) if site.rules_need_file => file(worker, exchange).await.map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// What the request's path comes to; `None` for a site without a root.
+///
+/// # Errors
+/// When the machine is in trouble, or too many wait for its disks.
+pub async fn file(worker: &Worker, exchange: &mut Exchange) -> Result<Option<Rc<Resolved>>> {
+    let Exchange { request, route, .. } = exchange;
+    if let Some(resolved) = &route.file {
+        return Ok(Some(Rc::clone(resolved)));
+    }
+    let (Some(serving), Some(index)) = (&route.serving, route.site_index) else {
+        return Ok(None);
+    };
+    if serving.site(index).is_none_or(|site| site.root.is_none()) {
+        return Ok(None);
+    }
+    let cache = &serving.files.cache;
+    let key = cache.key(index, request.head.path());
+    let resolved = match cache.get(&key, worker.deadlines.now_ms()) {
+        Known::Fresh(resolved) => resolved,
+        known => resolve(worker, serving, index, &key, known).await?,
+    };
+    route.file = Some(Rc::clone(&resolved));
+    Ok(Some(resolved))
+}
+
+/// The siblings of a file that hold its content in another coding, in the order of [`SIBLINGS`].
+/// One that was there the last time and has not changed is given back as it was.
+///
+/// # Errors
+/// As [`file`].
+pub async fn siblings(
+    worker: &Worker,
+    exchange: &Exchange,
+    resolved: &Resolved,
+    last: [Option<Rc<File>>; 3],
+) -> Result<[Option<Rc<File>>; 3]> {
+    let (Some(serving), Some(index)) = (&exchange.route.serving, exchange.route.site_index) else {
+        return Ok(last);
+    };
+    let relative = resolved.relative().to_vec();
+    let seen = serving
+        .files
+        .ask(worker, serving, index, move |root, _, wait| {
+            let look = |suffix: &str| root.look(&[&relative, suffix.as_bytes()].concat(), wait);
+            Ok([look(SIBLINGS[0])?, look(SIBLINGS[1])?, look(SIBLINGS[2])?])
+        })
+        .await?;
+    let mut last = last.into_iter();
+    Ok(seen.map(|seen| match (seen, last.next().flatten()) {
+        (Seen::File(opened), Some(last)) if last.is_still(&opened) => Some(last),
+        (Seen::File(opened), _) => {
+            let handles = &serving.files.handles;
+            Some(Rc::new(File::new(opened, &worker.helpers, handles)))
+        }
+        _ => None,
+    }))
+}
+
+/// What a worker keeps of the file systems, for one generation.
+#[derive(Debug)]
+pub struct Files {
+    cache: Cache,
+    roots: RefCell<HashMap<u32, (Arc<Root>, u64)>>,
+    /// Paths a helper is looking for, and who waits for them.
+    pending: RefCell<HashMap<u64, Rc<Notify>>>,
+    handles: Budget,
+    memory: Budget,
+}
+
+impl Files {
+    /// Makes an empty one that keeps at most so many bytes of content.
+    pub fn new(memory_max: usize) -> Self {
+        Self {
+            cache: Cache::new(),
+            roots: RefCell::default(),
+            pending: RefCell::default(),
+            handles: Budget::new(HANDLES_MAX),
+            memory: Budget::new(memory_max),
+        }
+    }
+
+    /// Takes room for content; `None` when there is none even after forgetting what is least used.
+    pub fn memory(&self, bytes: usize) -> Option<Share> {
+        let has_room = || self.memory.has_room(bytes);
+        self.cache
+            .make_room(has_room)
+            .then(|| self.memory.take(bytes))
+    }
+
+    /// Forgets some of what nobody has asked for in a while; called once a tick.
+    pub fn sweep(&self, now_ms: u64) {
+        self.cache.sweep(now_ms);
+    }
+
+    /// Runs `look` on a site's root: here if nothing has to be waited for, else on a helper thread.
+    async fn ask<T: Send + 'static>(
+        &self,
+        worker: &Worker,
+        serving: &Serving,
+        index: u32,
+        look: impl Fn(&Root, u32, Wait) -> io::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (root, lane) = match self.fresh_root(index, worker.deadlines.now_ms()) {
+            Some(root) if root.lane == Lane::Local => match look(&root, index, Wait::Never) {
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => (Some(root), Lane::Local),
+                    io::ErrorKind::CrossesDevices => (Some(root), Lane::Remote),
+                    _ => return Err(trouble(&error)),
+                },
+                Ok(result) => return Ok(result),
+            },
+            Some(root) => (Some(root), Lane::Remote),
+            None => (None, self.last_lane(index)),
+        };
+        let generation = Arc::clone(&serving.generation);
+        let work = move || {
+            let root = match root {
+                Some(root) => root,
+                None => Arc::new(open_root(&generation, index)?),
+            };
+            let result = look(&root, index, Wait::Allowed)?;
+            Ok((root, result))
+        };
+        let found = worker.helpers.run(lane, work).await?;
+        let (root, result) = found.map_err(|error: io::Error| trouble(&error))?;
+        self.keep_root(index, root, worker.deadlines.now_ms());
+        Ok(result)
+    }
+
+    fn fresh_root(&self, index: u32, now_ms: u64) -> Option<Arc<Root>> {
+        let roots = self.roots.borrow();
+        let (root, seen_ms) = roots.get(&index)?;
+        (now_ms.saturating_sub(*seen_ms) < ROOT_FRESH_MS).then(|| Arc::clone(root))
+    }
+
+    /// A root nothing is known of may hang like any other.
+    fn last_lane(&self, index: u32) -> Lane {
+        let roots = self.roots.borrow();
+        roots
+            .get(&index)
+            .map_or(Lane::Remote, |(root, _)| root.lane)
+    }
+
+    fn keep_root(&self, index: u32, root: Arc<Root>, now_ms: u64) {
+        let mut roots = self.roots.borrow_mut();
+        if let Some((known, _)) = roots.get(&index)
+            && Arc::ptr_eq(known, &root)
+        {
+            return;
+        }
+        if roots.len() >= ROOTS_MAX && !roots.contains_key(&index) {
+            let oldest = roots.iter().min_by_key(|(_, (_, seen_ms))| *seen_ms);
+            if let Some(oldest) = oldest.map(|(index, _)| *index) {
+                roots.remove(&oldest);
+            }
+        }
+        roots.insert(index, (root, now_ms));
+    }
+
+    fn is_pending(&self, hash: u64) -> Option<Rc<Notify>> {
+        self.pending.borrow().get(&hash).cloned()
+    }
+}
+
+/// Looks for a path the cache has no fresh answer for.
+async fn resolve(
+    worker: &Worker,
+    serving: &Rc<Serving>,
+    index: u32,
+    key: &Key<'_>,
+    known: Known,
+) -> Result<Rc<Resolved>> {
+    let files = &serving.files;
+    for _ in 0..FOLLOWS_MAX {
+        let Some(other) = files.is_pending(key.hash) else {
+            break;
+        };
+        other.notified().await;
+        if let Known::Fresh(resolved) = files.cache.get(key, worker.deadlines.now_ms()) {
+            return Ok(resolved);
+        }
+    }
+    let _turn = Turn::take(files, key.hash);
+    let generation = Arc::clone(&serving.generation);
+    let path = key.path().to_vec();
+    let look = move |root: &Root, index: u32, wait| {
+        let site = usize::try_from(index).ok();
+        let site = site.and_then(|index| generation.sites.get(index));
+        let site = site.ok_or(io::ErrorKind::InvalidInput)?;
+        search::search(site, root, &path, wait)
+    };
+    let outcome = files.ask(worker, serving, index, look).await?;
+    let last = match known {
+        Known::Stale(last) => Some(last),
+        Known::Fresh(_) | Known::Nothing => None,
+    };
+    let resolved = Rc::new(finish(worker, serving, index, outcome, last.as_deref()));
+    files.cache.put(key, &resolved, worker.deadlines.now_ms());
+    files.cache.make_room(|| files.handles.has_room(0));
+    Ok(resolved)
+}
+
+/// Gives an outcome its full name, and the file what is known of it since last time.
+fn finish(
+    worker: &Worker,
+    serving: &Serving,
+    index: u32,
+    outcome: Outcome,
+    last: Option<&Resolved>,
+) -> Resolved {
+    let site = serving.site(index);
+    let root = site.and_then(|site| site.root.as_ref());
+    let mut name = root.map_or(Vec::new(), |root| root.path.as_os_str().as_bytes().to_vec());
+    if !name.ends_with(b"/") {
+        name.push(b'/');
+    }
+    let root_bytes = name.len();
+    name.extend_from_slice(&outcome.relative);
+    let (helpers, handles) = (&worker.helpers, &serving.files.handles);
+    let found = match outcome.ending {
+        Ending::File(opened) => match last.map(Resolved::found) {
+            Some(Found::File(last)) if last.is_still(&opened) => Found::File(Rc::clone(last)),
+            _ => Found::File(Rc::new(File::new(opened, helpers, handles))),
+        },
+        Ending::Directory(opened) => {
+            let lane = opened.lane;
+            Found::Directory(Arc::new(Handle::new(opened, helpers, handles)), lane)
+        }
+        Ending::Unslashed => Found::Unslashed,
+        Ending::Missing => Found::Missing,
+        Ending::Denied => Found::Denied,
+        Ending::Status(status) => Found::Status(status),
+    };
+    Resolved {
+        is_source: site.is_some_and(|site| site.is_source(&name)),
+        name: name.into(),
+        root_bytes,
+        path_info: outcome.path_info.into(),
+        found,
+    }
+}
+
+fn open_root(generation: &crate::generation::Generation, index: u32) -> io::Result<Root> {
+    let site = usize::try_from(index).ok();
+    let site = site.and_then(|index| generation.sites.get(index));
+    let root = site.and_then(|site| site.root.as_ref());
+    Root::open(root.ok_or(io::ErrorKind::NotFound)?)
+}
+
+/// A search that goes on; whoever waits for it is woken when it ends, however it ends.
+struct Turn<'a> {
+    files: &'a Files,
+    hash: u64,
+}
+
+impl<'a> Turn<'a> {
+    fn take(files: &'a Files, hash: u64) -> Self {
+        files.pending.borrow_mut().insert(hash, Rc::default());
+        Self { files, hash }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.files.pending.borrow_mut().remove(&self.hash) {
+            waiting.notify_waiters();
+        }
+    }
+}
+
+/// The root itself is not there, or the machine fails.
+fn trouble(error: &io::Error) -> Error {
+    use os::file::NoFile;
+    match NoFile::of(error) {
+        Some(NoFile::Denied) => Error::new(Kind::Refused(403), "root_denied", error.to_string()),
+        Some(_) => Error::new(Kind::Refused(404), "root_missing", error.to_string()),
+        None => Error::new(Kind::Internal, "file_open", error.to_string()),
+    }
+}

@@ -1,0 +1,336 @@
+//! The search itself: a site's `try` entries, one after the other, against the file system.
+//!
+//! Plain system calls, run by a worker while nothing has to be waited for and by a helper thread
+//! otherwise; both get the same answer. Every decision is made on an opened descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use config::model::{self, TryEntry};
+use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
+
+use crate::helper::Lane;
+use crate::site::Site;
+
+/// A site's boundary, opened.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// The directory nothing leads out of.
+    within: OwnedFd,
+    /// The document root's place in it; empty or ending with a slash.
+    prefix: Box<[u8]>,
+    symlinks: Symlinks,
+    /// Whom its file system makes wait.
+    pub(super) lane: Lane,
+}
+
+impl Root {
+    /// Opens the boundary of a site. May wait.
+    pub(super) fn open(root: &model::Root) -> io::Result<Self> {
+        let within = os::file::open_directory(&root.within)?;
+        let below = root.path.strip_prefix(&root.within).unwrap_or(&root.path);
+        let mut prefix = below.as_os_str().as_bytes().to_vec();
+        if !prefix.is_empty() {
+            prefix.push(b'/');
+        }
+        Ok(Self {
+            lane: lane_of(within.as_fd())?,
+            within,
+            prefix: prefix.into(),
+            symlinks: match root.symlinks {
+                model::Symlinks::Deny => Symlinks::Deny,
+                model::Symlinks::Owner => Symlinks::Owner,
+                model::Symlinks::Allow => Symlinks::Allow,
+            },
+        })
+    }
+
+    /// Opens a file of the root and looks at it.
+    pub(super) fn look(&self, relative: &[u8], wait: Wait) -> io::Result<Seen> {
+        let path = [&self.prefix, relative].concat();
+        let opened = os::file::open_beneath(self.within.as_fd(), &path, self.symlinks, wait);
+        let descriptor = match opened {
+            Ok(descriptor) => descriptor,
+            // Into another mount or out of the root: which, a helper finds out.
+            Err(error) if wait == Wait::Never && error.kind() == io::ErrorKind::CrossesDevices => {
+                return Err(error);
+            }
+            Err(error) => return not_opened(error),
+        };
+        let lane = match wait {
+            // What needed no waiting lies in the root's own file system.
+            Wait::Never => self.lane,
+            Wait::Allowed => lane_of(descriptor.as_fd())?,
+        };
+        let facts = os::file::facts(descriptor.as_fd())?;
+        let opened = Opened {
+            descriptor,
+            facts,
+            lane,
+        };
+        Ok(match facts.kind {
+            FileKind::Regular => Seen::File(opened),
+            FileKind::Directory => Seen::Directory(opened),
+            FileKind::Symlink | FileKind::Other => Seen::Nothing,
+        })
+    }
+}
+
+/// An opened file or directory.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) descriptor: OwnedFd,
+    pub(super) facts: FileFacts,
+    pub(super) lane: Lane,
+}
+
+/// What stands at a name.
+#[derive(Debug)]
+pub(super) enum Seen {
+    File(Opened),
+    Directory(Opened),
+    /// Nothing that could be served.
+    Nothing,
+    /// A regular file stands in the way.
+    FileInTheWay,
+    /// The server may not read it.
+    Denied,
+}
+
+/// What a path came to, with its name below the root.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) relative: Vec<u8>,
+    /// How much of the path's end is no part of the file's name.
+    pub(super) path_info: Vec<u8>,
+    pub(super) ending: Ending,
+}
+
+#[derive(Debug)]
+pub(super) enum Ending {
+    File(Opened),
+    /// A directory to be listed.
+    Directory(Opened),
+    /// A directory asked for without the slash at its end.
+    Unslashed,
+    Missing,
+    Denied,
+    Status(u16),
+}
+
+/// Searches for a canonical path.
+///
+/// # Errors
+/// `WouldBlock` or `CrossesDevices` where it must not wait and might have to; anything else is the machine's trouble.
+pub(super) fn search(site: &Site, root: &Root, path: &[u8], wait: Wait) -> io::Result<Outcome> {
+    let relative = relative_of(path);
+    let search = Search {
+        site,
+        root,
+        relative,
+        wait,
+    };
+    let found = if is_hidden(relative) {
+        search.fixed_only()?
+    } else {
+        search.run()?
+    };
+    Ok(found.unwrap_or_else(|| Outcome::named(relative, Ending::Missing)))
+}
+
+/// The path below the root: without the slashes at its start.
+pub(super) fn relative_of(path: &[u8]) -> &[u8] {
+    let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+    path.get(slashes..).unwrap_or_default()
+}
+
+struct Search<'a> {
+    site: &'a Site,
+    root: &'a Root,
+    relative: &'a [u8],
+    wait: Wait,
+}
+
+impl Search<'_> {
+    fn run(&self) -> io::Result<Option<Outcome>> {
+        // What `$path` found, for `$path/` to go on from.
+        let mut seen = None;
+        for entry in self.site.resolve.iter() {
+            let found = match entry {
+                TryEntry::Path => match self.root.look(self.relative, self.wait)? {
+                    Seen::FileInTheWay => self.cut()?,
+                    other => self.file_or_note(other, &mut seen),
+                },
+                TryEntry::Directory => self.directory(seen.take())?,
+                TryEntry::Suffix(suffix) => self.suffixed(suffix)?,
+                other => self.fixed(other)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A hidden path is nobody's file; the front controller may still answer for it.
+    fn fixed_only(&self) -> io::Result<Option<Outcome>> {
+        for entry in self.site.resolve.iter() {
+            let found = self.fixed(entry)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn file_or_note(&self, found: Seen, note: &mut Option<Seen>) -> Option<Outcome> {
+        match found {
+            Seen::File(opened) => Some(Outcome::named(self.relative, Ending::File(opened))),
+            Seen::Denied => Some(Outcome::named(self.relative, Ending::Denied)),
+            other => {
+                *note = Some(other);
+                None
+            }
+        }
+    }
+
+    /// A regular file stands in the middle of the path: what follows it is PATH_INFO.
+    fn cut(&self) -> io::Result<Option<Outcome>> {
+        let slashes = self.relative.iter().enumerate();
+        for (at, _) in slashes.filter(|(_, byte)| **byte == b'/') {
+            let (name, path_info) = self.relative.split_at(at);
+            match self.root.look(name, self.wait)? {
+                Seen::File(opened) => {
+                    let mut outcome = Outcome::named(name, Ending::File(opened));
+                    outcome.path_info = path_info.to_vec();
+                    return Ok(Some(outcome));
+                }
+                Seen::Denied => return Ok(Some(Outcome::named(name, Ending::Denied))),
+                Seen::Directory(_) => {}
+                Seen::Nothing | Seen::FileInTheWay => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The directory's index, the directory itself if it may be listed, or nothing.
+    fn directory(&self, seen: Option<Seen>) -> io::Result<Option<Outcome>> {
+        let seen = match seen {
+            Some(seen) => seen,
+            None => self.root.look(self.relative, self.wait)?,
+        };
+        let Seen::Directory(opened) = seen else {
+            return Ok(None);
+        };
+        let slashed = self.relative.is_empty() || self.relative.ends_with(b"/");
+        for index in self.site.index.iter() {
+            let slash: &[u8] = if slashed { b"" } else { b"/" };
+            let name = [self.relative, slash, index.as_bytes()].concat();
+            let ending = match self.root.look(&name, self.wait)? {
+                Seen::File(_) if !slashed => return self.unslashed(),
+                Seen::File(opened) => Ending::File(opened),
+                Seen::Denied => Ending::Denied,
+                _ => continue,
+            };
+            return Ok(Some(Outcome::named(&name, ending)));
+        }
+        match (self.site.files.listing, slashed) {
+            (false, _) => Ok(None),
+            (true, false) => self.unslashed(),
+            (true, true) => {
+                let listed = Ending::Directory(opened);
+                Ok(Some(Outcome::named(self.relative, listed)))
+            }
+        }
+    }
+
+    fn unslashed(&self) -> io::Result<Option<Outcome>> {
+        Ok(Some(Outcome::named(self.relative, Ending::Unslashed)))
+    }
+
+    fn suffixed(&self, suffix: &str) -> io::Result<Option<Outcome>> {
+        if self.relative.is_empty() || self.relative.ends_with(b"/") {
+            return Ok(None);
+        }
+        let name = [self.relative, suffix.as_bytes()].concat();
+        self.file(&name)
+    }
+
+    fn fixed(&self, entry: &TryEntry) -> io::Result<Option<Outcome>> {
+        match entry {
+            TryEntry::Fixed(file) => self.file(relative_of(file.as_bytes())),
+            TryEntry::Status(status) => {
+                let ending = Ending::Status(*status);
+                Ok(Some(Outcome::named(self.relative, ending)))
+            }
+            TryEntry::Path | TryEntry::Directory | TryEntry::Suffix(_) => Ok(None),
+        }
+    }
+
+    fn file(&self, name: &[u8]) -> io::Result<Option<Outcome>> {
+        let ending = match self.root.look(name, self.wait)? {
+            Seen::File(opened) => Ending::File(opened),
+            Seen::Denied => Ending::Denied,
+            _ => return Ok(None),
+        };
+        Ok(Some(Outcome::named(name, ending)))
+    }
+}
+
+impl Outcome {
+    fn named(relative: &[u8], ending: Ending) -> Self {
+        Self {
+            relative: relative.to_vec(),
+            path_info: Vec::new(),
+            ending,
+        }
+    }
+}
+
+fn lane_of(descriptor: BorrowedFd<'_>) -> io::Result<Lane> {
+    Ok(if os::file::is_local(descriptor)? {
+        Lane::Local
+    } else {
+        Lane::Remote
+    })
+}
+
+/// A name that can't be opened is nothing to serve, unless the machine is in trouble.
+fn not_opened(error: io::Error) -> io::Result<Seen> {
+    match NoFile::of(&error) {
+        Some(NoFile::Absent) => Ok(Seen::Nothing),
+        Some(NoFile::FileInTheWay) => Ok(Seen::FileInTheWay),
+        Some(NoFile::Denied) => Ok(Seen::Denied),
+        None => Err(error),
+    }
+}
+
+/// Whether a component begins with a dot; `/.well-known/` is made to be seen.
+fn is_hidden(relative: &[u8]) -> bool {
+    let shown = relative.strip_prefix(b".well-known/").unwrap_or(relative);
+    shown
+        .split(|byte| *byte == b'/')
+        .any(|component| component.starts_with(b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dot_hides_a_path_wherever_it_begins_a_component() {
+        for (path, hidden) in [
+            ("/a.b/c.", false),
+            ("/.git/config", true),
+            ("/a/.htaccess", true),
+            ("/.well-known/acme", false),
+            ("/.well-known/.git", true),
+            ("/.well-known", true),
+            ("/a/.well-known/x", true),
+            ("//.env", true),
+        ] {
+            assert_eq!(is_hidden(relative_of(path.as_bytes())), hidden, "{path}");
+        }
+    }
+}

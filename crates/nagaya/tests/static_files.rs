@@ -1,0 +1,720 @@
+//! Files as clients get them: types, conditions, ranges, codings, directories and what is hidden.
+//!
+//! Every test speaks to the real gateway over a socket and knows the bytes on disk.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, Instant};
+
+use testkit::client::Body;
+use testkit::{Gateway, Outcome, Reply, eventually};
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+level = "error"
+
+[[sites]]
+hosts = ["plain.test"]
+root = "{dir}/www"
+index = ["index.html", "start.html"]
+slashes = "keep"
+
+[[sites]]
+hosts = ["list.test"]
+root = "{dir}/www"
+files = { listing = true }
+
+[[sites]]
+hosts = ["front.test"]
+root = "{dir}/www"
+try = ["$path", "$path/", "$path.html", "/app.php"]
+[[sites.rules]]
+match = { file = "*.php" }
+handler = { respond = { status = 200, body = "run $path" } }
+[[sites.rules]]
+match = { exists = false }
+handler = { respond = { status = 404, body = "nothing" } }
+
+[[sites]]
+hosts = ["status.test"]
+root = "{dir}/www"
+try = ["$path", "=410"]
+
+[[sites]]
+hosts = ["deny.test"]
+root = "{dir}/www"
+symlinks = "deny"
+
+[[sites]]
+hosts = ["allow.test"]
+root = "{dir}/www"
+symlinks = "allow"
+
+[[sites]]
+hosts = ["within.test"]
+root = "{dir}/www"
+within = "{dir}"
+symlinks = "allow"
+"#;
+
+/// How soon a change must be seen.
+const NOTICED: Duration = Duration::from_millis(1_000);
+
+fn gateway(files: &[(&str, &[u8])]) -> Gateway {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    let directory = builder.directory();
+    directory.write("www/hello.txt", "hello, world!\n");
+    for (name, content) in files {
+        directory.write(&format!("www/{name}"), content);
+    }
+    // The server may run as another user.
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(directory.path(), mode(0o755)).expect("open the test directory");
+    builder.start()
+}
+
+fn ask(gateway: &Gateway, host: &str, start: &str, fields: &str) -> Reply {
+    let mut client = gateway.client();
+    client.send(format!("{start} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").as_bytes());
+    let body = match start.starts_with("HEAD ") {
+        true => Body::Never,
+        false => Body::Framed,
+    };
+    match client.read_reply(body) {
+        Outcome::Reply(reply) => reply,
+        other => panic!("{host} {start}: {other:?}"),
+    }
+}
+
+fn get(gateway: &Gateway, host: &str, path: &str) -> Reply {
+    ask(gateway, host, &format!("GET {path}"), "")
+}
+
+fn field(reply: &Reply, name: &str) -> String {
+    reply.head.field(name).unwrap_or_default().to_owned()
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(&reply.body).into_owned()
+}
+
+#[test]
+fn a_file_comes_with_its_type_time_and_tag() {
+    let gateway = gateway(&[("a.css", b"p{}"), ("b.unknown", b"?"), ("empty", b"")]);
+    let reply = get(&gateway, "plain.test", "/hello.txt");
+    assert_eq!(
+        (reply.status, text(&reply).as_str()),
+        (200, "hello, world!\n")
+    );
+    assert_eq!(field(&reply, "content-type"), "text/plain; charset=utf-8");
+    assert_eq!(field(&reply, "content-length"), "14");
+    assert_eq!(field(&reply, "accept-ranges"), "bytes");
+    assert!(field(&reply, "last-modified").ends_with(" GMT"));
+    let tag = field(&reply, "etag");
+    assert!(
+        tag.starts_with('"') && tag.ends_with('"') && tag.len() > 4,
+        "{tag}"
+    );
+    let css = get(&gateway, "plain.test", "/a.css");
+    assert_eq!(field(&css, "content-type"), "text/css; charset=utf-8");
+    let unknown = get(&gateway, "plain.test", "/b.unknown");
+    assert_eq!(field(&unknown, "content-type"), "application/octet-stream");
+    let empty = get(&gateway, "plain.test", "/empty");
+    assert_eq!((empty.status, empty.body.len()), (200, 0));
+}
+
+#[test]
+fn head_says_what_get_would() {
+    let gateway = gateway(&[("big.bin", &[7; 200_000])]);
+    for path in ["/hello.txt", "/big.bin"] {
+        let head = ask(&gateway, "plain.test", &format!("HEAD {path}"), "");
+        let get = get(&gateway, "plain.test", path);
+        for name in ["content-length", "etag", "last-modified", "content-type"] {
+            assert_eq!(field(&head, name), field(&get, name), "{name} of {path}");
+        }
+        assert_eq!(field(&get, "content-length"), get.body.len().to_string());
+    }
+}
+
+#[test]
+fn other_methods_are_told_what_is_allowed() {
+    let gateway = gateway(&[]);
+    for method in ["POST", "PUT", "DELETE", "PATCH", "PROPFIND"] {
+        let fields = "Content-Length: 0\r\n";
+        let reply = ask(
+            &gateway,
+            "plain.test",
+            &format!("{method} /hello.txt"),
+            fields,
+        );
+        assert_eq!(reply.status, 405, "{method}");
+        assert_eq!(field(&reply, "allow"), "GET, HEAD, OPTIONS");
+    }
+    let reply = ask(&gateway, "plain.test", "OPTIONS /hello.txt", "");
+    assert_eq!(reply.status, 204);
+    assert_eq!(field(&reply, "allow"), "GET, HEAD, OPTIONS");
+}
+
+#[test]
+fn conditions_are_judged_in_order() {
+    let gateway = gateway(&[]);
+    let first = get(&gateway, "plain.test", "/hello.txt");
+    let (tag, time) = (field(&first, "etag"), field(&first, "last-modified"));
+    let old = "Thu, 01 Jan 1970 00:00:10 GMT";
+    let table = [
+        (format!("If-None-Match: {tag}\r\n"), 304),
+        (format!("If-None-Match: \"x\", W/{tag}\r\n"), 304),
+        ("If-None-Match: *\r\n".to_owned(), 304),
+        ("If-None-Match: \"x\"\r\n".to_owned(), 200),
+        (format!("If-Modified-Since: {time}\r\n"), 304),
+        (format!("If-Modified-Since: {old}\r\n"), 200),
+        (
+            format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {time}\r\n"),
+            200,
+        ),
+        (format!("If-Match: {tag}\r\n"), 200),
+        ("If-Match: \"x\"\r\n".to_owned(), 412),
+        (format!("If-Match: {tag}\r\nIf-None-Match: {tag}\r\n"), 304),
+        (format!("If-Unmodified-Since: {old}\r\n"), 412),
+        (format!("If-Match: \"x\"\r\nIf-None-Match: {tag}\r\n"), 412),
+    ];
+    for (fields, expected) in table {
+        for method in ["GET", "HEAD"] {
+            let start = format!("{method} /hello.txt");
+            let reply = ask(&gateway, "plain.test", &start, &fields);
+            assert_eq!(reply.status, expected, "{method} with {fields}");
+            if expected == 304 {
+                assert_eq!((field(&reply, "etag"), reply.body.len()), (tag.clone(), 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn one_range_is_cut_out_and_others_are_the_whole() {
+    let long: Vec<u8> = (0..200_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
+    let gateway = gateway(&[("digits", b"0123456789"), ("long", &long)]);
+    let tag = field(&get(&gateway, "plain.test", "/digits"), "etag");
+    let table = [
+        (
+            "bytes=2-4".to_owned(),
+            String::new(),
+            206,
+            "234",
+            "bytes 2-4/10",
+        ),
+        (
+            "bytes=7-".to_owned(),
+            String::new(),
+            206,
+            "789",
+            "bytes 7-9/10",
+        ),
+        (
+            "bytes=-1".to_owned(),
+            String::new(),
+            206,
+            "9",
+            "bytes 9-9/10",
+        ),
+        (
+            "bytes=0-99".to_owned(),
+            String::new(),
+            206,
+            "0123456789",
+            "bytes 0-9/10",
+        ),
+        (
+            "bytes=0-1,4-5".to_owned(),
+            String::new(),
+            200,
+            "0123456789",
+            "",
+        ),
+        ("bytes=5-2".to_owned(), String::new(), 200, "0123456789", ""),
+        ("lines=1-2".to_owned(), String::new(), 200, "0123456789", ""),
+        (
+            "bytes=0-0".to_owned(),
+            format!("If-Range: {tag}\r\n"),
+            206,
+            "0",
+            "bytes 0-0/10",
+        ),
+        (
+            "bytes=0-0".to_owned(),
+            "If-Range: \"x\"\r\n".to_owned(),
+            200,
+            "0123456789",
+            "",
+        ),
+        (
+            "bytes=0-0".to_owned(),
+            format!("If-None-Match: {tag}\r\n"),
+            304,
+            "",
+            "",
+        ),
+    ];
+    for (range, more, status, body, content_range) in table {
+        let fields = format!("Range: {range}\r\n{more}");
+        let reply = ask(&gateway, "plain.test", "GET /digits", &fields);
+        assert_eq!(
+            (reply.status, text(&reply).as_str()),
+            (status, body),
+            "{fields}"
+        );
+        assert_eq!(field(&reply, "content-range"), content_range, "{fields}");
+    }
+    let reply = ask(
+        &gateway,
+        "plain.test",
+        "GET /digits",
+        "Range: bytes=10-\r\n",
+    );
+    assert_eq!(reply.status, 416);
+    assert_eq!(field(&reply, "content-range"), "bytes */10");
+    let reply = ask(
+        &gateway,
+        "plain.test",
+        "GET /long",
+        "Range: bytes=99999-150000\r\n",
+    );
+    assert_eq!((reply.status, &*reply.body), (206, &long[99_999..=150_000]));
+}
+
+#[test]
+fn large_files_arrive_whole_and_the_connection_goes_on() {
+    let large: Vec<u8> = (0..3_000_000_u32)
+        .map(|number| (number % 249) as u8)
+        .collect();
+    let gateway = gateway(&[
+        ("large", &large),
+        ("edge", &large[..65_536]),
+        ("more", &large[..65_537]),
+    ]);
+    let mut client = gateway.client();
+    for (path, size) in [
+        ("large", 3_000_000),
+        ("edge", 65_536),
+        ("more", 65_537),
+        ("large", 3_000_000),
+    ] {
+        let asked = format!("GET /{path} HTTP/1.1\r\nHost: plain.test\r\n\r\n");
+        let Outcome::Reply(reply) = client.ask(asked.as_bytes()) else {
+            panic!("no reply for {path}");
+        };
+        assert!(reply.complete && reply.body == large[..size], "{path}");
+    }
+}
+
+#[test]
+fn what_begins_with_a_dot_is_hidden() {
+    let gateway = gateway(&[
+        (".htaccess", b"secret"),
+        (".git/config", b"secret"),
+        ("a/.env", b"secret"),
+        (".well-known/acme", b"token"),
+        (".well-known/.hidden", b"secret"),
+    ]);
+    for path in [
+        "/.htaccess",
+        "/.git/config",
+        "/a/.env",
+        "/.well-known/.hidden",
+        "/.git/",
+        "/%2egit/config",
+    ] {
+        assert_eq!(get(&gateway, "plain.test", path).status, 404, "{path}");
+        assert_eq!(get(&gateway, "list.test", path).status, 404, "{path}");
+    }
+    assert_eq!(
+        text(&get(&gateway, "plain.test", "/.well-known/acme")),
+        "token"
+    );
+}
+
+#[test]
+fn sources_are_never_shown() {
+    let gateway = gateway(&[
+        ("a.php", b"<?php secret"),
+        ("b.phtml", b"secret"),
+        ("c.cgi", b"secret"),
+        ("d.rb", b"secret"),
+        ("dir/index.php", b"secret"),
+    ]);
+    for path in [
+        "/a.php",
+        "/b.phtml",
+        "/c.cgi",
+        "/d.rb",
+        "/a.php/",
+        "/a.php/info",
+    ] {
+        for host in ["plain.test", "list.test"] {
+            let reply = get(&gateway, host, path);
+            assert_eq!(reply.status, 404, "{path}");
+            assert!(!text(&reply).contains("secret"), "{path}");
+        }
+    }
+    assert!(!text(&get(&gateway, "list.test", "/")).contains("a.php"));
+}
+
+#[test]
+fn only_regular_files_are_served() {
+    let gateway = gateway(&[]);
+    let fifo = gateway.directory().path().join("www/fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o666),
+        0,
+    )
+    .expect("make a FIFO");
+    let socket = gateway.directory().path().join("www/socket");
+    let _listener = std::os::unix::net::UnixListener::bind(socket).expect("make a socket");
+    for path in ["/fifo", "/socket"] {
+        assert_eq!(get(&gateway, "allow.test", path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn links_are_followed_as_the_policy_says() {
+    let gateway = gateway(&[("dir/file", b"inside")]);
+    let directory = gateway.directory();
+    directory.write("outside", "outside");
+    let www = directory.path().join("www");
+    let link = |to: &str, at: &str| symlink(to, www.join(at)).expect("make a link");
+    link("dir/file", "to_file");
+    link("dir", "to_dir");
+    link("../outside", "to_outside");
+    link("/etc/hostname", "to_absolute");
+    link("to_loop", "to_loop");
+    // plain.test has the default policy: owner.
+    for (host, path, status) in [
+        ("plain.test", "/to_file", 200),
+        ("plain.test", "/to_dir/file", 200),
+        ("plain.test", "/to_outside", 404),
+        ("plain.test", "/to_absolute", 404),
+        ("plain.test", "/to_loop", 404),
+        ("deny.test", "/to_file", 404),
+        ("deny.test", "/to_dir/file", 404),
+        ("deny.test", "/dir/file", 200),
+        ("allow.test", "/to_file", 200),
+        ("allow.test", "/to_outside", 404),
+        ("allow.test", "/to_absolute", 404),
+        ("within.test", "/to_outside", 200),
+        ("within.test", "/to_absolute", 404),
+    ] {
+        assert_eq!(get(&gateway, host, path).status, status, "{host} {path}");
+    }
+    // A link of one user to another's file: only root can make one.
+    if rustix::process::getuid().is_root() {
+        link("dir/file", "foreign");
+        std::os::unix::fs::lchown(www.join("foreign"), Some(12345), None).expect("give away");
+        assert_eq!(get(&gateway, "plain.test", "/foreign").status, 404);
+        assert_eq!(get(&gateway, "allow.test", "/foreign").status, 200);
+    }
+}
+
+#[test]
+fn a_path_goes_on_behind_a_program_only() {
+    let gateway = gateway(&[("app.php", b"x"), ("sub/tool.php", b"x")]);
+    for (path, body) in [
+        ("/app.php", "run /app.php"),
+        ("/app.php/more/info", "run /app.php/more/info"),
+        ("/sub/tool.php/x", "run /sub/tool.php/x"),
+        ("/no/such/thing", "run /no/such/thing"),
+        ("/.hidden", "run /.hidden"),
+    ] {
+        let reply = get(&gateway, "front.test", path);
+        assert_eq!((reply.status, text(&reply).as_str()), (200, body), "{path}");
+    }
+    for path in ["/hello.txt/", "/hello.txt/more"] {
+        assert_eq!(get(&gateway, "plain.test", path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn try_entries_are_tried_in_order() {
+    let gateway = gateway(&[
+        ("page.html", b"page"),
+        ("dir/index.html", b"index"),
+        ("bare/x", b"x"),
+        ("app.php", b"x"),
+    ]);
+    for (host, path, status, body) in [
+        ("front.test", "/page", 200, "page"),
+        ("front.test", "/dir/", 200, "index"),
+        ("front.test", "/bare/", 200, "run /bare/"),
+        ("front.test", "/hello.txt", 200, "hello, world!\n"),
+        ("plain.test", "/page", 404, ""),
+        ("plain.test", "/bare/", 404, ""),
+        ("status.test", "/nothing", 410, ""),
+        ("status.test", "/hello.txt", 200, "hello, world!\n"),
+    ] {
+        let reply = get(&gateway, host, path);
+        assert_eq!(reply.status, status, "{host} {path}");
+        if status == 200 {
+            assert_eq!(text(&reply), body, "{host} {path}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_entered_by_its_slash() {
+    let gateway = gateway(&[
+        ("dir/start.html", b"second choice"),
+        ("evil.test/index.html", b"x"),
+        ("a b/index.html", b"x"),
+    ]);
+    for (path, location) in [
+        ("/dir", "/dir/"),
+        ("/dir?a=b&c", "/dir/?a=b&c"),
+        ("//evil.test", "/evil.test/"),
+        ("///evil.test?q", "/evil.test/?q"),
+        ("/a%20b", "/a%20b/"),
+    ] {
+        let reply = get(&gateway, "plain.test", path);
+        assert_eq!(reply.status, 301, "{path}");
+        assert_eq!(field(&reply, "location"), location, "{path}");
+    }
+    assert_eq!(text(&get(&gateway, "plain.test", "/dir/")), "second choice");
+}
+
+#[test]
+fn a_listing_shows_names_as_text() {
+    let gateway = gateway(&[
+        ("list/<img src=x onerror=alert(1)>", b"x"),
+        ("list/plain.txt", b"x"),
+        ("list/.hidden", b"x"),
+        ("list/deep/file", b"x"),
+    ]);
+    let reply = get(&gateway, "list.test", "/list/");
+    assert_eq!(reply.status, 200);
+    assert_eq!(field(&reply, "content-type"), "text/html; charset=utf-8");
+    let page = text(&reply);
+    assert!(
+        !page.contains("<img") && page.contains("&lt;img src=x"),
+        "{page}"
+    );
+    assert!(
+        page.contains("href=\"./plain.txt\"") && page.contains("href=\"./deep/\""),
+        "{page}"
+    );
+    assert!(!page.contains("hidden"), "{page}");
+    assert_eq!(get(&gateway, "list.test", "/list").status, 301);
+    assert_eq!(get(&gateway, "plain.test", "/list/").status, 404);
+}
+
+#[test]
+fn a_sibling_in_the_coding_a_client_wants_is_sent() {
+    let gateway = gateway(&[
+        ("s.js", b"plain"),
+        ("s.js.gz", b"gzipped"),
+        ("s.js.br", b"brotli"),
+        ("s.js.zst", b"zst"),
+    ]);
+    let ask = |accept: &str| {
+        let fields = format!("Accept-Encoding: {accept}\r\n");
+        ask(&gateway, "plain.test", "GET /s.js", &fields)
+    };
+    let mut tags = Vec::new();
+    for (accept, coding, body) in [
+        ("br, gzip, zstd", "br", "brotli"),
+        ("gzip, zstd", "zstd", "zst"),
+        ("gzip", "gzip", "gzipped"),
+        ("identity", "", "plain"),
+    ] {
+        let reply = ask(accept);
+        assert_eq!(text(&reply), body, "{accept}");
+        assert_eq!(field(&reply, "content-encoding"), coding);
+        assert_eq!(
+            field(&reply, "content-type"),
+            "text/javascript; charset=utf-8"
+        );
+        assert_eq!(field(&reply, "vary"), "Accept-Encoding");
+        tags.push(field(&reply, "etag"));
+    }
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), 4, "each coding has a tag of its own");
+    // A sibling older than its file holds something else.
+    let file = std::fs::File::options()
+        .write(true)
+        .open(gateway.directory().path().join("www/s.js.gz"))
+        .expect("open the sibling");
+    let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    file.set_modified(hour_ago).expect("make it older");
+    eventually(
+        Duration::from_secs(3),
+        "the old sibling to be left out",
+        || (text(&ask("gzip")) != "gzipped").then_some(()),
+    );
+}
+
+#[test]
+fn text_is_compressed_and_parts_of_it_are_not() {
+    let story = "thick walls, thin walls. ".repeat(400);
+    let long = story.repeat(50);
+    let gateway = gateway(&[
+        ("story.txt", story.as_bytes()),
+        ("long.txt", long.as_bytes()),
+        ("story.png", story.as_bytes()),
+    ]);
+    let wants = "Accept-Encoding: gzip\r\n";
+    for (path, length) in [("/story.txt", story.len()), ("/long.txt", long.len())] {
+        let reply = ask(&gateway, "plain.test", &format!("GET {path}"), wants);
+        assert_eq!(field(&reply, "content-encoding"), "gzip", "{path}");
+        assert_eq!(field(&reply, "vary"), "Accept-Encoding");
+        assert!(reply.body.len() < length / 10 && reply.body.starts_with(b"\x1f\x8b"));
+        let plain = get(&gateway, "plain.test", path);
+        assert_ne!(field(&plain, "etag"), field(&reply, "etag"));
+        assert_eq!(plain.body.len(), length);
+        let tag = field(&reply, "etag");
+        let fields = format!("{wants}If-None-Match: {tag}\r\n");
+        let again = ask(&gateway, "plain.test", &format!("GET {path}"), &fields);
+        assert_eq!(again.status, 304, "{path}");
+    }
+    let zstd = ask(
+        &gateway,
+        "plain.test",
+        "GET /story.txt",
+        "Accept-Encoding: gzip, zstd\r\n",
+    );
+    assert_eq!(field(&zstd, "content-encoding"), "zstd");
+    assert!(zstd.body.starts_with(b"\x28\xb5\x2f\xfd"));
+    let part = format!("{wants}Range: bytes=0-4\r\n");
+    let part = ask(&gateway, "plain.test", "GET /story.txt", &part);
+    assert_eq!((part.status, text(&part).as_str()), (206, "thick"));
+    for path in ["/story.png", "/hello.txt"] {
+        let reply = ask(&gateway, "plain.test", &format!("GET {path}"), wants);
+        assert_eq!(field(&reply, "content-encoding"), "", "{path}");
+    }
+}
+
+/// Asks until the reply is as wanted, which must not take longer than a second.
+fn soon(gateway: &Gateway, what: &str, path: &str, wanted: impl Fn(&Reply) -> bool) {
+    let begun = Instant::now();
+    eventually(Duration::from_secs(5), what, || {
+        wanted(&get(gateway, "plain.test", path)).then_some(())
+    });
+    let took = begun.elapsed();
+    assert!(
+        took <= NOTICED + Duration::from_millis(250),
+        "{what} after {took:?}"
+    );
+}
+
+#[test]
+fn a_change_is_noticed_within_a_second() {
+    let big = vec![b'a'; 100_000];
+    let gateway = gateway(&[("new/target", b"swapped"), ("big", &big)]);
+    let path = |name: &str| gateway.directory().path().join("www").join(name);
+    let body = |body: &'static str| move |reply: &Reply| text(reply) == body;
+    assert_eq!(get(&gateway, "plain.test", "/late.txt").status, 404);
+    assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
+
+    std::fs::write(path("hello.txt"), "HELLO, WORLD!\n").expect("write in place");
+    soon(
+        &gateway,
+        "new content of the same size",
+        "/hello.txt",
+        body("HELLO, WORLD!\n"),
+    );
+    std::fs::write(path("next"), "renamed").expect("write aside");
+    std::fs::rename(path("next"), path("hello.txt")).expect("rename over");
+    soon(&gateway, "another file", "/hello.txt", body("renamed"));
+    std::fs::remove_file(path("hello.txt")).expect("remove");
+    soon(&gateway, "a deletion", "/hello.txt", |reply| {
+        reply.status == 404
+    });
+    symlink("new/target", path("hello.txt")).expect("link");
+    soon(
+        &gateway,
+        "a link in its place",
+        "/hello.txt",
+        body("swapped"),
+    );
+    std::fs::write(path("late.txt"), "here").expect("write");
+    soon(
+        &gateway,
+        "a file that was missing",
+        "/late.txt",
+        body("here"),
+    );
+    std::fs::write(path("big"), vec![b'b'; 100_000]).expect("write in place");
+    soon(&gateway, "a large file's change", "/big", |reply| {
+        reply.body[99_999] == b'b'
+    });
+    let none = std::fs::Permissions::from_mode(0);
+    std::fs::set_permissions(path("late.txt"), none).expect("take permission");
+    soon(&gateway, "a lost permission", "/late.txt", |reply| {
+        reply.status == 403
+    });
+}
+
+#[test]
+fn what_may_not_be_read_is_forbidden() {
+    let gateway = gateway(&[("locked", b"x")]);
+    let path = gateway.directory().path().join("www/locked");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).expect("lock");
+    // Started by root, the server is somebody else by now.
+    assert_eq!(get(&gateway, "plain.test", "/locked").status, 403);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_is_visibly_cut_short() {
+    let gateway = gateway(&[("shrinks", &vec![b'x'; 32 << 20])]);
+    let mut client = gateway.client();
+    client.send(b"GET /shrinks HTTP/1.1\r\nHost: plain.test\r\n\r\n");
+    // The rest waits for the client, who takes its time.
+    let begun = client.read_exactly(100_000);
+    assert_eq!(begun.len(), 100_000);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(gateway.directory().path().join("www/shrinks"))
+        .expect("open the file");
+    file.set_len(1_000).expect("shrink it");
+    let (rest, end) = client.read_to_end();
+    assert!(rest.len() < 32 << 20, "{} bytes came", rest.len());
+    assert!(matches!(end, Outcome::Eof | Outcome::Reset), "{end:?}");
+    assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
+}
+
+#[test]
+fn a_name_swapped_back_and_forth_never_shows_what_is_outside() {
+    let gateway = gateway(&[("inside", b"inside")]);
+    let directory = gateway.directory();
+    directory.write("secret", "outside");
+    let www = directory.path().join("www");
+    symlink("../secret", www.join("other")).expect("link");
+    let (one, two) = (www.join("inside"), www.join("other"));
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut seen = [0, 0];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < until {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, flags)
+                    .expect("swap");
+            }
+        });
+        // A fresh query makes no difference to the cache, a fresh host does: three policies.
+        for host in ["plain.test", "deny.test", "allow.test"].iter().cycle() {
+            if Instant::now() >= until {
+                break;
+            }
+            let reply = get(&gateway, host, "/inside");
+            assert!(matches!(reply.status, 200 | 404), "{}", reply.status);
+            assert!(!text(&reply).contains("outside"));
+            seen[usize::from(reply.status == 200)] += 1;
+        }
+    });
+    assert!(seen[0] + seen[1] > 100, "{seen:?}");
+}
