@@ -77,16 +77,18 @@ fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::WorkerStats;
     use crate::upstream::InFlight;
     use config::model;
 
     fn servers(weights: &[u32]) -> Vec<Rc<Server>> {
         let server = |weight: &u32| {
             let address = model::ServerAddress::Tcp("127.0.0.1:1".parse().expect("address"));
-            Rc::new(Server::new(&model::Server {
+            let config = model::Server {
                 address,
                 weight: *weight,
-            }))
+            };
+            Rc::new(Server::new(&config, "app", &WorkerStats::default()))
         };
         weights.iter().map(server).collect()
     }
