@@ -3,14 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use config::model;
 
 use super::dial::Names;
 use super::link::Link;
-use crate::stats::{UpstreamStats, WorkerStats, bump};
 
 /// One server.
 #[derive(Debug)]
@@ -21,8 +19,6 @@ pub struct Server {
     pub address: model::ServerAddress,
     /// Its share.
     pub weight: u32,
-    /// What this worker counts of it.
-    stats: Arc<UpstreamStats>,
     /// The addresses its name stands for.
     pub(super) names: Names,
     /// Requests in flight on this worker.
@@ -44,8 +40,7 @@ pub struct InFlight {
 
 impl InFlight {
     pub(super) fn new(server: &Rc<Server>) -> Self {
-        server.set_in_flight(server.in_flight.get() + 1);
-        bump(&server.stats.requests, 1);
+        server.in_flight.set(server.in_flight.get() + 1);
         Self {
             server: Rc::clone(server),
         }
@@ -59,21 +54,19 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.server.set_in_flight(self.server.in_flight.get() - 1);
+        self.server.in_flight.set(self.server.in_flight.get() - 1);
     }
 }
 
 impl Server {
-    pub(super) fn new(config: &model::Server, upstream: &str, stats: &WorkerStats) -> Self {
+    pub(super) fn new(config: &model::Server) -> Self {
         let label = match &config.address {
             model::ServerAddress::Tcp(address) => address.to_string(),
             model::ServerAddress::Name { host, port } => format!("{host}:{port}"),
             model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
         };
-        let label = label.into();
         Self {
-            stats: stats.upstream(upstream, &label),
-            label,
+            label: label.into(),
             address: config.address.clone(),
             weight: config.weight,
             names: Names::default(),
@@ -86,14 +79,15 @@ impl Server {
         }
     }
 
-    fn set_in_flight(&self, count: u32) {
-        self.in_flight.set(count);
-        self.stats.in_flight.store(count.into(), Relaxed);
-    }
-
     /// Whether it rests after failures.
     pub fn is_resting(&self, now_ms: u64) -> bool {
         self.resting_until_ms.get() > now_ms
+    }
+
+    /// Whether it may be asked: not while it rests, and after that by one request at a time until
+    /// it has answered.
+    pub(super) fn is_fit(&self, now_ms: u64) -> bool {
+        !self.is_resting(now_ms) && (self.rest_ms.get() == 0 || self.in_flight.get() == 0)
     }
 
     /// When its rest ends.
@@ -106,7 +100,6 @@ impl Server {
         if self.fails.replace(0) != 0 {
             self.rest_ms.set(0);
             self.resting_until_ms.set(0);
-            self.stats.is_out.store(false, Relaxed);
         }
     }
 
@@ -114,8 +107,8 @@ impl Server {
     /// An only server never rests: there is nobody to take its place.
     pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
         self.fails.set(self.fails.get().saturating_add(1));
-        bump(&self.stats.failures, 1);
-        if self.fails.get() < config.fails || alone {
+        // Requests that were under way when the rest began tell nothing new.
+        if self.fails.get() < config.fails || alone || self.is_resting(now_ms) {
             return;
         }
         let rest_ms = match self.rest_ms.get() {
@@ -124,7 +117,6 @@ impl Server {
         };
         self.rest_ms.set(rest_ms);
         self.resting_until_ms.set(now_ms + rest_ms);
-        self.stats.is_out.store(true, Relaxed);
         tracing::warn!(server = %self.label, fails = self.fails.get(), rest_ms, "upstream server rests");
     }
 
