@@ -39,13 +39,29 @@ pub(crate) struct LatencyRow {
     pub(crate) servers: Vec<(Server, Latency)>,
 }
 
+impl LatencyRow {
+    /// The gateway's p50 and p99 over the best peer's of each.
+    pub(crate) fn beside_best_peer(&self) -> Option<(f64, f64)> {
+        let is_ours = |server: &Server| *server == Server::Nagaya;
+        let (_, ours) = self.servers.iter().find(|(server, _)| is_ours(server))?;
+        let best = |figure: fn(&Latency) -> f64| {
+            let peers = self.servers.iter().filter(|(server, _)| !is_ours(server));
+            peers.map(|(_, latency)| figure(latency)).reduce(f64::min)
+        };
+        Some((
+            ours.p50_us / best(|l| l.p50_us)?,
+            ours.p99_us / best(|l| l.p99_us)?,
+        ))
+    }
+}
+
 /// Medians over the rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     /// Requests without a good reply, all rounds together.
-    pub(crate) failed: usize,
+    pub(crate) failed: u64,
 }
 
 /// Measures the rows of `table` again at half the rate of the slowest server.
@@ -122,7 +138,7 @@ fn combine(slices: &mut [Slice]) -> Latency {
     Latency {
         p50_us,
         p99_us,
-        failed: slices.iter().map(|slice| slice.failed).sum(),
+        failed: slices.iter().map(|slice| slice.failed as u64).sum(),
     }
 }
 

@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> Result<String, Error> {
     process::raise_descriptor_limit();
     let (peers, missing) = Peer::find_all(options);
     let bed = Bed::new()?;
-    let mut report = Report::new(options, &peers, missing);
+    let mut report = Report::new(options, &peers, &missing);
     for log in options.logs() {
         let table = throughput::run(&bed, &peers, options, *log)?;
         report.throughput(*log, &table);
@@ -61,7 +61,23 @@ pub fn run(options: &Options) -> Result<String, Error> {
     }
     let text = report.finish();
     write_report(&options.output, &text)?;
+    if let Some(readme) = &options.readme {
+        let read = std::fs::read_to_string(readme);
+        let old = read.map_err(|e| Error::new(format!("read {}", readme.display()), e))?;
+        write_report(readme, &replace_figures(&old, &report.short())?)?;
+    }
     Ok(text)
+}
+
+/// The document with other text between its marks.
+fn replace_figures(document: &str, figures: &str) -> Result<String, Error> {
+    const MARKS: (&str, &str) = ("<!-- figures -->\n", "<!-- /figures -->");
+    let parts = document.split_once(MARKS.0).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(MARKS.1)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.ok_or_else(|| Error::new("find the figures' place", "no marks"))?;
+    Ok([before, MARKS.0, figures, MARKS.1, after].concat())
 }
 
 fn write_report(path: &Path, text: &str) -> Result<(), Error> {
@@ -72,4 +88,17 @@ fn write_report(path: &Path, text: &str) -> Result<(), Error> {
         std::fs::write(path, text)
     };
     write().map_err(|e| Error::new(format!("write {}", path.display()), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_replaced_between_their_marks_only() {
+        let document = "a\n<!-- figures -->\nold\n<!-- /figures -->\nb\n";
+        let replaced = replace_figures(document, "new\n").expect("the marks are there");
+        assert_eq!(replaced, "a\n<!-- figures -->\nnew\n<!-- /figures -->\nb\n");
+        assert!(replace_figures("no marks", "new").is_err());
+    }
 }

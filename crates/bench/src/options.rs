@@ -16,6 +16,7 @@ usage: bench [FLAGS]
   --connections N      connections of the generator (64)
   --log off|on|both    access log of every server (both, in two tables)
   --output PATH        the report (lab/results/bench.md)
+  --readme PATH        also put the table in short between its `figures` marks
 ";
 
 /// What to measure and how long.
@@ -37,6 +38,8 @@ pub struct Options {
     pub connections: usize,
     /// Where the report goes.
     pub output: PathBuf,
+    /// A document whose figures are replaced.
+    pub readme: Option<PathBuf>,
     log: LogChoice,
 }
 
@@ -58,6 +61,7 @@ impl Default for Options {
             seconds: 3,
             connections: 64,
             output: PathBuf::from("lab/results/bench.md"),
+            readme: None,
             log: LogChoice::Both,
         }
     }
@@ -108,6 +112,7 @@ impl Options {
             "--seconds" => self.seconds = count(flag, &value)? as u64,
             "--connections" => self.connections = count(flag, &value)?,
             "--output" => self.output = value.into(),
+            "--readme" => self.readme = Some(value.into()),
             "--log" => {
                 self.log = match value.as_str() {
                     "off" => LogChoice::Off,

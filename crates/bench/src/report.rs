@@ -1,16 +1,16 @@
 //! The report: Markdown that reads well as text, misses included.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::Path;
 
 use crate::bed::Log;
 use crate::idle::Idle;
-use crate::latency::{Latency, LatencyRow};
+use crate::latency::LatencyRow;
 use crate::options::Options;
 use crate::peer::{self, Peer};
 use crate::sites::Sites;
-use crate::stats::{Summary, ratios, summary};
-use crate::throughput::Row;
+use crate::stats::{Summary, summary};
+use crate::throughput::{Row, Slice};
 use crate::workers::Workers;
 
 const OURS: &str = "nagaya";
@@ -30,30 +30,44 @@ const SITE_BYTES_MAX: f64 = 2.0 * 1024.0;
 /// Grows section by section.
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// What was measured, on what, and how.
+    setting: String,
     text: String,
+    /// The main table in short.
+    digest: String,
+    misses: Vec<String>,
 }
 
 impl Report {
-    /// Begins with what was measured, on what, and how.
-    pub(crate) fn new(options: &Options, peers: &[Peer], missing: Vec<String>) -> Report {
-        let mut text = String::from("# Figures\n\n");
-        let versions: Vec<String> = peers.iter().map(|peer| peer.version.clone()).collect();
-        let generator = peer::on_path("wrk")
-            .and_then(|wrk| peer::version(&wrk, "-v"))
-            .unwrap_or_default();
-        let _ = writeln!(text, "Servers: {}.", versions.join(" · "));
+    /// Begins with what is measured, on what, and how.
+    pub(crate) fn new(options: &Options, peers: &[Peer], missing: &[String]) -> Report {
+        let versions: Vec<&str> = peers.iter().map(|peer| peer.version.as_str()).collect();
+        let generator = peer::on_path("wrk").and_then(|wrk| peer::version(&wrk, "-v"));
+        let mut setting = format!("Servers: {}.\n", versions.join(" · "));
         if !missing.is_empty() {
-            let _ = writeln!(text, "Not found, so not measured: {}.", missing.join(", "));
+            let _ = writeln!(
+                setting,
+                "Not found, so not measured: {}.",
+                missing.join(", ")
+            );
         }
-        let _ = writeln!(text, "Generator: {generator}.\nMachine: {}.\n", machine());
         let _ = writeln!(
-            text,
-            "One worker each on core 0; generator ({} connections) and back end on core 1. {} rounds of {} s, servers in turn.\n\
-             The figure is requests per second of server CPU time, the median of the rounds; a ratio is ours over theirs,\n\
-             round by round: median (least–most). Rate, p50 and p99 are the generator's, with both sides going flat out.\n",
-            options.connections, options.rounds, options.seconds
+            setting,
+            "Generator: {}.\nMachine: {}.\n\n\
+             One worker each on core 0; generator ({} connections) and back end on core 1; {} rounds of {} s, servers in turn.\n\
+             The figure is requests per second of server CPU time, the median of the rounds. A ratio is ours over theirs, round by round.",
+            generator.unwrap_or_default(),
+            machine(),
+            options.connections,
+            options.rounds,
+            options.seconds
         );
-        Report { text }
+        Report {
+            setting,
+            text: String::new(),
+            digest: String::new(),
+            misses: Vec::new(),
+        }
     }
 
     /// The main table.
@@ -61,53 +75,48 @@ impl Report {
         if table.is_empty() {
             return;
         }
-        self.heading(match log {
-            Log::Off => "Requests per CPU second, no access log",
-            Log::On => "Requests per CPU second, access log in the combined format",
-        });
+        let setting = match log {
+            Log::Off => "no access log",
+            Log::On => "access log in the combined format",
+        };
+        self.heading(&format!("Requests per CPU second, {setting}"));
+        self.line("Rates and times beside the figure are the generator's, going flat out.\n");
         self.line("| work | server | req/CPU-s | ours ÷ theirs | wanted | req/s | p50 | p99 |");
         self.line("|---|---|--:|--:|:-:|--:|--:|--:|");
         for row in table {
             for (server, slices) in &row.slices {
-                let name = server.name();
-                let median = |figure: Vec<f64>| summary(&figure).map_or(f64::NAN, |s| s.median);
-                let ratio = if name == OURS {
-                    None
-                } else {
-                    ratios(
-                        &row.figures(OURS, |s| s.per_cpu_second),
-                        &row.figures(name, |s| s.per_cpu_second),
-                    )
-                };
-                let target = row
-                    .work
-                    .targets
-                    .iter()
-                    .find(|(peer, _)| *peer == name)
-                    .map(|(_, least)| *least);
-                let failed: u64 = slices.iter().map(|slice| slice.failed).sum();
-                let note = if failed > 0 {
-                    format!(" ({failed} failed)")
-                } else {
-                    String::new()
-                };
-                self.line(&format!(
-                    "| {} | {name}{note} | {} | {} | {} | {} | {} | {} |",
-                    row.work.name,
-                    thousands(median(row.figures(name, |s| s.per_cpu_second))),
-                    ratio.map_or(String::new(), spread),
-                    verdict(
-                        ratio.map(|r| r.median),
-                        target,
-                        |got, least| got >= least,
-                        "≥"
-                    ),
-                    thousands(median(row.figures(name, |s| s.per_second))),
-                    time(median(row.figures(name, |s| s.p50_us))),
-                    time(median(row.figures(name, |s| s.p99_us))),
-                ));
+                let failed = slices.iter().map(|slice| slice.failed).sum();
+                self.throughput_line(row, server.name(), failed, setting);
             }
         }
+        if log == Log::Off {
+            self.digest = digest(table);
+        }
+    }
+
+    fn throughput_line(&mut self, row: &Row, name: &str, failed: u64, setting: &str) {
+        let median = |figure: fn(&Slice) -> f64| {
+            summary(&row.figures(name, figure)).map_or(f64::NAN, |s| s.median)
+        };
+        let ratio = row.ratio(name);
+        let target = row.work.targets.iter().find(|(peer, _)| *peer == name);
+        let wanted = match (ratio, target) {
+            (Some(ratio), Some((_, least))) => {
+                let what = format!("{} beside {name}, {setting}", row.work.name);
+                self.judge(&what, ratio.median, Bound::AtLeast(*least))
+            }
+            _ => String::new(),
+        };
+        self.line(&format!(
+            "| {} | {name}{} | {} | {} | {wanted} | {} | {} | {} |",
+            row.work.name,
+            note(failed),
+            thousands(median(|s| s.per_cpu_second)),
+            ratio.map_or(String::new(), spread),
+            thousands(median(|s| s.per_second)),
+            time(median(|s| s.p50_us)),
+            time(median(|s| s.p99_us)),
+        ));
     }
 
     /// Latency at half load.
@@ -116,26 +125,27 @@ impl Report {
             return;
         }
         self.heading("Latency at half load");
-        self.line("The same rate for all, half of the slowest server's; measured from the instant a request was due.\n");
+        self.line("The same rate for all, half of the slowest server's; measured from the instant a request was due.");
+        self.line("Wanted: at most 1.1 times the best peer's.\n");
         self.line("| work | rate | server | p50 | p99 | wanted |");
         self.line("|---|--:|---|--:|--:|:-:|");
         for row in rows {
             for (server, latency) in &row.servers {
-                let name = server.name();
-                let note = if latency.failed > 0 {
-                    format!(" ({} failed)", latency.failed)
-                } else {
-                    String::new()
-                };
-                let wanted = if name == OURS {
-                    latency_verdict(latency, row)
-                } else {
-                    String::new()
+                let wanted = match (server.name(), row.beside_best_peer()) {
+                    (OURS, Some((p50, p99))) => {
+                        let bound = Bound::AtMost(LATENCY_RATIO_MAX);
+                        let p50 = self.judge(&format!("p50 of {}", row.work.name), p50, bound);
+                        let p99 = self.judge(&format!("p99 of {}", row.work.name), p99, bound);
+                        format!("{p50}, {p99}")
+                    }
+                    _ => String::new(),
                 };
                 self.line(&format!(
-                    "| {} | {}/s | {name}{note} | {} | {} | {wanted} |",
+                    "| {} | {}/s | {}{} | {} | {} | {wanted} |",
                     row.work.name,
                     thousands(row.per_second),
+                    server.name(),
+                    note(latency.failed),
                     time(latency.p50_us),
                     time(latency.p99_us)
                 ));
@@ -149,14 +159,12 @@ impl Report {
         self.line("| server | connections | resident each | process alone | wanted |");
         self.line("|---|--:|--:|--:|:-:|");
         for row in rows {
-            let wanted = ours(row.name, || {
-                verdict(
-                    Some(row.bytes_each),
-                    Some(IDLE_BYTES_MAX),
-                    |got, most| got <= most,
-                    "≤",
-                )
-            });
+            let wanted = self.judge_ours(
+                row.name,
+                "bytes of an idle connection",
+                row.bytes_each,
+                Bound::AtMost(IDLE_BYTES_MAX),
+            );
             self.line(&format!(
                 "| {} | {} | {:.0} B | {:.1} MiB | {wanted} |",
                 row.name,
@@ -173,22 +181,18 @@ impl Report {
         self.line("| server | CPU per request ÷ one worker's | wanted | largest share of 200 connections | wanted |");
         self.line("|---|--:|:-:|--:|:-:|");
         for row in rows {
-            let cost = ours(row.name, || {
-                verdict(
-                    Some(row.cost.median),
-                    Some(WORKER_COST_MAX),
-                    |got, most| got <= most,
-                    "≤",
-                )
-            });
-            let share = ours(row.name, || {
-                verdict(
-                    Some(row.largest_share),
-                    Some(WORKER_SHARE_MAX),
-                    |got, most| got <= most,
-                    "≤",
-                )
-            });
+            let cost = self.judge_ours(
+                row.name,
+                "CPU per request of two workers ÷ one",
+                row.cost.median,
+                Bound::AtMost(WORKER_COST_MAX),
+            );
+            let share = self.judge_ours(
+                row.name,
+                "share of one of two workers",
+                row.largest_share,
+                Bound::AtMost(WORKER_SHARE_MAX),
+            );
             self.line(&format!(
                 "| {} | {} | {cost} | {:.0} % | {share} |",
                 row.name,
@@ -201,25 +205,67 @@ impl Report {
     /// Ten thousand sites.
     pub(crate) fn sites(&mut self, rows: &[Sites]) {
         self.heading("Ten thousand sites");
-        self.line("| server | check | reload, signal to first reply | resident each | wanted |");
-        self.line("|---|--:|--:|--:|:-:|");
+        self.line("| server | check | wanted | reload, signal to first reply | wanted | resident each | wanted |");
+        self.line("|---|--:|:-:|--:|:-:|--:|:-:|");
         for row in rows {
-            let slowest = row.check.max(row.reload).as_secs_f64();
-            let met = slowest < SITES_SECONDS_MAX && row.bytes_each <= SITE_BYTES_MAX;
-            let wanted = ours(row.name, || format!("{} < 1 s, ≤ 2 KiB", mark(met)));
-            self.line(&format!(
-                "| {} | {:.0} ms | {:.0} ms | {:.0} B | {wanted} |",
+            let (check, reload) = (row.check.as_secs_f64(), row.reload.as_secs_f64());
+            let second = Bound::AtMost(SITES_SECONDS_MAX);
+            let checked = self.judge_ours(row.name, "seconds to check 10,000 sites", check, second);
+            let reloaded =
+                self.judge_ours(row.name, "seconds to reload 10,000 sites", reload, second);
+            let held = self.judge_ours(
                 row.name,
-                row.check.as_secs_f64() * 1e3,
-                row.reload.as_secs_f64() * 1e3,
+                "bytes of a site",
+                row.bytes_each,
+                Bound::AtMost(SITE_BYTES_MAX),
+            );
+            self.line(&format!(
+                "| {} | {:.0} ms | {checked} | {:.0} ms | {reloaded} | {:.0} B | {held} |",
+                row.name,
+                check * 1e3,
+                reload * 1e3,
                 row.bytes_each
             ));
         }
     }
 
     /// The whole text.
-    pub(crate) fn finish(self) -> String {
-        self.text
+    pub(crate) fn finish(&self) -> String {
+        format!(
+            "# Figures\n\n{}{}\n{}",
+            self.setting,
+            self.text,
+            self.missed()
+        )
+    }
+
+    /// The main table in short, for a README; nothing that was missed is left out.
+    pub(crate) fn short(&self) -> String {
+        format!("{}\n{}{}", self.setting, self.digest, self.missed())
+    }
+
+    fn missed(&self) -> String {
+        if self.misses.is_empty() {
+            return "\nEverything wanted was reached.\n".to_owned();
+        }
+        format!("\nNot reached:\n\n- {}\n", self.misses.join("\n- "))
+    }
+
+    /// Says whether a wish came true, and remembers it if not.
+    fn judge(&mut self, what: &str, got: f64, bound: Bound) -> String {
+        if bound.holds(got) {
+            return format!("✓ {bound}");
+        }
+        self.misses.push(format!("{what} {} ({bound})", plain(got)));
+        format!("✗ {bound}")
+    }
+
+    fn judge_ours(&mut self, name: &str, what: &str, got: f64, bound: Bound) -> String {
+        if name == OURS {
+            self.judge(what, got, bound)
+        } else {
+            String::new()
+        }
     }
 
     fn heading(&mut self, text: &str) {
@@ -232,54 +278,74 @@ impl Report {
     }
 }
 
-fn latency_verdict(ours: &Latency, row: &LatencyRow) -> String {
-    let peers = || {
-        row.servers
-            .iter()
-            .filter(|(server, _)| server.name() != OURS)
-            .map(|(_, latency)| latency)
-    };
-    let best = |figure: fn(&Latency) -> f64| peers().map(figure).fold(f64::INFINITY, f64::min);
-    let (p50, p99) = (
-        ours.p50_us / best(|l| l.p50_us),
-        ours.p99_us / best(|l| l.p99_us),
+/// What is wanted of a figure.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Bound {
+    fn holds(self, got: f64) -> bool {
+        match self {
+            Bound::AtLeast(least) => got >= least,
+            Bound::AtMost(most) => got <= most,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::AtLeast(least) => write!(f, "≥ {}", plain(*least)),
+            Bound::AtMost(most) => write!(f, "≤ {}", plain(*most)),
+        }
+    }
+}
+
+/// A line a row, a column a server.
+fn digest(table: &[Row]) -> String {
+    let mut servers: Vec<&str> = Vec::new();
+    for (server, _) in table.iter().flat_map(|row| &row.slices) {
+        if !servers.contains(&server.name()) {
+            servers.push(server.name());
+        }
+    }
+    let mut text = format!(
+        "| requests per CPU second | {} |\n|---|{}\n",
+        servers.join(" | "),
+        "--:|".repeat(servers.len())
     );
-    if !(p50 + p99).is_normal() {
-        return String::new();
+    for row in table {
+        let cell = |name: &&str| {
+            let Some(figure) = summary(&row.figures(name, |s| s.per_cpu_second)) else {
+                return "–".to_owned();
+            };
+            let ratio = row.ratio(name);
+            let ratio = ratio.map_or(String::new(), |r| format!(" ({:.2})", r.median));
+            format!("{}{ratio}", thousands(figure.median))
+        };
+        let cells: Vec<String> = servers.iter().map(cell).collect();
+        let _ = writeln!(text, "| {} | {} |", row.work.name, cells.join(" | "));
     }
-    format!(
-        "{} {p50:.2} and {p99:.2} of the best peer's (≤ {LATENCY_RATIO_MAX})",
-        mark(p50.max(p99) <= LATENCY_RATIO_MAX)
-    )
+    text
 }
 
-fn verdict(
-    got: Option<f64>,
-    target: Option<f64>,
-    met: impl Fn(f64, f64) -> bool,
-    sign: &str,
-) -> String {
-    match (got, target) {
-        (Some(got), Some(target)) => format!("{} {sign} {}", mark(met(got, target)), trim(target)),
-        _ => String::new(),
+fn note<N: Into<u128>>(failed: N) -> String {
+    match failed.into() {
+        0 => String::new(),
+        failed => format!(" ({failed} failed)"),
     }
-}
-
-fn ours(name: &str, text: impl Fn() -> String) -> String {
-    if name == OURS { text() } else { String::new() }
-}
-
-fn mark(met: bool) -> &'static str {
-    if met { "✓" } else { "✗" }
 }
 
 fn spread(ratio: Summary) -> String {
     format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.least, ratio.most)
 }
 
-fn trim(number: f64) -> String {
+/// Ratios and seconds with their decimals, bytes without.
+fn plain(number: f64) -> String {
     if number >= 100.0 {
-        format!("{number:.0} B")
+        format!("{number:.0}")
     } else {
         format!("{number:.2}")
     }
@@ -348,18 +414,16 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_is_marked_as_one() {
-        assert_eq!(
-            verdict(Some(1.12), Some(1.10), |got, least| got >= least, "≥"),
-            "✓ ≥ 1.10"
-        );
-        assert_eq!(
-            verdict(Some(1.09), Some(1.10), |got, least| got >= least, "≥"),
-            "✗ ≥ 1.10"
-        );
-        assert_eq!(
-            verdict(None, Some(1.10), |got, least| got >= least, "≥"),
-            ""
+    fn a_miss_is_marked_and_remembered() {
+        let mut report = Report::new(&Options::default(), &[], &[]);
+        assert_eq!(report.judge("a", 1.12, Bound::AtLeast(1.1)), "✓ ≥ 1.10");
+        assert_eq!(report.judge("b", 1.09, Bound::AtLeast(1.1)), "✗ ≥ 1.10");
+        assert_eq!(report.judge("c", 4096.0, Bound::AtMost(3072.0)), "✗ ≤ 3072");
+        assert_eq!(report.judge("d", f64::NAN, Bound::AtMost(1.0)), "✗ ≤ 1.00");
+        assert!(
+            report
+                .finish()
+                .contains("- b 1.09 (≥ 1.10)\n- c 4096 (≤ 3072)\n- d NaN")
         );
     }
 }

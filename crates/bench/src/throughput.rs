@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::peer::{self, Peer, Running, Server};
 use crate::progress;
+use crate::stats::{self, Summary};
 use crate::usage::CpuTime;
 use crate::work::{Kind, ROWS, Work};
 use crate::wrk;
@@ -30,6 +31,18 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Ours over theirs, round by round; `None` for the gateway itself or where one is missing.
+    pub(crate) fn ratio(&self, peer: &str) -> Option<Summary> {
+        let ours = Server::Nagaya.name();
+        if peer == ours {
+            return None;
+        }
+        stats::ratios(
+            &self.figures(ours, |s| s.per_cpu_second),
+            &self.figures(peer, |s| s.per_cpu_second),
+        )
+    }
+
     /// The figure of `server`, round by round.
     pub(crate) fn figures(&self, server: &str, figure: impl Fn(&Slice) -> f64) -> Vec<f64> {
         let found = self.slices.iter().find(|(s, _)| s.name() == server);

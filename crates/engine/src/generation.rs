@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
 use crate::error::{Error, Kind, Result};
 use crate::site::Site;
+use crate::stats::SiteStats;
 
 /// Labels of a host looked at when searching for a wildcard.
 const LABELS_MAX: usize = 32;
@@ -89,6 +90,20 @@ impl Generation {
         }
         generation.logs = targets.finish();
         Ok(generation)
+    }
+
+    /// Takes over from `before` what was counted of the sites that stay.
+    pub fn inherit(&mut self, before: &Self) {
+        let counted: HashMap<&str, &Arc<SiteStats>> = before
+            .sites
+            .iter()
+            .map(|site| (&*site.name, &site.stats))
+            .collect();
+        for site in &mut self.sites {
+            if let Some(stats) = counted.get(&*site.name) {
+                site.stats = Arc::clone(stats);
+            }
+        }
     }
 
     fn add(&mut self, site: model::Site, targets: &mut TargetsBuilder) -> Result<()> {

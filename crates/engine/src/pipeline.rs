@@ -24,7 +24,7 @@ use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
 use crate::resolve;
-use crate::stats::bump;
+use crate::stats::{self, bump};
 use crate::worker::Worker;
 
 /// Answers a request whose head has been read.
@@ -143,7 +143,7 @@ impl<'a> Underway<'a> {
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
         let ended = Instant::now();
-        self.worker.stats.count(self.exchange, ended);
+        stats::count(self.worker, self.exchange, ended);
         access_log::record(self.worker, self.exchange, ended);
     }
 }

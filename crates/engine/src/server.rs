@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,9 +15,11 @@ use std::time::{Duration, Instant};
 use config::model::ListenAddress;
 
 use crate::access_log::{self, Order};
+use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::link::{Configure, ToServer, ToSupervisor, Voice};
+use crate::stats::bump;
 use crate::thread;
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Shared, Swap};
@@ -90,12 +93,13 @@ struct Server {
     /// Listeners by address and worker that are being accepted from.
     open: HashSet<(ListenAddress, usize)>,
     watched: Arc<Watched>,
+    control: Control,
     drain_max: Duration,
 }
 
 impl Server {
     fn start(first: Configure, voice: &Voice) -> Result<Self> {
-        let (workers, generation) = compile(&first)?;
+        let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
         let mut threads = Vec::with_capacity(workers);
@@ -124,6 +128,7 @@ impl Server {
             log_writer,
             open: HashSet::new(),
             watched,
+            control: Control::default(),
             drain_max: Duration::ZERO,
         };
         server.install(first, &generation)?;
@@ -131,7 +136,9 @@ impl Server {
     }
 
     fn configure(&mut self, configure: Configure) -> Result<()> {
-        let (workers, generation) = compile(&configure)?;
+        let before = self.shared.generation();
+        let (workers, generation) = compile(&configure, before.as_deref())?;
+        drop(before);
         if workers != self.threads.len() {
             let detail = format!(
                 "workers is {} and can only change with a restart",
@@ -139,11 +146,18 @@ impl Server {
             );
             return Err(Error::new(Kind::Internal, "workers_changed", detail));
         }
-        self.install(configure, &generation)
+        self.install(configure, &generation)?;
+        bump(&self.shared.process.reloads, 1);
+        Ok(())
     }
 
     fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
         self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
+        self.control.replace(configure.control, &self.shared)?;
+        self.shared
+            .process
+            .restarts
+            .store(configure.restarts, Relaxed);
         self.order(Order::Use {
             logs: configure.logs,
             files_max: generation.process.log.files_max,
@@ -176,6 +190,7 @@ impl Server {
             }
         }
         let swapped = self.swap(generation, added, &kept);
+        self.shared.set_generation(generation);
         if swapped.is_ok() {
             crate::error_log::set_level(generation.process.log.level);
         }
@@ -238,7 +253,7 @@ fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
 }
 
 /// Parses and compiles what the supervisor sent.
-fn compile(configure: &Configure) -> Result<(usize, Arc<Generation>)> {
+fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize, Arc<Generation>)> {
     let bytes = os::file::read_whole(configure.sources.as_fd(), SOURCES_BYTES_MAX)
         .map_err(|error| internal("sources", &error))?;
     let wrong = |error: &dyn std::fmt::Display| {
@@ -248,10 +263,11 @@ fn compile(configure: &Configure) -> Result<(usize, Arc<Generation>)> {
     drop(bytes);
     let model = config::load(&sources).map_err(|error| wrong(&error))?;
     let workers = model.workers;
-    Ok((
-        workers,
-        Arc::new(Generation::compile(configure.generation, model)?),
-    ))
+    let mut generation = Generation::compile(configure.generation, model)?;
+    if let Some(before) = before {
+        generation.inherit(before);
+    }
+    Ok((workers, Arc::new(generation)))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {

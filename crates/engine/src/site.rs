@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
 use crate::glob::{self, Matcher};
 use crate::resolve::Resolved;
+use crate::stats::SiteStats;
 
 /// A site, ready to serve.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Site {
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets.
     pub settings: Arc<Settings>,
+    /// What is counted of it.
+    pub stats: Arc<SiteStats>,
     /// Its rules in order.
     pub rules: Vec<Rule>,
     /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
@@ -105,6 +108,7 @@ impl Site {
             files: site.files,
             error_pages: site.error_pages,
             settings: site.settings,
+            stats: Arc::default(),
             rules: site
                 .rules
                 .into_iter()

@@ -1,42 +1,277 @@
-//! What a worker counts. Written by one thread, read by any; no counter is shared between workers.
+//! What is counted, by whom, and where it is kept.
+//!
+//! The idea: a counter is written by one thread and read by any, so counting costs no locked
+//! instruction and no cache line travels. Each worker has its own counters, of its exchanges, of
+//! each site it has served and of each upstream server it has asked; [`crate::figures`] adds
+//! them up when somebody wants to know.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::exchange::Exchange;
+use crate::worker::Worker;
 
 /// The counters of one worker.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
-    /// Exchanges ended, by hundreds of their status; index 0 counts those without one.
-    pub replies: [AtomicU64; 6],
     /// Exchanges begun.
     pub begun: AtomicU64,
+    /// Exchanges that ended, whatever their site.
+    pub ended: AtomicU64,
     /// Handlers that panicked.
     pub panics: AtomicU64,
-    /// Body bytes sent.
-    pub body_bytes: AtomicU64,
     /// Connections accepted.
     pub accepted: AtomicU64,
     /// Connections closed at once because of a cap.
     pub refused: AtomicU64,
     /// Fresh connections given to another worker.
     pub handed_over: AtomicU64,
+    /// Exchanges that came to no site.
+    pub without_site: Replies,
+    /// From the head's last byte to the end of the exchange.
+    pub total_time: Histogram,
+    /// The upstream's part of it, where there was one.
+    pub upstream_time: Histogram,
+    /// Taken when pools are made and when figures are collected, for the length of a list.
+    upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
 }
 
-impl WorkerStats {
-    /// Counts an exchange that has ended.
-    pub fn count(&self, exchange: &Exchange, _ended: Instant) {
-        let class = usize::from(exchange.status() / 100);
-        if let Some(counter) = self.replies.get(class) {
-            bump(counter, 1);
-        }
-        bump(&self.body_bytes, exchange.reply.body_bytes());
-    }
+/// What a site's exchanges came to on one worker.
+#[derive(Debug, Default)]
+pub struct Replies {
+    /// By hundreds of their status, from 1xx.
+    pub by_class: [AtomicU64; 5],
+    /// Bytes of request bodies that were read.
+    pub bytes_in: AtomicU64,
+    /// Bytes of reply bodies.
+    pub bytes_out: AtomicU64,
 }
+
+/// A site's counters: none until its first exchange, then one sheet a worker.
+#[derive(Debug, Default)]
+pub struct SiteStats {
+    sheets: OnceLock<Box<[OnceLock<Box<Replies>>]>>,
+}
+
+/// One worker's counters of one upstream server.
+#[derive(Debug)]
+pub struct UpstreamStats {
+    /// Name of the upstream.
+    pub upstream: String,
+    /// Address of the server, as configured.
+    pub server: Arc<str>,
+    /// Requests it was chosen for.
+    pub requests: AtomicU64,
+    /// Failures to connect or to answer.
+    pub failures: AtomicU64,
+    /// Requests in flight.
+    pub in_flight: AtomicU64,
+    /// Whether it is out after failures and has not answered since.
+    pub is_out: AtomicBool,
+}
+
+/// What concerns the process as a whole.
+#[derive(Debug)]
+pub struct ProcessStats {
+    /// When the server started.
+    pub started: Instant,
+    /// The generation that serves.
+    pub generation: AtomicU64,
+    /// Configurations taken over after the first.
+    pub reloads: AtomicU64,
+    /// Times the supervisor had to start a server again.
+    pub restarts: AtomicU64,
+}
+
+/// Durations in buckets.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// By bucket; the last one has no bound.
+    pub counts: [AtomicU64; BOUNDS_US.len() + 1],
+    /// All durations together, in microseconds.
+    pub sum_us: AtomicU64,
+}
+
+/// Upper bounds of the buckets, in microseconds.
+pub const BOUNDS_US: [u64; 18] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
 
 /// Adds to a counter that only this thread writes: no locked instruction is needed.
 pub fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// Counts an exchange that ended at this moment.
+pub fn count(worker: &Worker, exchange: &Exchange, ended: Instant) {
+    let stats = &worker.stats;
+    bump(&stats.ended, 1);
+    let replies = match exchange.route.site() {
+        Some(site) => site.stats.sheet(worker.index, worker.workers()),
+        None => Some(&stats.without_site),
+    };
+    if let Some(replies) = replies {
+        replies.count(exchange);
+    }
+    let total = ended.saturating_duration_since(exchange.request.received);
+    stats.total_time.count(micros(total));
+    if exchange.record.upstream.is_some() {
+        stats.upstream_time.count(exchange.record.upstream_us);
+    }
+}
+
+impl WorkerStats {
+    /// The counters of an upstream's server: those it had under a former generation, if any.
+    pub fn upstream(&self, upstream: &str, server: &Arc<str>) -> Arc<UpstreamStats> {
+        let mut known = self
+            .upstreams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // What no pool holds any more is gone from the configuration.
+        known.retain(|stats| Arc::strong_count(stats) > 1);
+        let same =
+            |stats: &&Arc<UpstreamStats>| stats.upstream == upstream && stats.server == *server;
+        if let Some(stats) = known.iter().find(same) {
+            return Arc::clone(stats);
+        }
+        let stats = Arc::new(UpstreamStats::new(upstream, server));
+        known.push(Arc::clone(&stats));
+        stats
+    }
+
+    /// The counters of every upstream server in use.
+    pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
+        let known = self
+            .upstreams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let in_use = known.iter().filter(|stats| Arc::strong_count(stats) > 1);
+        in_use.cloned().collect()
+    }
+}
+
+impl UpstreamStats {
+    /// Counters at zero.
+    pub fn new(upstream: &str, server: &Arc<str>) -> Self {
+        Self {
+            upstream: upstream.to_owned(),
+            server: Arc::clone(server),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            is_out: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Replies {
+    fn count(&self, exchange: &Exchange) {
+        let class = usize::from(exchange.status() / 100).wrapping_sub(1);
+        if let Some(counter) = self.by_class.get(class) {
+            bump(counter, 1);
+        }
+        bump(&self.bytes_in, exchange.body.bytes_read());
+        bump(&self.bytes_out, exchange.reply.body_bytes());
+    }
+}
+
+impl SiteStats {
+    fn sheet(&self, worker: usize, workers: usize) -> Option<&Replies> {
+        let sheets = self
+            .sheets
+            .get_or_init(|| (0..workers).map(|_| OnceLock::new()).collect());
+        Some(sheets.get(worker)?.get_or_init(Box::default))
+    }
+
+    /// The sheets of the workers that have served the site.
+    pub fn sheets(&self) -> impl Iterator<Item = &Replies> {
+        let sheets = self.sheets.get().into_iter().flatten();
+        sheets.filter_map(|sheet| sheet.get().map(|replies| &**replies))
+    }
+}
+
+impl ProcessStats {
+    /// Counters at zero, for a server that starts now.
+    pub fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            generation: AtomicU64::new(0),
+            reloads: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Default for ProcessStats {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn count(&self, duration_us: u64) {
+        let bucket = BOUNDS_US.partition_point(|bound| *bound < duration_us);
+        if let Some(counter) = self.counts.get(bucket) {
+            bump(counter, 1);
+        }
+        bump(&self.sum_us, duration_us);
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_falls_into_the_bucket_whose_bound_it_does_not_pass() {
+        let histogram = Histogram::default();
+        for duration_us in [0, 100, 101, 60_000_000, 60_000_001, u64::MAX / 2] {
+            histogram.count(duration_us);
+        }
+        let counts: Vec<_> = histogram
+            .counts
+            .iter()
+            .map(|count| count.load(Relaxed))
+            .collect();
+        assert_eq!((counts[0], counts[1], counts[17], counts[18]), (2, 1, 1, 2));
+    }
+
+    #[test]
+    fn a_site_without_exchanges_costs_next_to_nothing() {
+        assert!(size_of::<SiteStats>() + size_of::<Arc<SiteStats>>() <= 64);
+        let site = SiteStats::default();
+        assert_eq!(site.sheets().count(), 0);
+        bump(&site.sheet(1, 2).unwrap().bytes_out, 5);
+        assert_eq!(
+            (site.sheets().count(), site.sheet(2, 2).is_none()),
+            (1, true)
+        );
+    }
+
+    #[test]
+    fn an_upstreams_counters_outlive_a_reload_but_not_the_upstream() {
+        let stats = WorkerStats::default();
+        let address = |text: &str| Arc::<str>::from(text);
+        let old = stats.upstream("app", &address("a:1"));
+        bump(&old.requests, 3);
+        let new = stats.upstream("app", &address("a:1"));
+        drop(old);
+        assert_eq!(new.requests.load(Relaxed), 3);
+        drop(new);
+        assert!(stats.upstreams().is_empty());
+        assert_eq!(
+            stats
+                .upstream("app", &address("a:1"))
+                .requests
+                .load(Relaxed),
+            0
+        );
+    }
 }

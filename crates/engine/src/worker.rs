@@ -6,8 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::{self, ListenAddress};
 use tokio::sync::mpsc;
@@ -24,8 +24,7 @@ use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients};
 use crate::resolve::Files;
 use crate::site::Site;
-use crate::spool::Disk;
-use crate::stats::WorkerStats;
+use crate::stats::{ProcessStats, WorkerStats};
 use crate::upstream::Pool;
 
 /// Commands waiting at one worker's door.
@@ -52,12 +51,12 @@ pub struct Worker {
     pub peers: Peers,
     /// Connections by client.
     pub clients: Arc<Clients>,
-    /// What bodies set aside take on disk.
-    pub spool_disk: Arc<Disk>,
     /// Its side of the access log.
     pub access_log: AccessLog,
     /// What it knows of passwords.
     pub auth_checks: Checks,
+    /// What it shares with the others.
+    pub shared: Shared,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     draining: Cell<bool>,
@@ -72,14 +71,16 @@ pub struct Shared {
     pub peers: Peers,
     /// Connections by client.
     pub clients: Arc<Clients>,
-    /// What bodies set aside take on disk.
-    pub spool_disk: Arc<Disk>,
     /// The counters of each.
     pub stats: Arc<[Arc<WorkerStats>]>,
     /// Access records on their way out.
     pub access_log: Arc<access_log::Queue>,
     /// Passwords that wait to be compared, or are being compared.
     pub auth_waiting: Arc<AtomicUsize>,
+    /// Counters of the process.
+    pub process: Arc<ProcessStats>,
+    /// The generation new exchanges begin with. Held to copy or replace it.
+    pub generation: Arc<Mutex<Option<Arc<Generation>>>>,
 }
 
 impl Shared {
@@ -94,12 +95,29 @@ impl Shared {
                 doors: doors.into(),
             },
             clients: Clients::new(),
-            spool_disk: Arc::default(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
             auth_waiting: Arc::default(),
+            process: Arc::default(),
+            generation: Arc::default(),
         };
         (shared, receivers)
+    }
+
+    /// The generation new exchanges begin with.
+    pub fn generation(&self) -> Option<Arc<Generation>> {
+        let generation = self.generation.lock();
+        generation.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that another generation serves now.
+    pub fn set_generation(&self, generation: &Arc<Generation>) {
+        let mut current = self
+            .generation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Some(Arc::clone(generation));
+        self.process.generation.store(generation.number, Relaxed);
     }
 }
 
@@ -170,13 +188,13 @@ pub struct Serving {
 
 impl Serving {
     /// Takes over from `before` the pools of upstreams that have not changed.
-    fn new(generation: Arc<Generation>, before: Option<&Serving>) -> Rc<Self> {
+    fn new(generation: Arc<Generation>, before: Option<&Serving>, stats: &WorkerStats) -> Rc<Self> {
         let known = before.map_or(&[][..], |serving| &serving.pools);
         let pool =
             |config: &Arc<model::Upstream>| match known.iter().find(|pool| pool.config() == config)
             {
                 Some(pool) => Rc::clone(pool),
-                None => Rc::new(Pool::new(config)),
+                None => Rc::new(Pool::new(config, stats)),
             };
         Rc::new(Self {
             pools: generation.upstreams.iter().map(pool).collect(),
@@ -201,16 +219,21 @@ impl Worker {
             helpers: Helpers::default(),
             buffers: BufferPool::default(),
             stats: Arc::clone(&shared.stats[index]),
-            board: shared.board,
-            peers: shared.peers,
-            clients: shared.clients,
-            spool_disk: shared.spool_disk,
-            serving: RefCell::new(Serving::new(generation, None)),
-            access_log: AccessLog::new(shared.access_log),
-            auth_checks: Checks::new(shared.auth_waiting),
+            board: Arc::clone(&shared.board),
+            peers: shared.peers.clone(),
+            clients: Arc::clone(&shared.clients),
+            serving: RefCell::new(Serving::new(generation, None, &shared.stats[index])),
+            access_log: AccessLog::new(Arc::clone(&shared.access_log)),
+            auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
+            shared,
         }
+    }
+
+    /// How many workers the server has.
+    pub fn workers(&self) -> usize {
+        self.shared.stats.len()
     }
 
     /// What new exchanges begin with.
@@ -220,7 +243,7 @@ impl Worker {
 
     /// Swaps the generation; exchanges under way keep theirs.
     pub fn swap(&self, generation: Arc<Generation>) {
-        let swapped = Serving::new(generation, Some(&self.serving.borrow()));
+        let swapped = Serving::new(generation, Some(&self.serving.borrow()), &self.stats);
         *self.serving.borrow_mut() = swapped;
     }
 

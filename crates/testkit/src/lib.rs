@@ -9,6 +9,7 @@ pub mod client;
 pub mod gateway;
 pub mod message;
 pub mod peer;
+pub mod slow_mount;
 pub mod temp;
 pub mod upstream;
 pub mod vectors;

@@ -12,10 +12,6 @@ use crate::io::Io;
 
 /// A request's body, decoded.
 #[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "lives in the exchange, which is boxed; memory is for tests"
-)]
 pub enum Body {
     /// From an HTTP/1.1 connection.
     H1(H1Body),

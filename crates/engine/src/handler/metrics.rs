@@ -4,17 +4,38 @@ use std::rc::Rc;
 
 use config::model::MetricsFormat;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::figures;
 use crate::worker::Worker;
 
 /// Answers with every figure of the process.
-pub(super) fn answer(
-    _worker: &Rc<Worker>,
+///
+/// Collecting may touch ten thousand sites: that is a helper's work.
+pub(super) async fn answer(
+    worker: &Rc<Worker>,
     exchange: &mut Exchange,
-    _format: MetricsFormat,
+    format: MetricsFormat,
 ) -> Result<()> {
+    let shared = worker.shared.clone();
+    let work = move || {
+        let figures = figures::collect(&shared);
+        match format {
+            MetricsFormat::Prometheus => figures::prometheus(&figures),
+            MetricsFormat::Json => figures::json(&figures),
+        }
+    };
+    let text = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::new(Kind::Internal, "metrics_helper", error.to_string()))?;
+    let content_type: &[u8] = match format {
+        MetricsFormat::Prometheus => b"text/plain; version=0.0.4; charset=utf-8",
+        MetricsFormat::Json => b"application/json",
+    };
     exchange.outgoing.status = 200;
-    exchange.answer(b"");
+    let fields = &mut exchange.outgoing.fields;
+    fields.push(b"Content-Type", content_type);
+    fields.push(b"Cache-Control", b"no-store");
+    exchange.answer(text.as_bytes());
     Ok(())
 }

@@ -32,7 +32,7 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
             Ok(())
         }
         Handler::Redirect(redirect) => redirect::answer(exchange, redirect),
-        Handler::Metrics(format) => metrics::answer(worker, exchange, *format),
+        Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,
     }
 }
 

@@ -25,6 +25,8 @@ const FOUND_MAX: usize = 4_096;
 const MISSING_MAX: usize = 512;
 /// Longest path kept.
 const PATH_BYTES_MAX: usize = 1_024;
+/// Slots looked at to make room.
+const EVICT_SLOTS: usize = 256;
 /// Slots looked at per sweep.
 const SWEEP_SLOTS: usize = 128;
 
@@ -111,11 +113,17 @@ impl Cache {
         });
     }
 
-    /// Forgets the least used results until `has_room`; `false` when forgetting all was not enough.
-    pub(super) fn make_room(&self, has_room: impl Fn() -> bool) -> bool {
+    /// Forgets little used results that hold what is short, until `has_room`. Gives up after
+    /// [`EVICT_SLOTS`]: what is short may be held by replies under way.
+    pub(super) fn make_room(
+        &self,
+        has_room: impl Fn() -> bool,
+        holds: impl Fn(&Resolved) -> bool,
+    ) -> bool {
         let mut found = self.found.borrow_mut();
+        let mut visits = EVICT_SLOTS;
         while !has_room() {
-            if !found.evict() {
+            if !found.evict(&mut visits, &holds) {
                 return false;
             }
         }
@@ -186,7 +194,8 @@ impl Shelf {
             return;
         }
         if self.slots.len() >= self.slots_max {
-            self.evict();
+            // Twice round: the first visit takes the mark away, the second the slot.
+            self.evict(&mut (2 * self.slots_max), |_| true);
         }
         let hash = slot.hash;
         let place = self.slots.insert(slot);
@@ -199,12 +208,14 @@ impl Shelf {
         }
     }
 
-    fn evict(&mut self) -> bool {
-        // Twice round: the first visit takes the mark away, the second the slot.
-        for _ in 0..2 * self.slots_max {
+    /// Forgets one result, unless so many visits are not enough to find it.
+    fn evict(&mut self, visits: &mut usize, may_go: impl Fn(&Resolved) -> bool) -> bool {
+        while *visits > 0 {
+            *visits -= 1;
             self.evict_hand = (self.evict_hand + 1) % self.slots_max;
             if let Some(slot) = self.slots.get_mut(self.evict_hand)
                 && !std::mem::take(&mut slot.used)
+                && may_go(&slot.resolved)
             {
                 let hash = slot.hash;
                 self.remove(hash);

@@ -96,6 +96,15 @@ impl Resolved {
         self.is_source
     }
 
+    /// Whether a descriptor is kept open for it.
+    fn holds_handle(&self) -> bool {
+        match &self.found {
+            Found::File(file) => file.handle().is_some(),
+            Found::Directory(..) => true,
+            _ => false,
+        }
+    }
+
     /// What stands there.
     pub fn found(&self) -> &Found {
         &self.found
@@ -198,7 +207,7 @@ impl Files {
     pub fn memory(&self, bytes: usize) -> Option<Share> {
         let has_room = || self.memory.has_room(bytes);
         self.cache
-            .make_room(has_room)
+            .make_room(has_room, |_| true)
             .then(|| self.memory.take(bytes))
     }
 
@@ -311,7 +320,8 @@ async fn resolve(
     };
     let resolved = Rc::new(finish(worker, serving, index, outcome, last.as_deref()));
     files.cache.put(key, &resolved, worker.deadlines.now_ms());
-    files.cache.make_room(|| files.handles.has_room(0));
+    let has_room = || files.handles.has_room(0);
+    files.cache.make_room(has_room, Resolved::holds_handle);
     Ok(resolved)
 }
 

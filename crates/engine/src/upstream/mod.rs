@@ -18,6 +18,7 @@ pub use link::Link;
 pub use server::{InFlight, Server};
 
 use crate::error::{Error, Kind, Result};
+use crate::stats::WorkerStats;
 use crate::worker::Worker;
 
 /// One upstream's pool on one worker.
@@ -51,12 +52,12 @@ pub struct Chosen {
 
 impl Pool {
     /// Makes a pool without connections.
-    pub fn new(config: &Arc<model::Upstream>) -> Self {
+    pub fn new(config: &Arc<model::Upstream>, stats: &WorkerStats) -> Self {
         Self {
             servers: config
                 .servers
                 .iter()
-                .map(|server| Rc::new(Server::new(server)))
+                .map(|server| Rc::new(Server::new(server, &config.name, stats)))
                 .collect(),
             config: Arc::clone(config),
         }

@@ -3,12 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use config::model;
 
 use super::dial::Names;
 use super::link::Link;
+use crate::stats::{UpstreamStats, WorkerStats, bump};
 
 /// One server.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Server {
     pub address: model::ServerAddress,
     /// Its share.
     pub weight: u32,
+    /// What this worker counts of it.
+    stats: Arc<UpstreamStats>,
     /// The addresses its name stands for.
     pub(super) names: Names,
     /// Requests in flight on this worker.
@@ -40,7 +44,8 @@ pub struct InFlight {
 
 impl InFlight {
     pub(super) fn new(server: &Rc<Server>) -> Self {
-        server.in_flight.set(server.in_flight.get() + 1);
+        server.set_in_flight(server.in_flight.get() + 1);
+        bump(&server.stats.requests, 1);
         Self {
             server: Rc::clone(server),
         }
@@ -54,19 +59,21 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.server.in_flight.set(self.server.in_flight.get() - 1);
+        self.server.set_in_flight(self.server.in_flight.get() - 1);
     }
 }
 
 impl Server {
-    pub(super) fn new(config: &model::Server) -> Self {
+    pub(super) fn new(config: &model::Server, upstream: &str, stats: &WorkerStats) -> Self {
         let label = match &config.address {
             model::ServerAddress::Tcp(address) => address.to_string(),
             model::ServerAddress::Name { host, port } => format!("{host}:{port}"),
             model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
         };
+        let label = label.into();
         Self {
-            label: label.into(),
+            stats: stats.upstream(upstream, &label),
+            label,
             address: config.address.clone(),
             weight: config.weight,
             names: Names::default(),
@@ -79,15 +86,14 @@ impl Server {
         }
     }
 
+    fn set_in_flight(&self, count: u32) {
+        self.in_flight.set(count);
+        self.stats.in_flight.store(count.into(), Relaxed);
+    }
+
     /// Whether it rests after failures.
     pub fn is_resting(&self, now_ms: u64) -> bool {
         self.resting_until_ms.get() > now_ms
-    }
-
-    /// Whether it may be asked: not while it rests, and after that by one request at a time until
-    /// it has answered.
-    pub(super) fn is_fit(&self, now_ms: u64) -> bool {
-        !self.is_resting(now_ms) && (self.rest_ms.get() == 0 || self.in_flight.get() == 0)
     }
 
     /// When its rest ends.
@@ -100,6 +106,7 @@ impl Server {
         if self.fails.replace(0) != 0 {
             self.rest_ms.set(0);
             self.resting_until_ms.set(0);
+            self.stats.is_out.store(false, Relaxed);
         }
     }
 
@@ -107,8 +114,8 @@ impl Server {
     /// An only server never rests: there is nobody to take its place.
     pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
         self.fails.set(self.fails.get().saturating_add(1));
-        // Requests that were under way when the rest began tell nothing new.
-        if self.fails.get() < config.fails || alone || self.is_resting(now_ms) {
+        bump(&self.stats.failures, 1);
+        if self.fails.get() < config.fails || alone {
             return;
         }
         let rest_ms = match self.rest_ms.get() {
@@ -117,6 +124,7 @@ impl Server {
         };
         self.rest_ms.set(rest_ms);
         self.resting_until_ms.set(now_ms + rest_ms);
+        self.stats.is_out.store(true, Relaxed);
         tracing::warn!(server = %self.label, fails = self.fails.get(), rest_ms, "upstream server rests");
     }
 

@@ -25,7 +25,7 @@ pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_
         line(out, field.name, field.value);
     }
     forwarding(out, request);
-    framing(out, request, forward.spooled_bytes);
+    framing(out, request);
     match &forward.upgrade {
         Some(protocols) => {
             line(out, b"Upgrade", protocols);
@@ -125,16 +125,15 @@ fn forwarding(out: &mut Vec<u8>, request: &Request) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The length of a body taken beforehand is known, however it came.
-fn framing(out: &mut Vec<u8>, request: &Request, spooled_bytes: Option<u64>) {
-    match (request.head.framing, spooled_bytes) {
-        (Framing::None, _) => {}
-        (Framing::Length(length), _) | (Framing::Chunked, Some(length)) => line(
+fn framing(out: &mut Vec<u8>, request: &Request) {
+    match request.head.framing {
+        Framing::None => {}
+        Framing::Length(length) => line(
             out,
             b"Content-Length",
             itoa::Buffer::new().format(length).as_bytes(),
         ),
-        (Framing::Chunked, None) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
 }
 

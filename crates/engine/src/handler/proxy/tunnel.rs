@@ -4,8 +4,7 @@
 //! that were not read as anything but the next request, so none can be smuggled past.
 
 use std::future::poll_fn;
-use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use wire::{FieldId, strip_hop_by_hop};
 
@@ -54,11 +53,8 @@ pub(super) async fn open(
     poll_fn(|cx| {
         let there = up.poll(cx, &client.io, &mut client.buffer, &link.io, &link.deadline);
         let back = down.poll(cx, &link.io, &mut link.buffer, &client.io, &link.deadline);
-        // A side that has broken takes the other with it; one that has ended may still be answered.
-        match (there, back) {
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
-            _ => {}
+        if there.is_ready() && back.is_ready() {
+            return Poll::Ready(());
         }
         link.deadline.set_if_clear(tunnel_ms);
         link.deadline.poll_expired(cx)
@@ -81,8 +77,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Moves bytes while they move; ready when this direction has ended, with an error when one
-    /// of the streams broke.
+    /// Moves bytes while they move; ready when this direction has ended.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,18 +85,29 @@ impl Lane {
         buffer: &mut ReadBuffer,
         to: &Io,
         silence: &Deadline,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<()> {
         let mut out = Outbox::default();
         while !self.is_over {
-            if buffer.is_empty() && ready!(from.poll_fill(cx, buffer))? == 0 {
-                to.shutdown_write();
-                self.is_over = true;
-                continue;
+            if buffer.is_empty() {
+                match from.poll_fill(cx, buffer) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(Ok(0) | Err(_)) => {
+                        to.shutdown_write();
+                        self.is_over = true;
+                        continue;
+                    }
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-            let count = ready!(out.poll_send(to, cx, buffer.data()))?;
-            buffer.consume(count);
-            silence.clear();
+            match out.poll_send(to, cx, buffer.data()) {
+                Poll::Ready(Ok(count)) => {
+                    buffer.consume(count);
+                    silence.clear();
+                }
+                Poll::Ready(Err(_)) => self.is_over = true,
+                Poll::Pending => return Poll::Pending,
+            }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 }

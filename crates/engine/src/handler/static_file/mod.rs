@@ -250,8 +250,10 @@ async fn list(
     let handle = Arc::clone(handle);
     let work = move || os::file::list(handle.as_fd(), listing::ENTRIES_MAX);
     let entries = worker.helpers.run(lane, work).await?;
-    let entries =
-        entries.map_err(|error| Error::new(Kind::Internal, "directory", error.to_string()))?;
+    let entries = entries.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::refused(404, "directory_gone"),
+        _ => Error::new(Kind::Internal, "directory", error.to_string()),
+    })?;
     let path = exchange.request.head.path();
     let page = listing::page(path, entries, |name| site.is_source(name));
     exchange.outgoing.status = 200;
@@ -261,4 +263,71 @@ async fn list(
         .push(b"Content-Type", b"text/html; charset=utf-8");
     exchange.send_head(BodySize::Length(page.len() as u64));
     exchange.reply.write(page.as_bytes()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testbed::{Bed, reply};
+
+    const CONFIG: &str = r#"
+[[listen]]
+address = "127.0.0.1:1"
+[[sites]]
+hosts = ["a.test"]
+root = "{dir}"
+[[sites.rules]]
+match = { file = "*.php" }
+handler = { respond = { status = 200, body = "a program" } }
+"#;
+
+    /// A directory of its own for each test.
+    fn directory(test: &str) -> std::path::PathBuf {
+        let id = std::process::id();
+        let directory = std::env::temp_dir().join(format!("nagaya-static-{test}-{id}"));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        directory
+    }
+
+    #[test]
+    fn what_is_fresh_is_sent_without_a_look_at_the_disk() {
+        let root = directory("fresh");
+        std::fs::write(root.join("a.txt"), "from disk").expect("a file");
+        let bed = Bed::new(&CONFIG.replace("{dir}", &root.display().to_string()));
+        let ask = |path: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+            let (status, _, body) = reply(&bed.ask(&request));
+            (status, body)
+        };
+        assert_eq!(ask("/a.txt"), (200, "from disk".into()));
+        assert_eq!(ask("/b.txt").0, 404);
+        std::fs::rename(root.join("a.txt"), root.join("b.txt")).expect("a rename");
+        // The worker's clock stands still: nobody ticks it here.
+        assert_eq!(ask("/a.txt"), (200, "from disk".into()));
+        assert_eq!(ask("/b.txt").0, 404);
+        std::fs::remove_dir_all(&root).expect("the directory");
+    }
+
+    #[test]
+    fn rules_see_the_file_and_the_handler_sends_the_same() {
+        let root = directory("rules");
+        std::fs::write(root.join("run.php"), "<?php secret").expect("a file");
+        std::fs::write(root.join("page.html"), "<p>").expect("a file");
+        let bed = Bed::new(&CONFIG.replace("{dir}", &root.display().to_string()));
+        for (path, status, body) in [
+            ("/run.php/info", 200, "a program"),
+            ("/page.html", 200, "<p>"),
+            ("/none.php", 404, ""),
+        ] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+            let exchange = bed.ask(&request);
+            let (found, _, text) = reply(&exchange);
+            assert_eq!(found, status, "{path}");
+            if status == 200 {
+                assert_eq!(text, body, "{path}");
+                let file = exchange.route.file.as_ref().expect("it was resolved");
+                assert!(file.name().starts_with(root.as_os_str().as_encoded_bytes()));
+            }
+        }
+        std::fs::remove_dir_all(&root).expect("the directory");
+    }
 }

@@ -1,0 +1,158 @@
+//! The control socket: answers `nagaya status`, on a thread of its own.
+//!
+//! One question a connection, one connection at a time, each with little time: whoever asks may
+//! wait, the workers never do. Asked is in one line (`status` or `status json`); only root and the
+//! server's own user are answered.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
+use crate::figures;
+use crate::worker::Shared;
+
+/// How often the thread looks whether another socket has taken its place.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a question may take, and each part of its answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a question.
+const QUESTION_BYTES_MAX: usize = 64;
+
+/// The control socket in use.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Told when another socket takes its place.
+    replaced: Arc<AtomicBool>,
+}
+
+impl Control {
+    /// Answers on `socket` from now on, and no longer on the one before.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn replace(&mut self, socket: Option<OwnedFd>, shared: &Shared) -> Result<()> {
+        self.replaced.store(true, Relaxed);
+        self.replaced = Arc::default();
+        let Some(socket) = socket else {
+            return Ok(());
+        };
+        let (replaced, shared) = (Arc::clone(&self.replaced), shared.clone());
+        std::thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || run(&socket, &replaced, &shared))
+            .map(drop)
+            .map_err(|error| Error::new(Kind::Internal, "control", error.to_string()))
+    }
+}
+
+fn run(socket: &OwnedFd, replaced: &AtomicBool, shared: &Shared) {
+    while !replaced.load(Relaxed) {
+        let ready = os::net::wait_readable(&[socket.as_fd()], Some(LOOK));
+        match ready.as_deref() {
+            Ok([true]) => {}
+            Ok(_) => continue,
+            Err(_) => return,
+        }
+        // A client that hung up, or one another thread took.
+        let Ok((stream, _)) = os::net::accept(socket.as_fd()) else {
+            continue;
+        };
+        if let Err(error) = answer(stream, shared) {
+            tracing::debug!(%error, "control connection failed");
+        }
+    }
+}
+
+fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
+    let (_, user, _) = os::net::peer_credentials(stream.as_fd())?;
+    let mut stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    if user != 0 && user != os::process::user_id() {
+        return stream.write_all(b"only root and the gateway's own user may ask\n");
+    }
+    let question = question(&mut stream)?;
+    let figures = figures::collect(shared);
+    match question.trim_ascii() {
+        b"status" => stream.write_all(figures::table(&figures).as_bytes()),
+        b"status json" => stream.write_all(figures::json(&figures).as_bytes()),
+        _ => stream.write_all(b"unknown question; known are: status, status json\n"),
+    }
+}
+
+/// Reads up to the line's end, the stream's end or as much as a question may have.
+fn question(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < QUESTION_BYTES_MAX && stream.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.extend_from_slice(&byte);
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::testbed::Bed;
+
+    const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
+"#;
+
+    fn path(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("nagaya-{name}-{}", std::process::id()))
+    }
+
+    fn ask(path: &std::path::Path, question: &str) -> String {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.write_all(question.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn questions_are_answered_until_the_socket_is_replaced() {
+        let bed = Bed::new(SITES);
+        let path = path("control");
+        let bind = || {
+            let _ = std::fs::remove_file(&path);
+            os::net::bind_unix(&path, 9, 0o600).unwrap()
+        };
+        let mut control = Control::default();
+        let first = bind();
+        let watched = first.try_clone().unwrap();
+        control.replace(Some(first), &bed.shared).unwrap();
+        assert!(ask(&path, "status\n").starts_with("nagaya "));
+        assert!(ask(&path, "status json\n").starts_with("{\"version\":"));
+        assert!(ask(&path, "shutdown\n").starts_with("unknown question"));
+        assert!(ask(&path, &"x".repeat(64)).starts_with("unknown question"));
+        control.replace(Some(bind()), &bed.shared).unwrap();
+        assert!(ask(&path, "status\n").starts_with("nagaya "));
+        drop(watched);
+        control.replace(None, &bed.shared).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_silent_client_is_sent_away() {
+        let bed = Bed::new(SITES);
+        let (client, server) = UnixStream::pair().unwrap();
+        let started = Instant::now();
+        let answered = answer(server.into(), &bed.shared);
+        assert_eq!(answered.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(started.elapsed() >= PATIENCE);
+        drop(client);
+    }
+}

@@ -1,0 +1,123 @@
+//! Figures as JSON.
+
+use std::fmt::Write as _;
+
+use super::{Figures, ReplyFigures, Times};
+use crate::stats::BOUNDS_US;
+
+/// Puts figures into one JSON object and a line feed.
+pub fn json(figures: &Figures) -> String {
+    let mut out = String::with_capacity(4096 + 160 * figures.sites.len());
+    // Writing to memory does not fail, here and below.
+    let _ = write!(
+        out,
+        "{{\"version\":\"{}\",\"generation\":{},\"uptime_s\":{},\"reloads\":{},\"restarts\":{},\
+         \"access_records_lost\":{},\"error_lines_lost\":{},\"sites_configured\":{}",
+        env!("CARGO_PKG_VERSION"),
+        figures.generation,
+        figures.uptime.as_secs(),
+        figures.reloads,
+        figures.restarts,
+        figures.records_lost,
+        figures.lines_lost,
+        figures.sites_configured
+    );
+    let _ = write!(out, ",\"time\":{{\"bounds_us\":{BOUNDS_US:?}");
+    times("total", &figures.total_time, &mut out);
+    times("upstream", &figures.upstream_time, &mut out);
+    out.push('}');
+    workers(figures, &mut out);
+    out.push_str(",\"without_site\":{");
+    replies(&figures.without_site, &mut out);
+    out.push('}');
+    list("sites", &figures.sites, &mut out, |(name, figures), out| {
+        let _ = write!(out, "\"site\":{},", text(name));
+        replies(figures, out);
+    });
+    list(
+        "upstreams",
+        &figures.upstreams,
+        &mut out,
+        |((upstream, server), figures), out| {
+            let _ = write!(
+                out,
+                "\"upstream\":{},\"server\":{},\"requests\":{},\"failures\":{},\"in_flight\":{},\
+             \"workers\":{},\"workers_out\":{}",
+                text(upstream),
+                text(server),
+                figures.requests,
+                figures.failures,
+                figures.in_flight,
+                figures.workers,
+                figures.workers_out
+            );
+        },
+    );
+    out.push_str("}\n");
+    out
+}
+
+fn workers(figures: &Figures, out: &mut String) {
+    list("workers", &figures.workers, out, |worker, out| {
+        let _ = write!(
+            out,
+            "\"connections\":{},\"accepted\":{},\"refused\":{},\"handed_over\":{},\
+             \"in_flight\":{},\"ended\":{},\"panics\":{}",
+            worker.connections,
+            worker.accepted,
+            worker.refused,
+            worker.handed_over,
+            worker.in_flight,
+            worker.ended,
+            worker.panics
+        );
+    });
+}
+
+fn list<T>(
+    name: &str,
+    items: impl IntoIterator<Item = T>,
+    out: &mut String,
+    item: impl Fn(T, &mut String),
+) {
+    let _ = write!(out, ",\"{name}\":[");
+    for (at, each) in items.into_iter().enumerate() {
+        out.push_str(if at == 0 { "{" } else { ",{" });
+        item(each, out);
+        out.push('}');
+    }
+    out.push(']');
+}
+
+fn replies(figures: &ReplyFigures, out: &mut String) {
+    for (class, count) in (1..).zip(figures.by_class) {
+        let _ = write!(out, "\"{class}xx\":{count},");
+    }
+    let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
+    let _ = write!(out, "\"bytes_in\":{bytes_in},\"bytes_out\":{bytes_out}");
+}
+
+fn times(name: &str, times: &Times, out: &mut String) {
+    let (counts, sum_us) = (times.counts, times.sum_us);
+    let _ = write!(
+        out,
+        ",\"{name}\":{{\"counts\":{counts:?},\"sum_us\":{sum_us}}}"
+    );
+}
+
+/// A quoted string. Names come from the configuration and are text.
+fn text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            control if control.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            plain => out.push(plain),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,227 @@
+//! The process's own figures: collected when somebody asks, and put into words.
+//!
+//! Nothing here runs on the way of a request. Sites without a single exchange are left out, so
+//! that ten thousand sites of which ten are busy make ten lines.
+
+mod json;
+mod prometheus;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use json::json;
+pub use prometheus::prometheus;
+pub use table::table;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::error_log;
+use crate::stats::{BOUNDS_US, Histogram, Replies, WorkerStats};
+use crate::worker::Shared;
+
+/// Everything, at one moment (or nearly so: the workers go on counting).
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Number of the generation that serves.
+    pub generation: u64,
+    /// Since the server started.
+    pub uptime: Duration,
+    /// Generations taken over after the first.
+    pub reloads: u64,
+    /// Servers started again after an unwanted end.
+    pub restarts: u64,
+    /// Access records lost.
+    pub records_lost: u64,
+    /// Lines of the error log lost.
+    pub lines_lost: u64,
+    /// Sites the generation has, busy or not.
+    pub sites_configured: usize,
+    /// By worker.
+    pub workers: Vec<WorkerFigures>,
+    /// By site, in the order of the configuration; those that had exchanges.
+    pub sites: Vec<(String, ReplyFigures)>,
+    /// Exchanges that came to no site.
+    pub without_site: ReplyFigures,
+    /// By upstream and server.
+    pub upstreams: BTreeMap<(String, String), UpstreamFigures>,
+    /// Of whole exchanges.
+    pub total_time: Times,
+    /// Of the upstreams' part.
+    pub upstream_time: Times,
+}
+
+/// What one worker did.
+#[derive(Debug, Default)]
+pub struct WorkerFigures {
+    /// Connections open.
+    pub connections: usize,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed because of a cap.
+    pub refused: u64,
+    /// Connections given to another worker.
+    pub handed_over: u64,
+    /// Exchanges under way.
+    pub in_flight: u64,
+    /// Exchanges that ended.
+    pub ended: u64,
+    /// Handlers that panicked.
+    pub panics: u64,
+}
+
+/// What exchanges came to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyFigures {
+    /// By hundreds of the status, from 1xx.
+    pub by_class: [u64; 5],
+    /// Bytes of request bodies.
+    pub bytes_in: u64,
+    /// Bytes of reply bodies.
+    pub bytes_out: u64,
+}
+
+/// What is known of an upstream's server, all workers together.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct UpstreamFigures {
+    /// Requests it was chosen for.
+    pub requests: u64,
+    /// Failures.
+    pub failures: u64,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Workers that know it.
+    pub workers: usize,
+    /// Workers for which it is out.
+    pub workers_out: usize,
+}
+
+/// Durations in the buckets of [`BOUNDS_US`].
+#[derive(Debug, Default, Clone)]
+pub struct Times {
+    /// By bucket, not added up.
+    pub counts: [u64; BOUNDS_US.len() + 1],
+    /// All together.
+    pub sum_us: u64,
+}
+
+/// Collects everything.
+pub fn collect(shared: &Shared) -> Figures {
+    let (process, generation) = (&shared.process, shared.generation());
+    let mut figures = Figures {
+        generation: process.generation.load(Relaxed),
+        uptime: process.started.elapsed(),
+        reloads: process.reloads.load(Relaxed),
+        restarts: process.restarts.load(Relaxed),
+        records_lost: shared.access_log.dropped(),
+        lines_lost: error_log::dropped(),
+        ..Figures::default()
+    };
+    for (index, stats) in shared.stats.iter().enumerate() {
+        figures.add_worker(shared.board.connections(index), stats);
+    }
+    if let Some(generation) = generation {
+        figures.sites_configured = generation.sites.len();
+        for site in &generation.sites {
+            let mut replies = ReplyFigures::default();
+            site.stats.sheets().for_each(|sheet| replies.add(sheet));
+            if replies.count() > 0 {
+                figures.sites.push((site.name.to_string(), replies));
+            }
+        }
+    }
+    figures
+}
+
+impl Figures {
+    fn add_worker(&mut self, connections: usize, stats: &WorkerStats) {
+        // In this order: an exchange that ends in between is not under way.
+        let (ended, begun) = (stats.ended.load(Relaxed), stats.begun.load(Relaxed));
+        self.workers.push(WorkerFigures {
+            connections,
+            accepted: stats.accepted.load(Relaxed),
+            refused: stats.refused.load(Relaxed),
+            handed_over: stats.handed_over.load(Relaxed),
+            in_flight: begun.saturating_sub(ended),
+            ended,
+            panics: stats.panics.load(Relaxed),
+        });
+        self.without_site.add(&stats.without_site);
+        self.total_time.add(&stats.total_time);
+        self.upstream_time.add(&stats.upstream_time);
+        for upstream in stats.upstreams() {
+            let key = (upstream.upstream.clone(), upstream.server.to_string());
+            let sum = self.upstreams.entry(key).or_default();
+            sum.requests += upstream.requests.load(Relaxed);
+            sum.failures += upstream.failures.load(Relaxed);
+            sum.in_flight += upstream.in_flight.load(Relaxed);
+            sum.workers += 1;
+            sum.workers_out += usize::from(upstream.is_out.load(Relaxed));
+        }
+    }
+
+    /// A figure of all workers together.
+    pub fn sum(&self, of: impl Fn(&WorkerFigures) -> u64) -> u64 {
+        self.workers.iter().map(of).sum()
+    }
+
+    /// Exchanges of all sites and of none.
+    pub fn replies(&self) -> ReplyFigures {
+        let mut sum = self.without_site;
+        for (_, replies) in &self.sites {
+            sum.merge(replies);
+        }
+        sum
+    }
+}
+
+impl ReplyFigures {
+    fn add(&mut self, replies: &Replies) {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        self.merge(&Self {
+            by_class: std::array::from_fn(|class| read(&replies.by_class[class])),
+            bytes_in: read(&replies.bytes_in),
+            bytes_out: read(&replies.bytes_out),
+        });
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (sum, count) in self.by_class.iter_mut().zip(other.by_class) {
+            *sum += count;
+        }
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+
+    /// How many exchanges they are.
+    pub fn count(&self) -> u64 {
+        self.by_class.iter().sum()
+    }
+}
+
+impl Times {
+    fn add(&mut self, histogram: &Histogram) {
+        for (sum, count) in self.counts.iter_mut().zip(&histogram.counts) {
+            *sum += count.load(Relaxed);
+        }
+        self.sum_us = self.sum_us.wrapping_add(histogram.sum_us.load(Relaxed));
+    }
+
+    /// How many durations they are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The bound that so many thousandths of the durations do not pass; `None` where there are no
+    /// durations or no bound holds.
+    pub fn quantile_us(&self, thousandths: u64) -> Option<u64> {
+        let wanted = (self.count() * thousandths).div_ceil(1_000).max(1);
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        BOUNDS_US.get(bucket?).copied()
+    }
+}

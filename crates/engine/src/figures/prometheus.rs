@@ -1,0 +1,267 @@
+//! Figures in the text format Prometheus reads (version 0.0.4).
+
+use std::fmt::{Display, Write as _};
+
+use super::{Figures, ReplyFigures, Times, UpstreamFigures, WorkerFigures};
+use crate::stats::BOUNDS_US;
+
+/// Puts figures into samples, each family with its help and type before it.
+pub fn prometheus(figures: &Figures) -> String {
+    let mut text = Text {
+        out: String::with_capacity(8192 + 800 * figures.sites.len()),
+    };
+    process(figures, &mut text);
+    workers(figures, &mut text);
+    sites(figures, &mut text);
+    upstreams(figures, &mut text);
+    text.family(
+        "request_seconds",
+        "histogram",
+        "Time from a request's head to its reply's end.",
+    );
+    text.histogram("request_seconds", &figures.total_time);
+    text.family("upstream_seconds", "histogram", "Time spent on upstreams.");
+    text.histogram("upstream_seconds", &figures.upstream_time);
+    text.out
+}
+
+fn process(figures: &Figures, text: &mut Text) {
+    text.family("info", "gauge", "Always 1; says the version.");
+    text.sample("info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    for (name, kind, help, value) in [
+        (
+            "uptime_seconds",
+            "gauge",
+            "Time since the server started.",
+            figures.uptime.as_secs(),
+        ),
+        (
+            "generation",
+            "gauge",
+            "Number of the configuration that serves.",
+            figures.generation,
+        ),
+        (
+            "reloads_total",
+            "counter",
+            "Configurations taken over after the first.",
+            figures.reloads,
+        ),
+        (
+            "restarts_total",
+            "counter",
+            "Servers started again after an unwanted end.",
+            figures.restarts,
+        ),
+        (
+            "access_records_lost_total",
+            "counter",
+            "Access records that could not be written.",
+            figures.records_lost,
+        ),
+        (
+            "error_lines_lost_total",
+            "counter",
+            "Lines of the error log that could not be written.",
+            figures.lines_lost,
+        ),
+    ] {
+        text.family(name, kind, help);
+        text.sample(name, &[], value);
+    }
+}
+
+/// One number of several.
+type Figure<T> = fn(&T) -> u64;
+
+/// Name, type, help and value of a worker's figure.
+type Family = (
+    &'static str,
+    &'static str,
+    &'static str,
+    Figure<WorkerFigures>,
+);
+
+const WORKER_FAMILIES: [Family; 6] = [
+    (
+        "connections",
+        "gauge",
+        "Client connections open.",
+        |worker| worker.connections as u64,
+    ),
+    (
+        "connections_accepted_total",
+        "counter",
+        "Client connections accepted.",
+        |worker| worker.accepted,
+    ),
+    (
+        "connections_refused_total",
+        "counter",
+        "Client connections closed because of a cap.",
+        |worker| worker.refused,
+    ),
+    (
+        "connections_handed_over_total",
+        "counter",
+        "Client connections given to another worker.",
+        |worker| worker.handed_over,
+    ),
+    (
+        "exchanges_in_flight",
+        "gauge",
+        "Requests being answered.",
+        |worker| worker.in_flight,
+    ),
+    (
+        "panics_total",
+        "counter",
+        "Handlers that panicked.",
+        |worker| worker.panics,
+    ),
+];
+
+fn workers(figures: &Figures, text: &mut Text) {
+    for (name, kind, help, value) in WORKER_FAMILIES {
+        text.family(name, kind, help);
+        for (index, worker) in figures.workers.iter().enumerate() {
+            text.sample(name, &[("worker", &index.to_string())], value(worker));
+        }
+    }
+}
+
+fn sites(figures: &Figures, text: &mut Text) {
+    let sites = || {
+        let named = figures
+            .sites
+            .iter()
+            .map(|(name, replies)| (name.as_str(), replies));
+        named.chain([("", &figures.without_site)])
+    };
+    text.family(
+        "requests_total",
+        "counter",
+        "Requests answered, by site (empty: none) and hundreds of the status.",
+    );
+    for (site, replies) in sites() {
+        for (class, count) in (1..).zip(replies.by_class) {
+            if count > 0 {
+                let status = format!("{class}xx");
+                text.sample(
+                    "requests_total",
+                    &[("site", site), ("status", &status)],
+                    count,
+                );
+            }
+        }
+    }
+    let bytes: [(_, _, Figure<ReplyFigures>); 2] = [
+        (
+            "request_body_bytes_total",
+            "Bytes of request bodies.",
+            |replies| replies.bytes_in,
+        ),
+        (
+            "reply_body_bytes_total",
+            "Bytes of reply bodies.",
+            |replies| replies.bytes_out,
+        ),
+    ];
+    for (name, help, value) in bytes {
+        text.family(name, "counter", help);
+        for (site, replies) in sites() {
+            text.sample(name, &[("site", site)], value(replies));
+        }
+    }
+}
+
+fn upstreams(figures: &Figures, text: &mut Text) {
+    let families: [(_, _, _, Figure<UpstreamFigures>); 4] = [
+        (
+            "upstream_requests_total",
+            "counter",
+            "Requests the server was chosen for.",
+            |it| it.requests,
+        ),
+        (
+            "upstream_failures_total",
+            "counter",
+            "Failures to connect or to answer.",
+            |it| it.failures,
+        ),
+        (
+            "upstream_in_flight",
+            "gauge",
+            "Requests the server is answering.",
+            |it| it.in_flight,
+        ),
+        (
+            "upstream_up",
+            "gauge",
+            "1 while at least one worker uses the server, 0 while it is out after failures.",
+            |it| u64::from(it.workers_out < it.workers),
+        ),
+    ];
+    for (name, kind, help, value) in families {
+        text.family(name, kind, help);
+        for ((upstream, server), figures) in &figures.upstreams {
+            let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
+            text.sample(name, &labels, value(figures));
+        }
+    }
+}
+
+struct Text {
+    out: String,
+}
+
+// Writing to memory does not fail.
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(
+            self.out,
+            "# HELP nagaya_{name} {help}\n# TYPE nagaya_{name} {kind}"
+        );
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.out, "nagaya_{name}");
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.out, "{}{label}=\"", if at == 0 { '{' } else { ',' });
+            self.label(text);
+            self.out.push('"');
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.out, "{end} {value}");
+    }
+
+    fn label(&mut self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '\\' | '"' => self.out.extend(['\\', character]),
+                '\n' => self.out.push_str("\\n"),
+                _ => self.out.push(character),
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, times: &Times) {
+        let bucket = format!("{name}_bucket");
+        let mut below = 0;
+        for (at, count) in times.counts.iter().enumerate() {
+            below += count;
+            let bound = BOUNDS_US
+                .get(at)
+                .map_or("+Inf".to_owned(), |bound| seconds(*bound));
+            self.sample(&bucket, &[("le", &bound)], below);
+        }
+        self.sample(&format!("{name}_sum"), &[], seconds(times.sum_us));
+        self.sample(&format!("{name}_count"), &[], below);
+    }
+}
+
+/// Microseconds as seconds, exactly: `0.0025`, `10`.
+fn seconds(micros: u64) -> String {
+    let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

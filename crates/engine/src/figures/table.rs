@@ -1,0 +1,284 @@
+//! Figures for a person at a terminal: `nagaya status`.
+
+use std::fmt::Write as _;
+
+use super::{Figures, ReplyFigures, Times};
+
+/// Sites shown, the busiest first.
+const SITES_MAX: usize = 30;
+
+/// Puts figures into a page of aligned lines.
+pub fn table(figures: &Figures) -> String {
+    let mut out = String::new();
+    let replies = figures.replies();
+    // Writing to memory does not fail, here and below.
+    let _ = writeln!(
+        out,
+        "nagaya {} · generation {} · up {} · {} · {}\n",
+        env!("CARGO_PKG_VERSION"),
+        figures.generation,
+        duration(figures.uptime.as_secs()),
+        plural(figures.workers.len(), "worker"),
+        plural(figures.sites_configured, "site"),
+    );
+    let mut line = |name: &str, text: String| {
+        let _ = writeln!(out, "{name:<13}{text}");
+    };
+    line("connections", connections(figures));
+    let in_flight = count(figures.sum(|worker| worker.in_flight));
+    let ended = count(figures.sum(|worker| worker.ended));
+    line(
+        "requests",
+        format!(
+            "{in_flight} in flight · {ended} answered{}",
+            classes(&replies)
+        ),
+    );
+    let (bytes_in, bytes_out) = (bytes(replies.bytes_in), bytes(replies.bytes_out));
+    line("bodies", format!("{bytes_in} in · {bytes_out} out"));
+    line("time", quantiles(&figures.total_time));
+    if figures.upstream_time.count() > 0 {
+        line("upstreams", quantiles(&figures.upstream_time));
+    }
+    line("life", life(figures));
+    workers(figures, &mut out);
+    upstreams(figures, &mut out);
+    sites(figures, &mut out);
+    out
+}
+
+fn connections(figures: &Figures) -> String {
+    let open = figures.sum(|worker| worker.connections as u64);
+    let mut text = format!("{} open", count(open));
+    for (number, what) in [
+        (figures.sum(|worker| worker.accepted), "accepted"),
+        (figures.sum(|worker| worker.refused), "refused"),
+        (figures.sum(|worker| worker.handed_over), "handed over"),
+    ] {
+        let _ = write!(text, " · {} {what}", count(number));
+    }
+    text
+}
+
+fn classes(replies: &ReplyFigures) -> String {
+    let mut text = String::new();
+    for (class, number) in (1..).zip(replies.by_class) {
+        if number > 0 {
+            let _ = write!(text, " · {class}xx {}", count(number));
+        }
+    }
+    text
+}
+
+fn quantiles(times: &Times) -> String {
+    let total = times.count();
+    if total == 0 {
+        return "nothing yet".to_owned();
+    }
+    let mean = format!("mean {}", micros(times.sum_us / total));
+    let at = |name, thousandths| match times.quantile_us(thousandths) {
+        Some(bound_us) => format!(" · {name} ≤ {}", micros(bound_us)),
+        None => format!(" · {name} > 60 s"),
+    };
+    format!(
+        "{mean}{}{}{}",
+        at("half", 500),
+        at("90 %", 900),
+        at("99 %", 990)
+    )
+}
+
+fn life(figures: &Figures) -> String {
+    let mut text = format!(
+        "{} · {}",
+        plural(figures.reloads, "reload"),
+        plural(figures.restarts, "restart")
+    );
+    for (number, what) in [
+        (figures.sum(|worker| worker.panics), "panic"),
+        (figures.records_lost, "access record lost"),
+        (figures.lines_lost, "error line lost"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, " · {}", plural(number, what));
+        }
+    }
+    text
+}
+
+fn workers(figures: &Figures, out: &mut String) {
+    let rows = figures.workers.iter().enumerate().map(|(index, worker)| {
+        vec![
+            index.to_string(),
+            count(worker.connections as u64),
+            count(worker.in_flight),
+            count(worker.ended),
+        ]
+    });
+    grid(
+        &["worker", "connections", "in flight", "answered"],
+        rows.collect(),
+        out,
+    );
+}
+
+fn upstreams(figures: &Figures, out: &mut String) {
+    let rows = figures
+        .upstreams
+        .iter()
+        .map(|((upstream, server), figures)| {
+            let state = match figures.workers_out {
+                0 => "up".to_owned(),
+                all if all == figures.workers => "out".to_owned(),
+                some => format!("out for {some} of {}", figures.workers),
+            };
+            vec![
+                format!("{upstream}  {server}"),
+                state,
+                count(figures.in_flight),
+                count(figures.requests),
+                count(figures.failures),
+            ]
+        });
+    grid(
+        &["upstream", "state", "in flight", "requests", "failures"],
+        rows.collect(),
+        out,
+    );
+}
+
+fn sites(figures: &Figures, out: &mut String) {
+    let mut busiest: Vec<_> = figures.sites.iter().collect();
+    busiest.sort_by_key(|(name, replies)| (std::cmp::Reverse(replies.count()), name));
+    let unnamed = ("(no site)".to_owned(), figures.without_site);
+    if unnamed.1.count() > 0 {
+        busiest.push(&unnamed);
+    }
+    let rows = busiest.iter().take(SITES_MAX).map(|(name, replies)| {
+        let mut row = vec![name.clone(), count(replies.count())];
+        row.extend(replies.by_class[1..].iter().map(|number| count(*number)));
+        row.push(bytes(replies.bytes_out));
+        row
+    });
+    let heads = ["site", "requests", "2xx", "3xx", "4xx", "5xx", "out"];
+    grid(&heads, rows.collect(), out);
+    if let more @ 1.. = busiest.len().saturating_sub(SITES_MAX) {
+        let _ = writeln!(out, "and {more} more: nagaya status --json");
+    }
+}
+
+/// Rows in columns as wide as their widest cell: the first to the left, the others to the right.
+fn grid(heads: &[&str], mut rows: Vec<Vec<String>>, out: &mut String) {
+    if rows.is_empty() {
+        return;
+    }
+    rows.insert(0, heads.iter().map(|head| (*head).to_owned()).collect());
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    out.push('\n');
+    for row in &rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(out, "{cell:<width$}"),
+                _ => write!(out, "  {cell:>width$}"),
+            };
+        }
+        out.push('\n');
+    }
+}
+
+/// `1,234,567`
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn plural(number: impl TryInto<u64>, what: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    let (noun, rest) = what
+        .split_once(" lost")
+        .map_or((what, ""), |(noun, _)| (noun, " lost"));
+    let end = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{end}{rest}", count(number))
+}
+
+/// `17 B`, `1.2 MiB`
+fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    // Tenths, so that no fraction is needed.
+    let (mut tenths, mut unit) = (u128::from(number) * 10 / 1024, 0);
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+/// `250 µs`, `2.5 ms`, `30 s`
+fn micros(micros: u64) -> String {
+    let (whole, unit) = match micros {
+        0..1_000 => return format!("{micros} µs"),
+        1_000..1_000_000 => (1_000, "ms"),
+        _ => (1_000_000, "s"),
+    };
+    match micros % whole * 10 / whole {
+        0 => format!("{} {unit}", micros / whole),
+        tenth => format!("{}.{tenth} {unit}", micros / whole),
+    }
+}
+
+/// `12 s`, `3 min 5 s`, `2 h 13 min`, `9 d 4 h`
+fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{minutes} min {} s", seconds % 60),
+        3_600..86_400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_like_a_person_would_write_them() {
+        let counts = [0, 999, 1_000, 1_234_567].map(count);
+        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
+        let sizes = [0, 1_023, 1_024, 1_536, 1 << 20, u64::MAX].map(bytes);
+        assert_eq!(
+            sizes,
+            [
+                "0 B",
+                "1023 B",
+                "1.0 KiB",
+                "1.5 KiB",
+                "1.0 MiB",
+                "16383.9 PiB"
+            ]
+        );
+        let times = [0, 999, 1_000, 2_500, 1_000_000, 30_000_000].map(micros);
+        assert_eq!(times, ["0 µs", "999 µs", "1 ms", "2.5 ms", "1 s", "30 s"]);
+        let lives = [59, 61, 7_980, 90_000].map(duration);
+        assert_eq!(lives, ["59 s", "1 min 1 s", "2 h 13 min", "1 d 1 h"]);
+        assert_eq!(plural(1u64, "error line lost"), "1 error line lost");
+        assert_eq!(
+            plural(2_000u64, "error line lost"),
+            "2,000 error lines lost"
+        );
+    }
+}

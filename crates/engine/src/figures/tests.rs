@@ -1,0 +1,298 @@
+//! Figures that add up, in words their readers understand.
+
+use std::collections::{HashMap, HashSet};
+
+use super::*;
+use crate::testbed::{Bed, generation, peer, reply};
+
+const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[upstreams.app]
+servers = ["127.0.0.1:1", "unix:/run/a.sock"]
+[[sites]]
+hosts = ["www.example.jp"]
+  [[sites.rules]]
+  match = { path = "/metrics" }
+  handler = { metrics = "prometheus" }
+  [[sites.rules]]
+  match = { path = "/metrics.json" }
+  handler = { metrics = "json" }
+  [[sites.rules]]
+  match = { path = "/gone" }
+  handler = { respond = { status = 410, body = "gone" } }
+  [[sites.rules]]
+  handler = { respond = { status = 200, body = "thirteen byte" } }
+[[sites]]
+hosts = ["idle.example.jp"]
+rules = [{ handler = { proxy = "app" } }]
+"#;
+
+fn bed() -> Bed {
+    let bed = Bed::new(SITES);
+    bed.shared.set_generation(&bed.worker.serving().generation);
+    bed
+}
+
+fn ask(bed: &Bed, host: &str, path: &str) -> (u16, Vec<String>, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    reply(&bed.ask_from(peer("192.0.2.1:1"), &request))
+}
+
+fn used() -> Bed {
+    let bed = bed();
+    for path in ["/", "/", "/gone"] {
+        ask(&bed, "www.example.jp", path);
+    }
+    ask(&bed, "elsewhere", "/");
+    bed
+}
+
+#[test]
+fn what_happened_is_counted_by_site_and_status() {
+    let bed = used();
+    let figures = collect(&bed.shared);
+    let [(site, replies)] = &figures.sites[..] else {
+        panic!("{:?}", figures.sites);
+    };
+    assert_eq!(
+        (site.as_str(), replies.by_class),
+        ("www.example.jp", [0, 2, 0, 1, 0])
+    );
+    assert_eq!((replies.bytes_in, replies.bytes_out), (0, 30));
+    assert_eq!(figures.without_site.by_class, [0, 0, 0, 1, 0]);
+    assert_eq!(
+        (
+            figures.sum(|worker| worker.ended),
+            figures.total_time.count()
+        ),
+        (4, 4)
+    );
+    assert_eq!(
+        (
+            figures.sum(|worker| worker.in_flight),
+            figures.sites_configured
+        ),
+        (0, 2)
+    );
+    assert_eq!(figures.upstreams.len(), 2);
+}
+
+#[test]
+fn a_reload_keeps_what_was_counted() {
+    let bed = used();
+    let before = bed.worker.serving().generation.clone();
+    let mut after = std::sync::Arc::into_inner(generation(2, SITES)).unwrap();
+    after.inherit(&before);
+    let after = std::sync::Arc::new(after);
+    bed.worker.swap(after.clone());
+    bed.shared.set_generation(&after);
+    ask(&bed, "www.example.jp", "/");
+    let figures = collect(&bed.shared);
+    assert_eq!((figures.generation, figures.sites[0].1.by_class[1]), (2, 3));
+}
+
+#[test]
+fn prometheus_understands_every_line() {
+    let bed = used();
+    let (status, fields, body) = ask(&bed, "www.example.jp", "/metrics");
+    assert_eq!(status, 200);
+    assert!(fields.contains(&"Content-Type: text/plain; version=0.0.4; charset=utf-8".to_owned()));
+    let samples = parse(&body);
+    let of = |series: &str| samples.get(series).copied();
+    assert_eq!(
+        of(r#"nagaya_requests_total{site="www.example.jp",status="2xx"}"#),
+        Some(2.0)
+    );
+    assert_eq!(
+        of(r#"nagaya_requests_total{site="",status="4xx"}"#),
+        Some(1.0)
+    );
+    assert_eq!(of(r#"nagaya_exchanges_in_flight{worker="0"}"#), Some(1.0));
+    assert_eq!(
+        of(r#"nagaya_upstream_up{upstream="app",server="unix:/run/a.sock"}"#),
+        Some(1.0)
+    );
+    assert_eq!(of(r#"nagaya_request_seconds_bucket{le="+Inf"}"#), Some(4.0));
+    assert_eq!(of("nagaya_request_seconds_count"), Some(4.0));
+}
+
+#[test]
+fn odd_names_are_escaped() {
+    let mut figures = Figures::default();
+    let odd = "a\"b\\c\nd";
+    let replies = ReplyFigures {
+        by_class: [0, 7, 0, 0, 0],
+        ..ReplyFigures::default()
+    };
+    figures.sites.push((odd.to_owned(), replies));
+    let samples = parse(&prometheus(&figures));
+    assert!(samples.contains_key(r#"nagaya_requests_total{site="a\"b\\c\nd",status="2xx"}"#));
+    assert!(json(&figures).contains(r#"{"site":"a\"b\\c\u000ad","1xx":0,"2xx":7"#));
+}
+
+#[test]
+fn json_is_json() {
+    let bed = used();
+    let (_, fields, body) = ask(&bed, "www.example.jp", "/metrics.json");
+    assert!(fields.contains(&"Content-Type: application/json".to_owned()));
+    assert!(body.contains(r#""sites":[{"site":"www.example.jp","1xx":0,"2xx":2,"3xx":0,"4xx":1"#));
+    assert_eq!(after_value(body.trim_end()), "");
+}
+
+#[test]
+fn the_table_is_aligned() {
+    let bed = used();
+    let page = table(&collect(&bed.shared));
+    assert!(
+        page.contains("requests     0 in flight · 4 answered · 2xx 2 · 4xx 2\n"),
+        "{page}"
+    );
+    let rows: Vec<_> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("site "))
+        .collect();
+    assert_eq!(rows.len(), 3, "{page}");
+    assert!(
+        rows.iter()
+            .all(|row| row.chars().count() == rows[0].chars().count()),
+        "{page}"
+    );
+    assert!(
+        rows[1].starts_with("www.example.jp") && rows[2].starts_with("(no site)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn quantiles_are_bounds_of_buckets() {
+    let mut times = Times::default();
+    assert_eq!(times.quantile_us(500), None);
+    times.counts[2] = 90;
+    times.counts[5] = 9;
+    times.counts[18] = 1;
+    assert_eq!(times.quantile_us(500), Some(500));
+    assert_eq!(times.quantile_us(990), Some(5_000));
+    assert_eq!(times.quantile_us(999), None);
+}
+
+/// Reads the text format as its specification has it and panics at anything else.
+fn parse(text: &str) -> HashMap<String, f64> {
+    assert!(text.ends_with('\n') && !text.contains("\n\n"));
+    let (mut samples, mut families, mut current) = (HashMap::new(), HashSet::new(), ("", ""));
+    let mut help = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ').expect("a help text").0;
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            current = rest.split_once(' ').expect("a type");
+            assert_eq!(current.0, help, "help and type go together");
+            assert!(
+                ["counter", "gauge", "histogram"].contains(&current.1),
+                "{line}"
+            );
+            assert!(families.insert(current.0), "{} twice", current.0);
+        } else {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            let value: f64 = value.parse().expect("a number");
+            check_series(series, current);
+            assert!(
+                value >= 0.0 && samples.insert(series.to_owned(), value).is_none(),
+                "{line}"
+            );
+        }
+    }
+    check_histograms(text);
+    samples
+}
+
+fn check_series(series: &str, (family, kind): (&str, &str)) {
+    let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+    let known = match kind {
+        "histogram" => ["_bucket", "_sum", "_count"]
+            .iter()
+            .any(|end| name == format!("{family}{end}")),
+        "counter" => name == family && name.ends_with("_total"),
+        _ => name == family && !name.ends_with("_total"),
+    };
+    assert!(known && name.starts_with("nagaya_"), "{series} in {family}");
+    assert!(
+        name.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+        "{name}"
+    );
+    let mut rest = labels;
+    while rest != "}" {
+        let (label, after) = rest.split_once("=\"").expect("a label");
+        assert!(
+            label.bytes().all(|byte| byte.is_ascii_lowercase()),
+            "{series}"
+        );
+        let mut escaped = false;
+        let end = after.find(|character| {
+            let ends = character == '"' && !escaped;
+            assert!(!escaped || "\\\"n".contains(character), "{series}");
+            escaped = character == '\\' && !escaped;
+            ends
+        });
+        rest = &after[end.expect("a quote") + 1..];
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+}
+
+/// Buckets rise, and the last one is the count.
+fn check_histograms(text: &str) {
+    for name in ["nagaya_request_seconds", "nagaya_upstream_seconds"] {
+        let values = |part: &str| -> Vec<f64> {
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with(&format!("{name}{part}")));
+            lines
+                .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
+                .collect()
+        };
+        let buckets = values("_bucket");
+        assert!(buckets.is_sorted() && buckets.len() == BOUNDS_US.len() + 1);
+        assert_eq!(buckets.last(), values("_count").first());
+    }
+}
+
+/// What follows one JSON value (RFC 8259, without white space).
+fn after_value(text: &str) -> &str {
+    match text.as_bytes() {
+        [b'{', ..] => after_items(&text[1..], '}', |item| {
+            after_value(after_string(item).strip_prefix(':').expect("a colon"))
+        }),
+        [b'[', ..] => after_items(&text[1..], ']', |item| after_value(item.trim_start())),
+        [b'"', ..] => after_string(text),
+        _ => {
+            let rest = text.trim_start_matches(|character: char| character.is_ascii_digit());
+            assert!(rest.len() < text.len(), "{text}");
+            rest
+        }
+    }
+}
+
+fn after_items(mut text: &str, end: char, item: impl Fn(&str) -> &str) -> &str {
+    if let Some(rest) = text.strip_prefix(end) {
+        return rest;
+    }
+    loop {
+        text = item(text);
+        match text.strip_prefix(end) {
+            Some(rest) => return rest,
+            None => text = text.strip_prefix(',').unwrap_or_else(|| panic!("{text}")),
+        }
+    }
+}
+
+fn after_string(text: &str) -> &str {
+    let inner = text.strip_prefix('"').expect("a string");
+    let mut escaped = false;
+    let end = inner.find(|character| {
+        let ends = character == '"' && !escaped;
+        escaped = character == '\\' && !escaped;
+        ends
+    });
+    &inner[end.expect("a quote") + 1..]
+}

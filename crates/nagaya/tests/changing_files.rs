@@ -1,0 +1,124 @@
+//! Files that change while they are served: seen within a second, cut short visibly, never mixed up.
+
+mod files;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, Instant};
+
+use files::{gateway, get, text};
+use testkit::{Gateway, Outcome, Reply, eventually};
+
+/// How soon a change must be seen.
+const NOTICED: Duration = Duration::from_millis(1_000);
+
+/// Asks until the reply is as wanted, which must not take longer than a second.
+fn soon(gateway: &Gateway, what: &str, path: &str, wanted: impl Fn(&Reply) -> bool) {
+    let begun = Instant::now();
+    eventually(Duration::from_secs(5), what, || {
+        wanted(&get(gateway, "plain.test", path)).then_some(())
+    });
+    let took = begun.elapsed();
+    assert!(
+        took <= NOTICED + Duration::from_millis(250),
+        "{what} after {took:?}"
+    );
+}
+
+#[test]
+fn a_change_is_noticed_within_a_second() {
+    let big = vec![b'a'; 100_000];
+    let gateway = gateway(&[("new/target", b"swapped"), ("big", &big)]);
+    let path = |name: &str| gateway.directory().path().join("www").join(name);
+    let body = |body: &'static str| move |reply: &Reply| text(reply) == body;
+    assert_eq!(get(&gateway, "plain.test", "/late.txt").status, 404);
+    assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
+
+    std::fs::write(path("hello.txt"), "HELLO, WORLD!\n").expect("write in place");
+    soon(
+        &gateway,
+        "new content of the same size",
+        "/hello.txt",
+        body("HELLO, WORLD!\n"),
+    );
+    std::fs::write(path("next"), "renamed").expect("write aside");
+    std::fs::rename(path("next"), path("hello.txt")).expect("rename over");
+    soon(&gateway, "another file", "/hello.txt", body("renamed"));
+    std::fs::remove_file(path("hello.txt")).expect("remove");
+    soon(&gateway, "a deletion", "/hello.txt", |reply| {
+        reply.status == 404
+    });
+    symlink("new/target", path("hello.txt")).expect("link");
+    soon(
+        &gateway,
+        "a link in its place",
+        "/hello.txt",
+        body("swapped"),
+    );
+    std::fs::write(path("late.txt"), "here").expect("write");
+    soon(
+        &gateway,
+        "a file that was missing",
+        "/late.txt",
+        body("here"),
+    );
+    std::fs::write(path("big"), vec![b'b'; 100_000]).expect("write in place");
+    soon(&gateway, "a large file's change", "/big", |reply| {
+        reply.body[99_999] == b'b'
+    });
+    let none = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(path("late.txt"), none).expect("take permission");
+    soon(&gateway, "a lost permission", "/late.txt", |reply| {
+        reply.status == 403
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_is_visibly_cut_short() {
+    let gateway = gateway(&[("shrinks", &vec![b'x'; 32 << 20])]);
+    let mut client = gateway.client();
+    client.send(b"GET /shrinks HTTP/1.1\r\nHost: plain.test\r\n\r\n");
+    // The rest waits for the client, who takes its time.
+    let begun = client.read_exactly(100_000);
+    assert_eq!(begun.len(), 100_000);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(gateway.directory().path().join("www/shrinks"))
+        .expect("open the file");
+    file.set_len(1_000).expect("shrink it");
+    let (rest, end) = client.read_to_end();
+    assert!(rest.len() < 32 << 20, "{} bytes came", rest.len());
+    assert!(matches!(end, Outcome::Eof | Outcome::Reset), "{end:?}");
+    assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
+}
+
+#[test]
+fn a_name_swapped_back_and_forth_never_shows_what_is_outside() {
+    let gateway = gateway(&[("inside", b"inside")]);
+    let directory = gateway.directory();
+    directory.write("secret", "outside");
+    let www = directory.path().join("www");
+    symlink("../secret", www.join("other")).expect("link");
+    let (one, two) = (www.join("inside"), www.join("other"));
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut seen = [0, 0];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < until {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, flags)
+                    .expect("swap");
+            }
+        });
+        // A fresh query makes no difference to the cache, a fresh host does: three policies.
+        for host in ["plain.test", "deny.test", "allow.test"].iter().cycle() {
+            if Instant::now() >= until {
+                break;
+            }
+            let reply = get(&gateway, host, "/inside");
+            assert!(matches!(reply.status, 200 | 404), "{}", reply.status);
+            assert!(!text(&reply).contains("outside"));
+            seen[usize::from(reply.status == 200)] += 1;
+        }
+    });
+    assert!(seen[0] + seen[1] > 100, "{seen:?}");
+}
