@@ -1,0 +1,134 @@
+//! Who gets in, seen from outside: address lists, passwords, and what a refusal tells.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use testkit::{Gateway, Outcome, Reply};
+
+const CONFIG: &str = r#"
+workers = 1
+trusted_proxies = ["127.0.0.1"]
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "-"
+[caps]
+auth_waiting = 4
+[[sites]]
+hosts = ["*"]
+  [[sites.rules]]
+  match = { path = "/inside*" }
+  allow = ["10.0.0.0/8"]
+  env = { ZONE = "inside" }
+  [[sites.rules]]
+  match = { path = "/inside/not-you" }
+  deny = ["10.0.0.9"]
+  env = { ZONE = "inner" }
+  [[sites.rules]]
+  match = { path = "/staff" }
+  auth = { realm = "Staff", file = "{dir}/htpasswd" }
+  handler = { respond = { status = 200, body = "staff" } }
+  [[sites.rules]]
+  handler = { respond = { status = 200, body = "in" } }
+"#;
+
+fn reply(outcome: Outcome) -> Reply {
+    match outcome {
+        Outcome::Reply(reply) => reply,
+        other => panic!("no reply: {other:?}"),
+    }
+}
+
+fn ask(gateway: &Gateway, path: &str, fields: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    reply(gateway.ask(request.as_bytes()))
+}
+
+fn start(htpasswd: &str) -> Gateway {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    builder.directory().write("htpasswd", htpasswd);
+    builder.start()
+}
+
+/// `u:secret` by bcrypt at the lowest cost.
+const CHEAP: &str = "u:$2y$04$kPr2tBuYEq3nTDBf8cWoxeqXq.WbFLgtfMtEc4T0SJru57lwjwrka\n";
+const U_SECRET: &str = "Authorization: Basic dTpzZWNyZXQ=\r\n";
+const U_WRONG: &str = "Authorization: Basic dTp3cm9uZw==\r\n";
+
+#[test]
+fn the_client_a_trusted_proxy_names_is_the_one_that_counts() {
+    let gateway = start(CHEAP);
+    for (path, from, status) in [
+        ("/", "192.0.2.1", 200),
+        ("/inside", "192.0.2.1", 403),
+        ("/inside", "10.0.0.9", 200),
+        ("/inside/not-you", "10.0.0.9", 403),
+        ("/inside/not-you", "10.0.0.8", 200),
+        // What the client itself claims is hearsay.
+        ("/inside", "10.0.0.9, 192.0.2.1", 403),
+    ] {
+        let fields = format!("X-Forwarded-For: {from}\r\n");
+        assert_eq!(ask(&gateway, path, &fields).status, status, "{path} {from}");
+    }
+}
+
+#[test]
+fn a_password_opens_the_door() {
+    let gateway = start(CHEAP);
+    let asked = ask(&gateway, "/staff", "");
+    assert_eq!(asked.status, 401);
+    let head = String::from_utf8(asked.head.bytes.clone()).unwrap();
+    assert!(
+        head.contains("WWW-Authenticate: Basic realm=\"Staff\""),
+        "{head}"
+    );
+    assert_eq!(ask(&gateway, "/staff", U_WRONG).status, 401);
+    assert_eq!(ask(&gateway, "/staff", U_SECRET).body, b"staff");
+    let seen = || gateway.stdout().contains("127.0.0.1 - u [");
+    testkit::eventually(Duration::from_secs(5), "the user in the log", || {
+        seen().then_some(())
+    });
+}
+
+#[test]
+fn every_kind_htpasswd_writes_is_understood() {
+    for kind in ["-nbs", "-nbm", "-nbB"] {
+        let Ok(output) = Command::new("htpasswd")
+            .args([kind, "u", "secret"])
+            .output()
+        else {
+            eprintln!("skipped: there is no htpasswd here (Debian: apache2-utils)");
+            return;
+        };
+        let gateway = start(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(ask(&gateway, "/staff", U_SECRET).status, 200, "{kind}");
+        assert_eq!(ask(&gateway, "/staff", U_WRONG).status, 401, "{kind}");
+    }
+}
+
+#[test]
+fn passwords_being_compared_hold_up_nobody_else() {
+    // Cost 12: a quarter of a second or so on each of the two helpers that compare.
+    let gateway = start("u:$2y$12$kPr2tBuYEq3nTDBf8cWoxeqXq.WbFLgtfMtEc4T0SJru57lwjwrka\n");
+    let mut waiting: Vec<_> = (0..12).map(|_| gateway.client()).collect();
+    for client in &mut waiting {
+        client.send(format!("GET /staff HTTP/1.1\r\nHost: a\r\n{U_WRONG}\r\n").as_bytes());
+    }
+    let started = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(ask(&gateway, "/", "").status, 200);
+    }
+    let took = started.elapsed();
+    let statuses: Vec<u16> = waiting
+        .iter_mut()
+        .map(|client| reply(client.read_reply(testkit::client::Body::Framed)).status)
+        .collect();
+    let told_to_wait = statuses.iter().filter(|status| **status == 503).count();
+    assert!((1..=12 - 4).contains(&told_to_wait), "{statuses:?}");
+    assert!(
+        statuses.iter().all(|status| [401, 503].contains(status)),
+        "{statuses:?}"
+    );
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
