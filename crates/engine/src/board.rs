@@ -1,16 +1,17 @@
 //! How busy each worker is, for all to see: connections, the turn it is in, its last heartbeat.
 //!
 //! A worker's loop is either parked (waiting for events) or in a turn. The board notes when a
-//! turn began, so that others can tell a worker that is held up from one that is idle. A worker
-//! that was held up lately, or has clearly more connections than its share, is not given new ones.
+//! turn began, so that others can tell a worker that is held up from one that is idle. Long turns
+//! are summed up and forgotten by halves. A worker that was held up more than another lately, or
+//! has clearly more connections than its share, is not given new ones.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 /// A turn longer than this holds up new connections.
 pub const TURN_LONG_US: u64 = 5_000;
-/// How long a worker counts as held up after a long turn.
-const HELD_UP_US: u64 = 1_000_000;
+/// In this time half of what held a worker up is forgotten.
+const HALF_LIFE_US: u64 = 250_000;
 /// Connections above the mean that are no imbalance yet.
 const SLACK: usize = 4;
 
@@ -28,7 +29,9 @@ struct Sheet {
     connections: AtomicUsize,
     /// When the present turn began; 0 while parked.
     turn_us: AtomicU64,
-    held_up_until_us: AtomicU64,
+    /// The long turns of late, as they stood at `held_up_at_us`.
+    held_up_us: AtomicU64,
+    held_up_at_us: AtomicU64,
     beat_us: AtomicU64,
     request: AtomicU64,
 }
@@ -61,8 +64,11 @@ impl Board {
         };
         let began_us = sheet.turn_us.swap(0, Relaxed);
         let now_us = self.now_us();
-        if began_us != 0 && now_us.saturating_sub(began_us) > TURN_LONG_US {
-            sheet.held_up_until_us.store(now_us + HELD_UP_US, Relaxed);
+        let turn_us = now_us.saturating_sub(began_us);
+        if began_us != 0 && turn_us > TURN_LONG_US {
+            let held_up_us = sheet.past_us(now_us).saturating_add(turn_us);
+            sheet.held_up_us.store(held_up_us, Relaxed);
+            sheet.held_up_at_us.store(now_us, Relaxed);
         }
     }
 
@@ -124,41 +130,73 @@ impl Board {
 
     /// Whether the worker's present turn is long, so that it can't accept just now.
     pub fn is_stuck(&self, worker: usize) -> bool {
-        let Some(sheet) = self.workers.get(worker) else {
-            return false;
-        };
-        let began_us = sheet.turn_us.load(Relaxed);
-        began_us != 0 && self.now_us().saturating_sub(began_us) > TURN_LONG_US
+        self.turn_us(worker) > TURN_LONG_US
     }
 
-    /// Who should take a connection that arrived at `worker`: itself, unless it is held up or has
-    /// clearly more than its share.
+    /// Who should take a connection that arrived at `worker`: itself, unless it has clearly more
+    /// than its share, or is held up at least twice as much as another.
     pub fn place(&self, worker: usize) -> usize {
         if self.workers.len() < 2 {
             return worker;
         }
         let mean = self.connections_total() / self.workers.len();
-        let own = self.connections(worker);
-        let too_many = own > mean + mean / 8 + SLACK;
-        if !too_many && !self.is_held_up(worker) {
+        let too_many = self.connections(worker) > mean + mean / 8 + SLACK;
+        let held_up_us = self.held_up_us(worker);
+        if !too_many && held_up_us <= TURN_LONG_US {
             return worker;
         }
-        let best = (0..self.workers.len())
-            .filter(|other| too_many || !self.is_held_up(*other))
-            .min_by_key(|other| (self.is_held_up(*other), self.connections(*other)));
-        best.unwrap_or(worker)
+        let fit = |other: &usize| too_many || self.held_up_us(*other) < held_up_us / 2;
+        self.freest((0..self.workers.len()).filter(fit))
+            .unwrap_or(worker)
     }
 
     /// A worker that can take a connection `stuck` can't accept; `None` when all are busy.
     pub fn rescuer(&self, stuck: usize) -> Option<usize> {
-        (0..self.workers.len())
-            .filter(|other| *other != stuck && !self.is_stuck(*other))
-            .min_by_key(|other| (self.is_held_up(*other), self.connections(*other)))
+        let fit = |other: &usize| *other != stuck && !self.is_stuck(*other);
+        self.freest((0..self.workers.len()).filter(fit))
     }
 
-    fn is_held_up(&self, worker: usize) -> bool {
-        let held_up = |sheet: &Sheet| sheet.held_up_until_us.load(Relaxed) > self.now_us();
-        self.is_stuck(worker) || self.workers.get(worker).is_some_and(held_up)
+    /// The one held up least, in steps of [`TURN_LONG_US`]; of those the one with the fewest
+    /// connections.
+    fn freest(&self, workers: impl Iterator<Item = usize>) -> Option<usize> {
+        workers.min_by_key(|worker| {
+            (
+                self.held_up_us(*worker) / TURN_LONG_US,
+                self.connections(*worker),
+            )
+        })
+    }
+
+    /// How long the worker was held up lately, its present turn included.
+    fn held_up_us(&self, worker: usize) -> u64 {
+        let sheet = self.workers.get(worker);
+        let past_us = sheet.map_or(0, |sheet| sheet.past_us(self.now_us()));
+        match self.turn_us(worker) {
+            long @ TURN_LONG_US.. => past_us.saturating_add(long),
+            _ => past_us,
+        }
+    }
+
+    /// Length of the present turn; 0 while parked.
+    fn turn_us(&self, worker: usize) -> u64 {
+        match self
+            .workers
+            .get(worker)
+            .map(|sheet| sheet.turn_us.load(Relaxed))
+        {
+            None | Some(0) => 0,
+            Some(began_us) => self.now_us().saturating_sub(began_us),
+        }
+    }
+}
+
+impl Sheet {
+    /// What is left of the long turns of the past.
+    fn past_us(&self, now_us: u64) -> u64 {
+        let held_up_us = self.held_up_us.load(Relaxed);
+        let since_us = now_us.saturating_sub(self.held_up_at_us.load(Relaxed));
+        let halvings = u32::try_from(since_us / HALF_LIFE_US).unwrap_or(u32::MAX);
+        held_up_us.checked_shr(halvings).unwrap_or(0)
     }
 }
 
@@ -194,5 +232,31 @@ mod tests {
         assert_eq!(board.rescuer(0), Some(1));
         board.turn_ends(0);
         assert_eq!(board.place(0), 1);
+    }
+
+    #[test]
+    fn of_two_that_were_held_up_the_less_is_chosen() {
+        let board = Board::new(2);
+        let hold_up = |worker: usize, long_us| {
+            board.workers[worker].held_up_us.store(long_us, Relaxed);
+            board.workers[worker]
+                .held_up_at_us
+                .store(board.now_us(), Relaxed);
+        };
+        hold_up(0, 100_000);
+        hold_up(1, 10_000);
+        assert_eq!((board.place(0), board.place(1)), (1, 1));
+        hold_up(1, 90_000);
+        assert_eq!((board.place(0), board.place(1)), (0, 1));
+    }
+
+    #[test]
+    fn what_held_a_worker_up_is_forgotten() {
+        let sheet = Sheet::default();
+        sheet.held_up_us.store(50_000, Relaxed);
+        sheet.held_up_at_us.store(1, Relaxed);
+        assert_eq!(sheet.past_us(1), 50_000);
+        assert_eq!(sheet.past_us(1 + 2 * HALF_LIFE_US), 12_500);
+        assert_eq!(sheet.past_us(1 + 100 * HALF_LIFE_US), 0);
     }
 }

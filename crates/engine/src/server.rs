@@ -284,3 +284,6 @@ fn unheard(error: std::io::Error) -> Error {
 fn internal(reason: &'static str, error: &std::io::Error) -> Error {
     Error::new(Kind::Internal, reason, error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,11 +67,24 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
                 Some(Command::Connection(arrival)) => listener::start(&worker, None, arrival),
                 Some(Command::Swap(swap)) => doors.swap(&worker, *swap),
                 Some(Command::Drain) | None => break,
+                #[cfg(test)]
+                Some(Command::Spin { busy, rest }) => drop(tokio::task::spawn_local(spin(busy, rest))),
             },
         }
     }
     doors.close_all();
     drain(&worker).await;
+}
+
+#[cfg(test)]
+async fn spin(busy: Duration, rest: Duration) {
+    loop {
+        let until = std::time::Instant::now() + busy;
+        while std::time::Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        tokio::time::sleep(rest).await;
+    }
 }
 
 /// Waits for the connections to end, at most as long as the drain may take.

@@ -136,6 +136,15 @@ pub enum Command {
     Swap(Box<Swap>),
     /// Finish what is under way, then end.
     Drain,
+    /// Do nothing else for `busy` out of every `busy` and `rest`: a stand-in for work that holds
+    /// a worker up.
+    #[cfg(test)]
+    Spin {
+        /// At a stretch.
+        busy: std::time::Duration,
+        /// Between.
+        rest: std::time::Duration,
+    },
 }
 
 /// A change of generation for one worker.
@@ -163,7 +172,7 @@ impl Peers {
         door.try_send(Command::Connection(arrival))
             .map_err(|refused| match refused.into_inner() {
                 Command::Connection(arrival) => arrival,
-                Command::Swap(_) | Command::Drain => unreachable!("a connection was sent"),
+                _ => unreachable!("a connection was sent"),
             })
     }
 
