@@ -31,9 +31,11 @@ bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/ben
 	cargo build --release --locked -p nagaya -p bench
 	$(TARGET_DIR)/release/bench --nagaya $(TARGET_DIR)/release/nagaya $(ARGS)
 
-soak: ## the long tests: minutes of load, reloads and crashes
+soak: ## the long run, about an hour: reloads under load, mutated requests, fuzzing
 	@scripts/bootstrap.sh test
-	cargo test --release --workspace --locked -- --ignored
+	for round in {1..20}; do cargo test --locked -p nagaya --test reload_under_load; done
+	NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
+	@scripts/fuzz.sh 300
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
 	@scripts/bootstrap.sh build
