@@ -10,6 +10,9 @@ use std::time::Instant;
 
 /// A turn longer than this holds up new connections.
 pub const TURN_LONG_US: u64 = 5_000;
+/// Long turns of late, in total, that make a worker hand its new connections over. One alone may
+/// be the machine's doing.
+const HELD_UP_US: u64 = 40_000;
 /// In this time half of what held a worker up is forgotten.
 const HALF_LIFE_US: u64 = 250_000;
 /// Connections above the mean that are no imbalance yet.
@@ -142,7 +145,7 @@ impl Board {
         let mean = self.connections_total() / self.workers.len();
         let too_many = self.connections(worker) > mean + mean / 8 + SLACK;
         let held_up_us = self.held_up_us(worker);
-        if !too_many && held_up_us <= TURN_LONG_US {
+        if !too_many && held_up_us < HELD_UP_US {
             return worker;
         }
         let fit = |other: &usize| too_many || self.held_up_us(*other) < held_up_us / 2;
@@ -230,6 +233,8 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(7));
         assert!(board.is_stuck(0));
         assert_eq!(board.rescuer(0), Some(1));
+        assert_eq!(board.place(0), 0, "one long turn is soon over");
+        std::thread::sleep(std::time::Duration::from_millis(40));
         board.turn_ends(0);
         assert_eq!(board.place(0), 1);
     }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use os::net::{Bind, bind, local_address};
@@ -23,8 +24,12 @@ rules = [{ handler = { respond = { body = "ok" } } }]
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
+/// One server at a time: each takes all the processor it gets.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A server of two workers in this process.
 struct Running {
+    _turn: MutexGuard<'static, ()>,
     server: Option<Server>,
     address: SocketAddr,
     _link: UnixStream,
@@ -57,6 +62,7 @@ impl Running {
         let (ours, theirs) = UnixStream::pair().expect("link");
         let voice = Voice::new(&OwnedFd::from(theirs)).expect("voice");
         Self {
+            _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner),
             server: Some(Server::start(configure, &voice).expect("start")),
             address,
             _link: ours,
