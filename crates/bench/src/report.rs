@@ -86,7 +86,9 @@ impl Report {
         for row in table {
             for (server, slices) in &row.slices {
                 let failed = slices.iter().map(|slice| slice.failed).sum();
-                self.throughput_line(row, server.name(), failed, setting);
+                let unlogged = slices.iter().map(|slice| slice.unlogged).sum();
+                let notes = note(failed, "failed") + &note(unlogged, "not logged");
+                self.throughput_line(row, server.name(), &notes, setting);
             }
         }
         if log == Log::Off {
@@ -94,7 +96,7 @@ impl Report {
         }
     }
 
-    fn throughput_line(&mut self, row: &Row, name: &str, failed: u64, setting: &str) {
+    fn throughput_line(&mut self, row: &Row, name: &str, notes: &str, setting: &str) {
         let median = |figure: fn(&Slice) -> f64| {
             summary(&row.figures(name, figure)).map_or(f64::NAN, |s| s.median)
         };
@@ -108,9 +110,8 @@ impl Report {
             _ => String::new(),
         };
         self.line(&format!(
-            "| {} | {name}{} | {} | {} | {wanted} | {} | {} | {} |",
+            "| {} | {name}{notes} | {} | {} | {wanted} | {} | {} | {} |",
             row.work.name,
-            note(failed),
             thousands(median(|s| s.per_cpu_second)),
             ratio.map_or(String::new(), spread),
             thousands(median(|s| s.per_second)),
@@ -145,7 +146,7 @@ impl Report {
                     row.work.name,
                     thousands(row.per_second),
                     server.name(),
-                    note(latency.failed),
+                    note(latency.failed, "failed"),
                     time(latency.p50_us),
                     time(latency.p99_us)
                 ));
@@ -331,10 +332,10 @@ fn digest(table: &[Row]) -> String {
     text
 }
 
-fn note<N: Into<u128>>(failed: N) -> String {
-    match failed.into() {
+fn note(count: u64, what: &str) -> String {
+    match count {
         0 => String::new(),
-        failed => format!(" ({failed} failed)"),
+        count => format!(" ({count} {what})"),
     }
 }
 

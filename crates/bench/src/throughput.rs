@@ -1,6 +1,9 @@
 //! The main table: every row on every server that can do it, slices in turn.
 
 use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Log};
 use crate::error::Error;
@@ -12,6 +15,9 @@ use crate::usage::CpuTime;
 use crate::work::{Kind, ROWS, Work};
 use crate::wrk;
 
+/// How long records may take to be written once the load has ended.
+const RECORDS_WAIT: Duration = Duration::from_secs(3);
+
 /// What one slice gave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slice {
@@ -20,6 +26,8 @@ pub(crate) struct Slice {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) failed: u64,
+    /// Requests without an access record, where there should be one.
+    pub(crate) unlogged: u64,
 }
 
 /// All slices of one row.
@@ -112,17 +120,22 @@ fn row(
                 options.rounds,
                 able[index].1.name
             ));
-            slices[index].1.push(slice(&able[index].1, options, work)?);
+            slices[index]
+                .1
+                .push(slice(&able[index].1, options, log, work)?);
         }
     }
     Ok(Row { work, slices })
 }
 
-fn slice(server: &Running, options: &Options, work: Work) -> Result<Slice, Error> {
+fn slice(server: &Running, options: &Options, log: Log, work: Work) -> Result<Slice, Error> {
     let before = CpuTime::read(server.process.pid());
     let load = wrk::load(server.port, work.path, options.connections, options.seconds)?;
     let cpu_seconds = CpuTime::read(server.process.pid()).seconds_since(&before);
-    empty_logs(server);
+    let recorded = match log {
+        Log::Off => load.requests,
+        Log::On => take_records(server, load.requests)?,
+    };
     if cpu_seconds <= 0.0 {
         return Err(Error::new(
             format!("measure {}", server.name),
@@ -135,14 +148,41 @@ fn slice(server: &Running, options: &Options, work: Work) -> Result<Slice, Error
         p50_us: load.p50_us,
         p99_us: load.p99_us,
         failed: load.failed,
+        unlogged: (load.requests - recorded).max(0.0) as u64,
     })
 }
 
-/// A slice writes hundreds of thousands of records; the next one begins with an empty file.
-fn empty_logs(server: &Running) {
-    for name in ["access.log", "output"] {
-        if let Ok(file) = File::options().write(true).open(server.home.join(name)) {
-            let _ = file.set_len(0);
+/// Counts the records of a slice and leaves empty files for the next one. Records may be written
+/// a little after their replies; those that never come are counted against the server.
+fn take_records(server: &Running, wanted: f64) -> Result<f64, Error> {
+    let deadline = Instant::now() + RECORDS_WAIT;
+    let files = ["access.log", "output"].map(|name| server.home.join(name));
+    loop {
+        let lines: usize = files.iter().map(|file| lines_of(file)).sum();
+        if lines as f64 >= wanted || Instant::now() > deadline {
+            for file in &files {
+                if let Ok(file) = File::options().write(true).open(file) {
+                    let _ = file.set_len(0);
+                }
+            }
+            return Ok(lines as f64);
+        }
+        progress::check()?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn lines_of(path: &Path) -> usize {
+    let mut lines = 0;
+    let mut buffer = vec![0; 1 << 20];
+    if let Ok(mut file) = File::open(path) {
+        while let Ok(count @ 1..) = file.read(&mut buffer) {
+            lines += buffer
+                .iter()
+                .take(count)
+                .filter(|byte| **byte == b'\n')
+                .count();
         }
     }
+    lines
 }
