@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,11 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
     acceptfrom_with, connect, getsockname, listen, socket_with, sockopt,
 };
+
+/// Bytes of a reply the kernel takes ahead of what the client's window lets it send. Without a
+/// limit it takes megabytes for every client that reads slowly, and a few hundred of them use up
+/// the memory it has for all connections.
+const UNSENT_BYTES_MAX: u32 = 1024 * 1024;
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -49,6 +54,7 @@ pub fn bind(at: &Bind, backlog: u32) -> io::Result<OwnedFd> {
         Bind::Tcp(address) => {
             let socket = tcp_socket(address)?;
             sockopt::set_socket_reuseport(&socket, true)?;
+            limit_unsent(socket.as_fd(), UNSENT_BYTES_MAX)?;
             rustix::net::bind(&socket, address)?;
             listen(&socket, backlog_for_kernel(backlog))?;
             Ok(socket)
@@ -179,6 +185,26 @@ pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
     let credentials = sockopt::socket_peercred(socket)?;
     let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
     Ok((pid, credentials.uid.as_raw(), credentials.gid.as_raw()))
+}
+
+/// Lets the kernel hold at most this much that the network has not asked for yet; what a listener
+/// is told holds for the connections it accepts.
+fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<u32>()).unwrap_or_default();
+    // SAFETY: the kernel reads one 32-bit number, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            std::ptr::from_ref(&bytes).cast(),
+            length,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn tcp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {

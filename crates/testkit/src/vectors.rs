@@ -58,6 +58,9 @@ handler = { respond = { status = 200, body = "never" } }
 [[sites.rules]]
 handler = { respond = { status = 200, body = "plain" } }
 [[sites]]
+hosts = ["files.test"]
+root = "{dir}"
+[[sites]]
 hosts = ["canary.test"]
 rules = [{ handler = { respond = { status = 200, body = "canary" } } }]
 "#;

@@ -11,7 +11,7 @@ use wire::{
 };
 
 /// Statuses a server may choose for a request whose syntax is fine.
-const BY_THE_SERVER: [u16; 8] = [204, 302, 403, 405, 408, 417, 421, 425];
+const BY_THE_SERVER: [u16; 11] = [204, 206, 302, 403, 404, 405, 408, 416, 417, 421, 425];
 
 /// What came of a row: a status for each head, 200 for an accepted one, 0 where more was awaited.
 #[derive(Debug, Default, PartialEq, Eq)]
