@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod address;
 pub mod admission;
 pub mod board;
 pub mod buffer;

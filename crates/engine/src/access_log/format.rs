@@ -14,6 +14,7 @@ use wire::{FieldId, Version};
 
 use super::escape;
 use super::times::Times;
+use crate::address;
 use crate::exchange::{Exchange, Request};
 use crate::fields;
 
@@ -86,7 +87,7 @@ fn combined(facts: &Facts<'_>, out: &mut Vec<u8>) {
 /// The client, as its address; `-` for a Unix socket, which has none.
 fn client(request: &Request, out: &mut Vec<u8>) {
     match address_of(request.client) {
-        Some(client) => address(client, out),
+        Some(client) => address::push(client, out),
         None => out.push(b'-'),
     }
 }
@@ -196,7 +197,7 @@ fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
             Value::Text(text) => quoted(text, out),
             Value::Address(value) => {
                 out.push(b'"');
-                address(value, out);
+                address::push(value, out);
                 out.push(b'"');
             }
             Value::Time => {
@@ -235,7 +236,7 @@ fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
             Value::Absent => out.push(b'-'),
             Value::Number(value) => number(value, out),
             Value::Text(text) => escape::ltsv(text, out),
-            Value::Address(value) => address(value, out),
+            Value::Address(value) => address::push(value, out),
             Value::Time => time(facts, out),
         }
     }
@@ -293,23 +294,6 @@ fn number(value: impl itoa::Integer, out: &mut Vec<u8>) {
 /// `None` for a Unix socket.
 fn address_of(address: IpAddr) -> Option<IpAddr> {
     (!address.is_unspecified()).then_some(address)
-}
-
-/// Addresses are in every record: the usual kind is written without the formatting machinery.
-fn address(address: IpAddr, out: &mut Vec<u8>) {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            let [first, rest @ ..] = v4.octets();
-            number(first, out);
-            for octet in rest {
-                out.push(b'.');
-                number(octet, out);
-            }
-        }
-        IpAddr::V6(v6) => {
-            let _ = write!(out, "{v6}");
-        }
-    }
 }
 
 fn micros(duration: Duration) -> u64 {

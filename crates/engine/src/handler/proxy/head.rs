@@ -3,12 +3,13 @@
 //! Framing, `Host`, `Via` and every forwarding field are ours; the client's own copies are passed
 //! on only where its peer is a trusted proxy.
 
-use std::io::Write as _;
+use std::net::IpAddr;
 
 use config::model::ProxyHost;
 use wire::{Field, FieldId, Framing};
 
 use super::{Forward, PSEUDONYM};
+use crate::address;
 use crate::exchange::{Exchange, Request};
 
 /// Writes the head for one attempt.
@@ -110,9 +111,9 @@ fn forwarding(out: &mut Vec<u8>, request: &Request) {
             out.extend_from_slice(b", ");
         }
     }
-    // Writing to a Vec can't fail.
-    let _ = write!(out, "{}\r\n", request.peer.address.ip().to_canonical());
-    let _ = write!(out, "X-Real-IP: {}\r\n", request.client);
+    known(request.peer.address.ip(), out);
+    out.extend_from_slice(b"X-Real-IP: ");
+    known(request.client, out);
     if !(request.peer_trusted && fields.contains(FieldId::XForwardedProto)) {
         line(out, b"X-Forwarded-Proto", b"http");
     }
@@ -122,6 +123,15 @@ fn forwarding(out: &mut Vec<u8>, request: &Request) {
     line(out, b"X-Request-Id", request.id.as_bytes());
     out.extend_from_slice(b"Via: 1.1 ");
     out.extend_from_slice(PSEUDONYM);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// An address and the line's end; a Unix socket has none to tell (RFC 7239 §6).
+fn known(address: IpAddr, out: &mut Vec<u8>) {
+    match address.is_unspecified() {
+        true => out.extend_from_slice(b"unknown"),
+        false => address::push(address, out),
+    }
     out.extend_from_slice(b"\r\n");
 }
 
