@@ -137,26 +137,41 @@ impl Board {
     }
 
     /// Who should take a connection that arrived at `worker`: itself, unless it has clearly more
-    /// than its share, or is held up at least twice as much as another.
+    /// than its share, or is held up at least twice as much as another that has not.
     pub fn place(&self, worker: usize) -> usize {
         if self.workers.len() < 2 {
             return worker;
         }
-        let mean = self.connections_total() / self.workers.len();
-        let too_many = self.connections(worker) > mean + mean / 8 + SLACK;
+        let share_max = self.share_max();
+        if self.connections(worker) > share_max {
+            return (0..self.workers.len())
+                .min_by_key(|other| self.connections(*other))
+                .unwrap_or(worker);
+        }
         let held_up_us = self.held_up_us(worker);
-        if !too_many && held_up_us < HELD_UP_US {
+        if held_up_us < HELD_UP_US {
             return worker;
         }
-        let fit = |other: &usize| too_many || self.held_up_us(*other) < held_up_us / 2;
+        let fit = |other: &usize| {
+            self.held_up_us(*other) < held_up_us / 2 && self.connections(*other) <= share_max
+        };
         self.freest((0..self.workers.len()).filter(fit))
             .unwrap_or(worker)
     }
 
-    /// A worker that can take a connection `stuck` can't accept; `None` when all are busy.
+    /// A worker that can take a connection `stuck` can't accept; `None` when all are busy or full.
     pub fn rescuer(&self, stuck: usize) -> Option<usize> {
-        let fit = |other: &usize| *other != stuck && !self.is_stuck(*other);
+        let share_max = self.share_max();
+        let fit = |other: &usize| {
+            *other != stuck && !self.is_stuck(*other) && self.connections(*other) <= share_max
+        };
         self.freest((0..self.workers.len()).filter(fit))
+    }
+
+    /// Connections that are no more than a worker's share, give or take.
+    fn share_max(&self) -> usize {
+        let mean = self.connections_total() / self.workers.len().max(1);
+        mean + mean / 8 + SLACK
     }
 
     /// The one held up least, in steps of [`TURN_LONG_US`]; of those the one with the fewest
