@@ -486,3 +486,36 @@ fn requests_beside_a_dying_one_are_not_touched() {
         assert_eq!(whole.body, format!("/slow{at}").as_bytes());
     }
 }
+
+#[test]
+fn a_1_0_client_gets_no_chunks_and_no_interim_reply() {
+    let upstream = ScriptedUpstream::start(|_| {
+        let reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+        vec![Step::ReadBody, Step::Send(reply.to_vec())]
+    });
+    let gateway = gateway(&upstream, &[]);
+    for fields in ["", "Connection: keep-alive\r\n"] {
+        let mut client = gateway.client();
+        let head = "POST / HTTP/1.0\r\nHost: app.test\r\nExpect: 100-continue\r\n";
+        client.send(format!("{head}{fields}Content-Length: 3\r\n\r\nabc").as_bytes());
+        let answer = reply(client.read_reply(Body::Framed));
+        assert_eq!((answer.status, answer.interim), (200, vec![]), "{fields}");
+        assert_eq!(answer.head.field("transfer-encoding"), None, "{fields}");
+        assert_eq!(
+            (&answer.body[..], answer.complete),
+            (&b"abc"[..], true),
+            "{fields}"
+        );
+        assert_eq!(client.read_reply(Body::Framed), Outcome::Eof, "{fields}");
+    }
+}
+
+#[test]
+fn a_client_that_only_stops_sending_gets_what_the_gateway_itself_answers() {
+    let upstream = ScriptedUpstream::start(tell_target);
+    let gateway = gateway(&upstream, &[]);
+    let mut client = gateway.client();
+    client.send(b"GET / HTTP/1.1\r\nHost: plain.test\r\n\r\n");
+    client.finish_sending();
+    assert_eq!(reply(client.read_reply(Body::Framed)).body, b"plain");
+}
