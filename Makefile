@@ -21,7 +21,7 @@ run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port
 
 test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@scripts/bootstrap.sh test
-	cargo test --workspace --locked
+	umask 022; cargo test --workspace --locked # tests serve temporary files as another user
 	@scripts/test-demo.sh $(TARGET_DIR)/debug/nagaya
 	@scripts/test-package.sh $(TARGET_DIR)/debug/nagaya
 	@scripts/fuzz.sh 30
@@ -33,8 +33,8 @@ bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/ben
 
 soak: ## the long run, about an hour: reloads under load, mutated requests, fuzzing
 	@scripts/bootstrap.sh test
-	for round in {1..20}; do cargo test --locked -p nagaya --test reload_under_load; done
-	NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
+	umask 022; for round in {1..20}; do cargo test --locked -p nagaya --test reload_under_load; done
+	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
 	@scripts/fuzz.sh 300
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md

@@ -3,7 +3,7 @@
 //! The idea: a worker puts a record into words in memory of its own and hands whole batches to
 //! one writer thread, through a queue that never makes it wait. What finds the queue full, the
 //! disk full or the reader stuck is dropped, counted and said; requests go on. That every
-//! exchange gets its record is `pipeline`'s promise; what a record says is in [`format`].
+//! exchange gets its record is `pipeline`'s promise; what a record says is in [`mod@format`].
 
 mod batch;
 mod escape;

@@ -12,6 +12,10 @@ use crate::io::Io;
 
 /// A request's body, decoded.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "every exchange on the wire is the large one; memory carries tests"
+)]
 pub enum Body {
     /// From an HTTP/1.1 connection.
     H1(H1Body),

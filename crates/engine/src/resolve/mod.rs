@@ -114,7 +114,7 @@ impl Resolved {
 /// Resolves the path where a rule will look at the result.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`fn@file`].
 pub async fn before_rules(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     match exchange.route.site() {
         Some(site) if site.rules_need_file => file(worker, exchange).await.map(drop),
@@ -151,7 +151,7 @@ pub async fn file(worker: &Worker, exchange: &mut Exchange) -> Result<Option<Rc<
 /// One that was there the last time and has not changed is given back as it was.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`fn@file`].
 pub async fn siblings(
     worker: &Worker,
     exchange: &Exchange,
