@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use testkit::gateway::Builder;
-use testkit::{Gateway, Outcome, RawClient, TempDir, eventually, free_port};
+use testkit::{
+    Gateway, Outcome, RawClient, ScriptedUpstream, Step, TempDir, eventually, free_port,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -125,6 +127,56 @@ fn records_of_the_last_moment_are_written_before_the_end() {
     let _ = gateway.ask(get("/last", "www.example.jp").as_bytes());
     assert!(gateway.stop().success());
     assert_eq!(gateway.stdout().matches("/last").count(), 1);
+}
+
+/// Forwards to an upstream that takes its time.
+const SLOW: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "-"
+format = "json"
+[timeouts]
+drain = "300ms"
+[upstreams.app]
+servers = ["{upstream}"]
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { proxy = "app" } }]
+"#;
+
+#[test]
+fn whoever_does_not_wait_for_the_answer_is_recorded_once() {
+    let upstream = ScriptedUpstream::start(|_| vec![Step::Idle(PATIENCE), Step::Close]);
+    let mut gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), SLOW)
+        .with("upstream", upstream.address())
+        .start();
+    let ask = |path: &str| {
+        let mut client = gateway.client();
+        client.send(get(path, "a").as_bytes());
+        assert!(upstream.next_seen().head.line.contains(path));
+        client
+    };
+    drop(ask("/left"));
+    let left = &lines(|| gateway.stdout(), "\"/left\"", 1)[0];
+    let told = "\"status\":499,\"bytes\":0";
+    assert!(
+        left.contains(told) && left.contains("\"reason\":\"client_gone\""),
+        "{left}"
+    );
+    // The gateway ends before the upstream answers.
+    let _waiting = ask("/cut");
+    assert!(gateway.stop().success());
+    let all = gateway.stdout();
+    let cut: Vec<_> = all
+        .lines()
+        .filter(|line| line.contains("\"/cut\""))
+        .collect();
+    assert_eq!(cut.len(), 1, "{all}");
+    assert!(cut[0].contains("\"reason\":\"cut_off\""), "{}", cut[0]);
+    let upstream = format!("\"upstream\":\"{}\"", upstream.address());
+    assert!(cut[0].contains(&upstream), "{}", cut[0]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ const FIELD_BYTES_MAX: usize = 8 * 1024;
 
 /// As Apache's `ap_escape_logitem`: printable ASCII as it is, the rest as `\n` or `\xHH`.
 pub(super) fn apache(value: &[u8], out: &mut Vec<u8>) {
-    escape(value, &APACHE, out, |byte, out| match byte {
+    runs(capped(value), out, |byte, out| match byte {
         b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
         _ => control(byte, out),
     });
@@ -13,7 +13,8 @@ pub(super) fn apache(value: &[u8], out: &mut Vec<u8>) {
 
 /// As [`apache`], but quotes mean nothing in LTSV.
 pub(super) fn ltsv(value: &[u8], out: &mut Vec<u8>) {
-    escape(value, &LTSV, out, |byte, out| match byte {
+    runs(capped(value), out, |byte, out| match byte {
+        b'"' => out.push(byte),
         b'\\' => out.extend_from_slice(b"\\\\"),
         _ => control(byte, out),
     });
@@ -21,26 +22,30 @@ pub(super) fn ltsv(value: &[u8], out: &mut Vec<u8>) {
 
 /// The inside of a JSON string. Bytes that are no UTF-8 become U+FFFD.
 pub(super) fn json(value: &[u8], out: &mut Vec<u8>) {
-    for chunk in capped(value).utf8_chunks() {
-        runs(
-            chunk.valid().as_bytes(),
-            &JSON,
-            out,
-            |byte, out| match byte {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                _ => {
-                    out.extend_from_slice(b"\\u00");
-                    out.extend_from_slice(&hex(byte));
-                }
-            },
-        );
+    let value = capped(value);
+    if value.is_ascii() {
+        return json_text(value, out);
+    }
+    for chunk in value.utf8_chunks() {
+        json_text(chunk.valid().as_bytes(), out);
         if !chunk.invalid().is_empty() {
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
     }
+}
+
+fn json_text(text: &[u8], out: &mut Vec<u8>) {
+    runs(text, out, |byte, out| match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        0x80.. => out.push(byte),
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&hex(byte));
+        }
+    });
 }
 
 fn control(byte: u8, out: &mut Vec<u8>) {
@@ -71,14 +76,10 @@ fn capped(value: &[u8]) -> &[u8] {
     value.get(..FIELD_BYTES_MAX).unwrap_or(value)
 }
 
-fn escape(value: &[u8], odd: &Table, out: &mut Vec<u8>, each: impl Fn(u8, &mut Vec<u8>)) {
-    runs(capped(value), odd, out, each);
-}
-
 /// Copies runs of plain bytes whole, and lets `each` write the odd ones between them.
-fn runs(value: &[u8], odd: &Table, out: &mut Vec<u8>, each: impl Fn(u8, &mut Vec<u8>)) {
+fn runs(value: &[u8], out: &mut Vec<u8>, each: impl Fn(u8, &mut Vec<u8>)) {
     let mut rest = value;
-    while let Some(at) = rest.iter().position(|byte| odd[usize::from(*byte)]) {
+    while let Some(at) = first_odd(rest) {
         let (plain, tail) = rest.split_at(at);
         out.extend_from_slice(plain);
         let Some((byte, after)) = tail.split_first() else {
@@ -90,30 +91,30 @@ fn runs(value: &[u8], odd: &Table, out: &mut Vec<u8>, each: impl Fn(u8, &mut Vec
     out.extend_from_slice(rest);
 }
 
-/// Which bytes are not written as they are.
-type Table = [bool; 256];
-
-static APACHE: Table = table(Quotes::Odd, 0x7f);
-static LTSV: Table = table(Quotes::Plain, 0x7f);
-static JSON: Table = table(Quotes::Odd, 0x100);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Quotes {
-    Odd,
-    Plain,
-}
-
-const fn table(quotes: Quotes, odd_from: usize) -> Table {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let quote = byte == b'"' as usize && matches!(quotes, Quotes::Odd);
-        // DEL is a control character in every format.
-        table[byte] =
-            byte < 0x20 || byte >= odd_from || byte == 0x7f || byte == b'\\' as usize || quote;
-        byte += 1;
+/// The first byte that some format does not write as it is: a control character, a quote, a
+/// backslash or no ASCII. Eight bytes are looked at together; a borrow runs upwards only, so
+/// the lowest byte found is a true one.
+fn first_odd(text: &[u8]) -> Option<usize> {
+    const EACH: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = EACH << 7;
+    let mut blocks = text.chunks_exact(8);
+    let mut at = 0;
+    for block in &mut blocks {
+        let word = block
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let below_space = word.wrapping_sub(EACH * 0x20);
+        let equal = |byte: u8| (word ^ (EACH * u64::from(byte))).wrapping_sub(EACH);
+        let odd = word | below_space | equal(b'"') | equal(b'\\') | equal(0x7f);
+        if odd & HIGH != 0 {
+            return Some(at + (odd & HIGH).trailing_zeros() as usize / 8);
+        }
+        at += 8;
     }
-    table
+    let is_odd = |byte: &u8| !(0x20..0x7f).contains(byte) || matches!(byte, b'"' | b'\\');
+    let last = blocks.remainder().iter().position(is_odd);
+    last.map(|last| at + last)
 }
 
 #[cfg(test)]
@@ -155,6 +156,21 @@ mod tests {
             assert_eq!(escaped(value, apache), in_apache);
             assert_eq!(escaped(value, ltsv), in_ltsv);
             assert_eq!(escaped(value, json), in_json);
+        }
+    }
+
+    #[test]
+    fn the_first_odd_byte_is_found_wherever_it_is() {
+        for byte in 0..=255_u8 {
+            let is_odd = !(0x20..0x7f).contains(&byte) || b"\"\\".contains(&byte);
+            for at in 0..20 {
+                // A second odd byte after it changes nothing.
+                let mut text = [b'a'; 21];
+                (text[at], text[20]) = (byte, b'"');
+                let expected = if is_odd { at } else { 20 };
+                assert_eq!(first_odd(&text), Some(expected), "{byte:#x} at {at}");
+                assert_eq!(first_odd(&text[..20]), is_odd.then_some(at));
+            }
         }
     }
 

@@ -5,7 +5,6 @@
 //! `ltsv` carry everything that is known, under the same names. Times are UTC, durations
 //! microseconds.
 
-use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -125,8 +124,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Names and values of the formats that carry everything, but for `env`.
-fn values<'a>(facts: &Facts<'a>) -> [(&'static str, Value<'a>); 24] {
+/// Hands out names and values of the formats that carry everything, but for `env`.
+fn values<'a>(facts: &Facts<'a>, mut put: impl FnMut(&'static str, Value<'a>)) {
     let exchange = facts.exchange;
     let (request, record, head) = (&exchange.request, &exchange.record, &exchange.request.head);
     let known = !head.method_bytes().is_empty();
@@ -143,52 +142,51 @@ fn values<'a>(facts: &Facts<'a>) -> [(&'static str, Value<'a>); 24] {
         Some(started) => Value::Number(micros(started.duration_since(request.received))),
     };
     let rule = exchange.route.deciding_rule();
-    [
-        ("time", Value::Time),
-        ("site", Value::text(site(facts).map(str::as_bytes))),
-        ("host", Value::word(head.host())),
-        (
-            "client",
-            address_of(request.client).map_or(Value::Absent, Value::Address),
-        ),
-        (
-            "peer",
-            address_of(request.peer.address.ip()).map_or(Value::Absent, Value::Address),
-        ),
-        ("port", Value::Number(request.peer.local_port.into())),
-        ("method", Value::text(known.then(|| head.method_bytes()))),
-        ("target", Value::text(known.then(|| head.target()))),
-        ("version", Value::text(known.then(|| version(head.version)))),
-        ("status", Value::Number(exchange.status().into())),
-        ("bytes", Value::Number(exchange.reply.body_bytes())),
-        ("bytes_in", Value::Number(exchange.body.bytes_read())),
-        ("request_id", Value::Text(request.id.as_bytes())),
-        ("handler", Value::word(record.handler)),
-        ("rule", Value::text(rule.map(|rule| rule.name.as_bytes()))),
-        (
-            "upstream",
-            Value::text(record.upstream.as_ref().map(|name| name.as_bytes())),
-        ),
-        ("upstream_status", upstream_status),
-        ("queue_us", queue_us),
-        ("upstream_us", upstream_us),
-        (
-            "total_us",
-            Value::Number(micros(facts.ended.duration_since(request.received))),
-        ),
-        ("reason", Value::word(record.reason)),
-        ("user", Value::word(&record.user)),
-        ("referer", Value::text(head.fields.get(FieldId::Referer))),
-        (
-            "user_agent",
-            Value::text(head.fields.get(FieldId::UserAgent)),
-        ),
-    ]
+    put("time", Value::Time);
+    put("site", Value::text(site(facts).map(str::as_bytes)));
+    put("host", Value::word(head.host()));
+    put(
+        "client",
+        address_of(request.client).map_or(Value::Absent, Value::Address),
+    );
+    put(
+        "peer",
+        address_of(request.peer.address.ip()).map_or(Value::Absent, Value::Address),
+    );
+    put("port", Value::Number(request.peer.local_port.into()));
+    put("method", Value::text(known.then(|| head.method_bytes())));
+    put("target", Value::text(known.then(|| head.target())));
+    put("version", Value::text(known.then(|| version(head.version))));
+    put("status", Value::Number(exchange.status().into()));
+    put("bytes", Value::Number(exchange.reply.body_bytes()));
+    put("bytes_in", Value::Number(exchange.body.bytes_read()));
+    put("request_id", Value::Text(request.id.as_bytes()));
+    put("handler", Value::word(record.handler));
+    put("rule", Value::text(rule.map(|rule| rule.name.as_bytes())));
+    put(
+        "upstream",
+        Value::text(record.upstream.as_ref().map(|name| name.as_bytes())),
+    );
+    put("upstream_status", upstream_status);
+    put("queue_us", queue_us);
+    put("upstream_us", upstream_us);
+    put(
+        "total_us",
+        Value::Number(micros(facts.ended.duration_since(request.received))),
+    );
+    put("reason", Value::word(record.reason));
+    put("user", Value::word(&record.user));
+    put("referer", Value::text(head.fields.get(FieldId::Referer)));
+    put(
+        "user_agent",
+        Value::text(head.fields.get(FieldId::UserAgent)),
+    );
 }
 
 fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-    for (at, (name, value)) in values(facts).into_iter().enumerate() {
-        out.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+    let mut before = &b"{\""[..];
+    values(facts, |name, value| {
+        out.extend_from_slice(std::mem::replace(&mut before, b",\""));
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":");
         match value {
@@ -206,7 +204,7 @@ fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
                 out.push(b'"');
             }
         }
-    }
+    });
     out.extend_from_slice(b",\"env\":{");
     for (at, (name, template)) in variables(facts.exchange).enumerate() {
         if at > 0 {
@@ -226,8 +224,9 @@ fn quoted(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-    for (at, (name, value)) in values(facts).into_iter().enumerate() {
-        if at > 0 {
+    let mut is_first = true;
+    values(facts, |name, value| {
+        if !std::mem::take(&mut is_first) {
             out.push(b'\t');
         }
         out.extend_from_slice(name.as_bytes());
@@ -239,7 +238,7 @@ fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
             Value::Address(value) => address::push(value, out),
             Value::Time => time(facts, out),
         }
-    }
+    });
     for (name, template) in variables(facts.exchange) {
         out.extend_from_slice(b"\tenv.");
         escape::ltsv(name.as_bytes(), out);
@@ -283,8 +282,12 @@ fn version(version: Version) -> &'static [u8] {
 /// `2026-11-21T20:45:00.123456Z`
 fn time(facts: &Facts<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(facts.times.iso());
-    // Writing to memory does not fail, here and below.
-    let _ = write!(out, ".{:06}Z", facts.micros);
+    let mut digits = itoa::Buffer::new();
+    // A leading 1 keeps the zeros.
+    let micros = digits.format(1_000_000 + facts.micros % 1_000_000);
+    out.push(b'.');
+    out.extend_from_slice(micros.as_bytes().get(1..).unwrap_or_default());
+    out.push(b'Z');
 }
 
 fn number(value: impl itoa::Integer, out: &mut Vec<u8>) {
