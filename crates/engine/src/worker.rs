@@ -60,6 +60,8 @@ pub struct Worker {
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     draining: Cell<bool>,
+    /// Exchanges its connections hold.
+    pub(crate) exchanges: Cell<usize>,
 }
 
 /// What all workers of a server share.
@@ -236,6 +238,7 @@ impl Worker {
             auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
+            exchanges: Cell::new(0),
             shared,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! An idle connection is a small task that holds no buffer. When bytes arrive it takes an
 //! exchange and serves request after request; when none has come for [`LINGER_MS`] it gives the
-//! exchange back. Here, and only here, is decided whether a connection may be kept.
+//! exchange back; a worker that holds many takes it back at once. Here, and only here, is decided whether a connection may be kept.
 
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,8 @@ use crate::worker::Worker;
 
 /// How long a connection keeps its exchange after a reply, in milliseconds.
 const LINGER_MS: u64 = 1_000;
+/// Exchanges a worker may hold and still let connections linger with theirs.
+const LINGERING_MAX: usize = 256;
 /// How long what a client still sends is read after the last reply, so that it can read that reply.
 const FAREWELL_MS: u64 = 2_000;
 /// How much of it is read.
@@ -50,6 +52,28 @@ struct Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.worker.board.disconnected(self.worker.index);
+    }
+}
+
+/// Counts an exchange as held until dropped.
+struct Holding<'a> {
+    worker: &'a Worker,
+}
+
+impl<'a> Holding<'a> {
+    fn new(worker: &'a Worker) -> Self {
+        worker.exchanges.set(worker.exchanges.get() + 1);
+        Self { worker }
+    }
+
+    fn may_linger(&self) -> bool {
+        self.worker.exchanges.get() <= LINGERING_MAX
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.worker.exchanges.set(self.worker.exchanges.get() - 1);
     }
 }
 
@@ -141,6 +165,8 @@ impl Connection {
 
     /// Serves requests while they come.
     async fn busy(&mut self) -> Ended {
+        let worker = Rc::clone(&self.worker);
+        let holding = Holding::new(&worker);
         let mut exchange = self.exchange();
         loop {
             let serving = self.worker.serving();
@@ -160,7 +186,7 @@ impl Connection {
             drop(serving);
             pipeline::serve(&self.worker, &mut exchange).await;
             match self.end(&mut exchange).await {
-                Ended::Idle => exchange.reset(),
+                Ended::Idle if holding.may_linger() || has_more(&exchange) => exchange.reset(),
                 over => return over,
             }
         }
@@ -282,6 +308,11 @@ impl Connection {
             left = left.saturating_sub(count);
         }
     }
+}
+
+/// Whether bytes of a further request are here already.
+fn has_more(exchange: &Exchange) -> bool {
+    matches!(&exchange.body, Body::H1(body) if body.has_buffered())
 }
 
 fn write_pace(caps: &Caps, timeouts: &Timeouts) -> Pace {

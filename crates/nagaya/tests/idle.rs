@@ -1,0 +1,75 @@
+//! Ten thousand clients that keep their connection and say nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use testkit::Gateway;
+
+const CONFIG: &str = r#"
+workers = 2
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[caps]
+connections_per_client = 0
+[[sites]]
+hosts = ["*"]
+rules = [{ handler = { respond = { body = "ok" } } }]
+"#;
+
+const CONNECTIONS: usize = 10_000;
+/// Descriptors the test needs for itself.
+const SPARE: u64 = 200;
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: idle\r\nAccept: */*\r\n\r\n";
+/// How long memory may take to be given back.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Resident memory of one idle connection.
+const EACH_BYTES_MAX: u64 = 3 * 1024;
+
+fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    1024 * kilobytes
+        .and_then(|text| text.parse::<u64>().ok())
+        .expect("a size")
+}
+
+/// Connects and asks once.
+fn ask(gateway: &Gateway) -> TcpStream {
+    let mut stream = TcpStream::connect(gateway.address()).expect("connect");
+    ask_again(&mut stream);
+    stream
+}
+
+fn ask_again(stream: &mut TcpStream) {
+    stream.write_all(REQUEST).expect("send");
+    let mut reply = [0; 512];
+    let count = stream.read(&mut reply).expect("a reply");
+    assert!(reply[..count].ends_with(b"ok"));
+}
+
+#[test]
+fn ten_thousand_idle_connections_fit_in_thirty_megabytes() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let room = limit.unwrap_or(u64::MAX).saturating_sub(SPARE);
+    let count = CONNECTIONS.min(usize::try_from(room).unwrap_or(CONNECTIONS));
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG).start();
+    let server = gateway.server_pid();
+    // What is made once is made before.
+    drop((0..100).map(|_| ask(&gateway)).collect::<Vec<_>>());
+    let before = resident_bytes(server);
+    let mut held: Vec<_> = (0..count).map(|_| ask(&gateway)).collect();
+    // The last few exchanges are given back a while after their reply.
+    let each = || resident_bytes(server).saturating_sub(before) / count as u64;
+    let start = Instant::now();
+    while each() > EACH_BYTES_MAX && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("{count} idle connections: {} bytes each", each());
+    assert!(each() <= EACH_BYTES_MAX, "{} bytes each", each());
+    // They all still serve.
+    held.iter_mut().step_by(100).for_each(ask_again);
+}
