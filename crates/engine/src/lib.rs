@@ -35,6 +35,7 @@ pub mod pipeline;
 pub mod resolve;
 pub mod server;
 pub mod site;
+pub mod spool;
 pub mod stats;
 pub mod status;
 #[cfg(test)]

@@ -24,6 +24,7 @@ use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients};
 use crate::resolve::Files;
 use crate::site::Site;
+use crate::spool::Disk;
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::upstream::Pool;
 
@@ -79,6 +80,8 @@ pub struct Shared {
     pub access_log: Arc<access_log::Queue>,
     /// Passwords that wait to be compared, or are being compared.
     pub auth_waiting: Arc<AtomicUsize>,
+    /// What bodies set aside take on disk.
+    pub spool_disk: Arc<Disk>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -100,6 +103,7 @@ impl Shared {
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
             auth_waiting: Arc::default(),
+            spool_disk: Arc::default(),
             process: Arc::default(),
             generation: Arc::default(),
         };

@@ -254,6 +254,20 @@ pub fn read_at_nowait(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io:
     }
 }
 
+/// Writes all of `bytes` at an offset.
+pub fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match retry_on_intr(|| rustix::io::pwrite(fd, bytes, offset))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => {
+                bytes = bytes.get(written..).unwrap_or_default();
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Reads all of a file from its start; more than `bytes_max` bytes is an error.
 pub fn read_whole(fd: BorrowedFd<'_>, bytes_max: usize) -> io::Result<Vec<u8>> {
     let size = facts(fd)?.size;

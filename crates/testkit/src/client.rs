@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::message::{Ends, Head, take_body};
 
+/// Receive buffer of a narrow connection.
+const NARROW_BYTES: usize = 64 * 1024;
+
 /// What a read from the gateway ended in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -82,6 +85,27 @@ impl RawClient {
             ended: None,
             deadline: Duration::from_secs(10),
         })
+    }
+
+    /// Connects with a kernel that takes little while nobody reads: a slow reader as seen from
+    /// the other end.
+    ///
+    /// # Panics
+    /// When the connection is refused.
+    #[must_use]
+    pub fn connect_narrow(address: SocketAddr) -> Self {
+        use rustix::net::{self, AddressFamily, SocketType};
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None);
+        let socket = socket.expect("a socket");
+        net::sockopt::set_socket_recv_buffer_size(&socket, NARROW_BYTES).expect("an option");
+        net::connect(&socket, &address)
+            .unwrap_or_else(|error| panic!("connect to {address}: {error}"));
+        Self {
+            stream: TcpStream::from(socket),
+            pending: Vec::new(),
+            ended: None,
+            deadline: Duration::from_secs(10),
+        }
     }
 
     /// Sets how long a later read may take in all.

@@ -89,7 +89,19 @@ impl ScriptedUpstream {
     /// When it cannot listen.
     #[must_use]
     pub fn start(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("listen on loopback");
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), script)
+    }
+
+    /// As [`Self::start`], at this address.
+    ///
+    /// # Panics
+    /// When it cannot listen there.
+    #[must_use]
+    pub fn start_at(
+        address: SocketAddr,
+        script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("listen on loopback");
         let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared {
             script: Box::new(script),

@@ -26,7 +26,7 @@ pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_
         line(out, field.name, field.value);
     }
     forwarding(out, request);
-    framing(out, request);
+    framing(out, request, forward.spooled_bytes);
     match &forward.upgrade {
         Some(protocols) => {
             line(out, b"Upgrade", protocols);
@@ -135,15 +135,16 @@ fn known(address: IpAddr, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn framing(out: &mut Vec<u8>, request: &Request) {
-    match request.head.framing {
-        Framing::None => {}
-        Framing::Length(length) => line(
+/// The length of a body taken beforehand is known, however it came.
+fn framing(out: &mut Vec<u8>, request: &Request, spooled_bytes: Option<u64>) {
+    match (request.head.framing, spooled_bytes) {
+        (Framing::None, _) => {}
+        (Framing::Length(length), _) | (Framing::Chunked, Some(length)) => line(
             out,
             b"Content-Length",
             itoa::Buffer::new().format(length).as_bytes(),
         ),
-        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        (Framing::Chunked, None) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
 }
 

@@ -4,9 +4,13 @@
 //! sent ([`upload`]) while the reply is awaited and passed on ([`relay`]), both at once, so that
 //! an upstream may answer early. A request is tried again only where that is safe: nothing of it
 //! reached a server, or it is idempotent, without a body, and a reused connection had closed.
+//! Where the rule says so, the request's body is taken before a server is chosen ([`take`]) and
+//! the reply is taken off its hands ([`download`]).
 
+mod download;
 mod head;
 mod relay;
+mod take;
 mod tunnel;
 mod upload;
 
@@ -18,8 +22,9 @@ use wire::{FieldId, strip_hop_by_hop};
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::spool::{Spool, SpoolCaps};
 use crate::upstream::{Chosen, Fresh, Pool, Tried};
-use crate::worker::Worker;
+use crate::worker::{Serving, Worker};
 use relay::Attempt;
 
 /// Times a request may come through this gateway before it counts as going in circles.
@@ -30,7 +35,12 @@ const PSEUDONYM: &[u8] = b"nagaya";
 /// What every attempt at a request needs to know.
 struct Forward<'a> {
     worker: &'a Worker,
+    serving: &'a Serving,
     proxy: &'a Proxy,
+    /// When the upstream's time began to count.
+    started: Instant,
+    /// Length of the body, where it was taken beforehand.
+    spooled_bytes: Option<u64>,
     /// The protocols the client would switch to, if tunnels are let through.
     upgrade: Option<Vec<u8>>,
 }
@@ -56,12 +66,10 @@ pub(super) async fn forward(
     exchange: &mut Exchange,
     proxy: &Proxy,
 ) -> Result<()> {
-    let Some(pool) = exchange
-        .route
-        .serving
-        .as_ref()
-        .and_then(|serving| serving.pools.get(proxy.upstream).cloned())
-    else {
+    let Some(serving) = exchange.route.serving.clone() else {
+        return Err(Error::new(Kind::Internal, "no_generation", String::new()));
+    };
+    let Some(pool) = serving.pools.get(proxy.upstream) else {
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
     refuse_circles(exchange)?;
@@ -72,14 +80,21 @@ pub(super) async fn forward(
         .filter(|_| proxy.tunnels)
         .map(<[u8]>::to_vec);
     strip_hop_by_hop(&mut exchange.request.head.fields);
-    let forward = Forward {
+    let mut forward = Forward {
         worker,
+        serving: &serving,
         proxy,
+        started: Instant::now(),
+        spooled_bytes: None,
         upgrade,
     };
-    let started = Instant::now();
-    let outcome = forward.attempts(exchange, &pool).await;
-    exchange.record.upstream_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let spooled = take::body(&forward, exchange).await?;
+    forward.spooled_bytes = spooled.as_ref().map(Spool::len);
+    forward.started = Instant::now();
+    let outcome = forward.attempts(exchange, pool, spooled).await;
+    if outcome.is_err() {
+        forward.note_time(exchange);
+    }
     outcome
 }
 
@@ -107,14 +122,29 @@ impl Failure {
 }
 
 impl Forward<'_> {
-    async fn attempts(&self, exchange: &mut Exchange, pool: &Pool) -> Result<()> {
+    /// An empty spool for a body of this exchange.
+    fn spool(&self) -> Spool {
+        let caps = &self.serving.generation.process.caps;
+        let spool_caps = SpoolCaps {
+            memory_bytes: caps.spool_memory_bytes,
+            disk_bytes: caps.spool_disk_bytes,
+        };
+        Spool::new(spool_caps, &self.worker.shared.spool_disk)
+    }
+
+    async fn attempts(
+        &self,
+        exchange: &mut Exchange,
+        pool: &Pool,
+        mut spooled: Option<Spool>,
+    ) -> Result<()> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
             let chosen = self.connect(pool, &mut tried, fresh).await?;
             exchange.record.upstream = Some(chosen.in_flight.server().label.clone());
             exchange.invite_body().await?;
-            match self.attempt(exchange, pool, chosen).await {
+            match self.attempt(exchange, pool, chosen, spooled.take()).await {
                 Ok(()) => return Ok(()),
                 Err(failure) if failure.retry == Retry::Reconnect && fresh == Fresh::No => {
                     tried.forgive_last();
@@ -149,6 +179,7 @@ impl Forward<'_> {
         exchange: &mut Exchange,
         pool: &Pool,
         chosen: Chosen,
+        spooled: Option<Spool>,
     ) -> std::result::Result<(), Failure> {
         let Chosen {
             mut link,
@@ -157,13 +188,13 @@ impl Forward<'_> {
         let server = in_flight.server();
         link.out.clear();
         head::write(link.out.bytes(), exchange, self, &server.label);
-        let mut attempt = Attempt::new(self, exchange, &mut link);
+        let mut attempt = Attempt::new(self, exchange, spooled, &link);
         if let Err(failure) = attempt.read_head(exchange, &mut link).await {
-            if matches!(
+            let upstreams_fault = matches!(
                 failure.error.kind,
                 Kind::UpstreamBroken | Kind::UpstreamSlow
-            ) && failure.retry == Retry::No
-            {
+            );
+            if upstreams_fault && failure.retry == Retry::No {
                 pool.note_failure(server, self.worker);
             }
             return Err(failure);
@@ -173,12 +204,22 @@ impl Forward<'_> {
         if link.reply.status == 101 {
             return self.switch(exchange, link).await;
         }
-        let finished = attempt.pass_on(exchange, &mut link).await;
-        finished.map_err(Failure::last)?;
+        let passed = attempt.pass_on(self, exchange, &mut link).await;
+        passed.map_err(Failure::last)?;
+        self.note_time(exchange);
         if attempt.leaves_reusable(&link) {
             pool.keep(self.worker, link, &in_flight);
+        } else {
+            drop(link);
         }
-        Ok(())
+        // What the client has still to take is no business of the server's.
+        drop(in_flight);
+        attempt.send_rest(exchange).await.map_err(Failure::last)
+    }
+
+    fn note_time(&self, exchange: &mut Exchange) {
+        let elapsed_us = self.started.elapsed().as_micros();
+        exchange.record.upstream_us = u64::try_from(elapsed_us).unwrap_or(u64::MAX);
     }
 
     async fn switch(
@@ -186,9 +227,13 @@ impl Forward<'_> {
         exchange: &mut Exchange,
         link: crate::upstream::Link,
     ) -> std::result::Result<(), Failure> {
-        let tunnel_ms = self.worker.serving().generation.process.timeouts.tunnel_ms;
+        let tunnel_ms = self.serving.generation.process.timeouts.tunnel_ms;
         tunnel::open(exchange, link, self.upgrade.as_deref(), tunnel_ms)
             .await
             .map_err(Failure::last)
     }
+}
+
+fn cut(reason: &'static str) -> Error {
+    Error::new(Kind::UpstreamBroken, reason, String::new())
 }

@@ -3,26 +3,24 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use wire::{BodyCaps, BodyDecoder, FieldId, HeadCaps, ReplyFraming, strip_hop_by_hop};
+use wire::{FieldId, HeadCaps, ReplyFraming, strip_hop_by_hop};
 
+use super::download::Download;
 use super::upload::Upload;
-use super::{Failure, Forward, Retry};
-use crate::decoding::Decoding;
+use super::{Failure, Forward, Retry, cut};
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Body, BodySize, Exchange, Reply};
+use crate::exchange::{Body, BodySize, Exchange};
+use crate::spool::Spool;
 use crate::upstream::Link;
 
 /// Interim replies (1xx) an upstream may send before its real one.
 const INTERIMS_MAX: usize = 16;
-/// Largest end of a body that is copied behind the head instead of being sent by itself.
-const PUSHED_BYTES_MAX: usize = 16 * 1024;
 
 /// One attempt.
 pub(super) struct Attempt {
     upload: Upload,
-    decoding: Decoding,
+    download: Download,
     head_caps: HeadCaps,
-    body_caps: BodyCaps,
     read_ms: u64,
     interims: usize,
     /// An interim reply announced a body, which may follow it or not.
@@ -33,32 +31,28 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// Gets ready; the request's head waits in the link already.
-    pub(super) fn new(forward: &Forward<'_>, exchange: &Exchange, link: &mut Link) -> Self {
-        let serving = forward.worker.serving();
-        let (caps, timeouts) = (
-            &serving.generation.process.caps,
-            &serving.generation.process.timeouts,
-        );
-        let body_caps = BodyCaps {
-            body_bytes: u64::MAX,
-            chunk_extension_bytes: caps.chunk_extension_bytes,
-            trailer_bytes: caps.trailer_bytes,
-        };
+    pub(super) fn new(
+        forward: &Forward<'_>,
+        exchange: &Exchange,
+        spooled: Option<Spool>,
+        link: &Link,
+    ) -> Self {
+        let process = &forward.serving.generation.process;
         let head = &exchange.request.head;
+        let has_body = spooled.is_some() || !exchange.body.is_ended();
         Self {
-            upload: Upload::new(&exchange.body, timeouts.upstream_write_ms),
-            decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
+            download: Download::new(forward),
             head_caps: HeadCaps {
-                head_bytes: caps.upstream_head_bytes,
+                head_bytes: process.caps.upstream_head_bytes,
                 target_bytes: 0,
-                fields: caps.fields,
+                fields: process.caps.fields,
             },
-            body_caps,
-            read_ms: timeouts.upstream_read_ms,
+            read_ms: process.timeouts.upstream_read_ms,
             interims: 0,
             distrusted: false,
             is_upgrade: forward.upgrade.is_some(),
-            may_repeat: link.reused && head.method.is_idempotent() && exchange.body.is_ended(),
+            may_repeat: link.reused && head.method.is_idempotent() && !has_body,
+            upload: Upload::new(&exchange.body, spooled, process.timeouts.upstream_write_ms),
         }
     }
 
@@ -112,8 +106,7 @@ impl Attempt {
     ) -> Poll<std::result::Result<(), Failure>> {
         if self.upload.is_over() {
             if body.poll_client_gone(cx).is_ready() {
-                let error = Error::new(Kind::ClientGone, "client_gone", String::new());
-                return Poll::Ready(Err(Failure::last(error)));
+                return Poll::Ready(Err(Failure::last(client_gone())));
             }
             let error = ready!(link.poll_silence(cx, self.read_ms));
             return Poll::Ready(Err(Failure::last(error)));
@@ -140,8 +133,7 @@ impl Attempt {
                 return Ok(true);
             }
             if !(100..200).contains(&status) {
-                let decoder = BodyDecoder::for_reply(link.reply.framing, &self.body_caps);
-                self.decoding = Decoding::new(decoder);
+                self.download.begin(link.reply.framing);
                 return Ok(true);
             }
             self.interims += 1;
@@ -166,71 +158,40 @@ impl Attempt {
         Failure { error, retry }
     }
 
-    /// Sends the reply's head to the client and passes its body on.
-    pub(super) async fn pass_on(&mut self, exchange: &mut Exchange, link: &mut Link) -> Result<()> {
+    /// Sends the reply's head to the client and passes its body on, until the upstream has said
+    /// its last.
+    pub(super) async fn pass_on(
+        &mut self,
+        forward: &Forward<'_>,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> Result<()> {
         let size = copy_head(exchange, link);
         exchange.send_head(size);
         let Exchange { body, reply, .. } = exchange;
-        poll_fn(|cx| self.poll_body(cx, body, reply, link)).await
-    }
-
-    fn poll_body(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut Body,
-        reply: &mut Reply,
-        link: &mut Link,
-    ) -> Poll<Result<()>> {
-        loop {
+        poll_fn(|cx| {
             self.poll_upload(cx, body, link)
                 .map_err(|failure| failure.error)?;
-            self.decoding
-                .advance(&mut link.buffer)
-                .map_err(|refusal| cut(refusal.reason))?;
-            if self.decoding.is_ended() {
-                return Poll::Ready(Ok(()));
+            let passed = self.download.poll(cx, forward, reply, link);
+            if passed.is_pending() && self.upload.is_over() && body.poll_client_gone(cx).is_ready()
+            {
+                return Poll::Ready(Err(client_gone()));
             }
-            if !self.decoding.data(&link.buffer).is_empty() {
-                ready!(self.poll_data(cx, reply, link))?;
-                continue;
-            }
-            match link.poll_read(cx) {
-                Poll::Ready(Ok(0)) => {
-                    self.decoding.eof().map_err(|refusal| cut(refusal.reason))?;
-                }
-                Poll::Ready(read) => drop(read?),
-                Poll::Pending => {
-                    // What there is goes to the client while the upstream takes its time.
-                    ready!(reply.poll_flush(cx))?;
-                    return link.poll_silence(cx, self.read_ms).map(Err);
-                }
-            }
-        }
+            passed
+        })
+        .await
     }
 
-    /// Hands a run of the body to the client; a short last one just joins what is buffered.
-    fn poll_data(
-        &mut self,
-        cx: &mut Context<'_>,
-        reply: &mut Reply,
-        link: &mut Link,
-    ) -> Poll<Result<()>> {
-        let data = self.decoding.data(&link.buffer);
-        let count = if self.decoding.is_last() && data.len() <= PUSHED_BYTES_MAX {
-            reply.push(data);
-            data.len()
-        } else {
-            ready!(reply.poll_write(cx, data))?
-        };
-        self.decoding.consume(count, &mut link.buffer);
-        Poll::Ready(Ok(()))
+    /// Sends the client what of the reply it has not taken yet.
+    pub(super) async fn send_rest(&mut self, exchange: &mut Exchange) -> Result<()> {
+        poll_fn(|cx| self.download.poll_rest(cx, &mut exchange.reply)).await
     }
 
     /// Whether the connection can carry another exchange.
     pub(super) fn leaves_reusable(&self, link: &Link) -> bool {
         link.reply.keep_alive
             && !self.distrusted
-            && self.decoding.is_ended()
+            && self.download.is_read()
             && self.upload.is_done()
             && link.buffer.is_empty()
     }
@@ -261,6 +222,6 @@ fn broken(reason: &'static str) -> Failure {
     Failure::last(cut(reason))
 }
 
-fn cut(reason: &'static str) -> Error {
-    Error::new(Kind::UpstreamBroken, reason, String::new())
+fn client_gone() -> Error {
+    Error::new(Kind::ClientGone, "client_gone", String::new())
 }

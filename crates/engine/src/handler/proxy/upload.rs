@@ -1,4 +1,6 @@
 //! The request's body on its way to the upstream, driven beside the reply.
+//!
+//! It comes from the client as it arrives, or from the spool where it was taken beforehand.
 
 use std::task::{Context, Poll, ready};
 
@@ -6,12 +8,15 @@ use wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
 
 use crate::error::Result;
 use crate::exchange::Body;
+use crate::spool::Spool;
 use crate::upstream::Link;
 
 /// Where an upload stands.
 #[derive(Debug)]
 pub(super) struct Upload {
     state: State,
+    /// The whole body, where it was taken beforehand.
+    spooled: Option<Spool>,
     is_chunked: bool,
     /// Bytes still owed of the open chunk.
     chunk_left: usize,
@@ -32,10 +37,11 @@ enum State {
 
 impl Upload {
     /// Begins with whatever head waits in the link.
-    pub(super) fn new(body: &Body, write_ms: u64) -> Self {
+    pub(super) fn new(body: &Body, spooled: Option<Spool>, write_ms: u64) -> Self {
         Self {
             state: State::Passing,
-            is_chunked: body.length().is_none(),
+            is_chunked: spooled.is_none() && body.length().is_none(),
+            spooled,
             chunk_left: 0,
             write_ms,
         }
@@ -66,10 +72,10 @@ impl Upload {
         link: &mut Link,
     ) -> Poll<Result<()>> {
         while self.state == State::Passing {
-            if body.is_ended() {
+            if self.is_read(body) {
                 self.end(link);
-            } else if body.data().is_empty() {
-                if let Poll::Ready(filled) = body.poll_fill(cx) {
+            } else if self.data(body).is_empty() {
+                if let Poll::Ready(filled) = self.poll_fill(cx, body) {
                     filled?;
                     continue;
                 }
@@ -93,16 +99,19 @@ impl Upload {
         body: &mut Body,
         link: &mut Link,
     ) -> Poll<Result<()>> {
-        let mut data = body.data();
+        if self.is_chunked && self.chunk_left == 0 {
+            self.chunk_left = self.data(body).len();
+            encode_chunk_head(self.chunk_left, link.out.bytes());
+        }
+        let mut data = self.data(body);
         if self.is_chunked {
-            if self.chunk_left == 0 {
-                encode_chunk_head(data.len(), link.out.bytes());
-                self.chunk_left = data.len();
-            }
             data = data.get(..self.chunk_left).unwrap_or(data);
         }
         let sent = ready!(link.poll_send(cx, data, self.write_ms))?;
-        body.consume(sent);
+        match &mut self.spooled {
+            Some(spool) => spool.consume(sent),
+            None => body.consume(sent),
+        }
         if self.is_chunked && sent > 0 {
             self.chunk_left -= sent;
             if self.chunk_left == 0 {
@@ -110,6 +119,27 @@ impl Upload {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn is_read(&self, body: &Body) -> bool {
+        match &self.spooled {
+            Some(spool) => spool.is_empty(),
+            None => body.is_ended(),
+        }
+    }
+
+    fn data<'a>(&'a self, body: &'a Body) -> &'a [u8] {
+        match &self.spooled {
+            Some(spool) => spool.data(),
+            None => body.data(),
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>, body: &mut Body) -> Poll<Result<()>> {
+        match &mut self.spooled {
+            Some(spool) => spool.poll_fill(cx),
+            None => body.poll_fill(cx),
+        }
     }
 
     fn end(&mut self, link: &mut Link) {

@@ -1,0 +1,406 @@
+//! A body set aside: in memory while it is short, then in a file without a name.
+//!
+//! Bytes go in at one end and come out at the other, in order. Those in the middle lie in the
+//! file, written and read a block at a time on the helper pool, so a body of any length costs
+//! [`crate::buffer::BLOCK_BYTES`] and twice the memory cap. All files of the process share one
+//! allowance on disk. How much may be set aside, and what happens when it can't, is the caller's
+//! decision: a spool without room just says so.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use tokio::task::JoinHandle;
+
+use crate::buffer::BLOCK_BYTES;
+use crate::error::{Error, Kind, Result};
+
+/// What all temporary files of the process take together.
+#[derive(Debug, Default)]
+pub struct Disk {
+    used_bytes: AtomicU64,
+}
+
+/// How much a spool may take.
+#[derive(Debug, Clone, Copy)]
+pub struct SpoolCaps {
+    /// Bytes kept in memory before they go to the file.
+    pub memory_bytes: usize,
+    /// Bytes of all files of the process.
+    pub disk_bytes: u64,
+}
+
+/// Room for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// So many bytes may be pushed.
+    Bytes(usize),
+    /// None, until others have given some back or what is here was used.
+    None,
+}
+
+/// Bytes set aside.
+#[derive(Debug)]
+pub struct Spool {
+    caps: SpoolCaps,
+    disk: Arc<Disk>,
+    /// The oldest bytes, of which `used` have been used.
+    front: Vec<u8>,
+    used: usize,
+    /// The bytes after them, from `read_at` to `written_at`.
+    file: Option<Arc<File>>,
+    read_at: u64,
+    written_at: u64,
+    /// The newest bytes.
+    back: Vec<u8>,
+    /// What a helper does just now.
+    work: Option<JoinHandle<Done>>,
+    /// The disk failed; it isn't asked again.
+    is_broken: bool,
+    len: u64,
+}
+
+/// A file without a name; its room on the disk is given back with it.
+#[derive(Debug)]
+struct File {
+    content: OwnedFd,
+    disk: Arc<Disk>,
+    reserved_bytes: AtomicU64,
+}
+
+/// What a helper has done.
+#[derive(Debug)]
+enum Done {
+    Wrote(Vec<u8>, io::Result<Arc<File>>),
+    Read(io::Result<Vec<u8>>),
+}
+
+impl Disk {
+    fn reserve(&self, bytes: u64, cap: u64) -> bool {
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= cap);
+        self.used_bytes.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Bytes all files take now.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Relaxed)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let reserved_bytes = *self.reserved_bytes.get_mut();
+        self.disk.used_bytes.fetch_sub(reserved_bytes, Relaxed);
+    }
+}
+
+impl Spool {
+    /// Makes an empty spool.
+    pub fn new(caps: SpoolCaps, disk: &Arc<Disk>) -> Self {
+        Self {
+            caps,
+            disk: Arc::clone(disk),
+            front: Vec::new(),
+            used: 0,
+            file: None,
+            read_at: 0,
+            written_at: 0,
+            back: Vec::new(),
+            work: None,
+            is_broken: false,
+            len: 0,
+        }
+    }
+
+    /// Bytes pushed and not yet consumed.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether every byte pushed was consumed.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Says how much may be pushed; waits where a helper is about to make room.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Room> {
+        loop {
+            let room = self.caps.memory_bytes.saturating_sub(self.back.len());
+            if room > 0 {
+                return Poll::Ready(Room::Bytes(room));
+            }
+            if self.work.is_some() {
+                // A failed read will be told to whoever reads.
+                let _ = ready!(self.poll_work(cx));
+            } else if !self.start_writing() {
+                return Poll::Ready(Room::None);
+            }
+        }
+    }
+
+    /// Adds bytes, as many as [`Self::poll_room`] allowed.
+    pub fn push(&mut self, data: &[u8]) {
+        debug_assert!(self.back.len() + data.len() <= self.caps.memory_bytes);
+        self.back.extend_from_slice(data);
+        self.len += data.len() as u64;
+    }
+
+    /// Ready when [`Self::data`] holds bytes or the spool is empty.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        while self.data().is_empty() && !self.is_empty() {
+            if self.work.is_some() {
+                ready!(self.poll_work(cx))?;
+            } else if self.read_at < self.written_at {
+                self.start_reading();
+            } else {
+                // The file was used up: what comes next starts it anew.
+                (self.read_at, self.written_at) = (0, 0);
+                self.front.clear();
+                self.used = 0;
+                std::mem::swap(&mut self.front, &mut self.back);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The oldest bytes, once [`Self::poll_fill`] was ready.
+    pub fn data(&self) -> &[u8] {
+        self.front.get(self.used..).unwrap_or_default()
+    }
+
+    /// Forgets the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        debug_assert!(count <= self.data().len());
+        self.used += count;
+        self.len -= count as u64;
+    }
+
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(work) = &mut self.work else {
+            return Poll::Ready(Ok(()));
+        };
+        let done = ready!(Pin::new(work).poll(cx));
+        self.work = None;
+        Poll::Ready(match done {
+            Ok(done) => self.end(done),
+            Err(error) => Err(failed(&error.to_string())),
+        })
+    }
+
+    fn end(&mut self, done: Done) -> Result<()> {
+        match done {
+            Done::Wrote(bytes, Ok(file)) => {
+                self.file = Some(file);
+                self.written_at += bytes.len() as u64;
+            }
+            Done::Wrote(mut bytes, Err(error)) => {
+                tracing::warn!(%error, "temporary file not written");
+                self.is_broken = true;
+                bytes.append(&mut self.back);
+                self.back = bytes;
+            }
+            Done::Read(read) => {
+                let read = read.map_err(|error| failed(&error.to_string()))?;
+                self.read_at += read.len() as u64;
+                self.front = read;
+                self.used = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the newest bytes written; `false` where the disk takes no more.
+    fn start_writing(&mut self) -> bool {
+        if self.is_broken || self.back.is_empty() {
+            return false;
+        }
+        let end = self.written_at + self.back.len() as u64;
+        let before = self
+            .file
+            .as_ref()
+            .map_or(0, |file| file.reserved_bytes.load(Relaxed));
+        let more = end.saturating_sub(before);
+        if !self.disk.reserve(more, self.caps.disk_bytes) {
+            return false;
+        }
+        let bytes = std::mem::take(&mut self.back);
+        let (file, disk, at) = (self.file.clone(), Arc::clone(&self.disk), self.written_at);
+        self.work = Some(tokio::task::spawn_blocking(move || {
+            let written = File::or_new(file, disk, more).and_then(|file| {
+                os::file::write_at(file.content.as_fd(), &bytes, at).map(|()| file)
+            });
+            Done::Wrote(bytes, written)
+        }));
+        true
+    }
+
+    fn start_reading(&mut self) {
+        let Some(file) = self.file.clone() else {
+            return;
+        };
+        let left = usize::try_from(self.written_at - self.read_at).unwrap_or(BLOCK_BYTES);
+        let (at, mut block) = (self.read_at, std::mem::take(&mut self.front));
+        self.used = 0;
+        self.work = Some(tokio::task::spawn_blocking(move || {
+            block.resize(left.min(BLOCK_BYTES), 0);
+            let read = match os::file::read_at(file.content.as_fd(), &mut block, at) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                other => other,
+            };
+            Done::Read(read.map(|count| {
+                block.truncate(count);
+                block
+            }))
+        }));
+    }
+}
+
+impl File {
+    /// The file with `more` bytes reserved, or a fresh one.
+    fn or_new(file: Option<Arc<Self>>, disk: Arc<Disk>, more: u64) -> io::Result<Arc<Self>> {
+        if let Some(file) = file {
+            file.reserved_bytes.fetch_add(more, Relaxed);
+            return Ok(file);
+        }
+        match os::file::temporary(&std::env::temp_dir()) {
+            Ok(content) => Ok(Arc::new(Self {
+                content,
+                disk,
+                reserved_bytes: AtomicU64::new(more),
+            })),
+            Err(error) => {
+                disk.used_bytes.fetch_sub(more, Relaxed);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn failed(detail: &str) -> Error {
+    Error::new(Kind::Internal, "spool_failed", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const CAPS: SpoolCaps = SpoolCaps {
+        memory_bytes: 1_000,
+        disk_bytes: 1 << 20,
+    };
+
+    fn pattern(count: usize) -> Vec<u8> {
+        (0..count)
+            .map(|at| (at.wrapping_mul(31) >> 3) as u8)
+            .collect()
+    }
+
+    /// Pushes as much as there is room for; says how much that was.
+    async fn push(spool: &mut Spool, mut bytes: &[u8]) -> usize {
+        let before = bytes.len();
+        while !bytes.is_empty()
+            && let Room::Bytes(room) = poll_fn(|cx| spool.poll_room(cx)).await
+        {
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            spool.push(now);
+            bytes = later;
+        }
+        before - bytes.len()
+    }
+
+    /// Takes `count` bytes out, in pieces of at most `piece`.
+    async fn take(spool: &mut Spool, count: usize, piece: usize) -> Vec<u8> {
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            poll_fn(|cx| spool.poll_fill(cx)).await.expect("bytes");
+            let data = spool.data();
+            let now = data.len().min(piece).min(count - taken.len());
+            assert!(now > 0, "the spool ran dry after {} bytes", taken.len());
+            taken.extend_from_slice(data.get(..now).unwrap_or_default());
+            spool.consume(now);
+        }
+        taken
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_however_both_take_turns() {
+        for (pushed, taken, piece) in [
+            (700, 700, 700),
+            (5_000, 1_000, 300),
+            (100_000, 99_999, 70_000),
+            (3_000, 10, 7),
+        ] {
+            block_on(async {
+                let disk = Arc::default();
+                let mut spool = Spool::new(CAPS, &disk);
+                let all = pattern(8 * pushed);
+                let mut out = Vec::new();
+                for round in all.chunks(pushed) {
+                    assert_eq!(push(&mut spool, round).await, pushed);
+                    out.extend(take(&mut spool, taken, piece).await);
+                }
+                let rest = usize::try_from(spool.len()).expect("small");
+                out.extend(take(&mut spool, rest, piece).await);
+                assert!(out == all, "{pushed} {taken} {piece}");
+                assert!(spool.is_empty());
+                drop(spool);
+                assert_eq!(disk.used_bytes(), 0);
+            });
+        }
+    }
+
+    #[test]
+    fn a_short_body_touches_no_disk() {
+        block_on(async {
+            let disk = Arc::default();
+            let mut spool = Spool::new(CAPS, &disk);
+            push(&mut spool, &pattern(1_000)).await;
+            assert_eq!(disk.used_bytes(), 0);
+            assert_eq!(take(&mut spool, 1_000, 1_000).await, pattern(1_000));
+        });
+    }
+
+    #[test]
+    fn all_spools_share_the_disk() {
+        block_on(async {
+            let caps = SpoolCaps {
+                disk_bytes: 10_000,
+                ..CAPS
+            };
+            let disk = Arc::default();
+            let mut first = Spool::new(caps, &disk);
+            let mut second = Spool::new(caps, &disk);
+            let all = pattern(20_000);
+            assert_eq!(push(&mut first, &all).await, 11_000);
+            assert_eq!(push(&mut second, &all).await, 1_000);
+            assert_eq!(disk.used_bytes(), 10_000);
+            assert_eq!(take(&mut first, 11_000, 512).await, all[..11_000]);
+            drop(first);
+            assert_eq!(push(&mut second, &all[1_000..]).await, 10_000);
+            assert_eq!(take(&mut second, 11_000, 512).await, all[..11_000]);
+        });
+    }
+
+    #[test]
+    fn a_used_up_file_is_filled_again_from_its_start() {
+        block_on(async {
+            let disk = Arc::default();
+            let mut spool = Spool::new(CAPS, &disk);
+            for _ in 0..50 {
+                push(&mut spool, &pattern(5_000)).await;
+                assert_eq!(take(&mut spool, 5_000, 5_000).await, pattern(5_000));
+            }
+            assert!(disk.used_bytes() <= 5_000, "{}", disk.used_bytes());
+        });
+    }
+}
