@@ -28,7 +28,7 @@ pub(super) fn choose(
             .filter(|(index, _)| !tried.contains(index))
     };
     let mut fit = open()
-        .filter(|(_, server)| !server.is_resting(now_ms))
+        .filter(|(_, server)| server.is_fit(now_ms))
         .peekable();
     if fit.peek().is_none() {
         return open()
@@ -137,6 +137,15 @@ mod tests {
         assert!((0..4).all(|_| choose(&servers, Balance::RoundRobin, &[], 50) == Some(1)));
         servers[1].note_failure(&config, 50, false);
         assert_eq!(choose(&servers, Balance::RoundRobin, &[], 60), Some(0));
+        servers[0].note_failure(&config, 60, false);
+        assert!(
+            !servers[0].is_resting(100),
+            "a second failure in the same rest adds nothing"
+        );
+        let probe = InFlight::new(&servers[0]);
+        assert!(!servers[0].is_fit(100), "one request at a time finds out");
+        drop(probe);
+        assert!(servers[0].is_fit(100));
         servers[0].note_failure(&config, 100, false);
         assert!(servers[0].is_resting(249) && !servers[0].is_resting(250));
         servers[0].note_success();

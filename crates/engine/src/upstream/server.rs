@@ -96,6 +96,12 @@ impl Server {
         self.resting_until_ms.get() > now_ms
     }
 
+    /// Whether it may be asked: not while it rests, and after that by one request at a time until
+    /// it has answered.
+    pub(super) fn is_fit(&self, now_ms: u64) -> bool {
+        !self.is_resting(now_ms) && (self.rest_ms.get() == 0 || self.in_flight.get() == 0)
+    }
+
     /// When its rest ends.
     pub(super) fn resting_until_ms(&self) -> u64 {
         self.resting_until_ms.get()
@@ -115,7 +121,8 @@ impl Server {
     pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
         self.fails.set(self.fails.get().saturating_add(1));
         bump(&self.stats.failures, 1);
-        if self.fails.get() < config.fails || alone {
+        // Requests that were under way when the rest began tell nothing new.
+        if self.fails.get() < config.fails || alone || self.is_resting(now_ms) {
             return;
         }
         let rest_ms = match self.rest_ms.get() {

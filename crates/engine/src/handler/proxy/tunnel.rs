@@ -4,7 +4,8 @@
 //! that were not read as anything but the next request, so none can be smuggled past.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::io;
+use std::task::{Context, Poll, ready};
 
 use wire::{FieldId, strip_hop_by_hop};
 
@@ -53,8 +54,11 @@ pub(super) async fn open(
     poll_fn(|cx| {
         let there = up.poll(cx, &client.io, &mut client.buffer, &link.io, &link.deadline);
         let back = down.poll(cx, &link.io, &mut link.buffer, &client.io, &link.deadline);
-        if there.is_ready() && back.is_ready() {
-            return Poll::Ready(());
+        // A side that has broken takes the other with it; one that has ended may still be answered.
+        match (there, back) {
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
+            _ => {}
         }
         link.deadline.set_if_clear(tunnel_ms);
         link.deadline.poll_expired(cx)
@@ -77,7 +81,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Moves bytes while they move; ready when this direction has ended.
+    /// Moves bytes while they move; ready when this direction has ended, with an error when one
+    /// of the streams broke.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -85,29 +90,18 @@ impl Lane {
         buffer: &mut ReadBuffer,
         to: &Io,
         silence: &Deadline,
-    ) -> Poll<()> {
+    ) -> Poll<io::Result<()>> {
         let mut out = Outbox::default();
         while !self.is_over {
-            if buffer.is_empty() {
-                match from.poll_fill(cx, buffer) {
-                    Poll::Ready(Ok(1..)) => {}
-                    Poll::Ready(Ok(0) | Err(_)) => {
-                        to.shutdown_write();
-                        self.is_over = true;
-                        continue;
-                    }
-                    Poll::Pending => return Poll::Pending,
-                }
+            if buffer.is_empty() && ready!(from.poll_fill(cx, buffer))? == 0 {
+                to.shutdown_write();
+                self.is_over = true;
+                continue;
             }
-            match out.poll_send(to, cx, buffer.data()) {
-                Poll::Ready(Ok(count)) => {
-                    buffer.consume(count);
-                    silence.clear();
-                }
-                Poll::Ready(Err(_)) => self.is_over = true,
-                Poll::Pending => return Poll::Pending,
-            }
+            let count = ready!(out.poll_send(to, cx, buffer.data()))?;
+            buffer.consume(count);
+            silence.clear();
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 }
