@@ -1,0 +1,191 @@
+//! Slow clients, as slowhttptest makes them by the hundred, beside one that is in a hurry.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use testkit::peer::find_program;
+use testkit::{Gateway, ScriptedUpstream, eventually};
+
+const CONFIG: &str = r#"
+workers = 2
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+level = "error"
+[[sites]]
+hosts = ["*"]
+root = "{dir}/www"
+  [[sites.rules]]
+  match = { path = "/ok" }
+  handler = { respond = { body = "ok" } }
+  [[sites.rules]]
+  match = { path = "/upload" }
+  handler = { proxy = "http://{upstream}" }
+"#;
+
+const SLOW_CLIENTS: usize = 500;
+const LARGE_BYTES: usize = 8 << 20;
+/// Requests of one round.
+const ROUND: usize = 300;
+/// How many times the quiet 99th percentile it may be.
+const SLOWER_MAX: u32 = 2;
+/// Quiet values below this count as this: slowhttptest runs on the same cores, and what is left
+/// is their scheduler's.
+const QUIET_MIN: Duration = Duration::from_millis(1);
+
+/// A way of being slow.
+struct Mode {
+    name: &'static str,
+    /// Options of slowhttptest.
+    options: &'static [&'static str],
+    path: &'static str,
+    /// Whether it is about holding connections.
+    holds: bool,
+}
+
+const MODES: [Mode; 4] = [
+    Mode {
+        name: "heads",
+        options: &["-H", "-i", "1", "-t", "GET"],
+        path: "/large",
+        holds: true,
+    },
+    Mode {
+        name: "bodies",
+        options: &["-B", "-i", "1", "-s", "8192", "-t", "POST"],
+        path: "/upload",
+        holds: true,
+    },
+    Mode {
+        name: "ranges",
+        // Fewer at a time: making these heads takes slowhttptest the processor the others need.
+        options: &["-R", "-a", "10", "-b", "3000", "-t", "HEAD", "-r", "100"],
+        path: "/large",
+        holds: false,
+    },
+    Mode {
+        name: "reading",
+        options: &["-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32"],
+        path: "/large",
+        holds: true,
+    },
+];
+
+/// A running slowhttptest.
+struct Attack {
+    child: Child,
+}
+
+impl Attack {
+    fn start(program: &Path, gateway: &Gateway, mode: &Mode, seconds: u64) -> Self {
+        let child = Command::new(program)
+            .args(["-c", &SLOW_CLIENTS.to_string(), "-r", "500", "-p", "5"])
+            .args(mode.options)
+            .args(["-l", &seconds.to_string()])
+            .args(["-u", &format!("http://{}{}", gateway.address(), mode.path)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self {
+            child: child.expect("start slowhttptest"),
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+}
+
+impl Drop for Attack {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How many descriptors the server holds: a count of its connections.
+fn descriptors(gateway: &Gateway) -> usize {
+    let list = std::fs::read_dir(format!("/proc/{}/fd", gateway.server_pid()));
+    list.map_or(0, Iterator::count)
+}
+
+/// The 99th percentile over one round of fresh connections with one request each.
+fn p99(gateway: &Gateway) -> Duration {
+    let mut times: Vec<_> = (0..ROUND)
+        .map(|_| {
+            let start = Instant::now();
+            let mut stream = TcpStream::connect(gateway.address()).expect("connect");
+            stream
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .expect("an option");
+            let request = b"GET /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).expect("send");
+            let mut reply = Vec::new();
+            stream.read_to_end(&mut reply).expect("a reply");
+            assert!(reply.ends_with(b"ok"));
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    times[ROUND * 99 / 100]
+}
+
+/// Compares the best rounds with and without the attack: noise of the machine only ever adds.
+fn attack(mode: &Mode, seconds: u64) {
+    let Some(program) = find_program("slowhttptest") else {
+        return;
+    };
+    let upstream = ScriptedUpstream::fixed("taken");
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+        .with("upstream", upstream.address());
+    builder
+        .directory()
+        .write("www/large", vec![b'x'; LARGE_BYTES]);
+    let gateway = builder.start();
+    let quiet = (0..5).map(|_| p99(&gateway)).min().expect("rounds");
+    let peak = gateway.server_peak_bytes();
+    let mut attack = Attack::start(&program, &gateway, mode, seconds);
+    if mode.holds {
+        eventually(Duration::from_secs(20), "slow clients", || {
+            (descriptors(&gateway) > SLOW_CLIENTS * 8 / 10).then_some(())
+        });
+    }
+    let mut rounds = Vec::new();
+    while rounds.len() < 3 || !attack.is_over() {
+        rounds.push(p99(&gateway));
+    }
+    let beside = *rounds.iter().min().expect("rounds");
+    let grown = gateway.server_peak_bytes().saturating_sub(peak);
+    println!(
+        "slow {}: p99 {quiet:?} quiet, {beside:?} best of {} rounds beside {SLOW_CLIENTS}; {} KiB more",
+        mode.name,
+        rounds.len(),
+        grown / 1024
+    );
+    assert!(
+        beside <= quiet.max(QUIET_MIN) * SLOWER_MAX,
+        "{}: {beside:?} beside slow clients, {quiet:?} without",
+        mode.name
+    );
+}
+
+/// One mode after another: the attacks would disturb each other.
+fn attack_in_every_mode(seconds: u64) {
+    MODES.iter().for_each(|mode| attack(mode, seconds));
+}
+
+#[test]
+fn slow_clients_do_not_slow_others() {
+    attack_in_every_mode(3);
+}
+
+#[test]
+#[ignore = "soak: a minute"]
+fn slow_clients_do_not_slow_others_for_a_minute() {
+    attack_in_every_mode(15);
+}
