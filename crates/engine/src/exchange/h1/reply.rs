@@ -33,7 +33,7 @@ pub struct H1Reply {
     pace: Pace,
     body_bytes: u64,
     wire_bytes: u64,
-    began_ms: u64,
+    stalled: Stalled,
 }
 
 /// How the body is framed.
@@ -62,6 +62,28 @@ struct Facts {
     status: u16,
 }
 
+/// How long the client took nothing. Only that counts for its pace: the time its upload or an
+/// upstream took says nothing of how fast it reads.
+#[derive(Debug, Default)]
+struct Stalled {
+    past_ms: u64,
+    since_ms: Option<u64>,
+}
+
+impl Stalled {
+    /// The client takes nothing now; says for how long it has done so in all.
+    fn so_far_ms(&mut self, now_ms: u64) -> u64 {
+        self.past_ms + (now_ms - *self.since_ms.get_or_insert(now_ms))
+    }
+
+    /// The client took something.
+    fn end(&mut self, now_ms: u64) {
+        if let Some(since_ms) = self.since_ms.take() {
+            self.past_ms += now_ms - since_ms;
+        }
+    }
+}
+
 impl H1Reply {
     /// Makes the writing half of a connection.
     pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>) -> Self {
@@ -85,7 +107,7 @@ impl H1Reply {
             },
             body_bytes: 0,
             wire_bytes: 0,
-            began_ms: 0,
+            stalled: Stalled::default(),
         }
     }
 
@@ -101,7 +123,7 @@ impl H1Reply {
         self.pace = pace;
         self.body_bytes = 0;
         self.wire_bytes = 0;
-        self.began_ms = self.timer.now_ms();
+        self.stalled = Stalled::default();
     }
 
     /// Whether the connection may carry another request.
@@ -271,6 +293,7 @@ impl H1Reply {
         };
         let written = written.map_err(|error| Error::client_write(&error))?;
         self.deadline.clear();
+        self.stalled.end(self.timer.now_ms());
         self.note_body(written);
         self.wire_bytes += written as u64;
         Poll::Ready(Ok(written))
@@ -283,14 +306,15 @@ impl H1Reply {
         };
         let written = written.map_err(|error| Error::client_write(&error))?;
         self.deadline.clear();
+        self.stalled.end(self.timer.now_ms());
         self.wire_bytes += written as u64;
         Poll::Ready(Ok(written))
     }
 
     /// The client takes nothing just now: how long may that go on?
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let elapsed_ms = self.timer.now_ms() - self.began_ms;
-        if self.pace.is_too_slow(self.wire_bytes, elapsed_ms) {
+        let stalled_ms = self.stalled.so_far_ms(self.timer.now_ms());
+        if self.pace.is_too_slow(self.wire_bytes, stalled_ms) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         self.deadline.set_if_clear(self.pace.silence_ms);
@@ -354,4 +378,21 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_time_in_which_a_client_takes_nothing_counts_against_it() {
+        let mut stalled = Stalled::default();
+        stalled.end(600_000);
+        assert_eq!(stalled.so_far_ms(600_000), 0);
+        assert_eq!(stalled.so_far_ms(602_000), 2_000);
+        stalled.end(603_000);
+        stalled.end(900_000);
+        assert_eq!(stalled.so_far_ms(900_500), 3_000);
+        assert_eq!(stalled.so_far_ms(901_000), 3_500);
+    }
 }
