@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::model::ListenAddress;
 
@@ -20,6 +20,8 @@ use crate::worker::Shared;
 const LOOK: Duration = Duration::from_millis(3);
 /// Longest silence of a worker.
 const SILENCE_MAX_US: u64 = 10_000_000;
+/// A longer time between two looks means that the warden itself stood still.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Connections rescued from one listener in one look.
 const RESCUED_MAX: usize = 64;
 
@@ -104,10 +106,13 @@ impl Watched {
 
 /// Watches until the process ends.
 pub fn run(watched: &Watched, voice: &Voice) {
+    let mut attention = Attention::begin(Instant::now());
     loop {
         std::thread::sleep(LOOK);
         watched.rescue();
-        if let Some(worker) = watched.silent_worker() {
+        if attention.can_judge(Instant::now())
+            && let Some(worker) = watched.silent_worker()
+        {
             let request = watched.shared.board.last_request(worker);
             let report = format!(
                 "worker {worker} stood still for 10 s; the last request it began was number {request:016x}"
@@ -116,5 +121,48 @@ pub fn run(watched: &Watched, voice: &Voice) {
             let _ = voice.say(&ToSupervisor::Stuck { report });
             std::process::abort();
         }
+    }
+}
+
+/// Since when the warden has looked without a pause. A process that is stopped, frozen or
+/// suspended shows no life either, and is well when it goes on.
+#[derive(Debug)]
+struct Attention {
+    since: Instant,
+    looked: Instant,
+}
+
+impl Attention {
+    fn begin(now: Instant) -> Self {
+        Self {
+            since: now,
+            looked: now,
+        }
+    }
+
+    /// Notes a look; whether a worker's silence means anything by now.
+    fn can_judge(&mut self, now: Instant) -> bool {
+        if now.duration_since(self.looked) > PAUSE_MAX {
+            self.since = now;
+        }
+        self.looked = now;
+        now.duration_since(self.since) > Duration::from_micros(SILENCE_MAX_US)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_was_frozen_is_not_taken_for_a_stuck_one() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut attention = Attention::begin(begin);
+        let looks: Vec<_> = (1..=11).map(|now| attention.can_judge(at(now))).collect();
+        assert_eq!(looks.iter().filter(|judges| **judges).count(), 1);
+        assert!(!attention.can_judge(at(60)), "it was frozen itself");
+        assert!((61..=70).all(|now| !attention.can_judge(at(now))));
+        assert!(attention.can_judge(at(71)));
     }
 }
