@@ -100,12 +100,10 @@ impl Exchange {
             .fields
             .push(b"X-Request-Id", self.request.id.as_bytes());
         fields::edit_reply(self);
+        // Whoever still waits for a 100 may send the body or not: what follows can't be told apart.
         let unread = !self.body.is_ended();
-        self.reply.start(
-            &self.outgoing,
-            size,
-            unread && self.body.is_too_long_to_drain(),
-        );
+        let doubtful = self.request.head.expect_continue || self.body.is_too_long_to_drain();
+        self.reply.start(&self.outgoing, size, unread && doubtful);
     }
 
     /// Tells a client that waits for `100 Continue` to send its body.
