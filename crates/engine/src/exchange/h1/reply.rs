@@ -222,11 +222,21 @@ impl H1Reply {
                     .bytes()
                     .extend_from_slice(data.get(..count).unwrap_or_default());
             }
-            Coding::Chunked(_) if !data.is_empty() => {
-                encode_chunk_head(data.len(), self.out.bytes());
-                self.out.bytes().extend_from_slice(data);
-                self.out.bytes().extend_from_slice(CHUNK_END);
+            Coding::Chunked(owed) => {
+                // What an open chunk is owed comes first: a write may have sent but part of it.
+                let (open, fresh) = data.split_at(data.len().min(*owed));
+                *owed -= open.len();
                 self.body_bytes += data.len() as u64;
+                let out = self.out.bytes();
+                out.extend_from_slice(open);
+                if !open.is_empty() && *owed == 0 {
+                    out.extend_from_slice(CHUNK_END);
+                }
+                if !fresh.is_empty() {
+                    encode_chunk_head(fresh.len(), out);
+                    out.extend_from_slice(fresh);
+                    out.extend_from_slice(CHUNK_END);
+                }
             }
             Coding::UntilClose => {
                 self.out.bytes().extend_from_slice(data);
@@ -383,6 +393,7 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testbed::block_on;
 
     #[test]
     fn only_time_in_which_a_client_takes_nothing_counts_against_it() {
@@ -394,5 +405,27 @@ mod tests {
         stalled.end(900_000);
         assert_eq!(stalled.so_far_ms(900_500), 3_000);
         assert_eq!(stalled.so_far_ms(901_000), 3_500);
+    }
+
+    #[test]
+    fn the_end_of_a_body_joins_the_chunk_that_is_still_open() {
+        block_on(async {
+            let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            ours.set_nonblocking(true).expect("a socket");
+            let io = Rc::new(Io::new(ours.into()).expect("registered"));
+            let timer = Deadlines::new();
+            let mut reply = H1Reply::new(io, &timer, &Rc::new(Clock::new()));
+            for (owed, pushed, expected) in [
+                (0, &b"abc"[..], &b"3\r\nabc\r\n"[..]),
+                (3, b"abc", b"abc\r\n"),
+                (5, b"abc", b"abc"),
+                (1, b"abc", b"a\r\n2\r\nbc\r\n"),
+            ] {
+                reply.coding = Coding::Chunked(owed);
+                reply.out.clear();
+                reply.push(pushed);
+                assert_eq!(reply.out.bytes(), expected, "{owed} owed");
+            }
+        });
     }
 }
