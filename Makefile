@@ -21,7 +21,7 @@ run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port
 
 test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@scripts/bootstrap.sh test
-	umask 022; cargo test --workspace --locked # tests serve temporary files as another user
+	umask 022; cargo test --workspace --locked --no-fail-fast # tests serve temporary files as another user
 	@scripts/test-demo.sh $(TARGET_DIR)/debug/nagaya
 	@scripts/test-package.sh $(TARGET_DIR)/debug/nagaya
 	@scripts/fuzz.sh 30
