@@ -73,6 +73,13 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
         }
     }
     doors.close_all();
+    // Nobody hands connections over from here on, but some may wait at the door.
+    commands.close();
+    while let Ok(command) = commands.try_recv() {
+        if let Command::Connection(arrival) = command {
+            listener::start(&worker, None, arrival);
+        }
+    }
     drain(&worker).await;
 }
 

@@ -143,3 +143,30 @@ fn kept_connections_are_shared_evenly() {
         "{shares:?}"
     );
 }
+
+#[test]
+fn a_connection_handed_to_a_worker_about_to_drain_is_served() {
+    let running = Running::start();
+    let peers = &running.shared().peers;
+    let spin = Command::Spin {
+        busy: Duration::from_millis(200),
+        rest: Duration::from_secs(10),
+    };
+    assert!(peers.tell(0, spin));
+    // Once it spins, what comes next waits at its door.
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(peers.tell(0, Command::Drain));
+    let (mut client, ours) = UnixStream::pair().expect("a pair");
+    ours.set_nonblocking(true).expect("an option");
+    let arrival = crate::listener::Arrival {
+        stream: ours.into(),
+        peer: crate::exchange::Peer::LOCAL,
+    };
+    if peers.hand(0, arrival).is_err() {
+        return;
+    }
+    client.write_all(REQUEST).expect("sent");
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+}
