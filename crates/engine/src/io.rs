@@ -87,6 +87,11 @@ impl Io {
         })
     }
 
+    /// As [`Self::poll_write`], for a head whose body follows at once by other means.
+    pub fn poll_write_more(&self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_out(cx, |socket| os::stream::send_more(socket, data))
+    }
+
     /// Copies from `file` at `offset`, at most [`SENDFILE_MAX`] bytes; `Ok(0)` means the file ended.
     pub fn poll_sendfile(
         &self,

@@ -41,6 +41,20 @@ impl Outbox {
         *self = Self::default();
     }
 
+    /// Sends what waits and lets the kernel hold its end back for what follows at once.
+    pub fn poll_send_more(&mut self, io: &Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut written = 0;
+        while !self.is_empty() {
+            let waiting = self.bytes.get(self.sent..).unwrap_or_default();
+            let count = ready!(io.poll_write_more(cx, waiting))?;
+            self.sent += count;
+            written += count;
+        }
+        self.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        Poll::Ready(Ok(written))
+    }
+
     /// Sends what waits, then as much of `data` as goes; says how much of `data` went.
     /// With no `data`, ready with 0 when nothing waits any more.
     pub fn poll_send(

@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::retry_on_intr;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
-    acceptfrom_with, connect, getsockname, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with,
+    connect, getsockname, listen, socket_with, sockopt,
 };
 
 /// Bytes of a reply the kernel takes ahead of what the client's window lets it send. Without a
@@ -115,13 +115,6 @@ pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 /// Writes what fits.
 pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| rustix::io::write(fd, bytes))?)
-}
-
-/// Writes what fits to a socket and says that more follows at once, so that a short head does not
-/// leave in a packet of its own.
-pub fn write_more(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-    Ok(retry_on_intr(|| rustix::net::send(socket, bytes, flags))?)
 }
 
 /// Writes what fits of several slices, in order.

@@ -77,6 +77,12 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     })?)
 }
 
+/// As [`send`], for bytes that more follow at once: a short head gets no packet of its own.
+pub fn send_more(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    Ok(retry_on_intr(|| rustix::net::send(socket, bytes, flags))?)
+}
+
 /// Sends what fits of several slices, in order.
 pub fn send_vectored(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let sent = retry_on_intr(|| {

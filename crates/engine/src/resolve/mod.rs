@@ -343,10 +343,13 @@ fn finish(
     name.extend_from_slice(&outcome.relative);
     let (helpers, handles) = (&worker.helpers, &serving.files.handles);
     let found = match outcome.ending {
-        Ending::File(opened) => match last.map(Resolved::found) {
-            Some(Found::File(last)) if last.is_still(&opened) => Found::File(Rc::clone(last)),
-            _ => Found::File(Rc::new(File::new(opened, helpers, handles))),
-        },
+        // Under another name it would be sent as something else.
+        Ending::File(opened) => {
+            match last.filter(|last| *last.name == *name).map(Resolved::found) {
+                Some(Found::File(last)) if last.is_still(&opened) => Found::File(Rc::clone(last)),
+                _ => Found::File(Rc::new(File::new(opened, helpers, handles))),
+            }
+        }
         Ending::Directory(opened) => {
             let lane = opened.lane;
             Found::Directory(Arc::new(Handle::new(opened, helpers, handles)), lane)

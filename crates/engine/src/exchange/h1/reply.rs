@@ -286,31 +286,33 @@ impl H1Reply {
         if self.coding == Coding::Nothing {
             return Poll::Ready(Ok(usize::try_from(count).unwrap_or(usize::MAX)));
         }
-        ready!(self.poll_flush(cx))?;
-        let count = match self.coding {
-            Coding::Length(owed) => count.min(owed),
-            _ => {
-                return Poll::Ready(Err(Error::new(
-                    Kind::Internal,
-                    "sendfile_without_length",
-                    String::new(),
-                )));
-            }
+        let Coding::Length(owed) = self.coding else {
+            let reason = "sendfile_without_length";
+            return Poll::Ready(Err(Error::new(Kind::Internal, reason, String::new())));
         };
-        let written = match self.io.poll_sendfile(cx, file, offset, count) {
-            Poll::Ready(written) => written,
-            Poll::Pending => ready!(self.poll_stalled(cx)).map(|()| 0),
-        };
-        let written = written.map_err(|error| Error::client_write(&error))?;
-        self.deadline.clear();
-        self.stalled.end(self.timer.now_ms());
+        // Nothing sent is no sign of life: the client's time goes on.
+        if !self.out.is_empty() {
+            let head = self.out.poll_send_more(&self.io, cx);
+            ready!(self.note_written(cx, head))?;
+        }
+        let written = self.io.poll_sendfile(cx, file, offset, count.min(owed));
+        let written = ready!(self.note_written(cx, written))?;
         self.note_body(written);
-        self.wire_bytes += written as u64;
         Poll::Ready(Ok(written))
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
-        let written = match self.out.poll_send(&self.io, cx, data) {
+        let written = self.out.poll_send(&self.io, cx, data);
+        self.note_written(cx, written)
+    }
+
+    /// Counts what the client took; while it takes nothing, its time runs.
+    fn note_written(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<Result<usize>> {
+        let written = match written {
             Poll::Ready(written) => written,
             Poll::Pending => ready!(self.poll_stalled(cx)).map(|()| 0),
         };

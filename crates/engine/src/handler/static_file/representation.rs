@@ -4,7 +4,7 @@
 //! fields and bytes. Small content is held in memory under the worker's budget; of the rest only
 //! the descriptor is kept.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -48,7 +48,17 @@ pub(super) enum Content {
         #[allow(dead_code, reason = "held for its drop")] Share,
     ),
     /// In an open file.
-    Open(Arc<Handle>, Lane),
+    Open(OpenFile),
+}
+
+/// Content that is read when it is sent.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) handle: Arc<Handle>,
+    pub(super) lane: Lane,
+    pub(super) size: u64,
+    /// When all of it was seen to be in the page cache, on the worker's clock.
+    pub(super) warm_ms: Cell<Option<u64>>,
 }
 
 /// What the static handler keeps with a file.
@@ -95,7 +105,12 @@ impl Maker<'_> {
         };
         let content = match self.read_small(file, &handle).await? {
             Some(content) => content,
-            None => Content::Open(handle, file.lane),
+            None => Content::Open(OpenFile {
+                handle,
+                lane: file.lane,
+                size: file.facts.size,
+                warm_ms: Cell::new(None),
+            }),
         };
         let made = Representation {
             fields: self.fields(&file.facts, coding, Made::AsStored),
@@ -154,8 +169,8 @@ impl Maker<'_> {
                 let work = move || compress::compress(&bytes, coding);
                 self.worker.helpers.run_if_free(work).await?
             }
-            Content::Open(handle, _) => {
-                let (handle, size) = (Arc::clone(handle), whole.size);
+            Content::Open(file) => {
+                let (handle, size) = (Arc::clone(&file.handle), whole.size);
                 let work = move || {
                     let bytes = read_exactly(handle.as_fd(), size)?;
                     compress::compress(&bytes, coding)
