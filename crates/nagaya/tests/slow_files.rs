@@ -1,11 +1,12 @@
-//! A file system that hangs on every question makes only those wait who asked for its files.
+//! A file system that hangs on every question makes only those wait who asked for its files, and a
+//! client that takes nothing is not waited for.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use testkit::client::Body;
 use testkit::slow_mount::{self, SlowMount};
-use testkit::{Gateway, Outcome, RawClient};
+use testkit::{Gateway, Outcome, RawClient, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -106,4 +107,34 @@ fn a_cold_file_on_a_slow_mount_holds_up_nobody_else() {
     drop(downloads);
     drop(gateway);
     drop(mounted);
+}
+
+const IMPATIENT: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "-"
+[timeouts]
+write = "500ms"
+[[sites]]
+hosts = ["fast.test"]
+root = "{dir}/www"
+"#;
+
+#[test]
+fn a_client_that_takes_nothing_of_a_large_file_is_given_up() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), IMPATIENT);
+    let directory = builder.directory();
+    directory.write("www/large", vec![0; 64 << 20]);
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("open the test directory");
+    let gateway = builder.start();
+    let mut client = gateway.client();
+    client.send(&request("fast.test", "/large"));
+    eventually(Duration::from_secs(8), "the exchange to end", || {
+        gateway.stdout().contains("GET /large").then_some(())
+    });
+    let (came, _) = client.read_to_end();
+    assert!(came.len() < 64 << 20, "all {} bytes came", came.len());
 }
