@@ -92,6 +92,15 @@ fn descriptors(number: u32) -> Vec<String> {
     kinds
 }
 
+/// The server's descriptors once it has written an access record, for which it opens its log.
+fn descriptors_after_a_record(gateway: &Gateway) -> Vec<String> {
+    gateway.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually(PATIENCE, "an access record", || {
+        (!gateway.stdout().is_empty()).then_some(())
+    });
+    descriptors(gateway.server_pid())
+}
+
 /// Waits until the server has these descriptors and no others.
 fn await_descriptors(gateway: &Gateway, wanted: &[String]) {
     let start = Instant::now();
@@ -126,7 +135,7 @@ fn whatever_is_wrong_the_old_configuration_serves_on() {
     let taken = format!("[[listen]]\naddress = \"{}\"", taken.local_addr().unwrap());
     let mut gateway = start(&config("one", "", ""));
     let supervisor = descriptors(gateway.pid());
-    let server = descriptors(gateway.server_pid());
+    let server = descriptors_after_a_record(&gateway);
     let table = [
         ("[[[".to_owned(), "nagaya.toml:"),
         (config("two", "wrokers = 1", ""), "wrokers"),
@@ -358,7 +367,7 @@ fn listeners_come_and_go_by_reload() {
     let mut gateway = start(&without);
     let (supervisor, server) = (
         descriptors(gateway.pid()),
-        descriptors(gateway.server_pid()),
+        descriptors_after_a_record(&gateway),
     );
     for _ in 0..3 {
         gateway.reload(&with);
