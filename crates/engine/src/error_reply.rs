@@ -119,6 +119,12 @@ fn log(exchange: &Exchange, error: &Error) {
     let (client, id) = (exchange.request.client, exchange.request.id);
     let host = exchange.request.head.host();
     match error.kind {
+        // The operator's to mend, and nothing of it shows at the client's end.
+        Kind::Refused(_) if matches!(error.reason, "root_denied" | "root_missing") => {
+            let root = exchange.route.site().and_then(|site| site.root.as_ref());
+            let root = root.map(|root| tracing::field::display(root.path.display()));
+            tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
+        }
         Kind::Refused(_) | Kind::ClientGone | Kind::ClientSlow => {
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");
         }

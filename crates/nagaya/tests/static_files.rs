@@ -468,3 +468,17 @@ fn what_may_not_be_read_is_forbidden() {
     // Started by root, the server is somebody else by now.
     assert_eq!(get(&gateway, "plain.test", "/locked").status, 403);
 }
+
+#[test]
+fn a_root_that_cannot_be_opened_is_named_in_the_error_log() {
+    let gateway = gateway(&[]);
+    let root = gateway.directory().path().join("www");
+    std::fs::rename(&root, root.with_extension("away")).expect("move the root away");
+    let said = format!("reason=root_missing root={}", root.display());
+    // One opened before is used for a while.
+    eventually(Duration::from_secs(15), &said, || {
+        get(&gateway, "plain.test", "/hello.txt");
+        gateway.stderr().contains(&said).then_some(())
+    });
+    assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 404);
+}

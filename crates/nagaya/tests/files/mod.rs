@@ -12,7 +12,7 @@ workers = 1
 address = "127.0.0.1:{port}"
 [log]
 access = ""
-level = "error"
+level = "warn"
 
 [[sites]]
 hosts = ["plain.test"]
