@@ -54,11 +54,8 @@ impl Sources {
     /// Reads `path`, its includes and the files their keys name.
     pub fn read(path: &Path) -> Result<Sources, Diagnostics> {
         let failed = |why: String| {
-            let help = "name the configuration with `-c FILE`".to_owned();
-            Diagnostics::placeless(
-                format!("cannot read `{}`: {why}", path.display()),
-                Some(help),
-            )
+            let help = (!path.exists()).then(|| "name the configuration with `-c FILE`".to_owned());
+            Diagnostics::placeless(format!("cannot read `{}`: {why}", path.display()), help)
         };
         let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
         let text = read_text(&absolute).map_err(failed)?;

@@ -11,9 +11,18 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
         Err(problems) => wrong_config(&problems),
         Ok((_, model)) if options.dump => print(config::dump(&model).as_bytes()),
         Ok((_, model)) => {
-            let (sites, listeners) = (model.sites.len(), model.listeners.len());
+            let sites = counted(model.sites.len(), "site");
+            let listeners = counted(model.listeners.len(), "listener");
             let file = config.display();
-            print(format!("{file}: fine ({sites} sites, {listeners} listeners)\n").as_bytes())
+            print(format!("{file}: fine ({sites}, {listeners})\n").as_bytes())
         }
+    }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    if number == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{number} {what}s")
     }
 }

@@ -31,7 +31,7 @@ fn check_exits_by_what_it_found() {
     };
     let fine = run(&good, &[]);
     assert_eq!(fine.status.code(), Some(0));
-    assert!(text(&fine.stdout).contains("fine (1 sites, 1 listeners)"));
+    assert!(text(&fine.stdout).contains("fine (1 site, 1 listener)"));
     let wrong = run(&bad, &[]);
     assert_eq!(wrong.status.code(), Some(2));
     let said = text(&wrong.stderr);

@@ -142,11 +142,11 @@ fn whatever_is_wrong_the_old_configuration_serves_on() {
         (config("two", "", &taken), "another process listens there"),
         (
             config("two", "", "[log]\naccess = \"/nonexistent/log\""),
-            "open log /nonexistent/log",
+            "/nonexistent/log: No such file or directory (os error 2) (its directory must exist)",
         ),
         (
             config("two", "[control]\nsocket = \"/nonexistent/s\"", ""),
-            "control socket /nonexistent/s",
+            "socket /nonexistent/s: No such file or directory (os error 2) (its directory must exist)",
         ),
         (
             config("two", "", "[[listen]]\naddress = \"192.0.2.1:80\""),

@@ -122,6 +122,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// How many problems there are so far.
+    pub(crate) fn found(&self) -> usize {
+        self.findings.borrow().len()
+    }
+
     pub(crate) fn report(&self, finding: Finding) {
         let mut findings = self.findings.borrow_mut();
         if findings.len() < FINDINGS_MAX {

@@ -41,7 +41,9 @@ pub(crate) fn rule(
     let handler = table
         .get("handler")
         .and_then(|value| handler::handler(&value, upstreams));
+    let found_before = table.context.found();
     let settings = settings(&table);
+    let is_idle = settings == Settings::default() && table.context.found() == found_before;
     if handler == Some(Handler::Static) && files == SiteFiles::Rootless {
         let finding = problem(
             table
@@ -53,7 +55,7 @@ pub(crate) fn rule(
             .context
             .report(finding.help("add `root` to the site").absence());
     }
-    if table.get("handler").is_none() && settings == Settings::default() && !table.has_strangers() {
+    if table.get("handler").is_none() && is_idle && !table.has_strangers() {
         let finding = problem(table.spot(), "the rule does nothing");
         table.context.report(
             finding

@@ -36,9 +36,24 @@ pub(crate) fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'
             context.report(finding.avalanche().help(help));
             break;
         }
-        context.report(finding.syntax());
+        context.report(match advice(error) {
+            Some(help) => finding.help(help).syntax(),
+            None => finding.syntax(),
+        });
     }
     document
+}
+
+/// What to try, where the parser's words are about its grammar and not about the mistake.
+fn advice(error: &Error) -> Option<&'static str> {
+    let says = |word: &str| error.message().contains(word);
+    if says("string values must be quoted") || says("invalid float") {
+        Some("text stands in quotes, as in `\"127.0.0.1:8080\"`")
+    } else if says("duplicate key") {
+        Some("the same name stands further up; each of several tables is headed `[[name]]`")
+    } else {
+        None
+    }
 }
 
 /// The line (its first byte) from which on everything is read as part of something unclosed.

@@ -146,17 +146,14 @@ impl<'a> Value<'a> {
             return None;
         };
         let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
-        let number = number.filter(|number| (least..=most).contains(number));
-        if number.is_none() {
-            self.report(format!("`{}` must be from {least} to {most}", self.name));
-        }
-        number
+        self.within(number, |number| number.to_string(), least, most)
     }
 
     /// Bytes within bounds.
     pub(crate) fn size(&self, least: u64, most: u64) -> Option<u64> {
-        if let DeValue::Integer(_) = self.node.get_ref() {
-            return self.count(least, most);
+        if let DeValue::Integer(number) = self.node.get_ref() {
+            let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
+            return self.within(number, units::size, least, most);
         }
         let expected = "a size such as \"64KiB\", \"8MiB\" or 512";
         self.measured(expected, units::parse_size, units::size, least, most)
@@ -190,16 +187,22 @@ impl<'a> Value<'a> {
             self.report(format!("`{}` must be {expected}", self.name));
             return None;
         };
-        if !(least..=most).contains(&number) {
-            self.report(format!(
-                "`{}` must be from {} to {}",
-                self.name,
-                spell(least),
-                spell(most)
-            ));
-            return None;
+        self.within(Some(number), spell, least, most)
+    }
+
+    fn within(
+        &self,
+        number: Option<u64>,
+        spell: fn(u64) -> String,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
+        let number = number.filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            let (least, most) = (spell(least), spell(most));
+            self.report(format!("`{}` must be from {least} to {most}", self.name));
         }
-        Some(number)
+        number
     }
 
     /// One of the words of `T`.

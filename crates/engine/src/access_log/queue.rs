@@ -166,7 +166,7 @@ impl Queue {
             tracing::error!(
                 records = dropped - said,
                 total = dropped,
-                "access log cannot be written fast enough, records were lost"
+                "access records were lost: their log cannot be opened, or not written fast enough"
             );
         }
     }

@@ -154,8 +154,9 @@ impl Control {
                 file: SocketFile(path.to_owned()),
             })),
             Err(error) => Err(format!(
-                "listen at control socket {}: {error}",
-                path.display()
+                "listen at control socket {}: {error}{}",
+                path.display(),
+                socket_advice(&error)
             )),
         }
     }
@@ -201,13 +202,29 @@ fn check_free(listener: &Listener) -> Option<String> {
 }
 
 fn problem(listener: &Listener, error: &io::Error) -> String {
-    let advice = match error.kind() {
+    let advice = match &listener.address {
+        ListenAddress::Unix(_) => socket_advice(error),
+        ListenAddress::Tcp(_) => port_advice(error),
+    };
+    format!("listen at {}: {error}{advice}", shown(&listener.address))
+}
+
+fn port_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
         io::ErrorKind::AddrInUse => " (another process listens there)",
         io::ErrorKind::PermissionDenied => " (ports below 1024 need root or CAP_NET_BIND_SERVICE)",
         io::ErrorKind::AddrNotAvailable => " (this machine has no such address)",
         _ => "",
-    };
-    format!("listen at {}: {error}{advice}", shown(&listener.address))
+    }
+}
+
+fn socket_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => " (another process listens there)",
+        io::ErrorKind::PermissionDenied => " (whoever starts nagaya must be able to write there)",
+        io::ErrorKind::NotFound => " (its directory must exist)",
+        _ => "",
+    }
 }
 
 fn shown(address: &ListenAddress) -> String {

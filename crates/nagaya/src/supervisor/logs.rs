@@ -78,7 +78,13 @@ impl Logs {
 }
 
 fn open(path: &str) -> Result<OwnedFd, String> {
-    os::file::open_log(Path::new(path)).map_err(|error| format!("open log {path}: {error}"))
+    os::file::open_log(Path::new(path)).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::NotFound => " (its directory must exist)",
+            _ => "",
+        };
+        format!("open log {path}: {error}{advice}")
+    })
 }
 
 #[cfg(test)]

@@ -140,8 +140,7 @@ impl Refused {
                 for problem in problems.problems() {
                     let place = problem.place.as_ref();
                     let place = place.map(|at| format!("{}:{}:{}", at.file, at.line, at.column));
-                    let place = place.unwrap_or_default();
-                    let help = problem.help.as_deref().unwrap_or_default();
+                    let help = problem.help.as_deref();
                     tracing::error!(place, help, "{}", problem.message);
                 }
             }
@@ -168,7 +167,10 @@ fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<S
     } else if os::process::is_root()
         && let Err(error) = os::process::check_user(&model.user)
     {
-        problems.push(format!("become user {}: {error}", model.user));
+        problems.push(format!(
+            "become user {}: {error} (`user` names it)",
+            model.user
+        ));
     }
     if problems.is_empty() {
         Ok(())
