@@ -35,6 +35,7 @@ try_as() {
     sed -i "s/:8080/:$port/" "$checkout/nagaya.toml"
     chown --reference="$checkout" "$checkout/nagaya.toml"
   fi
+  : >"$work/output" # what the last one printed must not be taken for this one's
   as "$user" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" >"$work/output" 2>&1 </dev/null &
   demo=$!
   until grep -q 'Ctrl-C ends it' "$work/output"; do
