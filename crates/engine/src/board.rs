@@ -131,6 +131,12 @@ impl Board {
             .sum()
     }
 
+    /// Whether every worker is parked.
+    pub fn is_idle(&self) -> bool {
+        let parked = |sheet: &Sheet| sheet.turn_us.load(Relaxed) == 0;
+        self.workers.iter().all(parked)
+    }
+
     /// Whether the worker's present turn is long, so that it can't accept just now.
     pub fn is_stuck(&self, worker: usize) -> bool {
         self.turn_us(worker) > TURN_LONG_US

@@ -121,7 +121,8 @@ impl Site {
 
     /// Whether a file of this name is a program's source, which is never served.
     pub fn is_source(&self, name: &[u8]) -> bool {
-        self.sources.iter().any(|glob| glob.matches(name))
+        let name = name.to_ascii_lowercase();
+        self.sources.iter().any(|glob| glob.matches(&name))
     }
 }
 
@@ -206,7 +207,8 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 fn compile_sources(files: &Files, site: &str) -> Result<Vec<Matcher>> {
-    let sources = files.sources.iter().map(|glob| Matcher::new(glob));
+    let sources = files.sources.iter();
+    let sources = sources.map(|glob| Matcher::new(&glob.to_ascii_lowercase()));
     let sources = sources.collect::<std::result::Result<_, _>>();
     sources.map_err(|error| too_large(site, &error))
 }

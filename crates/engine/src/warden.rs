@@ -16,8 +16,10 @@ use crate::link::{ToSupervisor, Voice};
 use crate::listener::accept_some;
 use crate::worker::Shared;
 
-/// How often the warden looks.
+/// How often the warden looks while a worker is in a turn.
 const LOOK: Duration = Duration::from_millis(3);
+/// How often it looks while all are parked: an idle server should be idle.
+const LOOK_IDLE: Duration = Duration::from_millis(15);
 /// Longest silence of a worker.
 const SILENCE_MAX_US: u64 = 10_000_000;
 /// A longer time between two looks means that the warden itself stood still.
@@ -108,7 +110,10 @@ impl Watched {
 pub fn run(watched: &Watched, voice: &Voice) {
     let mut attention = Attention::begin(Instant::now());
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(match watched.shared.board.is_idle() {
+            true => LOOK_IDLE,
+            false => LOOK,
+        });
         watched.rescue();
         if attention.can_judge(Instant::now())
             && let Some(worker) = watched.silent_worker()

@@ -285,6 +285,39 @@ fn links_are_followed_as_the_policy_says() {
 }
 
 #[test]
+fn a_link_dresses_no_source_and_no_hidden_file_as_something_else() {
+    let gateway = gateway(&[
+        ("secret.php", b"<?php secret"),
+        (".env", b"secret"),
+        (".git/config", b"secret"),
+    ]);
+    let www = gateway.directory().path().join("www");
+    for (to, at) in [
+        ("secret.php", "alias.txt"),
+        ("alias.txt", "twice.txt"),
+        (".env", "settings.txt"),
+        (".git", "repository"),
+    ] {
+        symlink(to, www.join(at)).expect("make a link");
+    }
+    std::fs::copy(www.join("secret.php"), www.join("SHOUT.PHP")).expect("copy");
+    let paths = [
+        "/alias.txt",
+        "/twice.txt",
+        "/settings.txt",
+        "/repository/config",
+        "/SHOUT.PHP",
+    ];
+    for host in ["plain.test", "allow.test"] {
+        for path in paths {
+            let reply = get(&gateway, host, path);
+            assert_eq!(reply.status, 404, "{host} {path}");
+            assert!(!text(&reply).contains("secret"), "{host} {path}");
+        }
+    }
+}
+
+#[test]
 fn a_path_goes_on_behind_a_program_only() {
     let gateway = gateway(&[("app.php", b"x"), ("sub/tool.php", b"x")]);
     for (path, body) in [

@@ -109,6 +109,12 @@ pub fn open_beneath(
     }
 }
 
+/// Where an open file or directory is now, as the kernel names it: no link is left in this path.
+pub fn path_of(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())
+}
+
 /// Why a name gave no descriptor, where the name is to blame and not the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFile {

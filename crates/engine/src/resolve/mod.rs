@@ -342,6 +342,7 @@ fn finish(
     let root_bytes = name.len();
     name.extend_from_slice(&outcome.relative);
     let (helpers, handles) = (&worker.helpers, &serving.files.handles);
+    let is_source = site.is_some_and(|site| site.is_source(&name) || outcome.leads_to_source(site));
     let found = match outcome.ending {
         // Under another name it would be sent as something else.
         Ending::File(opened) => {
@@ -360,7 +361,7 @@ fn finish(
         Ending::Status(status) => Found::Status(status),
     };
     Resolved {
-        is_source: site.is_some_and(|site| site.is_source(&name)),
+        is_source,
         name: name.into(),
         root_bytes,
         path_info: outcome.path_info.into(),

@@ -20,6 +20,8 @@ pub(super) struct Root {
     within: OwnedFd,
     /// The document root's place in it; empty or ending with a slash.
     prefix: Box<[u8]>,
+    /// Where the boundary is, no links in its path, a slash at its end.
+    place: Box<[u8]>,
     symlinks: Symlinks,
     /// Whom its file system makes wait.
     pub(super) lane: Lane,
@@ -36,6 +38,9 @@ impl Root {
         }
         Ok(Self {
             lane: lane_of(within.as_fd())?,
+            place: [os::file::path_of(within.as_fd())?.as_slice(), b"/"]
+                .concat()
+                .into(),
             within,
             prefix: prefix.into(),
             symlinks: match root.symlinks {
@@ -64,16 +69,34 @@ impl Root {
             Wait::Allowed => lane_of(descriptor.as_fd())?,
         };
         let facts = os::file::facts(descriptor.as_fd())?;
+        let behind_links = self.behind_links(descriptor.as_fd(), &path)?;
+        if behind_links.as_deref().is_some_and(is_hidden) {
+            return Ok(Seen::Nothing);
+        }
         let opened = Opened {
             descriptor,
             facts,
             lane,
+            behind_links,
         };
         Ok(match facts.kind {
             FileKind::Regular => Seen::File(opened),
             FileKind::Directory => Seen::Directory(opened),
             FileKind::Symlink | FileKind::Other => Seen::Nothing,
         })
+    }
+
+    /// What a path names once its links are followed, below the boundary; `None` when it has none.
+    ///
+    /// A link must not dress a hidden file or a program's source as something harmless.
+    fn behind_links(&self, file: BorrowedFd<'_>, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        if self.symlinks == Symlinks::Deny {
+            return Ok(None);
+        }
+        let place = os::file::path_of(file)?;
+        let below = place.strip_prefix(&*self.place).unwrap_or(&place);
+        let asked = path.strip_suffix(b"/").unwrap_or(path);
+        Ok((below != asked).then(|| below.to_vec()))
     }
 }
 
@@ -83,6 +106,8 @@ pub(super) struct Opened {
     pub(super) descriptor: OwnedFd,
     pub(super) facts: FileFacts,
     pub(super) lane: Lane,
+    /// Its name below the boundary, where a link led to it.
+    pub(super) behind_links: Option<Vec<u8>>,
 }
 
 /// What stands at a name.
@@ -279,6 +304,17 @@ impl Search<'_> {
 }
 
 impl Outcome {
+    /// Whether a link led to a program's source.
+    pub(super) fn leads_to_source(&self, site: &Site) -> bool {
+        match &self.ending {
+            Ending::File(opened) => opened
+                .behind_links
+                .as_deref()
+                .is_some_and(|name| site.is_source(name)),
+            _ => false,
+        }
+    }
+
     fn named(relative: &[u8], ending: Ending) -> Self {
         Self {
             relative: relative.to_vec(),
