@@ -28,6 +28,11 @@ pub(crate) struct Sites {
     pub(crate) bytes_each: f64,
 }
 
+/// Between two looks at memory that is settling.
+const LOOK: Duration = Duration::from_millis(500);
+/// Looks at most.
+const LOOKS_MAX: usize = 10;
+
 /// Measures the gateway and nginx; the others have no such sites here.
 pub(crate) fn run(bed: &Bed, peers: &[Peer], _options: &Options) -> Result<Vec<Sites>, Error> {
     let able = peers
@@ -48,7 +53,7 @@ fn measure(bed: &Bed, peer: &Peer) -> Result<Sites, Error> {
             ..Plan::default()
         },
     )?;
-    let bytes_few = usage::resident_bytes(few.process.pid());
+    let bytes_few = settled_bytes(few.process.pid());
     drop(few);
     let plan = Plan {
         label: "many-sites",
@@ -57,7 +62,7 @@ fn measure(bed: &Bed, peer: &Peer) -> Result<Sites, Error> {
         ..Plan::default()
     };
     let many = peer.start(bed, &plan)?;
-    let bytes_many = usage::resident_bytes(many.process.pid());
+    let bytes_many = settled_bytes(many.process.pid());
     let check = check(peer, &many)?;
     let reload = reload(bed, peer, &plan, &many)?;
     let bytes_each = bytes_many.saturating_sub(bytes_few) as f64 / SITES as f64;
@@ -67,6 +72,19 @@ fn measure(bed: &Bed, peer: &Peer) -> Result<Sites, Error> {
         reload,
         bytes_each,
     })
+}
+
+/// Resident bytes once they stand still: right after the start, memory is still being given back.
+fn settled_bytes(root: u32) -> u64 {
+    let mut bytes = usage::resident_bytes(root);
+    for _ in 0..LOOKS_MAX {
+        std::thread::sleep(LOOK);
+        let before = std::mem::replace(&mut bytes, usage::resident_bytes(root));
+        if before == bytes {
+            break;
+        }
+    }
+    bytes
 }
 
 fn check(peer: &Peer, running: &Running) -> Result<Duration, Error> {

@@ -262,6 +262,7 @@ fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize,
     let sources = config::Sources::from_bytes(&bytes).map_err(|error| wrong(&error))?;
     drop(bytes);
     let model = config::load(&sources).map_err(|error| wrong(&error))?;
+    drop(sources);
     let workers = model.workers;
     let mut generation = Generation::compile(configure.generation, model)?;
     if let Some(before) = before {

@@ -94,7 +94,7 @@ fn descriptors(number: u32) -> Vec<String> {
 
 /// The server's descriptors once it has written an access record, for which it opens its log.
 fn descriptors_after_a_record(gateway: &Gateway) -> Vec<String> {
-    gateway.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let _answer = gateway.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually(PATIENCE, "an access record", || {
         (!gateway.stdout().is_empty()).then_some(())
     });
