@@ -3,14 +3,11 @@
 //! A client learns the status, a short text and the request id; the reason and the detail go to
 //! the log. Pages may be replaced per site and status.
 
-use std::rc::Rc;
-
 use wire::FieldId;
 
 use crate::error::{Error, Kind};
 use crate::exchange::{Exchange, RequestId};
 use crate::status;
-use crate::worker::Worker;
 
 /// Fields that explain an error and go out with its page.
 const KEPT: [FieldId; 4] = [
@@ -40,7 +37,7 @@ pub fn status_of(kind: Kind) -> Option<u16> {
 }
 
 /// Answers an error, or cuts the reply short when one has begun.
-pub async fn answer(_worker: &Rc<Worker>, exchange: &mut Exchange, error: &Error) {
+pub fn answer(exchange: &mut Exchange, error: &Error) {
     log(exchange, error);
     exchange.record.reason = error.reason;
     match status_of(error.kind) {
@@ -213,7 +210,6 @@ reply_headers = { set = { X-Site = "a" } }
 
     #[test]
     fn what_was_prepared_for_another_reply_is_not_sent() {
-        let bed = bed();
         let mut exchange = crate::testbed::exchange(
             crate::exchange::Peer::LOCAL,
             "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -229,7 +225,7 @@ reply_headers = { set = { X-Site = "a" } }
                 .push(name.as_bytes(), value.as_bytes());
         }
         let error = Error::refused(405, "method_not_allowed");
-        crate::testbed::block_on(answer(&bed.worker, &mut exchange, &error));
+        answer(&mut exchange, &error);
         let (_, fields, _) = reply(&exchange);
         let names: Vec<_> = fields
             .iter()

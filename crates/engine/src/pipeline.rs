@@ -31,12 +31,12 @@ use crate::worker::Worker;
 pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) {
     let underway = Underway::begin(worker, exchange);
     let outcome = caught(worker, answer(worker, underway.exchange)).await;
-    underway.finish(outcome).await;
+    underway.finish(outcome);
 }
 
 /// Answers bytes that never became a request.
-pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) {
-    Underway::begin(worker, exchange).finish(Err(error)).await;
+pub fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) {
+    Underway::begin(worker, exchange).finish(Err(error));
 }
 
 async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
@@ -131,11 +131,11 @@ impl<'a> Underway<'a> {
     }
 
     /// An end for the reply, or an answer for an error.
-    async fn finish(self, outcome: Result<()>) {
+    fn finish(self, outcome: Result<()>) {
         self.exchange.record.reason = "";
         match outcome {
             Ok(()) => self.exchange.reply.finish(),
-            Err(error) => error_reply::answer(self.worker, self.exchange, &error).await,
+            Err(error) => error_reply::answer(self.exchange, &error),
         }
     }
 }

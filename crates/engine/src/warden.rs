@@ -89,11 +89,19 @@ impl Watched {
             let Some(rescuer) = board.rescuer(listener.worker) else {
                 continue;
             };
-            for arrival in accept_some(listener.socket.as_fd(), RESCUED_MAX).unwrap_or_default() {
+            let room = self.room().min(RESCUED_MAX);
+            for arrival in accept_some(listener.socket.as_fd(), room) {
                 // A full door closes the connection; its client sees that at once.
                 let _ = self.shared.peers.hand(rescuer, arrival);
             }
         }
+    }
+
+    /// Connections the process may still take.
+    fn room(&self) -> usize {
+        let generation = self.shared.generation();
+        let connections_max = generation.map_or(0, |serving| serving.process.caps.connections);
+        connections_max.saturating_sub(self.shared.board.connections_total())
     }
 
     fn silent_worker(&self) -> Option<usize> {

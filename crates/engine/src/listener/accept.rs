@@ -99,16 +99,15 @@ fn place(worker: &Rc<Worker>, listener: &Rc<Listener>, arrival: Arrival) {
 
 /// Accepts up to `count_max` connections on behalf of a worker that can't.
 ///
-/// # Errors
-/// What `accept4(2)` reports, but for an empty queue.
-pub fn accept_some(socket: BorrowedFd<'_>, count_max: usize) -> io::Result<Vec<Arrival>> {
+/// An error ends it; what came before is kept, and the worker will meet the error itself.
+pub fn accept_some(socket: BorrowedFd<'_>, count_max: usize) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     while arrivals.len() < count_max
-        && let Some(arrival) = accept_one(socket)?
+        && let Ok(Some(arrival)) = accept_one(socket)
     {
         arrivals.push(arrival);
     }
-    Ok(arrivals)
+    arrivals
 }
 
 fn accept_one(socket: BorrowedFd<'_>) -> io::Result<Option<Arrival>> {

@@ -265,7 +265,7 @@ impl Connection {
         if let Reply::H1(reply) = &mut exchange.reply {
             reply.begin(method, Version::Http11, false, pace);
         }
-        pipeline::refuse(&self.worker, exchange, error).await;
+        pipeline::refuse(&self.worker, exchange, error);
         match poll_fn(|cx| exchange.reply.poll_flush(cx)).await {
             Ok(()) => Ended::Farewell,
             Err(_) => Ended::Close,

@@ -39,7 +39,7 @@ pub(super) fn break_down(exchange: &mut Exchange) {
 pub(crate) async fn stuck(worker: &Rc<Worker>, exchange: &mut Exchange) {
     let underway = Underway::begin(worker, exchange);
     let outcome = std::future::pending().await;
-    underway.finish(outcome).await;
+    underway.finish(outcome);
 }
 
 fn connect(bed: &Bed) -> UnixStream {

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::reply::{BodySize, Outgoing};
+use crate::fields::line;
 use crate::io::Io;
 use crate::outbox::Outbox;
 use crate::status;
@@ -383,13 +384,6 @@ impl H1Reply {
     pub(crate) fn status(&self) -> u16 {
         self.facts.status
     }
-}
-
-fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use wire::{Field, FieldId, Framing};
 use super::{Forward, PSEUDONYM};
 use crate::address;
 use crate::exchange::{Exchange, Request};
+use crate::fields::line;
 
 /// Writes the head for one attempt.
 pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_>, server: &str) {
@@ -146,11 +147,4 @@ fn framing(out: &mut Vec<u8>, request: &Request, spooled_bytes: Option<u64>) {
         ),
         (Framing::Chunked, None) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-}
-
-fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
