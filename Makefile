@@ -31,11 +31,12 @@ bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/ben
 	cargo build --release --locked -p nagaya -p bench
 	$(TARGET_DIR)/release/bench --nagaya $(TARGET_DIR)/release/nagaya $(ARGS)
 
-soak: ## the long run, about an hour: reloads under load, mutated requests, fuzzing
+soak: ## the long run, about half an hour: reloads under load, mutated requests, fuzzing
 	@scripts/bootstrap.sh test
-	umask 022; for round in {1..20}; do cargo test --locked -p nagaya --test reload_under_load; done
+	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test reload_under_load -- --nocapture
+	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test reload_under_load; done
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
-	@scripts/fuzz.sh 300
+	@scripts/fuzz.sh 120
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
 	@scripts/bootstrap.sh build

@@ -19,6 +19,8 @@ main() {
   port=$2
   port_must_be_free "$port"
   place=$PWD
+  scratch=$(mktemp -d "${TMPDIR:-/tmp}/nagaya-demo.XXXXXX")
+  trap 'rm -rf "$scratch"' EXIT
   own_port=$(sed -n 's/^address = "127\.0\.0\.1:\([0-9]*\)"$/\1/p' nagaya.toml)
   if [ "$(id -u)" = 0 ] || [ "$port" != "$own_port" ]; then
     stage_copy
@@ -43,8 +45,7 @@ listening() {
 }
 
 stage_copy() {
-  place=$(mktemp -d "${TMPDIR:-/tmp}/nagaya-demo.XXXXXX")
-  trap 'rm -rf "$place"' EXIT
+  place=$scratch
   mkdir "$place/examples"
   cp -R examples/demo "$place/examples/demo"
   sed "s/127\.0\.0\.1:$own_port/127.0.0.1:$port/g" nagaya.toml >"$place/nagaya.toml"
@@ -53,13 +54,17 @@ stage_copy() {
 
 serve() {
   local server status=0
+  # What it says is shown and kept. Who keeps it hears the last line too: only its end ends that.
+  exec 4> >(trap '' INT TERM HUP; exec tee "$scratch/said" >&2)
   # Its own process group: Ctrl-C reaches it once, through the trap, and not a second time.
   set -m
-  "$1" serve -c "$place/nagaya.toml" </dev/null &
+  "$1" serve -c "$place/nagaya.toml" </dev/null 2>&4 4>&- &
   server=$!
   set +m
+  exec 4>&-
   trap 'kill -TERM $server 2>/dev/null || true' INT TERM HUP
-  while kill -0 "$server" 2>/dev/null && ! listening "$port"; do
+  # The port listens from the first moment on; what is asked before `ready` has to wait.
+  while kill -0 "$server" 2>/dev/null && ! grep -qs ' ready: ' "$scratch/said"; do
     sleep 0.05
   done
   kill -0 "$server" 2>/dev/null && print_lines

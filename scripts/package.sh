@@ -42,7 +42,9 @@ program() {
 configuration() {
   put 644 packaging/nagaya.toml etc/nagaya/nagaya.toml
   put 644 packaging/nagaya.logrotate etc/logrotate.d/nagaya
-  install -d -m 755 "$stage/etc/nagaya/sites.d"
+  # What the configuration names is there before the first start, so that it can be checked.
+  put 644 packaging/nagaya.tmpfiles usr/lib/tmpfiles.d/nagaya.conf
+  install -d -m 755 "$stage/etc/nagaya/sites.d" "$stage/var/log/nagaya"
 }
 
 # Manual and completions come from the same definitions as the flags.

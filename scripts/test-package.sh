@@ -58,7 +58,7 @@ check_unit() {
 serve_unpacked() {
   local port config="$root/etc/nagaya/nagaya.toml"
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-  mkdir -p "$root/run/nagaya" "$root/var/log/nagaya"
+  mkdir -p "$root/run/nagaya" # as tmpfiles.d makes it
   chmod 777 "$root/var/log/nagaya"
   sed -i "s|\"/usr|\"$root/usr|; s|\"/run|\"$root/run|; s|\"/var|\"$root/var|; s|0\.0\.0\.0:80|127.0.0.1:$port|; s|\[::\]:80|unix:$root/run/nagaya/http.sock|; s|^user = .*|user = \"nobody\"|" "$config"
   expect "the configuration is right" "$root/usr/bin/nagaya" check -c "$config" >/dev/null

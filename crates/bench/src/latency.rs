@@ -2,7 +2,9 @@
 //!
 //! Requests are due at instants fixed in advance, and latency runs from the due instant to the
 //! last byte of the reply. A server that stalls therefore pays for every request it kept waiting,
-//! also for those that could not be sent while it stalled.
+//! also for those that could not be sent while it stalled. Quantiles are taken window by window,
+//! and the median window counts: what the machine does to everybody now and then is not the
+//! server's doing.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -28,6 +30,8 @@ use crate::work::Work;
 const ROUNDS_MAX: usize = 5;
 /// How long replies may still come after the last request is due.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Quantiles are taken of the requests due within this time.
+const WINDOW: Duration = Duration::from_millis(500);
 /// Gaps shorter than this are waited out by yielding: a timer would be late.
 const SPIN_BELOW: Duration = Duration::from_micros(150);
 
@@ -55,7 +59,7 @@ impl LatencyRow {
     }
 }
 
-/// Medians over the rounds.
+/// Medians over the windows of all rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
@@ -120,17 +124,29 @@ fn measure(
     })
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slice {
-    latencies_us: Vec<f64>,
+    /// In microseconds, by the window in which the request was due.
+    windows: Vec<Vec<f64>>,
     failed: usize,
+}
+
+impl Slice {
+    fn add(&mut self, due_after: Duration, latency: Duration) {
+        let window = (due_after.as_secs_f64() / WINDOW.as_secs_f64()) as usize;
+        if self.windows.len() <= window {
+            self.windows.resize(window + 1, Vec::new());
+        }
+        self.windows[window].push(latency.as_secs_f64() * 1e6);
+    }
 }
 
 fn combine(slices: &mut [Slice]) -> Latency {
     let mut median_of = |q: f64| {
         let values: Vec<f64> = slices
             .iter_mut()
-            .filter_map(|slice| stats::quantile(&mut slice.latencies_us, q))
+            .flat_map(|slice| &mut slice.windows)
+            .filter_map(|window| stats::quantile(window, q))
             .collect();
         stats::summary(&values).map_or(f64::NAN, |summary| summary.median)
     };
@@ -168,6 +184,8 @@ struct Generator {
     free: Vec<usize>,
     /// Due instants of requests that found no free connection.
     waiting: VecDeque<Instant>,
+    /// When the first request is due.
+    started: Instant,
     slice: Slice,
 }
 
@@ -200,22 +218,20 @@ impl Generator {
                 remaining: None,
             });
         }
-        let slice = Slice {
-            latencies_us: Vec::new(),
-            failed: 0,
-        };
         Ok(Generator {
             epoll,
+            started: Instant::now(),
             request: http::request(port, path),
             free: (0..connections).collect(),
             clients,
             waiting: VecDeque::new(),
-            slice,
+            slice: Slice::default(),
         })
     }
 
     fn run(mut self, per_second: f64, length: Duration) -> std::io::Result<Slice> {
         let start = Instant::now();
+        self.started = start;
         let total = (per_second * length.as_secs_f64()) as u64;
         let due_at = |n: u64| start + Duration::from_secs_f64(n as f64 / per_second);
         let mut next = 0;
@@ -299,9 +315,8 @@ impl Generator {
         };
         client.remaining = Some(remaining);
         if remaining == 0 {
-            self.slice
-                .latencies_us
-                .push(client.due.elapsed().as_secs_f64() * 1e6);
+            let due_after = client.due.saturating_duration_since(self.started);
+            self.slice.add(due_after, client.due.elapsed());
             self.free.push(index);
         }
         Ok(())
@@ -343,13 +358,11 @@ mod tests {
         let slice = generator
             .run(500.0, Duration::from_millis(600))
             .expect("a run");
-        assert_eq!((slice.latencies_us.len(), slice.failed), (300, 0));
+        let latencies_us: Vec<f64> = slice.windows.concat();
+        assert_eq!((latencies_us.len(), slice.failed), (300, 0));
+        assert_eq!(slice.windows[0].len(), 250, "half a second's worth");
         // 200 ms at 500/s: about a hundred requests were due while the server stood still.
-        let late = slice
-            .latencies_us
-            .iter()
-            .filter(|us| **us > 20_000.0)
-            .count();
+        let late = latencies_us.iter().filter(|us| **us > 20_000.0).count();
         assert!(late >= 60, "only {late} requests saw the stall");
     }
 }

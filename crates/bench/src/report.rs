@@ -127,7 +127,7 @@ impl Report {
         }
         self.heading("Latency at half load");
         self.line("The same rate for all, half of the slowest server's; measured from the instant a request was due.");
-        self.line("Wanted: at most 1.1 times the best peer's.\n");
+        self.line("p50 and p99 are those of the median half-second. Wanted: at most 1.1 times the best peer's.\n");
         self.line("| work | rate | server | p50 | p99 | wanted |");
         self.line("|---|--:|---|--:|--:|:-:|");
         for row in rows {
@@ -179,6 +179,7 @@ impl Report {
     /// Two workers.
     pub(crate) fn workers(&mut self, rows: &[Workers]) {
         self.heading("Two workers");
+        self.line("Both with the same connections and, on two cores, both on the server's one.\n");
         self.line("| server | CPU per request ÷ one worker's | wanted | largest share of 200 connections | wanted |");
         self.line("|---|--:|:-:|--:|:-:|");
         for row in rows {

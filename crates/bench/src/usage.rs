@@ -1,6 +1,6 @@
 //! CPU time and memory of a process and all its descendants, read from /proc.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// Clock ticks of `/proc/PID/stat`; fixed by the kernel's user interface.
@@ -46,17 +46,21 @@ impl CpuTime {
             self.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_SECOND
         }
     }
+}
 
-    /// Nanoseconds each thread consumed since `before`; threads that began later count whole.
-    pub(crate) fn by_thread_since(&self, before: &CpuTime) -> BTreeMap<(u32, u32), u64> {
-        let spent = |(thread, ns): (&(u32, u32), &u64)| {
-            (
-                *thread,
-                ns.saturating_sub(*before.threads_ns.get(thread).unwrap_or(&0)),
-            )
-        };
-        self.threads_ns.iter().map(spent).collect()
+/// What every epoll instance of the tree below and including `root` watches: process and
+/// descriptors. An instance held under several descriptors is one.
+pub(crate) fn watched(root: u32) -> BTreeSet<(u32, BTreeSet<u32>)> {
+    let mut watched = BTreeSet::new();
+    for pid in tree(root) {
+        for fd in numbers_in(&format!("/proc/{pid}/fdinfo")) {
+            let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+            let targets = info.lines().filter_map(|line| line.strip_prefix("tfd:"));
+            let targets = targets.filter_map(|line| line.split_whitespace().next()?.parse().ok());
+            watched.insert((pid, targets.collect()));
+        }
     }
+    watched
 }
 
 /// Resident memory of the tree below and including `root`, in bytes: anonymous pages of every

@@ -1,6 +1,6 @@
 //! What a second worker costs, and how evenly two workers share connections.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::bed::{Bed, SERVER_CORE};
 use crate::error::Error;
@@ -10,14 +10,12 @@ use crate::peer::{Peer, Running};
 use crate::peer_config::Plan;
 use crate::progress;
 use crate::stats::{self, Summary};
-use crate::usage::CpuTime;
+use crate::usage::{self, CpuTime};
 use crate::work::Kind;
 use crate::wrk;
 
 /// Connections whose spread is looked at.
 const SPREAD_CONNECTIONS: usize = 200;
-/// Requests on each, enough for the CPU time of a worker to show how many connections it holds.
-const REQUESTS_EACH: usize = 100;
 
 /// A server with two workers.
 #[derive(Debug)]
@@ -84,9 +82,9 @@ fn cost(bed: &Bed, peer: &Peer, path: &str, options: &Options) -> Result<Summary
             options.rounds,
             one.name
         ));
-        for ((server, workers), costs) in [(&one, 1), (&two, 2)].into_iter().zip(&mut costs) {
-            // As many connections for each worker, so that each finds as many ready at a time.
-            let connections = options.connections * workers;
+        for (server, costs) in [&one, &two].into_iter().zip(&mut costs) {
+            // The same load for both: more connections would cost more by their memory alone.
+            let connections = 2 * options.connections;
             costs.push(cost_per_request(
                 server,
                 path,
@@ -120,10 +118,14 @@ fn cost_per_request(
     Ok(CpuTime::read(server.process.pid()).seconds_since(&before) / load.requests)
 }
 
-/// Every connection makes the same requests, so the CPU time of a thread tells its connections.
-/// This holds for any server, whatever it says about itself.
+/// Each worker waits for its connections with an epoll instance of its own, and the kernel tells
+/// what every instance watches. This holds for any server, whatever it says about itself.
 fn largest_share(server: &Running, path: &str) -> Result<f64, Error> {
     let doing = |e| Error::new(format!("spread connections over {}", server.name), e);
+    let before: BTreeSet<(u32, u32)> = usage::watched(server.process.pid())
+        .into_iter()
+        .flat_map(|(pid, targets)| targets.into_iter().map(move |target| (pid, target)))
+        .collect();
     let mut held: Vec<Connection> = (0..SPREAD_CONNECTIONS)
         .map(|_| Connection::open(server.port))
         .collect::<Result<_, _>>()
@@ -131,15 +133,14 @@ fn largest_share(server: &Running, path: &str) -> Result<f64, Error> {
     for connection in &mut held {
         connection.get(path).map_err(doing)?;
     }
-    let before = CpuTime::read(server.process.pid());
-    for _ in 0..REQUESTS_EACH {
-        progress::check()?;
-        for connection in &mut held {
-            connection.get(path).map_err(doing)?;
-        }
-    }
-    let spent: BTreeMap<_, _> = CpuTime::read(server.process.pid()).by_thread_since(&before);
-    let total: u64 = spent.values().sum();
-    let most = spent.values().max().copied().unwrap_or(0);
+    let gained: Vec<usize> = usage::watched(server.process.pid())
+        .into_iter()
+        .map(|(pid, mut targets)| {
+            targets.retain(|target| !before.contains(&(pid, *target)));
+            targets.len()
+        })
+        .collect();
+    let total: usize = gained.iter().sum();
+    let most = gained.into_iter().max().unwrap_or(0);
     Ok(most as f64 / total.max(1) as f64)
 }

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::glob;
-use crate::sources::reason;
+use crate::reason::reason;
 
 /// Files that match `pattern`, as relative or absolute as the pattern is.
 pub(crate) fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {

@@ -14,6 +14,12 @@ pub(crate) struct Mentions {
     pub(crate) data: Vec<String>,
     /// Document roots and their boundaries.
     pub(crate) directories: Vec<String>,
+    /// Sockets, made where their directory is.
+    pub(crate) sockets: Vec<String>,
+    /// Logs, made likewise.
+    pub(crate) logs: Vec<String>,
+    /// The user the server becomes.
+    pub(crate) user: Option<String>,
 }
 
 /// Everything `text` names.
@@ -24,6 +30,15 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions
         .includes
         .extend(elements(top, "include").filter_map(text_of));
+    mentions.user = member(top, "user").and_then(text_of);
+    let control = member(top, "control").and_then(DeValue::as_table);
+    let control = control.and_then(|control| member(control, "socket"));
+    mentions.sockets.extend(control.and_then(text_of));
+    mentions.logs.extend(log_file(top));
+    let listeners = elements(top, "listen").filter_map(DeValue::as_table);
+    let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());
+    let sockets = addresses.filter_map(|address| address.strip_prefix("unix:"));
+    mentions.sockets.extend(sockets.map(str::to_owned));
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
             .iter()
@@ -34,6 +49,7 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions
             .data
             .extend(pages.filter_map(|page| text_of(page.get_ref())));
+        mentions.logs.extend(log_file(site));
         mentions.data.extend(password_file(site));
         let rules = elements(site, "rules").filter_map(DeValue::as_table);
         mentions.data.extend(rules.filter_map(password_file));
@@ -55,6 +71,11 @@ fn elements<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> impl Iterator<Item = &
 
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
+}
+
+fn log_file(level: &DeTable<'_>) -> Option<String> {
+    let log = member(level, "log")?.as_table()?;
+    text_of(member(log, "access")?).filter(|target| !["", "-"].contains(&target.as_str()))
 }
 
 fn password_file(level: &DeTable<'_>) -> Option<String> {

@@ -131,7 +131,7 @@ pub struct Timeouts {
     pub upstream_idle_ms: u64,
     /// Silence of both ends of a tunnel. Default 1 h.
     pub tunnel_ms: u64,
-    /// How long exchanges may go on after TERM or after their listener was removed. Default 30 s.
+    /// How long exchanges may go on after TERM. Default 30 s.
     pub drain_ms: u64,
     /// How long a resolved upstream name is used before it is looked up again. Default 30 s.
     pub resolve_ms: u64,
@@ -162,9 +162,9 @@ pub struct Caps {
     pub connections_per_client: usize,
     /// Requests on one connection. Default 1,000; 0 = no cap.
     pub requests_per_connection: u64,
-    /// Slowest accepted request body, bytes per second averaged over the body after its first 10 s. Default 128.
+    /// Slowest accepted request body, bytes per second; its client may fall behind by `timeouts.body`. Default 128.
     pub body_rate_min: u64,
-    /// Slowest accepted reader of a reply, bytes per second averaged after the first 30 s. Default 128.
+    /// Slowest accepted reader of a reply, bytes per second; it may fall behind by `timeouts.write`. Default 128.
     pub write_rate_min: u64,
     /// Memory of one spooled body before it goes to a temporary file. Default 64 KiB.
     pub spool_memory_bytes: usize,

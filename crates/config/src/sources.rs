@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::diagnostics::Diagnostics;
-use crate::{include, mentions, packing};
+use crate::reason::reason;
+use crate::{include, keys, mentions, packing};
 
 /// Largest configuration file.
 const CONFIG_BYTES_MAX: u64 = 64 << 20;
@@ -18,6 +19,8 @@ const CONFIG_BYTES_MAX: u64 = 64 << 20;
 const DATA_BYTES_MAX: u64 = 16 << 20;
 /// Configuration files of one configuration.
 const FILES_MAX: usize = 200_000;
+/// Names in a directory among which one that was meant is looked for.
+const NAMES_MAX: usize = 1_000;
 
 /// A configuration as bytes: its files, and what was found where its keys point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +32,10 @@ pub struct Sources {
     pub(crate) broken_includes: Vec<(usize, String, String)>,
     pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
+    /// Directories logs are to be made in, that are missing. Not looked at in another process.
+    pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
+    /// Users named, and why the server cannot become them. Not looked at in another process.
+    pub(crate) users: BTreeMap<String, Result<(), String>>,
 }
 
 /// One configuration file.
@@ -57,7 +64,7 @@ impl Sources {
             let help = (!path.exists()).then(|| "name the configuration with `-c FILE`".to_owned());
             Diagnostics::placeless(format!("cannot read `{}`: {why}", path.display()), help)
         };
-        let absolute = std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
+        let absolute = std::path::absolute(path).map_err(|error| failed(reason(&error)))?;
         let text = read_text(&absolute).map_err(failed)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut sources = Sources::empty(cores, Existence::Checked);
@@ -72,7 +79,25 @@ impl Sources {
             sources.fetch(next, &mentions);
             next += 1;
         }
+        if sources.users.is_empty() {
+            let default = keys::default_of(&keys::TOP, "user");
+            sources.users.insert(default.to_owned(), Ok(()));
+        }
         Ok(sources)
+    }
+
+    /// Asks `find` for the users named; until then any user is taken to exist.
+    pub fn look_up_users(&mut self, find: impl Fn(&str) -> Result<(), String>) {
+        for (name, found) in &mut self.users {
+            *found = find(name);
+        }
+    }
+
+    /// Does without directories of logs for which `excuse` holds: somebody else may have removed
+    /// them, who should not decide what becomes of the configuration.
+    pub fn excuse_logs(&mut self, excuse: impl Fn(&Path) -> bool) {
+        self.missing_for_logs
+            .retain(|directory, _| !excuse(directory));
     }
 
     /// A configuration of one text, for tests and examples. Directories are taken to exist;
@@ -118,6 +143,8 @@ impl Sources {
             broken_includes: Vec::new(),
             data: BTreeMap::new(),
             directories: BTreeMap::new(),
+            missing_for_logs: BTreeMap::new(),
+            users: BTreeMap::new(),
         }
     }
 
@@ -181,6 +208,31 @@ impl Sources {
                 .entry(path)
                 .or_insert_with_key(|path| look_at_directory(path));
         }
+        for path in &mentions.logs {
+            if let Some(directory) = self.resolve(from, path).parent()
+                && let Err(why) = look_at_directory(directory)
+            {
+                self.missing_for_logs.insert(directory.to_owned(), why);
+            }
+        }
+        for path in &mentions.sockets {
+            if let Some(directory) = self.resolve(from, path).parent() {
+                self.directories
+                    .entry(directory.to_owned())
+                    .or_insert_with_key(|path| look_at_directory(path));
+            }
+        }
+        let user = mentions.user.clone();
+        self.users.extend(user.map(|name| (name, Ok(()))));
+    }
+
+    /// Why there is no such directory, if there is none.
+    pub(crate) fn directory_missing(&self, path: &Path) -> Option<&str> {
+        match (self.directories.get(path), self.existence) {
+            (Some(Ok(())), _) | (None, Existence::Assumed) => None,
+            (Some(Err(why)), _) => Some(why),
+            (None, Existence::Checked) => Some("no such file or directory"),
+        }
     }
 }
 
@@ -235,17 +287,22 @@ fn look_at_directory(path: &Path) -> Result<(), String> {
     match std::fs::metadata(path) {
         Ok(facts) if facts.is_dir() => Ok(()),
         Ok(_) => Err("not a directory".to_owned()),
-        Err(error) => Err(reason(&error)),
+        Err(error) => {
+            let meant = look_beside(path).map(|name| format!("; did you mean `{name}`?"));
+            Err(reason(&error) + &meant.unwrap_or_default())
+        }
     }
 }
 
-/// An error without the number the system gives it.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => error.to_string(),
-    }
+/// The name, in the directory of a path that is not there, that is most like its last part.
+fn look_beside(path: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(path.parent()?).ok()?;
+    let entries = entries.take(NAMES_MAX).flatten();
+    let names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    let name = path.file_name()?.to_str()?;
+    keys::nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// `path` without `.` and `..`, by its text alone.

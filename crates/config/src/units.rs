@@ -13,6 +13,21 @@ const SIZES: &[(&str, u64)] = &[
     ("", 1),
 ];
 
+/// What people write for durations' units, lower case, and the unit meant.
+const TIME_WORDS: &[(&[&str], &str)] = &[
+    (&["ms", "msec", "millisecond", "milliseconds"], "ms"),
+    (&["", "s", "sec", "secs", "second", "seconds"], "s"),
+    (&["m", "min", "mins", "minute", "minutes"], "m"),
+    (&["h", "hr", "hour", "hours"], "h"),
+];
+/// What people write for sizes' units, lower case, and the unit meant.
+const SIZE_WORDS: &[(&[&str], &str)] = &[
+    (&["b", "byte", "bytes"], ""),
+    (&["k", "kb", "ki", "kib"], "KiB"),
+    (&["m", "mb", "mi", "mib"], "MiB"),
+    (&["g", "gb", "gi", "gib"], "GiB"),
+];
+
 /// Milliseconds of a duration.
 pub(crate) fn parse_duration(text: &str) -> Option<u64> {
     parse(text, TIMES)
@@ -21,6 +36,32 @@ pub(crate) fn parse_duration(text: &str) -> Option<u64> {
 /// Bytes of a size.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     parse(text, SIZES)
+}
+
+/// The duration meant by a number without a unit, with one of other people's, or by several
+/// numbers of one unit each.
+pub(crate) fn meant_duration(text: &str) -> Option<String> {
+    meant(text, TIME_WORDS).or_else(|| sum(text).map(duration))
+}
+
+/// The milliseconds of durations written one after the other: `1m30s`.
+fn sum(mut text: &str) -> Option<u64> {
+    let mut sum_ms = 0_u64;
+    while !text.is_empty() {
+        let (number, _) = split(text);
+        let word = text.get(number.len()..)?;
+        let end = word.find(|c: char| c.is_ascii_digit());
+        let end = number.len() + end.unwrap_or(word.len());
+        let (part, rest) = text.split_at_checked(end)?;
+        sum_ms = sum_ms.checked_add(parse_duration(part.trim())?)?;
+        text = rest;
+    }
+    Some(sum_ms)
+}
+
+/// The size meant by a number with other people's unit.
+pub(crate) fn meant_size(text: &str) -> Option<String> {
+    meant(text, SIZE_WORDS)
 }
 
 /// The spelling of a duration of so many milliseconds.
@@ -34,10 +75,22 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at_checked(digits)?;
+    let (number, unit) = split(text);
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+fn meant(text: &str, words: &[(&[&str], &str)]) -> Option<String> {
+    let (number, word) = split(text);
+    let word = word.trim_start().to_ascii_lowercase();
+    let (_, unit) = words.iter().find(|(words, _)| words.contains(&&*word))?;
+    (!number.is_empty()).then(|| format!("{number}{unit}"))
+}
+
+/// A text's leading digits, and what follows.
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 fn spell(value: u64, units: &[(&str, u64)]) -> String {

@@ -197,10 +197,12 @@ fn files_and_directories_that_are_not_there_are_problems_at_their_keys() {
         "{LISTEN}[[sites]]\nhosts = [\"*\"]\nroot = \"www\"\nauth = {{ file = \"passwords\" }}\n\
          error_pages = {{ \"404\" = \"none.html\", \"500\" = \"pages\" }}\n\
          [[sites.rules]]\nauth = {{ file = \"nagaya.toml\" }}\n\
-         [[sites]]\nhosts = [\"b\"]\nroot = \"nagaya.toml\"\n"
+         [[sites]]\nhosts = [\"b\"]\nroot = \"nagaya.toml\"\n\
+         [[sites]]\nhosts = [\"c\"]\nroot = \"htdoc\"\n"
     );
     let directory = Directory::with(&[("nagaya.toml", &main)]);
     std::fs::create_dir(directory.path.join("pages")).unwrap();
+    std::fs::create_dir(directory.path.join("htdocs")).unwrap();
     let told = directory.told();
     for expected in [
         "nagaya.toml:5 directory `www`: no such file or directory",
@@ -209,12 +211,75 @@ fn files_and_directories_that_are_not_there_are_problems_at_their_keys() {
         "nagaya.toml:7 an error page must be an `.html`, `.json` or `.txt` file",
         "nagaya.toml:9 password file `nagaya.toml:1`: no `:` between user and hash",
         "nagaya.toml:12 directory `nagaya.toml`: not a directory",
+        "nagaya.toml:15 directory `htdoc`: no such file or directory; did you mean `htdocs`?",
     ] {
         assert!(
             told.iter().any(|problem| problem == expected),
             "{expected}\n{told:#?}"
         );
     }
+}
+
+#[test]
+fn logs_and_sockets_need_their_directory() {
+    let main = "control = { socket = \"run/control\" }\n\
+         [log]\naccess = \"logs/$host.log\"\n\
+         [[listen]]\naddress = \"unix:/nonexistent/socket\"\n\
+         [[sites]]\nhosts = [\"*\"]\nroot = \".\"\nlog = { access = \"nagaya.toml/x\" }\n";
+    let directory = Directory::with(&[("nagaya.toml", main)]);
+    let none = "no such file or directory";
+    assert_eq!(
+        directory.told(),
+        [
+            format!("nagaya.toml:1 directory `run`: {none}"),
+            format!("nagaya.toml:3 directory `logs`: {none}"),
+            format!("nagaya.toml:5 directory `/nonexistent`: {none}"),
+            "nagaya.toml:9 directory `nagaya.toml`: not a directory".to_owned(),
+        ]
+    );
+    let told = directory.problems().to_string();
+    assert!(told.contains("help: create it"), "{told}");
+}
+
+#[test]
+fn logs_and_sockets_may_be_made_where_their_directory_is() {
+    let site = "[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n";
+    for written in [
+        format!(
+            "{LISTEN}[control]\nsocket = \"run/control\"\n[log]\naccess = \"run/$site.log\"\n{site}"
+        ),
+        format!(
+            "{LISTEN}[control]\nsocket = \"control\"\n[log]\naccess = \"./run/../access.log\"\n{site}"
+        ),
+        format!("{LISTEN}[log]\naccess = \"/var/$host/access.log\"\n{site}"),
+        format!("{LISTEN}[log]\naccess = \"/dev/stdout\"\n{site}log = {{ access = \"-\" }}\n"),
+        format!(
+            "[[listen]]\naddress = \"unix:/tmp/nagaya.sock\"\n{site}log = {{ access = \"\" }}\n"
+        ),
+    ] {
+        let directory = Directory::with(&[("nagaya.toml", &written), ("run/x", "")]);
+        if let Err(problems) = load(&directory.read()) {
+            panic!("{written}\n{problems}");
+        }
+    }
+}
+
+#[test]
+fn a_user_nobody_knows_is_a_problem_where_it_is_named() {
+    let rest = format!("{LISTEN}{}", site("a"));
+    let named = Directory::with(&[("nagaya.toml", &format!("user = \"alice\"\n{rest}"))]);
+    let unnamed = Directory::with(&[("nagaya.toml", &rest)]);
+    let told = |directory: &Directory| {
+        let mut sources = directory.read();
+        assert!(load(&sources).is_ok(), "nobody was asked yet");
+        sources.look_up_users(|_| Ok(()));
+        assert!(load(&sources).is_ok());
+        sources.look_up_users(|_| Err("no such user".to_owned()));
+        load(&sources).expect_err("no such user").to_string()
+    };
+    let cannot = |name| format!("the server cannot become user `{name}`: no such user");
+    assert!(told(&named).contains(&cannot("alice")) && told(&named).contains("nagaya.toml:1:8"));
+    assert!(told(&unnamed).contains(&cannot("nobody")));
 }
 
 #[test]

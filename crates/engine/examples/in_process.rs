@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use config::model::ListenAddress;
-use engine::link::{Configure, ListenerSocket, ToServer, ToSupervisor};
+use engine::link::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -47,6 +47,6 @@ fn configure(path: &Path) -> Result<Configure, Failure> {
         listeners,
         logs: Vec::new(),
         control: None,
-        restarts: 0,
+        tally: Tally::default(),
     })
 }

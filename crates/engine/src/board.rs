@@ -82,7 +82,16 @@ impl Board {
         }
     }
 
-    /// How long ago the worker last showed life; `None` before its first heartbeat.
+    /// The worker has ended: nobody waits for its next heartbeat, or for the end of its turn.
+    pub fn leave(&self, worker: usize) {
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.beat_us.store(0, Relaxed);
+            sheet.turn_us.store(0, Relaxed);
+        }
+    }
+
+    /// How long ago the worker last showed life; `None` before its first heartbeat and after
+    /// its end.
     pub fn silence_us(&self, worker: usize) -> Option<u64> {
         let beat_us = self.workers.get(worker)?.beat_us.load(Relaxed);
         (beat_us != 0).then(|| self.now_us().saturating_sub(beat_us))

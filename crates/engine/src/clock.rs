@@ -3,11 +3,16 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Where the value begins in a `Date` line.
+const DATE_AT: usize = 6;
+/// Length of a `Date` line, its CR LF included.
+const DATE_LINE_BYTES: usize = DATE_AT + 29 + 2;
+
 /// A clock that stands still between ticks.
 #[derive(Debug)]
 pub struct Clock {
     unix_s: Cell<u64>,
-    date: Cell<[u8; 29]>,
+    date_line: Cell<[u8; DATE_LINE_BYTES]>,
     /// The two clocks as read in the same moment.
     read: Cell<(Instant, Duration)>,
 }
@@ -23,7 +28,7 @@ impl Clock {
     pub fn new() -> Self {
         let clock = Self {
             unix_s: Cell::new(0),
-            date: Cell::new([0; 29]),
+            date_line: Cell::new([0; DATE_LINE_BYTES]),
             read: Cell::new((Instant::now(), Duration::ZERO)),
         };
         clock.tick();
@@ -39,7 +44,7 @@ impl Clock {
         let now_s = now.as_secs();
         if now_s != self.unix_s.get() {
             self.unix_s.set(now_s);
-            self.date.set(wire::date::format(now_s));
+            self.date_line.set(date_line(now_s));
         }
     }
 
@@ -57,8 +62,17 @@ impl Clock {
         self.unix_s.get()
     }
 
-    /// The time as `Date` wants it (RFC 9110 §5.6.7).
-    pub fn date(&self) -> [u8; 29] {
-        self.date.get()
+    /// The time as a head's line says it (RFC 9110 §6.6.1).
+    pub fn date_line(&self) -> [u8; DATE_LINE_BYTES] {
+        self.date_line.get()
     }
+}
+
+fn date_line(unix_s: u64) -> [u8; DATE_LINE_BYTES] {
+    let mut line = *b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+    let value = DATE_AT..DATE_LINE_BYTES - 2;
+    if let Some(value) = line.get_mut(value) {
+        value.copy_from_slice(&wire::date::format(unix_s));
+    }
+    line
 }

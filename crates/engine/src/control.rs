@@ -33,19 +33,19 @@ impl Control {
     /// Answers on `socket` from now on, and no longer on the one before.
     ///
     /// # Errors
-    /// When no thread can be had.
+    /// When no thread can be had; the one before goes on.
     pub fn replace(&mut self, socket: Option<OwnedFd>, shared: &Shared) -> Result<()> {
+        let next = Arc::<AtomicBool>::default();
+        if let Some(socket) = socket {
+            let (replaced, shared) = (Arc::clone(&next), shared.clone());
+            std::thread::Builder::new()
+                .name("control".to_owned())
+                .spawn(move || run(&socket, &replaced, &shared))
+                .map_err(|error| Error::io(Kind::Internal, "control", &error))?;
+        }
         self.replaced.store(true, Relaxed);
-        self.replaced = Arc::default();
-        let Some(socket) = socket else {
-            return Ok(());
-        };
-        let (replaced, shared) = (Arc::clone(&self.replaced), shared.clone());
-        std::thread::Builder::new()
-            .name("control".to_owned())
-            .spawn(move || run(&socket, &replaced, &shared))
-            .map(drop)
-            .map_err(|error| Error::new(Kind::Internal, "control", error.to_string()))
+        self.replaced = next;
+        Ok(())
     }
 }
 
@@ -62,7 +62,8 @@ fn run(socket: &OwnedFd, replaced: &AtomicBool, shared: &Shared) {
             continue;
         };
         if let Err(error) = answer(stream, shared) {
-            tracing::debug!(%error, "control connection failed");
+            let error = config::reason(&error);
+            tracing::debug!(error, "control connection failed");
         }
     }
 }

@@ -14,6 +14,9 @@ use slab::Slab;
 /// How often a worker looks at its deadlines, in milliseconds.
 pub const TICK_MS: u64 = 50;
 
+/// How long after a drain began a fresh connection may still send its first request.
+pub const FRESH_MS: u64 = 500;
+
 const NEVER: u64 = u64::MAX;
 
 /// The deadlines of one worker.
@@ -28,7 +31,19 @@ pub struct Deadlines {
 struct Slot {
     at_ms: u64,
     waker: Option<Waker>,
-    idle: bool,
+    awaited: Awaited,
+}
+
+/// What is waited for: decides what a drain makes of the wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// What is under way. A drain changes nothing.
+    Progress,
+    /// The first request of a fresh connection, which may be on its way: a drain leaves it
+    /// [`FRESH_MS`].
+    FirstRequest,
+    /// A further request of a kept connection: a drain ends the wait at once.
+    NextRequest,
 }
 
 /// One slot of the table; given back on drop.
@@ -53,7 +68,7 @@ impl Deadlines {
         let key = self.slots.borrow_mut().insert(Slot {
             at_ms: NEVER,
             waker: None,
-            idle: false,
+            awaited: Awaited::Progress,
         });
         Deadline {
             table: Rc::clone(self),
@@ -73,13 +88,20 @@ impl Deadlines {
         self.wake(|slot| slot.at_ms <= now_ms);
     }
 
-    /// Makes every slot marked idle due at once: a drain closes connections that wait for nothing.
-    pub fn expire_idle(&self) {
-        self.wake(|slot| {
-            if slot.idle {
-                slot.at_ms = 0;
+    /// Shortens the waits for requests: a drain closes connections that have nothing under way.
+    /// Called again and again while it lasts; a wait shortened once is not made longer.
+    pub fn drain(&self) {
+        let fresh_until_ms = self.now_ms().saturating_add(FRESH_MS);
+        self.wake(|slot| match slot.awaited {
+            Awaited::Progress => false,
+            Awaited::FirstRequest => {
+                slot.at_ms = slot.at_ms.min(fresh_until_ms);
+                false
             }
-            slot.idle
+            Awaited::NextRequest => {
+                slot.at_ms = 0;
+                true
+            }
         });
     }
 
@@ -97,13 +119,18 @@ impl Deadlines {
 impl Deadline {
     /// Sets the deadline `after_ms` from now, replacing an earlier one.
     pub fn set(&self, after_ms: u64) {
+        self.set_for(Awaited::Progress, after_ms);
+    }
+
+    /// Sets it and says what is waited for until it is set anew or cleared.
+    pub fn set_for(&self, awaited: Awaited, after_ms: u64) {
         // The clock may be a tick old; a deadline never fires early.
         let at_ms = self
             .table
             .now_ms()
             .saturating_add(after_ms)
             .saturating_add(TICK_MS);
-        self.with(|slot| slot.at_ms = at_ms);
+        self.with(|slot| (slot.at_ms, slot.awaited) = (at_ms, awaited));
     }
 
     /// Sets the deadline unless one is set already: a wait that goes on keeps its first limit.
@@ -113,14 +140,9 @@ impl Deadline {
         }
     }
 
-    /// Marks the wait as idle, so that a drain may end it early.
-    pub fn set_idle(&self, idle: bool) {
-        self.with(|slot| slot.idle = idle);
-    }
-
     /// Takes the deadline off.
     pub fn clear(&self) {
-        self.with(|slot| slot.at_ms = NEVER);
+        self.with(|slot| (slot.at_ms, slot.awaited) = (NEVER, Awaited::Progress));
     }
 
     /// Ready once the deadline has passed; otherwise wakes the task when it does.
@@ -174,15 +196,24 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_ends_idle_waits_only() {
+    fn a_drain_ends_waits_for_requests_and_leaves_a_fresh_connection_a_moment() {
         let table = Deadlines::new();
-        let (idle, busy) = (table.register(), table.register());
         let mut cx = Context::from_waker(Waker::noop());
-        idle.set(1_000);
-        idle.set_idle(true);
-        busy.set(1_000);
-        table.expire_idle();
-        assert!(idle.poll_expired(&mut cx).is_ready());
+        let wait = |awaited| {
+            let deadline = table.register();
+            deadline.set_for(awaited, 60_000);
+            deadline
+        };
+        let (busy, fresh) = (wait(Awaited::Progress), wait(Awaited::FirstRequest));
+        let kept = wait(Awaited::NextRequest);
+        for now_ms in [0, FRESH_MS / 2, FRESH_MS - 1] {
+            table.now_ms.set(now_ms);
+            table.drain();
+            assert!(kept.poll_expired(&mut cx).is_ready());
+            assert!(fresh.poll_expired(&mut cx).is_pending(), "{now_ms}");
+        }
+        table.now_ms.set(FRESH_MS);
+        assert!(fresh.poll_expired(&mut cx).is_ready());
         assert!(busy.poll_expired(&mut cx).is_pending());
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 
 /// A failed exchange.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Error {
     /// What happened.
     pub kind: Kind,
@@ -52,6 +52,11 @@ impl Error {
         }
     }
 
+    /// The system said no.
+    pub fn io(kind: Kind, reason: &'static str, error: &io::Error) -> Self {
+        Self::new(kind, reason, config::reason(error))
+    }
+
     /// The client's fault, answered with `status`.
     pub fn refused(status: u16, reason: &'static str) -> Self {
         Self::new(Kind::Refused(status), reason, String::new())
@@ -61,7 +66,7 @@ impl Error {
     pub fn client_read(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Self::new(Kind::ClientSlow, "client_slow", String::new()),
-            _ => Self::new(Kind::ClientGone, "client_gone", error.to_string()),
+            _ => Self::io(Kind::ClientGone, "client_gone", error),
         }
     }
 
@@ -71,7 +76,7 @@ impl Error {
             io::ErrorKind::TimedOut => "client_stalled",
             _ => "client_gone",
         };
-        Self::new(Kind::ClientGone, reason, error.to_string())
+        Self::io(Kind::ClientGone, reason, error)
     }
 }
 

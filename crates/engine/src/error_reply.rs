@@ -3,6 +3,7 @@
 //! A client learns the status, a short text and the request id; the reason and the detail go to
 //! the log. Pages may be replaced per site and status.
 
+use config::model::Handler;
 use wire::FieldId;
 
 use crate::error::{Error, Kind};
@@ -39,7 +40,6 @@ pub fn status_of(kind: Kind) -> Option<u16> {
 /// Answers an error, or cuts the reply short when one has begun.
 pub fn answer(exchange: &mut Exchange, error: &Error) {
     log(exchange, error);
-    exchange.record.reason = error.reason;
     match status_of(error.kind) {
         Some(status) if !exchange.reply.has_started() => {
             if closes(exchange, error) {
@@ -117,7 +117,9 @@ fn log(exchange: &Exchange, error: &Error) {
     let host = exchange.request.head.host();
     match error.kind {
         // The operator's to mend, and nothing of it shows at the client's end.
-        Kind::Refused(_) if matches!(error.reason, "root_denied" | "root_missing") => {
+        Kind::Refused(_)
+            if matches!(error.reason, "root_denied" | "root_missing") && may_complain(exchange) =>
+        {
             let root = exchange.route.site().and_then(|site| site.root.as_ref());
             let root = root.map(|root| tracing::field::display(root.path.display()));
             tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
@@ -129,9 +131,27 @@ fn log(exchange: &Exchange, error: &Error) {
             tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
         }
         _ => {
-            tracing::warn!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
+            let (name, server) = (upstream_name(exchange), exchange.record.upstream.as_deref());
+            tracing::warn!(%client, request_id = %id, host, reason = error.reason, name, server, detail = %error.detail, "request failed");
         }
     }
+}
+
+/// Name of the upstream the request was for.
+fn upstream_name(exchange: &Exchange) -> Option<&str> {
+    let serving = exchange.route.serving.as_ref()?;
+    match exchange.route.handler_in(serving) {
+        Handler::Proxy(proxy) => Some(&serving.generation.upstreams.get(proxy.upstream)?.name),
+        _ => None,
+    }
+}
+
+fn may_complain(exchange: &Exchange) -> bool {
+    let (serving, index) = (&exchange.route.serving, exchange.route.site_index);
+    let files = serving.as_ref().map(|serving| &serving.files);
+    files
+        .zip(index)
+        .is_some_and(|(files, index)| files.may_complain(index))
 }
 
 #[cfg(test)]

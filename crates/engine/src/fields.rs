@@ -61,14 +61,6 @@ fn with_value(template: &Template, request: &Request, f: impl FnOnce(&[u8])) {
     }
 }
 
-/// Appends a field as it stands in a head (RFC 9112 §5).
-pub fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
 /// Appends a template's text, its variables filled in from the request.
 pub fn expand(template: &Template, request: &Request, out: &mut Vec<u8>) {
     let head = &request.head;

@@ -10,8 +10,9 @@ use config::model::{self, HostPattern, Model};
 use ipnet::IpNet;
 
 use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
+use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
-use crate::site::Site;
+use crate::site::{self, Site};
 use crate::stats::SiteStats;
 
 /// Labels of a host looked at when searching for a wildcard.
@@ -62,57 +63,49 @@ pub struct Process {
 }
 
 impl Generation {
-    /// Makes a model ready.
+    /// Makes a generation of copies of a model. Sites that stay go on counting where they
+    /// stopped `before`.
     ///
     /// # Errors
     /// When a pattern is too large to compile.
-    pub fn compile(number: u64, model: Model) -> Result<Self> {
+    pub fn compile(number: u64, model: &Model, before: Option<&Self>) -> Result<Self> {
         let mut targets = TargetsBuilder::new(&model.log.access);
+        let upstreams = model.upstreams.iter().cloned();
         let mut generation = Self {
             number,
             process: Process {
-                timeouts: model.timeouts,
-                caps: model.caps,
-                log: model.log,
-                trusted_proxies: model.trusted_proxies,
-                request_headers: model.request_headers,
-                reply_headers: model.reply_headers,
+                timeouts: model.timeouts.clone(),
+                caps: model.caps.clone(),
+                log: model.log.clone(),
+                trusted_proxies: model.trusted_proxies.clone(),
+                request_headers: model.request_headers.clone(),
+                reply_headers: model.reply_headers.clone(),
             },
             sites: Vec::with_capacity(model.sites.len()),
-            upstreams: model.upstreams.into_iter().map(Arc::new).collect(),
+            upstreams: upstreams.map(Arc::new).collect(),
             logs: Targets::default(),
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),
             any: None,
         };
-        for site in model.sites {
-            generation.add(site, &mut targets)?;
+        let mut copies = Copies::default();
+        for (site, stats) in model.sites.iter().zip(stats(model, before)) {
+            generation.point_hosts(site, &mut targets)?;
+            let site = Site::compile(site, stats, generation.sites.last(), &mut copies)?;
+            generation.sites.push(site);
         }
         generation.logs = targets.finish();
         Ok(generation)
     }
 
-    /// Takes over from `before` what was counted of the sites that stay.
-    pub fn inherit(&mut self, before: &Self) {
-        let counted: HashMap<&str, &Arc<SiteStats>> = before
-            .sites
-            .iter()
-            .map(|site| (&*site.name, &site.stats))
-            .collect();
-        for site in &mut self.sites {
-            if let Some(stats) = counted.get(&*site.name) {
-                site.stats = Arc::clone(stats);
-            }
-        }
-    }
-
-    fn add(&mut self, site: model::Site, targets: &mut TargetsBuilder) -> Result<()> {
+    /// Points the hosts of the site that comes next to it.
+    fn point_hosts(&mut self, site: &model::Site, targets: &mut TargetsBuilder) -> Result<()> {
         let index = u32::try_from(self.sites.len())
             .map_err(|_| Error::new(Kind::Internal, "too_many_sites", String::new()))?;
         for host in &site.hosts {
             let destination = Destination {
                 site: index,
-                log: targets.add(&site, host),
+                log: targets.add(site, host),
             };
             match host {
                 HostPattern::Exact(host) => {
@@ -124,8 +117,6 @@ impl Generation {
                 HostPattern::Any => self.any = Some(destination),
             }
         }
-        let site = Site::compile(site, self.sites.last())?;
-        self.sites.push(site);
         Ok(())
     }
 
@@ -157,5 +148,57 @@ impl Generation {
             .trusted_proxies
             .iter()
             .any(|net| net.contains(&peer))
+    }
+}
+
+/// The counters of each site: those it had `before`, if any.
+///
+/// They outlive the generation. Made beforehand they lie together; one amid each site would keep
+/// from the kernel what lies around it when the rest of the generation is gone.
+fn stats(model: &Model, before: Option<&Generation>) -> Vec<Arc<SiteStats>> {
+    let sites = before.map_or(&[][..], |before| &before.sites).iter();
+    let known: HashMap<_, _> = sites.map(|site| (&*site.name, &site.stats)).collect();
+    let kept = |site| known.get(&*site::name(site)).copied().cloned();
+    let sites = model.sites.iter();
+    sites.map(|site| kept(site).unwrap_or_default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+[[listen]]
+address = '127.0.0.1:1'
+[[sites]]
+hosts = ['a.jp']
+root = '/a'
+rules = [{ match = { path = '/x' }, handler = { static = true } }]
+[[sites]]
+hosts = ['b.jp']
+root = '/b'
+rules = [{ match = { path = '/y' }, handler = { static = true } }]
+";
+
+    #[test]
+    fn a_generation_shares_what_its_model_shares_and_keeps_none_of_it() {
+        let model = config::load(&config::Sources::from_text("test.toml", TEXT)).expect("valid");
+        let held = |model: &Model| {
+            let site = &model.sites[0];
+            let lists = [
+                Arc::strong_count(&site.index),
+                Arc::strong_count(&site.resolve),
+            ];
+            let files = Arc::strong_count(&site.files);
+            (lists, files, Arc::strong_count(&site.settings))
+        };
+        let before = held(&model);
+        let generation = Generation::compile(1, &model, None).expect("small patterns");
+        assert_eq!(held(&model), before);
+        let [one, other] = &generation.sites[..] else {
+            panic!("two sites");
+        };
+        assert!(Arc::ptr_eq(&one.index, &other.index) && Arc::ptr_eq(&one.files, &other.files));
+        assert!(one.settings.is_none() && one.rules[0].settings.is_none());
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
@@ -38,17 +38,10 @@ impl Io {
     pub fn poll_read(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let Self::Socket(socket) = self;
         loop {
-            let mut ready = ready!(socket.poll_read_ready(cx))?;
-            match os::stream::receive(socket.as_fd(), room) {
-                Ok(count) => {
-                    // A short read emptied the socket: the next one waits for epoll instead of asking in vain.
-                    if count != 0 && count < room.len() {
-                        ready.clear_ready();
-                    }
-                    return Poll::Ready(Ok(count));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Err(error) => return Poll::Ready(Err(error)),
+            let ready = ready!(socket.poll_read_ready(cx))?;
+            match receive(socket, ready, room) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
             }
         }
     }
@@ -61,18 +54,19 @@ impl Io {
         buffer: &mut ReadBuffer,
     ) -> Poll<io::Result<usize>> {
         let Self::Socket(socket) = self;
-        drop(ready!(socket.poll_read_ready(cx))?);
-        let room = buffer.room();
-        if room.is_empty() {
-            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        loop {
+            let ready = ready!(socket.poll_read_ready(cx))?;
+            let room = buffer.room();
+            if room.is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
+            let read = receive(socket, ready, room);
+            buffer.filled(*read.as_ref().unwrap_or(&0));
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
         }
-        let read = self.poll_read(cx, room);
-        let count = match &read {
-            Poll::Ready(Ok(count)) => *count,
-            _ => 0,
-        };
-        buffer.filled(count);
-        read
     }
 
     /// Writes as much as the socket takes.
@@ -199,13 +193,33 @@ impl Io {
     ) -> Poll<io::Result<usize>> {
         let Self::Socket(socket) = self;
         loop {
-            let mut ready = ready!(socket.poll_write_ready(cx))?;
+            // Most sockets take what they are given: asking whether this one does costs more than trying.
             match call(socket.as_fd()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return Poll::Ready(other),
             }
+            ready!(socket.poll_write_ready(cx))?.clear_ready();
+            // Registers for the next change; one that came meanwhile is ready at once.
+            drop(ready!(socket.poll_write_ready(cx))?);
         }
     }
+}
+
+/// Reads once. A short read emptied the socket: the next one waits for epoll instead of asking in vain.
+fn receive(
+    socket: &AsyncFd<OwnedFd>,
+    mut ready: AsyncFdReadyGuard<'_, OwnedFd>,
+    room: &mut [u8],
+) -> io::Result<usize> {
+    let read = os::stream::receive(socket.as_fd(), room);
+    let emptied = match &read {
+        Ok(count) => *count != 0 && *count < room.len(),
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    };
+    if emptied {
+        ready.clear_ready();
+    }
+    read
 }
 
 /// Registers a descriptor with this worker's epoll.

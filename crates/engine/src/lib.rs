@@ -14,6 +14,7 @@ pub mod buffer;
 pub mod client;
 pub mod clock;
 pub mod control;
+mod copies;
 pub mod deadline;
 pub mod decoding;
 pub mod error;

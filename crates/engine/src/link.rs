@@ -62,6 +62,8 @@ pub enum ToServer {
     },
     /// Finish what is under way, then end; answered by `Drained`.
     Drain,
+    /// Show these counts from now on.
+    Tally(Tally),
     /// The answer to `OpenLog`.
     LogFile {
         /// The path asked for.
@@ -85,7 +87,18 @@ pub struct Configure {
     pub logs: Vec<Log>,
     /// The listening control socket.
     pub control: Option<OwnedFd>,
-    /// Times the server was started again after an unwanted end, for `status`.
+    /// What was counted when this was sent, the generation's own reload included.
+    pub tally: Tally,
+}
+
+/// What the supervisor counts for `status` and metrics: it outlives every server.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// Generations taken over after the first.
+    pub reloads: u64,
+    /// Reloads that changed nothing.
+    pub reloads_refused: u64,
+    /// Servers started again after an unwanted end.
     pub restarts: u64,
 }
 
@@ -170,9 +183,8 @@ impl ToServer {
 
     /// Receives the next message; the supervisor's end is `UnexpectedEof`.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToServer> {
-        let mut buffer = vec![0; TO_SERVER_BYTES_MAX];
-        let (length, fds) = os::fdpass::recv(link, &mut buffer, TO_SERVER_FDS_MAX)?;
-        Ok(ToServer::decode(Reader::new(&buffer[..length], fds))?)
+        let (bytes, fds) = os::fdpass::recv(link, TO_SERVER_BYTES_MAX, TO_SERVER_FDS_MAX)?;
+        Ok(ToServer::decode(Reader::new(&bytes, fds))?)
     }
 
     fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
@@ -186,6 +198,10 @@ impl ToServer {
                 encode_logs(logs, out);
             }
             ToServer::Drain => out.byte(3),
+            ToServer::Tally(tally) => {
+                out.byte(5);
+                tally.encode(out);
+            }
             ToServer::LogFile { path, result } => {
                 out.byte(4);
                 out.text(path.as_bytes());
@@ -217,6 +233,7 @@ impl ToServer {
                     _ => Err(from.string()?),
                 },
             },
+            5 => ToServer::Tally(Tally::decode(&mut from)?),
             _ => return Err(BadMessage("unknown kind")),
         };
         from.end()?;
@@ -224,10 +241,26 @@ impl ToServer {
     }
 }
 
+impl Tally {
+    fn encode(&self, out: &mut Writer<'_>) {
+        for number in [self.reloads, self.reloads_refused, self.restarts] {
+            out.number(number);
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Tally, BadMessage> {
+        Ok(Tally {
+            reloads: from.number()?,
+            reloads_refused: from.number()?,
+            restarts: from.number()?,
+        })
+    }
+}
+
 impl Configure {
     fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
         out.number(self.generation);
-        out.number(self.restarts);
+        self.tally.encode(out);
         out.fd(&self.sources);
         out.number(self.listeners.len() as u64);
         for listener in &self.listeners {
@@ -243,7 +276,7 @@ impl Configure {
     fn decode(from: &mut Reader<'_>) -> Result<Configure, BadMessage> {
         Ok(Configure {
             generation: from.number()?,
-            restarts: from.number()?,
+            tally: Tally::decode(from)?,
             sources: from.fd()?,
             listeners: from.list(ListenerSocket::decode)?,
             logs: decode_logs(from)?,
@@ -319,9 +352,8 @@ impl ToSupervisor {
 
     /// Receives the next message; the server's end is `UnexpectedEof`.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSupervisor> {
-        let mut buffer = vec![0; TO_SUPERVISOR_BYTES_MAX];
-        let (length, fds) = os::fdpass::recv(link, &mut buffer, 0)?;
-        Ok(ToSupervisor::decode(Reader::new(&buffer[..length], fds))?)
+        let (bytes, fds) = os::fdpass::recv(link, TO_SUPERVISOR_BYTES_MAX, 0)?;
+        Ok(ToSupervisor::decode(Reader::new(&bytes, fds))?)
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
@@ -492,6 +524,12 @@ mod tests {
         String::from_utf8(os::file::read_whole(fd.as_fd(), 100).unwrap()).unwrap()
     }
 
+    const TALLY: Tally = Tally {
+        reloads: 1,
+        reloads_refused: 2,
+        restarts: 3,
+    };
+
     fn configure() -> ToServer {
         let listener = |address, worker, content| ListenerSocket {
             address,
@@ -519,7 +557,7 @@ mod tests {
                 file: memory("log"),
             }],
             control: Some(memory("control")),
-            restarts: 3,
+            tally: TALLY,
         })
     }
 
@@ -553,6 +591,7 @@ mod tests {
                 }],
             },
             ToServer::Drain,
+            ToServer::Tally(TALLY),
             log("/a", Ok(memory("a"))),
             log("/b", Err("no such directory".into())),
         ] {
@@ -564,7 +603,7 @@ mod tests {
         let ToServer::Configure(arrived) = ToServer::recv(there.as_fd()).unwrap() else {
             panic!("another message arrived");
         };
-        assert_eq!((arrived.generation, arrived.restarts), (7, 3));
+        assert_eq!((arrived.generation, arrived.tally), (7, TALLY));
         assert_eq!(
             arrived.listeners[1].address,
             ListenAddress::Tcp("[::1]:80".parse().unwrap())

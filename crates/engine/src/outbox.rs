@@ -29,9 +29,15 @@ impl Outbox {
         self.sent == self.bytes.len()
     }
 
-    /// Forgets what waits.
+    /// How many bytes wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Forgets what waits and keeps some memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
         self.sent = 0;
     }
 
@@ -51,7 +57,6 @@ impl Outbox {
             written += count;
         }
         self.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
         Poll::Ready(Ok(written))
     }
 
@@ -79,7 +84,6 @@ impl Outbox {
                 continue;
             }
             self.clear();
-            self.bytes.shrink_to(KEPT_BYTES);
             if written > head || data.is_empty() {
                 return Poll::Ready(Ok(written - head));
             }

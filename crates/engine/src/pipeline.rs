@@ -8,9 +8,10 @@
 pub(crate) mod tests;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
@@ -27,19 +28,36 @@ use crate::resolve;
 use crate::stats::{self, bump};
 use crate::worker::Worker;
 
-/// Answers a request whose head has been read.
-pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) {
+/// The reason on record of an exchange that never came to its end: the server is ending.
+const CUT_OFF: &str = "cut_off";
+
+/// Answers a request whose head has been read, to the reply's last byte.
+///
+/// # Errors
+/// When the client did not take it all.
+pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     let underway = Underway::begin(worker, exchange);
-    let outcome = caught(worker, answer(worker, underway.exchange)).await;
-    underway.finish(outcome);
+    let waited = Cell::new(false);
+    // Pinned where it is made: moved, it would be copied whole, with the room of every handler.
+    let outcome = caught(
+        worker,
+        pin!(answer(worker, underway.exchange, &waited)),
+        &waited,
+    )
+    .await;
+    underway.finish(outcome).await
 }
 
 /// Answers bytes that never became a request.
-pub fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) {
-    Underway::begin(worker, exchange).finish(Err(error));
+///
+/// # Errors
+/// As [`serve`].
+pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) -> Result<()> {
+    Underway::begin(worker, exchange).finish(Err(error)).await
 }
 
-async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+/// `waited` says whether it had to wait for something so far.
+async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool>) -> Result<()> {
     find_site(exchange)?;
     make_canonical(exchange)?;
     check_announced_length(exchange)?;
@@ -49,7 +67,10 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     fields::edit_request(exchange);
     #[cfg(test)]
     tests::break_down(exchange);
-    exchange.record.handler_started = Some(Instant::now());
+    exchange.record.handler_started = Some(match waited.get() {
+        true => Instant::now(),
+        false => exchange.request.received,
+    });
     handler::run(worker, exchange).await
 }
 
@@ -125,18 +146,28 @@ impl<'a> Underway<'a> {
     fn begin(worker: &'a Rc<Worker>, exchange: &'a mut Exchange) -> Self {
         begin(worker, exchange);
         bump(&worker.stats.begun, 1);
-        // What stands there if the exchange never comes to `finish`: the server is ending.
-        exchange.record.reason = "cut_off";
+        exchange.record.reason = CUT_OFF;
         Self { worker, exchange }
     }
 
-    /// An end for the reply, or an answer for an error.
-    fn finish(self, outcome: Result<()>) {
-        self.exchange.record.reason = "";
-        match outcome {
-            Ok(()) => self.exchange.reply.finish(),
-            Err(error) => error_reply::answer(self.exchange, &error),
-        }
+    /// An end for the reply, or an answer for an error; done when the kernel has its last byte.
+    async fn finish(self, outcome: Result<()>) -> Result<()> {
+        let reason = match outcome {
+            Ok(()) => {
+                self.exchange.reply.finish();
+                ""
+            }
+            Err(error) => {
+                error_reply::answer(self.exchange, &error);
+                error.reason
+            }
+        };
+        let sent = poll_fn(|cx| self.exchange.reply.poll_flush(cx)).await;
+        self.exchange.record.reason = match &sent {
+            Err(error) if reason.is_empty() => error.reason,
+            _ => reason,
+        };
+        sent
     }
 }
 
@@ -149,12 +180,18 @@ impl Drop for Underway<'_> {
 }
 
 /// Runs `work`; a panic in it is this exchange's failure and nobody else's.
-async fn caught(worker: &Worker, work: impl Future<Output = Result<()>>) -> Result<()> {
-    let mut work = pin!(work);
+async fn caught(
+    worker: &Worker,
+    mut work: Pin<&mut impl Future<Output = Result<()>>>,
+    waited: &Cell<bool>,
+) -> Result<()> {
     poll_fn(|cx| {
         // What the panic left behind is either dropped with `work` or given up with the connection.
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-            Ok(poll) => poll,
+            Ok(poll) => {
+                waited.set(poll.is_pending());
+                poll
+            }
             Err(payload) => {
                 bump(&worker.stats.panics, 1);
                 Poll::Ready(Err(Error::new(Kind::Internal, "panic", words(&*payload))))

@@ -1,37 +1,38 @@
 //! The server process: its workers, and what the supervisor tells it.
 //!
 //! The main thread only reads the link to the supervisor. A new configuration is parsed and
-//! compiled here, off the workers; each worker then swaps to it and the supervisor hears `Ready`
-//! when the last one has. A warden thread watches over workers that are held up.
+//! compiled here, off the workers. Whatever can fail comes before the first worker is told; from
+//! then on the new generation is the one in force, here and in the supervisor, and a worker that
+//! is late finds it at its door. A warden thread watches over workers that are held up.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
+use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::model::ListenAddress;
+use config::model::{ListenAddress, Model};
 
 use crate::access_log::{self, Order};
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::link::{Configure, ToServer, ToSupervisor, Voice};
-use crate::stats::bump;
+use crate::link::{Configure, ListenerSocket, ToServer, ToSupervisor, Voice};
+use crate::listener::Listener;
 use crate::thread;
 use crate::warden::{self, Watched};
-use crate::worker::{Command, Shared, Swap};
+use crate::worker::{Command, Opened, Shared, Swap};
 
-/// How long the workers may take to swap generations.
-const SWAP_MAX: Duration = Duration::from_secs(5);
 /// Largest configuration, all files together.
 const SOURCES_BYTES_MAX: usize = 256 << 20;
 /// How long the last access records may take to be written.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.
 const END_MARGIN: Duration = Duration::from_secs(2);
+/// How often an ending server looks whether its threads have ended.
+const END_LOOK: Duration = Duration::from_millis(10);
 
 /// Serves until drained or until the supervisor has gone.
 ///
@@ -59,7 +60,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
         let message = match ToServer::recv(link.as_fd()) {
             Ok(message) => message,
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                server.drain();
+                server.drain(&link);
                 return Ok(());
             }
             Err(error) => return Err(internal("link", &error)),
@@ -77,12 +78,43 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 voice.say(&answer).map_err(unheard)?;
             }
             ToServer::Reopen { logs } => server.order(Order::Reopen(logs)),
+            ToServer::Tally(tally) => server.shared.process.show(&tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {
-                server.drain();
+                server.drain(&link);
                 return voice.say(&ToSupervisor::Drained).map_err(unheard);
             }
         }
+    }
+}
+
+/// Listeners by address and worker that are being accepted from.
+type Open = HashSet<(ListenAddress, usize)>;
+
+/// A listener a worker is about to accept from.
+struct Added {
+    worker: usize,
+    opened: Opened,
+    /// The warden's copy.
+    watched: Opened,
+}
+
+impl Added {
+    fn copy(from: &ListenerSocket, worker: usize) -> Result<Self> {
+        let listener = Arc::<Listener>::default();
+        let copy = || -> std::io::Result<Opened> {
+            Ok(Opened {
+                address: from.address.clone(),
+                listener: Arc::clone(&listener),
+                socket: from.socket.try_clone()?,
+            })
+        };
+        let copy = || copy().map_err(|error| internal("listener", &error));
+        Ok(Self {
+            worker,
+            opened: copy()?,
+            watched: copy()?,
+        })
     }
 }
 
@@ -90,8 +122,7 @@ struct Server {
     shared: Shared,
     threads: Vec<JoinHandle<()>>,
     log_writer: JoinHandle<()>,
-    /// Listeners by address and worker that are being accepted from.
-    open: HashSet<(ListenAddress, usize)>,
+    open: Open,
     watched: Arc<Watched>,
     control: Control,
     drain_max: Duration,
@@ -126,7 +157,7 @@ impl Server {
             shared,
             threads,
             log_writer,
-            open: HashSet::new(),
+            open: Open::new(),
             watched,
             control: Control::default(),
             drain_max: Duration::ZERO,
@@ -146,71 +177,72 @@ impl Server {
             );
             return Err(Error::new(Kind::Internal, "workers_changed", detail));
         }
-        self.install(configure, &generation)?;
-        bump(&self.shared.process.reloads, 1);
-        Ok(())
+        self.install(configure, &generation)
     }
 
+    /// Puts a generation in force. What can fail comes first and changes nothing; afterwards
+    /// there is no way back, because workers serve it already.
     fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
-        self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
+        let (open, added) = self.take(&configure.listeners)?;
         self.control.replace(configure.control, &self.shared)?;
-        self.shared
-            .process
-            .restarts
-            .store(configure.restarts, Relaxed);
+        self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
+        self.shared.process.show(&configure.tally);
         self.order(Order::Use {
             logs: configure.logs,
             files_max: generation.process.log.files_max,
         });
         let kept: Arc<[ListenAddress]> = configure
             .listeners
-            .iter()
-            .map(|socket| socket.address.clone())
+            .into_iter()
+            .map(|listener| listener.address)
             .collect();
-        self.open.retain(|(address, _)| kept.contains(address));
+        self.open = open;
         self.watched.retain(&kept);
-        let mut added: Vec<Vec<(ListenAddress, OwnedFd)>> =
-            self.threads.iter().map(|_| Vec::new()).collect();
-        for listener in configure.listeners {
+        self.swap(generation, added, &kept);
+        self.shared.set_generation(generation);
+        crate::error_log::set_level(generation.process.log.level);
+        // What the configuration took while it was read would stay with the process for good.
+        os::process::release_memory();
+        Ok(())
+    }
+
+    /// Copies the sockets that are not accepted from yet; what will be open, and what is new.
+    fn take(&self, listeners: &[ListenerSocket]) -> Result<(Open, Vec<Added>)> {
+        let (mut open, mut added) = (Open::new(), Vec::new());
+        for listener in listeners {
             let targets = listener
                 .worker
                 .map_or(0..self.threads.len(), |worker| worker..worker + 1);
             for worker in targets {
-                let Some(sockets) = added.get_mut(worker) else {
-                    continue;
-                };
-                if self.open.insert((listener.address.clone(), worker)) {
-                    let socket = listener
-                        .socket
-                        .try_clone()
-                        .map_err(|error| internal("listener", &error))?;
-                    self.watched.add(worker, &listener.address, &socket)?;
-                    sockets.push((listener.address.clone(), socket));
+                let place = (listener.address.clone(), worker);
+                let is_new = !self.open.contains(&place);
+                if worker < self.threads.len() && open.insert(place) && is_new {
+                    added.push(Added::copy(listener, worker)?);
                 }
             }
         }
-        let swapped = self.swap(generation, added, &kept);
-        self.shared.set_generation(generation);
-        if swapped.is_ok() {
-            crate::error_log::set_level(generation.process.log.level);
-        }
-        // What the configuration took while it was read would stay with the process for good.
-        os::process::release_memory();
-        swapped
+        Ok((open, added))
     }
 
-    fn swap(
-        &self,
-        generation: &Arc<Generation>,
-        added: Vec<Vec<(ListenAddress, OwnedFd)>>,
-        kept: &Arc<[ListenAddress]>,
-    ) -> Result<()> {
+    /// Tells every worker, and waits a while for those that are busy. One that has shown no life
+    /// for so long is not waited for: the warden could end the server before the supervisor knows
+    /// which generation is in force.
+    fn swap(&self, generation: &Arc<Generation>, added: Vec<Added>, kept: &Arc<[ListenAddress]>) {
+        let mut opened: Vec<Vec<_>> = self.threads.iter().map(|_| Vec::new()).collect();
+        for listener in added {
+            self.watched.add(listener.worker, listener.watched);
+            if let Some(opened) = opened.get_mut(listener.worker) {
+                opened.push(listener.opened);
+            }
+        }
         let (done, waiting) = mpsc::channel();
-        for (worker, added) in added.into_iter().enumerate() {
+        let told = Instant::now();
+        for (worker, added) in opened.into_iter().enumerate() {
             let swap = Swap {
                 generation: Arc::clone(generation),
                 added,
                 kept: Arc::clone(kept),
+                told,
                 done: done.clone(),
             };
             self.shared
@@ -218,23 +250,53 @@ impl Server {
                 .tell(worker, Command::Swap(Box::new(swap)));
         }
         drop(done);
-        match waiting.recv_timeout(SWAP_MAX) {
-            Err(mpsc::RecvTimeoutError::Disconnected) | Ok(()) => Ok(()),
-            Err(mpsc::RecvTimeoutError::Timeout) => Err(Error::new(
-                Kind::Internal,
-                "swap_slow",
-                "a worker did not take the new generation in time",
-            )),
+        let mut late: BTreeSet<usize> = (0..self.threads.len()).collect();
+        let left = |late: &BTreeSet<usize>| {
+            let silence_us = |worker: &usize| self.shared.board.silence_us(*worker).unwrap_or(0);
+            let least_us = late.iter().map(silence_us).min().unwrap_or(u64::MAX);
+            let waited = told.elapsed().max(Duration::from_micros(least_us));
+            Swap::PATIENCE.saturating_sub(waited)
+        };
+        while let Ok(worker) = waiting.recv_timeout(left(&late)) {
+            late.remove(&worker);
+        }
+        for worker in late {
+            tracing::warn!(
+                worker,
+                generation = generation.number,
+                "a worker is held up: the new generation is in force, but this worker serves the one before until it is free"
+            );
         }
     }
 
-    fn drain(self) {
+    /// Lets the workers finish, then the writer of their records.
+    fn drain(self, link: &OwnedFd) {
+        // What still waits in the kernel is for the workers, each of which empties its own.
+        self.watched.retain(&Arc::from([]));
         for worker in 0..self.threads.len() {
             self.shared.peers.tell(worker, Command::Drain);
         }
-        wait_for(&self.threads, self.drain_max + END_MARGIN);
+        self.wait_for(&self.threads, self.drain_max + END_MARGIN, link);
         self.shared.access_log.close();
-        wait_for(&[self.log_writer], LAST_RECORDS_MAX);
+        let writer = std::slice::from_ref(&self.log_writer);
+        self.wait_for(writer, LAST_RECORDS_MAX, link);
+        self.shared.access_log.say_losses();
+    }
+
+    /// Waits until the threads have ended, but not for ever. Meanwhile hands on the logs the
+    /// supervisor opens: the first record for one may be of what ends now.
+    fn wait_for(&self, threads: &[JoinHandle<()>], patience: Duration, link: &OwnedFd) {
+        let until = Instant::now() + patience;
+        while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            match hear(link, END_LOOK) {
+                Ok(Some(ToServer::LogFile { path, result })) => {
+                    self.order(Order::Opened { path, result });
+                }
+                Ok(_) => {}
+                // The supervisor has gone: its silence is not one to wait in.
+                Err(_) => std::thread::sleep(END_LOOK),
+            }
+        }
     }
 
     fn order(&self, order: Order) {
@@ -242,18 +304,32 @@ impl Server {
     }
 }
 
-/// Waits until the threads have ended, but not for ever.
-fn wait_for(threads: &[JoinHandle<()>], patience: Duration) {
-    let until = Instant::now() + patience;
-    for thread in threads {
-        while !thread.is_finished() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+/// What the supervisor says within `patience`, if anything.
+fn hear(link: &OwnedFd, patience: Duration) -> std::io::Result<Option<ToServer>> {
+    match os::net::wait_readable(&[link.as_fd()], Some(patience))?[..] {
+        [true] => ToServer::recv(link.as_fd()).map(Some),
+        _ => Ok(None),
     }
 }
 
 /// Parses and compiles what the supervisor sent.
+///
+/// The allocator gives each thread memory of its own. Compiled by another thread, what stays does
+/// not lie among what was needed to read the configuration, and all of that goes back.
 fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize, Arc<Generation>)> {
+    let model = read(configure)?;
+    let compiled = std::thread::scope(|scope| {
+        let body = || Generation::compile(configure.generation, &model, before);
+        let builder = std::thread::Builder::new().name("compile".to_owned());
+        let thread = builder.spawn_scoped(scope, body);
+        let thread = thread.map_err(|error| internal("thread", &error))?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    Ok((model.workers, Arc::new(compiled?)))
+}
+
+/// The model the supervisor's sources hold.
+fn read(configure: &Configure) -> Result<Model> {
     let bytes = os::file::read_whole(configure.sources.as_fd(), SOURCES_BYTES_MAX)
         .map_err(|error| internal("sources", &error))?;
     let wrong = |error: &dyn std::fmt::Display| {
@@ -261,14 +337,7 @@ fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize,
     };
     let sources = config::Sources::from_bytes(&bytes).map_err(|error| wrong(&error))?;
     drop(bytes);
-    let model = config::load(&sources).map_err(|error| wrong(&error))?;
-    drop(sources);
-    let workers = model.workers;
-    let mut generation = Generation::compile(configure.generation, model)?;
-    if let Some(before) = before {
-        generation.inherit(before);
-    }
-    Ok((workers, Arc::new(generation)))
+    config::load(&sources).map_err(|error| wrong(&error))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
@@ -283,7 +352,7 @@ fn unheard(error: std::io::Error) -> Error {
 }
 
 fn internal(reason: &'static str, error: &std::io::Error) -> Error {
-    Error::new(Kind::Internal, reason, error.to_string())
+    Error::io(Kind::Internal, reason, error)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use ipnet::IpNet;
 use regex::bytes::Regex;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
+use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
 use crate::glob::{self, Matcher};
-use crate::resolve::Resolved;
+use crate::resolve::{Resolved, SIBLINGS};
 use crate::stats::SiteStats;
 
 /// A site, ready to serve.
@@ -32,12 +33,12 @@ pub struct Site {
     pub files: Arc<Files>,
     /// Replaced error pages.
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
-    /// What every request of the site gets.
-    pub settings: Arc<Settings>,
+    /// What every request of the site gets; `None` is nothing.
+    pub settings: Option<Box<Settings>>,
     /// What is counted of it.
     pub stats: Arc<SiteStats>,
     /// Its rules in order.
-    pub rules: Vec<Rule>,
+    pub rules: Box<[Rule]>,
     /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
     pub rules_need_file: bool,
     sources: Arc<Vec<Matcher>>,
@@ -50,9 +51,9 @@ pub struct Rule {
     pub name: Box<str>,
     /// What answers; `None` adds settings and goes on.
     pub handler: Option<Handler>,
-    /// What it adds.
-    pub settings: Arc<Settings>,
-    conditions: Vec<Test>,
+    /// What it adds; `None` is nothing.
+    pub settings: Option<Box<Settings>>,
+    conditions: Box<[Test]>,
 }
 
 /// A compiled condition.
@@ -61,30 +62,33 @@ enum Test {
     File(Matcher),
     Path(Matcher),
     PathRegex(Regex),
-    Method(Vec<Box<[u8]>>),
+    Method(Box<[Box<[u8]>]>),
     Header(Box<[u8]>, Option<Matcher>),
     Query(Box<[u8]>, Option<Matcher>),
-    Client(Vec<IpNet>),
+    Client(Box<[IpNet]>),
     Exists(bool),
-    Not(Vec<Test>),
+    Not(Box<[Test]>),
 }
 
 impl Site {
-    /// Compiles a site; what it shares with the one before is not compiled again.
+    /// Compiles a site into copies; what it shares with the one before is not compiled again.
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub fn compile(site: model::Site, before: Option<&Site>) -> Result<Self> {
-        let name = match site.hosts.first() {
-            Some(model::HostPattern::Exact(host)) => host.clone(),
-            Some(model::HostPattern::Below(host)) => format!("*.{host}"),
-            _ => "*".to_owned(),
-        };
+    pub(crate) fn compile(
+        site: &model::Site,
+        stats: Arc<SiteStats>,
+        before: Option<&Site>,
+        copies: &mut Copies,
+    ) -> Result<Self> {
+        let name = name(site);
+        let files = copies.files.of(&site.files);
         let sources = match before {
-            Some(before) if Arc::ptr_eq(&before.files, &site.files) => Arc::clone(&before.sources),
-            _ => Arc::new(compile_sources(&site.files, &name)?),
+            Some(before) if Arc::ptr_eq(&before.files, &files) => Arc::clone(&before.sources),
+            _ => Arc::new(compile_sources(&files, &name)?),
         };
         let rules_need_file = site.rules.iter().any(|rule| needs_file(&rule.conditions));
+        let rules = site.rules.iter();
         Ok(Self {
             name: name.into(),
             path_rules: PathRules {
@@ -102,38 +106,47 @@ impl Site {
                 model::UnderscoreFields::Refuse => OddNames::Refuse,
                 model::UnderscoreFields::Keep => OddNames::Keep,
             },
-            root: site.root,
-            index: site.index,
-            resolve: site.resolve,
-            files: site.files,
-            error_pages: site.error_pages,
-            settings: site.settings,
-            stats: Arc::default(),
-            rules: site
-                .rules
-                .into_iter()
-                .map(Rule::compile)
-                .collect::<Result<_>>()?,
+            root: site.root.clone(),
+            index: copies.index.of(&site.index),
+            resolve: copies.resolve.of(&site.resolve),
+            files,
+            error_pages: site.error_pages.clone(),
+            settings: unless_empty(&site.settings),
+            stats,
+            rules: rules.map(Rule::compile).collect::<Result<_>>()?,
             rules_need_file,
             sources,
         })
     }
 
-    /// Whether a file of this name is a program's source, which is never served.
+    /// Whether a file of this name is a program's source, or a compressed copy of one: never served.
     pub fn is_source(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
-        self.sources.iter().any(|glob| glob.matches(&name))
+        let mut copy_of = Some(name.as_slice());
+        while let Some(name) = copy_of {
+            if self.sources.iter().any(|glob| glob.matches(name)) {
+                return true;
+            }
+            let mut suffixes = SIBLINGS.iter();
+            copy_of = suffixes.find_map(|suffix| name.strip_suffix(suffix.as_bytes()));
+        }
+        false
     }
 }
 
+/// Most levels set nothing: requests need not look at them.
+fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
+    (*settings != Settings::default()).then(|| Box::new(settings.clone()))
+}
+
 impl Rule {
-    fn compile(rule: model::Rule) -> Result<Self> {
+    fn compile(rule: &model::Rule) -> Result<Self> {
+        let conditions = compile_all(&rule.conditions);
         Ok(Self {
-            conditions: compile_all(rule.conditions)
-                .map_err(|error| too_large(&rule.name, &error))?,
-            name: rule.name.into(),
-            handler: rule.handler,
-            settings: rule.settings,
+            conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
+            name: rule.name.as_str().into(),
+            handler: rule.handler.clone(),
+            settings: unless_empty(&rule.settings),
         })
     }
 
@@ -206,6 +219,15 @@ fn hex(digit: u8) -> Option<u8> {
         .and_then(|value| u8::try_from(value).ok())
 }
 
+/// The name of a site: its first host.
+pub(crate) fn name(site: &model::Site) -> String {
+    match site.hosts.first() {
+        Some(model::HostPattern::Exact(host)) => host.clone(),
+        Some(model::HostPattern::Below(host)) => format!("*.{host}"),
+        _ => "*".to_owned(),
+    }
+}
+
 fn compile_sources(files: &Files, site: &str) -> Result<Vec<Matcher>> {
     let sources = files.sources.iter();
     let sources = sources.map(|glob| Matcher::new(&glob.to_ascii_lowercase()));
@@ -221,8 +243,8 @@ fn needs_file(conditions: &[Condition]) -> bool {
     })
 }
 
-fn compile_all(conditions: Vec<Condition>) -> std::result::Result<Vec<Test>, regex::Error> {
-    conditions.into_iter().map(compile).collect()
+fn compile_all(conditions: &[Condition]) -> std::result::Result<Box<[Test]>, regex::Error> {
+    conditions.iter().map(compile).collect()
 }
 
 fn too_large(place: &str, error: &regex::Error) -> Error {
@@ -233,22 +255,21 @@ fn too_large(place: &str, error: &regex::Error) -> Error {
     )
 }
 
-fn compile(condition: Condition) -> std::result::Result<Test, regex::Error> {
-    let value = |glob: Option<model::Glob>| glob.map(|glob| Matcher::whole(&glob.0)).transpose();
+fn compile(condition: &Condition) -> std::result::Result<Test, regex::Error> {
+    let bytes = |text: &String| Box::from(text.as_bytes());
+    let value = |glob: &Option<model::Glob>| {
+        let glob = glob.as_ref().map(|glob| Matcher::whole(&glob.0));
+        glob.transpose()
+    };
     Ok(match condition {
         Condition::File(pattern) => Test::File(Matcher::new(&pattern.0)?),
         Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0)?),
-        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(&pattern)?),
-        Condition::Method(methods) => Test::Method(
-            methods
-                .into_iter()
-                .map(|method| method.into_bytes().into())
-                .collect(),
-        ),
-        Condition::Header(name, glob) => Test::Header(name.into_bytes().into(), value(glob)?),
-        Condition::Query(name, glob) => Test::Query(name.into_bytes().into(), value(glob)?),
-        Condition::Client(nets) => Test::Client(nets),
-        Condition::Exists(wanted) => Test::Exists(wanted),
+        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(pattern)?),
+        Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),
+        Condition::Header(name, glob) => Test::Header(bytes(name), value(glob)?),
+        Condition::Query(name, glob) => Test::Query(bytes(name), value(glob)?),
+        Condition::Client(nets) => Test::Client(nets.as_slice().into()),
+        Condition::Exists(wanted) => Test::Exists(*wanted),
         Condition::Not(inner) => Test::Not(compile_all(inner)?),
     })
 }

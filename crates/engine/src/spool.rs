@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::buffer::BLOCK_BYTES;
 use crate::error::{Error, Kind, Result};
+use crate::helper::{Helpers, Lane};
 
 /// What all temporary files of the process take together.
 #[derive(Debug, Default)]
@@ -47,6 +48,7 @@ pub enum Room {
 pub struct Spool {
     caps: SpoolCaps,
     disk: Arc<Disk>,
+    helpers: Helpers,
     /// The oldest bytes, of which `used` have been used.
     front: Vec<u8>,
     used: usize,
@@ -57,9 +59,11 @@ pub struct Spool {
     /// The newest bytes.
     back: Vec<u8>,
     /// What a helper does just now.
-    work: Option<JoinHandle<Done>>,
+    work: Option<JoinHandle<Result<Done>>>,
     /// The disk failed; it isn't asked again.
     is_broken: bool,
+    /// A helper had to be given up, and bytes with it.
+    is_lost: bool,
     len: u64,
 }
 
@@ -71,6 +75,25 @@ struct File {
     reserved_bytes: AtomicU64,
 }
 
+/// Room on the disk for what is about to be written.
+struct Reserved {
+    disk: Arc<Disk>,
+    bytes: u64,
+}
+
+impl Reserved {
+    /// Leaves the room to a file.
+    fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.disk.used_bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 /// What a helper has done.
 #[derive(Debug)]
 enum Done {
@@ -79,9 +102,13 @@ enum Done {
 }
 
 impl Disk {
-    fn reserve(&self, bytes: u64, cap: u64) -> bool {
+    fn reserve(self: &Arc<Self>, bytes: u64, cap: u64) -> Option<Reserved> {
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= cap);
-        self.used_bytes.fetch_update(Relaxed, Relaxed, more).is_ok()
+        let reserved = self.used_bytes.fetch_update(Relaxed, Relaxed, more);
+        reserved.ok().map(|_| Reserved {
+            disk: Arc::clone(self),
+            bytes,
+        })
     }
 
     /// Bytes all files take now.
@@ -99,10 +126,11 @@ impl Drop for File {
 
 impl Spool {
     /// Makes an empty spool.
-    pub fn new(caps: SpoolCaps, disk: &Arc<Disk>) -> Self {
+    pub fn new(caps: SpoolCaps, disk: &Arc<Disk>, helpers: &Helpers) -> Self {
         Self {
             caps,
             disk: Arc::clone(disk),
+            helpers: helpers.clone(),
             front: Vec::new(),
             used: 0,
             file: None,
@@ -111,6 +139,7 @@ impl Spool {
             back: Vec::new(),
             work: None,
             is_broken: false,
+            is_lost: false,
             len: 0,
         }
     }
@@ -126,17 +155,20 @@ impl Spool {
     }
 
     /// Says how much may be pushed; waits where a helper is about to make room.
-    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Room> {
+    ///
+    /// # Errors
+    /// When the disk failed or did not answer in time: bytes are lost.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<Room>> {
         loop {
+            self.check()?;
             let room = self.caps.memory_bytes.saturating_sub(self.back.len());
             if room > 0 {
-                return Poll::Ready(Room::Bytes(room));
+                return Poll::Ready(Ok(Room::Bytes(room)));
             }
             if self.work.is_some() {
-                // A failed read will be told to whoever reads.
-                let _ = ready!(self.poll_work(cx));
+                ready!(self.poll_work(cx))?;
             } else if !self.start_writing() {
-                return Poll::Ready(Room::None);
+                return Poll::Ready(Ok(Room::None));
             }
         }
     }
@@ -149,8 +181,12 @@ impl Spool {
     }
 
     /// Ready when [`Self::data`] holds bytes or the spool is empty.
+    ///
+    /// # Errors
+    /// As [`Self::poll_room`].
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.data().is_empty() && !self.is_empty() {
+            self.check()?;
             if self.work.is_some() {
                 ready!(self.poll_work(cx))?;
             } else if self.read_at < self.written_at {
@@ -184,10 +220,9 @@ impl Spool {
         };
         let done = ready!(Pin::new(work).poll(cx));
         self.work = None;
-        Poll::Ready(match done {
-            Ok(done) => self.end(done),
-            Err(error) => Err(failed(&error.to_string())),
-        })
+        let done = done.unwrap_or_else(|error| Err(failed(&error.to_string())));
+        self.is_lost = done.is_err();
+        Poll::Ready(done.and_then(|done| self.end(done)))
     }
 
     fn end(&mut self, done: Done) -> Result<()> {
@@ -197,19 +232,35 @@ impl Spool {
                 self.written_at += bytes.len() as u64;
             }
             Done::Wrote(mut bytes, Err(error)) => {
-                tracing::warn!(%error, "temporary file not written");
+                let error = config::reason(&error);
+                tracing::warn!(error, "temporary file not written");
                 self.is_broken = true;
                 bytes.append(&mut self.back);
                 self.back = bytes;
             }
             Done::Read(read) => {
-                let read = read.map_err(|error| failed(&error.to_string()))?;
+                let read = read.map_err(|error| failed(&config::reason(&error)))?;
                 self.read_at += read.len() as u64;
                 self.front = read;
                 self.used = 0;
             }
         }
         Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.is_lost {
+            true => Err(failed("bytes were lost")),
+            false => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
+        let helpers = self.helpers.clone();
+        // A task of its own: the exchange may look elsewhere when its turn comes.
+        self.work = Some(tokio::spawn(
+            async move { helpers.run(Lane::Spool, work).await },
+        ));
     }
 
     /// Has the newest bytes written; `false` where the disk takes no more.
@@ -223,17 +274,17 @@ impl Spool {
             .as_ref()
             .map_or(0, |file| file.reserved_bytes.load(Relaxed));
         let more = end.saturating_sub(before);
-        if !self.disk.reserve(more, self.caps.disk_bytes) {
+        let Some(more) = self.disk.reserve(more, self.caps.disk_bytes) else {
             return false;
-        }
+        };
         let bytes = std::mem::take(&mut self.back);
-        let (file, disk, at) = (self.file.clone(), Arc::clone(&self.disk), self.written_at);
-        self.work = Some(tokio::task::spawn_blocking(move || {
-            let written = File::or_new(file, disk, more).and_then(|file| {
+        let (file, at) = (self.file.clone(), self.written_at);
+        self.begin(move || {
+            let written = File::or_new(file, more).and_then(|file| {
                 os::file::write_at(file.content.as_fd(), &bytes, at).map(|()| file)
             });
             Done::Wrote(bytes, written)
-        }));
+        });
         true
     }
 
@@ -244,7 +295,7 @@ impl Spool {
         let left = usize::try_from(self.written_at - self.read_at).unwrap_or(BLOCK_BYTES);
         let (at, mut block) = (self.read_at, std::mem::take(&mut self.front));
         self.used = 0;
-        self.work = Some(tokio::task::spawn_blocking(move || {
+        self.begin(move || {
             block.resize(left.min(BLOCK_BYTES), 0);
             let read = match os::file::read_at(file.content.as_fd(), &mut block, at) {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -254,28 +305,23 @@ impl Spool {
                 block.truncate(count);
                 block
             }))
-        }));
+        });
     }
 }
 
 impl File {
     /// The file with `more` bytes reserved, or a fresh one.
-    fn or_new(file: Option<Arc<Self>>, disk: Arc<Disk>, more: u64) -> io::Result<Arc<Self>> {
+    fn or_new(file: Option<Arc<Self>>, more: Reserved) -> io::Result<Arc<Self>> {
         if let Some(file) = file {
-            file.reserved_bytes.fetch_add(more, Relaxed);
+            file.reserved_bytes.fetch_add(more.keep(), Relaxed);
             return Ok(file);
         }
-        match os::file::temporary(&std::env::temp_dir()) {
-            Ok(content) => Ok(Arc::new(Self {
-                content,
-                disk,
-                reserved_bytes: AtomicU64::new(more),
-            })),
-            Err(error) => {
-                disk.used_bytes.fetch_sub(more, Relaxed);
-                Err(error)
-            }
-        }
+        let content = os::file::temporary(&std::env::temp_dir())?;
+        Ok(Arc::new(Self {
+            content,
+            disk: Arc::clone(&more.disk),
+            reserved_bytes: AtomicU64::new(more.keep()),
+        }))
     }
 }
 
@@ -288,6 +334,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+    use crate::testbed::block_on;
 
     const CAPS: SpoolCaps = SpoolCaps {
         memory_bytes: 1_000,
@@ -304,7 +351,7 @@ mod tests {
     async fn push(spool: &mut Spool, mut bytes: &[u8]) -> usize {
         let before = bytes.len();
         while !bytes.is_empty()
-            && let Room::Bytes(room) = poll_fn(|cx| spool.poll_room(cx)).await
+            && let Ok(Room::Bytes(room)) = poll_fn(|cx| spool.poll_room(cx)).await
         {
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             spool.push(now);
@@ -327,9 +374,8 @@ mod tests {
         taken
     }
 
-    fn block_on<F: Future>(future: F) -> F::Output {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.expect("a runtime").block_on(future)
+    fn spool(caps: SpoolCaps, disk: &Arc<Disk>) -> Spool {
+        Spool::new(caps, disk, &Helpers::default())
     }
 
     #[test]
@@ -342,7 +388,7 @@ mod tests {
         ] {
             block_on(async {
                 let disk = Arc::default();
-                let mut spool = Spool::new(CAPS, &disk);
+                let mut spool = spool(CAPS, &disk);
                 let all = pattern(8 * pushed);
                 let mut out = Vec::new();
                 for round in all.chunks(pushed) {
@@ -363,7 +409,7 @@ mod tests {
     fn a_short_body_touches_no_disk() {
         block_on(async {
             let disk = Arc::default();
-            let mut spool = Spool::new(CAPS, &disk);
+            let mut spool = spool(CAPS, &disk);
             push(&mut spool, &pattern(1_000)).await;
             assert_eq!(disk.used_bytes(), 0);
             assert_eq!(take(&mut spool, 1_000, 1_000).await, pattern(1_000));
@@ -378,8 +424,8 @@ mod tests {
                 ..CAPS
             };
             let disk = Arc::default();
-            let mut first = Spool::new(caps, &disk);
-            let mut second = Spool::new(caps, &disk);
+            let mut first = spool(caps, &disk);
+            let mut second = spool(caps, &disk);
             let all = pattern(20_000);
             assert_eq!(push(&mut first, &all).await, 11_000);
             assert_eq!(push(&mut second, &all).await, 1_000);
@@ -395,12 +441,32 @@ mod tests {
     fn a_used_up_file_is_filled_again_from_its_start() {
         block_on(async {
             let disk = Arc::default();
-            let mut spool = Spool::new(CAPS, &disk);
+            let mut spool = spool(CAPS, &disk);
             for _ in 0..50 {
                 push(&mut spool, &pattern(5_000)).await;
                 assert_eq!(take(&mut spool, 5_000, 5_000).await, pattern(5_000));
             }
             assert!(disk.used_bytes() <= 5_000, "{}", disk.used_bytes());
+        });
+    }
+
+    #[test]
+    fn a_disk_that_does_not_answer_ends_the_wait_and_the_body() {
+        let helpers = Helpers::patient_for(std::time::Duration::from_millis(20));
+        block_on(async {
+            let disk = Arc::default();
+            let answers = helpers.hang(Lane::Spool);
+            let mut spool = Spool::new(CAPS, &disk, &helpers);
+            let kept = push(&mut spool, &pattern(2_000)).await;
+            assert_eq!(kept, 2_000, "half in memory, half on its way");
+            let late = poll_fn(|cx| spool.poll_room(cx)).await;
+            assert_eq!(late.expect_err("a full lane").reason, "helpers_late");
+            let lost = poll_fn(|cx| spool.poll_fill(cx)).await;
+            assert_eq!(lost.expect_err("half a body").reason, "spool_failed");
+            assert_eq!(disk.used_bytes(), 0, "nothing was written");
+            let other = helpers.run(Lane::Local, || ()).await;
+            other.expect("another lane");
+            drop(answers);
         });
     }
 }

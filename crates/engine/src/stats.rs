@@ -5,15 +5,17 @@
 //! each site it has served and of each upstream server it has asked; [`crate::figures`] adds
 //! them up when somebody wants to know.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::exchange::Exchange;
+use crate::link::Tally;
 use crate::worker::Worker;
 
-/// The counters of one worker.
+/// The counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct WorkerStats {
     /// Exchanges begun.
     pub begun: AtomicU64,
@@ -67,8 +69,21 @@ pub struct UpstreamStats {
     pub failures: AtomicU64,
     /// Requests in flight.
     pub in_flight: AtomicU64,
-    /// Whether it is out after failures and has not answered since.
-    pub is_out: AtomicBool,
+    /// Failures since it last answered.
+    pub fails_in_row: AtomicU64,
+    /// How it is, as [`Health`].
+    pub health: AtomicU8,
+}
+
+/// How an upstream's server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It is asked.
+    Up,
+    /// It failed too often and has not answered since, but is asked on: there is no other.
+    Failing,
+    /// It failed too often and has not answered since.
+    Out,
 }
 
 /// What concerns the process as a whole.
@@ -78,8 +93,10 @@ pub struct ProcessStats {
     pub started: Instant,
     /// The generation that serves.
     pub generation: AtomicU64,
-    /// Configurations taken over after the first.
+    /// Configurations taken over after the first, by any server.
     pub reloads: AtomicU64,
+    /// Reloads that changed nothing.
+    pub reloads_refused: AtomicU64,
     /// Times the supervisor had to start a server again.
     pub restarts: AtomicU64,
 }
@@ -161,8 +178,20 @@ impl UpstreamStats {
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
-            is_out: AtomicBool::new(false),
+            fails_in_row: AtomicU64::new(0),
+            health: AtomicU8::new(Health::Up as u8),
         }
+    }
+
+    /// Notes how the server is, after so many failures in a row.
+    pub fn note_health(&self, fails: u32, health: Health) {
+        self.fails_in_row.store(fails.into(), Relaxed);
+        self.health.store(health as u8, Relaxed);
+    }
+
+    /// Whether this is how the server is.
+    pub fn is(&self, health: Health) -> bool {
+        self.health.load(Relaxed) == health as u8
     }
 }
 
@@ -199,8 +228,16 @@ impl ProcessStats {
             started: Instant::now(),
             generation: AtomicU64::new(0),
             reloads: AtomicU64::new(0),
+            reloads_refused: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
         }
+    }
+
+    /// Takes over what the supervisor has counted.
+    pub fn show(&self, tally: &Tally) {
+        self.reloads.store(tally.reloads, Relaxed);
+        self.reloads_refused.store(tally.reloads_refused, Relaxed);
+        self.restarts.store(tally.restarts, Relaxed);
     }
 }
 

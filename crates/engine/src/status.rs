@@ -1,5 +1,18 @@
 //! Status codes and their phrases (RFC 9110 §15 and the registry).
 
+/// Appends the line a reply's head begins with (RFC 9112 §4).
+pub fn encode_line(code: u16, out: &mut Vec<u8>) {
+    if code == 200 {
+        // What most replies begin with, in one piece.
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(code).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(phrase(code).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
 /// The usual phrase of a status code; empty for one without.
 pub fn phrase(code: u16) -> &'static str {
     match code {

@@ -33,7 +33,7 @@ impl Bed {
     /// Serves one request from `peer` to its end.
     pub(crate) fn ask_from(&self, peer: Peer, request: &str) -> Exchange {
         let mut exchange = exchange(peer, request);
-        block_on(pipeline::serve(&self.worker, &mut exchange));
+        block_on(pipeline::serve(&self.worker, &mut exchange)).expect("memory takes all");
         exchange
     }
 
@@ -49,7 +49,17 @@ impl Bed {
 }
 
 pub(crate) fn generation(number: u64, configuration: &str) -> Arc<Generation> {
-    compile(number, &Sources::from_text("test.toml", configuration))
+    compile(
+        number,
+        &Sources::from_text("test.toml", configuration),
+        None,
+    )
+}
+
+/// The generation a reload makes, after `before`.
+pub(crate) fn generation_after(before: &Generation, configuration: &str) -> Arc<Generation> {
+    let sources = Sources::from_text("test.toml", configuration);
+    compile(before.number + 1, &sources, Some(before))
 }
 
 /// Writes files into a fresh directory, which `{dir}` stands for in `configuration`.
@@ -72,15 +82,16 @@ pub(crate) fn generation_with_files(
     std::fs::write(&file, text).expect("a configuration");
     let sources = Sources::read(&file);
     std::fs::remove_dir_all(&directory).expect("the directory");
-    compile(1, &sources.expect("a configuration that can be read"))
+    compile(1, &sources.expect("a configuration that can be read"), None)
 }
 
-fn compile(number: u64, sources: &Sources) -> Arc<Generation> {
+fn compile(number: u64, sources: &Sources, before: Option<&Generation>) -> Arc<Generation> {
     let model = match config::load(sources) {
         Ok(model) => model,
         Err(problems) => panic!("{problems}"),
     };
-    Arc::new(Generation::compile(number, model).expect("a configuration that compiles"))
+    let generation = Generation::compile(number, &model, before);
+    Arc::new(generation.expect("a configuration that compiles"))
 }
 
 pub(crate) fn peer(address: &str) -> Peer {
@@ -107,9 +118,9 @@ pub(crate) fn exchange(peer: Peer, request: &str) -> Exchange {
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(tokio::runtime::LocalOptions::default())
         .expect("a runtime");
-    tokio::task::LocalSet::new().block_on(&runtime, future)
+    runtime.block_on(future)
 }
 
 /// The reply an exchange ended with: its status, field lines and body.

@@ -9,17 +9,16 @@ use std::time::Duration;
 use config::model::ListenAddress;
 use tokio::runtime;
 use tokio::sync::mpsc::Receiver;
-use tokio::task::LocalSet;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
+use crate::helper::THREADS_MAX;
 use crate::listener::{self, Listener};
 use crate::worker::{Command, Shared, Swap, Worker};
 
-/// Threads of one worker for what may block: cold files, name look-ups, password hashes.
-const HELPERS_MAX: usize = 20;
 /// How often pools are looked through for connections nobody will use again.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often a draining worker looks whether it is done.
@@ -36,19 +35,21 @@ pub fn run(
     seed: u64,
     commands: Receiver<Command>,
 ) -> Result<()> {
-    let (begin, end) = (Arc::clone(&shared.board), Arc::clone(&shared.board));
+    let board = Arc::clone(&shared.board);
+    let (begin, end) = (Arc::clone(&board), Arc::clone(&board));
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(HELPERS_MAX)
+        .max_blocking_threads(THREADS_MAX)
         .thread_name(format!("helper-{index}"))
         .on_thread_unpark(move || begin.turn_begins(index))
         .on_thread_park(move || end.turn_ends(index))
-        .build()
-        .map_err(|error| Error::new(Kind::Internal, "runtime", error.to_string()))?;
+        .build_local(runtime::LocalOptions::default())
+        .map_err(|error| Error::io(Kind::Internal, "runtime", &error))?;
     let worker = Rc::new(Worker::new(index, generation, shared, seed));
-    LocalSet::new().block_on(&runtime, live(worker, commands));
+    runtime.block_on(live(worker, commands));
     // Helpers may be stuck in a slow read; nobody waits for them.
     runtime.shutdown_background();
+    board.leave(index);
     Ok(())
 }
 
@@ -64,7 +65,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
             _ = ticks.tick() => worker.tick(),
             _ = sweeps.tick() => worker.sweep(),
             command = commands.recv() => match command {
-                Some(Command::Connection(arrival)) => listener::start(&worker, None, arrival),
+                Some(Command::Connection(arrival)) => listener::start(&worker, arrival),
                 Some(Command::Swap(swap)) => doors.swap(&worker, *swap),
                 Some(Command::Drain) | None => break,
                 #[cfg(test)]
@@ -72,12 +73,13 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
             },
         }
     }
-    doors.close_all();
+    worker.drain();
+    doors.close_all().await;
     // Nobody hands connections over from here on, but some may wait at the door.
     commands.close();
     while let Ok(command) = commands.try_recv() {
         if let Command::Connection(arrival) = command {
-            listener::start(&worker, None, arrival);
+            listener::start(&worker, arrival);
         }
     }
     drain(&worker).await;
@@ -96,50 +98,80 @@ async fn spin(busy: Duration, rest: Duration) {
 
 /// Waits for the connections to end, at most as long as the drain may take.
 async fn drain(worker: &Rc<Worker>) {
-    worker.drain();
     let drain_ms = worker.serving().generation.process.timeouts.drain_ms;
     let until = Instant::now() + Duration::from_millis(drain_ms);
     while worker.board.connections(worker.index) > 0 && Instant::now() < until {
         tokio::time::sleep(DRAIN_LOOK).await;
         worker.tick();
-        worker.deadlines.expire_idle();
+        worker.deadlines.drain();
     }
+}
+
+/// A listener, and the task that accepts from it until its socket is closed.
+struct Door {
+    listener: Arc<Listener>,
+    accepting: JoinHandle<()>,
 }
 
 /// The listeners of a worker by address.
 #[derive(Default)]
 struct Doors {
-    open: RefCell<HashMap<ListenAddress, Rc<Listener>>>,
+    open: RefCell<HashMap<ListenAddress, Door>>,
 }
 
 impl Doors {
     fn swap(&self, worker: &Rc<Worker>, swap: Swap) {
         worker.swap(swap.generation);
         let mut open = self.open.borrow_mut();
-        open.retain(|address, listener| {
+        open.retain(|address, door| {
             let stays = swap.kept.contains(address);
             if !stays {
-                listener.remove();
+                door.listener.remove();
             }
             stays
         });
-        for (address, socket) in swap.added {
-            let listener = Rc::new(Listener::default());
-            open.insert(address.clone(), Rc::clone(&listener));
-            let worker = Rc::clone(worker);
-            tokio::task::spawn_local(async move {
-                if let Err(error) = listener.run(worker, socket).await {
-                    tracing::error!(?address, %error, "listener failed");
+        for added in swap.added {
+            let (address, listener, socket) = (added.address, added.listener, added.socket);
+            let accepts = Arc::clone(&listener).run(Rc::clone(worker), socket);
+            let name = address.clone();
+            let accepting = tokio::task::spawn_local(async move {
+                if let Err(error) = accepts.await {
+                    let error = config::reason(&error);
+                    tracing::error!(address = ?name, error, "listener failed");
                 }
             });
+            open.insert(
+                address,
+                Door {
+                    listener,
+                    accepting,
+                },
+            );
         }
-        // The sender learns by its hang-up that the swap is done.
-        drop(swap.done);
+        let took = swap.told.elapsed();
+        if took > Swap::PATIENCE {
+            let (worker, number) = (worker.index, worker.serving().generation.number);
+            let late_ms = took.as_millis();
+            tracing::info!(
+                worker,
+                generation = number,
+                late_ms,
+                "a worker has swapped late"
+            );
+        }
+        // Whoever waited may have stopped waiting.
+        let _ = swap.done.send(worker.index);
     }
 
-    fn close_all(&self) {
-        for listener in self.open.borrow().values() {
-            listener.remove();
+    /// Takes every listener out and waits until each was accepted empty and closed.
+    async fn close_all(self) {
+        let doors = self.open.into_inner();
+        for door in doors.values() {
+            door.listener.remove();
+        }
+        for door in doors.into_values() {
+            // A task that panicked holds its socket no longer.
+            let _ = door.accepting.await;
         }
     }
 }

@@ -5,21 +5,22 @@
 //! shows no life for [`SILENCE_MAX_US`] is beyond help: the server ends with a report, and the
 //! supervisor starts a fresh one on the same sockets.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::model::ListenAddress;
 
-use crate::error::{Error, Kind, Result};
 use crate::link::{ToSupervisor, Voice};
 use crate::listener::accept_some;
-use crate::worker::Shared;
+use crate::worker::{Opened, Shared};
 
 /// How often the warden looks while a worker is in a turn.
 const LOOK: Duration = Duration::from_millis(3);
 /// How often it looks while all are parked: an idle server should be idle.
 const LOOK_IDLE: Duration = Duration::from_millis(15);
+/// How often it looks at a worker that has nobody to help it, only to see whether it lives.
+const LOOK_ALONE: Duration = Duration::from_millis(250);
 /// Longest silence of a worker.
 const SILENCE_MAX_US: u64 = 10_000_000;
 /// A longer time between two looks means that the warden itself stood still.
@@ -38,8 +39,7 @@ pub struct Watched {
 #[derive(Debug)]
 struct WatchedListener {
     worker: usize,
-    address: ListenAddress,
-    socket: OwnedFd,
+    opened: Opened,
 }
 
 impl Watched {
@@ -52,25 +52,14 @@ impl Watched {
     }
 
     /// Watches a listener too.
-    ///
-    /// # Errors
-    /// When the descriptor can't be duplicated.
-    pub fn add(&self, worker: usize, address: &ListenAddress, socket: &OwnedFd) -> Result<()> {
-        let socket = socket
-            .try_clone()
-            .map_err(|error| Error::new(Kind::Internal, "listener", error.to_string()))?;
-        self.lock().push(WatchedListener {
-            worker,
-            address: address.clone(),
-            socket,
-        });
-        Ok(())
+    pub fn add(&self, worker: usize, opened: Opened) {
+        self.lock().push(WatchedListener { worker, opened });
     }
 
     /// Forgets listeners whose address is not among `kept`.
     pub fn retain(&self, kept: &Arc<[ListenAddress]>) {
         self.lock()
-            .retain(|listener| kept.contains(&listener.address));
+            .retain(|listener| kept.contains(&listener.opened.address));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<WatchedListener>> {
@@ -89,8 +78,9 @@ impl Watched {
             let Some(rescuer) = board.rescuer(listener.worker) else {
                 continue;
             };
+            let opened = &listener.opened;
             let room = self.room().min(RESCUED_MAX);
-            for arrival in accept_some(listener.socket.as_fd(), room) {
+            for arrival in accept_some(opened.socket.as_fd(), &opened.listener, room) {
                 // A full door closes the connection; its client sees that at once.
                 let _ = self.shared.peers.hand(rescuer, arrival);
             }
@@ -102,6 +92,15 @@ impl Watched {
         let generation = self.shared.generation();
         let connections_max = generation.map_or(0, |serving| serving.process.caps.connections);
         connections_max.saturating_sub(self.shared.board.connections_total())
+    }
+
+    /// How long the warden may look away.
+    fn rest(&self) -> Duration {
+        match self.shared.board.is_idle() {
+            _ if self.shared.stats.len() < 2 => LOOK_ALONE,
+            true => LOOK_IDLE,
+            false => LOOK,
+        }
     }
 
     fn silent_worker(&self) -> Option<usize> {
@@ -118,10 +117,7 @@ impl Watched {
 pub fn run(watched: &Watched, voice: &Voice) {
     let mut attention = Attention::begin(Instant::now());
     loop {
-        std::thread::sleep(match watched.shared.board.is_idle() {
-            true => LOOK_IDLE,
-            false => LOOK,
-        });
+        std::thread::sleep(watched.rest());
         watched.rescue();
         if attention.can_judge(Instant::now())
             && let Some(worker) = watched.silent_worker()

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use config::model::{self, ListenAddress};
 use tokio::sync::mpsc;
@@ -18,11 +19,11 @@ use crate::board::Board;
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
 use crate::deadline::Deadlines;
-use crate::exchange::RequestId;
+use crate::exchange::{RequestId, Spares};
 use crate::generation::Generation;
 use crate::helper::Helpers;
-use crate::listener::{Arrival, Clients};
-use crate::resolve::Files;
+use crate::listener::{Arrival, Clients, Listener};
+use crate::resolve::{Files, Mounts};
 use crate::site::Site;
 use crate::spool::Disk;
 use crate::stats::{ProcessStats, WorkerStats};
@@ -42,8 +43,12 @@ pub struct Worker {
     pub clock: Rc<Clock>,
     /// Its threads for what may wait.
     pub helpers: Helpers,
+    /// What it remembers of the file systems roots lie on.
+    pub mounts: Mounts,
     /// Its buffers.
     pub buffers: BufferPool,
+    /// Memory its exchanges leave to each other.
+    pub spares: Spares,
     /// Its counters.
     pub stats: Arc<WorkerStats>,
     /// What all workers show each other.
@@ -61,8 +66,8 @@ pub struct Worker {
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     draining: Cell<bool>,
-    /// Exchanges its connections hold.
-    pub(crate) exchanges: Cell<usize>,
+    /// Busy halves of its connections.
+    pub(crate) busy: Cell<usize>,
 }
 
 /// What all workers of a server share.
@@ -147,10 +152,21 @@ pub enum Command {
     #[cfg(test)]
     Spin {
         /// At a stretch.
-        busy: std::time::Duration,
+        busy: Duration,
         /// Between.
-        rest: std::time::Duration,
+        rest: Duration,
     },
+}
+
+/// A listener a worker is to accept from.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its address as configured.
+    pub address: ListenAddress,
+    /// What its connections are to know of it.
+    pub listener: Arc<Listener>,
+    /// Its socket.
+    pub socket: OwnedFd,
 }
 
 /// A change of generation for one worker.
@@ -158,12 +174,20 @@ pub enum Command {
 pub struct Swap {
     /// The generation.
     pub generation: Arc<Generation>,
-    /// New listening sockets.
-    pub added: Vec<(ListenAddress, OwnedFd)>,
+    /// New listeners.
+    pub added: Vec<Opened>,
     /// Every address that is to be listened on; others are given up.
     pub kept: Arc<[ListenAddress]>,
-    /// Dropped when the worker has done it.
-    pub done: std::sync::mpsc::Sender<()>,
+    /// When the workers were told.
+    pub told: Instant,
+    /// Where the worker says its number when it has done it.
+    pub done: std::sync::mpsc::Sender<usize>,
+}
+
+impl Swap {
+    /// How long a worker may take to swap before the log says that it is late. In the end its
+    /// turn ends or the warden ends the server; both leave one generation in force.
+    pub const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 }
 
 impl Peers {
@@ -232,7 +256,9 @@ impl Worker {
             deadlines: Deadlines::new(),
             clock: Rc::new(Clock::new()),
             helpers: Helpers::default(),
+            mounts: Mounts::default(),
             buffers: BufferPool::default(),
+            spares: Spares::default(),
             stats: Arc::clone(&shared.stats[index]),
             board: Arc::clone(&shared.board),
             peers: shared.peers.clone(),
@@ -242,7 +268,7 @@ impl Worker {
             auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
             next_id: Cell::new(seed),
             draining: Cell::new(false),
-            exchanges: Cell::new(0),
+            busy: Cell::new(0),
             shared,
         }
     }
@@ -275,10 +301,10 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Ends idle connections and lets the others end with their reply.
+    /// Ends connections that wait for a request and lets the others end with their reply.
     pub fn drain(&self) {
         self.draining.set(true);
-        self.deadlines.expire_idle();
+        self.deadlines.drain();
     }
 
     /// Moves the clocks on.

@@ -4,9 +4,11 @@
 
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::man;
 use crate::outcome::{Outcome, print};
 
 /// Web gateway for machines that many sites share.
@@ -44,25 +46,18 @@ pub(crate) enum Command {
     #[command(after_help = AFTER_HELP)]
     Serve,
     /// Read the configuration and list everything wrong with it; change nothing
+    ///
+    /// No socket is opened and no log: whether an address is free shows when it starts.
     Check(CheckOptions),
     /// Ask the running gateway how it is
     Status(StatusOptions),
-    /// Print a completion script for a shell
-    #[command(hide = true)]
+    /// Print a completion script for a shell: bash, zsh, fish and others
     Completions {
         /// The shell
         shell: Shell,
     },
-    /// Print the man page
-    #[command(hide = true)]
+    /// Print the man page: nagaya man | man -l -
     Man,
-    /// The server process; started by `serve`, never by hand
-    #[command(hide = true)]
-    Server {
-        /// User to become
-        #[arg(long)]
-        user: String,
-    },
 }
 
 /// Options of `check`.
@@ -84,6 +79,23 @@ pub(crate) struct StatusOptions {
     pub(crate) socket: Option<PathBuf>,
 }
 
+impl Arguments {
+    /// Reads the command line; where it cannot be understood, says so and ends the process.
+    pub(crate) fn read() -> Arguments {
+        Arguments::try_parse().unwrap_or_else(|mut error| {
+            let stray = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(word)) if !word.starts_with('-') => Some(word.clone()),
+                _ => None,
+            };
+            if let Some(word) = stray.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+                let tip = format!("a configuration file is named by `-c {word}`").into();
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+            }
+            error.exit()
+        })
+    }
+}
+
 /// Prints what makes a shell complete our command lines.
 pub(crate) fn print_completions(shell: Shell) -> Outcome {
     let mut script = Vec::new();
@@ -93,10 +105,16 @@ pub(crate) fn print_completions(shell: Shell) -> Outcome {
 
 /// Prints `nagaya(1)`.
 pub(crate) fn print_man_page() -> Outcome {
-    let mut page = Vec::new();
-    let rendered = clap_mangen::Man::new(Arguments::command()).render(&mut page);
-    rendered.expect("a vector takes all that is written");
-    print(&page)
+    print(man::page(Arguments::command()).as_bytes())
+}
+
+/// The user of a line that the supervisor starts a server by. No command, so that no help, completion
+/// or suggestion leads to it.
+pub(crate) fn server_user() -> Option<String> {
+    let mut words = std::env::args().skip(1);
+    let beginning = (words.next()?, words.next()?);
+    let user = words.next()?;
+    (beginning == ("server".into(), "--user".into()) && words.next().is_none()).then_some(user)
 }
 
 #[cfg(test)]
@@ -127,9 +145,18 @@ mod tests {
     #[test]
     fn help_shows_what_people_use_and_hides_the_rest() {
         let help = Arguments::command().render_long_help().to_string();
-        for shown in ["serve", "check", "status", "HUP", "USR1", "Exit status"] {
+        for shown in [
+            "serve",
+            "check",
+            "status",
+            "completions",
+            "man",
+            "HUP",
+            "USR1",
+            "Exit status",
+        ] {
             assert!(help.contains(shown), "{shown} is missing in:\n{help}");
         }
-        assert!(!help.contains("never by hand"));
+        assert!(!help.contains("  server"));
     }
 }

@@ -5,6 +5,7 @@
 
 mod check;
 mod cli;
+mod man;
 mod outcome;
 mod serve;
 mod server;
@@ -13,18 +14,19 @@ mod supervisor;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use cli::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let Arguments { config, command } = Arguments::parse();
+    if let Some(user) = cli::server_user() {
+        return server::run(&user).into();
+    }
+    let Arguments { config, command } = Arguments::read();
     let outcome = match command {
         Command::Serve => serve::run(&config),
         Command::Check(options) => check::run(&config, &options),
         Command::Status(options) => status::run(&config, &options),
         Command::Completions { shell } => cli::print_completions(shell),
         Command::Man => cli::print_man_page(),
-        Command::Server { user } => server::run(&user),
     };
     outcome.into()
 }

@@ -30,7 +30,14 @@ impl From<Outcome> for ExitCode {
 
 /// Reads a configuration and all it consists of.
 pub(crate) fn load(config: &Path) -> Result<(Sources, Model), Diagnostics> {
-    let sources = Sources::read(config)?;
+    let mut sources = Sources::read(config)?;
+    // Started by anybody else, the server stays who it is.
+    if os::process::is_root() {
+        sources.look_up_users(|name| {
+            os::process::check_user(name).map_err(|error| config::reason(&error))
+        });
+    }
+    sources.excuse_logs(os::log::is_in_others_hands);
     let model = config::load(&sources)?;
     Ok((sources, model))
 }
@@ -54,7 +61,8 @@ pub(crate) fn print(bytes: &[u8]) -> Outcome {
         Ok(()) => Outcome::Fine,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Outcome::Fine,
         Err(error) => {
-            complain(&format!("nagaya: write to standard output: {error}\n"));
+            let why = config::reason(&error);
+            complain(&format!("nagaya: write to standard output: {why}\n"));
             Outcome::Failed
         }
     }

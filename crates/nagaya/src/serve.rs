@@ -18,7 +18,8 @@ pub(crate) fn run(config: &Path) -> Outcome {
     let signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
-            complain(&format!("nagaya: listen for signals: {error}\n"));
+            let why = config::reason(&error);
+            complain(&format!("nagaya: listen for signals: {why}\n"));
             return Outcome::Failed;
         }
     };

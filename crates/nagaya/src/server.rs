@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use config::reason;
 use engine::error_log;
 use engine::link::{Configure, ToServer};
 
@@ -16,7 +17,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 pub(crate) fn run(user: &str) -> Outcome {
     let dropped = os::process::drop_privileges(user);
     error_log::start("server");
-    let outcome = match dropped.map_err(|error| format!("become user {user}: {error}")) {
+    let outcome = match dropped.map_err(|error| format!("become user {user}: {}", reason(&error))) {
         Ok(()) => serve(),
         Err(problem) => Err(problem),
     };
@@ -32,7 +33,8 @@ pub(crate) fn run(user: &str) -> Outcome {
 }
 
 fn serve() -> Result<(), String> {
-    let (link, first) = begin().map_err(|error| format!("hear from the supervisor: {error}"))?;
+    let (link, first) =
+        begin().map_err(|error| format!("hear from the supervisor: {}", reason(&error)))?;
     engine::serve(link, first).map_err(|error| error.to_string())
 }
 

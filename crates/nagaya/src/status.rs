@@ -36,9 +36,10 @@ fn show(socket: &Path, options: &StatusOptions) -> Outcome {
     match ask(socket, question) {
         Ok(answer) => print(&answer),
         Err(error) => {
-            let (path, advice) = (socket.display(), advice(&error));
+            let (path, why) = (socket.display(), config::reason(&error));
+            let advice = advice(&error);
             complain(&format!(
-                "nagaya: ask the gateway at {path}: {error}\n{advice}"
+                "nagaya: ask the gateway at {path}: {why}\n{advice}"
             ));
             Outcome::Failed
         }

@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
 use testkit::{
     Gateway, Outcome, RawClient, ScriptedUpstream, Step, TempDir, eventually, free_port,
@@ -71,6 +72,46 @@ fn get(path: &str, host: &str) -> String {
 }
 
 #[test]
+fn a_missing_file_says_why() {
+    let config = r#"
+        [[listen]]
+        address = "127.0.0.1:{port}"
+        [log]
+        access = "-"
+        format = "json"
+        [[sites]]
+        hosts = ["a"]
+        root = "{dir}/www"
+    "#;
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config);
+    let directory = builder.directory();
+    for file in ["www/.env", "www/empty/file", "outside"] {
+        directory.write(file, "");
+    }
+    let www = directory.path().join("www");
+    symlink("../outside", www.join("outside")).unwrap();
+    symlink("loop", www.join("loop")).unwrap();
+    symlink(".env", www.join("dressed")).unwrap();
+    let gateway = builder.start();
+    for (path, reason) in [
+        ("/none", "no_file"),
+        ("/empty/none/", "no_file"),
+        ("/empty/file/more/", "path_info"),
+        ("/empty/", "no_index"),
+        ("/empty", "no_index"),
+        ("/.env", "dotfile"),
+        ("/dressed", "dotfile"),
+        ("/outside", "symlink_outside"),
+        ("/loop", "symlink_refused"),
+    ] {
+        let _ = gateway.ask(get(path, "a").as_bytes());
+        let record = &lines(|| gateway.stdout(), &format!(r#""target":"{path}","#), 1)[0];
+        let reason = format!(r#""reason":"{reason}""#);
+        assert!(record.contains(&reason), "{reason}: {record}");
+    }
+}
+
+#[test]
 fn every_exchange_is_recorded_once() {
     let mut gateway = gateway("-", "json").start();
     let client = || gateway.client();
@@ -81,7 +122,7 @@ fn every_exchange_is_recorded_once() {
     }
     for _ in 0..50 {
         assert!(matches!(
-            pipelined.read_reply(testkit::client::Body::Framed),
+            pipelined.read_reply(Body::Framed),
             Outcome::Reply(_)
         ));
     }
@@ -92,10 +133,7 @@ fn every_exchange_is_recorded_once() {
     let _ = gateway.ask(get("/elsewhere", "elsewhere.example").as_bytes());
     let mut slow = client();
     slow.send(b"GET /slow HTTP/1.1\r\nHost: ");
-    assert!(matches!(
-        slow.read_reply(testkit::client::Body::Framed),
-        Outcome::Reply(_)
-    ));
+    assert!(matches!(slow.read_reply(Body::Framed), Outcome::Reply(_)));
     // The client breaks off in its body; nobody reads it, so the answer is as ever.
     let mut gone = client();
     gone.send(b"POST /gone HTTP/1.1\r\nHost: www.example.jp\r\nContent-Length: 100\r\n\r\nx");
@@ -177,6 +215,29 @@ fn whoever_does_not_wait_for_the_answer_is_recorded_once() {
     assert!(cut[0].contains("\"reason\":\"cut_off\""), "{}", cut[0]);
     let upstream = format!("\"upstream\":\"{}\"", upstream.address());
     assert!(cut[0].contains(&upstream), "{}", cut[0]);
+}
+
+#[test]
+fn a_log_first_written_to_after_term_is_opened_and_gets_its_record() {
+    let (upstream, turn) = ScriptedUpstream::held(vec![Step::reply(200, "late")]);
+    let config = SLOW
+        .replace("access = \"-\"", "access = \"{dir}/$site.log\"")
+        .replace("300ms", "20s");
+    let mut gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("upstream", upstream.address())
+        .start();
+    let mut client = gateway.client();
+    client.send(get("/late", "a").as_bytes());
+    turn.wait();
+    gateway.signal(Signal::TERM);
+    gateway.wait_for_message(" signal=TERM");
+    assert_eq!(file(&gateway, "a.log"), "", "it is not open yet");
+    turn.wait();
+    let reply = reply(client.read_reply(Body::Framed));
+    assert_eq!((reply.status, &reply.body[..]), (200, &b"late"[..]));
+    assert!(gateway.wait().success());
+    let all = file(&gateway, "a.log");
+    assert_eq!(all.matches("\"/late\"").count(), 1, "{all}");
 }
 
 #[test]

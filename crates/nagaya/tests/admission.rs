@@ -4,7 +4,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::{Gateway, Outcome, Reply};
+use testkit::client::reply;
+use testkit::{Gateway, Reply};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -32,13 +33,6 @@ hosts = ["*"]
   [[sites.rules]]
   handler = { respond = { status = 200, body = "in" } }
 "#;
-
-fn reply(outcome: Outcome) -> Reply {
-    match outcome {
-        Outcome::Reply(reply) => reply,
-        other => panic!("no reply: {other:?}"),
-    }
-}
 
 fn ask(gateway: &Gateway, path: &str, fields: &str) -> Reply {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");

@@ -46,6 +46,13 @@ fn check_exits_by_what_it_found() {
         Some(2)
     );
     assert_eq!(nagaya(&["check", "--nonsense"]).status.code(), Some(2));
+    let stray = nagaya(&["check", good.to_str().unwrap()]);
+    let tip = format!(
+        "tip: a configuration file is named by `-c {}`",
+        good.display()
+    );
+    assert!(text(&stray.stderr).contains(&tip), "{stray:?}");
+    assert_eq!(stray.status.code(), Some(2));
     assert_eq!(nagaya(&["chekc"]).status.code(), Some(2));
     // Where the result cannot be written, the check has failed.
     let full = std::fs::File::options()
@@ -85,10 +92,10 @@ fn status_says_what_is_missing() {
     let socket = directory.path().join("socket");
     let asked = nagaya(&["status", "--socket", socket.to_str().unwrap()]);
     assert_eq!(asked.status.code(), Some(1));
+    let said = text(&asked.stderr);
     assert!(
-        text(&asked.stderr).contains("it does not run"),
-        "{}",
-        text(&asked.stderr)
+        said.contains(": no such file or directory\n  it does not run"),
+        "{said}"
     );
 }
 
@@ -122,10 +129,27 @@ fn completions_and_man_page_come_from_the_same_definitions() {
     for shell in ["bash", "zsh", "fish"] {
         let script = nagaya(&["completions", shell]);
         assert_eq!(script.status.code(), Some(0));
-        assert!(text(&script.stdout).contains("status"), "{shell}");
+        let script = text(&script.stdout);
+        assert!(script.contains("status"), "{shell}");
+        assert!(
+            !script.contains("nagaya__server") && !script.contains("never by hand"),
+            "{shell}"
+        );
     }
+    let said = text(&nagaya(&["sreve"]).stderr);
+    assert!(
+        said.contains("'serve'") && !said.contains("'server'"),
+        "{said}"
+    );
     let page = text(&nagaya(&["man"]).stdout);
-    for part in [".TH nagaya 1", "serve", "check", "status", "USR1"] {
-        assert!(page.contains(part), "{part}");
+    for part in [
+        ".TH nagaya 1",
+        "\\fBnagaya check\\fR [\\fB\\-\\-dump\\fR]",
+        "\\fBnagaya completions\\fR \\fISHELL\\fR",
+        "\n.nf\nSignals",
+        "\n  USR1 ",
+    ] {
+        assert!(page.contains(part), "{part} is missing in:\n{page}");
     }
+    assert!(!page.contains("(1)"), "no other page is installed:\n{page}");
 }

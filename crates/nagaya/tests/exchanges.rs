@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::client::Body;
-use testkit::{Gateway, Outcome, RawClient, Reply, ScriptedUpstream, Seen, Step, eventually};
+use testkit::client::{Body, reply};
+use testkit::{Gateway, Outcome, RawClient, ScriptedUpstream, Seen, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -48,14 +48,6 @@ fn gateway(upstream: &ScriptedUpstream, changes: &[(&str, &str)]) -> Gateway {
         builder = builder.with(name, change.map_or(default, |(_, value)| value));
     }
     builder.start()
-}
-
-#[track_caller]
-fn reply(outcome: Outcome) -> Reply {
-    match outcome {
-        Outcome::Reply(reply) => reply,
-        other => panic!("a reply expected, got {other:?}"),
-    }
 }
 
 fn target(seen: &Seen) -> &str {

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Gateway, Outcome, ScriptedUpstream, eventually};
+use testkit::{Gateway, Outcome, ScriptedUpstream, eventually, free_port};
 
 const CONFIG: &str = r#"
 workers = 2
@@ -53,6 +53,17 @@ fn status(gateway: &Gateway, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Waits until so many replies are counted: that is done when one has been sent, and its client may
+/// be quicker. Asking this way counts nothing.
+fn settle(gateway: &Gateway, replies: u32) {
+    let counted = format!(r#""sites":[{{"site":"a","1xx":0,"2xx":{replies},"#);
+    eventually(Duration::from_secs(10), &counted, || {
+        status(gateway, &["--json"])
+            .contains(&counted)
+            .then_some(())
+    });
+}
+
 fn start() -> (Gateway, ScriptedUpstream) {
     let upstream = ScriptedUpstream::fixed("ok");
     let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
@@ -67,6 +78,7 @@ fn workers_are_added_up_and_a_reload_forgets_nothing() {
     for _ in 0..40 {
         assert_eq!(ask(&gateway, "/").0, 200);
     }
+    settle(&gateway, 40);
     let requests = r#"nagaya_requests_total{site="a",status="2xx"}"#;
     let (_, text) = ask(&gateway, "/metrics");
     assert_eq!(value(&text, requests), Some(40.0));
@@ -88,6 +100,7 @@ fn workers_are_added_up_and_a_reload_forgets_nothing() {
 fn an_upstreams_health_is_seen() {
     let (gateway, upstream) = start();
     assert_eq!(ask(&gateway, "/app").0, 200);
+    settle(&gateway, 1);
     let server = format!(r#"{{upstream="app",server="{}"}}"#, upstream.address());
     let (_, text) = ask(&gateway, "/metrics");
     for (name, expected) in [
@@ -108,9 +121,12 @@ fn status_tells_a_person_and_a_program() {
     for path in ["/", "/", "/app"] {
         ask(&gateway, path);
     }
+    settle(&gateway, 3);
     let page = status(&gateway, &[]);
+    let pid = gateway.pid();
+    let first = format!("pid {pid} · generation 1 · up ");
     assert!(
-        page.starts_with("nagaya ") && page.contains("generation 1 · up "),
+        page.starts_with("nagaya ") && page.contains(&first),
         "{page}"
     );
     let site = page.lines().find(|line| line.starts_with("a ")).unwrap();
@@ -124,10 +140,41 @@ fn status_tells_a_person_and_a_program() {
         "{page}"
     );
     let json = status(&gateway, &["--json"]);
+    assert!(json.contains(&format!(r#""pid":{pid},"#)), "{json}");
     assert!(
         json.contains(r#""sites":[{"site":"a","1xx":0,"2xx":3"#),
         "{json}"
     );
+}
+
+#[test]
+fn a_dead_only_server_is_named_everywhere() {
+    let config = CONFIG
+        .replace("workers = 2", "workers = 1")
+        .replace("access.log\"", "access.log\"\nformat = \"json\"");
+    let server = format!("127.0.0.1:{}", free_port());
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("upstream", &server)
+        .start();
+    for _ in 0..3 {
+        assert_eq!(ask(&gateway, "/app").0, 502);
+    }
+    let page = status(&gateway, &[]);
+    assert!(page.contains("  failing, 3 in a row  "), "{page}");
+    let (_, text) = ask(&gateway, "/metrics");
+    assert_eq!(value(&text, "nagaya_upstream_up{"), Some(0.0), "{text}");
+    gateway.wait_for_message(&format!(
+        "reason=upstream_unreachable name=app server={server}"
+    ));
+    gateway.wait_for_message(&format!(
+        "asked on: there is no other name=app server={server}"
+    ));
+    let log = gateway.directory().path().join("access.log");
+    eventually(Duration::from_secs(10), "records with the server", || {
+        let records = std::fs::read_to_string(&log).ok()?;
+        let named = format!(r#""upstream":"{server}","upstream_status":null"#);
+        (records.matches(&named).count() == 3).then_some(())
+    });
 }
 
 #[test]
@@ -149,4 +196,38 @@ fn a_restart_is_counted() {
         let text = String::from_utf8(reply.body).unwrap();
         (value(&text, "nagaya_restarts_total") == Some(1.0)).then_some(())
     });
+}
+
+#[test]
+fn reloads_are_counted_by_what_became_of_them_across_servers() {
+    let (mut gateway, _upstream) = start();
+    let await_counts = |gateway: &Gateway, accepted: f64, refused: f64| {
+        let what = format!("{accepted} reloads and {refused} refused");
+        eventually(Duration::from_secs(10), &what, || {
+            let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+            let Outcome::Reply(reply) = gateway.ask(request) else {
+                return None;
+            };
+            let text = String::from_utf8(reply.body).unwrap();
+            let counts = ["reloads_total", "reloads_refused_total"]
+                .map(|name| value(&text, &format!("nagaya_{name} ")).unwrap());
+            (counts == [accepted, refused]).then_some(())
+        });
+    };
+    await_counts(&gateway, 0.0, 0.0);
+    gateway.reload("wrokers = 1");
+    await_counts(&gateway, 0.0, 1.0);
+    gateway.reload(CONFIG);
+    await_counts(&gateway, 1.0, 1.0);
+    gateway.reload(&CONFIG.replace("workers = 2", "workers = 3"));
+    await_counts(&gateway, 1.0, 2.0);
+    let page = status(&gateway, &[]);
+    assert!(
+        page.contains("1 reload · 0 restarts · 2 reloads refused"),
+        "{page}"
+    );
+    assert!(status(&gateway, &["--json"]).contains("\"reloads\":1,\"reloads_refused\":2,"));
+    let server = rustix::process::Pid::from_raw(gateway.server_pid().try_into().unwrap());
+    rustix::process::kill_process(server.unwrap(), rustix::process::Signal::KILL).unwrap();
+    await_counts(&gateway, 1.0, 2.0);
 }

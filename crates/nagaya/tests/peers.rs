@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use testkit::client::Body;
-use testkit::{Gateway, Outcome, Peer, RawClient, Reply};
+use testkit::client::{Body, reply};
+use testkit::{Gateway, Outcome, Peer, RawClient};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -86,14 +86,6 @@ fn gateway(peer: &Peer) -> Gateway {
     Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
         .with("upstream", peer.address())
         .start()
-}
-
-#[track_caller]
-fn reply(outcome: Outcome) -> Reply {
-    match outcome {
-        Outcome::Reply(reply) => reply,
-        other => panic!("a reply expected, got {other:?}"),
-    }
 }
 
 fn get(path: &str, fields: &str) -> Vec<u8> {

@@ -3,9 +3,9 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use testkit::client::Body;
+use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
-use testkit::{Gateway, Outcome, Peer, Reply, ScriptedUpstream, Seen, Step, eventually, free_port};
+use testkit::{Gateway, Peer, ScriptedUpstream, Seen, Step, eventually, free_port};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -40,14 +40,6 @@ fn before(servers: &[SocketAddr], keys: &str) -> Gateway {
         .collect();
     let upstream = format!("servers = [{}]\n{keys}", list.join(", "));
     gateway(&upstream, "\"app\"", "").start()
-}
-
-#[track_caller]
-fn reply(outcome: Outcome) -> Reply {
-    match outcome {
-        Outcome::Reply(reply) => reply,
-        other => panic!("a reply expected, got {other:?}"),
-    }
 }
 
 fn get(path: &str, fields: &str) -> Vec<u8> {
@@ -329,6 +321,48 @@ fn a_reply_that_stops_is_cut_after_the_read_timeout() {
     let cut = reply(gateway.ask(&get("/", "")));
     assert_eq!((cut.complete, &cut.body[..]), (false, &b"half"[..]));
     gateway.wait_for_message("upstream_silent");
+}
+
+/// The head of an upload that a client can go on with for as long as it likes.
+const UPLOAD: &[u8] = b"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 1000000\r\n\r\n";
+
+#[test]
+fn a_reply_that_stops_is_cut_though_its_client_sends_on() {
+    let upstream = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadSome(1),
+            raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"),
+            Step::ReadBody,
+        ]
+    });
+    let servers = format!("servers = [\"{}\"]", upstream.address());
+    let more = "[timeouts]\nupstream_read = \"300ms\"";
+    let gateway = gateway(&servers, "\"app\"", more).start();
+    let mut client = gateway.client();
+    client.send(UPLOAD);
+    eventually(PATIENCE, "the silent reply to be cut", || {
+        client.send(b"x");
+        gateway.stderr().contains("upstream_silent").then_some(())
+    });
+}
+
+#[test]
+fn an_upload_that_drips_is_ended_however_quickly_it_began() {
+    let upstream = ScriptedUpstream::start(|_| vec![Step::ReadBody]);
+    let servers = format!("servers = [\"{}\"]", upstream.address());
+    let more = "[timeouts]\nbody = \"300ms\"\n[caps]\nbody_rate_min = \"10KiB\"";
+    let gateway = gateway(&servers, "\"app\"", more).start();
+    let mut client = gateway.client();
+    client.send(UPLOAD);
+    client.send(&[b'x'; 500_000]);
+    eventually(PATIENCE, "the server to be reached", || {
+        (upstream.open_connections() == 1).then_some(())
+    });
+    eventually(PATIENCE, "the upload to end", || {
+        client.send(b"x");
+        (upstream.open_connections() == 0).then_some(())
+    });
+    assert_eq!(reply(client.read_reply(Body::Framed)).status, 408);
 }
 
 #[test]

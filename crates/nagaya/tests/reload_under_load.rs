@@ -40,6 +40,11 @@ const ADDED: &str = r#"
       handler = { proxy = "back" }
 "#;
 
+/// A number the long run sets.
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect(name))
+}
+
 /// What the clients have seen.
 #[derive(Default)]
 struct Seen {
@@ -113,6 +118,8 @@ fn reload_under_load(gateway: &mut Gateway, from: u64, to: u64, seen: &Seen) {
         for generation in from + 1..=to {
             gateway.reload(if generation % 2 == 0 { &with } else { PLAIN });
             gateway.wait_for_message(&format!("ready: generation {generation} "));
+            // As fast as they go, unless the long run wants them apart.
+            std::thread::sleep(Duration::from_millis(setting("NAGAYA_RELOAD_PAUSE_MS", 0)));
         }
     });
 }

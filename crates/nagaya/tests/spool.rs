@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::client::Body;
+use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
-use testkit::{Gateway, Outcome, RawClient, Reply, ScriptedUpstream, Seen, Step, eventually};
+use testkit::{Gateway, RawClient, ScriptedUpstream, Seen, Step, eventually};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -33,14 +33,6 @@ fn gateway(upstream: &ScriptedUpstream, keys: &str, disk: &str) -> Builder {
         .with("keys", keys)
         .with("disk", disk)
         .with("keepalive", 32)
-}
-
-#[track_caller]
-fn reply(outcome: Outcome) -> Reply {
-    match outcome {
-        Outcome::Reply(reply) => reply,
-        other => panic!("a reply expected, got {other:?}"),
-    }
 }
 
 fn pattern(count: usize) -> Vec<u8> {

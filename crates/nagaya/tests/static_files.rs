@@ -5,7 +5,8 @@
 mod files;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use files::{ask, field, gateway, get, text};
 use testkit::{Outcome, eventually};
@@ -224,6 +225,46 @@ fn sources_are_never_shown() {
         }
     }
     assert!(!text(&get(&gateway, "list.test", "/")).contains("a.php"));
+}
+
+#[test]
+fn a_compressed_copy_of_a_source_is_not_shown_either() {
+    let gateway = gateway(&[
+        ("page.html", b"page"),
+        ("a.php", b"<?php secret"),
+        ("a.php.gz", b"secret"),
+        ("a.PHP.Gz", b"secret"),
+        ("b.phtml.br", b"secret"),
+        ("c.cgi.zst", b"secret"),
+        ("d.rb.gz.br", b"secret"),
+        ("notes.txt.gz", b"notes"),
+    ]);
+    let www = gateway.directory().path().join("www");
+    // By a link, a copy of a source stands beside a page as if it were the page's.
+    symlink("a.php.gz", www.join("page.html.gz")).expect("make a link");
+    for path in [
+        "a.php.gz",
+        "a.PHP.Gz",
+        "b.phtml.br",
+        "c.cgi.zst",
+        "d.rb.gz.br",
+        "page.html.gz",
+    ] {
+        let reply = get(&gateway, "plain.test", &format!("/{path}"));
+        assert_eq!(reply.status, 404, "{path}");
+        assert!(!text(&reply).contains("secret"), "{path}");
+        let listed = text(&get(&gateway, "list.test", "/")).contains(&format!(">{path}<"));
+        assert!(!listed || path == "page.html.gz", "{path} is listed");
+    }
+    for (path, body) in [("/page.html", "page"), ("/notes.txt.gz", "notes")] {
+        let reply = ask(
+            &gateway,
+            "plain.test",
+            &format!("GET {path}"),
+            "Accept-Encoding: gzip\r\n",
+        );
+        assert_eq!((reply.status, text(&reply).as_str()), (200, body), "{path}");
+    }
 }
 
 #[test]
@@ -500,6 +541,79 @@ fn what_may_not_be_read_is_forbidden() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("lock");
     // Started by root, the server is somebody else by now.
     assert_eq!(get(&gateway, "plain.test", "/locked").status, 403);
+}
+
+#[test]
+fn a_directory_that_keeps_the_server_out_of_a_root_is_named_in_the_error_log() {
+    let gateway = gateway(&[("locked", b"x")]);
+    let above = gateway.directory().path();
+    let root = above.join("www");
+    let close = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+    };
+    close(&root.join("locked"), 0o000);
+    assert_eq!(get(&gateway, "plain.test", "/locked").status, 403);
+    assert!(
+        !gateway.stderr().contains("root_denied"),
+        "the root is fine"
+    );
+    // May be entered, but not read: a file in it is its own business.
+    close(&root, 0o711);
+    assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
+    let mut table = vec![
+        (root.as_path(), 0o011, "/", "read", "o+rx"),
+        (root.as_path(), 0o000, "/hello.txt", "enter", "o+x"),
+    ];
+    if os::process::is_root() {
+        // The test itself must still come by.
+        table.push((above, 0o700, "/", "enter", "o+x"));
+    }
+    for (closed, mode, path, verb, change) in table {
+        let place = closed.display();
+        let advice = format!("may not {verb} {place}: try chmod {change} {place}");
+        let said = || gateway.stderr().matches(&advice).count();
+        let before = said();
+        close(closed, mode);
+        // What was found before is used for a while.
+        eventually(Duration::from_secs(15), &advice, || {
+            let status = get(&gateway, "plain.test", path).status;
+            (status == 403 && said() > before).then_some(())
+        });
+        assert!(
+            gateway
+                .stderr()
+                .contains("warn server: the site's root cannot be opened")
+        );
+        close(closed, 0o755);
+        eventually(Duration::from_secs(15), "an open root", || {
+            (get(&gateway, "plain.test", path).status != 403).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_flood_of_refusals_is_not_one_of_lines_in_the_error_log() {
+    let gateway = gateway(&[]);
+    let root = gateway.directory().path().join("www");
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o011)).expect("chmod");
+    let ask = |path: &str| get(&gateway, "plain.test", path).status;
+    eventually(Duration::from_secs(15), "a closed root", || {
+        (ask("/") == 403).then_some(())
+    });
+    let (before, since) = (
+        gateway.stderr().matches("root_denied").count(),
+        Instant::now(),
+    );
+    for _ in 0..300 {
+        assert_eq!(ask("/"), 403);
+    }
+    let seconds = 2 + usize::try_from(since.elapsed().as_secs()).expect("a few");
+    gateway.wait_for_message("root_denied");
+    let lines = gateway.stderr().matches("root_denied").count() - before;
+    // One a second, from each worker.
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(lines <= workers * seconds, "{lines} in {seconds} s");
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755)).expect("chmod");
 }
 
 #[test]

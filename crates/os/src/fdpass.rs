@@ -58,19 +58,22 @@ pub fn send(link: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>]) -> io:
     Ok(())
 }
 
-/// Waits for one message and puts it into `buffer`: its length, and its descriptors (at most
-/// `fds_max`). The other end's close is `UnexpectedEof`, one that stops midway `WouldBlock`.
+/// Waits for one message of at most `bytes_max` bytes and `fds_max` descriptors. Takes memory for
+/// what has arrived, none while it waits. The other end's close is `UnexpectedEof`, one that
+/// stops midway `WouldBlock`.
 pub fn recv(
     link: BorrowedFd<'_>,
-    buffer: &mut [u8],
+    bytes_max: usize,
     fds_max: usize,
-) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut filled = 0;
+) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut message = Vec::new();
     let mut fds = Vec::new();
     while wait_readable(&[link], None)? == [false] {}
     loop {
-        let (more, bytes) = recv_packet(link, &mut buffer[filled..], &mut fds)?;
-        filled += bytes;
+        let filled = message.len();
+        message.resize(bytes_max.min(filled + PACKET_BYTES), 0);
+        let (more, bytes) = recv_packet(link, &mut message[filled..], &mut fds)?;
+        message.truncate(filled + bytes);
         if fds.len() > fds_max {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -78,7 +81,7 @@ pub fn recv(
             ));
         }
         if more == LAST {
-            return Ok((filled, fds));
+            return Ok((message, fds));
         }
     }
 }
@@ -145,9 +148,8 @@ mod tests {
         let big: Vec<u8> = (0..70_000_u32).map(|at| (at % 251) as u8).collect();
         for message in [b"".as_slice(), b"one", &big, b"last"] {
             send(here.as_fd(), message, &[]).unwrap();
-            let mut buffer = vec![0; 100_000];
-            let (length, fds) = recv(there.as_fd(), &mut buffer, 0).unwrap();
-            assert_eq!(&buffer[..length], message);
+            let (received, fds) = recv(there.as_fd(), 100_000, 0).unwrap();
+            assert_eq!(received, message);
             assert!(fds.is_empty());
         }
     }
@@ -161,9 +163,8 @@ mod tests {
             .collect();
         let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         send(here.as_fd(), b"many", &borrowed).unwrap();
-        let mut buffer = [0; 16];
-        let (length, fds) = recv(there.as_fd(), &mut buffer, 600).unwrap();
-        assert_eq!((&buffer[..length], fds.len()), (b"many".as_slice(), 600));
+        let (message, fds) = recv(there.as_fd(), 16, 600).unwrap();
+        assert_eq!((&*message, fds.len()), (b"many".as_slice(), 600));
         for (at, fd) in fds.iter().enumerate() {
             assert_eq!(
                 file::read_whole(fd.as_fd(), 4).unwrap(),
@@ -180,11 +181,14 @@ mod tests {
     #[test]
     fn more_bytes_or_descriptors_than_allowed_is_an_error() {
         let (here, there) = pair().unwrap();
-        send(here.as_fd(), &[1; 100], &[]).unwrap();
-        let error = recv(there.as_fd(), &mut [0; 99], 0).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        for too_long in [100, PACKET_BYTES + 1] {
+            let (here, there) = pair().unwrap();
+            send(here.as_fd(), &vec![1; too_long], &[]).unwrap();
+            let error = recv(there.as_fd(), too_long - 1, 0).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
         send(here.as_fd(), b"x", &[here.as_fd(), there.as_fd()]).unwrap();
-        let error = recv(there.as_fd(), &mut [0; 9], 1).unwrap_err();
+        let error = recv(there.as_fd(), 9, 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
@@ -193,8 +197,8 @@ mod tests {
         let (here, there) = pair().unwrap();
         send(here.as_fd(), b"", &[]).unwrap();
         drop(here);
-        assert_eq!(recv(there.as_fd(), &mut [0; 9], 0).unwrap().0, 0);
-        let error = recv(there.as_fd(), &mut [0; 9], 0).unwrap_err();
+        assert_eq!(recv(there.as_fd(), 9, 0).unwrap().0, b"");
+        let error = recv(there.as_fd(), 9, 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, openat2};
+use rustix::fs::{Access, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
 use crate::symlinks;
@@ -118,9 +118,12 @@ pub fn path_of(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 /// Why a name gave no descriptor, where the name is to blame and not the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFile {
-    /// Nothing is there, or nothing that can be reached: a link that is refused, a way out of
-    /// the directory, a name too long, a socket.
+    /// Nothing is there, or nothing that can be reached: a name too long, a socket.
     Absent,
+    /// A link that is refused.
+    Link,
+    /// It leads out of the directory.
+    Outside,
     /// A component on the way is a file.
     FileInTheWay,
     /// Permission is missing.
@@ -133,8 +136,11 @@ impl NoFile {
         match Errno::from_io_error(error)? {
             Errno::NOTDIR => Some(Self::FileInTheWay),
             Errno::ACCESS | Errno::PERM => Some(Self::Denied),
-            Errno::NOENT | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG => Some(Self::Absent),
-            Errno::NXIO | Errno::ILSEQ | Errno::INVAL => Some(Self::Absent),
+            Errno::LOOP => Some(Self::Link),
+            Errno::XDEV => Some(Self::Outside),
+            Errno::NOENT | Errno::NAMETOOLONG | Errno::NXIO | Errno::ILSEQ | Errno::INVAL => {
+                Some(Self::Absent)
+            }
             _ => None,
         }
     }
@@ -193,6 +199,29 @@ pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
+/// What a process wants to do with a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Reach what is in it.
+    Enter,
+    /// Open it as well, to serve its index or list it.
+    Read,
+}
+
+/// The first directory on the way to `directory` that this process may not enter, or `directory`
+/// itself if the wish is not granted. `None` when permissions are not what is wrong.
+pub fn first_closed(directory: &Path, wish: Wish) -> Option<&Path> {
+    let is_closed = |path: &Path, access| rustix::fs::access(path, access) == Err(Errno::ACCESS);
+    let wanted = match wish {
+        Wish::Enter => Access::EXEC_OK,
+        Wish::Read => Access::EXEC_OK | Access::READ_OK,
+    };
+    let way: Vec<_> = directory.ancestors().skip(1).collect();
+    let mut way = way.into_iter().rev();
+    way.find(|above| is_closed(above, Access::EXEC_OK))
+        .or_else(|| is_closed(directory, wanted).then_some(directory))
+}
+
 /// Whether a descriptor's file system is one whose calls on names and pages in memory never wait
 /// for another machine or process, as those of network file systems and FUSE may.
 pub fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
@@ -231,17 +260,6 @@ pub fn list(dir: BorrowedFd<'_>, entries_max: usize) -> io::Result<Vec<Entry>> {
         }
     }
     Ok(entries)
-}
-
-/// Opens a log for appending, making it with mode 0640 if need be. The last component must not
-/// be a link, and what is opened must be a regular file or something without a size to hold
-/// (a pipe, a terminal).
-pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW;
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    Ok(retry_on_intr(|| {
-        rustix::fs::open(path, flags, Mode::from_raw_mode(0o640))
-    })?)
 }
 
 /// Reads at an offset, up to the buffer's length; 0 is the end.

@@ -8,6 +8,7 @@
 pub mod cpu;
 pub mod fdpass;
 pub mod file;
+pub mod log;
 pub mod net;
 pub mod process;
 pub mod signal;

@@ -81,10 +81,7 @@ pub fn drop_privileges(user: &str) -> io::Result<()> {
         return Ok(());
     }
     let name = CString::new(user)?;
-    let (uid, gid) = look_up(&name)?;
-    if uid == 0 {
-        return Err(io::Error::other(format!("user {user} is root")));
-    }
+    let (uid, gid) = unprivileged(&name)?;
     // SAFETY: plain calls on numbers and on a string that ends in NUL and outlives them. glibc
     // applies them to every thread.
     unsafe {
@@ -99,9 +96,9 @@ pub fn drop_privileges(user: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is such a user; the error says what is wrong with it.
+/// Whether there is such a user other than root; the error says what is wrong with it.
 pub fn check_user(user: &str) -> io::Result<()> {
-    look_up(&CString::new(user)?).map(drop)
+    unprivileged(&CString::new(user)?).map(drop)
 }
 
 /// Raises the number of descriptors this process may hold to what it is allowed, and tells it.
@@ -124,6 +121,14 @@ pub fn release_memory() {
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// The numbers of a user, who is not root, and of its first group.
+fn unprivileged(name: &CString) -> io::Result<(u32, u32)> {
+    match look_up(name)? {
+        (0, _) => Err(io::Error::other("it is root")),
+        numbers => Ok(numbers),
     }
 }
 

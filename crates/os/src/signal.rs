@@ -21,6 +21,17 @@ pub enum Signal {
     User1,
 }
 
+impl std::fmt::Display for Signal {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Signal::Terminate => "TERM",
+            Signal::Interrupt => "INT",
+            Signal::Hangup => "HUP",
+            Signal::User1 => "USR1",
+        })
+    }
+}
+
 const NUMBERS: [(Signal, libc::c_int); 4] = [
     (Signal::Terminate, libc::SIGTERM),
     (Signal::Interrupt, libc::SIGINT),

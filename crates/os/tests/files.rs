@@ -78,21 +78,6 @@ fn a_temporary_file_has_no_name() {
     fs::remove_dir_all(&dir).unwrap();
 }
 
-#[test]
-fn a_log_is_appended_to_and_never_through_a_link() {
-    let dir = directory("log");
-    for line in ["one\n", "two\n"] {
-        fs::File::from(file::open_log(&dir.join("log")).unwrap())
-            .write_all(line.as_bytes())
-            .unwrap();
-    }
-    assert_eq!(fs::read_to_string(dir.join("log")).unwrap(), "one\ntwo\n");
-    std::os::unix::fs::symlink("log", dir.join("link")).unwrap();
-    let error = file::open_log(&dir.join("link")).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
-    fs::remove_dir_all(&dir).unwrap();
-}
-
 fn megabyte(name: &str) -> (PathBuf, OwnedFd) {
     let dir = directory(name);
     fs::write(dir.join("file"), vec![7; 1 << 20]).unwrap();

@@ -43,6 +43,19 @@ pub struct Reply {
     pub interim: Vec<u16>,
 }
 
+/// The reply a request must have got.
+///
+/// # Panics
+/// When there was none.
+#[must_use]
+#[track_caller]
+pub fn reply(outcome: Outcome) -> Reply {
+    match outcome {
+        Outcome::Reply(reply) => reply,
+        other => panic!("a reply expected, got {other:?}"),
+    }
+}
+
 /// Whether the reply to the request in question can have a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {

@@ -1,7 +1,8 @@
 //! The gateway as a process: started from a configuration text, asked, signalled, ended.
 //!
 //! The idea: what is tested is the binary that ships, from outside. A test that ends leaves no
-//! process behind, and a panic inside the gateway fails the test that caused it.
+//! process behind, and a panic inside the gateway fails the test that caused it, as does an error
+//! it did not put into words.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -303,6 +304,10 @@ impl Drop for Gateway {
             assert!(
                 !stderr.contains("panicked at"),
                 "the gateway panicked: {stderr}"
+            );
+            assert!(
+                !stderr.contains("(os error "),
+                "the gateway speaks to machines: {stderr}"
             );
         }
     }

@@ -6,7 +6,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::message::{Ends, Head, take_body};
@@ -90,6 +90,23 @@ impl ScriptedUpstream {
     #[must_use]
     pub fn start(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), script)
+    }
+
+    /// Answers a request with `steps`, but not before the test has met it twice at the barrier:
+    /// when the request is there, and when it may be answered.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[must_use]
+    pub fn held(steps: Vec<Step>) -> (Self, Arc<Barrier>) {
+        let turn = Arc::new(Barrier::new(2));
+        let ours = Arc::clone(&turn);
+        let upstream = Self::start(move |_| {
+            ours.wait();
+            ours.wait();
+            steps.clone()
+        });
+        (upstream, turn)
     }
 
     /// As [`Self::start`], at this address.
@@ -385,14 +402,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{Body, Outcome, RawClient};
-
-    fn reply(outcome: Outcome) -> crate::client::Reply {
-        match outcome {
-            Outcome::Reply(reply) => reply,
-            other => panic!("no reply but {other:?}"),
-        }
-    }
+    use crate::client::{Body, Outcome, RawClient, reply};
 
     #[test]
     fn records_what_it_saw_and_answers_by_script() {

@@ -32,14 +32,17 @@ pub fn strip_hop_by_hop(fields: &mut Fields) {
     if !fields.contains_any(HOP_BY_HOP) {
         return;
     }
+    if says_keep_alive_only(fields) {
+        return fields.remove_all(HOP_BY_HOP);
+    }
     let own: Vec<Vec<u8>> = listed(fields)
         .filter(|name| may_be_listed(name))
         .map(<[u8]>::to_vec)
         .collect();
-    fields.retain(|field| {
-        HOP_BY_HOP & field.id.bit() == 0
-            && !own.iter().any(|name| field.name.eq_ignore_ascii_case(name))
-    });
+    fields.remove_all(HOP_BY_HOP);
+    if !own.is_empty() {
+        fields.retain(|field| !own.iter().any(|name| field.name.eq_ignore_ascii_case(name)));
+    }
 }
 
 /// Whether `Connection` lists a name, in any case.
@@ -52,6 +55,9 @@ pub(crate) fn keeps_alive(fields: &Fields, version: Version) -> Result<bool, Ref
     let is_http11 = version == Version::Http11;
     if !fields.contains(FieldId::Connection) {
         return Ok(is_http11);
+    }
+    if says_keep_alive_only(fields) {
+        return Ok(true);
     }
     let (mut options, mut close, mut keep_alive) = (0, false, false);
     for option in listed(fields) {
@@ -85,6 +91,13 @@ pub(crate) fn upgrade(fields: &Fields, protocols: &mut Vec<u8>) {
         }
         protocols.extend(protocol.iter().map(u8::to_ascii_lowercase));
     }
+}
+
+/// What nearly everybody says, seen without taking the list apart.
+fn says_keep_alive_only(fields: &Fields) -> bool {
+    let mut lines = fields.get_all(FieldId::Connection);
+    let first = lines.next().unwrap_or_default();
+    first.eq_ignore_ascii_case(b"keep-alive") && lines.next().is_none()
 }
 
 fn listed(fields: &Fields) -> impl Iterator<Item = &[u8]> {

@@ -37,7 +37,7 @@ known_fields! {
     TransferEncoding = "Transfer-Encoding", Upgrade = "Upgrade", UserAgent = "User-Agent", Vary = "Vary",
     Via = "Via", WwwAuthenticate = "WWW-Authenticate", XForwardedFor = "X-Forwarded-For",
     XForwardedHost = "X-Forwarded-Host", XForwardedProto = "X-Forwarded-Proto", XRealIp = "X-Real-IP",
-    XRequestId = "X-Request-ID",
+    XRequestId = "X-Request-Id",
 }
 
 impl FieldId {

@@ -3,7 +3,8 @@
 //! One byte buffer and spans into it: a head's lines are copied once, as they came, and every name
 //! and value is a pair of offsets. Both are cleared and reused, so a connection in steady state
 //! allocates nothing. A set of bits answers "is it there at all?" without a look at the spans.
-//! Removed bytes stay in the buffer until [`Fields::clear`].
+//! Removed bytes stay in the buffer until [`Fields::clear`]. A field that lies there just as a head
+//! would spell it is copied with its neighbours in one go when a head is written.
 
 use std::{fmt, ops::Range};
 
@@ -30,6 +31,20 @@ pub struct Field<'a> {
     pub name: &'a [u8],
     /// The value, without blanks around it.
     pub value: &'a [u8],
+}
+
+/// Between name and value.
+const SEPARATOR: &[u8] = b": ";
+/// After a line.
+const LINE_END: &[u8] = b"\r\n";
+
+/// Appends a field's line to a head (RFC 9112 §5). The caller vouches for name and value.
+pub fn encode_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.reserve(name.len() + SEPARATOR.len() + value.len() + LINE_END.len());
+    out.extend_from_slice(name);
+    out.extend_from_slice(SEPARATOR);
+    out.extend_from_slice(value);
+    out.extend_from_slice(LINE_END);
 }
 
 impl Fields {
@@ -90,22 +105,51 @@ impl Fields {
 
     /// Appends a field. The caller vouches for name and value ([`field_name_ok`], [`field_value_ok`]).
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.push_as(FieldId::of(name), name, value);
+    }
+
+    /// Appends a known field in its usual spelling. The caller vouches for the value.
+    pub fn push_known(&mut self, id: FieldId, value: &[u8]) {
+        self.push_as(id, id.name().as_bytes(), value);
+    }
+
+    fn push_as(&mut self, id: FieldId, name: &[u8], value: &[u8]) {
         debug_assert!(
             field_name_ok(name) && field_value_ok(value),
             "a field was pushed unchecked"
         );
-        let id = FieldId::of(name);
-        let name_start = self.bytes.len();
-        self.bytes.extend_from_slice(name);
-        let value_start = self.bytes.len();
-        self.bytes.extend_from_slice(value);
-        let value_end = self.bytes.len();
+        let start = self.bytes.len();
+        encode_field(name, value, &mut self.bytes);
+        let name_end = start + name.len();
+        let value_end = self.bytes.len() - LINE_END.len();
         self.present |= id.bit();
-        self.spans.push(Span::new(
+        self.spans.push(Span {
             id,
-            name_start..value_start,
-            value_start..value_end,
-        ));
+            is_line: true,
+            name_start: place(start),
+            name_end: place(name_end),
+            value_start: place(name_end + SEPARATOR.len()),
+            value_end: place(value_end),
+        });
+    }
+
+    /// Appends the lines of the fields whose names pass.
+    pub fn encode(&self, out: &mut Vec<u8>, mut passes: impl FnMut(FieldId) -> bool) {
+        let mut run = 0..0;
+        for span in self.spans.iter().filter(|span| passes(span.id)) {
+            let line = span.line();
+            if !span.is_line || line.start != run.end {
+                out.extend_from_slice(self.bytes.get(run).unwrap_or_default());
+                run = line.clone();
+            }
+            if span.is_line {
+                run.end = line.end;
+            } else {
+                encode_field(span.name(&self.bytes), span.value(&self.bytes), out);
+                run = 0..0;
+            }
+        }
+        out.extend_from_slice(self.bytes.get(run).unwrap_or_default());
     }
 
     /// Appends all of another set, which was checked when it was made.
@@ -128,6 +172,14 @@ impl Fields {
         if id != FieldId::Other && self.contains(id) {
             self.spans.retain(|span| span.id != id);
             self.present &= !id.bit();
+        }
+    }
+
+    /// Removes every field of a set of known names.
+    pub(crate) fn remove_all(&mut self, bits: u64) {
+        if self.contains_any(bits) {
+            self.spans.retain(|span| span.id.bit() & bits == 0);
+            self.present &= !bits;
         }
     }
 
@@ -176,7 +228,7 @@ impl Fields {
         let present = &mut self.present;
         self.spans.extend(places.map(|(id, name, value)| {
             *present |= id.bit();
-            Span::new(id, name, value)
+            Span::new(id, name, value, lines)
         }));
     }
 }
@@ -197,6 +249,8 @@ impl fmt::Debug for Fields {
 #[derive(Debug, Clone, Copy)]
 struct Span {
     id: FieldId,
+    /// The bytes from its name on are the line a head would have: `name: value`, CR LF.
+    is_line: bool,
     name_start: u32,
     name_end: u32,
     value_start: u32,
@@ -204,9 +258,12 @@ struct Span {
 }
 
 impl Span {
-    fn new(id: FieldId, name: Range<usize>, value: Range<usize>) -> Span {
+    fn new(id: FieldId, name: Range<usize>, value: Range<usize>, bytes: &[u8]) -> Span {
+        let between = bytes.get(name.end..value.start).unwrap_or_default();
+        let after = bytes.get(value.end..value.end + LINE_END.len());
         Span {
             id,
+            is_line: between == SEPARATOR && after == Some(LINE_END),
             name_start: place(name.start),
             name_end: place(name.end),
             value_start: place(value.start),
@@ -226,6 +283,11 @@ impl Span {
             .unwrap_or_default()
     }
 
+    /// Where its line lies, if it lies there as one.
+    fn line(&self) -> Range<usize> {
+        self.name_start as usize..self.value_end as usize + LINE_END.len()
+    }
+
     fn field<'a>(&self, bytes: &'a [u8]) -> Field<'a> {
         Field {
             id: self.id,
@@ -237,6 +299,7 @@ impl Span {
     fn shifted(&self, by: u32) -> Span {
         Span {
             id: self.id,
+            is_line: self.is_line,
             name_start: self.name_start.saturating_add(by),
             name_end: self.name_end.saturating_add(by),
             value_start: self.value_start.saturating_add(by),
@@ -317,6 +380,36 @@ mod tests {
         assert_eq!(names(&fields), ["Via", "Host", "X-One", "accept", "x-one"]);
         assert_eq!(fields.get(FieldId::Accept), Some(&b"text/html"[..]));
         assert_eq!(fields.get(FieldId::Via), Some(&b"1.1 x"[..]));
+    }
+
+    #[test]
+    fn lines_are_written_as_a_head_spells_them_whatever_way_the_fields_came() {
+        let head = b"Host: a\r\nX-Odd:  two blanks \r\nAccept: b\r\nTE:\r\n\r\n";
+        let mut fields = Fields::default();
+        let places = [
+            (FieldId::Host, 0..4, 6..7),
+            (FieldId::Other, 9..14, 17..27),
+            (FieldId::Accept, 30..36, 38..39),
+            (FieldId::Te, 41..43, 44..44),
+        ];
+        fields.load(head, places.into_iter());
+        fields.push(b"X-New", b"1");
+        fields.push_known(FieldId::Vary, b"2");
+        let encoded = |passes: fn(FieldId) -> bool| {
+            let mut out = b"> ".to_vec();
+            fields.encode(&mut out, passes);
+            String::from_utf8(out).expect("ASCII")
+        };
+        assert_eq!(
+            encoded(|_| true),
+            "> Host: a\r\nX-Odd: two blanks\r\nAccept: b\r\nTE: \r\nX-New: 1\r\nVary: 2\r\n"
+        );
+        assert_eq!(
+            encoded(|id| !matches!(id, FieldId::Host | FieldId::Te)),
+            "> X-Odd: two blanks\r\nAccept: b\r\nX-New: 1\r\nVary: 2\r\n"
+        );
+        assert_eq!(encoded(|id| id == FieldId::Vary), "> Vary: 2\r\n");
+        assert_eq!(encoded(|_| false), "> ");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use body::{BodyDecoder, CHUNK_END, Decoded, LAST_CHUNK, encode_chunk_head};
 pub use caps::{BodyCaps, FIELDS_MAX, HeadCaps};
 pub use connection::strip_hop_by_hop;
 pub use field_id::FieldId;
-pub use fields::{Field, Fields};
+pub use fields::{Field, Fields, encode_field};
 pub use framing::{Framing, Version};
 pub use method::Method;
 pub use octets::{field_name_ok, field_value_ok};

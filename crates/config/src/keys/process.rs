@@ -214,14 +214,14 @@ pub(crate) const TIMEOUTS: Section = Section {
             "body",
             Kind::Duration(1, DAY),
             Value("30s"),
-            "Longest silence while a request's body is awaited.",
+            "Longest silence while a request's body is awaited, and how far its client may fall behind `caps.body_rate_min`.",
             "body = \"1m\"",
         ),
         key(
             "write",
             Kind::Duration(1, DAY),
             Value("30s"),
-            "Longest time a client may take no byte of a reply.",
+            "Longest time a client may take no byte of a reply, and how far it may fall behind `caps.write_rate_min`.",
             "write = \"1m\"",
         ),
         key(
@@ -242,7 +242,7 @@ pub(crate) const TIMEOUTS: Section = Section {
             "upstream_read",
             Kind::Duration(1, DAY),
             Value("1m"),
-            "Longest silence of an upstream's server.",
+            "Longest silence of an upstream's server, once it has the whole request or has begun to answer. While it waits for a request's body, the client's time runs: `body` and `caps.body_rate_min`.",
             "upstream_read = \"5m\"",
         ),
         key(
@@ -270,7 +270,7 @@ pub(crate) const TIMEOUTS: Section = Section {
             "drain",
             Kind::Duration(1, DAY),
             Value("30s"),
-            "How long exchanges may go on once the gateway was told to stop or their listener was removed.",
+            "How long exchanges may go on once the gateway was told to stop.",
             "drain = \"10s\"",
         ),
         key(
@@ -284,20 +284,23 @@ pub(crate) const TIMEOUTS: Section = Section {
     later: &[],
 };
 
+/// A head must fit twice into the block it is read into.
+const HEAD_MAX: u64 = 64 * KIB;
+
 pub(crate) const CAPS: Section = Section {
     title: "[caps]",
     about: "Every size and count of the process. Sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.",
     keys: &[
         key(
             "head_bytes",
-            Kind::Size(KIB, MIB),
+            Kind::Size(KIB, HEAD_MAX),
             Value("16KiB"),
             "A request's head; more is answered 431.",
             "head_bytes = \"32KiB\"",
         ),
         key(
             "target_bytes",
-            Kind::Size(256, MIB),
+            Kind::Size(256, HEAD_MAX),
             Value("8KiB"),
             "A request's target; more is answered 414. No more than `head_bytes`.",
             "target_bytes = \"4KiB\"",
@@ -339,7 +342,7 @@ pub(crate) const CAPS: Section = Section {
         ),
         key(
             "upstream_head_bytes",
-            Kind::Size(KIB, MIB),
+            Kind::Size(KIB, HEAD_MAX),
             Value("32KiB"),
             "Head of an upstream's reply; more is answered 502.",
             "upstream_head_bytes = \"64KiB\"",
@@ -369,14 +372,14 @@ pub(crate) const CAPS: Section = Section {
             "body_rate_min",
             Kind::Size(0, GIB),
             Value("128"),
-            "Slowest request body that is put up with: bytes a second, averaged after the body's first 10 s.",
+            "Slowest request body that is put up with, in bytes a second; its client may fall behind by `timeouts.body`. Only time in which the client is waited for counts, and bytes buy none in advance. 0 asks for no rate: then a byte now and then keeps an upload alive.",
             "body_rate_min = \"1KiB\"",
         ),
         key(
             "write_rate_min",
             Kind::Size(0, GIB),
             Value("128"),
-            "Slowest reader of a reply that is put up with: bytes a second, averaged after the first 30 s.",
+            "Slowest reader of a reply that is put up with, in bytes a second; it may fall behind by `timeouts.write`, counted as for `body_rate_min`.",
             "write_rate_min = \"1KiB\"",
         ),
         key(

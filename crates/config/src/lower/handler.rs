@@ -37,7 +37,8 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
     }
     if let Some(status) = table
         .get("status")
-        .filter(|_| table.get("redirect").is_none())
+        .filter(|_| !chosen.contains(&"redirect"))
+        .filter(|_| !chosen.is_empty() || !table.has_strangers())
     {
         status.report_help(
             "`status` belongs to `redirect`",

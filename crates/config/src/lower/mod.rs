@@ -28,7 +28,7 @@ use crate::keys;
 use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
 use crate::sources::Sources;
 use crate::units;
-use context::{Context, Spot, problem};
+use context::{Context, Spot, problem, problem_overall};
 use fields::Side;
 use table::Table;
 pub(crate) use template::spell;
@@ -85,29 +85,39 @@ fn workers(tops: &Tops<'_>) -> usize {
 fn user(tops: &Tops<'_>) -> String {
     let table = tops.holder("user");
     let name = table.text("user");
-    let Some(value) = table.get("user").filter(Value::is_text) else {
-        return name;
-    };
-    let root = name == "root" || (!name.is_empty() && name.bytes().all(|byte| byte == b'0'));
-    let named = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte));
-    if root {
-        value.report_help(
-            "the server must not stay root",
-            "name a user without privileges, such as `www-data`",
-        );
-    } else if name.is_empty() || !named {
-        value.report(format!("`{name}` is no user name"));
+    let written = table.get("user");
+    if written.is_none_or(|value| value.is_text())
+        && let Some((message, help)) = wrong_user(tops.context.sources, &name)
+    {
+        match written {
+            Some(value) => value.report_help(message, help),
+            None => tops.context.report(problem_overall(message).help(help)),
+        }
     }
     name
 }
 
+/// Why the server cannot become a user, and what to do.
+fn wrong_user(sources: &Sources, name: &str) -> Option<(String, &'static str)> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
+    if name.is_empty() || !name.bytes().all(known) {
+        let message = format!("`{name}` is no user name");
+        return Some((message, "one looks like `www-data`"));
+    }
+    if name == "root" || name.bytes().all(|byte| byte == b'0') {
+        let help = "name a user without privileges, such as `www-data`";
+        return Some(("the server must not stay root".to_owned(), help));
+    }
+    let why = sources.users.get(name)?.as_ref().err()?;
+    let message = format!("the server cannot become user `{name}`: {why}");
+    Some((message, "create it, or let `user` name another"))
+}
+
 fn control(value: &Value<'_>) -> Option<Control> {
     let socket = value.table(&keys::CONTROL)?.required("socket")?;
-    Some(Control {
-        socket: values::path(&socket)?,
-    })
+    let path = values::path(&socket)?;
+    values::require_directory(&socket, &path);
+    Some(Control { socket: path })
 }
 
 fn listeners(tops: &Tops<'_>) -> Vec<Listener> {

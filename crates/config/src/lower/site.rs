@@ -17,7 +17,6 @@ use super::{files, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{ErrorPage, Files, HostPattern, LogTarget, Root, Settings, Site, TryEntry};
-use crate::sources::Existence;
 
 /// Where each host was first named.
 type Hosts = HashMap<HostPattern, Spot>;
@@ -173,14 +172,9 @@ fn root(table: &Table<'_>) -> Option<Root> {
 
 fn directory(value: &Value<'_>) -> Option<PathBuf> {
     let path = values::path(value)?;
-    let sources = value.context.sources;
-    let why = match sources.directories.get(&path) {
-        Some(Ok(())) => return Some(path),
-        None if sources.existence == Existence::Assumed => return Some(path),
-        Some(Err(why)) => why,
-        None => "no such file or directory",
-    };
-    value.report(format!("directory `{}`: {why}", path.display()));
+    if let Some(why) = value.context.sources.directory_missing(&path) {
+        value.report(format!("directory `{}`: {why}", path.display()));
+    }
     // The path is as good as any for what else is checked.
     Some(path)
 }

@@ -129,6 +129,7 @@ pub(crate) fn listen_address(value: &Value<'_>) -> Option<ListenAddress> {
         let ServerAddress::Unix(path) = unix(value, text)? else {
             return None;
         };
+        values::require_directory(value, &path);
         return Some(ListenAddress::Unix(path));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {

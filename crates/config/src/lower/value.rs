@@ -31,6 +31,29 @@ pub(crate) struct Value<'a> {
     node: &'a Spanned<DeValue<'a>>,
 }
 
+/// A kind of number that is written with its unit.
+struct Measure {
+    expected: &'static str,
+    parse: fn(&str) -> Option<u64>,
+    spell: fn(u64) -> String,
+    /// The right spelling of a wrong one.
+    meant: fn(&str) -> Option<String>,
+}
+
+const SIZE: Measure = Measure {
+    expected: "a size such as \"64KiB\", \"8MiB\" or 512",
+    parse: units::parse_size,
+    spell: units::size,
+    meant: units::meant_size,
+};
+
+const DURATION: Measure = Measure {
+    expected: "a duration such as \"500ms\", \"2s\", \"1m\" or \"1h\"",
+    parse: units::parse_duration,
+    spell: units::duration,
+    meant: units::meant_duration,
+};
+
 impl<'a> Value<'a> {
     pub(crate) fn new(
         context: &'a Context<'a>,
@@ -84,6 +107,11 @@ impl<'a> Value<'a> {
 
     /// Reports that the value is of another type than it has to be.
     pub(crate) fn mistyped(&self, expected: &str) {
+        self.report(self.mistake(expected));
+    }
+
+    /// What is wrong with the value where `expected` has to stand.
+    fn mistake(&self, expected: &str) -> String {
         let found = match self.node.get_ref() {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a number",
@@ -93,7 +121,7 @@ impl<'a> Value<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.report(format!("`{}` must be {expected}, not {found}", self.name));
+        format!("`{}` must be {expected}, not {found}", self.name)
     }
 
     pub(crate) fn is_text(&self) -> bool {
@@ -141,8 +169,12 @@ impl<'a> Value<'a> {
 
     /// A whole number within bounds.
     pub(crate) fn count(&self, least: u64, most: u64) -> Option<u64> {
-        let DeValue::Integer(number) = self.node.get_ref() else {
-            self.mistyped(&format!("a number from {least} to {most}"));
+        let node = self.node.get_ref();
+        let DeValue::Integer(number) = node else {
+            let message = self.mistake(&format!("a number from {least} to {most}"));
+            let quoted = node.as_str().and_then(|text| text.parse::<u64>().ok());
+            let meant = quoted.filter(|number| (least..=most).contains(number));
+            self.report_meant(message, meant.map(|number| number.to_string()));
             return None;
         };
         let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
@@ -155,39 +187,45 @@ impl<'a> Value<'a> {
             let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
             return self.within(number, units::size, least, most);
         }
-        let expected = "a size such as \"64KiB\", \"8MiB\" or 512";
-        self.measured(expected, units::parse_size, units::size, least, most)
+        self.measured(&SIZE, least, most)
     }
 
     /// Milliseconds within bounds.
     pub(crate) fn duration(&self, least: u64, most: u64) -> Option<u64> {
-        let expected = "a duration such as \"500ms\", \"2s\", \"1m\" or \"1h\"";
-        self.measured(
-            expected,
-            units::parse_duration,
-            units::duration,
-            least,
-            most,
-        )
+        self.measured(&DURATION, least, most)
     }
 
-    fn measured(
-        &self,
-        expected: &str,
-        parse: fn(&str) -> Option<u64>,
-        spell: fn(u64) -> String,
-        least: u64,
-        most: u64,
-    ) -> Option<u64> {
-        let Some(text) = self.node.get_ref().as_str() else {
-            self.mistyped(expected);
-            return None;
+    fn measured(&self, measure: &Measure, least: u64, most: u64) -> Option<u64> {
+        let node = self.node.get_ref();
+        if let Some(number) = node.as_str().and_then(measure.parse) {
+            return self.within(Some(number), measure.spell, least, most);
+        }
+        let (message, written) = match node {
+            DeValue::String(text) => {
+                let message = format!("`{}` must be {}", self.name, measure.expected);
+                (message, Some(&**text))
+            }
+            DeValue::Integer(number) => {
+                let decimal = (number.radix() == 10).then(|| number.as_str());
+                (self.mistake(measure.expected), decimal)
+            }
+            _ => (self.mistake(measure.expected), None),
         };
-        let Some(number) = parse(text) else {
-            self.report(format!("`{}` must be {expected}", self.name));
-            return None;
+        let fits = |text: &String| {
+            (measure.parse)(text).is_some_and(|number| (least..=most).contains(&number))
         };
-        self.within(Some(number), spell, least, most)
+        let meant = written.and_then(measure.meant).filter(fits);
+        self.report_meant(message, meant.map(|meant| format!("\"{meant}\"")));
+        None
+    }
+
+    /// Reports a problem of the value, with what to write instead where that is known.
+    fn report_meant(&self, message: String, meant: Option<String>) {
+        let finding = problem(self.spot(), message);
+        self.context.report(match meant {
+            Some(meant) => finding.help(format!("write {meant}")),
+            None => finding,
+        });
     }
 
     fn within(
@@ -221,8 +259,10 @@ impl<'a> Value<'a> {
 
     /// The elements of a list, under the list's name.
     pub(crate) fn list(&self) -> Option<Vec<Value<'a>>> {
-        let DeValue::Array(elements) = self.node.get_ref() else {
-            self.mistyped("a list");
+        let node = self.node.get_ref();
+        let DeValue::Array(elements) = node else {
+            let meant = node.as_str().map(|text| format!("[{text:?}]"));
+            self.report_meant(self.mistake("a list"), meant);
             return None;
         };
         Some(

@@ -1,7 +1,7 @@
 //! Values that several sections share: paths, networks, hosts, globs, log targets, media types.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
@@ -23,6 +23,35 @@ pub(crate) fn path(value: &Value<'_>) -> Option<PathBuf> {
         return None;
     }
     Some(path)
+}
+
+/// Reports that the directory is missing in which `socket` is to be made.
+pub(crate) fn require_directory(value: &Value<'_>, socket: &Path) {
+    let directory = socket.parent();
+    let why = directory.and_then(|directory| value.context.sources.directory_missing(directory));
+    report_missing(value, socket, why);
+}
+
+/// As [`require_directory`], for a log.
+fn require_log_directory(value: &Value<'_>, log: &Path) {
+    let directory = log.parent();
+    // What is filled in per host is known once it is written to.
+    let is_template = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b'$');
+    if directory.is_some_and(is_template) {
+        return;
+    }
+    let missing = &value.context.sources.missing_for_logs;
+    let why = directory.and_then(|directory| missing.get(directory));
+    report_missing(value, log, why.map(String::as_str));
+}
+
+fn report_missing(value: &Value<'_>, file: &Path, why: Option<&str>) {
+    if let (Some(directory), Some(why)) = (file.parent(), why) {
+        value.report_help(
+            format!("directory `{}`: {why}", directory.display()),
+            "create it: logs and sockets are made, their directories are not",
+        );
+    }
 }
 
 /// Whether a text is printable ASCII without quotes and backslashes, as it stands in a header.
@@ -126,6 +155,7 @@ pub(crate) fn log_target(value: &Value<'_>) -> Option<LogTarget> {
         }
     }
     let path = path(value)?;
+    require_log_directory(value, &path);
     let path = path.to_str().filter(|_| fine)?;
     Some(LogTarget::File(path.to_owned()))
 }

@@ -59,6 +59,7 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
     /// Takes over the logs of a generation. Those of the last one stay until they are the oldest.
     pub(super) fn use_logs(&mut self, logs: Vec<Log>, files_max: usize) {
         self.files_max = files_max.max(1);
+        self.forget_refusals();
         for file in self.open.values_mut() {
             file.given = false;
         }
@@ -70,6 +71,7 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
     /// Takes fresh descriptors; others are asked for again when they are needed.
     pub(super) fn reopen(&mut self, logs: Vec<Log>) {
         self.open.retain(|target, _| *target == LogTarget::Stdout);
+        self.forget_refusals();
         for log in logs {
             self.put(log.path, OpenFile::new(log.file, true));
         }
@@ -116,14 +118,28 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
         }
     }
 
+    /// Whether records wait for a log to be opened.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting_bytes > 0
+    }
+
     /// Forgets what was asked for too long ago.
     pub(super) fn give_up(&mut self, now: Instant) -> u64 {
         if self.asked.is_empty() {
             return 0;
         }
+        self.forget(|asked| now.saturating_duration_since(asked.since) >= ANSWER_MAX)
+    }
+
+    /// Forgets all that was asked for: nobody will answer any more.
+    pub(super) fn give_up_all(&mut self) -> u64 {
+        self.forget(|_| true)
+    }
+
+    fn forget(&mut self, is_over: impl Fn(&Asked) -> bool) -> u64 {
         let (mut lost, mut bytes) = (0, 0);
         self.asked.retain(|_, asked| {
-            let stays = now.saturating_duration_since(asked.since) < ANSWER_MAX;
+            let stays = !is_over(asked);
             if !stays {
                 lost += lines(&asked.text);
                 bytes += asked.text.len();
@@ -134,12 +150,18 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
         lost
     }
 
+    /// Whoever tells us of logs may have put right what was refused; none of its text waits here.
+    fn forget_refusals(&mut self) {
+        self.asked.retain(|_, asked| !asked.refused);
+    }
+
     fn keep(&mut self, path: &str, text: &[u8]) -> u64 {
         if !self.asked.contains_key(path) {
             let asked = match (self.ask)(path) {
                 Ok(()) => Asked::now(),
                 Err(error) => {
-                    tracing::error!(path, %error, "access log not asked for");
+                    let error = config::reason(&error);
+                    tracing::error!(path, error, "access log not asked for");
                     Asked::refused()
                 }
             };
@@ -259,7 +281,8 @@ impl OpenFile {
         self.torn = written > 0 && text.get(written - 1) != Some(&b'\n');
         // Each failing log is named once; how much is lost is said as it goes on.
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::error!(?target, %error, "access log not written");
+            let error = config::reason(error);
+            tracing::error!(?target, error, "access log not written");
         }
         lines(rest)
     }
@@ -342,6 +365,22 @@ mod tests {
         assert_eq!(asks.borrow().len(), 2);
         assert_eq!(files.give_up(Instant::now() + ANSWER_MAX), 1);
         assert_eq!(files.waiting_bytes, 0);
+    }
+
+    #[test]
+    fn a_refused_log_is_asked_for_again_after_a_rotation_and_a_reload() {
+        let (mut files, asks) = files(4);
+        for turn in 1..=3 {
+            assert_eq!(files.write(&log("/a"), b"1\n"), 0);
+            assert_eq!(asks.borrow().len(), turn);
+            assert_eq!(files.opened("/a".into(), Err("no".into())), 1);
+            assert_eq!(files.write(&log("/a"), b"2\n"), 1);
+            if turn == 1 {
+                files.reopen(Vec::new());
+            } else {
+                files.use_logs(Vec::new(), 4);
+            }
+        }
     }
 
     #[test]

@@ -130,6 +130,13 @@ impl Queue {
         }
     }
 
+    /// Waits for an order, but no longer than `patience`: what a closed queue may still get.
+    pub(super) fn wait_for_order(&self, patience: Duration) {
+        let idle = |state: &mut State| state.orders.is_empty();
+        let waited = self.filled.wait_timeout_while(self.lock(), patience, idle);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Takes back a batch that has been written.
     pub(super) fn give_back(&self, mut batch: Batch) {
         batch.clear();

@@ -142,33 +142,14 @@ fn bytes_that_are_no_request_are_recorded_with_the_reason() {
         .head
         .parse(b"GET / HTTP/1.1\nHost: a\r\n\r\n", &caps)
         .unwrap_err();
-    crate::pipeline::refuse(&bed.worker, &mut exchange, refusal.into());
+    let refused = crate::pipeline::refuse(&bed.worker, &mut exchange, refusal.into());
+    crate::testbed::block_on(refused).unwrap();
     let record = bed.records();
     assert!(
         record.contains(r#""method":null,"target":null,"version":null,"status":400"#),
         "{record}"
     );
     assert!(record.contains(r#""reason":"bare_lf""#), "{record}");
-}
-
-#[test]
-fn an_exchange_dropped_on_its_way_is_recorded_once() {
-    let bed = bed("json");
-    let mut exchange = exchange(
-        Peer::LOCAL,
-        "GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n",
-    );
-    {
-        let mut serving = std::pin::pin!(crate::pipeline::tests::stuck(&bed.worker, &mut exchange));
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(serving.as_mut().poll(&mut cx).is_pending());
-    }
-    let record = bed.records();
-    assert_eq!(record.matches('\n').count(), 1);
-    assert!(
-        record.contains(r#""status":499"#) && record.contains(r#""reason":"cut_off""#),
-        "{record}"
-    );
 }
 
 #[test]

@@ -24,6 +24,7 @@ use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Outgoing, Request, Route};
+use crate::helper::PASSWORDS_MAX;
 use crate::worker::Worker;
 
 use credentials::Credentials;
@@ -32,8 +33,6 @@ use credentials::Credentials;
 const REMEMBERED_MS: u64 = 60_000;
 /// Good answers a worker remembers.
 const REMEMBERED_MAX: usize = 4_096;
-/// Passwords of one worker compared at once: its other helpers stay free for files.
-const COMPARED_MAX: usize = 2;
 
 /// Lets the request pass or refuses it.
 ///
@@ -130,7 +129,7 @@ impl Checks {
         Self {
             good: RefCell::default(),
             keys: [RandomState::new(), RandomState::new()],
-            turns: Arc::new(Semaphore::new(COMPARED_MAX)),
+            turns: Arc::new(Semaphore::new(PASSWORDS_MAX)),
             waiting,
         }
     }

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::pipeline;
 use crate::testbed::{Bed, block_on, exchange, generation_with_files, peer, reply};
-use crate::{admission, pipeline};
 
 const SITE: &str = r#"
 [[listen]]
@@ -143,17 +143,17 @@ fn more_checks_than_may_wait_are_told_to_come_again() {
     block_on(async {
         let turns = &bed.worker.auth_checks.turns;
         let held = turns
-            .acquire_many(admission::COMPARED_MAX as u32)
+            .acquire_many(crate::helper::PASSWORDS_MAX as u32)
             .await
             .unwrap();
         let mut first = exchange(peer("192.0.2.1:1"), &request("/", "u:secret"));
         let mut second = exchange(peer("192.0.2.1:2"), &request("/", "u:secret"));
         let serving = pipeline::serve(&bed.worker, &mut first);
         let refused = async {
-            pipeline::serve(&bed.worker, &mut second).await;
+            pipeline::serve(&bed.worker, &mut second).await.unwrap();
             drop(held);
         };
-        tokio::join!(serving, refused);
+        tokio::join!(serving, refused).0.unwrap();
         let (status, fields, _) = reply(&second);
         assert_eq!((first.reply.status(), status), (200, 503));
         assert!(fields.contains(&"Retry-After: 1".to_owned()));

@@ -115,7 +115,7 @@ impl MemoryReply {
     ) -> Result<usize> {
         let mut block = vec![0; usize::try_from(count.min(64 * 1024)).unwrap_or_default()];
         let read = os::file::read_at(file, &mut block, offset)
-            .map_err(|error| Error::new(Kind::Internal, "file_read", error.to_string()))?;
+            .map_err(|error| Error::io(Kind::Internal, "file_read", &error))?;
         self.push(block.get(..read).unwrap_or_default());
         Ok(read)
     }

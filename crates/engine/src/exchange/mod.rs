@@ -11,16 +11,21 @@ pub mod memory;
 mod reply;
 mod request;
 mod route;
+mod spare;
 
 pub use body::Body;
 pub use reply::{BodySize, Outgoing, Reply};
 pub use request::{Peer, Request, RequestId};
 pub use route::Route;
+pub use spare::Spares;
 
 use std::time::Instant;
 
+use wire::FieldId;
+
 use crate::error::Result;
 use crate::fields;
+use crate::outbox::Outbox;
 
 /// Stands in records for the status nobody was left to see.
 const CLIENT_LEFT: u16 = 499;
@@ -40,6 +45,8 @@ pub struct Exchange {
     pub reply: Reply,
     /// What the access record will say.
     pub record: Record,
+    /// Memory for the bytes of a reply, while there is none.
+    pub spare_out: Outbox,
 }
 
 /// Facts gathered on the way, for the access record and the metrics.
@@ -49,7 +56,7 @@ pub struct Record {
     pub handler_started: Option<Instant>,
     /// Time spent on the upstream: connect to last byte, in microseconds.
     pub upstream_us: u64,
-    /// Address of the upstream server that answered.
+    /// Address of the upstream's server that was tried last.
     pub upstream: Option<std::sync::Arc<str>>,
     /// Status the upstream gave; 0 if none.
     pub upstream_status: u16,
@@ -82,6 +89,7 @@ impl Exchange {
             outgoing: Outgoing::default(),
             reply,
             record: Record::default(),
+            spare_out: Outbox::default(),
         }
     }
 
@@ -98,7 +106,7 @@ impl Exchange {
     pub fn send_head(&mut self, size: BodySize) {
         self.outgoing
             .fields
-            .push(b"X-Request-Id", self.request.id.as_bytes());
+            .push_known(FieldId::XRequestId, self.request.id.as_bytes());
         fields::edit_reply(self);
         // Whoever still waits for a 100 may send the body or not: what follows can't be told apart.
         let unread = !self.body.is_ended();

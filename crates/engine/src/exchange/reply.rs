@@ -9,6 +9,7 @@ use wire::Fields;
 use super::h1::H1Reply;
 use super::memory::MemoryReply;
 use crate::error::Result;
+use crate::outbox::Outbox;
 
 /// Status and fields of a reply, without framing.
 #[derive(Debug, Default)]
@@ -48,6 +49,13 @@ pub enum Reply {
 }
 
 impl Reply {
+    pub(super) fn into_outbox(self) -> Outbox {
+        match self {
+            Self::H1(reply) => reply.into_outbox(),
+            Self::Memory(_) => Outbox::default(),
+        }
+    }
+
     pub(super) fn start(&mut self, outgoing: &Outgoing, size: BodySize, close: bool) {
         match self {
             Self::H1(reply) => reply.start(outgoing, size, close),
@@ -159,7 +167,7 @@ impl Reply {
         }
     }
 
-    /// Body bytes handed to the client's side so far, without head and framing.
+    /// Body bytes the kernel has taken so far, without head and framing.
     pub fn body_bytes(&self) -> u64 {
         match self {
             Self::H1(reply) => reply.body_bytes(),

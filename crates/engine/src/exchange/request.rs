@@ -47,12 +47,25 @@ pub struct RequestId {
     len: u8,
 }
 
+/// Every byte as two hex digits.
+static HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    table
+};
+
 impl RequestId {
     /// Formats a number as an id.
     pub fn from_number(number: u64) -> Self {
         let mut bytes = [0; 64];
-        for (at, byte) in bytes.iter_mut().take(16).enumerate() {
-            *byte = b"0123456789abcdef"[(number >> (60 - 4 * at) & 15) as usize];
+        let (pairs, _) = bytes.as_chunks_mut::<2>();
+        for (pair, byte) in pairs.iter_mut().zip(number.to_be_bytes()) {
+            *pair = HEX[usize::from(byte)];
         }
         Self { bytes, len: 16 }
     }

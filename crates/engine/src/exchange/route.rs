@@ -71,7 +71,8 @@ impl Route {
 
     /// Settings of the site and of each matched rule, outer first.
     pub fn settings(&self) -> impl Iterator<Item = &Settings> {
-        let site = self.site().into_iter().map(|site| &*site.settings);
-        site.chain(self.rules().map(|rule| &*rule.settings))
+        let site = self.site().and_then(|site| site.settings.as_deref());
+        let rules = self.rules().filter_map(|rule| rule.settings.as_deref());
+        site.into_iter().chain(rules)
     }
 }

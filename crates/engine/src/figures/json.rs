@@ -11,12 +11,14 @@ pub fn json(figures: &Figures) -> String {
     // Writing to memory does not fail, here and below.
     let _ = write!(
         out,
-        "{{\"version\":\"{}\",\"generation\":{},\"uptime_s\":{},\"reloads\":{},\"restarts\":{},\
-         \"access_records_lost\":{},\"error_lines_lost\":{},\"sites_configured\":{}",
+        "{{\"version\":\"{}\",\"pid\":{},\"generation\":{},\"uptime_s\":{},\"reloads\":{},\
+         \"reloads_refused\":{},\"restarts\":{},\"access_records_lost\":{},\"error_lines_lost\":{},\"sites_configured\":{}",
         env!("CARGO_PKG_VERSION"),
+        figures.pid,
         figures.generation,
         figures.uptime.as_secs(),
         figures.reloads,
+        figures.reloads_refused,
         figures.restarts,
         figures.records_lost,
         figures.lines_lost,
@@ -42,14 +44,16 @@ pub fn json(figures: &Figures) -> String {
             let _ = write!(
                 out,
                 "\"upstream\":{},\"server\":{},\"requests\":{},\"failures\":{},\"in_flight\":{},\
-             \"workers\":{},\"workers_out\":{}",
+             \"fails_in_row\":{},\"workers\":{},\"workers_out\":{},\"workers_failing\":{}",
                 text(upstream),
                 text(server),
                 figures.requests,
                 figures.failures,
                 figures.in_flight,
+                figures.fails_in_row,
                 figures.workers,
-                figures.workers_out
+                figures.workers_out,
+                figures.workers_failing
             );
         },
     );

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::error_log;
-use crate::stats::{BOUNDS_US, Histogram, Replies, WorkerStats};
+use crate::stats::{BOUNDS_US, Health, Histogram, Replies, WorkerStats};
 use crate::worker::Shared;
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
@@ -26,10 +26,14 @@ use crate::worker::Shared;
 pub struct Figures {
     /// Number of the generation that serves.
     pub generation: u64,
+    /// The process that takes signals: the supervisor's.
+    pub pid: u32,
     /// Since the server started.
     pub uptime: Duration,
     /// Generations taken over after the first.
     pub reloads: u64,
+    /// Reloads that changed nothing.
+    pub reloads_refused: u64,
     /// Servers started again after an unwanted end.
     pub restarts: u64,
     /// Access records lost.
@@ -91,10 +95,14 @@ pub struct UpstreamFigures {
     pub failures: u64,
     /// Requests under way.
     pub in_flight: u64,
-    /// Workers that know it.
+    /// Failures in a row, of the worker that saw most.
+    pub fails_in_row: u64,
+    /// Workers that have asked it.
     pub workers: usize,
     /// Workers for which it is out.
     pub workers_out: usize,
+    /// Workers that ask it on though it fails: there is no other.
+    pub workers_failing: usize,
 }
 
 /// Durations in the buckets of [`BOUNDS_US`].
@@ -111,8 +119,10 @@ pub fn collect(shared: &Shared) -> Figures {
     let (process, generation) = (&shared.process, shared.generation());
     let mut figures = Figures {
         generation: process.generation.load(Relaxed),
+        pid: std::os::unix::process::parent_id(),
         uptime: process.started.elapsed(),
         reloads: process.reloads.load(Relaxed),
+        reloads_refused: process.reloads_refused.load(Relaxed),
         restarts: process.restarts.load(Relaxed),
         records_lost: shared.access_log.dropped(),
         lines_lost: error_log::dropped(),
@@ -156,8 +166,11 @@ impl Figures {
             sum.requests += upstream.requests.load(Relaxed);
             sum.failures += upstream.failures.load(Relaxed);
             sum.in_flight += upstream.in_flight.load(Relaxed);
-            sum.workers += 1;
-            sum.workers_out += usize::from(upstream.is_out.load(Relaxed));
+            let fails_in_row = upstream.fails_in_row.load(Relaxed);
+            sum.fails_in_row = sum.fails_in_row.max(fails_in_row);
+            sum.workers += usize::from(upstream.requests.load(Relaxed) > 0);
+            sum.workers_out += usize::from(upstream.is(Health::Out));
+            sum.workers_failing += usize::from(upstream.is(Health::Failing));
         }
     }
 
@@ -197,6 +210,14 @@ impl ReplyFigures {
     /// How many exchanges they are.
     pub fn count(&self) -> u64 {
         self.by_class.iter().sum()
+    }
+}
+
+impl UpstreamFigures {
+    /// Whether a worker that has asked it does not find it failing; one never asked is up.
+    pub fn is_up(&self) -> bool {
+        let down = self.workers_out + self.workers_failing;
+        down == 0 || down < self.workers
     }
 }
 

@@ -48,6 +48,12 @@ fn process(figures: &Figures, text: &mut Text) {
             figures.reloads,
         ),
         (
+            "reloads_refused_total",
+            "counter",
+            "Reloads that changed nothing.",
+            figures.reloads_refused,
+        ),
+        (
             "restarts_total",
             "counter",
             "Servers started again after an unwanted end.",
@@ -198,8 +204,8 @@ fn upstreams(figures: &Figures, text: &mut Text) {
         (
             "upstream_up",
             "gauge",
-            "1 while at least one worker uses the server, 0 while it is out after failures.",
-            |it| u64::from(it.workers_out < it.workers),
+            "0 while the server is out after failures, or is the only one and fails; else 1.",
+            |it| u64::from(it.is_up()),
         ),
     ];
     for (name, kind, help, value) in families {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figures, ReplyFigures, Times};
+use super::{Figures, ReplyFigures, Times, UpstreamFigures};
 
 /// Sites shown, the busiest first.
 const SITES_MAX: usize = 30;
@@ -14,8 +14,9 @@ pub fn table(figures: &Figures) -> String {
     // Writing to memory does not fail, here and below.
     let _ = writeln!(
         out,
-        "nagaya {} · generation {} · up {} · {} · {}\n",
+        "nagaya {} · pid {} · generation {} · up {} · {} · {}\n",
         env!("CARGO_PKG_VERSION"),
+        figures.pid,
         figures.generation,
         duration(figures.uptime.as_secs()),
         plural(figures.workers.len(), "worker"),
@@ -95,6 +96,7 @@ fn life(figures: &Figures) -> String {
         plural(figures.restarts, "restart")
     );
     for (number, what) in [
+        (figures.reloads_refused, "reload refused"),
         (figures.sum(|worker| worker.panics), "panic"),
         (figures.records_lost, "access record lost"),
         (figures.lines_lost, "error line lost"),
@@ -127,14 +129,9 @@ fn upstreams(figures: &Figures, out: &mut String) {
         .upstreams
         .iter()
         .map(|((upstream, server), figures)| {
-            let state = match figures.workers_out {
-                0 => "up".to_owned(),
-                all if all == figures.workers => "out".to_owned(),
-                some => format!("out for {some} of {}", figures.workers),
-            };
             vec![
                 format!("{upstream}  {server}"),
-                state,
+                state(figures),
                 count(figures.in_flight),
                 count(figures.requests),
                 count(figures.failures),
@@ -145,6 +142,21 @@ fn upstreams(figures: &Figures, out: &mut String) {
         rows.collect(),
         out,
     );
+}
+
+fn state(figures: &UpstreamFigures) -> String {
+    let (word, down) = match (figures.workers_out, figures.workers_failing) {
+        (0, 0) => return "up".to_owned(),
+        (0, failing) => ("failing", failing),
+        (out, _) => ("out", out),
+    };
+    let in_row = figures.fails_in_row;
+    if figures.is_up() {
+        let workers = plural(figures.workers, "worker");
+        format!("{word} for {down} of {workers}, {in_row} in a row")
+    } else {
+        format!("{word}, {in_row} in a row")
+    }
 }
 
 fn sites(figures: &Figures, out: &mut String) {
@@ -205,9 +217,8 @@ fn count(number: u64) -> String {
 
 fn plural(number: impl TryInto<u64>, what: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
-    let (noun, rest) = what
-        .split_once(" lost")
-        .map_or((what, ""), |(noun, _)| (noun, " lost"));
+    let participle = what.find(" lost").or_else(|| what.find(" refused"));
+    let (noun, rest) = what.split_at(participle.unwrap_or(what.len()));
     let end = if number == 1 { "" } else { "s" };
     format!("{} {noun}{end}{rest}", count(number))
 }

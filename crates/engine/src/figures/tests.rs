@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::*;
-use crate::testbed::{Bed, generation, peer, reply};
+use crate::testbed::{Bed, generation_after, peer, reply};
 
 const SITES: &str = r#"
 [[listen]]
@@ -82,9 +82,7 @@ fn what_happened_is_counted_by_site_and_status() {
 fn a_reload_keeps_what_was_counted() {
     let bed = used();
     let before = bed.worker.serving().generation.clone();
-    let mut after = std::sync::Arc::into_inner(generation(2, SITES)).unwrap();
-    after.inherit(&before);
-    let after = std::sync::Arc::new(after);
+    let after = generation_after(&before, SITES);
     bed.worker.swap(after.clone());
     bed.shared.set_generation(&after);
     ask(&bed, "www.example.jp", "/");
@@ -162,6 +160,34 @@ fn the_table_is_aligned() {
         rows[1].starts_with("www.example.jp") && rows[2].starts_with("(no site)"),
         "{page}"
     );
+}
+
+#[test]
+fn a_server_that_fails_is_told_from_one_that_is_out() {
+    for (workers, workers_out, workers_failing, state, up) in [
+        (0, 0, 0, " up ", 1.0),
+        (2, 0, 0, " up ", 1.0),
+        (1, 0, 1, " failing, 7 in a row ", 0.0),
+        (2, 0, 1, " failing for 1 of 2 workers, 7 in a row ", 1.0),
+        (2, 1, 0, " out for 1 of 2 workers, 7 in a row ", 1.0),
+        (2, 2, 0, " out, 7 in a row ", 0.0),
+    ] {
+        let mut figures = Figures::default();
+        let upstream = UpstreamFigures {
+            fails_in_row: 7,
+            workers,
+            workers_out,
+            workers_failing,
+            ..UpstreamFigures::default()
+        };
+        let key = ("app".to_owned(), "127.0.0.1:1".to_owned());
+        figures.upstreams.insert(key, upstream);
+        let page = table(&figures);
+        assert!(page.contains(state), "{state}: {page}");
+        let samples = parse(&prometheus(&figures));
+        let series = r#"nagaya_upstream_up{upstream="app",server="127.0.0.1:1"}"#;
+        assert_eq!(samples.get(series), Some(&up), "{state}");
+    }
 }
 
 #[test]

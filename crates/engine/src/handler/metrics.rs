@@ -4,14 +4,18 @@ use std::rc::Rc;
 
 use config::model::MetricsFormat;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::figures;
+use crate::helper::Lane;
 use crate::worker::Worker;
 
 /// Answers with every figure of the process.
 ///
-/// Collecting may touch ten thousand sites: that is a helper's work.
+/// Collecting may touch ten thousand sites: that is a helper's work, one at a time.
+///
+/// # Errors
+/// When too many ask at once.
 pub(super) async fn answer(
     worker: &Rc<Worker>,
     exchange: &mut Exchange,
@@ -25,9 +29,7 @@ pub(super) async fn answer(
             MetricsFormat::Json => figures::json(&figures),
         }
     };
-    let text = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::new(Kind::Internal, "metrics_helper", error.to_string()))?;
+    let text = worker.helpers.run(Lane::Figures, work).await?;
     let content_type: &[u8] = match format {
         MetricsFormat::Prometheus => b"text/plain; version=0.0.4; charset=utf-8",
         MetricsFormat::Json => b"application/json",

@@ -1,6 +1,7 @@
 //! A fixed reply from the configuration.
 
 use config::model::Respond;
+use wire::FieldId;
 
 use crate::exchange::Exchange;
 use crate::fields;
@@ -11,7 +12,7 @@ pub(super) fn answer(exchange: &mut Exchange, respond: &Respond) {
     exchange
         .outgoing
         .fields
-        .push(b"Content-Type", respond.content_type.as_bytes());
+        .push_known(FieldId::ContentType, respond.content_type.as_bytes());
     if let [config::model::TemplatePart::Text(text)] = respond.body.parts.as_slice() {
         return exchange.answer(text.as_bytes());
     }

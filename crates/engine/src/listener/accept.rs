@@ -1,9 +1,10 @@
 //! Accepting: a bounded number a turn, each connection to the worker that should have it.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -18,29 +19,31 @@ const TURN_MAX: usize = 64;
 /// Rest after the process ran out of descriptors or connections.
 const REST: Duration = Duration::from_millis(50);
 /// How long a removed listener goes on accepting, so that whoever was about to connect still can.
+/// One that closes for the server's end doesn't: whoever comes now is to go elsewhere at once.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// A listener as its worker sees it.
+/// A worker's listener, as everybody sees it who has a connection from there: the worker itself,
+/// those it hands connections to, and the warden, which accepts for it.
 #[derive(Debug, Default)]
 pub struct Listener {
-    removed: Cell<bool>,
+    removed: AtomicBool,
     wake: tokio::sync::Notify,
 }
 
 impl Listener {
     /// Whether the listener is gone from the configuration: its connections end with their reply.
     pub fn is_removed(&self) -> bool {
-        self.removed.get()
+        self.removed.load(Relaxed)
     }
 
     /// Takes the listener out: it is accepted empty, then closed.
     pub fn remove(&self) {
-        self.removed.set(true);
+        self.removed.store(true, Relaxed);
         self.wake.notify_one();
     }
 
     /// Accepts until removed.
-    pub async fn run(self: Rc<Self>, worker: Rc<Worker>, socket: OwnedFd) -> io::Result<()> {
+    pub async fn run(self: Arc<Self>, worker: Rc<Worker>, socket: OwnedFd) -> io::Result<()> {
         let socket = register(socket, Interest::READABLE)?;
         while !self.is_removed() {
             tokio::select! {
@@ -56,7 +59,9 @@ impl Listener {
                 }
             }
         }
-        tokio::time::sleep(FAREWELL).await;
+        if !worker.is_draining() {
+            tokio::time::sleep(FAREWELL).await;
+        }
         while let Turn::More = take_turn(&worker, &self, socket.get_ref().as_fd()) {}
         Ok(())
     }
@@ -68,17 +73,18 @@ enum Turn {
     Full,
 }
 
-fn take_turn(worker: &Rc<Worker>, listener: &Rc<Listener>, socket: BorrowedFd<'_>) -> Turn {
+fn take_turn(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: BorrowedFd<'_>) -> Turn {
     let connections_max = worker.serving().generation.process.caps.connections;
     for _ in 0..TURN_MAX {
         if worker.board.connections_total() >= connections_max {
             return Turn::Full;
         }
-        match accept_one(socket) {
-            Ok(Some(arrival)) => place(worker, listener, arrival),
+        match accept_one(socket, listener) {
+            Ok(Some(arrival)) => place(worker, arrival),
             Ok(None) => return Turn::Empty,
             Err(error) => {
-                tracing::warn!(%error, "accept failed, resting");
+                let error = config::reason(&error);
+                tracing::warn!(error, "accept failed, resting");
                 return Turn::Full;
             }
         }
@@ -86,12 +92,12 @@ fn take_turn(worker: &Rc<Worker>, listener: &Rc<Listener>, socket: BorrowedFd<'_
     Turn::More
 }
 
-fn place(worker: &Rc<Worker>, listener: &Rc<Listener>, arrival: Arrival) {
+fn place(worker: &Rc<Worker>, arrival: Arrival) {
     let target = worker.board.place(worker.index);
     if target == worker.index {
-        connection::start(worker, Some(Rc::clone(listener)), arrival);
+        connection::start(worker, arrival);
     } else if let Err(arrival) = worker.peers.hand(target, arrival) {
-        connection::start(worker, Some(Rc::clone(listener)), arrival);
+        connection::start(worker, arrival);
     } else {
         crate::stats::bump(&worker.stats.handed_over, 1);
     }
@@ -100,23 +106,28 @@ fn place(worker: &Rc<Worker>, listener: &Rc<Listener>, arrival: Arrival) {
 /// Accepts up to `count_max` connections on behalf of a worker that can't.
 ///
 /// An error ends it; what came before is kept, and the worker will meet the error itself.
-pub fn accept_some(socket: BorrowedFd<'_>, count_max: usize) -> Vec<Arrival> {
+pub fn accept_some(
+    socket: BorrowedFd<'_>,
+    listener: &Arc<Listener>,
+    count_max: usize,
+) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     while arrivals.len() < count_max
-        && let Ok(Some(arrival)) = accept_one(socket)
+        && let Ok(Some(arrival)) = accept_one(socket, listener)
     {
         arrivals.push(arrival);
     }
     arrivals
 }
 
-fn accept_one(socket: BorrowedFd<'_>) -> io::Result<Option<Arrival>> {
+fn accept_one(socket: BorrowedFd<'_>, listener: &Arc<Listener>) -> io::Result<Option<Arrival>> {
     loop {
         match os::net::accept(socket) {
             Ok((stream, os::net::Peer::Unix)) => {
                 return Ok(Some(Arrival {
                     stream,
                     peer: Peer::LOCAL,
+                    listener: Arc::clone(listener),
                 }));
             }
             Ok((stream, os::net::Peer::Tcp(address))) => {
@@ -130,6 +141,7 @@ fn accept_one(socket: BorrowedFd<'_>) -> io::Result<Option<Arrival>> {
                         address,
                         local_port,
                     },
+                    listener: Arc::clone(listener),
                 }));
             }
             Err(error) => match error.kind() {

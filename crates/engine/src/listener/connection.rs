@@ -1,19 +1,21 @@
 //! The life of one HTTP/1.1 connection: idle, busy, idle again, closed.
 //!
-//! An idle connection is a small task that holds no buffer. When bytes arrive it takes an
-//! exchange and serves request after request; when none has come for [`LINGER_MS`] it gives the
-//! exchange back; a worker that holds many takes it back at once. Here, and only here, is decided whether a connection may be kept.
+//! An idle connection is a small task that holds no buffer. When bytes arrive it grows a busy half,
+//! which takes an exchange, serves what is there, and gives the exchange back: the next connection
+//! finds it in the processor's cache. After [`LINGER_MS`] without a request the busy half goes; a
+//! worker that holds many lets it go at once. Here, and only here, is decided whether a connection
+//! may be kept.
 
-use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use config::model::{Caps, Timeouts};
 use wire::{BodyCaps, HeadCaps, Version};
 
 use super::accept::Listener;
 use super::clients::ClientSeat;
-use crate::deadline::Deadline;
+use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::h1::{H1Body, H1Reply, HeadRead, Pace};
 use crate::exchange::{Body, Exchange, Peer, Reply};
@@ -21,18 +23,14 @@ use crate::io::Io;
 use crate::pipeline;
 use crate::worker::Worker;
 
-/// How long a connection keeps its exchange after a reply, in milliseconds.
+/// How long a connection keeps its busy half after a reply, in milliseconds.
 const LINGER_MS: u64 = 1_000;
-/// Exchanges a worker may hold and still let connections linger with theirs.
+/// Busy halves a worker may hold and still let connections linger with theirs.
 const LINGERING_MAX: usize = 256;
 /// How long what a client still sends is read after the last reply, so that it can read that reply.
 const FAREWELL_MS: u64 = 2_000;
 /// How much of it is read.
 const FAREWELL_BYTES: usize = 1 << 20;
-/// When the average speed of a request body begins to matter.
-const BODY_GRACE_MS: u64 = 10_000;
-/// When the average speed of a client's reading begins to matter.
-const WRITE_GRACE_MS: u64 = 30_000;
 
 /// A fresh connection, unread.
 #[derive(Debug)]
@@ -41,6 +39,8 @@ pub struct Arrival {
     pub stream: OwnedFd,
     /// Who connected.
     pub peer: Peer,
+    /// Where. The connection ends with its reply once that is removed, whoever serves it.
+    pub listener: Arc<Listener>,
 }
 
 /// What keeps a connection counted: on the board and in its client's seats.
@@ -55,30 +55,30 @@ impl Drop for Counted {
     }
 }
 
-/// Counts an exchange as held until dropped.
-struct Holding<'a> {
+/// Counts a connection's busy half until dropped.
+struct Lingering<'a> {
     worker: &'a Worker,
 }
 
-impl<'a> Holding<'a> {
+impl<'a> Lingering<'a> {
     fn new(worker: &'a Worker) -> Self {
-        worker.exchanges.set(worker.exchanges.get() + 1);
+        worker.busy.set(worker.busy.get() + 1);
         Self { worker }
     }
 
-    fn may_linger(&self) -> bool {
-        self.worker.exchanges.get() <= LINGERING_MAX
+    fn is_allowed(&self) -> bool {
+        self.worker.busy.get() <= LINGERING_MAX
     }
 }
 
-impl Drop for Holding<'_> {
+impl Drop for Lingering<'_> {
     fn drop(&mut self) {
-        self.worker.exchanges.set(self.worker.exchanges.get() - 1);
+        self.worker.busy.set(self.worker.busy.get() - 1);
     }
 }
 
 /// Starts a connection on this worker, unless its client has too many.
-pub fn start(worker: &Rc<Worker>, listener: Option<Rc<Listener>>, arrival: Arrival) {
+pub fn start(worker: &Rc<Worker>, arrival: Arrival) {
     let caps = &worker.serving().generation.process.caps;
     let seat = match arrival.peer.address.ip() {
         address if address.is_unspecified() => None,
@@ -96,11 +96,14 @@ pub fn start(worker: &Rc<Worker>, listener: Option<Rc<Listener>>, arrival: Arriv
     match Io::new(arrival.stream) {
         Ok(io) => drop(tokio::task::spawn_local(live(
             counted,
-            listener,
+            arrival.listener,
             Rc::new(io),
             arrival.peer,
         ))),
-        Err(error) => tracing::warn!(%error, "connection not registered"),
+        Err(error) => {
+            let error = config::reason(&error);
+            tracing::warn!(error, "connection not registered");
+        }
     }
 }
 
@@ -115,7 +118,7 @@ enum Ended {
 }
 
 /// Serves a connection until it closes.
-async fn live(counted: Counted, listener: Option<Rc<Listener>>, io: Rc<Io>, peer: Peer) {
+async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, peer: Peer) {
     let worker = Rc::clone(&counted.worker);
     let deadline = worker.deadlines.register();
     let mut connection = Connection {
@@ -126,16 +129,18 @@ async fn live(counted: Counted, listener: Option<Rc<Listener>>, io: Rc<Io>, peer
         served: 0,
     };
     loop {
-        deadline.set(connection.patience_ms());
-        deadline.set_idle(connection.served > 0);
+        let awaited = match connection.served {
+            0 => Awaited::FirstRequest,
+            _ => Awaited::NextRequest,
+        };
+        deadline.set_for(awaited, connection.patience_ms());
         let readable = connection.io.readable(&deadline).await;
-        deadline.set_idle(false);
         deadline.clear();
         if readable.is_err() {
             return;
         }
         // Boxed, so that an idle connection's task stays small.
-        match Box::pin(connection.busy()).await {
+        match Box::pin(connection.busy(&deadline)).await {
             Ended::Idle if !connection.worker.is_draining() => {}
             Ended::Idle | Ended::Close => return,
             Ended::Farewell => return Box::pin(connection.farewell(&deadline)).await,
@@ -145,7 +150,7 @@ async fn live(counted: Counted, listener: Option<Rc<Listener>>, io: Rc<Io>, peer
 
 struct Connection {
     worker: Rc<Worker>,
-    listener: Option<Rc<Listener>>,
+    listener: Arc<Listener>,
     io: Rc<Io>,
     peer: Peer,
     served: u64,
@@ -164,29 +169,54 @@ impl Connection {
     }
 
     /// Serves requests while they come.
-    async fn busy(&mut self) -> Ended {
+    async fn busy(&mut self, deadline: &Deadline) -> Ended {
         let worker = Rc::clone(&self.worker);
-        let holding = Holding::new(&worker);
-        let mut exchange = self.exchange();
+        let lingering = Lingering::new(&worker);
+        loop {
+            let mut exchange = self.exchange();
+            match self.serve_all(&mut exchange).await {
+                Ended::Idle => worker.spares.give(exchange),
+                // What ended otherwise, by a panic perhaps, is nothing to build on.
+                over => return over,
+            }
+            if worker.is_draining() || !lingering.is_allowed() {
+                return Ended::Idle;
+            }
+            deadline.set_for(Awaited::NextRequest, LINGER_MS);
+            let readable = self.io.readable(deadline).await;
+            deadline.clear();
+            if readable.is_err() {
+                return Ended::Idle;
+            }
+        }
+    }
+
+    async fn serve_all(&mut self, exchange: &mut Exchange) -> Ended {
         loop {
             let serving = self.worker.serving();
             let process = &serving.generation.process;
             match self
-                .read_head(&mut exchange, &process.caps, &process.timeouts)
+                .read_head(exchange, &process.caps, &process.timeouts)
                 .await
             {
                 Ok(HeadRead::Head) => {}
                 Ok(HeadRead::Idle) => return Ended::Idle,
                 Ok(HeadRead::Closed) => return Ended::Close,
                 Err(error) if error.kind == Kind::ClientGone => return Ended::Close,
-                Err(error) => return self.refuse(&mut exchange, &process.timeouts, error).await,
+                Err(error) => return self.refuse(exchange, &process.timeouts, error).await,
             }
             self.served += 1;
-            self.begin(&mut exchange, &process.caps, &process.timeouts);
+            self.begin(exchange, &process.caps, &process.timeouts);
             drop(serving);
-            pipeline::serve(&self.worker, &mut exchange).await;
-            match self.end(&mut exchange).await {
-                Ended::Idle if holding.may_linger() || has_more(&exchange) => exchange.reset(),
+            if pipeline::serve(&self.worker, exchange).await.is_err() {
+                return Ended::Close;
+            }
+            match self.end(exchange).await {
+                Ended::Idle if has_more(exchange) => {
+                    exchange.reset();
+                    // Whoever sends many requests at once lets the others have their turn.
+                    tokio::task::consume_budget().await;
+                }
                 over => return over,
             }
         }
@@ -194,9 +224,13 @@ impl Connection {
 
     fn exchange(&self) -> Box<Exchange> {
         let worker = &self.worker;
-        let body = H1Body::new(Rc::clone(&self.io), &worker.deadlines, &worker.buffers);
-        let reply = H1Reply::new(Rc::clone(&self.io), &worker.deadlines, &worker.clock);
-        Box::new(Exchange::new(self.peer, Body::H1(body), Reply::H1(reply)))
+        let mut exchange = worker.spares.take();
+        let io = || Rc::clone(&self.io);
+        let out = std::mem::take(&mut exchange.spare_out);
+        exchange.request.peer = self.peer;
+        exchange.body = Body::H1(H1Body::new(io(), &worker.deadlines, &worker.buffers));
+        exchange.reply = Reply::H1(H1Reply::new(io(), &worker.deadlines, &worker.clock, out));
+        exchange
     }
 
     async fn read_head(
@@ -213,13 +247,8 @@ impl Connection {
             target_bytes: caps.target_bytes,
             fields: caps.fields,
         };
-        body.read_head(
-            &mut exchange.request.head,
-            &head_caps,
-            LINGER_MS,
-            timeouts.header_ms,
-        )
-        .await
+        body.read_head(&mut exchange.request.head, &head_caps, timeouts.header_ms)
+            .await
     }
 
     /// Tells both halves about the request just read.
@@ -235,7 +264,6 @@ impl Connection {
             let body_pace = Pace {
                 silence_ms: timeouts.body_ms,
                 rate_min: caps.body_rate_min,
-                grace_ms: BODY_GRACE_MS,
             };
             body.begin(head.framing, &body_caps, body_pace, caps.drain_bytes);
             reply.begin(head.method, head.version, keep, write_pace(caps, timeouts));
@@ -243,11 +271,7 @@ impl Connection {
     }
 
     fn is_leaving(&self) -> bool {
-        self.worker.is_draining()
-            || self
-                .listener
-                .as_ref()
-                .is_some_and(|listener| listener.is_removed())
+        self.worker.is_draining() || self.listener.is_removed()
     }
 
     fn is_used_up(&self, caps: &Caps) -> bool {
@@ -265,18 +289,14 @@ impl Connection {
         if let Reply::H1(reply) = &mut exchange.reply {
             reply.begin(method, Version::Http11, false, pace);
         }
-        pipeline::refuse(&self.worker, exchange, error);
-        match poll_fn(|cx| exchange.reply.poll_flush(cx)).await {
+        match pipeline::refuse(&self.worker, exchange, error).await {
             Ok(()) => Ended::Farewell,
             Err(_) => Ended::Close,
         }
     }
 
-    /// Sends what is left of the reply and decides what becomes of the connection.
+    /// Decides what becomes of the connection once a reply was sent.
     async fn end(&self, exchange: &mut Exchange) -> Ended {
-        if poll_fn(|cx| exchange.reply.poll_flush(cx)).await.is_err() {
-            return Ended::Close;
-        }
         let waits_for_continue = exchange.request.head.expect_continue;
         let (Body::H1(body), Reply::H1(reply)) = (&mut exchange.body, &mut exchange.reply) else {
             return Ended::Close;
@@ -319,6 +339,5 @@ fn write_pace(caps: &Caps, timeouts: &Timeouts) -> Pace {
     Pace {
         silence_ms: timeouts.write_ms,
         rate_min: caps.write_rate_min,
-        grace_ms: WRITE_GRACE_MS,
     }
 }

@@ -1,15 +1,16 @@
 //! What becomes of an exchange when something breaks.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-use super::Underway;
 use crate::exchange::{Exchange, Peer};
 use crate::listener::{self, Arrival};
 use crate::testbed::{Bed, block_on};
-use crate::worker::Worker;
 
 const SITES: &str = r#"
 [[listen]]
@@ -35,21 +36,15 @@ pub(super) fn break_down(exchange: &mut Exchange) {
     }
 }
 
-/// An exchange that never ends.
-pub(crate) async fn stuck(worker: &Rc<Worker>, exchange: &mut Exchange) {
-    let underway = Underway::begin(worker, exchange);
-    let outcome = std::future::pending().await;
-    underway.finish(outcome);
-}
-
 fn connect(bed: &Bed) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     let server = server.into_std().unwrap();
     let arrival = Arrival {
         stream: server.into(),
         peer: Peer::LOCAL,
+        listener: Arc::default(),
     };
-    listener::start(&bed.worker, None, arrival);
+    listener::start(&bed.worker, arrival);
     client
 }
 
@@ -62,6 +57,109 @@ async fn read_all(client: &mut UnixStream) -> String {
     let mut reply = String::new();
     let _ = client.read_to_string(&mut reply).await;
     reply
+}
+
+/// More than a socket takes whose peer does not read.
+const LARGE: usize = 4 << 20;
+
+/// Asks for a large reply and reads its beginning; the rest waits for the client.
+async fn read_beginning(bed: &Bed) -> UnixStream {
+    let mut client = connect(bed);
+    say(&mut client, "/").await;
+    client.read_exact(&mut [0; 1000]).await.unwrap();
+    assert_eq!(bed.records(), "", "nothing has ended yet");
+    client
+}
+
+/// Checks the one record of a reply that was not sent to its end.
+fn check_cut(bed: &Bed, reason: &str) {
+    let record = bed.records();
+    assert_eq!(record.lines().count(), 1, "{record}");
+    assert!(
+        record.contains(&format!("\"reason\":\"{reason}\"")),
+        "{record}"
+    );
+    let (_, bytes) = record.split_once("\"bytes\":").unwrap();
+    let bytes: usize = bytes.split(',').next().unwrap().parse().unwrap();
+    assert!((1..LARGE).contains(&bytes), "{record}");
+}
+
+#[test]
+fn a_record_tells_what_was_sent_not_what_was_meant() {
+    let bed = Bed::new(&SITES.replace("fine", &"x".repeat(LARGE)));
+    block_on(async {
+        drop(read_beginning(&bed).await);
+        while bed.worker.board.connections(0) > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    check_cut(&bed, "client_gone");
+}
+
+#[test]
+fn a_client_that_keeps_reading_is_not_cut_however_long_it_takes() {
+    const PATIENCE_MS: u64 = 300;
+    let config = SITES.replace("fine", &"x".repeat(LARGE));
+    let bed = Bed::new(&format!(
+        "timeouts = {{ write = \"{PATIENCE_MS}ms\" }}\n{config}"
+    ));
+    let begun = Instant::now();
+    let read = block_on(async {
+        let worker = Rc::clone(&bed.worker);
+        let ticks = tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                worker.tick();
+            }
+        });
+        let mut client = read_beginning(&bed).await;
+        let (mut read, mut block) = (1000, vec![0; 64 * 1024]);
+        while let Ok(count @ 1..) = client.read(&mut block).await {
+            read += count;
+            // Its own pace: slower than the timeout for the whole, faster for each part.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            if read > LARGE {
+                break;
+            }
+        }
+        ticks.abort();
+        read
+    });
+    assert!(read > LARGE, "cut after {read} bytes");
+    assert!(begun.elapsed() > Duration::from_millis(PATIENCE_MS));
+}
+
+#[test]
+fn many_requests_at_once_leave_others_their_turn() {
+    const REQUESTS: u64 = 1_000;
+    let bed = Bed::new(SITES);
+    let most = block_on(async {
+        let mut client = connect(&bed);
+        let all = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(REQUESTS as usize);
+        client.write_all(all.as_bytes()).await.unwrap();
+        let (mut reader, _writer) = client.into_split();
+        tokio::task::spawn_local(async move {
+            let mut block = vec![0; 64 * 1024];
+            while let Ok(1..) = reader.read(&mut block).await {}
+        });
+        let (mut most, mut last) = (0, 0);
+        while last < REQUESTS {
+            tokio::task::yield_now().await;
+            let begun = bed.worker.stats.begun.load(Ordering::Relaxed);
+            most = most.max(begun - last);
+            last = begun;
+        }
+        most
+    });
+    assert!(most < 200, "{most} requests in one turn");
+}
+
+#[test]
+fn an_exchange_dropped_on_its_way_is_recorded_once() {
+    let bed = Bed::new(&SITES.replace("fine", &"x".repeat(LARGE)));
+    let client = block_on(read_beginning(&bed));
+    check_cut(&bed, "cut_off");
+    drop(client);
 }
 
 #[test]

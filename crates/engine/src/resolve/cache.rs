@@ -298,7 +298,7 @@ mod tests {
         for number in 0..10_000 {
             let path = format!("/gone/{number}");
             let key = cache.key(0, path.as_bytes());
-            cache.put(&key, &resolved(Found::Missing), 0);
+            cache.put(&key, &resolved(Found::Missing("no_file")), 0);
         }
         assert!(is_fresh(&cache, b"/here", 0));
         assert!(is_fresh(&cache, b"/gone/9999", 0));
@@ -323,7 +323,7 @@ mod tests {
         let cache = Cache::new();
         let key = cache.key(0, b"/a");
         cache.put(&key, &resolved(Found::Unslashed), 0);
-        cache.put(&key, &resolved(Found::Missing), 0);
+        cache.put(&key, &resolved(Found::Missing("no_file")), 0);
         let Known::Fresh(now) = cache.get(&key, 0) else {
             panic!("it was put in just now");
         };

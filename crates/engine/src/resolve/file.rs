@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use os::file::FileFacts;
 
 use super::search::Opened;
+use crate::error::Result;
 use crate::handler::static_file::Kept;
 use crate::helper::{Helpers, Lane};
 
@@ -64,8 +65,9 @@ impl File {
 #[derive(Debug)]
 pub struct Handle {
     descriptor: Option<OwnedFd>,
-    /// Closes it, where closing may wait.
-    closer: Option<Helpers>,
+    /// Whom using it makes wait, and the threads that may.
+    lane: Lane,
+    helpers: Helpers,
     _share: Share,
 }
 
@@ -73,9 +75,21 @@ impl Handle {
     pub(super) fn new(opened: Opened, helpers: &Helpers, handles: &Budget) -> Self {
         Self {
             descriptor: Some(opened.descriptor),
-            closer: (opened.lane == Lane::Remote).then(|| helpers.clone()),
+            lane: opened.lane,
+            helpers: helpers.clone(),
             _share: handles.take(1),
         }
+    }
+
+    /// Runs `work`, which uses the descriptor, on a helper thread.
+    ///
+    /// # Errors
+    /// As [`Helpers::run`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        self.helpers.run(self.lane, work).await
     }
 }
 
@@ -90,8 +104,11 @@ impl AsFd for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let (Some(closer), Some(descriptor)) = (&self.closer, self.descriptor.take()) {
-            closer.close(descriptor);
+        // Elsewhere closing may wait, too.
+        if self.lane != Lane::Local
+            && let Some(descriptor) = self.descriptor.take()
+        {
+            self.helpers.close(descriptor);
         }
     }
 }

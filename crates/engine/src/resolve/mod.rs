@@ -7,26 +7,31 @@
 
 mod cache;
 mod file;
+mod mounts;
 mod search;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use os::file::Wait;
+use os::file::{Wait, Wish};
 use tokio::sync::Notify;
 
 pub use file::{Budget, File, Handle, Share};
+pub use mounts::Mounts;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::helper::Lane;
+use crate::site::Site;
 use crate::worker::{Serving, Worker};
 use cache::{Cache, Key, Known};
-use search::{Ending, Outcome, Root, Seen};
+use search::{Ending, Opened, Outcome, Root, Seen};
 
 /// How long an opened root is used.
 const ROOT_FRESH_MS: u64 = 900;
@@ -34,6 +39,8 @@ const ROOT_FRESH_MS: u64 = 900;
 const ROOTS_MAX: usize = 256;
 /// Descriptors of files kept open for later requests.
 const HANDLES_MAX: usize = 1_024;
+/// How often the error log hears of the same root.
+const COMPLAINT: Duration = Duration::from_secs(1);
 /// How often an exchange lets another one look for it.
 const FOLLOWS_MAX: usize = 3;
 /// Siblings of a file, by the suffixes of their codings.
@@ -56,13 +63,14 @@ pub enum Found {
     /// A regular file.
     File(Rc<File>),
     /// A directory that may be listed.
-    Directory(Arc<Handle>, Lane),
+    Directory(Arc<Handle>),
     /// A directory, asked for without its slash.
     Unslashed,
-    /// Nothing.
-    Missing,
-    /// Something the server may not read.
-    Denied,
+    /// Nothing that is served; the word says why.
+    Missing(&'static str),
+    /// Something the server may not read: for its own permissions, which are its owner's business,
+    /// or for those of the site's root, which are the operator's to change as advised.
+    Denied(Option<Arc<str>>),
     /// The configuration answers with this status.
     Status(u16),
 }
@@ -72,7 +80,7 @@ impl Resolved {
     pub fn exists(&self) -> bool {
         matches!(
             self.found,
-            Found::File(_) | Found::Directory(..) | Found::Unslashed
+            Found::File(_) | Found::Directory(_) | Found::Unslashed
         )
     }
 
@@ -100,7 +108,7 @@ impl Resolved {
     fn holds_handle(&self) -> bool {
         match &self.found {
             Found::File(file) => file.handle().is_some(),
-            Found::Directory(..) => true,
+            Found::Directory(_) => true,
             _ => false,
         }
     }
@@ -169,12 +177,16 @@ pub async fn siblings(
             Ok([look(SIBLINGS[0])?, look(SIBLINGS[1])?, look(SIBLINGS[2])?])
         })
         .await?;
+    let site = serving.site(index);
+    let (_, helpers) = worker.mounts.of(within(site), &worker.helpers);
+    let leads_to_source = |opened: &Opened| site.is_some_and(|site| opened.leads_to_source(site));
     let mut last = last.into_iter();
     Ok(seen.map(|seen| match (seen, last.next().flatten()) {
+        (Seen::File(opened), _) if leads_to_source(&opened) => None,
         (Seen::File(opened), Some(last)) if last.is_still(&opened) => Some(last),
         (Seen::File(opened), _) => {
             let handles = &serving.files.handles;
-            Some(Rc::new(File::new(opened, &worker.helpers, handles)))
+            Some(Rc::new(File::new(opened, &helpers, handles)))
         }
         _ => None,
     }))
@@ -186,9 +198,11 @@ pub struct Files {
     cache: Cache,
     roots: RefCell<HashMap<u32, (Arc<Root>, u64)>>,
     /// Paths a helper is looking for, and who waits for them.
-    pending: RefCell<HashMap<u64, Rc<Notify>>>,
+    pending: RefCell<HashMap<u64, Rc<Pending>>>,
     handles: Budget,
     memory: Budget,
+    /// When the error log last heard of a site's root.
+    complained: RefCell<HashMap<u32, Instant>>,
 }
 
 impl Files {
@@ -200,6 +214,7 @@ impl Files {
             pending: RefCell::default(),
             handles: Budget::new(HANDLES_MAX),
             memory: Budget::new(memory_max),
+            complained: RefCell::default(),
         }
     }
 
@@ -209,6 +224,18 @@ impl Files {
         self.cache
             .make_room(has_room, |_| true)
             .then(|| self.memory.take(bytes))
+    }
+
+    /// Whether the error log is to hear of a site's root again: it does at most once in
+    /// [`COMPLAINT`], however many are refused.
+    pub fn may_complain(&self, index: u32) -> bool {
+        let mut complained = self.complained.borrow_mut();
+        let last = complained.get(&index);
+        let may = last.is_none_or(|last| last.elapsed() >= COMPLAINT);
+        if may {
+            complained.insert(index, Instant::now());
+        }
+        may
     }
 
     /// Forgets some of what nobody has asked for in a while; called once a tick.
@@ -224,6 +251,8 @@ impl Files {
         index: u32,
         look: impl Fn(&Root, u32, Wait) -> io::Result<T> + Send + 'static,
     ) -> Result<T> {
+        let within = within(serving.site(index));
+        let (known_lane, helpers) = worker.mounts.of(within, &worker.helpers);
         let (root, lane) = match self.fresh_root(index, worker.deadlines.now_ms()) {
             Some(root) if root.lane == Lane::Local => match look(&root, index, Wait::Never) {
                 Err(error) => match error.kind() {
@@ -234,7 +263,7 @@ impl Files {
                 Ok(result) => return Ok(result),
             },
             Some(root) => (Some(root), Lane::Remote),
-            None => (None, self.last_lane(index)),
+            None => (None, known_lane),
         };
         let generation = Arc::clone(&serving.generation);
         let work = move || {
@@ -245,8 +274,9 @@ impl Files {
             let result = look(&root, index, Wait::Allowed)?;
             Ok((root, result))
         };
-        let found = worker.helpers.run(lane, work).await?;
+        let found = helpers.run(lane, work).await?;
         let (root, result) = found.map_err(|error: io::Error| trouble(&error))?;
+        worker.mounts.note(within, root.lane);
         self.keep_root(index, root, worker.deadlines.now_ms());
         Ok(result)
     }
@@ -255,14 +285,6 @@ impl Files {
         let roots = self.roots.borrow();
         let (root, seen_ms) = roots.get(&index)?;
         (now_ms.saturating_sub(*seen_ms) < ROOT_FRESH_MS).then(|| Arc::clone(root))
-    }
-
-    /// A root nothing is known of may hang like any other.
-    fn last_lane(&self, index: u32) -> Lane {
-        let roots = self.roots.borrow();
-        roots
-            .get(&index)
-            .map_or(Lane::Remote, |(root, _)| root.lane)
     }
 
     fn keep_root(&self, index: u32, root: Arc<Root>, now_ms: u64) {
@@ -281,12 +303,12 @@ impl Files {
         roots.insert(index, (root, now_ms));
     }
 
-    fn is_pending(&self, hash: u64) -> Option<Rc<Notify>> {
+    fn pending(&self, hash: u64) -> Option<Rc<Pending>> {
         self.pending.borrow().get(&hash).cloned()
     }
 }
 
-/// Looks for a path the cache has no fresh answer for.
+/// Looks for a path the cache has no fresh answer for, or waits for another one that does.
 async fn resolve(
     worker: &Worker,
     serving: &Rc<Serving>,
@@ -295,16 +317,38 @@ async fn resolve(
     known: Known,
 ) -> Result<Rc<Resolved>> {
     let files = &serving.files;
-    for _ in 0..FOLLOWS_MAX {
-        let Some(other) = files.is_pending(key.hash) else {
-            break;
-        };
-        other.notified().await;
-        if let Known::Fresh(resolved) = files.cache.get(key, worker.deadlines.now_ms()) {
-            return Ok(resolved);
-        }
+    if files.pending(key.hash).is_none() {
+        return lead(worker, serving, index, key, known).await;
     }
-    let _turn = Turn::take(files, key.hash);
+    let follow = async {
+        for _ in 0..FOLLOWS_MAX {
+            let Some(other) = files.pending(key.hash) else {
+                break;
+            };
+            other.ended.notified().await;
+            if let Some(error) = other.failure.get() {
+                return Err(error.clone());
+            }
+            if let Known::Fresh(resolved) = files.cache.get(key, worker.deadlines.now_ms()) {
+                return Ok(resolved);
+            }
+        }
+        lead(worker, serving, index, key, known).await
+    };
+    // Rare, and no reason to make room for it in every exchange.
+    worker.helpers.in_time(Box::pin(follow)).await
+}
+
+/// Looks for a path, and lets others who want it wait for the result.
+async fn lead(
+    worker: &Worker,
+    serving: &Rc<Serving>,
+    index: u32,
+    key: &Key<'_>,
+    known: Known,
+) -> Result<Rc<Resolved>> {
+    let files = &serving.files;
+    let turn = Turn::take(files, key.hash);
     let generation = Arc::clone(&serving.generation);
     let path = key.path().to_vec();
     let look = move |root: &Root, index: u32, wait| {
@@ -313,7 +357,8 @@ async fn resolve(
         let site = site.ok_or(io::ErrorKind::InvalidInput)?;
         search::search(site, root, &path, wait)
     };
-    let outcome = files.ask(worker, serving, index, look).await?;
+    let outcome = files.ask(worker, serving, index, look).await;
+    let outcome = outcome.map_err(|error| turn.fail(error))?;
     let last = match known {
         Known::Stale(last) => Some(last),
         Known::Fresh(_) | Known::Nothing => None,
@@ -341,8 +386,13 @@ fn finish(
     }
     let root_bytes = name.len();
     name.extend_from_slice(&outcome.relative);
-    let (helpers, handles) = (&worker.helpers, &serving.files.handles);
-    let is_source = site.is_some_and(|site| site.is_source(&name) || outcome.leads_to_source(site));
+    let (_, helpers) = worker.mounts.of(within(site), &worker.helpers);
+    let (helpers, handles) = (&helpers, &serving.files.handles);
+    let is_source = site.is_some_and(|site| {
+        let is_linked = |opened: &Opened| opened.leads_to_source(site);
+        site.is_source(&name)
+            || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened))
+    });
     let found = match outcome.ending {
         // Under another name it would be sent as something else.
         Ending::File(opened) => {
@@ -352,12 +402,11 @@ fn finish(
             }
         }
         Ending::Directory(opened) => {
-            let lane = opened.lane;
-            Found::Directory(Arc::new(Handle::new(opened, helpers, handles)), lane)
+            Found::Directory(Arc::new(Handle::new(opened, helpers, handles)))
         }
         Ending::Unslashed => Found::Unslashed,
-        Ending::Missing => Found::Missing,
-        Ending::Denied => Found::Denied,
+        Ending::Missing(why) => Found::Missing(why),
+        Ending::Denied => Found::Denied(outcome.advice),
         Ending::Status(status) => Found::Status(status),
     };
     Resolved {
@@ -369,31 +418,69 @@ fn finish(
     }
 }
 
+/// Where a site's files end; by it their file system is remembered.
+fn within(site: Option<&Site>) -> &Path {
+    let root = site.and_then(|site| site.root.as_ref());
+    root.map_or(Path::new(""), |root| &root.within)
+}
+
 fn open_root(generation: &crate::generation::Generation, index: u32) -> io::Result<Root> {
     let site = usize::try_from(index).ok();
     let site = site.and_then(|index| generation.sites.get(index));
     let root = site.and_then(|site| site.root.as_ref());
-    Root::open(root.ok_or(io::ErrorKind::NotFound)?)
+    let root = root.ok_or(io::ErrorKind::NotFound)?;
+    Root::open(root).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => match search::closed(&root.path, Wish::Enter) {
+            Some(advice) => io::Error::new(error.kind(), advice),
+            None => error,
+        },
+        _ => error,
+    })
+}
+
+/// A search others wait for.
+#[derive(Debug, Default)]
+struct Pending {
+    ended: Notify,
+    /// Theirs as well: who starts over would only wait once more.
+    failure: OnceCell<Error>,
 }
 
 /// A search that goes on; whoever waits for it is woken when it ends, however it ends.
 struct Turn<'a> {
     files: &'a Files,
     hash: u64,
+    pending: Rc<Pending>,
 }
 
 impl<'a> Turn<'a> {
     fn take(files: &'a Files, hash: u64) -> Self {
-        files.pending.borrow_mut().insert(hash, Rc::default());
-        Self { files, hash }
+        let pending = Rc::<Pending>::default();
+        let taken = Rc::clone(&pending);
+        files.pending.borrow_mut().insert(hash, taken);
+        Self {
+            files,
+            hash,
+            pending,
+        }
+    }
+
+    fn fail(&self, error: Error) -> Error {
+        // Only this turn sets it, and once.
+        let _ = self.pending.failure.set(error.clone());
+        error
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(waiting) = self.files.pending.borrow_mut().remove(&self.hash) {
-            waiting.notify_waiters();
+        let mut pending = self.files.pending.borrow_mut();
+        // Another one may look for it by now.
+        let current = pending.get(&self.hash);
+        if current.is_some_and(|current| Rc::ptr_eq(current, &self.pending)) {
+            pending.remove(&self.hash);
         }
+        self.pending.ended.notify_waiters();
     }
 }
 
@@ -401,8 +488,89 @@ impl Drop for Turn<'_> {
 fn trouble(error: &io::Error) -> Error {
     use os::file::NoFile;
     match NoFile::of(error) {
-        Some(NoFile::Denied) => Error::new(Kind::Refused(403), "root_denied", error.to_string()),
-        Some(_) => Error::new(Kind::Refused(404), "root_missing", error.to_string()),
-        None => Error::new(Kind::Internal, "file_open", error.to_string()),
+        _ if error.kind() == io::ErrorKind::PermissionDenied => {
+            Error::io(Kind::Refused(403), "root_denied", error)
+        }
+        Some(_) => Error::io(Kind::Refused(404), "root_missing", error),
+        None => Error::io(Kind::Internal, "file_open", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::helper::Helpers;
+    use crate::testbed::{Bed, block_on, exchange, generation, peer, reply};
+
+    /// A site with a file, on a worker that waits for no disk longer than this.
+    fn bed(test: &str, wait_ms: u64) -> (Bed, String) {
+        let root = std::env::temp_dir().join(format!("nagaya-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&root).expect("a directory");
+        std::fs::write(root.join("a.txt"), "here").expect("a file");
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"a\"]\nroot = \"{}\"\n",
+            root.display()
+        );
+        let mut bed = Bed::new(&text);
+        let worker = Rc::get_mut(&mut bed.worker).expect("nobody else has it");
+        worker.helpers = Helpers::patient_for(Duration::from_millis(wait_ms));
+        (bed, text)
+    }
+
+    async fn ask(bed: &Bed) -> u16 {
+        let mut exchange = exchange(
+            peer("192.0.2.7:1"),
+            "GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+        );
+        let served = crate::pipeline::serve(&bed.worker, &mut exchange).await;
+        served.expect("memory takes all");
+        reply(&exchange).0
+    }
+
+    #[test]
+    fn a_root_whose_mount_hangs_leaves_threads_to_those_not_known_yet() {
+        let (bed, _) = bed("hangs", 5_000);
+        block_on(async {
+            let (_, hangs) = bed
+                .worker
+                .mounts
+                .of(Path::new("/hangs"), &bed.worker.helpers);
+            let mut disks = Vec::new();
+            for _ in 0..20 {
+                let (answer, disk) = std::sync::mpsc::channel::<()>();
+                disks.push(answer);
+                let hangs = hangs.clone();
+                tokio::task::spawn_local(async move {
+                    drop(hangs.run(Lane::Remote, move || disk.recv().is_ok()).await);
+                });
+            }
+            tokio::task::yield_now().await;
+            assert!(hangs.is_root_busy());
+            assert_eq!(ask(&bed).await, 200);
+        });
+    }
+
+    #[test]
+    fn a_reload_makes_no_local_disk_wait_for_mounts_that_hang() {
+        let (bed, text) = bed("reload", 500);
+        block_on(async {
+            assert_eq!(ask(&bed).await, 200);
+            let _disks = bed.worker.helpers.hang(Lane::Remote);
+            bed.worker.swap(generation(2, &text));
+            assert_eq!(ask(&bed).await, 200);
+        });
+    }
+
+    #[test]
+    fn who_waits_for_anothers_search_waits_no_longer_than_for_one() {
+        let (bed, _) = bed("follows", 300);
+        block_on(async {
+            let _disks = bed.worker.helpers.hang(Lane::Remote);
+            let since = Instant::now();
+            let three = tokio::join!(ask(&bed), ask(&bed), ask(&bed));
+            assert_eq!(three, (503, 503, 503));
+            let waited = since.elapsed();
+            assert!(waited < Duration::from_millis(590), "{waited:?}");
+        });
     }
 }

@@ -6,9 +6,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use config::model::{self, TryEntry};
-use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
+use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait, Wish};
 
 use crate::helper::Lane;
 use crate::site::Site;
@@ -23,6 +25,8 @@ pub(super) struct Root {
     /// Where the boundary is, no links in its path, a slash at its end.
     place: Box<[u8]>,
     symlinks: Symlinks,
+    /// Why it may not be entered, and why it may not be listed: found out at the first refusal.
+    closed: [OnceLock<Option<Arc<str>>>; 2],
     /// Whom its file system makes wait.
     pub(super) lane: Lane,
 }
@@ -43,6 +47,7 @@ impl Root {
                 .into(),
             within,
             prefix: prefix.into(),
+            closed: Default::default(),
             symlinks: match root.symlinks {
                 model::Symlinks::Deny => Symlinks::Deny,
                 model::Symlinks::Owner => Symlinks::Owner,
@@ -71,7 +76,7 @@ impl Root {
         let facts = os::file::facts(descriptor.as_fd())?;
         let behind_links = self.behind_links(descriptor.as_fd(), &path)?;
         if behind_links.as_deref().is_some_and(is_hidden) {
-            return Ok(Seen::Nothing);
+            return Ok(Seen::Nothing("dotfile"));
         }
         let opened = Opened {
             descriptor,
@@ -82,8 +87,25 @@ impl Root {
         Ok(match facts.kind {
             FileKind::Regular => Seen::File(opened),
             FileKind::Directory => Seen::Directory(opened),
-            FileKind::Symlink | FileKind::Other => Seen::Nothing,
+            FileKind::Symlink | FileKind::Other => Seen::Nothing("no_file"),
         })
+    }
+
+    /// Which directory keeps the server from what it was refused below the root, if it is not the
+    /// refused file's own business.
+    ///
+    /// # Errors
+    /// `WouldBlock` where it must not wait and it is not known yet.
+    fn advice(&self, root: &Path, relative: &[u8], wait: Wait) -> io::Result<Option<Arc<str>>> {
+        let (wish, known) = match relative {
+            b"" => (Wish::Read, &self.closed[0]),
+            _ => (Wish::Enter, &self.closed[1]),
+        };
+        match wait {
+            Wait::Never => known.get().ok_or(io::ErrorKind::WouldBlock.into()),
+            Wait::Allowed => Ok(known.get_or_init(|| closed(root, wish).map(Into::into))),
+        }
+        .cloned()
     }
 
     /// What a path names once its links are followed, below the boundary; `None` when it has none.
@@ -110,13 +132,21 @@ pub(super) struct Opened {
     pub(super) behind_links: Option<Vec<u8>>,
 }
 
+impl Opened {
+    /// Whether a link led to a program's source.
+    pub(super) fn leads_to_source(&self, site: &Site) -> bool {
+        let name = self.behind_links.as_deref();
+        name.is_some_and(|name| site.is_source(name))
+    }
+}
+
 /// What stands at a name.
 #[derive(Debug)]
 pub(super) enum Seen {
     File(Opened),
     Directory(Opened),
-    /// Nothing that could be served.
-    Nothing,
+    /// Nothing that could be served; the word says why.
+    Nothing(&'static str),
     /// A regular file stands in the way.
     FileInTheWay,
     /// The server may not read it.
@@ -130,6 +160,8 @@ pub(super) struct Outcome {
     /// How much of the path's end is no part of the file's name.
     pub(super) path_info: Vec<u8>,
     pub(super) ending: Ending,
+    /// What the operator can do about a refusal.
+    pub(super) advice: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -139,7 +171,8 @@ pub(super) enum Ending {
     Directory(Opened),
     /// A directory asked for without the slash at its end.
     Unslashed,
-    Missing,
+    /// The word says why.
+    Missing(&'static str),
     Denied,
     Status(u16),
 }
@@ -156,12 +189,16 @@ pub(super) fn search(site: &Site, root: &Root, path: &[u8], wait: Wait) -> io::R
         relative,
         wait,
     };
-    let found = if is_hidden(relative) {
-        search.fixed_only()?
+    let mut outcome = if is_hidden(relative) {
+        let found = search.fixed_only()?;
+        found.unwrap_or_else(|| Outcome::named(relative, Ending::Missing("dotfile")))
     } else {
         search.run()?
     };
-    Ok(found.unwrap_or_else(|| Outcome::named(relative, Ending::Missing)))
+    if let (Ending::Denied, Some(at)) = (&outcome.ending, &site.root) {
+        outcome.advice = root.advice(&at.path, &outcome.relative, wait)?;
+    }
+    Ok(outcome)
 }
 
 /// The path below the root: without the slashes at its start.
@@ -178,24 +215,28 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self) -> io::Result<Option<Outcome>> {
+    fn run(&self) -> io::Result<Outcome> {
         // What `$path` found, for `$path/` to go on from.
         let mut seen = None;
+        let mut why = "no_file";
         for entry in self.site.resolve.iter() {
             let found = match entry {
                 TryEntry::Path => match self.root.look(self.relative, self.wait)? {
                     Seen::FileInTheWay => self.cut()?,
-                    other => self.file_or_note(other, &mut seen),
+                    other => {
+                        why = other.why_missing();
+                        self.file_or_note(other, &mut seen)
+                    }
                 },
                 TryEntry::Directory => self.directory(seen.take())?,
                 TryEntry::Suffix(suffix) => self.suffixed(suffix)?,
                 other => self.fixed(other)?,
             };
-            if found.is_some() {
+            if let Some(found) = found {
                 return Ok(found);
             }
         }
-        Ok(None)
+        Ok(Outcome::named(self.relative, Ending::Missing(why)))
     }
 
     /// A hidden path is nobody's file; the front controller may still answer for it.
@@ -233,7 +274,7 @@ impl Search<'_> {
                 }
                 Seen::Denied => return Ok(Some(Outcome::named(name, Ending::Denied))),
                 Seen::Directory(_) => {}
-                Seen::Nothing | Seen::FileInTheWay => break,
+                Seen::Nothing(_) | Seen::FileInTheWay => break,
             }
         }
         Ok(None)
@@ -303,23 +344,24 @@ impl Search<'_> {
     }
 }
 
-impl Outcome {
-    /// Whether a link led to a program's source.
-    pub(super) fn leads_to_source(&self, site: &Site) -> bool {
-        match &self.ending {
-            Ending::File(opened) => opened
-                .behind_links
-                .as_deref()
-                .is_some_and(|name| site.is_source(name)),
-            _ => false,
+impl Seen {
+    /// Why there is no file, should nothing else be found.
+    fn why_missing(&self) -> &'static str {
+        match self {
+            Seen::Nothing(why) => why,
+            Seen::Directory(_) => "no_index",
+            Seen::File(_) | Seen::FileInTheWay | Seen::Denied => "no_file",
         }
     }
+}
 
+impl Outcome {
     fn named(relative: &[u8], ending: Ending) -> Self {
         Self {
             relative: relative.to_vec(),
             path_info: Vec::new(),
             ending,
+            advice: None,
         }
     }
 }
@@ -332,10 +374,25 @@ fn lane_of(descriptor: BorrowedFd<'_>) -> io::Result<Lane> {
     })
 }
 
+/// Says which directory keeps the server out of a root, and what to do. May wait.
+pub(super) fn closed(root: &Path, wish: Wish) -> Option<String> {
+    let (closed, user) = (os::file::first_closed(root, wish)?, os::process::user_id());
+    let (verb, mode) = match wish {
+        Wish::Read if closed == root => ("read", "o+rx"),
+        _ => ("enter", "o+x"),
+    };
+    let closed = closed.display();
+    Some(format!(
+        "user {user} may not {verb} {closed}: try chmod {mode} {closed}, or another `user`"
+    ))
+}
+
 /// A name that can't be opened is nothing to serve, unless the machine is in trouble.
 fn not_opened(error: io::Error) -> io::Result<Seen> {
     match NoFile::of(&error) {
-        Some(NoFile::Absent) => Ok(Seen::Nothing),
+        Some(NoFile::Absent) => Ok(Seen::Nothing("no_file")),
+        Some(NoFile::Link) => Ok(Seen::Nothing("symlink_refused")),
+        Some(NoFile::Outside) => Ok(Seen::Nothing("symlink_outside")),
         Some(NoFile::FileInTheWay) => Ok(Seen::FileInTheWay),
         Some(NoFile::Denied) => Ok(Seen::Denied),
         None => Err(error),
@@ -367,6 +424,26 @@ mod tests {
             ("//.env", true),
         ] {
             assert_eq!(is_hidden(relative_of(path.as_bytes())), hidden, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_closes_a_root_is_found_out_once_and_not_by_a_worker() {
+        let path = std::env::temp_dir();
+        let root = Root::open(&model::Root {
+            within: path.clone(),
+            path: path.clone(),
+            symlinks: model::Symlinks::Owner,
+        });
+        let root = root.expect("a directory for everybody");
+        for name in [&b""[..], b"a/b"] {
+            let unknown = root.advice(&path, name, Wait::Never);
+            let unknown = unknown.expect_err("nobody has looked");
+            assert_eq!(unknown.kind(), io::ErrorKind::WouldBlock);
+            let looked = root.advice(&path, name, Wait::Allowed);
+            assert_eq!(looked.expect("a look"), None, "it is open");
+            let known = root.advice(Path::new("/gone"), name, Wait::Never);
+            assert_eq!(known.expect("no further look"), None);
         }
     }
 }

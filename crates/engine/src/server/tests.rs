@@ -9,8 +9,9 @@ use std::time::Instant;
 use os::net::{Bind, bind, local_address};
 
 use super::*;
-use crate::link::ListenerSocket;
+use crate::link::{ListenerSocket, Tally};
 
+/// The model's listeners are not looked at: sockets come with their address.
 const CONFIG: &str = r#"
 workers = 2
 [[listen]]
@@ -32,40 +33,87 @@ struct Running {
     _turn: MutexGuard<'static, ()>,
     server: Option<Server>,
     address: SocketAddr,
-    _link: UnixStream,
+    link: OwnedFd,
+    _supervisor: OwnedFd,
+}
+
+/// A loopback address nobody listens at, and a socket there for each worker.
+fn listeners(at: SocketAddr) -> (SocketAddr, Vec<ListenerSocket>) {
+    let first = bind(&Bind::Tcp(at), 1_024).expect("bind");
+    let address = local_address(first.as_fd()).expect("bound");
+    let second = bind(&Bind::Tcp(address), 1_024).expect("share");
+    let sockets = [first, second].into_iter().enumerate();
+    let listener = |(worker, socket)| ListenerSocket {
+        address: ListenAddress::Tcp(address),
+        worker: Some(worker),
+        socket,
+    };
+    (address, sockets.map(listener).collect())
+}
+
+/// A generation that answers with `body`.
+fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Configure {
+    let text = CONFIG.replace("\"ok\"", &format!("\"{body}\""));
+    let sources = config::Sources::from_text("nagaya.toml", &text).to_bytes();
+    Configure {
+        generation,
+        sources: os::file::memfd("sources", &sources).expect("memory file"),
+        listeners,
+        logs: Vec::new(),
+        control: None,
+        tally: Tally::default(),
+    }
+}
+
+fn anywhere() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// Asks on a fresh connection; the reply is for later.
+fn send(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    let patience = Some(Duration::from_secs(10));
+    stream.set_read_timeout(patience).expect("an option");
+    stream.write_all(REQUEST).expect("send");
+    stream
+}
+
+fn read(stream: &mut TcpStream) -> String {
+    let mut reply = [0; 1024];
+    let count = stream.read(&mut reply).expect("a reply");
+    let reply = String::from_utf8_lossy(&reply[..count]).into_owned();
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    reply
 }
 
 impl Running {
     fn start() -> Self {
-        let any = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let first = bind(&any, 1_024).expect("bind");
-        let address = local_address(first.as_fd()).expect("bound");
-        let second = bind(&Bind::Tcp(address), 1_024).expect("share");
-        // The model's listeners are not looked at: sockets come with their address.
-        let listen = ListenAddress::Tcp(address);
-        let listeners = [first, second].into_iter().enumerate();
-        let sources = config::Sources::from_text("nagaya.toml", CONFIG).to_bytes();
-        let configure = Configure {
-            generation: 1,
-            sources: os::file::memfd("sources", &sources).expect("memory file"),
-            listeners: listeners
-                .map(|(worker, socket)| ListenerSocket {
-                    address: listen.clone(),
-                    worker: Some(worker),
-                    socket,
-                })
-                .collect(),
-            logs: Vec::new(),
-            control: None,
-            restarts: 0,
-        };
-        let (ours, theirs) = UnixStream::pair().expect("link");
-        let voice = Voice::new(&OwnedFd::from(theirs)).expect("voice");
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (address, listeners) = listeners(anywhere());
+        let (supervisor, link) = os::fdpass::pair().expect("link");
+        let voice = Voice::new(&link).expect("voice");
+        let server = Server::start(configure(1, "ok", listeners), &voice);
         Self {
-            _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner),
-            server: Some(Server::start(configure, &voice).expect("start")),
+            _turn: turn,
+            server: Some(server.expect("start")),
             address,
-            _link: ours,
+            link,
+            _supervisor: supervisor,
+        }
+    }
+
+    fn configure(&mut self, configure: Configure) {
+        let server = self.server.as_mut().expect("running");
+        server.configure(configure).expect("in force");
+    }
+
+    /// Holds worker 0 up, once.
+    fn hold_up(&self, busy: Duration) {
+        let rest = Duration::from_secs(3_600);
+        let shared = self.shared();
+        assert!(shared.peers.tell(0, Command::Spin { busy, rest }));
+        while !shared.board.is_stuck(0) {
+            std::thread::yield_now();
         }
     }
 
@@ -75,14 +123,8 @@ impl Running {
 
     /// Connects and asks once.
     fn ask(&self) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).expect("connect");
-        let patience = Some(Duration::from_secs(10));
-        stream.set_read_timeout(patience).expect("an option");
-        stream.write_all(REQUEST).expect("send");
-        let mut reply = [0; 1024];
-        let count = stream.read(&mut reply).expect("a reply");
-        let reply = String::from_utf8_lossy(&reply[..count]);
-        assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+        let mut stream = send(self.address);
+        read(&mut stream);
         stream
     }
 
@@ -103,7 +145,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            server.drain();
+            server.drain(&self.link);
         }
     }
 }
@@ -148,19 +190,14 @@ fn kept_connections_are_shared_evenly() {
 fn a_connection_handed_to_a_worker_about_to_drain_is_served() {
     let running = Running::start();
     let peers = &running.shared().peers;
-    let spin = Command::Spin {
-        busy: Duration::from_millis(200),
-        rest: Duration::from_secs(10),
-    };
-    assert!(peers.tell(0, spin));
-    // Once it spins, what comes next waits at its door.
-    std::thread::sleep(Duration::from_millis(100));
+    running.hold_up(Duration::from_millis(200));
     assert!(peers.tell(0, Command::Drain));
     let (mut client, ours) = UnixStream::pair().expect("a pair");
     ours.set_nonblocking(true).expect("an option");
     let arrival = crate::listener::Arrival {
         stream: ours.into(),
         peer: crate::exchange::Peer::LOCAL,
+        listener: Arc::default(),
     };
     if peers.hand(0, arrival).is_err() {
         return;
@@ -169,4 +206,95 @@ fn a_connection_handed_to_a_worker_about_to_drain_is_served() {
     let mut reply = String::new();
     client.read_to_string(&mut reply).expect("a reply");
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+}
+
+#[test]
+fn a_worker_that_has_drained_is_not_taken_for_one_that_stands_still() {
+    let running = Running::start();
+    let (_kept, shared) = (running.ask(), running.shared());
+    assert!(shared.peers.tell(0, Command::Drain));
+    let threads = &running.server.as_ref().expect("running").threads;
+    while !threads[0].is_finished() {
+        std::thread::yield_now();
+    }
+    // The warden ends a server with a worker that is silent, and others may drain for long.
+    assert_eq!(shared.board.silence_us(0), None);
+    assert!(!shared.board.is_stuck(0));
+}
+
+#[test]
+fn a_generation_that_one_worker_takes_late_is_in_force_and_can_be_followed() {
+    const BUSY: Duration = Duration::from_millis(1_500);
+    let mut running = Running::start();
+    let start = Instant::now();
+    running.hold_up(BUSY);
+    let (second, sockets) = listeners(anywhere());
+    running.configure(configure(2, "two", sockets));
+    assert!(start.elapsed() < BUSY, "nobody waits for ever");
+    let number = |running: &Running| running.shared().generation().map(|serves| serves.number);
+    assert_eq!(number(&running), Some(2));
+    // The first address is removed, but the late worker still accepts from it.
+    let removed: Vec<_> = (0..16).map(|_| send(running.address)).collect();
+    let (again, sockets) = listeners(running.address);
+    running.configure(configure(3, "three", sockets));
+    assert_eq!(number(&running), Some(3));
+    for mut stream in removed {
+        read(&mut stream);
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    let says_three = || (0..16).all(|_| read(&mut send(again)).ends_with("three"));
+    while !says_three() {
+        assert!(Instant::now() < until, "a worker serves an old generation");
+    }
+    while TcpStream::connect(second).is_ok() {
+        assert!(Instant::now() < until, "a removed listener stays open");
+    }
+}
+
+#[test]
+fn a_worker_that_was_silent_before_a_reload_is_not_waited_for() {
+    let mut running = Running::start();
+    let until = Instant::now() + Duration::from_secs(10);
+    let await_silence = |running: &Running, wanted: Duration| {
+        let board = &running.shared().board;
+        let wanted = |silence_us| Duration::from_micros(silence_us) >= wanted;
+        while !board.silence_us(0).is_some_and(wanted) {
+            assert!(Instant::now() < until, "{:?}", board.silence_us(0));
+            std::thread::yield_now();
+        }
+    };
+    // Its first heartbeat first: before it, nothing is known of a worker.
+    await_silence(&running, Duration::ZERO);
+    running.hold_up(Duration::from_secs(3));
+    await_silence(&running, Swap::PATIENCE);
+    // The machine may hold one of them up as well.
+    let at_once = (2..=4).any(|number| {
+        let (_, sockets) = listeners(anywhere());
+        let told = Instant::now();
+        running.configure(configure(number, "later", sockets));
+        told.elapsed() < Swap::PATIENCE
+    });
+    assert!(at_once);
+}
+
+#[test]
+fn a_connection_accepted_for_another_worker_ends_with_the_listener_it_came_by() {
+    const BUSY: Duration = Duration::from_millis(2_000);
+    let mut running = Running::start();
+    let start = Instant::now();
+    running.hold_up(BUSY);
+    // No more than the other worker takes before its share is full.
+    let mut kept: Vec<_> = (0..8).map(|_| running.ask()).collect();
+    assert!(start.elapsed() < BUSY, "the other worker serves them all");
+    let (_, sockets) = listeners(anywhere());
+    running.configure(configure(2, "two", sockets));
+    let until = Instant::now() + Duration::from_secs(10);
+    while TcpStream::connect(running.address).is_ok() {
+        assert!(Instant::now() < until, "a removed listener stays open");
+    }
+    for stream in &mut kept {
+        stream.write_all(REQUEST).expect("send");
+        let reply = read(stream);
+        assert!(reply.contains("\r\nConnection: close\r\n"), "{reply}");
+    }
 }

@@ -9,23 +9,24 @@ use std::rc::Rc;
 
 use config::model::Balance;
 
+use super::Tried;
 use super::server::Server;
 
 /// Chooses among the servers not tried yet.
 pub(super) fn choose(
     servers: &[Rc<Server>],
     balance: Balance,
-    tried: &[usize],
+    tried: &Tried,
     now_ms: u64,
 ) -> Option<usize> {
     if servers.len() == 1 {
-        return tried.is_empty().then_some(0);
+        return (!tried.contains(0)).then_some(0);
     }
     let open = || {
         servers
             .iter()
             .enumerate()
-            .filter(|(index, _)| !tried.contains(index))
+            .filter(|(index, _)| !tried.contains(*index))
     };
     let mut fit = open()
         .filter(|(_, server)| server.is_fit(now_ms))
@@ -76,8 +77,10 @@ fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
-    use crate::stats::WorkerStats;
+    use crate::stats::{Health, WorkerStats};
     use crate::upstream::InFlight;
     use config::model;
 
@@ -93,11 +96,17 @@ mod tests {
         weights.iter().map(server).collect()
     }
 
+    fn tried(servers: &[usize]) -> Tried {
+        let mut tried = Tried::default();
+        servers.iter().for_each(|server| tried.add(*server));
+        tried
+    }
+
     #[test]
     fn weights_interleave() {
         let servers = servers(&[5, 1, 1]);
         let order: Vec<_> = (0..7)
-            .filter_map(|_| choose(&servers, Balance::RoundRobin, &[], 0))
+            .filter_map(|_| choose(&servers, Balance::RoundRobin, &Tried::default(), 0))
             .collect();
         assert_eq!(order, [0, 0, 1, 0, 2, 0, 0]);
     }
@@ -110,33 +119,70 @@ mod tests {
             .map(|index| InFlight::new(&servers[*index]))
             .collect();
         let _more = InFlight::new(&servers[0]);
-        assert_eq!(choose(&servers, Balance::LeastRequests, &[], 0), Some(1));
+        assert_eq!(
+            choose(&servers, Balance::LeastRequests, &Tried::default(), 0),
+            Some(1)
+        );
     }
 
     #[test]
     fn a_tried_server_is_not_tried_again() {
         let servers = servers(&[1, 1]);
-        assert_eq!(choose(&servers, Balance::RoundRobin, &[0], 0), Some(1));
-        assert_eq!(choose(&servers, Balance::RoundRobin, &[0, 1], 0), None);
+        assert_eq!(
+            choose(&servers, Balance::RoundRobin, &tried(&[0]), 0),
+            Some(1)
+        );
+        assert_eq!(
+            choose(&servers, Balance::RoundRobin, &tried(&[0, 1]), 0),
+            None
+        );
+    }
+
+    #[test]
+    fn an_only_server_fails_and_is_asked_on() {
+        let worker = WorkerStats::default();
+        let config = upstream(3);
+        let server = model::Server {
+            address: model::ServerAddress::Unix("/run/app.sock".into()),
+            weight: 1,
+        };
+        let server = Server::new(&server, "app", &worker);
+        let stats = &worker.upstreams()[0];
+        for (fails, health) in [(1, Health::Up), (2, Health::Up), (3, Health::Failing)] {
+            server.note_failure(&config, 0, true);
+            assert!(stats.is(health) && server.is_fit(0), "{health:?}");
+            assert_eq!(stats.fails_in_row.load(Relaxed), fails);
+        }
+        server.note_success();
+        assert!(stats.is(Health::Up) && stats.fails_in_row.load(Relaxed) == 0);
+    }
+
+    fn upstream(fails: u32) -> model::Upstream {
+        model::Upstream {
+            name: "app".into(),
+            servers: Vec::new(),
+            keepalive: 1,
+            balance: Balance::RoundRobin,
+            fails,
+            back_off_ms: 100,
+            back_off_max_ms: 150,
+            tries: 2,
+        }
     }
 
     #[test]
     fn a_resting_server_is_left_out_until_all_rest() {
         let servers = servers(&[1, 1]);
-        let config = model::Upstream {
-            name: "app".into(),
-            servers: Vec::new(),
-            keepalive: 1,
-            balance: Balance::RoundRobin,
-            fails: 1,
-            back_off_ms: 100,
-            back_off_max_ms: 150,
-            tries: 2,
-        };
+        let config = upstream(1);
         servers[0].note_failure(&config, 0, false);
-        assert!((0..4).all(|_| choose(&servers, Balance::RoundRobin, &[], 50) == Some(1)));
+        assert!(
+            (0..4).all(|_| choose(&servers, Balance::RoundRobin, &Tried::default(), 50) == Some(1))
+        );
         servers[1].note_failure(&config, 50, false);
-        assert_eq!(choose(&servers, Balance::RoundRobin, &[], 60), Some(0));
+        assert_eq!(
+            choose(&servers, Balance::RoundRobin, &Tried::default(), 60),
+            Some(0)
+        );
         servers[0].note_failure(&config, 60, false);
         assert!(
             !servers[0].is_resting(100),

@@ -1,19 +1,25 @@
 //! Making a connection: name to addresses, then each address in turn.
 //!
-//! Names are looked up on the helper pool and again after `timeouts.resolve`. When a look-up
-//! fails the last good answer stays in use: a resolver's bad minute is no reason to stop serving.
+//! Names are looked up on the helper pool and again after `timeouts.resolve`: each name once at a
+//! time, however many ask and whether or not they stay. Who needs an answer waits for it no longer
+//! than for a connection. While there is none the last good one stays in use: a resolver's bad
+//! minute is no reason to stop serving.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
+use std::time::Duration;
 
 use config::model::ServerAddress;
 use os::stream::{Target, connect};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::link::Link;
 use super::server::Server;
 use crate::error::{Error, Kind, Result};
+use crate::helper::Lane;
 use crate::io::Io;
 use crate::worker::Worker;
 
@@ -26,19 +32,26 @@ const RETRY_MS: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: RefCell<Rc<[SocketAddr]>>,
-    fresh_until_ms: std::cell::Cell<u64>,
+    fresh_until_ms: Cell<u64>,
+    /// Why the last look-up failed.
+    failure: RefCell<String>,
+    under_way: Cell<bool>,
+    /// Wakes those who wait for the look-up under way.
+    ended: Notify,
 }
 
 /// Connects to a server.
 ///
 /// # Errors
 /// When its name has no address, or none of them accepts in time.
-pub(super) async fn dial(worker: &Worker, server: &Server) -> Result<Link> {
+pub(super) async fn dial(worker: &Worker, server: &Server) -> Result<Box<Link>> {
     match &server.address {
         ServerAddress::Tcp(address) => to(worker, server, Target::Tcp(*address)).await,
         ServerAddress::Unix(path) => to(worker, server, Target::Unix(path)).await,
         ServerAddress::Name { host, port } => {
-            let addresses = addresses(worker, server, host, *port).await?;
+            let (name, port) = (host.clone(), *port);
+            let work = move || look_up(&name, port);
+            let addresses = server.names.addresses(worker, host, work).await?;
             let mut failure = unreachable(server, &io::ErrorKind::NotFound.into());
             for address in addresses.iter() {
                 match to(worker, server, Target::Tcp(*address)).await {
@@ -51,7 +64,7 @@ pub(super) async fn dial(worker: &Worker, server: &Server) -> Result<Link> {
     }
 }
 
-async fn to(worker: &Worker, server: &Server, target: Target<'_>) -> Result<Link> {
+async fn to(worker: &Worker, server: &Server, target: Target<'_>) -> Result<Box<Link>> {
     let connect_ms = worker
         .serving()
         .generation
@@ -66,8 +79,7 @@ async fn to(worker: &Worker, server: &Server, target: Target<'_>) -> Result<Link
     io.connected(&deadline)
         .await
         .map_err(|error| unreachable(server, &error))?;
-    deadline.clear();
-    Ok(Link::new(io, &worker.buffers, deadline))
+    Ok(Box::new(Link::new(io, &worker.buffers, &worker.deadlines)))
 }
 
 fn unreachable(server: &Server, error: &io::Error) -> Error {
@@ -75,54 +87,151 @@ fn unreachable(server: &Server, error: &io::Error) -> Error {
         io::ErrorKind::TimedOut => (Kind::UpstreamSlow, "upstream_connect_timeout"),
         _ => (Kind::UpstreamDown, "upstream_unreachable"),
     };
-    Error::new(
-        kind,
-        reason,
-        format!("connect to {}: {error}", server.label),
-    )
+    let why = config::reason(error);
+    Error::new(kind, reason, format!("connect to {}: {why}", server.label))
 }
 
-async fn addresses(
-    worker: &Worker,
-    server: &Server,
-    host: &str,
-    port: u16,
-) -> Result<Rc<[SocketAddr]>> {
-    let names = &server.names;
-    let now_ms = worker.deadlines.now_ms();
-    let known = Rc::clone(&names.known.borrow());
-    if now_ms < names.fresh_until_ms.get() && !known.is_empty() {
-        return Ok(known);
+fn unknown(host: &str, why: &str) -> Error {
+    let detail = format!("look up {host}: {why}");
+    Error::new(Kind::UpstreamDown, "upstream_name", detail)
+}
+
+impl Names {
+    /// What the name stands for; `look_up` finds out where that has to be done now.
+    async fn addresses(
+        self: &Rc<Self>,
+        worker: &Worker,
+        host: &str,
+        look_up: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> Result<Rc<[SocketAddr]>> {
+        let known = Rc::clone(&self.known.borrow());
+        let is_fresh = worker.deadlines.now_ms() < self.fresh_until_ms.get();
+        // Others use the old answer while a look-up is under way.
+        if !known.is_empty() && (is_fresh || self.under_way.get()) {
+            return Ok(known);
+        }
+        if !is_fresh {
+            let ended = self.ended.notified();
+            if !self.under_way.replace(true) {
+                self.renew(worker, host, look_up);
+            }
+            let timeouts = &worker.serving().generation.process.timeouts;
+            let patience = Duration::from_millis(timeouts.upstream_connect_ms);
+            if timeout(patience, ended).await.is_err() && known.is_empty() {
+                return Err(unknown(host, "no answer yet"));
+            }
+        }
+        let known = Rc::clone(&self.known.borrow());
+        match known.is_empty() {
+            true => Err(unknown(host, &self.failure.borrow())),
+            false => Ok(known),
+        }
     }
-    // Others use the old answer while this look-up is under way.
-    names.fresh_until_ms.set(now_ms + RETRY_MS);
-    match look_up(host.to_owned(), port).await {
-        Ok(found) => {
-            let resolve_ms = worker.serving().generation.process.timeouts.resolve_ms;
-            names.fresh_until_ms.set(now_ms + resolve_ms);
-            *names.known.borrow_mut() = Rc::clone(&found);
-            Ok(found)
-        }
-        Err(error) if known.is_empty() => {
-            let detail = format!("look up {host}: {error}");
-            Err(Error::new(Kind::UpstreamDown, "upstream_name", detail))
-        }
-        Err(error) => {
-            tracing::warn!(name = host, %error, "look-up failed, the last answer stays in use");
-            Ok(known)
-        }
+
+    /// Has the name looked up, for all who wait now and those who come later.
+    fn renew(
+        self: &Rc<Self>,
+        worker: &Worker,
+        host: &str,
+        look_up: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) {
+        let (names, name) = (Rc::clone(self), host.to_owned());
+        let (helpers, deadlines) = (worker.helpers.clone(), Rc::clone(&worker.deadlines));
+        let resolve_ms = worker.serving().generation.process.timeouts.resolve_ms;
+        // Part of no exchange: whoever asked first may leave, and the others still want to know.
+        tokio::task::spawn_local(async move {
+            let found = match helpers.run(Lane::Names, look_up).await {
+                Ok(found) => found.map_err(|error| config::reason(&error)),
+                Err(error) => Err(error.to_string()),
+            };
+            let fresh_ms = match found {
+                Ok(found) => {
+                    *names.known.borrow_mut() = found.into();
+                    resolve_ms
+                }
+                Err(error) => {
+                    if !names.known.borrow().is_empty() {
+                        tracing::warn!(name, error, "look-up failed, the last answer stays in use");
+                    }
+                    *names.failure.borrow_mut() = error;
+                    RETRY_MS
+                }
+            };
+            names.fresh_until_ms.set(deadlines.now_ms() + fresh_ms);
+            names.under_way.set(false);
+            names.ended.notify_waiters();
+        });
     }
 }
 
-async fn look_up(host: String, port: u16) -> io::Result<Rc<[SocketAddr]>> {
-    let found = tokio::task::spawn_blocking(move || {
-        (host.as_str(), port)
-            .to_socket_addrs()
-            .map(|found| found.take(ADDRESSES_MAX).collect::<Vec<_>>())
-    });
-    let found = found.await.map_err(io::Error::other)??;
-    if found.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
+fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let found: Vec<_> = (host, port)
+        .to_socket_addrs()?
+        .take(ADDRESSES_MAX)
+        .collect();
+    match found.is_empty() {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => Ok(found),
     }
-    Ok(found.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::testbed::{Bed, block_on};
+
+    const CONFIG: &str = r#"
+timeouts = { upstream_connect = "20ms" }
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { respond = { status = 200, body = "" } } }]
+"#;
+
+    const HERE: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 80);
+
+    #[test]
+    fn a_name_server_that_hangs_has_one_question_and_nobody_waits_longer_than_to_connect() {
+        let bed = Bed::new(CONFIG);
+        let names = Rc::new(Names::default());
+        block_on(async {
+            let (answer, server) = channel();
+            let first = move || server.recv().map_err(io::Error::other);
+            let late = names.addresses(&bed.worker, "a.test", first).await;
+            assert!(late.expect_err("none").detail.ends_with("no answer yet"));
+            let never = || -> io::Result<Vec<_>> { panic!("it is under way or known") };
+            for _ in 0..10 {
+                let late = names.addresses(&bed.worker, "a.test", never).await;
+                assert!(late.expect_err("none").detail.ends_with("no answer yet"));
+            }
+            // Those who asked have gone; the answer still counts.
+            answer.send(vec![HERE]).expect("a helper waits");
+            for _ in 0..500 {
+                match names.addresses(&bed.worker, "a.test", never).await {
+                    Ok(known) => return assert_eq!(*known, [HERE]),
+                    Err(error) => assert!(error.detail.ends_with("no answer yet")),
+                }
+            }
+            panic!("the answer was lost");
+        });
+    }
+
+    #[test]
+    fn a_name_nobody_knows_is_not_looked_up_for_each_request() {
+        let bed = Bed::new(CONFIG);
+        let names = Rc::new(Names::default());
+        block_on(async {
+            let missing = || Err(io::ErrorKind::NotFound.into());
+            let first = names.addresses(&bed.worker, "a.test", missing).await;
+            let first = first.expect_err("none");
+            assert_eq!(first.reason, "upstream_name");
+            let again = || -> io::Result<Vec<_>> { panic!("it was looked up just now") };
+            let second = names.addresses(&bed.worker, "a.test", again).await;
+            assert_eq!(second.expect_err("none").detail, first.detail);
+        });
+    }
 }

@@ -1,12 +1,13 @@
 //! A connection to a server: what was read from it, what waits to be sent.
 
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use wire::ReplyHead;
 
 use crate::buffer::{BufferPool, ReadBuffer};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
 use crate::io::Io;
 use crate::outbox::Outbox;
@@ -22,21 +23,24 @@ pub struct Link {
     pub reply: ReplyHead,
     /// Bytes not yet sent.
     pub out: Outbox,
-    /// Runs while the server is the one to move.
+    /// Runs while the server is the one to speak.
     pub deadline: Deadline,
+    /// Runs while it takes nothing.
+    sending: Deadline,
     /// Whether it carried an exchange before.
     pub reused: bool,
 }
 
 impl Link {
     /// Makes a link of a connected stream.
-    pub fn new(io: Io, pool: &BufferPool, deadline: Deadline) -> Self {
+    pub fn new(io: Io, pool: &BufferPool, deadlines: &Rc<Deadlines>) -> Self {
         Self {
             io,
             buffer: ReadBuffer::new(pool),
             reply: ReplyHead::default(),
             out: Outbox::default(),
-            deadline,
+            deadline: deadlines.register(),
+            sending: deadlines.register(),
             reused: false,
         }
     }
@@ -62,25 +66,26 @@ impl Link {
     ) -> Poll<Result<usize>> {
         match self.out.poll_send(&self.io, cx, data) {
             Poll::Ready(sent) => {
-                self.deadline.clear();
+                self.sending.clear();
                 Poll::Ready(sent.map_err(|error| broken("upstream_write", &error)))
             }
-            Poll::Pending => self.poll_silence(cx, silence_ms).map(Err),
+            Poll::Pending => poll_silence(&self.sending, cx, silence_ms).map(Err),
         }
     }
 
-    /// Ready with an error once the server has been silent for so long.
+    /// Ready with an error once the server has said nothing for so long, whatever it took meanwhile.
     pub fn poll_silence(&mut self, cx: &mut Context<'_>, silence_ms: u64) -> Poll<Error> {
-        self.deadline.set_if_clear(silence_ms);
-        ready!(self.deadline.poll_expired(cx));
-        Poll::Ready(Error::new(
-            Kind::UpstreamSlow,
-            "upstream_silent",
-            String::new(),
-        ))
+        poll_silence(&self.deadline, cx, silence_ms)
     }
 }
 
+fn poll_silence(deadline: &Deadline, cx: &mut Context<'_>, silence_ms: u64) -> Poll<Error> {
+    deadline.set_if_clear(silence_ms);
+    ready!(deadline.poll_expired(cx));
+    let reason = "upstream_silent";
+    Poll::Ready(Error::new(Kind::UpstreamSlow, reason, String::new()))
+}
+
 fn broken(reason: &'static str, error: &io::Error) -> Error {
-    Error::new(Kind::UpstreamBroken, reason, error.to_string())
+    Error::io(Kind::UpstreamBroken, reason, error)
 }

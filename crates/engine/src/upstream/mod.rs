@@ -31,21 +31,31 @@ pub struct Pool {
 /// Which servers a request has tried already.
 #[derive(Debug, Default)]
 pub struct Tried {
-    servers: Vec<usize>,
+    last: Option<usize>,
+    /// Empty for most requests: their first server answers.
+    before: Vec<usize>,
 }
 
 impl Tried {
     /// Lets the last server be tried once more.
     pub fn forgive_last(&mut self) {
-        self.servers.pop();
+        self.last = self.before.pop();
+    }
+
+    fn add(&mut self, server: usize) {
+        self.before.extend(self.last.replace(server));
+    }
+
+    fn contains(&self, server: usize) -> bool {
+        self.last == Some(server) || self.before.contains(&server)
     }
 }
 
 /// A server chosen for a request, with a connection to it.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The connection.
-    pub link: Link,
+    /// The connection. It is handed around, so only its place is.
+    pub link: Box<Link>,
     /// The server; counts the request as in flight until dropped.
     pub in_flight: InFlight,
 }
@@ -73,6 +83,11 @@ impl Pool {
         &self.servers
     }
 
+    /// The server that was tried last.
+    pub fn last_tried(&self, tried: &Tried) -> Option<&Server> {
+        self.servers.get(tried.last?).map(|server| &**server)
+    }
+
     /// Servers one request may try.
     pub fn tries_max(&self) -> u32 {
         self.config.tries
@@ -91,16 +106,14 @@ impl Pool {
         fresh: Fresh,
     ) -> Result<Chosen> {
         let now_ms = worker.deadlines.now_ms();
-        let Some(index) =
-            balance::choose(&self.servers, self.config.balance, &tried.servers, now_ms)
-        else {
+        let Some(index) = balance::choose(&self.servers, self.config.balance, tried, now_ms) else {
             let detail = format!("upstream {}: no server left to try", self.config.name);
             return Err(Error::new(Kind::UpstreamDown, "upstream_none_left", detail));
         };
         let Some(server) = self.servers.get(index) else {
             return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
         };
-        tried.servers.push(index);
+        tried.add(index);
         let in_flight = InFlight::new(server);
         if fresh == Fresh::No
             && let Some(link) = server.take_idle()
@@ -123,7 +136,7 @@ impl Pool {
     }
 
     /// Keeps a connection for the next request.
-    pub fn keep(&self, worker: &Worker, link: Link, in_flight: &InFlight) {
+    pub fn keep(&self, worker: &Worker, link: Box<Link>, in_flight: &InFlight) {
         in_flight
             .server()
             .keep(link, self.config.keepalive, worker.deadlines.now_ms());

@@ -10,7 +10,7 @@ use config::model;
 
 use super::dial::Names;
 use super::link::Link;
-use crate::stats::{UpstreamStats, WorkerStats, bump};
+use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
 
 /// One server.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Server {
     /// What this worker counts of it.
     stats: Arc<UpstreamStats>,
     /// The addresses its name stands for.
-    pub(super) names: Names,
+    pub(super) names: Rc<Names>,
     /// Requests in flight on this worker.
     pub(super) in_flight: Cell<u32>,
     /// Smooth weighted round robin: what the server is still owed.
@@ -33,7 +33,7 @@ pub struct Server {
     rest_ms: Cell<u64>,
     resting_until_ms: Cell<u64>,
     /// The one used last on top.
-    idle: RefCell<Vec<(u64, Link)>>,
+    idle: RefCell<Vec<(u64, Box<Link>)>>,
 }
 
 /// Counts a request as in flight until it is dropped.
@@ -71,12 +71,14 @@ impl Server {
             model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
         };
         let label = label.into();
+        let stats = stats.upstream(upstream, &label);
+        stats.note_health(0, Health::Up);
         Self {
-            stats: stats.upstream(upstream, &label),
+            stats,
             label,
             address: config.address.clone(),
             weight: config.weight,
-            names: Names::default(),
+            names: Rc::default(),
             in_flight: Cell::new(0),
             owed: Cell::new(0),
             fails: Cell::new(0),
@@ -112,17 +114,29 @@ impl Server {
         if self.fails.replace(0) != 0 {
             self.rest_ms.set(0);
             self.resting_until_ms.set(0);
-            self.stats.is_out.store(false, Relaxed);
+            self.stats.note_health(0, Health::Up);
         }
     }
 
     /// It failed; after enough failures in a row it rests, each time twice as long, up to a cap.
     /// An only server never rests: there is nobody to take its place.
     pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
-        self.fails.set(self.fails.get().saturating_add(1));
+        let fails = self.fails.get().saturating_add(1);
+        self.fails.set(fails);
         bump(&self.stats.failures, 1);
+        let (name, server) = (&config.name, &self.label);
+        if fails < config.fails {
+            return self.stats.note_health(fails, Health::Up);
+        }
+        if alone {
+            if fails == config.fails {
+                tracing::warn!(%name, %server, fails, "upstream server fails, and is asked on: there is no other");
+            }
+            return self.stats.note_health(fails, Health::Failing);
+        }
+        self.stats.note_health(fails, Health::Out);
         // Requests that were under way when the rest began tell nothing new.
-        if self.fails.get() < config.fails || alone || self.is_resting(now_ms) {
+        if self.is_resting(now_ms) {
             return;
         }
         let rest_ms = match self.rest_ms.get() {
@@ -131,12 +145,11 @@ impl Server {
         };
         self.rest_ms.set(rest_ms);
         self.resting_until_ms.set(now_ms + rest_ms);
-        self.stats.is_out.store(true, Relaxed);
-        tracing::warn!(server = %self.label, fails = self.fails.get(), rest_ms, "upstream server rests");
+        tracing::warn!(%name, %server, fails, rest_ms, "upstream server rests");
     }
 
     /// A connection that is still open, the one used last first.
-    pub(super) fn take_idle(&self) -> Option<Link> {
+    pub(super) fn take_idle(&self) -> Option<Box<Link>> {
         let mut cx = Context::from_waker(Waker::noop());
         let mut idle = self.idle.borrow_mut();
         while let Some((_, mut link)) = idle.pop() {
@@ -148,7 +161,7 @@ impl Server {
         None
     }
 
-    pub(super) fn keep(&self, link: Link, keepalive: usize, now_ms: u64) {
+    pub(super) fn keep(&self, link: Box<Link>, keepalive: usize, now_ms: u64) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < keepalive {
             idle.push((now_ms, link));

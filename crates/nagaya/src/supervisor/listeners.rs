@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use config::model::{ListenAddress, Listener};
+use config::reason;
 use engine::link::ListenerSocket;
 use os::net::{self, Bind};
 
@@ -106,7 +107,8 @@ impl Listeners {
         for (address, kept) in &self.0 {
             for socket in &kept.bound.sockets {
                 if let Err(error) = net::set_backlog(socket.as_fd(), kept.backlog) {
-                    tracing::warn!(address = %shown(address), %error, "cannot change a backlog");
+                    let error = reason(&error);
+                    tracing::warn!(address = %shown(address), error, "cannot change a backlog");
                 }
             }
             if !before.0.contains_key(address) {
@@ -120,6 +122,12 @@ impl Listeners {
         {
             tracing::info!(address = %before.bound_to(address), "no longer listening");
         }
+    }
+
+    /// Listens no more, as far as this process is concerned.
+    pub(super) fn close(&mut self) {
+        Listeners::default().take_over(self);
+        self.0.clear();
     }
 
     /// An address as it is in truth: the port the kernel chose for port 0.
@@ -154,8 +162,9 @@ impl Control {
                 file: SocketFile(path.to_owned()),
             })),
             Err(error) => Err(format!(
-                "listen at control socket {}: {error}{}",
+                "listen at control socket {}: {}{}",
                 path.display(),
+                reason(&error),
                 socket_advice(&error)
             )),
         }
@@ -206,7 +215,8 @@ fn problem(listener: &Listener, error: &io::Error) -> String {
         ListenAddress::Unix(_) => socket_advice(error),
         ListenAddress::Tcp(_) => port_advice(error),
     };
-    format!("listen at {}: {error}{advice}", shown(&listener.address))
+    let (address, why) = (shown(&listener.address), reason(error));
+    format!("listen at {address}: {why}{advice}")
 }
 
 fn port_advice(error: &io::Error) -> &'static str {

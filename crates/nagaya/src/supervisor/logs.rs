@@ -1,7 +1,8 @@
 //! Access logs, opened with the supervisor's privileges and handed to the server.
 //!
 //! The idea: the server names a file, but cannot choose one. What it may ask for is known from
-//! the configuration (`engine::log_paths`); every other path is refused.
+//! the configuration (`engine::log_paths`); every other path is refused. A log that cannot be
+//! opened keeps a generation from starting only where nobody but the operator had a hand in it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -22,7 +23,7 @@ pub(super) struct Logs {
 
 impl Logs {
     /// Opens every log with a fixed path that `before` has not open already. On failure says
-    /// all that went wrong.
+    /// all that went wrong. One in others' hands is asked for by the server when it has records.
     pub(super) fn open(model: &Model, before: Option<&Logs>) -> Result<Logs, Vec<String>> {
         let paths = LogPaths::of(model);
         let mut logs = Logs {
@@ -34,6 +35,12 @@ impl Logs {
             let known = before.and_then(|before| before.open.get(&path));
             match known.map_or_else(|| open(&path).map(Rc::new), |known| Ok(Rc::clone(known))) {
                 Ok(file) => drop(logs.open.insert(path, file)),
+                Err(problem) if os::log::is_in_others_hands(Path::new(&path)) => {
+                    tracing::warn!(
+                        "{problem}; its directory is in the hands of others, so the start goes on: its records are lost until that is put right"
+                    );
+                    logs.on_demand.insert(path);
+                }
                 Err(problem) => problems.push(problem),
             }
         }
@@ -78,12 +85,12 @@ impl Logs {
 }
 
 fn open(path: &str) -> Result<OwnedFd, String> {
-    os::file::open_log(Path::new(path)).map_err(|error| {
+    os::log::open_log(Path::new(path)).map_err(|error| {
         let advice = match error.kind() {
             io::ErrorKind::NotFound => " (its directory must exist)",
             _ => "",
         };
-        format!("open log {path}: {error}{advice}")
+        format!("open log {path}: {}{advice}", config::reason(&error))
     })
 }
 
@@ -131,12 +138,60 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_became_a_link_is_not_followed() {
+    fn a_log_that_became_a_tenants_link_is_not_followed() {
+        if !os::process::is_root() {
+            eprintln!("skipped: needs root to make a link of another user");
+            return;
+        }
         let directory = TempDir::new();
-        let logs = Logs::open(&model(&directory, "$site.log"), None).unwrap();
-        let path = directory.path().join("example.jp.log");
-        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
-        assert!(logs.open_on_demand(path.to_str().unwrap()).is_err());
+        let mut logs = Logs::open(&model(&directory, "all.log"), None).unwrap();
+        let path = directory.path().join("all.log");
+        let precious = directory.write("precious", "");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(precious, &path).unwrap();
+        std::os::unix::fs::lchown(&path, Some(65_534), None).unwrap();
+        let problems = logs.reopen();
+        assert!(
+            problems[0].contains("belongs to user 65534"),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn a_log_a_tenant_spoilt_does_not_keep_the_others_from_starting() {
+        if !os::process::is_root() {
+            eprintln!("skipped: needs root to give a directory away");
+            return;
+        }
+        let directory = TempDir::new();
+        let model = model(&directory, "tenant/logs/all.log");
+        let tenant = directory.path().join("tenant");
+        let log = tenant.join("logs/all.log");
+        let spoil = || {
+            let logs = Logs::open(&model, None).unwrap();
+            assert!(logs.open.is_empty());
+            logs
+        };
+        // The operator's own directory is missing.
+        assert!(Logs::open(&model, None).is_err());
+        std::fs::create_dir(&tenant).unwrap();
+        assert!(Logs::open(&model, None).is_err());
+        // The tenant's is missing, or the log is a directory or a link.
+        std::os::unix::fs::chown(&tenant, Some(65_534), None).unwrap();
+        spoil();
+        std::fs::create_dir_all(&log).unwrap();
+        spoil();
+        std::fs::remove_dir(&log).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &log).unwrap();
+        std::os::unix::fs::lchown(&log, Some(65_534), None).unwrap();
+        let logs = spoil();
+        // Once that is put right it is opened, for its records or by a reload.
+        let ask = || logs.open_on_demand(log.to_str().unwrap());
+        assert!(ask().is_err());
+        std::fs::remove_file(&log).unwrap();
+        ask().unwrap();
+        let after = Logs::open(&model, Some(&logs)).unwrap();
+        assert_eq!(after.open.len(), 1);
     }
 
     #[test]

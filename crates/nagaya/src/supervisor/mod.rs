@@ -16,8 +16,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use config::reason;
 use engine::error_log;
-use engine::link::{ToServer, ToSupervisor};
+use engine::link::{Tally, ToServer, ToSupervisor};
 use os::signal::{Signal, Signals};
 
 use self::child::{BackOff, Server};
@@ -42,10 +43,7 @@ pub(crate) struct Supervisor {
     phase: Phase,
     wanted: Wanted,
     back_off: BackOff,
-    /// Servers started after an unwanted end.
-    restarts: u64,
-    /// Generations prepared so far.
-    prepared: u64,
+    tally: Tally,
     /// No server has been ready yet: one that ends by itself will not do better next time.
     fresh: bool,
 }
@@ -92,17 +90,24 @@ impl Supervisor {
             },
             wanted: Wanted::default(),
             back_off: BackOff::default(),
-            restarts: 0,
-            prepared: 1,
+            tally: Tally::default(),
             fresh: true,
         };
         error_log::set_level(supervisor.current.level);
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             pid = std::process::id(),
-            descriptors = descriptors.unwrap_or_default(),
+            descriptors = descriptors.as_ref().ok(),
             "starting"
         );
+        let connections = supervisor.current.connections;
+        if let Some(descriptors) = descriptors.ok().filter(|limit| *limit < connections) {
+            tracing::warn!(
+                descriptors,
+                connections,
+                "caps.connections is more than descriptors: raise the limit (ulimit -Hn, LimitNOFILE)"
+            );
+        }
         supervisor
             .current
             .listeners
@@ -119,7 +124,7 @@ impl Supervisor {
                 return outcome;
             }
             if let Err(error) = self.turn() {
-                tracing::error!(%error, "the supervisor cannot go on");
+                tracing::error!(error = reason(&error), "the supervisor cannot go on");
                 return Outcome::Failed;
             }
         }
@@ -156,7 +161,7 @@ impl Supervisor {
     }
 
     fn on_signal(&mut self, signal: Signal) {
-        tracing::info!(signal = ?signal, "signal");
+        tracing::info!(%signal, "signal");
         match signal {
             Signal::Terminate | Signal::Interrupt => self.drain(),
             Signal::Hangup => self.wanted.reload = true,
@@ -181,7 +186,7 @@ impl Supervisor {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.lose_server("it ended")
             }
-            Err(error) => self.lose_server(&format!("the link to it failed: {error}")),
+            Err(error) => self.lose_server_by("the link to it failed", &error),
         }
     }
 
@@ -215,7 +220,7 @@ impl Supervisor {
     /// Starts a server for the current generation.
     fn start_server(&mut self) {
         let started = Server::start(&self.current.user).and_then(|server| {
-            server.send(&self.current.configure(self.restarts)?)?;
+            server.send(&self.current.configure(self.tally)?)?;
             Ok(server)
         });
         match started {
@@ -231,7 +236,7 @@ impl Supervisor {
                 };
             }
             Err(error) => {
-                tracing::error!(%error, "the server cannot be started");
+                tracing::error!(error = reason(&error), "the server cannot be started");
                 if self.fresh {
                     self.phase = Phase::Ended(Outcome::Failed);
                 } else {
@@ -251,6 +256,7 @@ impl Supervisor {
                 next.listeners.take_over(&self.current.listeners);
                 error_log::set_level(next.level);
                 self.current = *next;
+                self.tally.reloads += 1;
                 self.phase = Phase::Serving { server };
             }
             // A drain goes on, whatever was asked for before it.
@@ -278,11 +284,16 @@ impl Supervisor {
         }
     }
 
+    fn lose_server_by(&mut self, what: &str, error: &io::Error) {
+        self.lose_server(&format!("{what}: {}", reason(error)));
+    }
+
     /// Ends the server, if it has not ended, and decides what comes next.
     fn lose_server(&mut self, why: &str) {
         let phase = self.phase.take();
         let draining = matches!(phase, Phase::Draining { .. });
         if matches!(phase, Phase::Reloading { .. }) {
+            self.tally.reloads_refused += 1;
             tracing::error!("the reload failed with the server; the old configuration comes back");
         }
         let Some(server) = phase.into_server() else {
@@ -292,7 +303,7 @@ impl Supervisor {
         let (status, lived) = match server.end() {
             Ok(end) => end,
             Err(error) => {
-                tracing::error!(pid, %error, "cannot end the server");
+                tracing::error!(pid, error = reason(&error), "cannot end the server");
                 self.phase = Phase::Ended(Outcome::Failed);
                 return;
             }
@@ -313,10 +324,10 @@ impl Supervisor {
     fn rest(&mut self, lived: Duration) {
         let rest = self.back_off.rest(lived);
         let failures = self.back_off.failures();
-        self.restarts += 1;
+        self.tally.restarts += 1;
         let rest_ms = rest.as_millis();
         tracing::warn!(
-            restarts = self.restarts,
+            restarts = self.tally.restarts,
             failures,
             rest_ms,
             "the server is started again"
@@ -331,8 +342,9 @@ impl Supervisor {
 
     fn reload(&mut self) {
         self.notify.reloading();
-        self.prepared += 1;
-        let next = match Generation::prepare(&self.config, self.prepared, Some(&self.current)) {
+        // A number is used up by the generation that comes into force with it.
+        let number = self.current.number + 1;
+        let next = match Generation::prepare(&self.config, number, Some(&self.current)) {
             Ok(next) => next,
             Err(refused) => {
                 refused.log();
@@ -341,8 +353,12 @@ impl Supervisor {
         };
         match self.phase.take() {
             Phase::Serving { server } => {
+                let tally = Tally {
+                    reloads: self.tally.reloads + 1,
+                    ..self.tally
+                };
                 let sent = next
-                    .configure(self.restarts)
+                    .configure(tally)
                     .and_then(|message| server.send(&message));
                 let until = Instant::now() + READY_MAX;
                 self.phase = Phase::Reloading {
@@ -351,7 +367,7 @@ impl Supervisor {
                     until,
                 };
                 if let Err(error) = sent {
-                    self.lose_server(&format!("it does not take the new configuration: {error}"));
+                    self.lose_server_by("it does not take the new configuration", &error);
                 }
             }
             // There is no server to ask: the next one is started with it, and at once.
@@ -359,13 +375,15 @@ impl Supervisor {
                 drop(phase);
                 next.listeners.take_over(&self.current.listeners);
                 self.current = next;
+                self.tally.reloads += 1;
                 self.start_server();
             }
         }
     }
 
     /// Says that nothing has changed.
-    fn keep_old(&self) {
+    fn keep_old(&mut self) {
+        self.tally.reloads_refused += 1;
         tracing::error!(
             generation = self.current.number,
             "reload refused, the old configuration serves on"
@@ -374,6 +392,10 @@ impl Supervisor {
             "reload refused (see the log); {}",
             self.current.summary()
         ));
+        let tally = ToServer::Tally(self.tally);
+        if let Some(Err(error)) = self.phase.server().map(|server| server.send(&tally)) {
+            self.lose_server_by("it does not hear", &error);
+        }
     }
 
     fn reopen_logs(&mut self) {
@@ -386,7 +408,7 @@ impl Supervisor {
         let copies = self.current.logs.for_server();
         match copies.and_then(|logs| server.send(&ToServer::Reopen { logs })) {
             Ok(()) => tracing::info!("logs opened again"),
-            Err(error) => self.lose_server(&format!("it does not take the logs: {error}")),
+            Err(error) => self.lose_server_by("it does not take the logs", &error),
         }
     }
 
@@ -402,7 +424,7 @@ impl Supervisor {
             return;
         };
         if let Err(error) = server.send(&ToServer::LogFile { path, result }) {
-            self.lose_server(&format!("it does not take a log: {error}"));
+            self.lose_server_by("it does not take a log", &error);
         }
     }
 
@@ -413,10 +435,12 @@ impl Supervisor {
         match self.phase.take().into_server() {
             Some(server) if !draining => {
                 let sent = server.send(&ToServer::Drain);
+                // The server empties its copies and closes them, too: then nobody listens.
+                self.current.listeners.close();
                 let until = Instant::now() + self.current.drain + DRAIN_GRACE;
                 self.phase = Phase::Draining { server, until };
                 if let Err(error) = sent {
-                    self.lose_server(&format!("it does not hear: {error}"));
+                    self.lose_server_by("it does not hear", &error);
                 }
             }
             // Dropping a server kills it.

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use config::Diagnostics;
 use config::model::{LogLevel, Model};
-use engine::link::{Configure, ToServer};
+use config::{Diagnostics, Place, reason};
+use engine::link::{Configure, Tally, ToServer};
 
 use super::listeners::{Control, Listeners};
 use super::logs::Logs;
@@ -32,6 +32,8 @@ pub(super) struct Generation {
     pub(super) drain: Duration,
     /// Least severe level of the error log.
     pub(super) level: LogLevel,
+    /// Clients' connections it may have.
+    pub(super) connections: u64,
     workers: usize,
     sites: usize,
     control: Option<Rc<Control>>,
@@ -75,7 +77,8 @@ impl Generation {
         });
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let sources = os::file::memfd("nagaya configuration", &sources.to_bytes());
-        let sources = sources.map_err(|error| format!("keep the configuration: {error}"));
+        let sources =
+            sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
         match (logs, sources) {
             (Ok(logs), Ok(sources)) if problems.is_empty() => Ok(Generation {
                 number,
@@ -84,6 +87,7 @@ impl Generation {
                 user: model.user,
                 drain: Duration::from_millis(model.timeouts.drain_ms),
                 level: model.log.level,
+                connections: model.caps.connections as u64,
                 workers: model.workers,
                 sites: model.sites.len(),
                 control,
@@ -98,7 +102,7 @@ impl Generation {
     }
 
     /// The message that makes a server this generation's.
-    pub(super) fn configure(&self, restarts: u64) -> io::Result<ToServer> {
+    pub(super) fn configure(&self, tally: Tally) -> io::Result<ToServer> {
         Ok(ToServer::Configure(Configure {
             generation: self.number,
             sources: self.sources.try_clone()?,
@@ -109,7 +113,7 @@ impl Generation {
                 .as_ref()
                 .map(|control| control.for_server())
                 .transpose()?,
-            restarts,
+            tally,
         }))
     }
 
@@ -138,10 +142,12 @@ impl Refused {
             }
             Refused::Config(problems) => {
                 for problem in problems.problems() {
-                    let place = problem.place.as_ref();
-                    let place = place.map(|at| format!("{}:{}:{}", at.file, at.line, at.column));
+                    let shown = |at: &Place| format!("{}:{}:{}", at.file, at.line, at.column);
+                    let place = problem.place.as_ref().map(shown);
+                    let other = problem.other.as_ref();
+                    let other = other.map(|(part, at)| format!("{part}: {}", shown(at)));
                     let help = problem.help.as_deref();
-                    tracing::error!(place, help, "{}", problem.message);
+                    tracing::error!(place, other, help, "{}", problem.message);
                 }
             }
         }
@@ -150,26 +156,20 @@ impl Refused {
 
 /// Refuses what only a new supervisor can change.
 fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<String>> {
+    let Some(before) = before else {
+        return Ok(());
+    };
     let mut problems = Vec::new();
-    if let Some(before) = before {
-        if model.workers != before.workers {
-            let (now, wanted) = (before.workers, model.workers);
-            problems.push(format!(
-                "workers cannot change from {now} to {wanted} by a reload: restart"
-            ));
-        }
-        if model.user != before.user {
-            let (now, wanted) = (&before.user, &model.user);
-            problems.push(format!(
-                "user cannot change from {now} to {wanted} by a reload: restart"
-            ));
-        }
-    } else if os::process::is_root()
-        && let Err(error) = os::process::check_user(&model.user)
-    {
+    if model.workers != before.workers {
+        let (now, wanted) = (before.workers, model.workers);
         problems.push(format!(
-            "become user {}: {error} (`user` names it)",
-            model.user
+            "workers cannot change from {now} to {wanted} by a reload: restart"
+        ));
+    }
+    if model.user != before.user {
+        let (now, wanted) = (&before.user, &model.user);
+        problems.push(format!(
+            "user cannot change from {now} to {wanted} by a reload: restart"
         ));
     }
     if problems.is_empty() {

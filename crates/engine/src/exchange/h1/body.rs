@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use wire::{BodyCaps, BodyDecoder, Framing, HeadCaps, RequestHead};
 
 use super::super::body::Stream;
-use super::Pace;
+use super::{Arrears, Pace};
 use crate::buffer::{BufferPool, ReadBuffer};
 use crate::deadline::{Deadline, Deadlines};
 use crate::decoding::Decoding;
@@ -26,12 +26,12 @@ pub struct H1Body {
     decoding: Decoding,
     framing: Framing,
     pace: Pace,
+    arrears: Arrears,
     drain_bytes: u64,
-    /// Bytes from the socket since the head, for the pace.
+    /// Bytes from the socket since the head.
     received: u64,
     /// Bytes of the body that were read.
     body_bytes: u64,
-    began_ms: u64,
     begun: bool,
 }
 
@@ -62,20 +62,16 @@ impl H1Body {
             buffer: ReadBuffer::new(pool),
             decoding: Decoding::new(BodyDecoder::new(Framing::None, &none)),
             framing: Framing::None,
-            pace: Pace {
-                silence_ms: 0,
-                rate_min: 0,
-                grace_ms: 0,
-            },
+            pace: Pace::default(),
+            arrears: Arrears::default(),
             drain_bytes: 0,
             received: 0,
             body_bytes: 0,
-            began_ms: 0,
             begun: false,
         }
     }
 
-    /// Reads one request head. Waits `idle_ms` for its first byte and `header_ms` from there for its last.
+    /// Reads one request head whose first bytes may be there. The last one has `header_ms` to come.
     ///
     /// # Errors
     /// A refusal: answer it, close, parse nothing more. Or the client was too slow or vanished.
@@ -83,49 +79,37 @@ impl H1Body {
         &mut self,
         head: &mut RequestHead,
         caps: &HeadCaps,
-        idle_ms: u64,
         header_ms: u64,
     ) -> Result<HeadRead> {
         self.body_bytes = 0;
-        if !self.buffer.is_empty() {
-            self.deadline.set(header_ms);
-        } else {
-            self.deadline.set(idle_ms);
-            self.deadline.set_idle(true);
-        }
-        let read = self.head_bytes(head, caps, header_ms).await;
-        self.deadline.set_idle(false);
+        self.deadline.set(header_ms);
+        let read = self.head_bytes(head, caps).await;
         self.deadline.clear();
         read
     }
 
-    async fn head_bytes(
-        &mut self,
-        head: &mut RequestHead,
-        caps: &HeadCaps,
-        header_ms: u64,
-    ) -> Result<HeadRead> {
+    async fn head_bytes(&mut self, head: &mut RequestHead, caps: &HeadCaps) -> Result<HeadRead> {
         loop {
-            if !self.buffer.is_empty()
-                && let Some(used) = head.parse(self.buffer.data(), caps)?
-            {
+            let was_empty = self.buffer.is_empty();
+            if !was_empty && let Some(used) = head.parse(self.buffer.data(), caps)? {
                 self.buffer.consume(used);
                 return Ok(HeadRead::Head);
             }
-            let was_empty = self.buffer.is_empty();
-            match poll_fn(|cx| self.poll_receive(cx)).await {
-                Ok(0) if was_empty => return Ok(HeadRead::Closed),
-                Ok(0) => return Err(Error::refused(400, "head_cut_short")),
-                Ok(_) if was_empty => {
-                    self.deadline.set_idle(false);
-                    self.deadline.set(header_ms);
-                }
-                Ok(_) => {}
-                Err(error) if was_empty && error.kind() == io::ErrorKind::TimedOut => {
-                    return Ok(HeadRead::Idle);
-                }
+            match poll_fn(|cx| self.poll_more(cx)).await {
+                Ok(None) => return Ok(HeadRead::Idle),
+                Ok(Some(0)) if was_empty => return Ok(HeadRead::Closed),
+                Ok(Some(0)) => return Err(Error::refused(400, "head_cut_short")),
+                Ok(Some(_)) => {}
                 Err(error) => return Err(Error::client_read(&error)),
             }
+        }
+    }
+
+    /// Waits for more of a head; `None` where not a byte of one is there.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<usize>>> {
+        match self.poll_receive(cx) {
+            Poll::Pending if self.buffer.is_empty() => Poll::Ready(Ok(None)),
+            more => more.map_ok(Some),
         }
     }
 
@@ -136,7 +120,7 @@ impl H1Body {
         self.pace = pace;
         self.drain_bytes = drain_bytes;
         self.received = 0;
-        self.began_ms = self.clock.now_ms();
+        self.arrears = Arrears::default();
         self.begun = !self.buffer.is_empty();
     }
 
@@ -151,6 +135,9 @@ impl H1Body {
     /// When there is more, or the client is slow, or its framing is bad: close the connection.
     pub async fn drain(&mut self) -> Result<()> {
         let mut drained: u64 = 0;
+        // Nobody has waited for the body since its reader gave up.
+        self.deadline.clear();
+        self.arrears = Arrears::default();
         while !self.is_ended() {
             let count = self.data().len();
             self.consume(count);
@@ -189,12 +176,9 @@ impl H1Body {
             ))),
             Poll::Ready(Ok(count)) => {
                 self.deadline.clear();
+                self.arrears.pay(count, self.pace, self.clock.now_ms());
                 self.begun = true;
                 self.received += count as u64;
-                let elapsed_ms = self.clock.now_ms() - self.began_ms;
-                if self.pace.is_too_slow(self.received, elapsed_ms) {
-                    return Poll::Ready(Err(Error::client_read(&io::ErrorKind::TimedOut.into())));
-                }
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Error::client_read(&error))),
@@ -206,7 +190,8 @@ impl H1Body {
         if let Poll::Ready(read) = self.io.poll_fill(cx, &mut self.buffer) {
             return Poll::Ready(read);
         }
-        self.deadline.set_if_clear(self.pace.silence_ms);
+        let patience_ms = self.arrears.patience_ms(self.pace, self.clock.now_ms());
+        self.deadline.set_if_clear(patience_ms);
         self.deadline
             .poll_expired(cx)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))

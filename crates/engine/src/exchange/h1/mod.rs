@@ -10,22 +10,41 @@ mod reply;
 pub use body::{H1Body, HeadRead};
 pub use reply::H1Reply;
 
-/// How long one side of a connection may take.
-#[derive(Debug, Clone, Copy)]
+/// How long a client may make us wait.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Pace {
-    /// Longest silence, in milliseconds.
+    /// Longest silence, and how far it may fall behind the least rate, in milliseconds.
     pub silence_ms: u64,
-    /// Fewest bytes per second on average, once `grace_ms` have passed.
+    /// Fewest bytes per second; 0 asks for none.
     pub rate_min: u64,
-    /// How long the average is not looked at, in milliseconds.
-    pub grace_ms: u64,
 }
 
-impl Pace {
-    /// Whether `bytes` in `elapsed_ms` is slower than allowed.
-    fn is_too_slow(&self, bytes: u64, elapsed_ms: u64) -> bool {
-        elapsed_ms > self.grace_ms
-            && bytes.saturating_mul(1000) < self.rate_min.saturating_mul(elapsed_ms)
+/// How far a client is behind its least rate.
+///
+/// Only time in which we wait for it counts: how long others take says nothing of its pace.
+/// Bytes make up for time past and buy none ahead, so a quick start does not pay for a drip.
+#[derive(Debug, Default)]
+struct Arrears {
+    behind_us: u64,
+    since_ms: Option<u64>,
+}
+
+impl Arrears {
+    /// The client is waited for; says for how much longer it may be, in milliseconds.
+    fn patience_ms(&mut self, pace: Pace, now_ms: u64) -> u64 {
+        let waited_ms = now_ms - *self.since_ms.get_or_insert(now_ms);
+        let behind_ms = self.behind_us / 1_000 + waited_ms;
+        pace.silence_ms.saturating_sub(behind_ms)
+    }
+
+    /// The client moved so many bytes.
+    fn pay(&mut self, bytes: usize, pace: Pace, now_ms: u64) {
+        let Some(since_ms) = self.since_ms.take() else {
+            return;
+        };
+        let behind_us = self.behind_us + (now_ms - since_ms) * 1_000;
+        let made_up_us = (bytes as u64 * 1_000_000).checked_div(pace.rate_min);
+        self.behind_us = behind_us.saturating_sub(made_up_us.unwrap_or(u64::MAX));
     }
 }
 
@@ -33,15 +52,50 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const PACE: Pace = Pace {
+        silence_ms: 10_000,
+        rate_min: 100,
+    };
+
+    /// Waits for `bytes` so long; says what patience is left then.
+    fn wait(arrears: &mut Arrears, from_ms: u64, to_ms: u64, bytes: usize) -> u64 {
+        arrears.patience_ms(PACE, from_ms);
+        arrears.pay(bytes, PACE, to_ms);
+        arrears.patience_ms(PACE, to_ms)
+    }
+
     #[test]
-    fn a_drip_is_too_slow_only_after_the_grace() {
+    fn a_drip_uses_up_patience_and_a_quick_start_does_not_pay_for_it() {
+        let mut arrears = Arrears::default();
+        assert_eq!(wait(&mut arrears, 0, 0, 1 << 20), 10_000);
+        for second in 0..10 {
+            let left_ms = wait(&mut arrears, second * 1_000, (second + 1) * 1_000, 1);
+            assert_eq!(left_ms, 10_000 - (second + 1) * 990);
+        }
+        assert_eq!(wait(&mut arrears, 10_000, 11_000, 1_090), 10_000);
+    }
+
+    #[test]
+    fn time_in_which_nobody_waits_for_the_client_does_not_count() {
+        let mut arrears = Arrears::default();
+        arrears.pay(1, PACE, 600_000);
+        assert_eq!(arrears.patience_ms(PACE, 700_000), 10_000);
+        assert_eq!(arrears.patience_ms(PACE, 703_000), 7_000);
+        arrears.pay(0, PACE, 704_000);
+        assert_eq!(arrears.patience_ms(PACE, 900_000), 6_000);
+    }
+
+    #[test]
+    fn without_a_least_rate_only_silence_counts() {
+        let mut arrears = Arrears::default();
         let pace = Pace {
-            silence_ms: 1,
-            rate_min: 100,
-            grace_ms: 10_000,
+            rate_min: 0,
+            ..PACE
         };
-        assert!(!pace.is_too_slow(1, 10_000));
-        assert!(pace.is_too_slow(1_999, 20_000));
-        assert!(!pace.is_too_slow(2_000, 20_000));
+        for minute in 0..60 {
+            arrears.patience_ms(pace, minute * 60_000);
+            arrears.pay(1, pace, minute * 60_000 + 9_999);
+        }
+        assert_eq!(arrears.patience_ms(pace, 3_600_000), 10_000);
     }
 }

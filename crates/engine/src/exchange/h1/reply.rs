@@ -9,14 +9,13 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use wire::{CHUNK_END, FieldId, LAST_CHUNK, Method, Version, encode_chunk_head};
+use wire::{CHUNK_END, FieldId, LAST_CHUNK, Method, Version, encode_chunk_head, encode_field};
 
-use super::Pace;
+use super::{Arrears, Pace};
 use crate::clock::Clock;
 use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::reply::{BodySize, Outgoing};
-use crate::fields::line;
 use crate::io::Io;
 use crate::outbox::Outbox;
 use crate::status;
@@ -32,9 +31,8 @@ pub struct H1Reply {
     coding: Coding,
     facts: Facts,
     pace: Pace,
+    arrears: Arrears,
     body_bytes: u64,
-    wire_bytes: u64,
-    stalled: Stalled,
 }
 
 /// How the body is framed.
@@ -63,37 +61,15 @@ struct Facts {
     status: u16,
 }
 
-/// How long the client took nothing. Only that counts for its pace: the time its upload or an
-/// upstream took says nothing of how fast it reads.
-#[derive(Debug, Default)]
-struct Stalled {
-    past_ms: u64,
-    since_ms: Option<u64>,
-}
-
-impl Stalled {
-    /// The client takes nothing now; says for how long it has done so in all.
-    fn so_far_ms(&mut self, now_ms: u64) -> u64 {
-        self.past_ms + (now_ms - *self.since_ms.get_or_insert(now_ms))
-    }
-
-    /// The client took something.
-    fn end(&mut self, now_ms: u64) {
-        if let Some(since_ms) = self.since_ms.take() {
-            self.past_ms += now_ms - since_ms;
-        }
-    }
-}
-
 impl H1Reply {
     /// Makes the writing half of a connection.
-    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>) -> Self {
+    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>, out: Outbox) -> Self {
         Self {
             io,
             timer: Rc::clone(timer),
             clock: Rc::clone(clock),
             deadline: timer.register(),
-            out: Outbox::default(),
+            out,
             coding: Coding::NoHead,
             facts: Facts {
                 method: Method::Get,
@@ -101,14 +77,9 @@ impl H1Reply {
                 keep: false,
                 status: 0,
             },
-            pace: Pace {
-                silence_ms: 0,
-                rate_min: 0,
-                grace_ms: 0,
-            },
+            pace: Pace::default(),
+            arrears: Arrears::default(),
             body_bytes: 0,
-            wire_bytes: 0,
-            stalled: Stalled::default(),
         }
     }
 
@@ -122,9 +93,8 @@ impl H1Reply {
         };
         self.coding = Coding::NoHead;
         self.pace = pace;
+        self.arrears = Arrears::default();
         self.body_bytes = 0;
-        self.wire_bytes = 0;
-        self.stalled = Stalled::default();
     }
 
     /// Whether the connection may carry another request.
@@ -141,27 +111,14 @@ impl H1Reply {
         debug_assert_eq!(self.coding, Coding::NoHead);
         self.facts.keep &= !close;
         self.facts.status = outgoing.status;
-        self.status_line(outgoing.status);
-        for field in outgoing.fields.iter() {
-            line(self.out.bytes(), field.name, field.value);
-        }
-        if outgoing.fields.get(FieldId::Date).is_none() {
-            line(self.out.bytes(), b"Date", &self.clock.date());
+        let out = self.out.bytes();
+        status::encode_line(outgoing.status, out);
+        outgoing.fields.encode(out, |_| true);
+        if !outgoing.fields.contains(FieldId::Date) {
+            out.extend_from_slice(&self.clock.date_line());
         }
         self.frame(outgoing.status, size);
         self.connection(outgoing);
-        self.out.bytes().extend_from_slice(b"\r\n");
-    }
-
-    fn status_line(&mut self, code: u16) {
-        self.out.bytes().extend_from_slice(b"HTTP/1.1 ");
-        self.out
-            .bytes()
-            .extend_from_slice(itoa::Buffer::new().format(code).as_bytes());
-        self.out.bytes().push(b' ');
-        self.out
-            .bytes()
-            .extend_from_slice(status::phrase(code).as_bytes());
         self.out.bytes().extend_from_slice(b"\r\n");
     }
 
@@ -172,10 +129,10 @@ impl H1Reply {
             _ if bodiless => Coding::Nothing,
             BodySize::None => Coding::Nothing,
             BodySize::Length(length) => {
-                line(
-                    self.out.bytes(),
+                encode_field(
                     b"Content-Length",
                     itoa::Buffer::new().format(length).as_bytes(),
+                    self.out.bytes(),
                 );
                 Coding::Length(length)
             }
@@ -293,44 +250,54 @@ impl H1Reply {
         };
         // Nothing sent is no sign of life: the client's time goes on.
         if !self.out.is_empty() {
-            let head = self.out.poll_send_more(&self.io, cx);
-            ready!(self.note_written(cx, head))?;
+            let waiting = self.out.len();
+            let head = self.out.poll_send_more(&self.io, cx).map_ok(|_| 0);
+            ready!(self.note_written(cx, waiting, head))?;
         }
         let written = self.io.poll_sendfile(cx, file, offset, count.min(owed));
-        let written = ready!(self.note_written(cx, written))?;
+        let written = ready!(self.note_written(cx, 0, written))?;
         self.note_body(written);
         Poll::Ready(Ok(written))
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
+        let waiting = self.out.len();
         let written = self.out.poll_send(&self.io, cx, data);
-        self.note_written(cx, written)
+        self.note_written(cx, waiting, written)
     }
 
-    /// Counts what the client took; while it takes nothing, its time runs.
+    /// Counts what the client took, of the bytes that were `waiting` before and of others; while
+    /// it takes nothing, its time runs.
     fn note_written(
         &mut self,
         cx: &mut Context<'_>,
+        waiting: usize,
         written: Poll<io::Result<usize>>,
     ) -> Poll<Result<usize>> {
+        let of_waiting = waiting.saturating_sub(self.out.len());
         let written = match written {
             Poll::Ready(written) => written,
-            Poll::Pending => ready!(self.poll_stalled(cx)).map(|()| 0),
+            Poll::Pending => {
+                if of_waiting > 0 {
+                    self.note_taken(of_waiting);
+                }
+                ready!(self.poll_stalled(cx)).map(|()| 0)
+            }
         };
         let written = written.map_err(|error| Error::client_write(&error))?;
-        self.deadline.clear();
-        self.stalled.end(self.timer.now_ms());
-        self.wire_bytes += written as u64;
+        self.note_taken(of_waiting + written);
         Poll::Ready(Ok(written))
+    }
+
+    fn note_taken(&mut self, count: usize) {
+        self.deadline.clear();
+        self.arrears.pay(count, self.pace, self.timer.now_ms());
     }
 
     /// The client takes nothing just now: how long may that go on?
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let stalled_ms = self.stalled.so_far_ms(self.timer.now_ms());
-        if self.pace.is_too_slow(self.wire_bytes, stalled_ms) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        self.deadline.set_if_clear(self.pace.silence_ms);
+        let patience_ms = self.arrears.patience_ms(self.pace, self.timer.now_ms());
+        self.deadline.set_if_clear(patience_ms);
         self.deadline
             .poll_expired(cx)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
@@ -369,6 +336,12 @@ impl H1Reply {
         self.coding = Coding::Ended;
     }
 
+    /// Leaves its memory to another reply.
+    pub(crate) fn into_outbox(mut self) -> Outbox {
+        self.out.clear();
+        self.out
+    }
+
     pub(crate) fn has_started(&self) -> bool {
         self.coding != Coding::NoHead
     }
@@ -378,7 +351,8 @@ impl H1Reply {
     }
 
     pub(crate) fn body_bytes(&self) -> u64 {
-        self.body_bytes
+        // What waits ends with the latest of the body; its framing among it is counted as lost.
+        self.body_bytes.saturating_sub(self.out.len() as u64)
     }
 
     pub(crate) fn status(&self) -> u16 {
@@ -392,25 +366,13 @@ mod tests {
     use crate::testbed::block_on;
 
     #[test]
-    fn only_time_in_which_a_client_takes_nothing_counts_against_it() {
-        let mut stalled = Stalled::default();
-        stalled.end(600_000);
-        assert_eq!(stalled.so_far_ms(600_000), 0);
-        assert_eq!(stalled.so_far_ms(602_000), 2_000);
-        stalled.end(603_000);
-        stalled.end(900_000);
-        assert_eq!(stalled.so_far_ms(900_500), 3_000);
-        assert_eq!(stalled.so_far_ms(901_000), 3_500);
-    }
-
-    #[test]
     fn the_end_of_a_body_joins_the_chunk_that_is_still_open() {
         block_on(async {
             let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
             ours.set_nonblocking(true).expect("a socket");
             let io = Rc::new(Io::new(ours.into()).expect("registered"));
             let timer = Deadlines::new();
-            let mut reply = H1Reply::new(io, &timer, &Rc::new(Clock::new()));
+            let mut reply = H1Reply::new(io, &timer, &Rc::new(Clock::new()), Outbox::default());
             for (owed, pushed, expected) in [
                 (0, &b"abc"[..], &b"3\r\nabc\r\n"[..]),
                 (3, b"abc", b"abc\r\n"),

@@ -76,7 +76,7 @@ impl Download {
             let client = self.poll_client(cx, reply, link)?;
             if has_data {
                 if client.is_pending() {
-                    ready!(self.poll_set_aside(cx, forward, link));
+                    ready!(self.poll_set_aside(cx, forward, link))?;
                 }
                 continue;
             }
@@ -145,13 +145,13 @@ impl Download {
         cx: &mut Context<'_>,
         forward: &Forward<'_>,
         link: &mut Link,
-    ) -> Poll<()> {
+    ) -> Poll<Result<()>> {
         if self.aside_bytes_max == 0 {
             return Poll::Pending;
         }
         let aside = self.aside.get_or_insert_with(|| forward.spool());
         let allowed = self.aside_bytes_max.saturating_sub(aside.len());
-        let room = match ready!(aside.poll_room(cx)) {
+        let room = match ready!(aside.poll_room(cx))? {
             Room::Bytes(room) => room.min(usize::try_from(allowed).unwrap_or(room)),
             Room::None => 0,
         };
@@ -162,6 +162,6 @@ impl Download {
         }
         aside.push(data.get(..count).unwrap_or_default());
         self.decoding.consume(count, &mut link.buffer);
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 }

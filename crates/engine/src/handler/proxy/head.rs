@@ -6,31 +6,24 @@
 use std::net::IpAddr;
 
 use config::model::ProxyHost;
-use wire::{Field, FieldId, Framing};
+use wire::{FieldId, Framing, encode_field};
 
 use super::{Forward, PSEUDONYM};
 use crate::address;
 use crate::exchange::{Exchange, Request};
-use crate::fields::line;
 
 /// Writes the head for one attempt.
 pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_>, server: &str) {
     let request = &exchange.request;
     request_line(out, request, forward);
     host(out, request, forward, server);
-    for field in request
-        .head
-        .fields
-        .iter()
-        .filter(|field| passes(field, request))
-    {
-        line(out, field.name, field.value);
-    }
+    let fields = &request.head.fields;
+    fields.encode(out, |id| passes(id, request.peer_trusted));
     forwarding(out, request);
     framing(out, request, forward.spooled_bytes);
     match &forward.upgrade {
         Some(protocols) => {
-            line(out, b"Upgrade", protocols);
+            encode_field(b"Upgrade", protocols, out);
             out.extend_from_slice(b"Connection: upgrade\r\n\r\n");
         }
         None => out.extend_from_slice(b"\r\n"),
@@ -81,12 +74,12 @@ fn host(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>, server: &st
         _ if server.starts_with("unix:") => b"localhost",
         _ => server.as_bytes(),
     };
-    line(out, b"Host", host);
+    encode_field(b"Host", host, out);
 }
 
 /// Whether a field goes on as it came.
-fn passes(field: &Field<'_>, request: &Request) -> bool {
-    match field.id {
+fn passes(id: FieldId, peer_trusted: bool) -> bool {
+    match id {
         FieldId::Host
         | FieldId::ContentLength
         | FieldId::TransferEncoding
@@ -96,9 +89,7 @@ fn passes(field: &Field<'_>, request: &Request) -> bool {
         | FieldId::XForwardedFor
         | FieldId::XRealIp
         | FieldId::XRequestId => false,
-        FieldId::XForwardedProto | FieldId::XForwardedHost | FieldId::Forwarded => {
-            request.peer_trusted
-        }
+        FieldId::XForwardedProto | FieldId::XForwardedHost | FieldId::Forwarded => peer_trusted,
         _ => true,
     }
 }
@@ -112,16 +103,22 @@ fn forwarding(out: &mut Vec<u8>, request: &Request) {
             out.extend_from_slice(b", ");
         }
     }
+    let peer = out.len();
     known(request.peer.address.ip(), out);
+    let peer = peer..out.len();
     out.extend_from_slice(b"X-Real-IP: ");
-    known(request.client, out);
+    match request.peer_trusted {
+        true => known(request.client, out),
+        // The client is the peer, which has just been spelt out.
+        false => out.extend_from_within(peer),
+    }
     if !(request.peer_trusted && fields.contains(FieldId::XForwardedProto)) {
-        line(out, b"X-Forwarded-Proto", b"http");
+        encode_field(b"X-Forwarded-Proto", b"http", out);
     }
     if !(request.peer_trusted && fields.contains(FieldId::XForwardedHost)) {
-        line(out, b"X-Forwarded-Host", request.head.authority());
+        encode_field(b"X-Forwarded-Host", request.head.authority(), out);
     }
-    line(out, b"X-Request-Id", request.id.as_bytes());
+    encode_field(b"X-Request-Id", request.id.as_bytes(), out);
     out.extend_from_slice(b"Via: 1.1 ");
     out.extend_from_slice(PSEUDONYM);
     out.extend_from_slice(b"\r\n");
@@ -140,10 +137,10 @@ fn known(address: IpAddr, out: &mut Vec<u8>) {
 fn framing(out: &mut Vec<u8>, request: &Request, spooled_bytes: Option<u64>) {
     match (request.head.framing, spooled_bytes) {
         (Framing::None, _) => {}
-        (Framing::Length(length), _) | (Framing::Chunked, Some(length)) => line(
-            out,
+        (Framing::Length(length), _) | (Framing::Chunked, Some(length)) => encode_field(
             b"Content-Length",
             itoa::Buffer::new().format(length).as_bytes(),
+            out,
         ),
         (Framing::Chunked, None) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }

@@ -129,7 +129,10 @@ impl Forward<'_> {
             memory_bytes: caps.spool_memory_bytes,
             disk_bytes: caps.spool_disk_bytes,
         };
-        Spool::new(spool_caps, &self.worker.shared.spool_disk)
+        let Worker {
+            shared, helpers, ..
+        } = self.worker;
+        Spool::new(spool_caps, &shared.spool_disk, helpers)
     }
 
     async fn attempts(
@@ -141,8 +144,9 @@ impl Forward<'_> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
-            let chosen = self.connect(pool, &mut tried, fresh).await?;
-            exchange.record.upstream = Some(chosen.in_flight.server().label.clone());
+            let chosen = self.connect(pool, &mut tried, fresh).await;
+            exchange.record.upstream = pool.last_tried(&tried).map(|last| last.label.clone());
+            let chosen = chosen?;
             exchange.invite_body().await?;
             match self.attempt(exchange, pool, chosen, spooled.take()).await {
                 Ok(()) => return Ok(()),
@@ -225,7 +229,7 @@ impl Forward<'_> {
     async fn switch(
         &self,
         exchange: &mut Exchange,
-        link: crate::upstream::Link,
+        link: Box<crate::upstream::Link>,
     ) -> std::result::Result<(), Failure> {
         let tunnel_ms = self.serving.generation.process.timeouts.tunnel_ms;
         tunnel::open(exchange, link, self.upgrade.as_deref(), tunnel_ms)

@@ -203,12 +203,12 @@ fn copy_head(exchange: &mut Exchange, link: &mut Link) -> BodySize {
     let length = reply.fields.get(FieldId::ContentLength);
     let announced = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     strip_hop_by_hop(&mut reply.fields);
+    reply.fields.remove(FieldId::ContentLength);
+    reply.fields.remove(FieldId::XRequestId);
     exchange.outgoing.status = reply.status;
-    for field in reply.fields.iter() {
-        if !matches!(field.id, FieldId::ContentLength | FieldId::XRequestId) {
-            exchange.outgoing.fields.push(field.name, field.value);
-        }
-    }
+    // Nothing is copied: the link gets an empty set for its next reply.
+    debug_assert!(exchange.outgoing.fields.is_empty());
+    std::mem::swap(&mut exchange.outgoing.fields, &mut reply.fields);
     match (reply.framing, announced) {
         (ReplyFraming::Length(length), _) => BodySize::Length(length),
         (ReplyFraming::Chunked | ReplyFraming::UntilClose, _) => BodySize::Unknown,

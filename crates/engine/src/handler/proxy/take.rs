@@ -34,7 +34,7 @@ pub(super) async fn body(forward: &Forward<'_>, exchange: &mut Exchange) -> Resu
         if exchange.body.is_ended() {
             return Ok(Some(spool));
         }
-        let Room::Bytes(room) = poll_fn(|cx| spool.poll_room(cx)).await else {
+        let Room::Bytes(room) = poll_fn(|cx| spool.poll_room(cx)).await? else {
             return Err(no_room(&spool, caps.spool_disk_bytes));
         };
         let data = exchange.body.data();

@@ -20,7 +20,7 @@ use crate::upstream::Link;
 /// Answers 101 and passes bytes until both sides have ended or neither moves for `tunnel_ms`.
 pub(super) async fn open(
     exchange: &mut Exchange,
-    mut link: Link,
+    mut link: Box<Link>,
     asked: Option<&[u8]>,
     tunnel_ms: u64,
 ) -> Result<()> {

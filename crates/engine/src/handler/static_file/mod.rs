@@ -22,7 +22,6 @@ use wire::{FieldId, Method, field_value_ok};
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange};
-use crate::helper::Lane;
 use crate::resolve::{self, File, Found, Handle, Resolved};
 use crate::site::Site;
 use crate::worker::{Serving, Worker};
@@ -50,10 +49,8 @@ pub(super) async fn serve(
             return Err(Error::refused(405, "method_not_allowed"));
         }
     }
-    let site = exchange
-        .route
-        .site_index
-        .and_then(|index| serving.site(index));
+    let index = exchange.route.site_index;
+    let site = index.and_then(|index| serving.site(index));
     let resolved = resolve::file(worker, exchange).await?;
     let (Some(site), Some(resolved)) = (site, resolved) else {
         return Err(Error::refused(404, "no_root"));
@@ -70,10 +67,13 @@ pub(super) async fn serve(
             };
             send_file(maker, exchange, &resolved, file).await
         }
-        Found::Directory(handle, lane) => list(worker, exchange, site, handle, *lane).await,
+        Found::Directory(handle) => list(exchange, site, handle).await,
         Found::Unslashed => redirect(exchange),
-        Found::Missing => Err(Error::refused(404, "no_file")),
-        Found::Denied => Err(Error::refused(403, "permission_denied")),
+        Found::Missing(why) => Err(Error::refused(404, why)),
+        Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
+        Found::Denied(Some(advice)) => {
+            Err(Error::new(Kind::Refused(403), "root_denied", &**advice))
+        }
         Found::Status(status) => Err(Error::refused(*status, "try_status")),
     }
 }
@@ -240,19 +240,13 @@ fn redirect(exchange: &mut Exchange) -> Result<()> {
 }
 
 /// Answers with a directory's listing, read by a helper thread.
-async fn list(
-    worker: &Worker,
-    exchange: &mut Exchange,
-    site: &Site,
-    handle: &Arc<Handle>,
-    lane: Lane,
-) -> Result<()> {
-    let handle = Arc::clone(handle);
-    let work = move || os::file::list(handle.as_fd(), listing::ENTRIES_MAX);
-    let entries = worker.helpers.run(lane, work).await?;
+async fn list(exchange: &mut Exchange, site: &Site, handle: &Arc<Handle>) -> Result<()> {
+    let held = Arc::clone(handle);
+    let work = move || os::file::list(held.as_fd(), listing::ENTRIES_MAX);
+    let entries = handle.run(work).await?;
     let entries = entries.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::refused(404, "directory_gone"),
-        _ => Error::new(Kind::Internal, "directory", error.to_string()),
+        _ => Error::io(Kind::Internal, "directory", &error),
     })?;
     let path = exchange.request.head.path();
     let page = listing::page(path, entries, |name| site.is_source(name));

@@ -180,7 +180,7 @@ impl Maker<'_> {
         };
         match done {
             Some(Ok(bytes)) => Ok(Some(bytes.into())),
-            Some(Err(error)) => Err(Error::new(Kind::Internal, "compress", error.to_string())),
+            Some(Err(error)) => Err(Error::io(Kind::Internal, "compress", &error)),
             None => Ok(None),
         }
     }
@@ -200,9 +200,9 @@ impl Maker<'_> {
         let read = if in_memory {
             read_unchanged(handle.as_fd(), &facts)
         } else {
-            let handle = Arc::clone(handle);
-            let work = move || read_unchanged(handle.as_fd(), &facts);
-            self.worker.helpers.run(file.lane, work).await?
+            let held = Arc::clone(handle);
+            let work = move || read_unchanged(held.as_fd(), &facts);
+            handle.run(work).await?
         };
         let bytes = read.map_err(|error| cannot_read(&error))?;
         Ok(bytes.map(|bytes| Content::Memory(bytes.into(), share)))
@@ -279,5 +279,5 @@ fn read_exactly(file: BorrowedFd<'_>, size: u64) -> io::Result<Vec<u8>> {
 }
 
 pub(super) fn cannot_read(error: &io::Error) -> Error {
-    Error::new(Kind::Internal, "file_read", error.to_string())
+    Error::io(Kind::Internal, "file_read", error)
 }

@@ -135,7 +135,7 @@ impl Download<'_> {
             buffer.truncate(read);
             Ok(buffer)
         };
-        let read: std::io::Result<_> = self.worker.helpers.run(self.file.lane, work).await?;
+        let read: std::io::Result<_> = self.file.handle.run(work).await?;
         read.map_err(|error| cannot_read(&error))
     }
 }

@@ -1,0 +1,41 @@
+//! Copies of the parts of a model that its sites share.
+//!
+//! The idea: a generation keeps nothing of the model it is made of, for what it kept would hold
+//! on to the memory around it; what sites had in common they have in common again. Sites of one
+//! kind follow each other, so the last copy is nearly always the one that is asked for.
+
+use std::sync::Arc;
+
+use config::model::{Files, TryEntry};
+
+/// The last copies made.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) index: Last<Vec<String>>,
+    pub(crate) resolve: Last<Vec<TryEntry>>,
+    pub(crate) files: Last<Files>,
+}
+
+/// A shared value and its copy.
+#[derive(Debug)]
+pub(crate) struct Last<T>(Option<(Arc<T>, Arc<T>)>);
+
+impl<T: Clone> Last<T> {
+    /// The copy of `original`.
+    pub(crate) fn of(&mut self, original: &Arc<T>) -> Arc<T> {
+        match &self.0 {
+            Some((last, copy)) if Arc::ptr_eq(last, original) => Arc::clone(copy),
+            _ => {
+                let copy = Arc::new(T::clone(original));
+                self.0 = Some((Arc::clone(original), Arc::clone(&copy)));
+                copy
+            }
+        }
+    }
+}
+
+impl<T> Default for Last<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
