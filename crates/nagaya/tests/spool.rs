@@ -161,7 +161,8 @@ fn what_cannot_be_kept_is_refused_before_the_upstream_hears_of_it() {
     client.send(CHUNKED);
     send_chunks(&mut client, LARGE_BYTES);
     assert_eq!(reply(client.read_reply(Body::Framed)).status, 413);
-    // Two that would fit, but not together.
+    // Two that would fit, but not together; what was refused has given its room back.
+    await_no_temporary_files(&gateway);
     let mut first = gateway.client();
     first.send(CHUNKED);
     send_chunks(&mut first, 900 << 10);
