@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("nagaya", &["engine", "bench", "config", "os"]),
-    ("engine", &["config", "os", "wire"]),
+    ("engine", &["config", "fastcgi", "os", "wire"]),
     ("bench", &["os"]),
     ("config", &[]),
     ("os", &[]),
     ("testkit", &[]),
+    ("fastcgi", &["wire"]),
     ("wire", &[]),
 ];
 
 /// Crates without a runtime: time, files and sockets are their callers' business.
-const WITHOUT_RUNTIME: [&str; 2] = ["wire", "config"];
+const WITHOUT_RUNTIME: [&str; 3] = ["wire", "fastcgi", "config"];
 
 /// The only crate where `unsafe` may stand.
 const UNSAFE: [&str; 1] = ["os"];
