@@ -32,6 +32,7 @@ pub mod link;
 pub mod listener;
 pub mod log_paths;
 pub mod outbox;
+pub mod pipe;
 pub mod pipeline;
 pub mod resolve;
 pub mod server;
@@ -39,6 +40,7 @@ pub mod site;
 pub mod spool;
 pub mod stats;
 pub mod status;
+pub mod stderr_log;
 #[cfg(test)]
 mod testbed;
 pub mod thread;

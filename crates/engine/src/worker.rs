@@ -25,7 +25,7 @@ use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients, Listener};
 use crate::resolve::{Files, Mounts};
 use crate::site::Site;
-use crate::spool::Disk;
+use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::upstream::Pool;
 
@@ -294,6 +294,16 @@ impl Worker {
         let number = self.next_id.get();
         self.next_id.set(number.wrapping_add(1));
         RequestId::from_number(mix(number))
+    }
+
+    /// An empty spool for a body.
+    pub fn spool(&self, serving: &Serving) -> Spool {
+        let caps = &serving.generation.process.caps;
+        let spool_caps = SpoolCaps {
+            memory_bytes: caps.spool_memory_bytes,
+            disk_bytes: caps.spool_disk_bytes,
+        };
+        Spool::new(spool_caps, &self.shared.spool_disk, &self.helpers)
     }
 
     /// Whether connections are to end with the reply under way.

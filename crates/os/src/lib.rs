@@ -10,6 +10,7 @@ pub mod fdpass;
 pub mod file;
 pub mod log;
 pub mod net;
+pub mod pipe;
 pub mod process;
 pub mod signal;
 pub mod stream;

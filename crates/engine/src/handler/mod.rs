@@ -1,5 +1,7 @@
 //! Handlers: exactly one answers each request.
 
+mod delivery;
+mod intake;
 mod metrics;
 mod proxy;
 mod redirect;

@@ -1,30 +1,24 @@
-//! The reply's body on its way to the client: straight through, or set aside where the client is slower.
+//! The reply's body from the upstream's connection to its delivery.
 //!
-//! Without a buffer a slow client slows the upstream. With one (`buffer_reply`) the upstream is
-//! read on into a [`Spool`] while the client takes its time, so that the connection is free as
-//! soon as the reply has been read; what is left then is sent by [`Download::poll_rest`].
+//! With `buffer_reply` the upstream is read on while the client takes its time ([`Delivery`]), so
+//! that the connection is free as soon as the reply has been read.
 
 use std::task::{Context, Poll, ready};
 
 use wire::{BodyCaps, BodyDecoder, ReplyFraming};
 
+use super::super::delivery::{Delivery, Place};
 use super::{Forward, cut};
 use crate::decoding::Decoding;
 use crate::error::Result;
 use crate::exchange::Reply;
-use crate::spool::{Room, Spool};
 use crate::upstream::Link;
-
-/// Largest end of a body that is copied behind the head instead of being sent by itself.
-const PUSHED_BYTES_MAX: usize = 16 * 1024;
 
 /// Where a download stands.
 pub(super) struct Download {
     decoding: Decoding,
     body_caps: BodyCaps,
-    /// What the client has not taken yet; never made where nothing may be set aside.
-    aside: Option<Spool>,
-    aside_bytes_max: u64,
+    delivery: Delivery,
     read_ms: u64,
 }
 
@@ -40,8 +34,7 @@ impl Download {
         Self {
             decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
             body_caps,
-            aside: None,
-            aside_bytes_max: forward.proxy.buffer_reply_bytes,
+            delivery: Delivery::new(forward.proxy.buffer_reply_bytes),
             read_ms: process.timeouts.upstream_read_ms,
         }
     }
@@ -71,14 +64,21 @@ impl Download {
             if self.decoding.is_ended() {
                 return Poll::Ready(Ok(()));
             }
-            let has_data = !self.decoding.data(&link.buffer).is_empty();
-            // Pending means that the client takes no more just now.
-            let client = self.poll_client(cx, reply, link)?;
+            let data = self.decoding.data(&link.buffer);
+            let has_data = !data.is_empty();
+            let place = match self.decoding.is_last() {
+                true => Place::Last,
+                false => Place::Within,
+            };
+            let behind = (forward.worker, forward.serving);
+            let taken = self.delivery.poll_take(cx, behind, reply, data, place);
             if has_data {
-                if client.is_pending() {
-                    ready!(self.poll_set_aside(cx, forward, link))?;
-                }
+                let count = ready!(taken)?;
+                self.decoding.consume(count, &mut link.buffer);
                 continue;
+            }
+            if let Poll::Ready(Err(error)) = taken {
+                return Poll::Ready(Err(error));
             }
             match link.poll_read(cx) {
                 Poll::Ready(Ok(0)) => {
@@ -100,68 +100,6 @@ impl Download {
         cx: &mut Context<'_>,
         reply: &mut Reply,
     ) -> Poll<Result<()>> {
-        let Some(aside) = &mut self.aside else {
-            return Poll::Ready(Ok(()));
-        };
-        while !aside.is_empty() {
-            ready!(aside.poll_fill(cx))?;
-            let count = ready!(reply.poll_write(cx, aside.data()))?;
-            aside.consume(count);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Hands the client what was set aside, then a run of the body; a short last one just joins
-    /// what is buffered.
-    fn poll_client(
-        &mut self,
-        cx: &mut Context<'_>,
-        reply: &mut Reply,
-        link: &mut Link,
-    ) -> Result<Poll<()>> {
-        match self.poll_rest(cx, reply) {
-            Poll::Ready(rest) => rest?,
-            Poll::Pending => return Ok(Poll::Pending),
-        }
-        let data = self.decoding.data(&link.buffer);
-        let count = if data.is_empty() {
-            0
-        } else if self.decoding.is_last() && data.len() <= PUSHED_BYTES_MAX {
-            reply.push(data);
-            data.len()
-        } else {
-            match reply.poll_write(cx, data) {
-                Poll::Ready(count) => count?,
-                Poll::Pending => return Ok(Poll::Pending),
-            }
-        };
-        self.decoding.consume(count, &mut link.buffer);
-        Ok(Poll::Ready(()))
-    }
-
-    /// Sets bytes aside; pending while that is full: then the client's pace is the upstream's.
-    fn poll_set_aside(
-        &mut self,
-        cx: &mut Context<'_>,
-        forward: &Forward<'_>,
-        link: &mut Link,
-    ) -> Poll<Result<()>> {
-        if self.aside_bytes_max == 0 {
-            return Poll::Pending;
-        }
-        let aside = self.aside.get_or_insert_with(|| forward.spool());
-        let allowed = self.aside_bytes_max.saturating_sub(aside.len());
-        let room = match ready!(aside.poll_room(cx))? {
-            Room::Bytes(room) => room.min(usize::try_from(allowed).unwrap_or(room)),
-            Room::None => 0,
-        };
-        let data = self.decoding.data(&link.buffer);
-        let count = room.min(data.len());
-        if count == 0 {
-            return Poll::Pending;
-        }
-        aside.push(data.get(..count).unwrap_or_default());
-        self.decoding.consume(count, &mut link.buffer);
-        Poll::Ready(Ok(()))
+        self.delivery.poll_rest(cx, reply)
     }
 }

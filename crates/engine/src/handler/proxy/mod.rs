@@ -4,13 +4,12 @@
 //! sent ([`upload`]) while the reply is awaited and passed on ([`relay`]), both at once, so that
 //! an upstream may answer early. A request is tried again only where that is safe: nothing of it
 //! reached a server, or it is idempotent, without a body, and a reused connection had closed.
-//! Where the rule says so, the request's body is taken before a server is chosen ([`take`]) and
+//! Where the rule says so, the request's body is taken before a server is chosen (`intake`) and
 //! the reply is taken off its hands ([`download`]).
 
 mod download;
 mod head;
 mod relay;
-mod take;
 mod tunnel;
 mod upload;
 
@@ -20,9 +19,10 @@ use std::time::Instant;
 use config::model::Proxy;
 use wire::{FieldId, strip_hop_by_hop};
 
+use super::intake;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::spool::{Spool, SpoolCaps};
+use crate::spool::Spool;
 use crate::upstream::{Chosen, Fresh, Pool, Tried};
 use crate::worker::{Serving, Worker};
 use relay::Attempt;
@@ -88,7 +88,10 @@ pub(super) async fn forward(
         spooled_bytes: None,
         upgrade,
     };
-    let spooled = take::body(&forward, exchange).await?;
+    let spooled = match proxy.buffer_request {
+        true => intake::take(worker, &serving, exchange).await?,
+        false => None,
+    };
     forward.spooled_bytes = spooled.as_ref().map(Spool::len);
     forward.started = Instant::now();
     let outcome = forward.attempts(exchange, pool, spooled).await;
@@ -122,19 +125,6 @@ impl Failure {
 }
 
 impl Forward<'_> {
-    /// An empty spool for a body of this exchange.
-    fn spool(&self) -> Spool {
-        let caps = &self.serving.generation.process.caps;
-        let spool_caps = SpoolCaps {
-            memory_bytes: caps.spool_memory_bytes,
-            disk_bytes: caps.spool_disk_bytes,
-        };
-        let Worker {
-            shared, helpers, ..
-        } = self.worker;
-        Spool::new(spool_caps, &shared.spool_disk, helpers)
-    }
-
     async fn attempts(
         &self,
         exchange: &mut Exchange,

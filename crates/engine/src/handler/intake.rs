@@ -1,24 +1,28 @@
-//! Taking a request's body before a server is asked for anything (`buffer_request`).
+//! Taking a request's body before anybody is asked for anything (`buffer_request`).
 //!
-//! A slow upload then holds no connection and no process of the upstream. What doesn't fit is
-//! refused before the upstream hears of it.
+//! A slow upload then holds no connection and no process of whoever answers. What doesn't fit is
+//! refused before they hear of it.
 
 use std::future::poll_fn;
 
-use super::Forward;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::{Room, Spool};
+use crate::worker::{Serving, Worker};
 
-/// Takes the whole body; `None` where it is not to be taken or there is none.
+/// Takes the whole body; `None` where there is none.
 ///
 /// # Errors
 /// Whatever ends an upload, and 413 or 503 where it can't be kept.
-pub(super) async fn body(forward: &Forward<'_>, exchange: &mut Exchange) -> Result<Option<Spool>> {
-    if !forward.proxy.buffer_request || exchange.body.is_ended() {
+pub(super) async fn take(
+    worker: &Worker,
+    serving: &Serving,
+    exchange: &mut Exchange,
+) -> Result<Option<Spool>> {
+    if exchange.body.is_ended() {
         return Ok(None);
     }
-    let caps = &forward.serving.generation.process.caps;
+    let caps = &serving.generation.process.caps;
     let kept_bytes_max = caps.spool_disk_bytes + caps.spool_memory_bytes as u64;
     if exchange
         .body
@@ -28,7 +32,7 @@ pub(super) async fn body(forward: &Forward<'_>, exchange: &mut Exchange) -> Resu
         return Err(too_long());
     }
     exchange.invite_body().await?;
-    let mut spool = forward.spool();
+    let mut spool = worker.spool(serving);
     loop {
         exchange.body.fill().await?;
         if exchange.body.is_ended() {
