@@ -47,6 +47,7 @@ fn configure(path: &Path) -> Result<Configure, Failure> {
         listeners,
         logs: Vec::new(),
         control: None,
+        programs: Vec::new(),
         tally: Tally::default(),
     })
 }

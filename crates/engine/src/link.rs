@@ -6,7 +6,6 @@
 //! is decoded as if it were hostile: every length is checked against what is there.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,12 +14,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::ListenAddress;
 
+use crate::codec::{BadMessage, Reader, Writer};
+
 /// Bytes in one message to the server.
 pub const TO_SERVER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Descriptors in one message to the server: listeners and logs.
 pub const TO_SERVER_FDS_MAX: usize = 65_536;
 /// Bytes in one message to the supervisor.
 pub const TO_SUPERVISOR_BYTES_MAX: usize = 64 * 1024;
+/// As much of a text as fits a message to the supervisor beside its numbers.
+const TEXT_BYTES_MAX: usize = TO_SUPERVISOR_BYTES_MAX - 64;
 
 /// The server's voice on the link: any thread may speak, one message at a time.
 #[derive(Debug, Clone)]
@@ -64,6 +67,11 @@ pub enum ToServer {
     Drain,
     /// Show these counts from now on.
     Tally(Tally),
+    /// The spawner that ran programs has ended: there is another, at the other ends of these.
+    Programs {
+        /// A link for each worker.
+        links: Vec<OwnedFd>,
+    },
     /// The answer to `OpenLog`.
     LogFile {
         /// The path asked for.
@@ -87,6 +95,9 @@ pub struct Configure {
     pub logs: Vec<Log>,
     /// The listening control socket.
     pub control: Option<OwnedFd>,
+    /// A link to the spawner for each worker (`programs::message`); none where the server has
+    /// them already.
+    pub programs: Vec<OwnedFd>,
     /// What was counted when this was sent, the generation's own reload included.
     pub tally: Tally,
 }
@@ -151,28 +162,6 @@ pub enum ToSupervisor {
     },
 }
 
-/// A message that is not one of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadMessage(&'static str);
-
-impl fmt::Display for BadMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "bad message on the link between supervisor and server: {}",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for BadMessage {}
-
-impl From<BadMessage> for io::Error {
-    fn from(bad: BadMessage) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, bad)
-    }
-}
-
 impl ToServer {
     /// Sends the message.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
@@ -201,6 +190,10 @@ impl ToServer {
             ToServer::Tally(tally) => {
                 out.byte(5);
                 tally.encode(out);
+            }
+            ToServer::Programs { links } => {
+                out.byte(6);
+                out.fds(links);
             }
             ToServer::LogFile { path, result } => {
                 out.byte(4);
@@ -234,6 +227,7 @@ impl ToServer {
                 },
             },
             5 => ToServer::Tally(Tally::decode(&mut from)?),
+            6 => ToServer::Programs { links: from.fds()? },
             _ => return Err(BadMessage("unknown kind")),
         };
         from.end()?;
@@ -271,6 +265,7 @@ impl Configure {
         if let Some(control) = &self.control {
             out.fd(control);
         }
+        out.fds(&self.programs);
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Configure, BadMessage> {
@@ -284,6 +279,7 @@ impl Configure {
                 0 => None,
                 _ => Some(from.fd()?),
             },
+            programs: from.fds()?,
         })
     }
 }
@@ -368,16 +364,16 @@ impl ToSupervisor {
             } => {
                 out.byte(2);
                 out.number(*generation);
-                out.text(cut(message));
+                out.text_cut(message, TEXT_BYTES_MAX);
             }
             ToSupervisor::OpenLog { path } => {
                 out.byte(3);
-                out.text(cut(path));
+                out.text_cut(path, TEXT_BYTES_MAX);
             }
             ToSupervisor::Drained => out.byte(4),
             ToSupervisor::Stuck { report } => {
                 out.byte(5);
-                out.text(cut(report));
+                out.text_cut(report, TEXT_BYTES_MAX);
             }
         }
     }
@@ -402,113 +398,6 @@ impl ToSupervisor {
         };
         from.end()?;
         Ok(message)
-    }
-}
-
-/// As much of a text as fits a message to the supervisor beside its numbers.
-fn cut(text: &str) -> &[u8] {
-    const NUMBERS_BYTES: usize = 64;
-    let mut end = text.len().min(TO_SUPERVISOR_BYTES_MAX - NUMBERS_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text.as_bytes()[..end]
-}
-
-#[derive(Default)]
-struct Writer<'fds> {
-    bytes: Vec<u8>,
-    fds: Vec<BorrowedFd<'fds>>,
-}
-
-impl<'fds> Writer<'fds> {
-    fn byte(&mut self, byte: u8) {
-        self.bytes.push(byte);
-    }
-
-    fn number(&mut self, number: u64) {
-        self.bytes.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn text(&mut self, text: &[u8]) {
-        self.number(text.len() as u64);
-        self.bytes.extend_from_slice(text);
-    }
-
-    fn fd(&mut self, fd: &'fds OwnedFd) {
-        self.fds.push(fd.as_fd());
-    }
-}
-
-struct Reader<'bytes> {
-    bytes: &'bytes [u8],
-    fds: std::vec::IntoIter<OwnedFd>,
-}
-
-impl<'bytes> Reader<'bytes> {
-    fn new(bytes: &'bytes [u8], fds: Vec<OwnedFd>) -> Self {
-        Reader {
-            bytes,
-            fds: fds.into_iter(),
-        }
-    }
-
-    fn take(&mut self, count: usize) -> Result<&'bytes [u8], BadMessage> {
-        let (taken, rest) = self
-            .bytes
-            .split_at_checked(count)
-            .ok_or(BadMessage("too short"))?;
-        self.bytes = rest;
-        Ok(taken)
-    }
-
-    fn byte(&mut self) -> Result<u8, BadMessage> {
-        self.take(1)?
-            .first()
-            .copied()
-            .ok_or(BadMessage("too short"))
-    }
-
-    fn number(&mut self) -> Result<u64, BadMessage> {
-        let bytes = self
-            .take(8)?
-            .try_into()
-            .map_err(|_| BadMessage("too short"))?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    fn text(&mut self) -> Result<&'bytes [u8], BadMessage> {
-        let length = usize::try_from(self.number()?).map_err(|_| BadMessage("too short"))?;
-        self.take(length)
-    }
-
-    fn string(&mut self) -> Result<String, BadMessage> {
-        String::from_utf8(self.text()?.to_vec()).map_err(|_| BadMessage("text that is not UTF-8"))
-    }
-
-    /// A list grows as its items are found: its count alone reserves nothing.
-    fn list<T>(
-        &mut self,
-        item: impl Fn(&mut Self) -> Result<T, BadMessage>,
-    ) -> Result<Vec<T>, BadMessage> {
-        let count = self.number()?;
-        let mut items = Vec::new();
-        for _ in 0..count {
-            items.push(item(self)?);
-        }
-        Ok(items)
-    }
-
-    fn fd(&mut self) -> Result<OwnedFd, BadMessage> {
-        self.fds.next().ok_or(BadMessage("a descriptor is missing"))
-    }
-
-    fn end(&self) -> Result<(), BadMessage> {
-        if self.bytes.is_empty() && self.fds.as_slice().is_empty() {
-            Ok(())
-        } else {
-            Err(BadMessage("too long"))
-        }
     }
 }
 
@@ -557,6 +446,7 @@ mod tests {
                 file: memory("log"),
             }],
             control: Some(memory("control")),
+            programs: vec![memory("worker 0"), memory("worker 1")],
             tally: TALLY,
         })
     }
@@ -592,6 +482,9 @@ mod tests {
             },
             ToServer::Drain,
             ToServer::Tally(TALLY),
+            ToServer::Programs {
+                links: vec![memory("again 0"), memory("again 1")],
+            },
             log("/a", Ok(memory("a"))),
             log("/b", Err("no such directory".into())),
         ] {
@@ -612,6 +505,7 @@ mod tests {
         assert_eq!(arrived.listeners[2].worker, None);
         assert_eq!(content(&arrived.listeners[2].socket), "unix");
         assert_eq!(content(arrived.control.as_ref().unwrap()), "control");
+        assert_eq!(content(&arrived.programs[1]), "worker 1");
     }
 
     #[test]

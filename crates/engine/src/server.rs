@@ -78,6 +78,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 voice.say(&answer).map_err(unheard)?;
             }
             ToServer::Reopen { logs } => server.order(Order::Reopen(logs)),
+            ToServer::Programs { links } => drop(links),
             ToServer::Tally(tally) => server.shared.process.show(&tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {

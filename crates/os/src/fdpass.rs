@@ -26,6 +26,11 @@ const PACKET_BYTES: usize = 32 * 1024;
 /// How long one packet may wait for the other end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Descriptors that travel with one packet of a [`packet_pair`].
+pub const LOOSE_FDS_MAX: usize = 3;
+/// Bytes that wait in a link of single packets.
+const LOOSE_BUFFER_BYTES: usize = 512 * 1024;
+
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
@@ -39,6 +44,45 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         sockopt::set_socket_timeout(end, sockopt::Timeout::Recv, Some(PATIENCE))?;
     }
     Ok((one, other))
+}
+
+/// Makes the two ends of a link for [`try_send`] and [`try_recv`], neither of which ever waits.
+pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    for end in [&one, &other] {
+        // Room for a few of the largest; the kernel gives what it allows.
+        sockopt::set_socket_send_buffer_size(end, LOOSE_BUFFER_BYTES)?;
+    }
+    Ok((one, other))
+}
+
+/// Sends one packet whole, or says `WouldBlock`. A packet is never empty: nobody could tell it
+/// from the other end's close.
+pub fn try_send(link: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    debug_assert!(!packet.is_empty() && fds.len() <= LOOSE_FDS_MAX);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LOOSE_FDS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("no room for descriptors in a packet"));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    retry_on_intr(|| sendmsg(link, &[IoSlice::new(packet)], &mut control, flags))?;
+    Ok(())
+}
+
+/// Receives one packet into `buffer`, and at most [`LOOSE_FDS_MAX`] descriptors with it; says
+/// `WouldBlock` where none waits, `UnexpectedEof` at the other end's close.
+pub fn try_recv(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LOOSE_FDS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut fds = Vec::new();
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let slices = &mut [IoSliceMut::new(buffer)];
+    match receive(link, slices, &mut control, flags, &mut fds)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        bytes => Ok((bytes, fds)),
+    }
 }
 
 /// Sends one message. Not for two threads at once: their packets would mix.
@@ -114,26 +158,40 @@ fn recv_packet(
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut head = [LAST];
     let mut slices = [IoSliceMut::new(&mut head), IoSliceMut::new(buffer)];
-    let received =
-        retry_on_intr(|| recvmsg(link, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    match receive(
+        link,
+        &mut slices,
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+        fds,
+    )? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        bytes => Ok((head[0], bytes - 1)),
+    }
+}
+
+/// Receives one packet whole, and adds its descriptors to `fds`.
+fn receive(
+    link: BorrowedFd<'_>,
+    slices: &mut [IoSliceMut<'_>],
+    control: &mut RecvAncillaryBuffer<'_>,
+    flags: RecvFlags,
+    fds: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let received = retry_on_intr(|| recvmsg(link, slices, control, flags))?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(passed) = message {
             fds.extend(passed);
         }
     }
-    if received.bytes == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    if received
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
+    if received.flags.intersects(cut) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "message larger than allowed",
         ));
     }
-    Ok((head[0], received.bytes - 1))
+    Ok(received.bytes)
 }
 
 #[cfg(test)]
@@ -200,5 +258,43 @@ mod tests {
         assert_eq!(recv(there.as_fd(), 9, 0).unwrap().0, b"");
         let error = recv(there.as_fd(), 9, 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn packets_come_whole_and_nobody_waits() {
+        let (here, there) = packet_pair().unwrap();
+        let mut buffer = vec![0; 128 * 1024];
+        let mut recv = || {
+            let (bytes, fds) = try_recv(there.as_fd(), &mut buffer)?;
+            Ok::<_, io::Error>((buffer[..bytes].to_vec(), fds.len()))
+        };
+        assert_eq!(recv().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let big = vec![7; 128 * 1024];
+        try_send(here.as_fd(), &big, &[here.as_fd(); 3]).unwrap();
+        try_send(here.as_fd(), b"x", &[]).unwrap();
+        assert_eq!(recv().unwrap(), (big.clone(), 3));
+        assert_eq!(recv().unwrap(), (b"x".to_vec(), 0));
+        let full = loop {
+            if let Err(error) = try_send(here.as_fd(), &big, &[]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        drop(here);
+        while recv().is_ok() {}
+        assert_eq!(recv().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_packet_too_long_or_with_too_many_descriptors_is_an_error() {
+        let (here, there) = packet_pair().unwrap();
+        let mut buffer = [0; 10];
+        try_send(here.as_fd(), &[1; 11], &[]).unwrap();
+        let error = try_recv(there.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let file = file::memfd("test", b"x").unwrap();
+        send_packet(here.as_fd(), LAST, b"x", &[file.as_fd(); 60]).unwrap();
+        let error = try_recv(there.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -13,5 +13,6 @@ pub mod net;
 pub mod pipe;
 pub mod process;
 pub mod signal;
+pub mod spawn;
 pub mod stream;
 mod symlinks;

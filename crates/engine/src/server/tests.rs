@@ -61,6 +61,7 @@ fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Con
         listeners,
         logs: Vec::new(),
         control: None,
+        programs: Vec::new(),
         tally: Tally::default(),
     }
 }

@@ -113,6 +113,7 @@ impl Generation {
                 .as_ref()
                 .map(|control| control.for_server())
                 .transpose()?,
+            programs: Vec::new(),
             tally,
         }))
     }

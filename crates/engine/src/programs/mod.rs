@@ -1,0 +1,8 @@
+//! What worker, spawner and supervisor say to each other about programs.
+//!
+//! The idea: a worker asks for a program by naming a rule of a generation and a file below the
+//! site's root; everything else (as which user, in which group, under which limits) the spawner
+//! knows from the plan that the supervisor gave it. What a worker sends is decoded as hostile.
+
+pub mod message;
+pub mod plan;
