@@ -8,7 +8,7 @@ PORT ?= 8080
 ARGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test bench soak lint fmt package
+.PHONY: help run test test-cgroup2 bench lab soak lint fmt package
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -26,10 +26,21 @@ test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@scripts/test-package.sh $(TARGET_DIR)/debug/nagaya
 	@scripts/fuzz.sh 30
 
+test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, under qemu
+	@scripts/bootstrap.sh cgroup2
+	cargo build --locked -p nagaya
+	@scripts/test-cgroup2.sh
+
 bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/bench.md
 	@scripts/bootstrap.sh bench
 	cargo build --release --locked -p nagaya -p bench
 	$(TARGET_DIR)/release/bench --nagaya $(TARGET_DIR)/release/nagaya $(ARGS)
+
+lab: ## programs and control groups measured, written to lab/results/cgroup.md; ten minutes
+	@scripts/bootstrap.sh lab
+	cargo build --release --locked -p nagaya
+	cargo build --release --locked -p bench --examples
+	NAGAYA=$(TARGET_DIR)/release/nagaya lab/cgroup/run.py $(ARGS)
 
 soak: ## the long run, about half an hour: reloads under load, mutated requests, fuzzing
 	@scripts/bootstrap.sh test

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests or the benchmark need and this machine lacks.
 #
-#   scripts/bootstrap.sh build|test|bench
+#   scripts/bootstrap.sh build|test|bench|lab|cgroup2
 #
 # Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
 # when not root; elsewhere it prints what to install and stops. Services a package would start
-# (nginx, haproxy, h2o) are neither started nor enabled.
+# (nginx, haproxy, h2o, apache2, php-fpm) are neither started nor enabled.
 set -euo pipefail
 
-# what:package:need, where what is a command or a file that must exist.
+# what:package:need, where what is a command or a file (`*` for any text) that must exist.
 # An optional one that cannot be installed is said and skipped.
 build_tools=(
   cc:gcc:required
@@ -25,6 +25,7 @@ test_tools=(
   ab:apache2-utils:required
   htpasswd:apache2-utils:required
   slowhttptest:slowhttptest:required
+  /usr/sbin/php-fpm*:php-fpm:required
 )
 bench_tools=(
   wrk:wrk:required
@@ -32,7 +33,24 @@ bench_tools=(
   nginx:nginx-light:optional
   haproxy:haproxy:optional
   h2o:h2o:optional
+  /usr/sbin/php-fpm*:php-fpm:optional
   perf:linux-perf:optional
+)
+lab_tools=(
+  wrk:wrk:required
+  taskset:util-linux:required
+  python3:python3:required
+  nginx:nginx-light:required
+  apache2:apache2-bin:required
+  fcgiwrap:fcgiwrap:required
+  /usr/sbin/php-fpm*:php-fpm:required
+)
+cgroup2_tools=(
+  qemu-system-x86_64:qemu-system-x86:required
+  busybox:busybox-static:required
+  cpio:cpio:required
+  strip:binutils:required
+  dpkg-deb:dpkg:required
 )
 
 main() {
@@ -40,7 +58,9 @@ main() {
     build) tools=("${build_tools[@]}") ;;
     test) tools=("${build_tools[@]}" "${test_tools[@]}") ;;
     bench) tools=("${build_tools[@]}" "${bench_tools[@]}") ;;
-    *) echo "usage: scripts/bootstrap.sh build|test|bench" >&2; exit 2 ;;
+    lab) tools=("${build_tools[@]}" "${lab_tools[@]}") ;;
+    cgroup2) tools=("${build_tools[@]}" "${cgroup2_tools[@]}") ;;
+    *) echo "usage: scripts/bootstrap.sh build|test|bench|lab|cgroup2" >&2; exit 2 ;;
   esac
   # nginx and haproxy live in sbin, which an ordinary user's PATH may lack.
   PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -76,7 +96,7 @@ missing() {
   for entry in "${tools[@]}"; do
     IFS=: read -r what package need <<<"$entry"
     [ "$need" = "$1" ] || continue
-    [ -e "$what" ] || command -v "$what" >/dev/null || echo "$package"
+    compgen -G "$what" >/dev/null || command -v "$what" >/dev/null || echo "$package"
   done | sort -u
 }
 
@@ -95,7 +115,7 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null || return 1
   local service
-  for service in nginx haproxy h2o; do
+  for service in nginx haproxy h2o fcgiwrap php-fpm; do
     # Only what this call installed: a server somebody runs here on purpose stays as it is.
     case " $* " in *" $service"*) disable_service "$service" ;; esac
   done
@@ -111,7 +131,12 @@ hold_services() {
 
 disable_service() {
   [ -d /run/systemd/system ] || return 0
-  as_root systemctl disable --quiet "$1" 2>/dev/null || true
+  local units=("$1")
+  case $1 in
+    fcgiwrap) units=(fcgiwrap.service fcgiwrap.socket) ;;
+    php-fpm) units=("$(basename /usr/lib/systemd/system/php*-fpm.service)") ;; # named by its version
+  esac
+  as_root systemctl disable --quiet "${units[@]}" 2>/dev/null || true
 }
 
 require_cargo() {

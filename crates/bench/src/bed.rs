@@ -39,6 +39,8 @@ pub(crate) struct Bed {
     /// `None` where no nginx is found: rows that forward are then skipped.
     backend: Option<Process>,
     backend_port: u16,
+    /// `None` where no php-fpm is found.
+    php: Option<(Process, PathBuf)>,
     directory: Directory,
 }
 
@@ -57,9 +59,11 @@ impl Bed {
         let mut bed = Bed {
             backend: None,
             backend_port,
+            php: None,
             directory,
         };
         bed.start_backend()?;
+        bed.start_php()?;
         Ok(bed)
     }
 
@@ -71,6 +75,11 @@ impl Bed {
     /// The back end's port.
     pub(crate) fn backend_port(&self) -> u16 {
         self.backend_port
+    }
+
+    /// The socket of php-fpm, where there is one.
+    pub(crate) fn php(&self) -> Option<&Path> {
+        self.php.as_ref().map(|(_, socket)| socket.as_path())
     }
 
     /// The root of the served files; they lie in `static/` below it.
@@ -103,6 +112,32 @@ impl Bed {
         self.backend = Some(process);
         Ok(())
     }
+
+    fn start_php(&mut self) -> Result<(), Error> {
+        let Some(php) = find_php() else {
+            return Ok(());
+        };
+        let page = self.directory("files/php")?.join("hello.php");
+        fs::write(&page, format!("<?php echo '{GREETING}';"))
+            .map_err(|e| Error::new("write the php page", e))?;
+        let home = self.directory("php")?;
+        let socket = home.join("php.sock");
+        let file = home.join("fpm.conf");
+        fs::write(&file, peer_config::php(&home, &socket))
+            .map_err(|e| Error::new("write php-fpm's configuration", e))?;
+        let command = peer_config::php_command(&php, &file);
+        let mut process = Process::start(&command, CLIENT_CORE, &home.join("output"))?;
+        http::wait_until_listening(&socket, &mut process, &home.join("output"))?;
+        self.php = Some((process, socket));
+        Ok(())
+    }
+}
+
+/// Debian names the program by its version: `php-fpm8.2`.
+fn find_php() -> Option<PathBuf> {
+    let entries = fs::read_dir("/usr/sbin").ok()?.flatten();
+    let names = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("php-fpm"));
+    names.map(|entry| entry.path()).max()
 }
 
 /// A port nobody listens on now.

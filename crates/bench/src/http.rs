@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -93,14 +94,39 @@ pub(crate) fn wait_until_up(
     process: &mut Process,
     output: &Path,
 ) -> Result<(), Error> {
+    let what = format!("{path} on port {port}");
+    wait(&what, process, output, || match get(port, path) {
+        Ok((200, _)) => Ok(()),
+        Ok((status, _)) => Err(format!("status {status}")),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Waits until somebody listens on a Unix socket.
+pub(crate) fn wait_until_listening(
+    socket: &Path,
+    process: &mut Process,
+    output: &Path,
+) -> Result<(), Error> {
+    wait(&socket.display().to_string(), process, output, || {
+        let connected = UnixStream::connect(socket);
+        connected.map(drop).map_err(|error| error.to_string())
+    })
+}
+
+fn wait(
+    what: &str,
+    process: &mut Process,
+    output: &Path,
+    probe: impl Fn() -> Result<(), String>,
+) -> Result<(), Error> {
     let deadline = Instant::now() + START_WAIT;
     let mut last = String::from("no connection");
     while Instant::now() < deadline && !process.has_ended() {
         progress::check()?;
-        match get(port, path) {
-            Ok((200, _)) => return Ok(()),
-            Ok((status, _)) => last = format!("status {status}"),
-            Err(error) => last = error.to_string(),
+        match probe() {
+            Ok(()) => return Ok(()),
+            Err(said) => last = said,
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -108,7 +134,7 @@ pub(crate) fn wait_until_up(
     let tail: Vec<&str> = said.lines().rev().take(5).collect();
     let tail: Vec<&str> = tail.into_iter().rev().collect();
     Err(Error::new(
-        format!("wait for {path} on port {port}"),
+        format!("wait for {what}"),
         format!("{last}; the server said: {}", tail.join(" | ")),
     ))
 }

@@ -34,12 +34,13 @@ impl Server {
     }
 
     /// Whether it does this work at all. h2o answers fixed replies from Ruby only, which is
-    /// another work; HAProxy serves no files.
+    /// another work; HAProxy serves no files, and who would
+    /// set up php-fpm behind either asks nginx first.
     pub(crate) fn can(self, kind: Kind) -> bool {
         match self {
             Server::Nagaya | Server::Nginx => true,
-            Server::Haproxy => kind != Kind::Static,
-            Server::H2o => kind != Kind::Respond,
+            Server::Haproxy => !matches!(kind, Kind::Static | Kind::Php),
+            Server::H2o => !matches!(kind, Kind::Respond | Kind::Php),
         }
     }
 

@@ -91,6 +91,35 @@ pub(crate) fn backend(home: &Path, files: &Path, port: u16) -> String {
     nginx_around(home, 1, "access_log off;", &body, "")
 }
 
+/// php-fpm with a child for every kept connection: one that waits in line behind idle ones would
+/// measure the queue.
+pub(crate) fn php(home: &Path, socket: &Path) -> String {
+    let user = match rustix::process::geteuid().is_root() {
+        true => "user = nobody\ngroup = nogroup\nlisten.mode = 0666\n",
+        false => "",
+    };
+    format!(
+        "[global]
+error_log = {home}/error.log
+daemonize = no
+[www]
+{user}listen = {socket}
+listen.backlog = 1024
+pm = static
+pm.max_children = 128
+",
+        home = home.display(),
+        socket = socket.display(),
+    )
+}
+
+/// The command that runs php-fpm in the foreground.
+pub(crate) fn php_command(binary: &Path, config: &Path) -> Vec<String> {
+    let paths = [binary, "-F".as_ref(), "-y".as_ref(), config];
+    let text = |path: &&Path| path.display().to_string();
+    paths.iter().map(text).collect()
+}
+
 fn nginx(bed: &Bed, plan: &Plan<'_>, home: &Path, port: u16) -> String {
     let log = match plan.log {
         Log::Off => "access_log off;".to_owned(),
@@ -108,7 +137,9 @@ fn nginx(bed: &Bed, plan: &Plan<'_>, home: &Path, port: u16) -> String {
       proxy_set_header Connection '';
       proxy_buffer_size 16k;
       proxy_buffers 16 16k;
-    }}\n",
+    }}
+{php}\n",
+        php = nginx_php(bed),
         files = bed.files().display(),
         generation = plan.generation,
     );
@@ -116,6 +147,13 @@ fn nginx(bed: &Bed, plan: &Plan<'_>, home: &Path, port: u16) -> String {
         "  upstream back {{ server 127.0.0.1:{}; keepalive 64; keepalive_requests 1000000000; }}\n",
         bed.backend_port()
     );
+    if let Some(socket) = bed.php() {
+        let socket = socket.display();
+        let _ = writeln!(
+            more,
+            "  upstream php {{ server unix:{socket}; keepalive 64; keepalive_requests 1000000000; }}"
+        );
+    }
     for site in 0..plan.sites {
         let _ = writeln!(
             more,
@@ -125,6 +163,36 @@ fn nginx(bed: &Bed, plan: &Plan<'_>, home: &Path, port: u16) -> String {
         );
     }
     nginx_around(home, plan.workers, &log, &body, &more)
+}
+
+/// What Debian's `fastcgi_params` sends.
+fn nginx_php(bed: &Bed) -> &'static str {
+    if bed.php().is_none() {
+        return "";
+    }
+    "    location /php/ {
+      fastcgi_pass php;
+      fastcgi_keep_conn on;
+      fastcgi_param QUERY_STRING $query_string;
+      fastcgi_param REQUEST_METHOD $request_method;
+      fastcgi_param CONTENT_TYPE $content_type;
+      fastcgi_param CONTENT_LENGTH $content_length;
+      fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+      fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+      fastcgi_param REQUEST_URI $request_uri;
+      fastcgi_param DOCUMENT_URI $document_uri;
+      fastcgi_param DOCUMENT_ROOT $document_root;
+      fastcgi_param SERVER_PROTOCOL $server_protocol;
+      fastcgi_param REQUEST_SCHEME $scheme;
+      fastcgi_param GATEWAY_INTERFACE CGI/1.1;
+      fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;
+      fastcgi_param REMOTE_ADDR $remote_addr;
+      fastcgi_param REMOTE_PORT $remote_port;
+      fastcgi_param SERVER_ADDR $server_addr;
+      fastcgi_param SERVER_PORT $server_port;
+      fastcgi_param SERVER_NAME $server_name;
+      fastcgi_param REDIRECT_STATUS 200;
+    }"
 }
 
 fn nginx_around(home: &Path, workers: usize, log: &str, server: &str, more: &str) -> String {
@@ -287,6 +355,22 @@ root = \"{files}\"
         files = bed.files().display(),
         generation = plan.generation,
     );
+    if let Some(socket) = bed.php() {
+        let _ = write!(
+            text,
+            "
+  [[sites.rules]]
+  match = {{ file = \"*.php\" }}
+  handler = {{ fastcgi = \"php\" }}
+
+[upstreams.php]
+protocol = \"fastcgi\"
+servers = [\"unix:{}\"]
+keepalive = 64
+",
+            socket.display()
+        );
+    }
     for site in 0..plan.sites {
         let _ = write!(
             text,

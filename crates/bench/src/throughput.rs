@@ -84,7 +84,11 @@ pub(crate) fn run(
 fn rows(bed: &Bed, options: &Options) -> Vec<Work> {
     let named = ROWS.iter().any(|work| options.wants(work.name));
     let wanted = |work: &Work| options.wants(work.name) || (!named && options.wants("half load"));
-    let able = |work: &Work| work.kind != Kind::Proxy || bed.has_backend();
+    let able = |work: &Work| match work.kind {
+        Kind::Proxy => bed.has_backend(),
+        Kind::Php => bed.php().is_some(),
+        Kind::Respond | Kind::Static => true,
+    };
     ROWS.into_iter()
         .filter(|work| wanted(work) && able(work))
         .collect()

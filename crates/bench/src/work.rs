@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     Respond,
     /// Serve a file.
     Static,
+    /// Have php-fpm run a page, over kept connections.
+    Php,
 }
 
 /// A row.
@@ -22,7 +24,7 @@ pub(crate) struct Work {
 }
 
 /// All rows, in the order of the report.
-pub(crate) const ROWS: [Work; 6] = [
+pub(crate) const ROWS: [Work; 7] = [
     Work {
         name: "proxy 13 B",
         path: "/proxy/13",
@@ -58,5 +60,11 @@ pub(crate) const ROWS: [Work; 6] = [
         path: "/static/1m.txt",
         kind: Kind::Static,
         targets: &[("nginx", 0.95)],
+    },
+    Work {
+        name: "php-fpm 13 B",
+        path: "/php/hello.php",
+        kind: Kind::Php,
+        targets: &[("nginx", 1.1)],
     },
 ];

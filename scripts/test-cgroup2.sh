@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Runs the tests of control groups on a kernel with cgroup v2 alone, whatever this machine has.
+#
+#   scripts/test-cgroup2.sh [NAME ...]     test programs whose names begin so; default: cgroup, spawn
+#
+# Debian's cloud kernel starts under qemu, in software, with an initial file system that holds the
+# test programs as cargo built them, at the same paths. Nothing is installed on the machine: the
+# kernel's package is unpacked below target/. The console is the report.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+names=("$@")
+[ $# -gt 0 ] || names=(cgroup spawn)
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+work=$target/cgroup2
+memory_mb=2048
+minutes_max=${CGROUP2_MINUTES:-15}
+
+main() {
+  mkdir -p "$work"
+  local kernel
+  kernel=$(kernel_image)
+  pack_files
+  echo "test-cgroup2: starting $(basename "$kernel"), at most $minutes_max minutes"
+  boot "$kernel"
+}
+
+# The newest cloud kernel Debian offers, unpacked once.
+kernel_image() {
+  local image package
+  image=$(find "$work/kernel" -name 'vmlinuz-*' 2>/dev/null | head -n 1)
+  if [ -z "$image" ]; then
+    package=$(apt-cache depends linux-image-cloud-amd64 | grep -oE 'linux-image-[0-9][^ ]*-cloud-amd64' | head -n 1)
+    [ -n "$package" ] || { echo "test-cgroup2: apt knows no cloud kernel; run apt-get update" >&2; exit 1; }
+    (cd "$work" && apt-get download -qq "$package" 2>/dev/null)
+    dpkg-deb --extract "$work"/linux-image-*.deb "$work/kernel"
+    rm -f "$work"/linux-image-*.deb
+    image=$(find "$work/kernel" -name 'vmlinuz-*' | head -n 1)
+  fi
+  echo "$image"
+}
+
+# The gateway, the tests chosen and what they need to run, as one archive.
+pack_files() {
+  local root=$work/root test tests
+  rm -rf "$root"
+  mkdir -p "$root"/{bin,etc,proc,sys,dev,tmp,run,root,var/tmp}
+  chmod 1777 "$root/tmp" "$root/var/tmp"
+  cp "$(command -v busybox)" "$root/bin/busybox"
+  printf '%s\n' 'root:x:0:0::/root:/bin/sh' 'daemon:x:1:1::/:/bin/sh' 'www-data:x:33:33::/:/bin/sh' \
+    'nobody:x:65534:65534::/:/bin/sh' >"$root/etc/passwd"
+  printf '%s\n' 'root:x:0:' 'daemon:x:1:' 'www-data:x:33:' 'nogroup:x:65534:' >"$root/etc/group"
+  echo '127.0.0.1 localhost' >"$root/etc/hosts"
+  add_program "$target/debug/nagaya"
+  tests=$(chosen_tests)
+  [ -n "$tests" ] || { echo "test-cgroup2: no tests named ${names[*]}" >&2; exit 1; }
+  for test in $tests; do
+    add_program "$test"
+    echo "run $test" >>"$work/run"
+  done
+  { init_head; cat "$work/run"; init_end; } >"$root/init"
+  rm -f "$work/run"
+  chmod 755 "$root/init"
+  (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/files.gz"
+}
+
+# The test programs that cargo builds under the names wanted.
+chosen_tests() {
+  local name
+  cargo test --locked --no-run -p nagaya -p os 2>&1 | tee "$work/build.log" |
+    sed -nE 's|.*Executable tests/([a-z_0-9]+)\.rs \((.*)\)|\1 \2|p' |
+    while read -r name path; do
+      for wanted in "${names[@]}"; do
+        case $name in "$wanted"*) realpath -m "$path" ;; esac
+      done
+    done
+}
+
+# Copies a program without its debugging symbols to the same path, with its libraries.
+add_program() {
+  local root=$work/root library
+  mkdir -p "$root$(dirname "$1")"
+  strip -o "$root$1" "$1"
+  for library in $(ldd "$1" | grep -oE '/[^ ]+'); do
+    [ -e "$root$library" ] && continue
+    mkdir -p "$root$(dirname "$library")"
+    cp -L "$library" "$root$library"
+  done
+}
+
+init_head() {
+  cat <<'TEXT'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/root RUST_BACKTRACE=1
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/shm
+mount -t tmpfs tmpfs /tmp
+chmod 1777 /tmp
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+ip link set lo up 2>/dev/null || ifconfig lo 127.0.0.1 up
+ulimit -n 20000
+failed=
+run() {
+  echo "cgroup2-run $1"
+  mkdir -p "$(dirname "$1")"
+  "$1" --test-threads=2 || failed="$failed $1"
+}
+uname -r
+cat /sys/fs/cgroup/cgroup.controllers
+TEXT
+}
+
+init_end() {
+  cat <<'TEXT'
+if [ -n "$failed" ]; then echo "cgroup2-result failed:$failed"; else echo "cgroup2-result passed"; fi
+poweroff -f
+TEXT
+}
+
+boot() {
+  timeout "$((minutes_max * 60))" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m "$memory_mb" \
+    -nic none -nographic -no-reboot -kernel "$1" -initrd "$work/files.gz" \
+    -append "console=ttyS0 quiet panic=-1" </dev/null 2>&1 | tr -d '\r' | tee "$work/console.log" || true
+  grep -q '^cgroup2-result passed$' "$work/console.log" || { echo "test-cgroup2: failed" >&2; exit 1; }
+}
+
+main
