@@ -4,12 +4,16 @@
 //! resolves, every range holds; what could be absent is an `Option` only where absence means
 //! something. [`crate::load`] is the only producer. No file, clock or socket is touched here.
 
+mod handler;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+
+pub use handler::{Handler, MetricsFormat, Proxy, ProxyHost, Redirect, Respond};
 
 /// A whole configuration: what one generation of the gateway runs on.
 #[derive(Debug, Clone, PartialEq)]
@@ -476,76 +480,3 @@ pub enum Condition {
 /// class, `[!a-z]` its opposite. Over a file or path it matches at the end if it has no leading `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(pub String);
-
-/// What answers a request.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Handler {
-    /// Files below the site's root.
-    Static,
-    /// Forwarding.
-    Proxy(Proxy),
-    /// A fixed reply.
-    Respond(Respond),
-    /// A redirect.
-    Redirect(Redirect),
-    /// The process's own figures.
-    Metrics(MetricsFormat),
-}
-
-/// `handler = { proxy = … }`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proxy {
-    /// Index into [`Model::upstreams`].
-    pub upstream: usize,
-    /// Prefix cut from the path before forwarding; begins with `/`.
-    pub strip_prefix: Option<String>,
-    /// Prefix put before the path; begins with `/`.
-    pub add_prefix: Option<String>,
-    /// The `Host` sent. Default: the client's.
-    pub host: ProxyHost,
-    /// Take the whole request body before connecting.
-    pub buffer_request: bool,
-    /// Take up to this much of a reply off the upstream's hands; 0 streams.
-    pub buffer_reply_bytes: u64,
-    /// Upgrade tunnels are let through. Default yes.
-    pub tunnels: bool,
-}
-
-/// The `Host` an upstream sees.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProxyHost {
-    /// What the client asked for.
-    Client,
-    /// The server's own name or address.
-    Upstream,
-    /// This text.
-    Fixed(String),
-}
-
-/// `handler = { respond = … }`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Respond {
-    /// 200 to 599.
-    pub status: u16,
-    /// The body.
-    pub body: Template,
-    /// Default `text/plain; charset=utf-8`.
-    pub content_type: String,
-}
-
-/// `handler = { redirect = … }`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redirect {
-    /// Where to.
-    pub target: Template,
-    /// 301, 302, 303, 307 or 308. Default 302.
-    pub status: u16,
-}
-
-/// Formats of the metrics handler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "says it")]
-pub enum MetricsFormat {
-    Prometheus,
-    Json,
-}
