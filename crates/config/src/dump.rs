@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::lower::names::Named;
-use crate::lower::spell;
+use crate::lower::{FASTCGI_PREFIX, spell, spell_cpu};
 use crate::model::{
-    Caps, Condition, FieldEdits, Files, Glob, Handler, HostPattern, ListenAddress, LogTarget,
-    Model, Proxy, ProxyHost, Root, Rule, Server, ServerAddress, Settings, Site, Template, Timeouts,
-    TryEntry, Upstream,
+    Caps, Cgi, Cgroup, Condition, FastCgi, FieldEdits, Files, Glob, Handler, HostPattern, IoLimit,
+    ListenAddress, LogTarget, Model, Proxy, ProxyHost, Root, Rule, Server, ServerAddress, Settings,
+    Site, Template, Timeouts, TryEntry, Upstream,
 };
 use crate::units;
 
@@ -24,6 +24,7 @@ pub fn dump(model: &Model) -> String {
     };
     out.key("workers", model.workers);
     out.key("user", quote(&model.user));
+    out.key("cgroup_required", model.cgroup_required);
     out.key("trusted_proxies", list(&model.trusted_proxies, quote));
     out.edits(&model.request_headers, &model.reply_headers);
     if let Some(control) = &model.control {
@@ -52,6 +53,10 @@ pub fn dump(model: &Model) -> String {
         .filter(|upstream| !is_inline(upstream))
     {
         out.upstream(upstream);
+    }
+    for tenant in &model.tenants {
+        out.section(&format!("[tenants.{}]", quote(&tenant.name)));
+        out.cgroup(tenant.cgroup.as_deref());
     }
     for site in &model.sites {
         out.site(site, &model.upstreams);
@@ -121,11 +126,13 @@ impl Lines {
         self.size("cached_file_bytes", caps.cached_file_bytes as u64);
         self.size("file_cache_bytes", caps.file_cache_bytes as u64);
         self.key("auth_waiting", caps.auth_waiting);
+        self.key("programs", caps.programs);
+        self.size("env_bytes", caps.env_bytes as u64);
     }
 
     fn upstream(&mut self, upstream: &Upstream) {
         self.section(&format!("[upstreams.{}]", quote(&upstream.name)));
-        self.key("protocol", quote("http"));
+        self.key("protocol", quote(upstream.protocol.name()));
         self.key("servers", list(&upstream.servers, server));
         self.key("keepalive", upstream.keepalive);
         self.key("balance", quote(upstream.balance.name()));
@@ -137,7 +144,13 @@ impl Lines {
 
     fn site(&mut self, site: &Site, upstreams: &[Upstream]) {
         self.section("[[sites]]");
-        self.key("hosts", list(&site.hosts, host));
+        self.key("hosts", list(&site.hosts, quote));
+        // The default may be no name that could be written: an IPv6 address.
+        if site.hosts.first().map(HostPattern::to_string).as_ref() != Some(&site.tenant) {
+            self.key("tenant", quote(&site.tenant));
+        }
+        self.key("user", quote(&site.user));
+        self.cgroup(site.cgroup.as_deref());
         if let Some(root) = &site.root {
             self.root(root);
         }
@@ -219,8 +232,50 @@ impl Lines {
         if let Some(given) = &rule.handler {
             self.key("handler", handler(given, upstreams));
         }
+        self.cgroup(rule.cgroup.as_deref());
         self.settings(&rule.settings);
     }
+
+    fn cgroup(&mut self, given: Option<&Cgroup>) {
+        if let Some(given) = given {
+            self.key("cgroup", cgroup(given));
+            self.key("cgroup_required", given.required);
+        }
+    }
+}
+
+fn cgroup(cgroup: &Cgroup) -> String {
+    let size = |name, bytes: Option<u64>| {
+        bytes.map(|bytes| format!("{name} = {}", quote(units::size(bytes))))
+    };
+    let count = |name, number: Option<u32>| number.map(|number| format!("{name} = {number}"));
+    let cpu = cgroup.cpu_millicores.map(spell_cpu);
+    let burst_ms = cgroup.cpu_burst_us.map(|us| us / 1_000);
+    let entries = [
+        cpu.map(|cpu| format!("cpu = {}", quote(cpu))),
+        burst_ms.map(|ms| format!("burst = {}", quote(units::duration(ms)))),
+        count("cpu_weight", cgroup.cpu_weight),
+        size("memory", cgroup.memory_bytes),
+        size("memory_high", cgroup.memory_high_bytes),
+        count("pids", cgroup.pids),
+        (!cgroup.io.is_empty()).then(|| format!("io = {}", list(&cgroup.io, io_limit))),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn io_limit(limit: &IoLimit) -> String {
+    let size = |name, bytes: Option<u64>| {
+        bytes.map(|bytes| format!("{name} = {}", quote(units::size(bytes))))
+    };
+    let count = |name, number: Option<u64>| number.map(|number| format!("{name} = {number}"));
+    let entries = [
+        Some(format!("device = {}", quote_path(&limit.device))),
+        size("read", limit.read_bytes),
+        size("write", limit.write_bytes),
+        count("read_ops", limit.read_ops),
+        count("write_ops", limit.write_ops),
+    ];
+    braces(entries.into_iter().flatten())
 }
 
 fn server(server: &Server) -> String {
@@ -234,14 +289,6 @@ fn server(server: &Server) -> String {
         quote(address),
         server.weight
     )
-}
-
-fn host(host: &HostPattern) -> String {
-    match host {
-        HostPattern::Exact(name) => quote(name),
-        HostPattern::Below(name) => quote(format!("*.{name}")),
-        HostPattern::Any => quote("*"),
-    }
 }
 
 fn try_entry(entry: &TryEntry) -> String {
@@ -334,6 +381,8 @@ fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
     match handler {
         Handler::Static => "{ static = true }".to_owned(),
         Handler::Proxy(settings) => format!("{{ proxy = {} }}", proxy(settings, upstreams)),
+        Handler::FastCgi(settings) => format!("{{ fastcgi = {} }}", fastcgi(settings, upstreams)),
+        Handler::Cgi(settings) => format!("{{ cgi = {} }}", cgi(settings)),
         Handler::Respond(reply) => format!(
             "{{ respond = {{ status = {}, body = {}, content_type = {} }} }}",
             reply.status,
@@ -360,10 +409,6 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
         ProxyHost::Upstream => "upstream",
         ProxyHost::Fixed(host) => host,
     };
-    let buffer_reply = match proxy.buffer_reply_bytes {
-        0 => "false".to_owned(),
-        bytes => quote(units::size(bytes)),
-    };
     let strip = proxy
         .strip_prefix
         .iter()
@@ -375,11 +420,69 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
     let rest = [
         format!("host = {}", quote(host)),
         format!("buffer_request = {}", proxy.buffer_request),
-        format!("buffer_reply = {buffer_reply}"),
+        buffer_reply(proxy.buffer_reply_bytes),
         format!("tunnels = {}", proxy.tunnels),
     ];
     let first = std::iter::once(format!("upstream = {}", quote(upstream)));
     braces(first.chain(strip).chain(add).chain(rest))
+}
+
+fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {
+    let upstream = upstreams.get(fastcgi.upstream);
+    let name = upstream.map_or("", |upstream| &upstream.name);
+    let address = name.strip_prefix(FASTCGI_PREFIX).unwrap_or(name);
+    let root = fastcgi.root.as_deref();
+    let entries = [
+        Some(format!("address = {}", quote(address))),
+        root.map(|root| format!("root = {}", quote_path(root))),
+        Some(params(&fastcgi.params)),
+        Some(format!("buffer_request = {}", fastcgi.buffer_request)),
+        Some(buffer_reply(fastcgi.buffer_reply_bytes)),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn cgi(cgi: &Cgi) -> String {
+    let size = |name, bytes: Option<u64>| {
+        bytes.map(|bytes| format!("{name} = {}", quote(units::size(bytes))))
+    };
+    let count = |name, number: Option<u64>| number.map(|number| format!("{name} = {number}"));
+    let cpu_ms = cgi.limits.cpu_s.map(|seconds| seconds * 1_000);
+    let entries = [
+        Some(format!(
+            "timeout = {}",
+            quote(units::duration(cgi.timeout_ms))
+        )),
+        Some(params(&cgi.params)),
+        Some(buffer_reply(cgi.buffer_reply_bytes)),
+        cpu_ms.map(|ms| format!("cpu_time = {}", quote(units::duration(ms)))),
+        size("memory", cgi.limits.memory_bytes),
+        count("files", cgi.limits.files),
+        count("processes", cgi.limits.processes),
+        size("file_size", cgi.limits.file_size_bytes),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn params(params: &[(String, Option<Template>)]) -> String {
+    let set = params.iter().filter_map(|(name, template)| {
+        let template = template.as_ref()?;
+        Some(format!("{} = {}", quote(name), quote(spell(template))))
+    });
+    let removed = params.iter().filter(|(_, template)| template.is_none());
+    let removed: Vec<&String> = removed.map(|(name, _)| name).collect();
+    format!(
+        "params = {{ set = {}, remove = {} }}",
+        braces(set),
+        list(&removed, quote)
+    )
+}
+
+fn buffer_reply(bytes: u64) -> String {
+    match bytes {
+        0 => "buffer_reply = false".to_owned(),
+        bytes => format!("buffer_reply = {}", quote(units::size(bytes))),
+    }
 }
 
 fn list<'t, T>(items: &'t [T], spell: impl Fn(&'t T) -> String) -> String {

@@ -20,6 +20,8 @@ pub(crate) struct Mentions {
     pub(crate) logs: Vec<String>,
     /// The user the server becomes.
     pub(crate) user: Option<String>,
+    /// Users that sites' programs run as.
+    pub(crate) program_users: Vec<String>,
 }
 
 /// Everything `text` names.
@@ -51,8 +53,12 @@ pub(crate) fn find(text: &str) -> Mentions {
             .extend(pages.filter_map(|page| text_of(page.get_ref())));
         mentions.logs.extend(log_file(site));
         mentions.data.extend(password_file(site));
-        let rules = elements(site, "rules").filter_map(DeValue::as_table);
-        mentions.data.extend(rules.filter_map(password_file));
+        let rules = || elements(site, "rules").filter_map(DeValue::as_table);
+        mentions.data.extend(rules().filter_map(password_file));
+        if rules().any(runs_programs) {
+            let user = member(site, "user").and_then(text_of);
+            mentions.program_users.extend(user);
+        }
     }
     mentions
 }
@@ -76,6 +82,11 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 fn log_file(level: &DeTable<'_>) -> Option<String> {
     let log = member(level, "log")?.as_table()?;
     text_of(member(log, "access")?).filter(|target| !["", "-"].contains(&target.as_str()))
+}
+
+fn runs_programs(rule: &DeTable<'_>) -> bool {
+    let handler = member(rule, "handler").and_then(DeValue::as_table);
+    handler.is_some_and(|handler| handler.contains_key("cgi"))
 }
 
 fn password_file(level: &DeTable<'_>) -> Option<String> {

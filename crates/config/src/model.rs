@@ -4,16 +4,21 @@
 //! resolves, every range holds; what could be absent is an `Option` only where absence means
 //! something. [`crate::load`] is the only producer. No file, clock or socket is touched here.
 
+mod cgroup;
 mod handler;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
-pub use handler::{Handler, MetricsFormat, Proxy, ProxyHost, Redirect, Respond};
+pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
+pub use handler::{
+    Cgi, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, Redirect, Respond, Rlimits,
+};
 
 /// A whole configuration: what one generation of the gateway runs on.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,10 +39,15 @@ pub struct Model {
     pub caps: Caps,
     /// Peers whose forwarding fields and request ids are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether limits of a cgroup that this host cannot enforce are an error, where no level says
+    /// otherwise. Already in every [`Cgroup::required`].
+    pub cgroup_required: bool,
     /// Fields changed on every request before it reaches a handler.
     pub request_headers: FieldEdits,
     /// Fields changed on every reply.
     pub reply_headers: FieldEdits,
+    /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
+    pub tenants: Vec<Tenant>,
     /// Upstreams by name. Handlers refer to them by index into this list.
     pub upstreams: Vec<Upstream>,
     /// Sites in file order; at least one.
@@ -180,16 +190,24 @@ pub struct Caps {
     pub file_cache_bytes: usize,
     /// Basic-auth checks waiting for a hash at once; more is 503. Default 64.
     pub auth_waiting: usize,
+    /// CGI programs running at once, in the whole process; more is 503. Default 256.
+    pub programs: usize,
+    /// Environment of one program's run, FastCGI or CGI; more is 431. Default 64 KiB.
+    pub env_bytes: usize,
 }
 
 /// `[upstreams.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// Its name; for a handler's inline URL, that URL.
+    /// Its name; for a handler's inline URL, that URL; for an inline address of FastCGI, that
+    /// address behind `fastcgi:`.
     pub name: String,
+    /// What its servers speak. Handlers of the other protocol never name it. Default HTTP.
+    pub protocol: Protocol,
     /// Servers, at least one.
     pub servers: Vec<Server>,
-    /// Idle connections kept per worker and server. Default 256.
+    /// Idle connections kept per worker and server. Default 256; for FastCGI 16, because each
+    /// keeps a process of the server's.
     pub keepalive: usize,
     /// How a server is chosen. Default round robin.
     pub balance: Balance,
@@ -201,6 +219,14 @@ pub struct Upstream {
     pub back_off_max_ms: u64,
     /// Servers tried for one request where retrying is safe. Default 2.
     pub tries: u32,
+}
+
+/// What an upstream's servers speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "says it")]
+pub enum Protocol {
+    Http,
+    FastCgi,
 }
 
 /// One server of an upstream.
@@ -278,11 +304,28 @@ pub enum TemplatePart {
     Method,
 }
 
+/// `[tenants.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// What the programs of all its sites share.
+    pub cgroup: Option<Box<Cgroup>>,
+}
+
 /// `[[sites]]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Site {
     /// Exact and wildcard hosts; no host occurs in two sites.
     pub hosts: Vec<HostPattern>,
+    /// Whose it is. Default: the first host as it is written.
+    pub tenant: String,
+    /// Index into [`Model::tenants`]; `None` for a tenant of whom nothing more is said.
+    pub tenant_index: Option<usize>,
+    /// The user its programs run as, never root. Default: [`Model::user`].
+    pub user: String,
+    /// What the programs of all its rules share.
+    pub cgroup: Option<Box<Cgroup>>,
     /// Document root; `None` for a site that only proxies or answers.
     pub root: Option<Root>,
     /// Names tried in a directory, in order. Default `["index.html"]`.
@@ -338,6 +381,16 @@ pub enum HostPattern {
     Below(String),
     /// `*`: the default site.
     Any,
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostPattern::Exact(name) => out.write_str(name),
+            HostPattern::Below(name) => write!(out, "*.{name}"),
+            HostPattern::Any => out.write_str("*"),
+        }
+    }
 }
 
 /// An entry of `try`.
@@ -451,6 +504,8 @@ pub struct Rule {
     pub handler: Option<Handler>,
     /// What the rule adds.
     pub settings: Arc<Settings>,
+    /// What the programs of this rule share. Never on a rule that forwards, or has no handler.
+    pub cgroup: Option<Box<Cgroup>>,
 }
 
 /// One condition of a rule's `match`.

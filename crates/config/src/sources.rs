@@ -34,7 +34,7 @@ pub struct Sources {
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
-    /// Users named, and why the server cannot become them. Not looked at in another process.
+    /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
     pub(crate) users: BTreeMap<String, Result<(), String>>,
 }
 
@@ -72,14 +72,15 @@ impl Sources {
             .files
             .push(source_file(path.display().to_string(), &absolute, text));
         let mut seen = BTreeSet::from([absolute]);
-        let mut next = 0;
+        let (mut next, mut is_user_named) = (0, false);
         while let Some(file) = sources.files.get(next) {
             let mentions = mentions::find(&file.text);
             sources.follow_includes(next, &mentions.includes, &mut seen);
             sources.fetch(next, &mentions);
+            is_user_named |= mentions.user.is_some();
             next += 1;
         }
-        if sources.users.is_empty() {
+        if !is_user_named {
             let default = keys::default_of(&keys::TOP, "user");
             sources.users.insert(default.to_owned(), Ok(()));
         }
@@ -222,8 +223,8 @@ impl Sources {
                     .or_insert_with_key(|path| look_at_directory(path));
             }
         }
-        let user = mentions.user.clone();
-        self.users.extend(user.map(|name| (name, Ok(()))));
+        let users = mentions.user.iter().chain(&mentions.program_users);
+        self.users.extend(users.map(|name| (name.clone(), Ok(()))));
     }
 
     /// Why there is no such directory, if there is none.

@@ -140,10 +140,12 @@ fn log(exchange: &Exchange, error: &Error) {
 /// Name of the upstream the request was for.
 fn upstream_name(exchange: &Exchange) -> Option<&str> {
     let serving = exchange.route.serving.as_ref()?;
-    match exchange.route.handler_in(serving) {
-        Handler::Proxy(proxy) => Some(&serving.generation.upstreams.get(proxy.upstream)?.name),
-        _ => None,
-    }
+    let upstream = match exchange.route.handler_in(serving) {
+        Handler::Proxy(proxy) => proxy.upstream,
+        Handler::FastCgi(fastcgi) => fastcgi.upstream,
+        _ => return None,
+    };
+    Some(&serving.generation.upstreams.get(upstream)?.name)
 }
 
 fn may_complain(exchange: &Exchange) -> bool {

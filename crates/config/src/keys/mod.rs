@@ -5,6 +5,7 @@
 //! others. What a key's value means stands in `lower`.
 
 mod process;
+mod program;
 mod site;
 mod suggest;
 #[cfg(test)]
@@ -13,13 +14,15 @@ mod tests;
 use std::fmt;
 
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
+pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use site::{AUTH, EDITS, FILES, HANDLER, MATCH, PROXY, RESPOND, RULE, SITE, SITE_LOG};
 pub(crate) use suggest::nearest;
 
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[
-    &TOP, &CONTROL, &LISTEN, &LOG, &TIMEOUTS, &CAPS, &UPSTREAM, &SERVER, &SITE, &SITE_LOG, &FILES,
-    &AUTH, &EDITS, &RULE, &MATCH, &HANDLER, &PROXY, &RESPOND,
+    &TOP, &CONTROL, &LISTEN, &LOG, &TIMEOUTS, &CAPS, &UPSTREAM, &SERVER, &TENANT, &SITE, &SITE_LOG,
+    &FILES, &AUTH, &EDITS, &RULE, &MATCH, &HANDLER, &PROXY, &FASTCGI, &CGI, &PARAMS, &RESPOND,
+    &CGROUP, &IO,
 ];
 
 /// A table of the file and the keys it may hold.
@@ -85,6 +88,23 @@ pub(crate) const NO_KEY: Key = Key {
     about: "",
     example: "",
 };
+
+/// A key, for the tables.
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: Fallback,
+    about: &'static str,
+    example: &'static str,
+) -> Key {
+    Key {
+        name,
+        kind,
+        default,
+        about,
+        example,
+    }
+}
 
 /// The default of a key of `section`, as text.
 pub(crate) fn default_of(section: &Section, name: &str) -> &'static str {

@@ -1,7 +1,7 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
 use super::Fallback::{Absent, Required, Value};
-use super::{Key, Kind, Section};
+use super::{Kind, Section, key};
 
 /// The longest duration: a day.
 const DAY: u64 = 86_400_000;
@@ -10,26 +10,10 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: super::Fallback,
-    about: &'static str,
-    example: &'static str,
-) -> Key {
-    Key {
-        name,
-        kind,
-        default,
-        about,
-        example,
-    }
-}
-
 pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
-        `[upstreams.NAME]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+        `[upstreams.NAME]`, `[tenants.NAME]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
     keys: &[
         key(
             "workers",
@@ -117,6 +101,21 @@ pub(crate) const TOP: Section = Section {
             "upstreams = { app = { servers = [\"127.0.0.1:9000\"] } }",
         ),
         key(
+            "tenants",
+            Kind::Other("table of tables"),
+            Value("{}"),
+            "Tenants, by name: what all sites of one share.",
+            "tenants = { example = { cgroup = { cpu = \"50%\" } } }",
+        ),
+        key(
+            "cgroup_required",
+            Kind::Flag,
+            Value("true"),
+            "Whether a limit of a `cgroup` that this host cannot enforce is an error. `false` does without it, \
+             and says so at start. A tenant, a site or a rule may say otherwise; the nearest counts.",
+            "cgroup_required = false",
+        ),
+        key(
             "sites",
             Kind::Other("list of tables"),
             Required,
@@ -124,7 +123,7 @@ pub(crate) const TOP: Section = Section {
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
         ),
     ],
-    later: &["scripts", "maps", "shed", "limits", "cgroup", "tenants"],
+    later: &["scripts", "maps", "shed", "limits"],
 };
 
 pub(crate) const CONTROL: Section = Section {
@@ -286,6 +285,8 @@ pub(crate) const TIMEOUTS: Section = Section {
 
 /// A head must fit twice into the block it is read into.
 const HEAD_MAX: u64 = 64 * KIB;
+/// An environment must fit into one message to the spawner.
+const ENV_MAX: u64 = 112 * KIB;
 
 pub(crate) const CAPS: Section = Section {
     title: "[caps]",
@@ -417,21 +418,36 @@ pub(crate) const CAPS: Section = Section {
             "Passwords waiting to be checked at once; more is answered 503.",
             "auth_waiting = 16",
         ),
+        key(
+            "programs",
+            Kind::Count(1, 100_000),
+            Value("256"),
+            "CGI programs running at once; more is answered 503.",
+            "programs = 32",
+        ),
+        key(
+            "env_bytes",
+            Kind::Size(4 * KIB, ENV_MAX),
+            Value("64KiB"),
+            "The environment of one run, FastCGI or CGI; more is answered 431.",
+            "env_bytes = \"32KiB\"",
+        ),
     ],
     later: &[],
 };
 
 pub(crate) const UPSTREAM: Section = Section {
     title: "[upstreams.NAME]",
-    about: "A group of servers. Rules name it: `handler = { proxy = \"NAME\" }`. \
+    about: "A group of servers. Rules name it: `handler = { proxy = \"NAME\" }`, or `handler = { fastcgi = \"NAME\" }` \
+        where `protocol` is `\"fastcgi\"`. \
         A name is letters, digits, `-`, `_` and `.`.",
     keys: &[
         key(
             "protocol",
-            Kind::Choice(&["http"]),
+            Kind::Choice(&["http", "fastcgi"]),
             Value("http"),
-            "What the servers speak.",
-            "protocol = \"http\"",
+            "What the servers speak: HTTP/1.1, or FastCGI as php-fpm does.",
+            "protocol = \"fastcgi\"",
         ),
         key(
             "servers",
@@ -444,7 +460,9 @@ pub(crate) const UPSTREAM: Section = Section {
             "keepalive",
             Kind::Count(0, 65_536),
             Value("256"),
-            "Unused connections kept to each server by each worker.",
+            "Unused connections kept to each server by each worker. With `protocol = \"fastcgi\"` the default is 16: \
+             php-fpm gives each of them a process of its own, so all workers' together should stay below its \
+             `pm.max_children`.",
             "keepalive = 32",
         ),
         key(

@@ -1,23 +1,8 @@
 //! Keys of `[[sites]]`, of their rules and of what stands within them.
 
 use super::Fallback::{Absent, Required, Value};
-use super::{Key, Kind, Section};
-
-const fn key(
-    name: &'static str,
-    kind: Kind,
-    default: super::Fallback,
-    about: &'static str,
-    example: &'static str,
-) -> Key {
-    Key {
-        name,
-        kind,
-        default,
-        about,
-        example,
-    }
-}
+use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
+use super::{Key, Kind, Section, key};
 
 const REQUEST_HEADERS: Key = key(
     "request_headers",
@@ -58,7 +43,7 @@ const ENV: Key = key(
     "env",
     Kind::Other("table of templates"),
     Absent("none"),
-    "Variables of the request, shown in json and ltsv access records.",
+    "Variables of the request, given to programs (FastCGI and CGI) and shown in json and ltsv access records.",
     "env = { APP_STAGE = \"test\" }",
 );
 
@@ -157,6 +142,22 @@ pub(crate) const SITE: Section = Section {
             "The site's own access log.",
             "log = { access = \"/var/log/nagaya/example.log\" }",
         ),
+        key(
+            "tenant",
+            Kind::Text,
+            Absent("the first host"),
+            "Whose site it is. Where there are `[tenants.NAME]`, it names one of them; where there are none, it is just a name.",
+            "tenant = \"example\"",
+        ),
+        key(
+            "user",
+            Kind::Text,
+            Absent("the `user` of the top level"),
+            "The user the site's CGI programs run as, when the gateway is started as root. Uid 0 is refused.",
+            "user = \"example\"",
+        ),
+        CGROUP_OF_LEVEL,
+        CGROUP_REQUIRED,
         REQUEST_HEADERS,
         REPLY_HEADERS,
         ALLOW,
@@ -171,7 +172,7 @@ pub(crate) const SITE: Section = Section {
             "rules = [{ match = { path = \"/health\" }, handler = { respond = { body = \"ok\" } } }]",
         ),
     ],
-    later: &["tenant", "user", "limits", "scripts", "cgroup"],
+    later: &["limits", "scripts"],
 };
 
 pub(crate) const SITE_LOG: Section = Section {
@@ -337,8 +338,10 @@ pub(crate) const RULE: Section = Section {
         DENY,
         AUTHENTICATION,
         ENV,
+        CGROUP_OF_LEVEL,
+        CGROUP_REQUIRED,
     ],
-    later: &["limits", "scripts", "cgroup"],
+    later: &["limits", "scripts"],
 };
 
 pub(crate) const MATCH: Section = Section {
@@ -415,7 +418,7 @@ pub(crate) const MATCH: Section = Section {
 
 pub(crate) const HANDLER: Section = Section {
     title: "handler = { … }",
-    about: "What answers a request: exactly one of `static`, `proxy`, `respond`, `redirect` and `metrics`.",
+    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect` and `metrics`.",
     keys: &[
         key(
             "static",
@@ -430,6 +433,22 @@ pub(crate) const HANDLER: Section = Section {
             Absent("not chosen"),
             "Forwarding to an upstream by its name, to `\"http://HOST:PORT/PREFIX\"`, or as a table says.",
             "proxy = \"http://127.0.0.1:9000\"",
+        ),
+        key(
+            "fastcgi",
+            Kind::Other("address, upstream's name, or table"),
+            Absent("not chosen"),
+            "A program that runs already and speaks FastCGI, such as php-fpm: at `\"unix:/PATH\"` or `\"HOST:PORT\"`, \
+             in an upstream whose `protocol` is `\"fastcgi\"`, or as a table says.",
+            "fastcgi = \"unix:/run/php/php-fpm.sock\"",
+        ),
+        key(
+            "cgi",
+            Kind::Other("`true` or table"),
+            Absent("not chosen"),
+            "The file the request was resolved to is started as a program, as the site's `user`, for this request alone. \
+             Needs a `root` in the site.",
+            "cgi = true",
         ),
         key(
             "respond",
@@ -460,7 +479,7 @@ pub(crate) const HANDLER: Section = Section {
             "metrics = \"prometheus\"",
         ),
     ],
-    later: &["fastcgi", "cgi", "script"],
+    later: &["script"],
 };
 
 pub(crate) const PROXY: Section = Section {

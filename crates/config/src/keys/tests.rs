@@ -9,8 +9,8 @@ use crate::{Sources, dump, load};
 
 const HTPASSWD: &[u8] = b"alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n";
 
-/// Keys whose example the model does not show: `include` acts before it, `protocol` has one value so far.
-const SILENT: &[&str] = &["include", "protocol"];
+/// Keys whose example the model does not show: `include` acts before it.
+const SILENT: &[&str] = &["include"];
 
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
 const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n";
@@ -36,7 +36,7 @@ fn frame(section: &Section) -> Frame {
         "top level" => {
             let own = &[
                 "listen = [{ address = \"127.0.0.1:8080\" }]",
-                "sites = [{ hosts = [\"*\"], root = \"/var/www\" }]",
+                "sites = [{ hosts = [\"*\"], root = \"/var/www\", cgroup = { pids = 5 } }]",
             ];
             frame("", own, "\n")
         }
@@ -51,12 +51,25 @@ fn frame(section: &Section) -> Frame {
             within("[upstreams.app]\nservers = [{ ", own, " }]\n")
         }
         "[[sites]]" => {
-            let own = &["hosts = [\"*\"]", "root = \"/var/www/html\""];
+            let own = &[
+                "hosts = [\"*\"]",
+                "root = \"/var/www/html\"",
+                "cgroup = { pids = 5 }",
+            ];
             frame(&format!("{LISTEN}[[sites]]\n"), own, "\n")
         }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
-        "[[sites.rules]]" => table(section.title, &["handler = { static = true }"]),
+        "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),
+        "cgroup = { … }" => within("cgroup = { ", &["cpu = \"50%\""], " }\n"),
+        "io = { … }" => {
+            let own = &["device = \"/dev/vdb\"", "read_ops = 5"];
+            within("cgroup = { io = { ", own, " } }\n")
+        }
+        "[[sites.rules]]" => {
+            let own = &["handler = { static = true }", "cgroup = { pids = 5 }"];
+            table(section.title, own)
+        }
         "match = { … }" => within(
             "[[sites.rules]]\nhandler = { static = true }\nmatch = { ",
             &[],
@@ -66,6 +79,15 @@ fn frame(section: &Section) -> Frame {
         "proxy = { … }" => {
             let own = &["upstream = \"http://127.0.0.1:9000\""];
             within("[[sites.rules]]\nhandler = { proxy = { ", own, " } }\n")
+        }
+        "fastcgi = { … }" => {
+            let own = &["address = \"127.0.0.1:9000\""];
+            within("[[sites.rules]]\nhandler = { fastcgi = { ", own, " } }\n")
+        }
+        "cgi = { … }" => within("[[sites.rules]]\nhandler = { cgi = { ", &[], " } }\n"),
+        "params = { … }" => {
+            let before = "[[sites.rules]]\nhandler = { cgi = { params = { ";
+            within(before, &[], " } } }\n")
         }
         "respond = { … }" => within("[[sites.rules]]\nhandler = { respond = { ", &[], " } }\n"),
         title => table(title, &[]),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Spot, problem};
+use super::context::{Finding, Spot, problem};
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::value::{Entry, Value};
@@ -51,28 +51,27 @@ pub(crate) fn edits(value: Option<Value<'_>>, side: Side) -> FieldEdits {
 pub(crate) fn env(entries: Vec<Entry<'_>>) -> Vec<(String, Template)> {
     let mut env = Vec::new();
     for entry in entries {
-        let first_fits = entry
-            .name
-            .starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !first_fits
-            || !entry
-                .name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        {
-            let message = format!(
-                "`{}` is no variable name: letters, digits and `_` are",
-                entry.name
-            );
-            entry
-                .value
-                .context
-                .report(problem(entry.name_spot, message));
+        if let Some(finding) = wrong_variable(entry.name, &entry.name_spot) {
+            entry.value.context.report(finding);
         } else if let Some(template) = template(&entry.value, Purpose::Field) {
             env.push((entry.name.to_owned(), template));
         }
     }
     env
+}
+
+/// What is wrong with the name of a variable that programs are given.
+pub(crate) fn wrong_variable(name: &str, spot: &Spot) -> Option<Finding> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let first_fits = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !first_fits || !name.bytes().all(fits) {
+        let message = format!("`{name}` is no variable name: letters, digits and `_` are");
+        return Some(problem(spot.clone(), message));
+    }
+    // A client's field `Proxy` would reroute a program's requests; the loader runs what it is told.
+    let is_never_given = name == "HTTP_PROXY" || name.starts_with("LD_");
+    let message = format!("`{name}` is never given to a program");
+    is_never_given.then(|| problem(spot.clone(), message))
 }
 
 /// Whether `name` can be a field's name.

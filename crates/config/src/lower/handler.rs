@@ -1,6 +1,7 @@
 //! `handler = { … }`: exactly one of the handlers, with what belongs to it.
 
 use super::context::problem;
+use super::program;
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::upstream::{self, Upstreams};
@@ -12,7 +13,9 @@ use crate::{keys, units};
 /// Largest `buffer_reply`.
 const BUFFER_BYTES_MAX: u64 = 1 << 40;
 /// The keys that choose a handler.
-const CHOICES: [&str; 5] = ["static", "proxy", "respond", "redirect", "metrics"];
+const CHOICES: [&str; 7] = [
+    "static", "proxy", "fastcgi", "cgi", "respond", "redirect", "metrics",
+];
 
 /// The handler of a rule.
 pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
@@ -26,7 +29,8 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         [] if table.has_strangers() => {}
         [] => {
             let finding = problem(value.spot(), "the handler is missing");
-            let help = "one of `static`, `proxy`, `respond`, `redirect` and `metrics`";
+            let help =
+                "one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect` and `metrics`";
             value.context.report(finding.help(help).absence());
         }
         [first, second, ..] => {
@@ -50,6 +54,10 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         table
             .get("proxy")
             .and_then(|value| proxy(&value, upstreams)),
+        table
+            .get("fastcgi")
+            .and_then(|value| program::fastcgi(&value, upstreams)),
+        table.get("cgi").and_then(|value| program::cgi(&value)),
         table.get("respond").and_then(|value| respond(&value)),
         table
             .get("redirect")
@@ -148,7 +156,8 @@ fn proxy_host(value: &Value<'_>) -> Option<ProxyHost> {
     ))
 }
 
-fn buffer_reply(value: &Value<'_>) -> Option<u64> {
+/// `false`, or how much.
+pub(crate) fn buffer_reply(value: &Value<'_>) -> Option<u64> {
     match value.as_flag() {
         Some(false) => Some(0),
         Some(true) => {

@@ -3,16 +3,19 @@
 //! The idea: each part is lowered as far as it goes, whatever is wrong elsewhere, with a default
 //! standing in for what could not be read; the model is handed out only if nothing was reported.
 
+mod cgroup;
 mod context;
 mod fields;
 mod files;
 mod handler;
 pub(crate) mod names;
+mod program;
 mod rule;
 mod site;
 mod syntax;
 mod table;
 mod template;
+mod tenant;
 mod tops;
 mod upstream;
 mod value;
@@ -28,11 +31,15 @@ use crate::keys;
 use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model, Timeouts};
 use crate::sources::Sources;
 use crate::units;
+use cgroup::Enforcement;
+pub(crate) use cgroup::spell_cpu;
 use context::{Context, Spot, problem, problem_overall};
 use fields::Side;
 use table::Table;
 pub(crate) use template::spell;
+use tenant::Tenants;
 use tops::Tops;
+pub(crate) use upstream::FASTCGI_PREFIX;
 use upstream::Upstreams;
 use value::Value;
 
@@ -53,11 +60,21 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     for named in tops.members("upstreams") {
         upstreams.define(&named);
     }
-    let log = log(&tops);
-    let sites = site::lower_all(&tops, &mut upstreams, &log.access);
+    let enforcement = Enforcement::of(&tops.holder("cgroup_required"), Enforcement::Required);
+    let mut tenants = Tenants::default();
+    for named in tops.members("tenants") {
+        tenants.define(&named, enforcement);
+    }
+    let (log, user) = (log(&tops), user(&tops));
+    let around = site::Around {
+        log: &log.access,
+        user: &user,
+        tenants: &tenants,
+        enforcement,
+    };
+    let sites = site::lower_all(&tops, &mut upstreams, &around);
     Model {
         workers: workers(&tops),
-        user: user(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
         listeners: listeners(&tops),
         timeouts: timeouts(&tops.table("timeouts", &keys::TIMEOUTS)),
@@ -69,6 +86,9 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         request_headers: fields::edits(tops.single("request_headers"), Side::Request),
         reply_headers: fields::edits(tops.single("reply_headers"), Side::Reply),
         log,
+        user,
+        cgroup_required: enforcement == Enforcement::Required,
+        tenants: tenants.finish(),
         upstreams: upstreams.finish(),
         sites,
     }
@@ -87,7 +107,7 @@ fn user(tops: &Tops<'_>) -> String {
     let name = table.text("user");
     let written = table.get("user");
     if written.is_none_or(|value| value.is_text())
-        && let Some((message, help)) = wrong_user(tops.context.sources, &name)
+        && let Some((message, help)) = wrong_user(tops.context.sources, Role::Server, &name)
     {
         match written {
             Some(value) => value.report_help(message, help),
@@ -97,8 +117,19 @@ fn user(tops: &Tops<'_>) -> String {
     name
 }
 
-/// Why the server cannot become a user, and what to do.
-fn wrong_user(sources: &Sources, name: &str) -> Option<(String, &'static str)> {
+/// Who becomes a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The server.
+    Server,
+    /// Programs of a site.
+    Programs,
+    /// Nobody: the site has no programs.
+    Nobody,
+}
+
+/// Why the server, or programs, cannot become a user, and what to do.
+fn wrong_user(sources: &Sources, role: Role, name: &str) -> Option<(String, &'static str)> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
     if name.is_empty() || !name.bytes().all(known) {
         let message = format!("`{name}` is no user name");
@@ -106,10 +137,18 @@ fn wrong_user(sources: &Sources, name: &str) -> Option<(String, &'static str)> {
     }
     if name == "root" || name.bytes().all(|byte| byte == b'0') {
         let help = "name a user without privileges, such as `www-data`";
-        return Some(("the server must not stay root".to_owned(), help));
+        let message = match role {
+            Role::Server => "the server must not stay root",
+            Role::Programs | Role::Nobody => "a site's programs must not run as root",
+        };
+        return Some((message.to_owned(), help));
     }
-    let why = sources.users.get(name)?.as_ref().err()?;
-    let message = format!("the server cannot become user `{name}`: {why}");
+    let why = sources.users.get(name)?.as_ref().err();
+    let message = match role {
+        Role::Server => format!("the server cannot become user `{name}`: {}", why?),
+        Role::Programs => format!("programs cannot run as user `{name}`: {}", why?),
+        Role::Nobody => return None,
+    };
     Some((message, "create it, or let `user` name another"))
 }
 
@@ -193,6 +232,8 @@ fn caps(table: &Table<'_>) -> Caps {
         cached_file_bytes: table.size("cached_file_bytes") as usize,
         file_cache_bytes: table.size("file_cache_bytes") as usize,
         auth_waiting: table.count("auth_waiting") as usize,
+        programs: table.count("programs") as usize,
+        env_bytes: table.size("env_bytes") as usize,
     };
     if caps.target_bytes > caps.head_bytes {
         let message = format!(

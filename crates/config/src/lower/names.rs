@@ -1,7 +1,8 @@
 //! The words for the model's choices, for reading and for printing.
 
 use crate::model::{
-    Balance, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Slashes, Symlinks, UnderscoreFields,
+    Balance, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Protocol, Slashes, Symlinks,
+    UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -48,6 +49,11 @@ impl Named for LogLevel {
         ("debug", LogLevel::Debug),
         ("trace", LogLevel::Trace),
     ];
+}
+
+impl Named for Protocol {
+    const NAMES: &'static [(&'static str, Protocol)] =
+        &[("http", Protocol::Http), ("fastcgi", Protocol::FastCgi)];
 }
 
 impl Named for Balance {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::cgroup::{Enforcement, cgroup};
 use super::context::problem;
 use super::site::settings;
 use super::table::Table;
@@ -31,6 +32,7 @@ pub(crate) fn rule(
     value: &Value<'_>,
     number: usize,
     files: SiteFiles,
+    above: Enforcement,
     upstreams: &mut Upstreams,
 ) -> Option<Rule> {
     let table = value.table(&keys::RULE)?;
@@ -44,17 +46,12 @@ pub(crate) fn rule(
     let found_before = table.context.found();
     let settings = settings(&table);
     let is_idle = settings == Settings::default() && table.context.found() == found_before;
-    if handler == Some(Handler::Static) && files == SiteFiles::Rootless {
-        let finding = problem(
-            table
-                .get("handler")
-                .map_or(table.spot(), |value| value.spot()),
-            "the site has no `root` to serve files from",
-        );
-        table
-            .context
-            .report(finding.help("add `root` to the site").absence());
+    if files == SiteFiles::Rootless {
+        report_missing_root(&table, handler.as_ref());
     }
+    let enforcement = Enforcement::of(&table, above);
+    let cgroup = cgroup(&table, enforcement);
+    report_unbound_cgroup(&table, handler.as_ref());
     if table.get("handler").is_none() && is_idle && !table.has_strangers() {
         let finding = problem(table.spot(), "the rule does nothing");
         table.context.report(
@@ -68,7 +65,44 @@ pub(crate) fn rule(
         conditions,
         handler,
         settings: Arc::new(settings),
+        cgroup,
     })
+}
+
+/// Reports a handler that needs the site's files, in a site without.
+fn report_missing_root(table: &Table<'_>, handler: Option<&Handler>) {
+    let message = match handler {
+        Some(Handler::Static) => "the site has no `root` to serve files from",
+        Some(Handler::Cgi(_)) => "the site has no `root` to start programs from",
+        Some(Handler::FastCgi(fastcgi)) if fastcgi.root.is_some() => {
+            "the site has no `root` that the server could see as another"
+        }
+        _ => return,
+    };
+    let spot = table.get("handler").map(|value| value.spot());
+    let finding = problem(spot.unwrap_or_else(|| table.spot()), message);
+    let help = "add `root` to the site";
+    table.context.report(finding.help(help).absence());
+}
+
+/// Reports a `cgroup` that would bind nothing.
+fn report_unbound_cgroup(table: &Table<'_>, handler: Option<&Handler>) {
+    let Some(value) = table.get("cgroup") else {
+        return;
+    };
+    match handler {
+        Some(Handler::FastCgi(_) | Handler::Proxy(_)) => value.report_help(
+            "`cgroup` binds only programs that the gateway starts, and this rule forwards to others' processes",
+            "limit those where they are started, as with `CPUQuota=` of their systemd service",
+        ),
+        Some(_) => {}
+        // A handler that could not be read has been reported.
+        None if table.get("handler").is_some() || table.has_misspelt("handler") => {}
+        None => value.report_help(
+            "`cgroup` stands on a rule without a `handler` and binds nothing",
+            "put it on the rule that starts the program, or on the site",
+        ),
+    }
 }
 
 fn name(table: &Table<'_>, number: usize) -> String {

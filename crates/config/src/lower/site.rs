@@ -6,27 +6,43 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem};
 use super::fields::{self, Side};
 use super::rule::{SiteFiles, rule};
 use super::table::Table;
+use super::tenant::Tenants;
 use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::Value;
-use super::{files, values};
+use super::{Role, files, values, wrong_user};
 use crate::alike::Alike;
 use crate::keys;
-use crate::model::{ErrorPage, Files, HostPattern, LogTarget, Root, Settings, Site, TryEntry};
+use crate::model::{
+    ErrorPage, Files, Handler, HostPattern, LogTarget, Root, Rule, Settings, Site, TryEntry,
+};
 
 /// Where each host was first named.
 type Hosts = HashMap<HostPattern, Spot>;
 
+/// What a site takes from the levels above.
+pub(crate) struct Around<'a> {
+    pub(crate) log: &'a LogTarget,
+    pub(crate) user: &'a str,
+    pub(crate) tenants: &'a Tenants,
+    pub(crate) enforcement: Enforcement,
+}
+
 /// Every site of every file.
-pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &mut Upstreams, log: &LogTarget) -> Vec<Site> {
+pub(crate) fn lower_all(
+    tops: &Tops<'_>,
+    upstreams: &mut Upstreams,
+    around: &Around<'_>,
+) -> Vec<Site> {
     let values = tops.elements("sites", "`hosts = [\"*\"]` and `root = \"/var/www/html\"`");
     let (mut hosts, mut alike) = (Hosts::new(), Alike::default());
     let sites = values.iter().filter_map(|value| {
-        let mut site = site(value, upstreams, log, &mut hosts)?;
+        let mut site = site(value, upstreams, around, &mut hosts)?;
         alike.share(&mut site);
         Some(site)
     });
@@ -60,7 +76,7 @@ fn allowed(table: &Table<'_>) -> Vec<IpNet> {
 fn site(
     value: &Value<'_>,
     upstreams: &mut Upstreams,
-    log: &LogTarget,
+    around: &Around<'_>,
     hosts: &mut Hosts,
 ) -> Option<Site> {
     let table = value.table(&keys::SITE)?;
@@ -74,10 +90,19 @@ fn site(
     let own_log = log_table
         .get("access")
         .and_then(|value| values::log_target(&value));
+    let hosts = site_hosts(&table, hosts);
+    let first_host = hosts
+        .first()
+        .map(HostPattern::to_string)
+        .unwrap_or_default();
+    let tenant = around
+        .tenants
+        .find(table.get("tenant"), &first_host, around.enforcement);
+    let enforcement = Enforcement::of(&table, tenant.enforcement);
     let rule_values = table.list("rules");
     let numbered = rule_values.iter().zip(1..);
     let rules: Vec<_> = numbered
-        .filter_map(|(value, number)| rule(value, number, rooted, upstreams))
+        .filter_map(|(value, number)| rule(value, number, rooted, enforcement, upstreams))
         .collect();
     let answered = rules.len() < rule_values.len()
         || rule_values.iter().any(|rule| rule.has_member("handler"));
@@ -93,7 +118,11 @@ fn site(
         );
     }
     Some(Site {
-        hosts: site_hosts(&table, hosts),
+        hosts,
+        tenant: tenant.name,
+        tenant_index: tenant.index,
+        user: user(&table, &rules, around.user),
+        cgroup: cgroup(&table, enforcement),
         root,
         index: Arc::new(index(&table)),
         resolve: Arc::new(resolve(&table)),
@@ -103,9 +132,30 @@ fn site(
         files: Arc::new(site_files(&table.table("files", &keys::FILES))),
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
-        log: own_log.unwrap_or_else(|| log.clone()),
+        log: own_log.unwrap_or_else(|| around.log.clone()),
         rules,
     })
+}
+
+/// The user of a site's programs. Whether there is such a user matters only where there are
+/// programs; the server's user was looked at already.
+fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
+    let Some(value) = table.get("user") else {
+        return server.to_owned();
+    };
+    let Some(name) = value.text() else {
+        return server.to_owned();
+    };
+    let runs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
+    let role = if rules.iter().any(runs) {
+        Role::Programs
+    } else {
+        Role::Nobody
+    };
+    if let Some((message, help)) = wrong_user(value.context.sources, role, name) {
+        value.report_help(message, help);
+    }
+    name.to_owned()
 }
 
 fn site_hosts(table: &Table<'_>, seen: &mut Hosts) -> Vec<HostPattern> {

@@ -169,6 +169,48 @@ impl<'a> Table<'a> {
             .unwrap_or_else(default)
     }
 
+    /// A count that may be left out, in the range its key gives.
+    pub(crate) fn some_count(&self, name: &'static str) -> Option<u64> {
+        match self.ranged(name) {
+            (
+                Key {
+                    kind: Kind::Count(least, most),
+                    ..
+                },
+                value,
+            ) => value?.count(*least, *most),
+            _ => None,
+        }
+    }
+
+    /// A size in bytes that may be left out, in the range its key gives.
+    pub(crate) fn some_size(&self, name: &'static str) -> Option<u64> {
+        match self.ranged(name) {
+            (
+                Key {
+                    kind: Kind::Size(least, most),
+                    ..
+                },
+                value,
+            ) => value?.size(*least, *most),
+            _ => None,
+        }
+    }
+
+    /// A duration in milliseconds that may be left out, in the range its key gives.
+    pub(crate) fn some_duration(&self, name: &'static str) -> Option<u64> {
+        match self.ranged(name) {
+            (
+                Key {
+                    kind: Kind::Duration(least, most),
+                    ..
+                },
+                value,
+            ) => value?.duration(*least, *most),
+            _ => None,
+        }
+    }
+
     /// A flag.
     pub(crate) fn flag(&self, name: &'static str) -> bool {
         let (key, value) = self.ranged(name);

@@ -15,8 +15,10 @@ pub(crate) enum Purpose {
     Field,
     /// A redirect's target: visible ASCII.
     Target,
-    /// A body or a variable: anything.
+    /// A body: anything.
     Body,
+    /// A variable of a program: anything but NUL, which would end it.
+    Variable,
 }
 
 /// The variables.
@@ -131,6 +133,7 @@ fn push_text(parts: &mut Vec<TemplatePart>, piece: &str) {
 fn allowed(c: char, purpose: Purpose) -> bool {
     match purpose {
         Purpose::Body => true,
+        Purpose::Variable => c != '\0',
         Purpose::Field => c == '\t' || !c.is_control(),
         Purpose::Target => ('!'..='~').contains(&c),
     }

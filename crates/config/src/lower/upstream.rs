@@ -13,7 +13,12 @@ use super::table::Table;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{ListenAddress, Server, ServerAddress, Upstream};
+use crate::model::{ListenAddress, Protocol, Server, ServerAddress, Upstream};
+
+/// Begins the names of upstreams made of an inline address of FastCGI.
+pub(crate) const FASTCGI_PREFIX: &str = "fastcgi:";
+/// Idle connections kept to a FastCGI server: each keeps one of its processes.
+const FASTCGI_KEEPALIVE: usize = 16;
 
 /// The upstreams found so far.
 #[derive(Default)]
@@ -60,13 +65,37 @@ impl Upstreams {
     pub(crate) fn target(&mut self, value: &Value<'_>) -> Option<Target> {
         let text = value.text()?;
         if text.contains("://") || text.starts_with("unix:") {
-            return self.inline(value, text);
+            return self.inline_http(value, text);
         }
+        let upstream = self.named(value, text, Protocol::Http)?;
+        Some(Target {
+            upstream,
+            prefix: None,
+        })
+    }
+
+    /// The upstream that `fastcgi` names, by name or address.
+    pub(crate) fn fastcgi(&mut self, value: &Value<'_>) -> Option<usize> {
+        let text = value.text()?;
+        if !text.contains(':') {
+            return self.named(value, text, Protocol::FastCgi);
+        }
+        let address = address(value)?;
+        let name = match &address {
+            ServerAddress::Unix(_) => format!("{FASTCGI_PREFIX}{text}"),
+            _ => format!("{FASTCGI_PREFIX}{}", text.to_ascii_lowercase()),
+        };
+        Some(self.inline(value, name, Protocol::FastCgi, address))
+    }
+
+    /// The index of the upstream called `text`, which must speak `protocol`.
+    fn named(&self, value: &Value<'_>, text: &str, protocol: Protocol) -> Option<usize> {
         if let Some((upstream, _)) = self.by_name.get(text) {
-            return Some(Target {
-                upstream: *upstream,
-                prefix: None,
-            });
+            let found = self.list.get(*upstream)?.protocol;
+            if found != protocol {
+                report_other_protocol(value, text, found);
+            }
+            return Some(*upstream);
         }
         let finding = problem(value.spot(), format!("there is no upstream `{text}`"));
         let meant = keys::nearest(
@@ -81,6 +110,10 @@ impl Upstreams {
             None if text.contains(':') => {
                 finding.help(format!("for a server's address write `http://{text}`"))
             }
+            None if protocol == Protocol::FastCgi => finding.help(format!(
+                "define it: `[upstreams.{text}]` with `protocol = \"fastcgi\"`; an address is \
+                 `\"unix:/PATH\"` or `\"HOST:PORT\"`"
+            )),
             None => finding.help(format!("define it: `[upstreams.{text}]`")),
         };
         value.context.report(finding.absence());
@@ -92,7 +125,7 @@ impl Upstreams {
         self.list
     }
 
-    fn inline(&mut self, value: &Value<'_>, text: &str) -> Option<Target> {
+    fn inline_http(&mut self, value: &Value<'_>, text: &str) -> Option<Target> {
         let (address, name, prefix) = if text.starts_with("unix:") {
             (unix(value, text)?, text.to_owned(), None)
         } else {
@@ -109,17 +142,36 @@ impl Upstreams {
                 prefix,
             )
         };
-        let (next, list) = (self.list.len(), &mut self.list);
-        let (upstream, _) = *self.by_name.entry(name.clone()).or_insert_with(|| {
-            list.push(filled(
-                name,
-                &Table::empty(value.context, &keys::UPSTREAM),
-                vec![Server { address, weight: 1 }],
-            ));
-            (next, None)
-        });
+        let upstream = self.inline(value, name, Protocol::Http, address);
         Some(Target { upstream, prefix })
     }
+
+    /// The upstream of one server that stands for an address in a handler.
+    fn inline(
+        &mut self,
+        value: &Value<'_>,
+        name: String,
+        protocol: Protocol,
+        address: ServerAddress,
+    ) -> usize {
+        let (next, list) = (self.list.len(), &mut self.list);
+        let (upstream, _) = self.by_name.entry(name.clone()).or_insert_with(|| {
+            let plain = Table::empty(value.context, &keys::UPSTREAM);
+            let servers = vec![Server { address, weight: 1 }];
+            list.push(filled(name, &plain, protocol, servers));
+            (next, None)
+        });
+        *upstream
+    }
+}
+
+fn report_other_protocol(value: &Value<'_>, name: &str, found: Protocol) {
+    let (speaks, handler) = match found {
+        Protocol::Http => ("HTTP", "proxy"),
+        Protocol::FastCgi => ("FastCGI", "fastcgi"),
+    };
+    let help = format!("forward to it with `handler = {{ {handler} = \"{name}\" }}`");
+    value.report_help(format!("upstream `{name}` speaks {speaks}"), help);
 }
 
 /// `address` of `[[listen]]`.
@@ -163,16 +215,21 @@ fn upstream(value: &Value<'_>) -> Upstream {
         }
         servers.extend(elements.iter().filter_map(server));
     }
-    protocol(&table);
-    filled(value.name.to_owned(), &table, servers)
+    let protocol = table.choice("protocol");
+    filled(value.name.to_owned(), &table, protocol, servers)
 }
 
 /// An upstream with what `table` says of it.
-fn filled(name: String, table: &Table<'_>, servers: Vec<Server>) -> Upstream {
+fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Server>) -> Upstream {
+    let keepalive = match protocol {
+        Protocol::FastCgi if table.get("keepalive").is_none() => FASTCGI_KEEPALIVE,
+        Protocol::Http | Protocol::FastCgi => table.count("keepalive") as usize,
+    };
     let upstream = Upstream {
         name,
+        protocol,
         servers,
-        keepalive: table.count("keepalive") as usize,
+        keepalive,
         balance: table.choice("balance"),
         fails: table.count("fails") as u32,
         back_off_ms: table.duration("back_off"),
@@ -186,17 +243,6 @@ fn filled(name: String, table: &Table<'_>, servers: Vec<Server>) -> Upstream {
         );
     }
     upstream
-}
-
-fn protocol(table: &Table<'_>) {
-    let Some(value) = table.get("protocol") else {
-        return;
-    };
-    match value.text() {
-        None | Some("http") => {}
-        Some("fastcgi") => value.report("`protocol = \"fastcgi\"` is not supported by this build"),
-        Some(_) => value.report("`protocol` must be `http`"),
-    }
 }
 
 fn server(value: &Value<'_>) -> Option<Server> {
@@ -292,6 +338,11 @@ fn url<'v>(value: &Value<'_>, text: &'v str) -> Option<(&'v str, Option<String>)
         "http" => {}
         "https" => {
             value.report("TLS to upstreams (`https://`) is not supported by this build");
+            return None;
+        }
+        "fastcgi" => {
+            let help = "forward to it with `handler = { fastcgi = \"HOST:PORT\" }`";
+            value.report_help("`proxy` forwards HTTP", help);
             return None;
         }
         _ => {

@@ -1,5 +1,7 @@
 //! Handlers: what answers a request.
 
+use std::path::PathBuf;
+
 use super::Template;
 
 /// What answers a request.
@@ -9,6 +11,10 @@ pub enum Handler {
     Static,
     /// Forwarding.
     Proxy(Proxy),
+    /// A program that runs already and speaks FastCGI, such as php-fpm.
+    FastCgi(FastCgi),
+    /// A program started for each request. The site has a root.
+    Cgi(Box<Cgi>),
     /// A fixed reply.
     Respond(Respond),
     /// A redirect.
@@ -45,6 +51,50 @@ pub enum ProxyHost {
     Upstream,
     /// This text.
     Fixed(String),
+}
+
+/// `handler = { fastcgi = … }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FastCgi {
+    /// Index into [`super::Model::upstreams`], one that speaks FastCGI.
+    pub upstream: usize,
+    /// The site's root as the server sees it, absolute; `None`: as we do. Only where the site
+    /// has a root.
+    pub root: Option<PathBuf>,
+    /// Parameters set (`Some`) and left out (`None`), each name once.
+    pub params: Vec<(String, Option<Template>)>,
+    /// Take the whole request body before a server is taken. Default yes.
+    pub buffer_request: bool,
+    /// Take up to this much of a reply off the server's hands; 0 streams. Default 64 MiB.
+    pub buffer_reply_bytes: u64,
+}
+
+/// `handler = { cgi = … }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgi {
+    /// How long a program may run in all. Default 10 min; its silence is `timeouts.upstream_read`.
+    pub timeout_ms: u64,
+    /// Variables set (`Some`) and left out (`None`), each name once.
+    pub params: Vec<(String, Option<Template>)>,
+    /// Take up to this much of a reply off the program's hands; 0 streams. Default 64 MiB.
+    pub buffer_reply_bytes: u64,
+    /// Limits of each of its processes.
+    pub limits: Rlimits,
+}
+
+/// Limits of a process (`setrlimit(2)`); `None` leaves the one there is. No core is ever written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rlimits {
+    /// CPU time in seconds.
+    pub cpu_s: Option<u64>,
+    /// Address space.
+    pub memory_bytes: Option<u64>,
+    /// Open descriptors.
+    pub files: Option<u64>,
+    /// Processes of the user.
+    pub processes: Option<u64>,
+    /// A file written.
+    pub file_size_bytes: Option<u64>,
 }
 
 /// `handler = { respond = … }`.

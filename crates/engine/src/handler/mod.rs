@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use config::model::Handler;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::worker::Worker;
 
@@ -29,6 +29,9 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     match handler {
         Handler::Static => static_file::serve(worker, &serving, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
+        Handler::FastCgi(_) | Handler::Cgi(_) => {
+            Err(Error::new(Kind::Internal, "not_built", String::new()))
+        }
         Handler::Respond(respond) => {
             respond::answer(exchange, respond);
             Ok(())
@@ -42,6 +45,8 @@ fn name(handler: &Handler) -> &'static str {
     match handler {
         Handler::Static => "static",
         Handler::Proxy(_) => "proxy",
+        Handler::FastCgi(_) => "fastcgi",
+        Handler::Cgi(_) => "cgi",
         Handler::Respond(_) => "respond",
         Handler::Redirect(_) => "redirect",
         Handler::Metrics(_) => "metrics",

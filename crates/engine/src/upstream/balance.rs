@@ -160,6 +160,7 @@ mod tests {
     fn upstream(fails: u32) -> model::Upstream {
         model::Upstream {
             name: "app".into(),
+            protocol: model::Protocol::Http,
             servers: Vec::new(),
             keepalive: 1,
             balance: Balance::RoundRobin,

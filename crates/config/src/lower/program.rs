@@ -1,0 +1,138 @@
+//! `fastcgi` and `cgi`: handlers that run programs, and the variables they give them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::context::{Finding, Spot, problem};
+use super::fields;
+use super::handler::buffer_reply;
+use super::table::Table;
+use super::template::{Purpose, template};
+use super::upstream::Upstreams;
+use super::value::Value;
+use super::values;
+use crate::keys::{self, Section};
+use crate::model::{Cgi, FastCgi, Handler, Rlimits, Template};
+use crate::units;
+
+/// `fastcgi = …`.
+pub(crate) fn fastcgi(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
+    if value.is_text() {
+        let upstream = upstreams.fastcgi(value)?;
+        let plain = Table::empty(value.context, &keys::FASTCGI);
+        return Some(Handler::FastCgi(fastcgi_settings(&plain, upstream)));
+    }
+    let table = value.table(&keys::FASTCGI)?;
+    let address = table.required("address");
+    let upstream = address.and_then(|value| upstreams.fastcgi(&value));
+    let settings = fastcgi_settings(&table, upstream.unwrap_or_default());
+    upstream.map(|_| Handler::FastCgi(settings))
+}
+
+/// `cgi = …`.
+pub(crate) fn cgi(value: &Value<'_>) -> Option<Handler> {
+    let table = match value.as_flag() {
+        Some(true) => Table::empty(value.context, &keys::CGI),
+        Some(false) => {
+            value.report_help(
+                "`cgi` must be `true` or a table",
+                "leave it out where no program is meant",
+            );
+            return None;
+        }
+        None if value.is_table() => value.table(&keys::CGI)?,
+        None => {
+            value.mistyped("`true` or a table");
+            return None;
+        }
+    };
+    Some(Handler::Cgi(Box::new(Cgi {
+        timeout_ms: table.duration("timeout"),
+        params: params(&table),
+        buffer_reply_bytes: buffered(&table, &keys::CGI),
+        limits: Rlimits {
+            cpu_s: cpu_time(&table),
+            memory_bytes: table.some_size("memory"),
+            files: table.some_count("files"),
+            processes: table.some_count("processes"),
+            file_size_bytes: table.some_size("file_size"),
+        },
+    })))
+}
+
+fn fastcgi_settings(table: &Table<'_>, upstream: usize) -> FastCgi {
+    FastCgi {
+        upstream,
+        root: table.get("root").and_then(|value| foreign_root(&value)),
+        params: params(table),
+        buffer_request: table.flag("buffer_request"),
+        buffer_reply_bytes: buffered(table, &keys::FASTCGI),
+    }
+}
+
+/// A directory of another machine or container, which nobody here can look at.
+fn foreign_root(value: &Value<'_>) -> Option<PathBuf> {
+    if !value.text()?.starts_with('/') {
+        value.report_help(
+            "`root` must be an absolute path",
+            "it is the site's root as the server sees it, as in `/var/www/html`",
+        );
+        return None;
+    }
+    values::path(value)
+}
+
+fn buffered(table: &Table<'_>, section: &'static Section) -> u64 {
+    let default = keys::default_of(section, "buffer_reply").trim_matches('"');
+    let written = table
+        .get("buffer_reply")
+        .and_then(|value| buffer_reply(&value));
+    written.unwrap_or_else(|| units::parse_size(default).unwrap_or_default())
+}
+
+fn cpu_time(table: &Table<'_>) -> Option<u64> {
+    let ms = table.some_duration("cpu_time")?;
+    if !ms.is_multiple_of(1_000) {
+        table.report_at(&["cpu_time"], "`cpu_time` must be whole seconds");
+    }
+    Some(ms / 1_000)
+}
+
+/// `params = { … }`: what is set, then what is left out.
+fn params(table: &Table<'_>) -> Vec<(String, Option<Template>)> {
+    let table = table.table("params", &keys::PARAMS);
+    let mut seen: BTreeMap<&str, Spot> = BTreeMap::new();
+    let mut params = Vec::new();
+    for entry in table.entries("set") {
+        if let Some(finding) = wrong_param(entry.name, &entry.name_spot) {
+            table.context.report(finding);
+        } else if let Some(template) = template(&entry.value, Purpose::Variable) {
+            params.push((entry.name.to_owned(), Some(template)));
+        }
+        seen.insert(entry.name, entry.name_spot);
+    }
+    for value in table.list("remove") {
+        let Some(name) = value.text() else {
+            continue;
+        };
+        if let Some(finding) = wrong_param(name, &value.spot()) {
+            table.context.report(finding);
+        } else if let Some(first) = seen.insert(name, value.spot()) {
+            let finding = problem(value.spot(), format!("variable `{name}` is named twice"));
+            table
+                .context
+                .report(finding.other("first named here", first));
+        } else {
+            params.push((name.to_owned(), None));
+        }
+    }
+    params
+}
+
+fn wrong_param(name: &str, spot: &Spot) -> Option<Finding> {
+    if let Some(finding) = fields::wrong_variable(name, spot) {
+        return Some(finding);
+    }
+    let message = format!("`{name}` is the gateway's own and cannot be changed");
+    (name == "CONTENT_LENGTH").then(|| problem(spot.clone(), message))
+}
