@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use config::model::Model;
 use config::{Diagnostics, Sources, load};
 
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
@@ -280,6 +281,45 @@ fn a_user_nobody_knows_is_a_problem_where_it_is_named() {
     let cannot = |name| format!("the server cannot become user `{name}`: no such user");
     assert!(told(&named).contains(&cannot("alice")) && told(&named).contains("nagaya.toml:1:8"));
     assert!(told(&unnamed).contains(&cannot("nobody")));
+}
+
+/// A site of `user` with one rule, read from a file, and the users `known` looked up.
+fn with_program(user: &str, handler: &str, known: &[&str]) -> Result<Model, Diagnostics> {
+    let site = format!("[[sites]]\nhosts = [\"a.jp\"]\nroot = \".\"\n{user}\n");
+    let text = format!("{LISTEN}{site}[[sites.rules]]\nhandler = {handler}\n");
+    let mut sources = Directory::with(&[("nagaya.toml", &text)]).read();
+    sources.look_up_users(|name| match known.contains(&name) {
+        true => Ok(()),
+        false => Err("no such user".to_owned()),
+    });
+    load(&sources)
+}
+
+#[test]
+fn programs_run_as_the_sites_user_or_as_the_servers() {
+    let known = ["alice", "nobody"];
+    for (user, expected) in [("user = \"alice\"", "alice"), ("", "nobody")] {
+        let model = with_program(user, "{ cgi = true }", &known).expect("both are known");
+        assert_eq!(model.sites[0].user, expected);
+    }
+}
+
+#[test]
+fn a_sites_user_that_is_not_there_matters_only_where_programs_run() {
+    let with = |handler| with_program("user = \"bob\"", handler, &["nobody"]);
+    assert!(with("{ static = true }").is_ok());
+    assert!(with("{ fastcgi = \"127.0.0.1:9000\" }").is_ok());
+    let told = with("{ cgi = true }").expect_err("no bob").to_string();
+    let expected = "programs cannot run as user `bob`: no such user";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
+fn the_servers_user_is_looked_up_beside_those_of_sites() {
+    let told = with_program("user = \"alice\"", "{ cgi = true }", &["alice"]);
+    let told = told.expect_err("no nobody").to_string();
+    let expected = "the server cannot become user `nobody`";
+    assert!(told.contains(expected), "{told}");
 }
 
 #[test]

@@ -1,0 +1,255 @@
+//! What a configuration says of programs: whose they are, what they are told, what binds them.
+
+use config::model::{Handler, Model, Protocol, Rlimits, Site};
+use config::{Sources, dump, load};
+
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
+
+fn model(text: &str) -> Model {
+    let model = loaded(text);
+    let printed = dump(&model);
+    assert_eq!(loaded(&printed), model, "{printed}");
+    model
+}
+
+fn loaded(text: &str) -> Model {
+    load(&Sources::from_text("nagaya.toml", text))
+        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+fn problems(sources: &Sources) -> String {
+    load(sources).expect_err("a problem").to_string()
+}
+
+/// A site called `host` with `lines` and the handlers, a rule each.
+fn site(host: &str, lines: &str, rules: &[&str]) -> String {
+    let rules: String = rules
+        .iter()
+        .map(|rule| format!("[[sites.rules]]\n{rule}\n"))
+        .collect();
+    format!("[[sites]]\nhosts = [\"{host}\"]\nroot = \"/srv\"\n{lines}\n{rules}")
+}
+
+fn handlers(site: &Site) -> Vec<&Handler> {
+    site.rules
+        .iter()
+        .filter_map(|rule| rule.handler.as_ref())
+        .collect()
+}
+
+#[test]
+fn an_address_of_fastcgi_is_one_upstream_however_often_it_is_used() {
+    let named = "[upstreams.php]\nprotocol = \"fastcgi\"\nservers = [\"127.0.0.1:9000\"]\n";
+    let rules = [
+        "handler = { fastcgi = \"php\" }",
+        "handler = { fastcgi = \"127.0.0.1:9000\" }",
+        "handler = { fastcgi = { address = \"127.0.0.1:9000\", root = \"/app\" } }",
+        "handler = { fastcgi = \"unix:/run/php.sock\" }",
+        "handler = { proxy = \"unix:/run/php.sock\" }",
+    ];
+    let text = format!("{LISTEN}{named}{}", site("a.jp", "", &rules));
+    let model = model(&text);
+    let upstreams = model.upstreams.iter();
+    let facts: Vec<_> = upstreams
+        .map(|upstream| (&*upstream.name, upstream.protocol, upstream.keepalive))
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            ("php", Protocol::FastCgi, 16),
+            ("fastcgi:127.0.0.1:9000", Protocol::FastCgi, 16),
+            ("fastcgi:unix:/run/php.sock", Protocol::FastCgi, 16),
+            ("unix:/run/php.sock", Protocol::Http, 256),
+        ]
+    );
+    let chosen = handlers(&model.sites[0]).into_iter();
+    let chosen: Vec<usize> = chosen
+        .map(|handler| match handler {
+            Handler::FastCgi(fastcgi) => fastcgi.upstream,
+            Handler::Proxy(proxy) => proxy.upstream,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(chosen, [0, 1, 1, 2, 3]);
+}
+
+#[test]
+fn bodies_lie_between_slow_clients_and_programs_unless_told_otherwise() {
+    let rules = [
+        "handler = { fastcgi = \"127.0.0.1:9000\" }",
+        "handler = { fastcgi = { address = \"127.0.0.1:9000\", buffer_request = false, buffer_reply = false } }",
+        "handler = { cgi = true }",
+        "handler = { cgi = { buffer_reply = \"1MiB\" } }",
+    ];
+    let model = model(&format!("{LISTEN}{}", site("a.jp", "", &rules)));
+    let facts: Vec<_> = handlers(&model.sites[0])
+        .into_iter()
+        .map(|handler| match handler {
+            Handler::FastCgi(fastcgi) => (fastcgi.buffer_request, fastcgi.buffer_reply_bytes),
+            Handler::Cgi(cgi) => (true, cgi.buffer_reply_bytes),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            (true, 64 << 20),
+            (false, 0),
+            (true, 64 << 20),
+            (true, 1 << 20)
+        ]
+    );
+}
+
+#[test]
+fn a_program_is_limited_as_its_rule_says_and_not_at_all_by_default() {
+    let all = "handler = { cgi = { timeout = \"1m\", cpu_time = \"2m\", memory = \"1GiB\", files = 64, processes = 9, file_size = 0 } }";
+    let rules = ["handler = { cgi = true }", all];
+    let model = model(&format!("{LISTEN}{}", site("a.jp", "", &rules)));
+    let [Handler::Cgi(plain), Handler::Cgi(bound)] = handlers(&model.sites[0])[..] else {
+        panic!("{model:?}");
+    };
+    assert_eq!(
+        (plain.timeout_ms, plain.limits),
+        (600_000, Rlimits::default())
+    );
+    let limits = Rlimits {
+        cpu_s: Some(120),
+        memory_bytes: Some(1 << 30),
+        files: Some(64),
+        processes: Some(9),
+        file_size_bytes: Some(0),
+    };
+    assert_eq!((bound.timeout_ms, bound.limits), (60_000, limits));
+}
+
+#[test]
+fn variables_are_set_and_left_out_in_the_order_written() {
+    let rule = "handler = { cgi = { params = { set = { B = \"$host\", A = \"1\\n2\" }, remove = [\"SERVER_SOFTWARE\"] } } }";
+    let model = model(&format!("{LISTEN}{}", site("a.jp", "", &[rule])));
+    let [Handler::Cgi(cgi)] = handlers(&model.sites[0])[..] else {
+        panic!("{model:?}");
+    };
+    let facts: Vec<_> = cgi
+        .params
+        .iter()
+        .map(|(name, value)| (&**name, value.is_some()))
+        .collect();
+    assert_eq!(
+        facts,
+        [("B", true), ("A", true), ("SERVER_SOFTWARE", false)]
+    );
+}
+
+#[test]
+fn a_site_belongs_to_its_first_host_or_to_the_tenant_it_names() {
+    let tenants = "[tenants.shop]\n[tenants.\"b.jp\"]\ncgroup = { pids = 9 }\n";
+    let sites = [
+        site("a.jp", "tenant = \"shop\"", &[]),
+        site("b.jp", "", &[]),
+        site("*.c.jp", "", &[]),
+        site("[::1]", "", &[]),
+        site("*", "", &[]),
+    ];
+    let model = model(&format!("{LISTEN}{tenants}{}", sites.concat()));
+    let facts = model.sites.iter();
+    let facts: Vec<_> = facts
+        .map(|site| (&*site.tenant, site.tenant_index))
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            ("shop", Some(0)),
+            ("b.jp", Some(1)),
+            ("*.c.jp", None),
+            ("[::1]", None),
+            ("*", None)
+        ]
+    );
+    assert!(model.tenants[0].cgroup.is_none());
+    assert_eq!(model.tenants[1].cgroup.as_ref().unwrap().pids, Some(9));
+}
+
+#[test]
+fn a_tenant_is_just_a_name_where_none_is_described() {
+    let model = model(&format!(
+        "{LISTEN}{}",
+        site("a.jp", "tenant = \"anybody\"", &[])
+    ));
+    assert_eq!(model.sites[0].tenant, "anybody");
+    assert_eq!(model.sites[0].tenant_index, None);
+}
+
+#[test]
+fn a_tenant_described_in_two_files_is_told_with_both() {
+    let text = format!("{LISTEN}{}[tenants.shop]\n", site("a.jp", "", &[]));
+    let sources = Sources::from_text("nagaya.toml", &text).with_include("b.toml", "[tenants.shop]");
+    let told = problems(&sources);
+    assert!(told.contains("tenant `shop` is described twice"), "{told}");
+    assert!(told.contains("nagaya.toml:"), "{told}");
+}
+
+#[test]
+fn the_nearest_level_says_whether_a_limit_is_required() {
+    const GROUP: &str = "cgroup = { cpu = \"10%\" }";
+    let rule = |required: &str| format!("handler = {{ cgi = true }}\n{GROUP}\n{required}");
+    for (process, tenant, site_level, rule_level, expected) in [
+        ("", "", "", "", [true, true, true]),
+        ("cgroup_required = false", "", "", "", [false, false, false]),
+        (
+            "cgroup_required = false",
+            "cgroup_required = true",
+            "",
+            "",
+            [true, true, true],
+        ),
+        (
+            "",
+            "cgroup_required = false",
+            "",
+            "cgroup_required = true",
+            [false, false, true],
+        ),
+        ("", "", "cgroup_required = false", "", [true, false, false]),
+        ("", "", "", "cgroup_required = false", [true, true, false]),
+    ] {
+        let site = site(
+            "a.jp",
+            &format!("tenant = \"t\"\n{GROUP}\n{site_level}"),
+            &[&rule(rule_level)],
+        );
+        let text = format!("{process}\n{LISTEN}[tenants.t]\n{GROUP}\n{tenant}\n{site}");
+        let model = model(&text);
+        let site = &model.sites[0];
+        let groups = [
+            &model.tenants[0].cgroup,
+            &site.cgroup,
+            &site.rules[0].cgroup,
+        ];
+        let facts = groups.map(|group| group.as_ref().unwrap().required);
+        assert_eq!(facts, expected, "{text}");
+    }
+}
+
+#[test]
+fn limits_are_read_to_the_units_they_are_kept_in() {
+    let cgroup = "cgroup = { cpu = \"12.5%\", burst = \"12ms\", cpu_weight = 5, memory = \"2MiB\", memory_high = \"1MiB\", pids = 3, io = [{ device = \"/dev/vda\", read = \"1MiB\" }, { device = \"data\", write_ops = 7 }] }";
+    let model = model(&format!("{LISTEN}{}", site("a.jp", cgroup, &[])));
+    let group = model.sites[0].cgroup.as_deref().unwrap();
+    assert_eq!(group.cpu_millicores, Some(125));
+    assert_eq!(group.cpu_burst_us, Some(12_000));
+    assert_eq!(group.memory_bytes, Some(2 << 20));
+    assert_eq!(group.memory_high_bytes, Some(1 << 20));
+    assert_eq!((group.cpu_weight, group.pids), (Some(5), Some(3)));
+    let devices: Vec<_> = group.io.iter().map(|io| io.device.to_str()).collect();
+    assert_eq!(devices, [Some("/dev/vda"), Some("/data")]);
+    assert_eq!(group.io[0].read_bytes, Some(1 << 20));
+    assert_eq!(group.io[1].write_ops, Some(7));
+}
+
+#[test]
+fn a_cgroup_beside_static_files_is_no_error() {
+    let rule = "handler = { static = true }\ncgroup = { cpu = \"10%\" }";
+    let model = model(&format!("{LISTEN}{}", site("a.jp", "", &[rule])));
+    assert!(model.sites[0].rules[0].cgroup.is_some());
+}
