@@ -68,6 +68,8 @@ pub struct FileFacts {
     pub inode: u64,
     /// Its owner.
     pub uid: u32,
+    /// Its group.
+    pub gid: u32,
     /// Its permission bits.
     pub mode: u32,
 }
@@ -189,6 +191,7 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<FileFacts> {
         device: stat.st_dev,
         inode: stat.st_ino,
         uid: stat.st_uid,
+        gid: stat.st_gid,
         mode: stat.st_mode & 0o7777,
     })
 }

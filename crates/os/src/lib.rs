@@ -16,3 +16,4 @@ pub mod signal;
 pub mod spawn;
 pub mod stream;
 mod symlinks;
+pub mod user;

@@ -126,36 +126,9 @@ pub fn release_memory() {
 
 /// The numbers of a user, who is not root, and of its first group.
 fn unprivileged(name: &CString) -> io::Result<(u32, u32)> {
-    match look_up(name)? {
+    match crate::user::numbers(name)? {
         (0, _) => Err(io::Error::other("it is root")),
         numbers => Ok(numbers),
-    }
-}
-
-/// The user's and its first group's number.
-fn look_up(name: &CString) -> io::Result<(u32, u32)> {
-    /// Room for one line of the user database.
-    const LINE_MAX: usize = 64 * 1024;
-    let mut line = vec![0; LINE_MAX];
-    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
-    let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are to live memory of the length told; `found` is set to `entry`, by
-    // then filled in, or to null.
-    unsafe {
-        let error = libc::getpwnam_r(
-            name.as_ptr(),
-            entry.as_mut_ptr(),
-            line.as_mut_ptr(),
-            line.len(),
-            &mut found,
-        );
-        if error != 0 {
-            return Err(io::Error::from_raw_os_error(error));
-        }
-        match found.as_ref() {
-            Some(entry) => Ok((entry.pw_uid, entry.pw_gid)),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, "no such user")),
-        }
     }
 }
 

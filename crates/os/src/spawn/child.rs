@@ -1,0 +1,218 @@
+//! What a new process does before it is a program.
+//!
+//! The idea: it has a copy of everything its maker had, in the middle of whatever its maker's
+//! other threads did; so it takes no lock and no memory, and makes plain system calls only.
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use libc::{c_char, c_int, c_long};
+
+use super::{Stage, UMASK, VERDICT_BYTES};
+use crate::user::User;
+
+/// The number of a limit: what the C library calls it differs.
+#[cfg(target_env = "gnu")]
+pub(super) type Resource = libc::__rlimit_resource_t;
+/// The number of a limit: what the C library calls it differs.
+#[cfg(not(target_env = "gnu"))]
+pub(super) type Resource = c_int;
+
+/// Signals there are.
+const SIGNALS: c_int = 64;
+/// Bytes of the kernel's set of signals.
+const SET_BYTES: usize = 8;
+/// Descriptors looked at where the kernel cannot mark them all at once.
+const MARKED_MAX: c_int = 65_536;
+
+/// Everything made ready before the process is.
+pub(super) struct Ready<'a> {
+    pub(super) directory: RawFd,
+    pub(super) path: *const c_char,
+    pub(super) arguments: *const *const c_char,
+    pub(super) environment: *const *const c_char,
+    pub(super) stdio: [RawFd; 3],
+    pub(super) user: Option<&'a User>,
+    pub(super) limits: &'a [(Resource, libc::rlimit)],
+    pub(super) parent: u32,
+    pub(super) says: RawFd,
+}
+
+/// Becomes the program, or says why not and ends.
+///
+/// # Safety
+/// Only in a process just made, whose only thread this is; pointers and descriptors of `ready`
+/// must be alive in it.
+pub(super) unsafe fn live(
+    ready: &Ready<'_>,
+    join: &[BorrowedFd<'_>],
+    enter: Option<BorrowedFd<'_>>,
+) -> ! {
+    // SAFETY: the caller's promise; each step says what else it needs.
+    let (stage, number) = unsafe { become_program(ready, join, enter) };
+    let mut record = [0_u8; VERDICT_BYTES];
+    let [first, rest @ ..] = &mut record;
+    *first = stage as u8;
+    *rest = number.to_ne_bytes();
+    // SAFETY: writes a live array to a descriptor, and ends without running anything else.
+    unsafe {
+        libc::write(ready.says, record.as_ptr().cast(), record.len());
+        libc::_exit(127)
+    }
+}
+
+/// Goes through every stage; comes back with the one that failed, and the error's number.
+unsafe fn become_program(
+    ready: &Ready<'_>,
+    join: &[BorrowedFd<'_>],
+    enter: Option<BorrowedFd<'_>>,
+) -> (Stage, c_int) {
+    // SAFETY: the caller's promise, for each.
+    let result = unsafe {
+        enter_groups(join, enter)
+            .and_then(|()| own_session(ready))
+            .and_then(|()| limit(ready))
+            .and_then(|()| become_user(ready))
+            .and_then(|()| exec(ready))
+    };
+    result.err().unwrap_or((Stage::Exec, libc::EINVAL))
+}
+
+type Step = Result<(), (Stage, c_int)>;
+
+/// First of all, and while it is still privileged.
+unsafe fn enter_groups(join: &[BorrowedFd<'_>], enter: Option<BorrowedFd<'_>>) -> Step {
+    for group in join {
+        // SAFETY: writes one byte of a constant.
+        unsafe { enter_by(group.as_raw_fd())? };
+    }
+    let Some(directory) = enter else {
+        return Ok(());
+    };
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    // SAFETY: a constant string and a directory's descriptor.
+    unsafe {
+        let procs = libc::openat(directory.as_raw_fd(), c"cgroup.procs".as_ptr(), flags);
+        check(Stage::Group, procs.into())?;
+        enter_by(procs)
+    }
+}
+
+/// `0` is whoever writes it.
+unsafe fn enter_by(procs: RawFd) -> Step {
+    // SAFETY: writes one byte of a constant.
+    check(Stage::Group, unsafe {
+        libc::write(procs, c"0".as_ptr().cast(), 1) as c_long
+    })
+}
+
+/// A session of its own, no descriptor but its three, no signal blocked or ignored.
+unsafe fn own_session(ready: &Ready<'_>) -> Step {
+    // SAFETY: calls on numbers; the sets and actions are live and all zero, which is the empty
+    // set and the default action.
+    unsafe {
+        check(Stage::Session, libc::setsid().into())?;
+        for (at, fd) in (0..).zip(ready.stdio) {
+            check(Stage::Session, libc::dup2(fd, at).into())?;
+        }
+        close_the_rest_at_exec();
+        // The call itself: the C library keeps two signals to itself, ignored or not. The
+        // kernel's structure is no larger than this.
+        let default = [0_u64; 8];
+        for signal in 1..=SIGNALS {
+            let none = std::ptr::null_mut::<u64>();
+            // Some cannot be changed.
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                none,
+                SET_BYTES,
+            );
+        }
+        let none: libc::sigset_t = std::mem::zeroed();
+        let done = libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        check(Stage::Session, done.into())?;
+        libc::umask(UMASK);
+    }
+    Ok(())
+}
+
+/// The pipe for the verdict must stay open until then, and everything else may.
+unsafe fn close_the_rest_at_exec() {
+    const CLOEXEC: c_long = 4;
+    // SAFETY: calls on numbers.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, 3, c_int::MAX, CLOEXEC) < 0 {
+            for fd in 3..MARKED_MAX {
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+    }
+}
+
+unsafe fn limit(ready: &Ready<'_>) -> Step {
+    for (resource, limit) in ready.limits {
+        // SAFETY: reads a live structure.
+        let done = unsafe { libc::setrlimit(*resource, limit) };
+        check(Stage::Limits, done.into())?;
+    }
+    Ok(())
+}
+
+/// The calls themselves: those of the C library would tell threads that are not here.
+unsafe fn become_user(ready: &Ready<'_>) -> Step {
+    // SAFETY: calls on numbers, and on a list of groups as long as told.
+    unsafe {
+        if let Some(user) = ready.user {
+            let groups = user.groups.as_ptr();
+            check(
+                Stage::User,
+                libc::syscall(libc::SYS_setgroups, user.groups.len(), groups),
+            )?;
+            let (uid, gid) = (user.uid, user.gid);
+            check(
+                Stage::User,
+                libc::syscall(libc::SYS_setresgid, gid, gid, gid),
+            )?;
+            check(
+                Stage::User,
+                libc::syscall(libc::SYS_setresuid, uid, uid, uid),
+            )?;
+        }
+        // Becoming somebody else undoes the first of these: not before.
+        let kill = libc::SIGKILL;
+        check(
+            Stage::User,
+            libc::prctl(libc::PR_SET_PDEATHSIG, kill, 0, 0, 0).into(),
+        )?;
+        check(
+            Stage::User,
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into(),
+        )?;
+        // It may have ended before it was agreed that this process ends with it.
+        if u32::try_from(libc::getppid()) != Ok(ready.parent) {
+            libc::_exit(127);
+        }
+    }
+    Ok(())
+}
+
+unsafe fn exec(ready: &Ready<'_>) -> Step {
+    // SAFETY: the path and both lists end as `execve` wants them, and are alive.
+    unsafe {
+        check(Stage::Directory, libc::fchdir(ready.directory).into())?;
+        check(
+            Stage::Exec,
+            libc::execve(ready.path, ready.arguments, ready.environment).into(),
+        )
+    }
+}
+
+fn check(stage: Stage, result: c_long) -> Step {
+    if result < 0 {
+        // SAFETY: the number of this thread's last error.
+        Err((stage, unsafe { *libc::__errno_location() }))
+    } else {
+        Ok(())
+    }
+}

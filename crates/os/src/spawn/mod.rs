@@ -1,0 +1,319 @@
+//! Starting programs: as somebody, in a group, with nothing of this process left in them.
+//!
+//! The idea: everything is made ready before the process is: its arguments, its limits, the
+//! groups of its user. The new process then makes system calls only, in one fixed order
+//! (`child.rs`), and the first that fails is told through a pipe that closes by itself when
+//! `execve` succeeds. So nothing is waited for: the caller asks the [`Verdict`] when it can be
+//! read. Whether a program may be run at all is the callers' business.
+
+mod child;
+mod process;
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::user::User;
+
+pub use self::process::{End, Ended, Process, adopt_orphans, next_ended, reap_orphan};
+
+/// Descriptors a program may have by default: what it may take for granted, and what does not
+/// make those slow that look at each.
+const FILES_USUAL: u64 = 1024;
+/// What programs make files with: nobody but their user may write them.
+const UMASK: libc::mode_t = 0o022;
+/// `libc` has it in a type it does not fit.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+/// Bytes of a [`Verdict`]: the stage, and the error's number.
+const VERDICT_BYTES: usize = 5;
+
+/// A program to start.
+#[derive(Debug)]
+pub struct Birth<'a> {
+    /// The directory it starts in.
+    pub directory: BorrowedFd<'a>,
+    /// The name of its file in that directory. It is its only argument.
+    pub name: &'a CStr,
+    /// Its environment: `NAME=value`.
+    pub environment: &'a [CString],
+    /// Its standard input, output and error; each a descriptor above these three.
+    pub stdio: [BorrowedFd<'a>; 3],
+    /// Who it runs as; `None` is who this process is.
+    pub user: Option<&'a User>,
+    /// What each of its processes may use.
+    pub limits: &'a Limits,
+    /// The group it is born in.
+    pub birthplace: Birthplace<'a>,
+}
+
+/// What each process of a program may use. `None` is what this process may, but 1,024 descriptors
+/// until it asks for more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Processor time in seconds.
+    pub cpu_s: Option<u64>,
+    /// Address space in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Open descriptors.
+    pub files: Option<u64>,
+    /// Processes of the user.
+    pub processes: Option<u64>,
+    /// Size of a file it writes, in bytes.
+    pub file_size_bytes: Option<u64>,
+}
+
+/// The control group a program is in from its first instruction.
+#[derive(Debug, Clone, Copy)]
+pub enum Birthplace<'a> {
+    /// That of this process.
+    Own,
+    /// A group of version 2: its directory.
+    Into(BorrowedFd<'a>),
+    /// Groups of version 1, one for each controller in use: their `cgroup.procs`, writable. The
+    /// new process puts itself in before it does anything else.
+    Join(&'a [BorrowedFd<'a>]),
+}
+
+/// What a new process was doing when it could not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It could not be made.
+    Fork,
+    /// Entering its group.
+    Group,
+    /// Becoming a session of its own, with its own descriptors and signals.
+    Session,
+    /// Limiting itself.
+    Limits,
+    /// Becoming its user.
+    User,
+    /// Entering its directory.
+    Directory,
+    /// Becoming the program.
+    Exec,
+}
+
+/// Why a program was not started.
+#[derive(Debug)]
+pub struct Failed {
+    /// What was being done.
+    pub stage: Stage,
+    /// Why not.
+    pub error: io::Error,
+}
+
+/// What became of a new process: readable as soon as it is known.
+#[derive(Debug)]
+pub struct Verdict(OwnedFd);
+
+impl Verdict {
+    /// `None` while it is not known, then whether the program runs.
+    pub fn ask(&self) -> Option<Result<(), Failed>> {
+        let mut record = [0; VERDICT_BYTES];
+        match crate::net::read(self.0.as_fd(), &mut record) {
+            Ok(0) => Some(Ok(())),
+            Ok(_) => {
+                let [stage, number @ ..] = record;
+                Some(Err(Failed {
+                    stage: Stage::of_number(stage),
+                    error: io::Error::from_raw_os_error(i32::from_ne_bytes(number)),
+                }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(Failed {
+                stage: Stage::Fork,
+                error,
+            })),
+        }
+    }
+}
+
+impl AsFd for Verdict {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Starts a program. Call it from the thread that lives as long as the process: the program dies
+/// with it.
+///
+/// # Errors
+/// When no process can be made. What fails in the new process is told by the verdict.
+pub fn spawn(birth: &Birth<'_>) -> Result<(Process, Verdict), Failed> {
+    let at_fork = |error| Failed {
+        stage: Stage::Fork,
+        error,
+    };
+    if birth.stdio.iter().any(|fd| fd.as_raw_fd() <= 2) {
+        let error = io::Error::other("a descriptor in the place of another");
+        return Err(at_fork(error));
+    }
+    let (verdict, says) = verdict_pipe().map_err(at_fork)?;
+    let path = [b"./", birth.name.to_bytes_with_nul()].concat();
+    let path = CStr::from_bytes_with_nul(&path).map_err(|_| at_fork(io::Error::other("a name")))?;
+    let arguments = [birth.name.as_ptr(), std::ptr::null()];
+    let environment: Vec<_> = birth
+        .environment
+        .iter()
+        .map(|variable| variable.as_ptr())
+        .chain([std::ptr::null()])
+        .collect();
+    let limits = birth.limits.to_set();
+    let ready = child::Ready {
+        directory: birth.directory.as_raw_fd(),
+        path: path.as_ptr(),
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        stdio: birth.stdio.map(|fd| fd.as_raw_fd()),
+        user: birth.user,
+        limits: &limits,
+        parent: std::process::id(),
+        says: says.as_raw_fd(),
+    };
+    Ok((born(&ready, birth.birthplace)?, Verdict(verdict)))
+}
+
+/// Makes the process, in its group.
+fn born(ready: &child::Ready<'_>, birthplace: Birthplace<'_>) -> Result<Process, Failed> {
+    let (result, stage) = match birthplace {
+        Birthplace::Own => (clone(ready, None, &[], None), Stage::Fork),
+        Birthplace::Join(groups) => (clone(ready, None, groups, None), Stage::Fork),
+        Birthplace::Into(group) => {
+            let result = match clone(ready, Some(group), &[], None) {
+                Err(error) if is_unknown(&error) => clone(ready, None, &[], Some(group)),
+                result => result,
+            };
+            (result, Stage::Group)
+        }
+    };
+    result.map_err(|error| {
+        let few = [libc::EAGAIN, libc::ENOMEM];
+        let of_machine = error
+            .raw_os_error()
+            .is_some_and(|number| few.contains(&number));
+        let stage = if of_machine { Stage::Fork } else { stage };
+        Failed { stage, error }
+    })
+}
+
+/// Whether the kernel, or a filter before it, does not know the call or its group.
+fn is_unknown(error: &io::Error) -> bool {
+    let unknown = [libc::ENOSYS, libc::E2BIG, libc::EINVAL, libc::EPERM];
+    error
+        .raw_os_error()
+        .is_some_and(|number| unknown.contains(&number))
+}
+
+/// Makes a process that is born in `into`, or enters groups by itself: by their `cgroup.procs`
+/// (`join`) or by the directory of one (`enter`).
+fn clone(
+    ready: &child::Ready<'_>,
+    into: Option<BorrowedFd<'_>>,
+    join: &[BorrowedFd<'_>],
+    enter: Option<BorrowedFd<'_>>,
+) -> io::Result<Process> {
+    let mut pidfd: libc::c_int = -1;
+    let mut flags = libc::CLONE_PIDFD as u64;
+    let mut group = 0;
+    if let Some(into) = into {
+        flags |= CLONE_INTO_CGROUP;
+        group = u64::try_from(into.as_raw_fd()).unwrap_or_default();
+    }
+    // SAFETY: all zero is a valid value of this structure of numbers.
+    let mut order: libc::clone_args = unsafe { std::mem::zeroed() };
+    order.flags = flags;
+    order.pidfd = &raw mut pidfd as u64;
+    order.exit_signal = libc::SIGCHLD as u64;
+    order.cgroup = group;
+    // SAFETY: `order` and `pidfd` outlive the call. Without CLONE_VM and a stack of its own the
+    // child goes on here on a copy of everything, as after fork.
+    let mut pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const order,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    if pid < 0 && into.is_none() && is_unknown(&io::Error::last_os_error()) {
+        let flags = libc::c_long::from(libc::CLONE_PIDFD | libc::SIGCHLD);
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: as above, by the older call: flags, stack, where the descriptor goes.
+        pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) };
+    }
+    match pid {
+        0 => {
+            // SAFETY: this is a new process with one thread; what `ready` points to was copied
+            // with everything else, and its makers are in the frames above.
+            unsafe { child::live(ready, join, enter) }
+        }
+        pid if pid > 0 => {
+            // SAFETY: the kernel has put a fresh descriptor there, which nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Process::new(pid, pidfd)
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A pipe that can be read without waiting, and closes when its writer becomes a program.
+fn verdict_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (verdict, says) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&verdict, OFlags::NONBLOCK)?;
+    Ok((verdict, says))
+}
+
+impl Limits {
+    /// What is to be set: never more than this process may.
+    fn to_set(self) -> [(child::Resource, libc::rlimit); 6] {
+        // One second between the signal that can be caught and the one that cannot.
+        let cpu = self.cpu_s.map(|limit| (limit, limit.saturating_add(1)));
+        let files = self.files.map_or((FILES_USUAL, u64::MAX), both);
+        [
+            limit(libc::RLIMIT_CORE, Some((0, 0))),
+            limit(libc::RLIMIT_CPU, cpu),
+            limit(libc::RLIMIT_AS, self.memory_bytes.map(both)),
+            limit(libc::RLIMIT_NOFILE, Some(files)),
+            limit(libc::RLIMIT_NPROC, self.processes.map(both)),
+            limit(libc::RLIMIT_FSIZE, self.file_size_bytes.map(both)),
+        ]
+    }
+}
+
+fn both(limit: u64) -> (u64, u64) {
+    (limit, limit)
+}
+
+/// A limit within what this process may, or that of this process.
+fn limit(resource: child::Resource, wanted: Option<(u64, u64)>) -> (child::Resource, libc::rlimit) {
+    let mut own = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: writes to the structure it is given.
+    unsafe { libc::getrlimit(resource, &mut own) };
+    if let Some((soft, hard)) = wanted {
+        own.rlim_max = own.rlim_max.min(hard);
+        own.rlim_cur = own.rlim_max.min(soft);
+    }
+    (resource, own)
+}
+
+impl Stage {
+    const ALL: [Stage; 7] = [
+        Stage::Fork,
+        Stage::Group,
+        Stage::Session,
+        Stage::Limits,
+        Stage::User,
+        Stage::Directory,
+        Stage::Exec,
+    ];
+
+    fn of_number(number: u8) -> Stage {
+        let known = Stage::ALL.get(usize::from(number));
+        known.copied().unwrap_or(Stage::Exec)
+    }
+}

@@ -1,0 +1,95 @@
+//! Users: their numbers and the groups they are in.
+
+use std::ffi::{CStr, CString};
+use std::io;
+
+/// Groups a user may be in: the kernel's `NGROUPS_MAX`.
+const GROUPS_MAX: usize = 65_536;
+
+/// Who a program runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The user's number.
+    pub uid: u32,
+    /// The number of its first group.
+    pub gid: u32,
+    /// Every group it is in, the first one among them.
+    pub groups: Vec<u32>,
+}
+
+impl User {
+    /// Looks a user up by name; `NotFound` where there is none. May wait for the user database.
+    pub fn look_up(name: &str) -> io::Result<User> {
+        let name = CString::new(name)?;
+        let (uid, gid) = numbers(&name)?;
+        Ok(User {
+            uid,
+            gid,
+            groups: groups(&name, gid)?,
+        })
+    }
+
+    /// The user and the groups of this process.
+    pub fn this_process() -> io::Result<User> {
+        let gid = rustix::process::getegid().as_raw();
+        let mut groups: Vec<_> = rustix::process::getgroups()?
+            .into_iter()
+            .map(rustix::process::Gid::as_raw)
+            .collect();
+        if !groups.contains(&gid) {
+            groups.push(gid);
+        }
+        Ok(User {
+            uid: crate::process::user_id(),
+            gid,
+            groups,
+        })
+    }
+}
+
+/// The user's and its first group's number.
+pub(crate) fn numbers(name: &CStr) -> io::Result<(u32, u32)> {
+    /// Room for one line of the user database.
+    const LINE_MAX: usize = 64 * 1024;
+    let mut line = vec![0; LINE_MAX];
+    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are to live memory of the length told; `found` is set to `entry`, by
+    // then filled in, or to null.
+    unsafe {
+        let error = libc::getpwnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            line.as_mut_ptr(),
+            line.len(),
+            &mut found,
+        );
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        match found.as_ref() {
+            Some(entry) => Ok((entry.pw_uid, entry.pw_gid)),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, "no such user")),
+        }
+    }
+}
+
+/// The groups of a user whose first group is `gid`.
+fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0; 64];
+    loop {
+        let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the name ends in NUL, and `count` is the length of the memory at `groups`.
+        let fits =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) >= 0 };
+        let count = usize::try_from(count).unwrap_or_default();
+        if fits {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        if groups.len() >= GROUPS_MAX {
+            return Err(io::Error::other("it is in too many groups"));
+        }
+        groups.resize((groups.len() * 2).max(count).min(GROUPS_MAX), 0);
+    }
+}
