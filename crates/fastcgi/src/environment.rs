@@ -3,7 +3,8 @@
 //! Written from what was parsed and resolved, never worked out anew. A variable cannot be made by
 //! accident or by trick: names that CGI would fold into others are left out, fields sent twice
 //! become one value, `Proxy` (which would become `HTTP_PROXY`) is never passed on, and no value
-//! holds CR, LF or NUL. Fields that say who the client is count only from a trusted proxy.
+//! made of a request holds CR, LF or NUL. Fields that say who the client is count only from a
+//! trusted proxy.
 
 use std::net::IpAddr;
 
@@ -163,16 +164,21 @@ impl Environment {
         self.spans.is_empty()
     }
 
-    /// Sets a variable, whatever it was before.
+    /// Sets a variable to what the operator says, whatever it was before. Such a value may have
+    /// several lines: php-fpm's `PHP_VALUE` has a setting in each.
     ///
     /// # Errors
-    /// As [`Self::of`], and 500 for a name no variable may have.
+    /// 431 as [`Self::of`], 400 where the value holds NUL, 500 for a name no variable may have.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
         if !variable_name_ok(name) {
             return Err(Refusal::new(500, "variable_name"));
         }
         self.remove(name);
-        self.push(name, value)
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        let name_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.end_of(start, name_end, |byte| byte == 0)
     }
 
     /// Leaves a variable out.
@@ -210,15 +216,24 @@ impl Environment {
         self.push(name, address.to_canonical().to_string().as_bytes())
     }
 
-    /// Takes what was appended since `start` as one variable.
+    /// Takes what was appended since `start` as one variable, of one line.
     fn end(&mut self, start: usize, name_end: usize) -> Result<(), Refusal> {
+        self.end_of(start, name_end, |byte| matches!(byte, 0 | b'\r' | b'\n'))
+    }
+
+    fn end_of(
+        &mut self,
+        start: usize,
+        name_end: usize,
+        refused: fn(u8) -> bool,
+    ) -> Result<(), Refusal> {
         let span = Span {
             start,
             name_end,
             end: self.bytes.len(),
         };
         let value = self.bytes.get(name_end..).unwrap_or_default();
-        if value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
+        if value.iter().copied().any(refused) {
             self.bytes.truncate(start);
             return Err(Refusal::new(400, "control_in_variable"));
         }

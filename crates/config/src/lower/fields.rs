@@ -69,7 +69,7 @@ pub(crate) fn wrong_variable(name: &str, spot: &Spot) -> Option<Finding> {
         return Some(problem(spot.clone(), message));
     }
     // A client's field `Proxy` would reroute a program's requests; the loader runs what it is told.
-    let is_never_given = name == "HTTP_PROXY" || name.starts_with("LD_");
+    let is_never_given = name.eq_ignore_ascii_case("HTTP_PROXY") || name.starts_with("LD_");
     let message = format!("`{name}` is never given to a program");
     is_never_given.then(|| problem(spot.clone(), message))
 }
