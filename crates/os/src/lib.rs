@@ -5,6 +5,7 @@
 //! block of the program (outside the script engine) stands in this crate. No policy lives here:
 //! which file may be opened, or when to listen, is the callers' business.
 
+pub mod cgroup;
 pub mod cpu;
 pub mod fdpass;
 pub mod file;

@@ -1,0 +1,427 @@
+//! Limits as what is written to which file, in which order.
+//!
+//! The idea: a change from one set of limits to another becomes a short list of writes, each of
+//! which the kernel takes given those before it. Nothing here touches a file.
+
+use super::controllers::Controller;
+use super::device::Device;
+use super::layout::Version;
+use super::limits::{CpuLimit, IoLimit, Limits};
+
+/// One value for one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) controller: Controller,
+    pub(super) file: &'static str,
+    pub(super) value: String,
+    pub(super) absence: Absence,
+}
+
+/// What it means when a kernel does not have the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// A limit is not had.
+    Fails,
+    /// Nothing: there is nothing to limit or to undo.
+    Harmless,
+}
+
+/// The writes that lead from one set of limits to the next. Without `before`, what the files say
+/// now is not known.
+pub(super) fn writes(version: Version, before: Option<&Limits>, after: &Limits) -> Vec<Write> {
+    let mut list = List {
+        writes: Vec::new(),
+        version,
+        before,
+        after,
+    };
+    list.cpu();
+    list.memory();
+    if list.changed(|limits| limits.pids) {
+        let pids = list.after.pids;
+        list.add(Controller::Pids, "pids.max", or_max(pids));
+    }
+    list.io();
+    list.writes
+}
+
+struct List<'a> {
+    writes: Vec<Write>,
+    version: Version,
+    before: Option<&'a Limits>,
+    after: &'a Limits,
+}
+
+impl List<'_> {
+    fn changed<T: PartialEq>(&self, of: impl Fn(&Limits) -> T) -> bool {
+        match self.before {
+            Some(before) => of(before) != of(self.after),
+            // A controller that is not needed now may not be there at all.
+            None => of(self.after) != of(&Limits::default()),
+        }
+    }
+
+    fn add(&mut self, controller: Controller, file: &'static str, value: String) {
+        self.push(controller, file, value, Absence::Fails);
+    }
+
+    fn add_if_there(&mut self, controller: Controller, file: &'static str, value: &str) {
+        self.push(controller, file, value.to_owned(), Absence::Harmless);
+    }
+
+    fn push(
+        &mut self,
+        controller: Controller,
+        file: &'static str,
+        value: String,
+        absence: Absence,
+    ) {
+        self.writes.push(Write {
+            controller,
+            file,
+            value,
+            absence,
+        });
+    }
+
+    fn cpu(&mut self) {
+        if self.changed(|limits| limits.cpu) {
+            match self.version {
+                Version::V1 => self.quota_v1(),
+                Version::V2 => self.quota_v2(),
+            }
+        }
+        if self.changed(|limits| limits.cpu_weight) {
+            let weight = self.after.cpu_weight.unwrap_or(100);
+            match self.version {
+                Version::V1 => {
+                    let shares = (u64::from(weight) * 1024 / 100).clamp(2, 262_144);
+                    self.add(Controller::Cpu, "cpu.shares", shares.to_string());
+                }
+                Version::V2 => self.add(Controller::Cpu, "cpu.weight", weight.to_string()),
+            }
+        }
+    }
+
+    /// The kernel refuses a quota below the burst: the burst goes first and comes last.
+    fn quota_v2(&mut self) {
+        self.without_burst("cpu.max.burst");
+        let value = match self.after.cpu {
+            Some(cpu) => format!("{} {}", cpu.quota_us(), cpu.period_us()),
+            None => "max 100000".to_owned(),
+        };
+        self.add(Controller::Cpu, "cpu.max", value);
+        self.with_burst("cpu.max.burst");
+    }
+
+    /// Quota and period are two files here, and each pair on the way must be one that the group
+    /// above allows: without a quota any period is.
+    fn quota_v1(&mut self) {
+        self.without_burst("cpu.cfs_burst_us");
+        let period = |limits: &Limits| limits.cpu.map_or(100_000, CpuLimit::period_us);
+        let before = self.before.map(period);
+        if before != Some(period(self.after)) {
+            if self.before.is_none_or(|before| before.cpu.is_some()) {
+                self.add(Controller::Cpu, "cpu.cfs_quota_us", "-1".to_owned());
+            }
+            let period = period(self.after).to_string();
+            self.add(Controller::Cpu, "cpu.cfs_period_us", period);
+        }
+        let quota = self.after.cpu.map(CpuLimit::quota_us);
+        let quota = quota.map_or("-1".to_owned(), |quota| quota.to_string());
+        self.add(Controller::Cpu, "cpu.cfs_quota_us", quota);
+        self.with_burst("cpu.cfs_burst_us");
+    }
+
+    fn without_burst(&mut self, file: &'static str) {
+        let burst = |limits: &Limits| limits.cpu.is_some_and(|cpu| cpu.burst_us > 0);
+        if self.before.is_none_or(burst) {
+            self.add_if_there(Controller::Cpu, file, "0");
+        }
+    }
+
+    fn with_burst(&mut self, file: &'static str) {
+        let burst_us = self.after.cpu.map_or(0, CpuLimit::effective_burst_us);
+        if burst_us > 0 {
+            self.add(Controller::Cpu, file, burst_us.to_string());
+        }
+    }
+
+    fn memory(&mut self) {
+        if self.changed(|limits| limits.memory_bytes) {
+            match self.version {
+                Version::V1 => self.memory_v1(),
+                Version::V2 => {
+                    let limit = self.after.memory_bytes;
+                    // What may be swapped out is no limit, only slow.
+                    let swap = limit.map_or("max", |_| "0");
+                    self.add_if_there(Controller::Memory, "memory.swap.max", swap);
+                    self.add(Controller::Memory, "memory.max", or_max(limit));
+                }
+            }
+        }
+        if self.changed(|limits| limits.memory_high_bytes) {
+            let high = self.after.memory_high_bytes;
+            match self.version {
+                Version::V1 => {
+                    let file = "memory.soft_limit_in_bytes";
+                    self.add(Controller::Memory, file, or_minus_one(high));
+                }
+                Version::V2 => self.add(Controller::Memory, "memory.high", or_max(high)),
+            }
+        }
+    }
+
+    /// Memory with swap may never be less than memory: it is opened first and closed last.
+    fn memory_v1(&mut self) {
+        let limit = or_minus_one(self.after.memory_bytes);
+        if self.before.is_none_or(|b| b.memory_bytes.is_some()) {
+            self.add_if_there(Controller::Memory, "memory.memsw.limit_in_bytes", "-1");
+        }
+        self.add(Controller::Memory, "memory.limit_in_bytes", limit.clone());
+        if self.after.memory_bytes.is_some() {
+            self.add_if_there(Controller::Memory, "memory.memsw.limit_in_bytes", &limit);
+        }
+    }
+
+    fn io(&mut self) {
+        if !self.changed(|limits| limits.io.clone()) {
+            return;
+        }
+        let before = self.before.map_or(&[][..], |before| &before.io);
+        let gone = |old: &&IoLimit| !self.after.io.iter().any(|new| new.device == old.device);
+        let gone: Vec<IoLimit> = before.iter().filter(gone).map(IoLimit::lifted).collect();
+        let known = |new: &&IoLimit| !before.contains(new);
+        let new: Vec<IoLimit> = self.after.io.iter().filter(known).copied().collect();
+        for limit in gone.iter().chain(&new) {
+            match self.version {
+                Version::V1 => self.throttle(limit),
+                Version::V2 => self.add(Controller::Io, "io.max", limit.line()),
+            }
+        }
+    }
+
+    fn throttle(&mut self, limit: &IoLimit) {
+        for (file, value) in [
+            ("blkio.throttle.read_bps_device", limit.read_bytes),
+            ("blkio.throttle.write_bps_device", limit.write_bytes),
+            ("blkio.throttle.read_iops_device", limit.read_ops),
+            ("blkio.throttle.write_iops_device", limit.write_ops),
+        ] {
+            let value = value.unwrap_or(0);
+            self.add(Controller::Io, file, format!("{} {value}", limit.device));
+        }
+    }
+}
+
+impl IoLimit {
+    /// The same disk without limits.
+    fn lifted(&self) -> Self {
+        let device: Device = self.device;
+        Self {
+            device,
+            read_bytes: None,
+            write_bytes: None,
+            read_ops: None,
+            write_ops: None,
+        }
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{} rbps={} wbps={} riops={} wiops={}",
+            self.device,
+            or_max(self.read_bytes),
+            or_max(self.write_bytes),
+            or_max(self.read_ops),
+            or_max(self.write_ops)
+        )
+    }
+}
+
+fn or_max<T: ToString>(value: Option<T>) -> String {
+    value.map_or("max".to_owned(), |value| value.to_string())
+}
+
+fn or_minus_one(value: Option<u64>) -> String {
+    value.map_or("-1".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(version: Version, before: Option<&Limits>, after: &Limits, expected: &[&str]) {
+        let found: Vec<String> = writes(version, before, after)
+            .iter()
+            .map(|write| format!("{} = {}", write.file, write.value))
+            .collect();
+        assert_eq!(found, expected, "{version:?} {before:?} → {after:?}");
+    }
+
+    fn cpu(millicores: u32, burst_us: u64) -> Limits {
+        Limits {
+            cpu: Some(CpuLimit {
+                millicores,
+                burst_us,
+            }),
+            ..Limits::default()
+        }
+    }
+
+    fn memory(bytes: u64) -> Limits {
+        Limits {
+            memory_bytes: Some(bytes),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn a_fresh_group_gets_only_what_is_limited() {
+        let (none, all) = (Limits::default(), everything());
+        check(Version::V1, Some(&none), &none, &[]);
+        check(Version::V2, Some(&none), &none, &[]);
+        check(
+            Version::V2,
+            Some(&none),
+            &all,
+            &[
+                "cpu.max = 20000 200000",
+                "cpu.max.burst = 20000",
+                "cpu.weight = 50",
+                "memory.swap.max = 0",
+                "memory.max = 1000",
+                "memory.high = 900",
+                "pids.max = 7",
+                "io.max = 8:0 rbps=1 wbps=max riops=max wiops=4",
+            ],
+        );
+        check(
+            Version::V1,
+            Some(&none),
+            &all,
+            &[
+                "cpu.cfs_period_us = 200000",
+                "cpu.cfs_quota_us = 20000",
+                "cpu.cfs_burst_us = 20000",
+                "cpu.shares = 512",
+                "memory.limit_in_bytes = 1000",
+                "memory.memsw.limit_in_bytes = 1000",
+                "memory.soft_limit_in_bytes = 900",
+                "pids.max = 7",
+                "blkio.throttle.read_bps_device = 8:0 1",
+                "blkio.throttle.write_bps_device = 8:0 0",
+                "blkio.throttle.read_iops_device = 8:0 0",
+                "blkio.throttle.write_iops_device = 8:0 4",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_written() {
+        let all = everything();
+        for version in [Version::V1, Version::V2] {
+            check(version, Some(&all), &all, &[]);
+        }
+        let mut fewer = all.clone();
+        fewer.pids = None;
+        check(Version::V2, Some(&all), &fewer, &["pids.max = max"]);
+    }
+
+    #[test]
+    fn each_write_is_one_the_kernel_takes_after_those_before() {
+        let none = Limits::default();
+        for (before, after, expected) in [
+            (cpu(100, 0), cpu(50, 0), &["cpu.cfs_quota_us = 5000"][..]),
+            (cpu(100, 0), none.clone(), &["cpu.cfs_quota_us = -1"]),
+            (
+                cpu(100, 20_000),
+                cpu(50, 0),
+                &[
+                    "cpu.cfs_burst_us = 0",
+                    "cpu.cfs_quota_us = -1",
+                    "cpu.cfs_period_us = 100000",
+                    "cpu.cfs_quota_us = 5000",
+                ],
+            ),
+            (
+                memory(1),
+                memory(2),
+                &[
+                    "memory.memsw.limit_in_bytes = -1",
+                    "memory.limit_in_bytes = 2",
+                    "memory.memsw.limit_in_bytes = 2",
+                ],
+            ),
+            (
+                memory(1),
+                none.clone(),
+                &[
+                    "memory.memsw.limit_in_bytes = -1",
+                    "memory.limit_in_bytes = -1",
+                ],
+            ),
+        ] {
+            check(Version::V1, Some(&before), &after, expected);
+        }
+        check(
+            Version::V2,
+            Some(&cpu(100, 20_000)),
+            &cpu(50, 10_000),
+            &[
+                "cpu.max.burst = 0",
+                "cpu.max = 10000 200000",
+                "cpu.max.burst = 10000",
+            ],
+        );
+        check(
+            Version::V2,
+            Some(&everything()),
+            &Limits {
+                io: Vec::new(),
+                ..everything()
+            },
+            &["io.max = 8:0 rbps=max wbps=max riops=max wiops=max"],
+        );
+    }
+
+    #[test]
+    fn a_group_found_there_gets_all_that_is_limited() {
+        check(
+            Version::V2,
+            None,
+            &cpu(100, 0),
+            &["cpu.max.burst = 0", "cpu.max = 10000 100000"],
+        );
+        check(Version::V1, None, &Limits::default(), &[]);
+    }
+
+    #[test]
+    fn weights_become_shares_in_proportion() {
+        for (weight, shares) in [(1, "10"), (100, "1024"), (10_000, "102400")] {
+            let limits = Limits {
+                cpu_weight: Some(weight),
+                ..Limits::default()
+            };
+            let expected = format!("cpu.shares = {shares}");
+            check(Version::V1, Some(&Limits::default()), &limits, &[&expected]);
+        }
+    }
+
+    fn everything() -> Limits {
+        Limits {
+            cpu_weight: Some(50),
+            memory_bytes: Some(1_000),
+            memory_high_bytes: Some(900),
+            pids: Some(7),
+            io: vec![IoLimit {
+                device: Device { major: 8, minor: 0 },
+                read_bytes: Some(1),
+                write_bytes: None,
+                read_ops: None,
+                write_ops: Some(4),
+            }],
+            ..cpu(100, 20_000)
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Made-up machines: hierarchies as plain directories, so that every kind of host can be looked at
+//! and written to wherever the tests run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// A directory that stands for a machine's hierarchies.
+struct Machine {
+    root: PathBuf,
+}
+
+impl Machine {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir();
+        let root = root.join(format!("nagaya-groups-{}-{number}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        Self { root }
+    }
+
+    /// Makes a group with these files and tells its directory.
+    fn group(&self, path: &str, files: &[(&str, &str)]) -> PathBuf {
+        let directory = self.root.join(path);
+        fs::create_dir_all(&directory).unwrap();
+        for (name, text) in files {
+            fs::write(directory.join(name), text).unwrap();
+        }
+        directory
+    }
+
+    /// The line of a mounted hierarchy.
+    fn mount(&self, path: &str, root: &str, kind: &str, options: &str) -> String {
+        let point = self.root.join(path);
+        format!(
+            "31 23 0:28 {root} {} rw - {kind} none rw,{options}\n",
+            point.display()
+        )
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+const KNOWN: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t1\t1\t1\ncpuacct\t1\t1\t1\n\
+                     memory\t0\t1\t0\npids\t0\t1\t1\nblkio\t0\t1\t1\n";
+
+/// The files of a group in version 2 that was given these controllers.
+fn v2_files<'a>(controllers: &'a str, procs: &'a str) -> [(&'a str, &'a str); 5] {
+    [
+        ("cgroup.type", "domain\n"),
+        ("cgroup.events", "populated 1\n"),
+        ("cgroup.controllers", controllers),
+        ("cgroup.subtree_control", ""),
+        ("cgroup.procs", procs),
+    ]
+}
+
+/// What each controller is had from, or why not, in one line.
+fn outcome(host: &Host, root: &Path) -> String {
+    let each = Controller::ALL.map(|controller| match host.place(controller) {
+        Ok(place) => {
+            let directory = place.directory.strip_prefix(root).unwrap().display();
+            format!("{}={:?}:{directory}", controller.name(), place.version)
+        }
+        Err(lack) => {
+            let lack = format!("{lack:?}");
+            let name = lack.split([' ', '{']).next().unwrap();
+            format!("{}=-{name}", controller.name())
+        }
+    });
+    each.join(" ")
+}
+
+/// A machine with something of everything.
+fn full_machine() -> Machine {
+    let own = std::process::id().to_string();
+    let machine = Machine::new();
+    let procs = [("cgroup.procs", own.as_str())];
+    for path in ["v1/cpu/a", "v1/mem", "v1/pids/app"] {
+        machine.group(path, &procs);
+    }
+    machine.group("uni", &[("cgroup.controllers", "cpu io memory pids")]);
+    machine.group("uni/own", &v2_files("cpu io memory pids", &own));
+    machine.group("uni/poor", &v2_files("pids", &own));
+    machine.group(
+        "uni/busy",
+        &v2_files("cpu memory pids io", &format!("{own}\n1\n2\n")),
+    );
+    let mut threads = v2_files("pids", &own);
+    threads[0].1 = "threaded\n";
+    machine.group("uni/threads", &threads);
+    machine.group(
+        "top",
+        &[
+            ("cgroup.controllers", "cpu io memory pids"),
+            ("cgroup.subtree_control", ""),
+            ("cgroup.procs", "1\n2\n"),
+        ],
+    );
+    machine
+}
+
+#[test]
+fn controllers_are_found_one_by_one_wherever_a_machine_has_them() {
+    let machine = full_machine();
+    let root = machine.root.clone();
+    let cpu = machine.mount("v1/cpu", "/", "cgroup", "cpu,cpuacct");
+    let memory = machine.mount("v1/mem", "/docker/1", "cgroup", "memory");
+    let pids = machine.mount("v1/pids", "/", "cgroup", "pids");
+    let unified = machine.mount("uni", "/", "cgroup2", "nsdelegate");
+    let top = machine.mount("top", "/", "cgroup2", "nsdelegate");
+    for (mountinfo, cgroup, expected) in [
+        (
+            String::new(),
+            "0::/own",
+            "cpu=-NotMounted cpuacct=-NotMounted memory=-SwitchedOff pids=-NotMounted io=-NotMounted",
+        ),
+        (
+            unified.clone(),
+            "0::/own",
+            "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own",
+        ),
+        (
+            unified.clone(),
+            "0::/poor",
+            "cpu=-NotDelegated cpuacct=V2:uni/poor memory=-NotDelegated pids=V2:uni/poor io=-NotDelegated",
+        ),
+        (
+            unified.clone(),
+            "0::/busy",
+            "cpu=-Shared cpuacct=V2:uni/busy memory=-Shared pids=-Shared io=-Shared",
+        ),
+        (
+            unified.clone(),
+            "0::/threads",
+            "cpu=-NotDelegated cpuacct=-Threaded memory=-NotDelegated pids=-Threaded io=-NotDelegated",
+        ),
+        (
+            unified.clone(),
+            "0::/../elsewhere",
+            "cpu=-OutsideMount cpuacct=-OutsideMount memory=-OutsideMount pids=-OutsideMount io=-OutsideMount",
+        ),
+        // The root of the hierarchy may have processes beside groups.
+        (
+            top.clone(),
+            "0::/",
+            "cpu=V2:top cpuacct=V2:top memory=V2:top pids=V2:top io=V2:top",
+        ),
+        (
+            format!("{cpu}{memory}"),
+            "2:cpu,cpuacct:/a\n3:memory:/docker/1\n0::/",
+            "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V1:v1/mem pids=-NotMounted io=-NotMounted",
+        ),
+        (
+            format!("{cpu}{memory}"),
+            "2:cpu,cpuacct:/gone\n3:memory:/docker/2",
+            "cpu=-NoGroup cpuacct=-NoGroup memory=-OutsideMount pids=-NotMounted io=-NotMounted",
+        ),
+        // Some controllers in version 1, the rest in version 2.
+        (
+            format!("{cpu}{pids}{unified}"),
+            "2:cpu,cpuacct:/a\n4:pids:/app\n0::/own",
+            "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V2:uni/own pids=V1:v1/pids/app io=V2:uni/own",
+        ),
+    ] {
+        let sight = Sight {
+            mountinfo,
+            cgroup: cgroup.to_owned(),
+            known: KNOWN.to_owned(),
+        };
+        assert_eq!(outcome(&Host::of(&sight), &root), expected, "{sight:?}");
+    }
+}
+
+#[test]
+fn every_obstacle_has_a_reason_and_a_remedy() {
+    let group = || PathBuf::from("/sys/fs/cgroup/system.slice/nagaya.service");
+    for (lack, reason, remedy) in [
+        (Lack::NotInKernel, "built without", "run a kernel"),
+        (Lack::SwitchedOff, "switched off", "cgroup_enable=memory"),
+        (
+            Lack::NotMounted,
+            "mounted nowhere",
+            "mount -t cgroup -o memory",
+        ),
+        (
+            Lack::OutsideMount {
+                group: "/a".into(),
+                mount: "/cg".into(),
+            },
+            "/a",
+            "--cgroupns",
+        ),
+        (Lack::ReadOnly { group: group() }, "read-only", "remount,rw"),
+        (
+            Lack::NotDelegated { group: group() },
+            "not given",
+            "systemctl edit nagaya.service",
+        ),
+        (
+            Lack::Shared {
+                group: group(),
+                others: 1,
+            },
+            "1 other process in",
+            "Delegate=",
+        ),
+        (
+            Lack::NotWritable { path: group() },
+            "not writable",
+            "chown -R",
+        ),
+    ] {
+        let (said, advised) = (lack.reason(), lack.remedy(Controller::Memory));
+        assert!(said.contains(reason), "{said}");
+        assert!(advised.contains(remedy), "{advised}");
+    }
+}
+
+fn layout(version: Version, directory: &Path, controllers: &[Controller]) -> Layout {
+    Layout {
+        hierarchies: vec![Hierarchy {
+            version,
+            controllers: controllers.iter().copied().collect(),
+            directory: directory.to_owned(),
+        }],
+    }
+}
+
+fn group(path: &[&str], limits: Limits) -> Group {
+    Group {
+        path: path.iter().map(|&name| name.to_owned()).collect(),
+        limits,
+    }
+}
+
+fn cpu(millicores: u32) -> Limits {
+    Limits {
+        cpu: Some(CpuLimit {
+            millicores,
+            burst_us: 0,
+        }),
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn in_version_2_controllers_are_handed_down_and_limits_written() {
+    let machine = Machine::new();
+    let files = [
+        ("cgroup.subtree_control", ""),
+        ("cgroup.procs", ""),
+        ("cpu.max", ""),
+        ("pids.max", ""),
+        ("pids.events", "max 0\n"),
+    ];
+    let base = machine.group("base", &files);
+    for path in [
+        "base/site",
+        "base/site/rule",
+        "base/site/rule/run",
+        "base/site/run",
+    ] {
+        machine.group(path, &files);
+    }
+    let layout = layout(Version::V2, &base, &[Controller::Cpu, Controller::Pids]);
+    let groups = [
+        group(&["site"], cpu(500)),
+        group(
+            &["site", "rule"],
+            Limits {
+                pids: Some(9),
+                ..cpu(900)
+            },
+        ),
+    ];
+    let mut tree = Tree::default();
+    tree.apply(&layout, &groups).unwrap();
+    let read = |path: &str| fs::read_to_string(base.join(path)).unwrap();
+    assert_eq!(read("cgroup.subtree_control"), "+pids");
+    assert_eq!(read("site/cgroup.subtree_control"), "+pids");
+    assert_eq!(read("site/rule/cgroup.subtree_control"), "");
+    assert_eq!(read("site/cpu.max"), "50000 100000");
+    // Version 2 takes more than the group above has, and the least of them holds.
+    assert_eq!(read("site/rule/cpu.max"), "90000 100000");
+    assert_eq!(read("site/rule/pids.max"), "9");
+    let leaf = tree.leaf(&groups, &groups[1].path).unwrap();
+    assert!(leaf.directory().is_some());
+    assert_eq!(leaf.hits(), Hits::default());
+    fs::write(base.join("site/rule/run/pids.events"), "max 3\n").unwrap();
+    assert_eq!(
+        leaf.hits().since(Hits::default()),
+        Hits {
+            oom_kills: 0,
+            pids: 3
+        }
+    );
+}
+
+#[test]
+fn a_change_that_fails_is_taken_back_and_named() {
+    let machine = Machine::new();
+    let files = [
+        ("cgroup.procs", ""),
+        ("cpu.max", ""),
+        ("cgroup.subtree_control", "cpu"),
+    ];
+    let base = machine.group("base", &files);
+    for path in ["base/a", "base/a/run", "base/b", "base/b/run"] {
+        machine.group(path, &files);
+    }
+    let layout = layout(Version::V2, &base, &[Controller::Cpu]);
+    let mut tree = Tree::default();
+    let before = [group(&["a"], cpu(100)), group(&["b"], cpu(100))];
+    tree.apply(&layout, &before).unwrap();
+    fs::remove_file(base.join("b/cpu.max")).unwrap();
+    let after = [group(&["a"], cpu(200)), group(&["b"], cpu(200))];
+    let problems = tree.apply(&layout, &after).unwrap_err();
+    let first = problems[0].to_string();
+    assert!(first.contains("write 20000 100000 to"), "{first}");
+    assert!(first.contains("b/cpu.max"), "{first}");
+    let read = fs::read_to_string(base.join("a/cpu.max")).unwrap();
+    assert_eq!(read, "10000 100000");
+}
+
+#[test]
+fn in_version_1_no_group_gets_more_than_those_above() {
+    let machine = Machine::new();
+    let outer = [
+        ("cgroup.procs", ""),
+        ("cpu.cfs_quota_us", "40000\n"),
+        ("cpu.cfs_period_us", "100000\n"),
+        ("cpu.cfs_burst_us", "0"),
+    ];
+    machine.group("own", &outer);
+    let base = machine.group("own/base", &outer[..1]);
+    for path in [
+        "own/base/site",
+        "own/base/site/run",
+        "own/base/site/rule",
+        "own/base/site/rule/run",
+    ] {
+        machine.group(path, &outer);
+    }
+    let layout = layout(Version::V1, &base, &[Controller::Cpu]);
+    let groups = [
+        group(&["site"], cpu(900)),
+        group(&["site", "rule"], cpu(800)),
+    ];
+    let mut tree = Tree::default();
+    tree.apply(&layout, &groups).unwrap();
+    for path in ["site", "site/rule"] {
+        let file = base.join(path).join("cpu.cfs_quota_us");
+        assert_eq!(fs::read_to_string(file).unwrap().trim(), "40000", "{path}");
+    }
+    let leaf = tree.leaf(&groups, &groups[1].path).unwrap();
+    assert!(leaf.directory().is_none());
+    assert_eq!(leaf.procs().count(), 1);
+}
+
+#[test]
+fn usage_is_read_from_what_there_is() {
+    let machine = Machine::new();
+    let base = machine.group("v2", &[]);
+    machine.group(
+        "v2/site",
+        &[
+            (
+                "cpu.stat",
+                "usage_usec 70\nnr_periods 9\nnr_throttled 4\nthrottled_usec 30\n",
+            ),
+            ("memory.current", "11\n"),
+            ("memory.events", "low 0\noom 2\noom_kill 1\n"),
+            ("pids.current", "2\n"),
+            ("pids.events", "max 5\n"),
+        ],
+    );
+    let path = ["site".to_owned()];
+    let layout2 = layout(Version::V2, &base, &Controller::ALL);
+    assert_eq!(
+        Usage::of(&layout2, &path),
+        Some(Usage {
+            cpu_us: Some(70),
+            throttled_periods: Some(4),
+            throttled_us: Some(30),
+            memory_bytes: Some(11),
+            memory_peak_bytes: None,
+            oom_kills: Some(1),
+            pids: Some(2),
+            pids_hits: Some(5),
+        })
+    );
+    let base = machine.group("v1", &[]);
+    machine.group(
+        "v1/site",
+        &[
+            (
+                "cpu.stat",
+                "nr_periods 9\nnr_throttled 4\nthrottled_time 30000\n",
+            ),
+            ("cpuacct.usage", "70000\n"),
+            ("memory.max_usage_in_bytes", "12\n"),
+            (
+                "memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
+            ),
+        ],
+    );
+    machine.group("v1/site/run", &[("memory.oom_control", "oom_kill 2\n")]);
+    let layout1 = layout(Version::V1, &base, &Controller::ALL);
+    let usage = Usage::of(&layout1, &path).unwrap();
+    assert_eq!(
+        usage,
+        Usage {
+            cpu_us: Some(70),
+            throttled_periods: Some(4),
+            throttled_us: Some(30),
+            memory_peak_bytes: Some(12),
+            oom_kills: Some(2),
+            ..Usage::default()
+        }
+    );
+    assert_eq!(Usage::of(&layout1, &["gone".to_owned()]), None);
+}

@@ -1,0 +1,315 @@
+//! Groups with limits, made, changed in place and removed.
+//!
+//! The idea: a list of [`Group`]s says what there is to be; the tree remembers what it has written
+//! and writes what differs. A group that is no longer named goes as soon as nothing runs in it;
+//! until then its limits hold. A change that cannot be made whole is taken back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use super::base::{clear, enable, make_group};
+use super::controllers::{Controller, Controllers};
+use super::kill::{groups, remove};
+use super::layout::{Hierarchy, Layout, Version};
+use super::leaf::{Leaf, RUN};
+use super::limits::Limits;
+use super::settings::{Absence, writes};
+use super::{Error, interface};
+
+/// A group to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Names from the outermost group to this one.
+    pub path: Vec<String>,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// The groups there are. One at a time has its hands in a layout's directories.
+#[derive(Debug, Default)]
+pub struct Tree {
+    layout: Layout,
+    nodes: BTreeMap<Vec<String>, Node>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Named by the latest list.
+    kept: bool,
+    /// Controllers in whose hierarchies it stands.
+    controllers: Controllers,
+    /// What was written; not known of a group that was found there.
+    written: Option<Limits>,
+    leaf: Option<Leaf>,
+}
+
+impl Tree {
+    /// Kills and removes what another tree, whose process is no more, left in these places.
+    pub fn clear(layout: &Layout) {
+        for hierarchy in &layout.hierarchies {
+            clear(&hierarchy.directory);
+        }
+    }
+
+    /// Makes the groups that are listed, those above before those below, and changes the limits of
+    /// those already there. Groups no longer listed go with the next [`Tree::sweep`].
+    ///
+    /// # Errors
+    /// Everything that could not be done; then the limits are what they were, wherever that can be.
+    pub fn apply(&mut self, layout: &Layout, groups: &[Group]) -> Result<(), Vec<Error>> {
+        self.layout = layout.clone();
+        let before = self.limits();
+        let problems = self.change(groups);
+        if !problems.is_empty() {
+            // What cannot be taken back either is what could not be done.
+            let _ = self.change(&before);
+            return Err(problems);
+        }
+        let named: BTreeSet<_> = groups.iter().map(|group| &group.path).collect();
+        for (path, node) in &mut self.nodes {
+            node.kept = named.contains(path);
+        }
+        Ok(())
+    }
+
+    /// The leaf that programs of a group are born in. `groups` is the list the group is of: what
+    /// is gone since, because a later list does not name it, is made again.
+    ///
+    /// # Errors
+    /// When it is not there and cannot be made.
+    pub fn leaf(&mut self, groups: &[Group], path: &[String]) -> Result<&Leaf, Error> {
+        if !self.nodes.contains_key(path) {
+            self.make_again(groups, path)?;
+        }
+        let Some(node) = self.nodes.get_mut(path) else {
+            return Err(unknown(path));
+        };
+        let leaf = match node.leaf.take() {
+            Some(leaf) => leaf,
+            None => Leaf::open(&self.layout, path, node.controllers)?,
+        };
+        Ok(node.leaf.insert(leaf))
+    }
+
+    /// Removes groups that are no longer listed and in which nothing runs; tells how many are left
+    /// to be removed another time.
+    pub fn sweep(&mut self) -> usize {
+        let gone = self.nodes.iter().filter(|(_, node)| !node.kept);
+        let gone: Vec<Vec<String>> = gone.map(|(path, _)| path.clone()).collect();
+        // Those below go before those above.
+        for path in gone.iter().rev() {
+            let hierarchies = self.layout.hierarchies.iter();
+            let groups: Vec<_> = hierarchies.map(|hierarchy| hierarchy.group(path)).collect();
+            // All or none of it: what is half removed would have to be found out about later.
+            if !groups.iter().all(|group| is_empty(group)) {
+                continue;
+            }
+            if groups.iter().all(|group| remove(group).is_ok()) {
+                self.nodes.remove(path);
+            } else if let Some(node) = self.nodes.get_mut(path) {
+                (node.leaf, node.written) = (None, None);
+            }
+        }
+        self.nodes.values().filter(|node| !node.kept).count()
+    }
+
+    /// The groups as they are.
+    fn limits(&self) -> Vec<Group> {
+        let written = self.nodes.iter().filter_map(|(path, node)| {
+            Some(Group {
+                path: path.clone(),
+                limits: node.written.clone()?,
+            })
+        });
+        written.collect()
+    }
+
+    /// Does what can be done, and tells what cannot.
+    fn change(&mut self, groups: &[Group]) -> Vec<Error> {
+        let groups = self.within_outer(groups);
+        let mut problems = Vec::new();
+        for (path, controllers) in standing_in(&groups) {
+            problems.extend(self.make(&path, controllers).err());
+        }
+        problems.extend(
+            groups
+                .iter()
+                .filter_map(|group| self.hand_down(group).err()),
+        );
+        if !problems.is_empty() {
+            return problems;
+        }
+        // A group may not have more than the one above it, at no moment: what becomes less is
+        // written from below, what becomes more from above.
+        let (less, more): (Vec<_>, Vec<_>) = groups.iter().partition(|group| self.lessens(group));
+        for group in less.into_iter().rev().chain(more) {
+            problems.extend(self.write(group).err());
+        }
+        problems
+    }
+
+    fn make_again(&mut self, groups: &[Group], path: &[String]) -> Result<(), Error> {
+        let is_above = |group: &&Group| path.starts_with(&group.path);
+        let chain: Vec<Group> = groups.iter().filter(is_above).cloned().collect();
+        let chain = self.within_outer(&chain);
+        for (path, controllers) in standing_in(&chain) {
+            self.make(&path, controllers)?;
+        }
+        for group in &chain {
+            self.hand_down(group)?;
+            // What another list says of a group that is still there holds.
+            if self.nodes.get(&group.path).is_some_and(|node| !node.kept) {
+                self.write(group)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a group and its leaf in the hierarchies of these controllers, and opens nothing.
+    fn make(&mut self, path: &[String], controllers: Controllers) -> Result<(), Error> {
+        let mut is_new = true;
+        let hierarchies = self.layout.hierarchies.iter();
+        for hierarchy in hierarchies.filter(|each| each.is_for(controllers)) {
+            is_new &= make_group(&hierarchy.group(path))?;
+            make_group(&hierarchy.group(path).join(RUN))?;
+        }
+        let node = self.nodes.entry(path.to_vec()).or_insert_with(|| Node {
+            written: is_new.then(Limits::default),
+            ..Node::default()
+        });
+        if node.controllers != node.controllers.union(controllers) {
+            node.controllers = node.controllers.union(controllers);
+            node.leaf = None;
+        }
+        Ok(())
+    }
+
+    /// Gives the controllers a group needs to it, through all groups above (version 2).
+    fn hand_down(&self, group: &Group) -> Result<(), Error> {
+        for controller in group.limits.needs().iter() {
+            let hierarchy = self.layout.of(controller);
+            let Some(hierarchy) = hierarchy.filter(|found| found.version == Version::V2) else {
+                continue;
+            };
+            for depth in 0..group.path.len() {
+                enable(&hierarchy.group(&group.path[..depth]), controller)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, group: &Group) -> Result<(), Error> {
+        let Some(node) = self.nodes.get_mut(&group.path) else {
+            return Err(unknown(&group.path));
+        };
+        let before = node.written.clone();
+        if before.as_ref() == Some(&group.limits) {
+            return Ok(());
+        }
+        // Not known until every file is written.
+        node.written = None;
+        for hierarchy in &self.layout.hierarchies {
+            for write in writes(hierarchy.version, before.as_ref(), &group.limits) {
+                if !hierarchy.controllers.contains(write.controller) {
+                    continue;
+                }
+                let file = hierarchy.group(&group.path).join(write.file);
+                match interface::write(&file, &write.value) {
+                    Ok(()) => {}
+                    Err(error)
+                        if write.absence == Absence::Harmless
+                            && error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => {
+                        let what = format!("write {} to {}", write.value, file.display());
+                        return Err(Error::new(what, error));
+                    }
+                }
+            }
+        }
+        node.written = Some(group.limits.clone());
+        Ok(())
+    }
+
+    /// Whether a group's quota becomes less.
+    fn lessens(&self, group: &Group) -> bool {
+        let written = self.nodes.get(&group.path).map(|node| &node.written);
+        let quota = |limits: &Limits| limits.cpu.map_or(u32::MAX, |cpu| cpu.millicores);
+        match written {
+            Some(Some(before)) => quota(&group.limits) < quota(before),
+            _ => true,
+        }
+    }
+
+    /// Version 1 refuses a quota above that of a group above, where version 2 lets the lower one
+    /// hold: there the lower one is written.
+    fn within_outer(&self, groups: &[Group]) -> Vec<Group> {
+        let hierarchy = self.layout.of(Controller::Cpu);
+        let Some(hierarchy) = hierarchy.filter(|found| found.version == Version::V1) else {
+            return groups.to_vec();
+        };
+        let outer = outer_quota(hierarchy);
+        let mut least: BTreeMap<&[String], u32> = BTreeMap::new();
+        let mut bounded = groups.to_vec();
+        for (group, original) in bounded.iter_mut().zip(groups) {
+            let path = original.path.as_slice();
+            let above = (0..path.len()).filter_map(|depth| least.get(&path[..depth]));
+            let above = above.copied().min().unwrap_or(outer);
+            if let Some(cpu) = &mut group.limits.cpu {
+                cpu.millicores = cpu.millicores.min(above);
+                least.insert(path, cpu.millicores);
+            }
+        }
+        bounded
+    }
+}
+
+/// For each group the controllers in whose hierarchies it must stand: those of the limits of every
+/// group on the way to it and below it.
+fn standing_in(groups: &[Group]) -> BTreeMap<Vec<String>, Controllers> {
+    let needs = |group: &Group| {
+        let mut needs = group.limits.needs();
+        if needs.contains(Controller::Cpu) {
+            needs.insert(Controller::CpuTime);
+        }
+        needs
+    };
+    let own: BTreeMap<&[String], Controllers> = groups
+        .iter()
+        .map(|group| (group.path.as_slice(), needs(group)))
+        .collect();
+    let mut standing: BTreeMap<Vec<String>, Controllers> = BTreeMap::new();
+    for Group { path, .. } in groups {
+        let chain = (1..=path.len()).filter_map(|depth| own.get(&path[..depth]));
+        let needs = chain.fold(Controllers::NONE, |all, one| all.union(*one));
+        for depth in 1..=path.len() {
+            let all = standing.entry(path[..depth].to_vec()).or_default();
+            *all = all.union(needs);
+        }
+    }
+    standing
+}
+
+/// Whether nothing runs in a group and those below it, or it is not there.
+fn is_empty(group: &Path) -> bool {
+    let groups = groups(group).into_iter();
+    let mut processes = groups.filter_map(|group| interface::processes(&group).ok());
+    processes.all(|processes| processes.is_empty())
+}
+
+/// The least quota of the groups above ours that can be seen, in thousandths of a core.
+fn outer_quota(hierarchy: &Hierarchy) -> u32 {
+    let above = hierarchy.directory.ancestors().skip(1);
+    let quota = |group: &Path| {
+        let quota = interface::number(&group.join("cpu.cfs_quota_us"))?;
+        let period = interface::number(&group.join("cpu.cfs_period_us"))?;
+        u32::try_from(quota.saturating_mul(1_000) / period.max(1)).ok()
+    };
+    let groups = above.take_while(|group| group.join("cgroup.procs").exists());
+    groups.filter_map(quota).min().unwrap_or(u32::MAX).max(1)
+}
+
+fn unknown(path: &[String]) -> Error {
+    let what = format!("find the group {}", path.join("/"));
+    Error::new(what, io::Error::from(io::ErrorKind::NotFound))
+}

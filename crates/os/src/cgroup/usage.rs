@@ -1,0 +1,109 @@
+//! What a group has used, read off the files of whatever version it is in.
+//!
+//! The idea: each figure is there or not, by controller, version and kernel; what is not there is
+//! left out and never a failure. Nothing is kept open: reading is for people who ask.
+
+use std::path::Path;
+
+use super::controllers::Controller;
+use super::interface::{keyed, number, read, value};
+use super::kill::groups;
+use super::layout::{Hierarchy, Layout, Version};
+
+/// Figures of a group and those below it, since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time.
+    pub cpu_us: Option<u64>,
+    /// Periods in which its quota ran out.
+    pub throttled_periods: Option<u64>,
+    /// Time its processes waited for the next quota, each core's added up.
+    pub throttled_us: Option<u64>,
+    /// Memory now.
+    pub memory_bytes: Option<u64>,
+    /// Memory at most.
+    pub memory_peak_bytes: Option<u64>,
+    /// Processes killed for want of memory.
+    pub oom_kills: Option<u64>,
+    /// Processes and threads now.
+    pub pids: Option<u64>,
+    /// Times that no further process or thread was to be had.
+    pub pids_hits: Option<u64>,
+}
+
+impl Usage {
+    /// Reads the figures of the group at `path`; `None` where there is no such group.
+    pub fn of(layout: &Layout, path: &[String]) -> Option<Self> {
+        let exists = |hierarchy: &Hierarchy| hierarchy.group(path).is_dir();
+        if !layout.hierarchies.iter().any(exists) {
+            return None;
+        }
+        let mut usage = Self::default();
+        for controller in layout.controllers().iter() {
+            if let Some(hierarchy) = layout.of(controller) {
+                let group = hierarchy.group(path);
+                match hierarchy.version {
+                    Version::V1 => usage.read_v1(controller, &group),
+                    Version::V2 => usage.read_v2(controller, &group),
+                }
+            }
+        }
+        Some(usage)
+    }
+
+    fn read_v2(&mut self, controller: Controller, group: &Path) {
+        match controller {
+            Controller::Cpu | Controller::CpuTime => {
+                let Ok(text) = read(&group.join("cpu.stat")) else {
+                    return;
+                };
+                self.cpu_us = value(&text, "usage_usec");
+                self.throttled_periods = value(&text, "nr_throttled");
+                self.throttled_us = value(&text, "throttled_usec");
+            }
+            Controller::Memory => {
+                self.memory_bytes = number(&group.join("memory.current"));
+                self.memory_peak_bytes = number(&group.join("memory.peak"));
+                self.oom_kills = keyed(&group.join("memory.events"), "oom_kill");
+            }
+            Controller::Pids => {
+                self.pids = number(&group.join("pids.current"));
+                self.pids_hits = keyed(&group.join("pids.events"), "max");
+            }
+            Controller::Io => {}
+        }
+    }
+
+    fn read_v1(&mut self, controller: Controller, group: &Path) {
+        match controller {
+            Controller::Cpu => {
+                let Ok(text) = read(&group.join("cpu.stat")) else {
+                    return;
+                };
+                self.throttled_periods = value(&text, "nr_throttled");
+                self.throttled_us = value(&text, "throttled_time").map(|time| time / 1_000);
+            }
+            Controller::CpuTime => {
+                let used_ns = number(&group.join("cpuacct.usage"));
+                self.cpu_us = used_ns.map(|time| time / 1_000);
+            }
+            Controller::Memory => {
+                self.memory_bytes = number(&group.join("memory.usage_in_bytes"));
+                self.memory_peak_bytes = number(&group.join("memory.max_usage_in_bytes"));
+                // Counted where the process was.
+                self.oom_kills = sum_below(group, "memory.oom_control", "oom_kill");
+            }
+            Controller::Pids => {
+                self.pids = number(&group.join("pids.current"));
+                self.pids_hits = sum_below(group, "pids.events", "max");
+            }
+            Controller::Io => {}
+        }
+    }
+}
+
+fn sum_below(group: &Path, file: &str, key: &str) -> Option<u64> {
+    let each = groups(group).into_iter();
+    let each = each.filter_map(|group| keyed(&group.join(file), key));
+    each.reduce(u64::saturating_add)
+}

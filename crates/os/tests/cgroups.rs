@@ -1,0 +1,394 @@
+//! Control groups of this machine, as far as it lets us: what a test cannot do here it says.
+//!
+//! Programs are shells that are born in a group by its open `cgroup.procs` files, which works in
+//! both versions. Several test processes share the machine: each has places of its own.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use os::cgroup::{
+    Base, Controller, Controllers, CpuLimit, Group, Host, Layout, Leaf, Limits, Sight, Tree, Usage,
+};
+
+/// How long something may take that takes no time on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// This machine's groups, with one tree of our own.
+struct Groups {
+    // Before the base: its descriptors go first.
+    tree: Tree,
+    base: Base,
+}
+
+impl Groups {
+    /// Takes places for these controllers, or says why the test cannot run.
+    fn with(controllers: &[Controller]) -> Option<Groups> {
+        let host = Host::look().expect("/proc is to be read");
+        for controller in controllers {
+            if let Err(lack) = host.place(*controller) {
+                let name = controller.name();
+                eprintln!("not run: no {name} controller here: {}", lack.reason());
+                return None;
+            }
+        }
+        let (mut base, problems) = Base::start(host);
+        for problem in problems {
+            eprintln!("at the start: {problem}");
+        }
+        base.claim(controllers.iter().copied().collect())
+            .expect("what the host says can be had is had");
+        Some(Groups {
+            tree: Tree::default(),
+            base,
+        })
+    }
+
+    fn layout(&mut self) -> Layout {
+        let claimed = self.base.claim(Controllers::NONE);
+        claimed.expect("nothing is wanted").clone()
+    }
+
+    fn apply(&mut self, groups: &[Group]) {
+        let layout = self.layout();
+        if let Err(problems) = self.tree.apply(&layout, groups) {
+            panic!("{problems:?}");
+        }
+    }
+
+    fn run(&mut self, groups: &[Group], path: &[String], script: &str) -> Child {
+        start(self.tree.leaf(groups, path).expect("a leaf"), script)
+    }
+
+    fn usage(&mut self, path: &[String]) -> Usage {
+        Usage::of(&self.layout(), path).expect("a group")
+    }
+
+    /// The text of a file of a group, wherever its controller is.
+    fn file(&mut self, controller: Controller, path: &[String], v1: &str, v2: &str) -> String {
+        let layout = self.layout();
+        let hierarchy = layout.of(controller).expect("it was claimed");
+        let name = match hierarchy.version {
+            os::cgroup::Version::V1 => v1,
+            os::cgroup::Version::V2 => v2,
+        };
+        let file = hierarchy.group(path).join(name);
+        std::fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+            .trim()
+            .to_owned()
+    }
+}
+
+/// Starts a shell that waits until it is in its group.
+fn start(leaf: &Leaf, script: &str) -> Child {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", &format!("read go; {script}")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell");
+    let pid = child.id().to_string();
+    for procs in leaf.procs() {
+        rustix::io::write(procs, pid.as_bytes()).expect("a process moves");
+    }
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(b"go\n").expect("the shell reads");
+    child
+}
+
+fn named(path: &[&str], limits: Limits) -> Group {
+    Group {
+        path: path.iter().map(|&name| name.to_owned()).collect(),
+        limits,
+    }
+}
+
+fn cpu(millicores: u32) -> Limits {
+    Limits {
+        cpu: Some(CpuLimit {
+            millicores,
+            burst_us: 0,
+        }),
+        ..Limits::default()
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        std::thread::yield_now();
+    }
+}
+
+const SPIN: &str = "while :; do :; done";
+
+#[test]
+fn this_machine_is_looked_at_without_changing_it() {
+    let host = Host::of(&Sight::read().unwrap());
+    for controller in Controller::ALL {
+        match host.place(controller) {
+            Ok(place) => assert!(place.directory.is_dir()),
+            Err(lack) => {
+                let (reason, remedy) = (lack.reason(), lack.remedy(controller));
+                eprintln!("{}: {reason}; {remedy}", controller.name());
+                assert!(!reason.is_empty() && !remedy.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn two_rules_share_what_their_site_may_use() {
+    let Some(mut here) = Groups::with(&[Controller::Cpu]) else {
+        return;
+    };
+    let groups = [
+        named(&["site"], cpu(100)),
+        named(&["site", "one"], cpu(80)),
+        named(&["site", "two"], cpu(80)),
+    ];
+    here.apply(&groups);
+    let mut one = here.run(&groups, &groups[1].path, SPIN);
+    let mut two = here.run(&groups, &groups[2].path, SPIN);
+    let site = groups[0].path.clone();
+    // From a moment when both run: a group begins with a full quota.
+    until("the quota is used up", || {
+        here.usage(&site).throttled_periods.unwrap_or(0) > 2
+    });
+    let Some(before) = here.usage(&site).cpu_us else {
+        eprintln!("not run: processor time is not counted here");
+        return;
+    };
+    let began = Instant::now();
+    // Others want the machine, too: it may take a while to get what one may have.
+    let (mut used, mut share) = (0, 0.0);
+    until("the programs get their share of the machine", || {
+        std::thread::sleep(Duration::from_secs(3));
+        used = here.usage(&site).cpu_us.unwrap() - before;
+        share = used as f64 / began.elapsed().as_micros() as f64;
+        share > 0.05
+    });
+    for child in [&mut one, &mut two] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let percent = share * 100.0;
+    eprintln!("two programs used {percent:.1} % of a core under 10 %");
+    assert!(share < 0.15, "{share}");
+}
+
+#[test]
+fn a_process_that_takes_more_memory_than_its_group_has_is_killed_and_no_other() {
+    let Some(mut here) = Groups::with(&[Controller::Memory]) else {
+        return;
+    };
+    let limits = Limits {
+        memory_bytes: Some(32 << 20),
+        ..Limits::default()
+    };
+    let groups = [named(&["small"], limits)];
+    here.apply(&groups);
+    let path = groups[0].path.clone();
+    let mut innocent = here.run(&groups, &path, "exec sleep 600");
+    let before = here.tree.leaf(&groups, &path).unwrap().hits();
+    // The bystander holds next to nothing: the kernel's choice is not in doubt.
+    let mut greedy = here.run(
+        &groups,
+        &path,
+        "x=$(head -c 300000000 /dev/zero | tr '\\0' x)",
+    );
+    let ended = greedy.wait().unwrap();
+    let hits = here.tree.leaf(&groups, &path).unwrap().hits().since(before);
+    assert!(!ended.success());
+    assert!(hits.oom_kills >= 1, "{ended} {hits:?}");
+    assert!(here.usage(&path).oom_kills.unwrap_or(0) >= 1);
+    assert!(innocent.try_wait().unwrap().is_none(), "the other lives");
+    innocent.kill().unwrap();
+    innocent.wait().unwrap();
+}
+
+#[test]
+fn more_processes_than_the_group_may_have_are_refused_and_counted() {
+    let Some(mut here) = Groups::with(&[Controller::Pids]) else {
+        return;
+    };
+    let limits = Limits {
+        pids: Some(4),
+        ..Limits::default()
+    };
+    let groups = [named(&["few"], limits)];
+    here.apply(&groups);
+    let path = groups[0].path.clone();
+    let before = here.tree.leaf(&groups, &path).unwrap().hits();
+    let script = "for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait";
+    let mut child = here.run(&groups, &path, script);
+    until("a fork is refused", || {
+        here.tree
+            .leaf(&groups, &path)
+            .unwrap()
+            .hits()
+            .since(before)
+            .pids
+            > 0
+    });
+    let usage = here.usage(&path);
+    assert!(usage.pids_hits.unwrap_or(0) > 0, "{usage:?}");
+    let places: Vec<_> = here.layout().hierarchies;
+    for place in &places {
+        assert!(os::cgroup::kill_all(&place.group(&path), PATIENCE));
+    }
+    assert!(!child.wait().unwrap().success());
+}
+
+#[test]
+fn limits_change_in_place_and_groups_go_when_nothing_runs_in_them() {
+    let Some(mut here) = Groups::with(&[Controller::Cpu, Controller::Pids]) else {
+        return;
+    };
+    let wide = Limits {
+        pids: Some(50),
+        cpu_weight: Some(50),
+        ..cpu(200)
+    };
+    let first = [
+        named(&["site"], wide.clone()),
+        named(&["site", "rule"], wide),
+    ];
+    here.apply(&first);
+    let rule = first[1].path.clone();
+    let weight = here.file(Controller::Cpu, &rule, "cpu.shares", "cpu.weight");
+    assert!(["512", "50"].contains(&weight.as_str()), "{weight}");
+    let mut child = here.run(&first, &rule, "read forever; sleep 60");
+    // Less for both, more for both, and one up while the other goes down.
+    for (site, inner) in [(100, 50), (400, 300), (350, 320), (80, 900)] {
+        let limits = |millicores| Limits {
+            pids: Some(millicores),
+            ..cpu(millicores)
+        };
+        here.apply(&[
+            named(&["site"], limits(site)),
+            named(&["site", "rule"], limits(inner)),
+        ]);
+        let pids = here.file(Controller::Pids, &rule, "pids.max", "pids.max");
+        assert_eq!(pids, inner.to_string());
+        let quota = here.file(Controller::Cpu, &rule, "cpu.cfs_quota_us", "cpu.max");
+        let (wanted, bounded) = (inner * 100, inner.min(site) * 100);
+        assert!(
+            quota == format!("{wanted} 100000") || quota == bounded.to_string(),
+            "{quota}"
+        );
+    }
+    here.apply(&[named(&["other"], cpu(100))]);
+    assert_eq!(here.tree.sweep(), 2, "the rule's program lives");
+    // A request of the list before still finds its group.
+    here.tree.leaf(&first, &rule).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let places = here.layout().hierarchies;
+    for place in &places {
+        os::cgroup::kill_all(&place.group(&rule), PATIENCE);
+    }
+    until("the groups are removed", || here.tree.sweep() == 0);
+    for place in &places {
+        assert!(!place.group(&first[0].path).exists());
+    }
+    // And one that comes later gets it back, limits and all.
+    here.tree.leaf(&first, &rule).unwrap();
+    let pids = here.file(Controller::Pids, &rule, "pids.max", "pids.max");
+    assert_eq!(pids, "50");
+    assert_eq!(here.tree.sweep(), 0);
+}
+
+#[test]
+fn a_burst_is_granted_up_to_the_quota() {
+    let Some(mut here) = Groups::with(&[Controller::Cpu]) else {
+        return;
+    };
+    let limits = Limits {
+        cpu: Some(CpuLimit {
+            millicores: 100,
+            burst_us: 20_000,
+        }),
+        ..Limits::default()
+    };
+    let groups = [named(&["bursty"], limits)];
+    let layout = here.layout();
+    if let Err(problems) = here.tree.apply(&layout, &groups) {
+        // Kernels before 5.14.
+        assert!(problems[0].to_string().contains("burst"), "{problems:?}");
+        eprintln!("not run: {}", problems[0]);
+        return;
+    }
+    let path = &groups[0].path;
+    let burst = here.file(Controller::Cpu, path, "cpu.cfs_burst_us", "cpu.max.burst");
+    assert_eq!(burst, "20000");
+    here.apply(&[named(&["bursty"], cpu(50))]);
+    let burst = here.file(Controller::Cpu, path, "cpu.cfs_burst_us", "cpu.max.burst");
+    assert_eq!(burst, "0");
+}
+
+#[test]
+fn what_a_crash_left_is_removed_and_a_living_gateways_is_not() {
+    let Some(mut living) = Groups::with(&[Controller::Pids]) else {
+        return;
+    };
+    let layout = living.layout();
+    let place = &layout.of(Controller::Pids).unwrap().directory;
+    let Some(own) = place.parent() else {
+        panic!("{} is below a group", place.display());
+    };
+    // As a gateway leaves it: a place whose lock nobody holds, with a program in it.
+    let left = own.join(format!("nagaya-{}-900", std::process::id()));
+    for path in ["", "site", "site/run"] {
+        std::fs::create_dir(left.join(path)).unwrap();
+    }
+    let mut orphan = Command::new("sleep").arg("600").spawn().unwrap();
+    std::fs::write(left.join("site/run/cgroup.procs"), orphan.id().to_string()).unwrap();
+    // Nobody's: the name is not of ours.
+    let foreign = own.join(format!("nagaya-tools-{}", std::process::id()));
+    std::fs::create_dir(&foreign).unwrap();
+    let host = Host::look().unwrap();
+    if host.place(Controller::Pids).is_err() {
+        eprintln!("not run: a second gateway cannot be had in this group");
+        orphan.kill().unwrap();
+    } else {
+        let (second, _) = Base::start(host);
+        drop(second);
+    }
+    assert!(!orphan.wait().unwrap().success());
+    until("the leftover is gone", || {
+        let _ = Base::start(Host::look().unwrap());
+        !left.exists()
+    });
+    assert!(
+        Path::new(place).exists(),
+        "the living gateway's place stays"
+    );
+    assert!(foreign.exists());
+    std::fs::remove_dir(&foreign).unwrap();
+}
+
+#[test]
+fn a_gateway_that_ends_leaves_nothing_behind() {
+    let Some(mut here) = Groups::with(&[Controller::Pids]) else {
+        return;
+    };
+    let limits = Limits {
+        pids: Some(9),
+        ..Limits::default()
+    };
+    let groups = [named(&["site"], limits)];
+    here.apply(&groups);
+    let path = groups[0].path.clone();
+    let mut child = here.run(&groups, &path, "sleep 600");
+    let places = here.layout().hierarchies;
+    drop(here);
+    assert!(!child.wait().unwrap().success());
+    for place in places {
+        assert!(!place.directory.exists(), "{}", place.directory.display());
+    }
+}
