@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, fstat, mkdir, open
 use rustix::io::Errno;
 
 use super::controllers::{Controller, Controllers};
-use super::host::{Host, is_root, lists, others_in};
+use super::host::{Host, is_root, lists};
 use super::kill::{kill_all, remove};
 use super::layout::{Hierarchy, Layout, Version};
 use super::{Error, interface};
@@ -146,7 +146,9 @@ impl Base {
                     .is_ok_and(|place| place.version == Version::V2)
         };
         let is_used = Controller::ALL.iter().any(is_used);
-        (is_used && !is_root(group) && others_in(group) == 0).then(|| group.clone())
+        let own = i32::try_from(std::process::id()).ok()?;
+        let is_alone = interface::processes(group).is_ok_and(|members| members == [own]);
+        (is_used && !is_root(group) && is_alone).then(|| group.clone())
     }
 
     fn step_out_of(&mut self, group: &Path) -> Result<(), Error> {
