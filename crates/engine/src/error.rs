@@ -35,6 +35,8 @@ pub enum Kind {
     UpstreamSlow,
     /// A cap of ours was reached.
     Full,
+    /// A program ran into a limit set for it.
+    Limited,
     /// Our own failing.
     Internal,
 }

@@ -32,7 +32,7 @@ pub fn status_of(kind: Kind) -> Option<u16> {
         Kind::ClientSlow => Some(408),
         Kind::UpstreamDown | Kind::UpstreamBroken => Some(502),
         Kind::UpstreamSlow => Some(504),
-        Kind::Full => Some(503),
+        Kind::Full | Kind::Limited => Some(503),
         Kind::Internal => Some(500),
     }
 }
@@ -188,6 +188,7 @@ reply_headers = { set = { X-Site = "a" } }
             (Kind::UpstreamBroken, Some(502)),
             (Kind::UpstreamSlow, Some(504)),
             (Kind::Full, Some(503)),
+            (Kind::Limited, Some(503)),
             (Kind::Internal, Some(500)),
         ] {
             assert_eq!(status_of(kind), status);

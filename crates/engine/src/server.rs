@@ -78,7 +78,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                 voice.say(&answer).map_err(unheard)?;
             }
             ToServer::Reopen { logs } => server.order(Order::Reopen(logs)),
-            ToServer::Programs { links } => drop(links),
+            ToServer::Programs { links } => server.use_programs(links),
             ToServer::Tally(tally) => server.shared.process.show(&tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {
@@ -199,6 +199,7 @@ impl Server {
             .collect();
         self.open = open;
         self.watched.retain(&kept);
+        self.use_programs(configure.programs);
         self.swap(generation, added, &kept);
         self.shared.set_generation(generation);
         crate::error_log::set_level(generation.process.log.level);
@@ -293,10 +294,18 @@ impl Server {
                 Ok(Some(ToServer::LogFile { path, result })) => {
                     self.order(Order::Opened { path, result });
                 }
+                Ok(Some(ToServer::Programs { links })) => self.use_programs(links),
                 Ok(_) => {}
                 // The supervisor has gone: its silence is not one to wait in.
                 Err(_) => std::thread::sleep(END_LOOK),
             }
+        }
+    }
+
+    /// Hands each worker its link to the spawner; without links they keep those they have.
+    fn use_programs(&self, links: Vec<OwnedFd>) {
+        for (worker, link) in links.into_iter().enumerate() {
+            self.shared.peers.tell(worker, Command::Programs(link));
         }
     }
 

@@ -35,8 +35,42 @@ pub struct WorkerStats {
     pub total_time: Histogram,
     /// The upstream's part of it, where there was one.
     pub upstream_time: Histogram,
+    /// Programs of its exchanges.
+    pub programs: ProgramStats,
     /// Taken when pools are made and when figures are collected, for the length of a list.
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
+}
+
+/// What became of one worker's programs.
+#[derive(Debug, Default)]
+pub struct ProgramStats {
+    /// Programs that ran.
+    pub started: AtomicU64,
+    /// Programs that could not be started.
+    pub failed: AtomicU64,
+    /// Programs killed, by [`Killed`].
+    pub killed: [AtomicU64; Killed::ALL.len()],
+}
+
+/// Why a program was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    /// Its group was out of memory.
+    Memory,
+    /// Its group had as many processes as it may.
+    Pids,
+    /// It had used its processor time.
+    CpuTime,
+    /// It wrote too large a file.
+    FileSize,
+    /// It ran for too long.
+    Time,
+    /// It said nothing for too long.
+    Silence,
+    /// Its client had gone.
+    Client,
+    /// Its spawner had gone.
+    Spawner,
 }
 
 /// What a site's exchanges came to on one worker.
@@ -166,6 +200,41 @@ impl WorkerStats {
             .unwrap_or_else(PoisonError::into_inner);
         let in_use = known.iter().filter(|stats| Arc::strong_count(stats) > 1);
         in_use.cloned().collect()
+    }
+}
+
+impl Killed {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; 8] = [
+        Self::Memory,
+        Self::Pids,
+        Self::CpuTime,
+        Self::FileSize,
+        Self::Time,
+        Self::Silence,
+        Self::Client,
+        Self::Spawner,
+    ];
+
+    /// The word for it in logs and figures: the reason of the exchange it ends, where it has one.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Memory => "memory_limit",
+            Self::Pids => "pids_limit",
+            Self::CpuTime => "cpu_time_limit",
+            Self::FileSize => "file_size_limit",
+            Self::Time => "time_limit",
+            Self::Silence => "upstream_silent",
+            Self::Client => "client",
+            Self::Spawner => "spawner_lost",
+        }
+    }
+}
+
+impl ProgramStats {
+    /// The counter of programs killed for this.
+    pub fn killed(&self, killed: Killed) -> &AtomicU64 {
+        &self.killed[killed as usize]
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +68,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
             command = commands.recv() => match command {
                 Some(Command::Connection(arrival)) => listener::start(&worker, arrival),
                 Some(Command::Swap(swap)) => doors.swap(&worker, *swap),
+                Some(Command::Programs(link)) => use_programs(&worker, link),
                 Some(Command::Drain) | None => break,
                 #[cfg(test)]
                 Some(Command::Spin { busy, rest }) => drop(tokio::task::spawn_local(spin(busy, rest))),
@@ -83,6 +85,13 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
         }
     }
     drain(&worker).await;
+}
+
+fn use_programs(worker: &Worker, link: OwnedFd) {
+    if let Err(error) = worker.programs.use_link(link) {
+        let (worker, error) = (worker.index, config::reason(&error));
+        tracing::error!(worker, error, "a worker cannot have programs run");
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::exchange::{RequestId, Spares};
 use crate::generation::Generation;
 use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients, Listener};
+use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
@@ -59,6 +60,8 @@ pub struct Worker {
     pub clients: Arc<Clients>,
     /// Its side of the access log.
     pub access_log: AccessLog,
+    /// The programs of its exchanges.
+    pub programs: Programs,
     /// What it knows of passwords.
     pub auth_checks: Checks,
     /// What it shares with the others.
@@ -85,6 +88,8 @@ pub struct Shared {
     pub access_log: Arc<access_log::Queue>,
     /// Passwords that wait to be compared, or are being compared.
     pub auth_waiting: Arc<AtomicUsize>,
+    /// Programs that run.
+    pub programs_running: Arc<AtomicUsize>,
     /// What bodies set aside take on disk.
     pub spool_disk: Arc<Disk>,
     /// Counters of the process.
@@ -108,6 +113,7 @@ impl Shared {
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
             auth_waiting: Arc::default(),
+            programs_running: Arc::default(),
             spool_disk: Arc::default(),
             process: Arc::default(),
             generation: Arc::default(),
@@ -145,6 +151,8 @@ pub enum Command {
     Connection(Arrival),
     /// Serve this generation from now on, accepting from these sockets besides those it has.
     Swap(Box<Swap>),
+    /// Have programs run by the spawner at the other end from now on.
+    Programs(OwnedFd),
     /// Finish what is under way, then end.
     Drain,
     /// Do nothing else for `busy` out of every `busy` and `rest`: a stand-in for work that holds
@@ -265,6 +273,7 @@ impl Worker {
             clients: Arc::clone(&shared.clients),
             serving: RefCell::new(Serving::new(generation, None, &shared.stats[index])),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
+            programs: Programs::new(Arc::clone(&shared.programs_running)),
             auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
             next_id: Cell::new(seed),
             draining: Cell::new(false),

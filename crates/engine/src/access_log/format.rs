@@ -137,6 +137,10 @@ fn values<'a>(facts: &Facts<'a>, mut put: impl FnMut(&'static str, Value<'a>)) {
         None => Value::Absent,
         Some(_) => Value::Number(record.upstream_us),
     };
+    let (cpu_us, peak_bytes) = match record.program {
+        None => (Value::Absent, Value::Absent),
+        Some(used) => (Value::Number(used.cpu_us), Value::Number(used.peak_bytes)),
+    };
     let queue_us = match record.handler_started {
         None => Value::Absent,
         Some(started) => Value::Number(micros(started.duration_since(request.received))),
@@ -174,6 +178,8 @@ fn values<'a>(facts: &Facts<'a>, mut put: impl FnMut(&'static str, Value<'a>)) {
         "total_us",
         Value::Number(micros(facts.ended.duration_since(request.received))),
     );
+    put("program_cpu_us", cpu_us);
+    put("program_peak_bytes", peak_bytes);
     put("reason", Value::word(record.reason));
     put("user", Value::word(&record.user));
     put("referer", Value::text(head.fields.get(FieldId::Referer)));

@@ -60,12 +60,23 @@ pub struct Record {
     pub upstream: Option<std::sync::Arc<str>>,
     /// Status the upstream gave; 0 if none.
     pub upstream_status: u16,
+    /// What the program took that was run for it.
+    pub program: Option<ProgramUse>,
     /// Word of the handler that ran; empty if none did.
     pub handler: &'static str,
     /// Why the exchange failed or was refused; empty if it was not.
     pub reason: &'static str,
     /// User name of Basic auth; empty if none.
     pub user: String,
+}
+
+/// What a program took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProgramUse {
+    /// Processor time of it and the children it waited for, in microseconds.
+    pub cpu_us: u64,
+    /// The most memory one of them had resident.
+    pub peak_bytes: u64,
 }
 
 impl Record {

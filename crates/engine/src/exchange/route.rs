@@ -50,6 +50,11 @@ impl Route {
         self.matched.iter().filter_map(|index| rules.get(*index))
     }
 
+    /// Index in the site of the rule that matched last: the one whose handler answers, if any.
+    pub fn deciding_index(&self) -> Option<u32> {
+        u32::try_from(*self.matched.last()?).ok()
+    }
+
     /// The rule whose handler answers; `None` when the site's files do.
     pub fn deciding_rule(&self) -> Option<&Rule> {
         let last = *self.matched.last()?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figures, ReplyFigures, Times};
+use super::{Figures, ProgramFigures, ReplyFigures, Times};
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into one JSON object and a line feed.
@@ -29,6 +29,7 @@ pub fn json(figures: &Figures) -> String {
     times("upstream", &figures.upstream_time, &mut out);
     out.push('}');
     workers(figures, &mut out);
+    programs(&figures.programs, &mut out);
     out.push_str(",\"without_site\":{");
     replies(&figures.without_site, &mut out);
     out.push('}');
@@ -76,6 +77,19 @@ fn workers(figures: &Figures, out: &mut String) {
             worker.panics
         );
     });
+}
+
+fn programs(programs: &ProgramFigures, out: &mut String) {
+    let _ = write!(
+        out,
+        ",\"programs\":{{\"running\":{},\"started\":{},\"failed\":{},\"killed\":{{",
+        programs.running, programs.started, programs.failed
+    );
+    for (at, (word, count)) in programs.killed().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(out, "{comma}\"{word}\":{count}");
+    }
+    out.push_str("}}");
 }
 
 fn list<T>(

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::error_log;
-use crate::stats::{BOUNDS_US, Health, Histogram, Replies, WorkerStats};
+use crate::stats::{BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, WorkerStats};
 use crate::worker::Shared;
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
@@ -50,6 +50,8 @@ pub struct Figures {
     pub without_site: ReplyFigures,
     /// By upstream and server.
     pub upstreams: BTreeMap<(String, String), UpstreamFigures>,
+    /// Programs of all workers.
+    pub programs: ProgramFigures,
     /// Of whole exchanges.
     pub total_time: Times,
     /// Of the upstreams' part.
@@ -105,6 +107,19 @@ pub struct UpstreamFigures {
     pub workers_failing: usize,
 }
 
+/// What became of programs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ProgramFigures {
+    /// Programs that run.
+    pub running: usize,
+    /// Programs that ran.
+    pub started: u64,
+    /// Programs that could not be started.
+    pub failed: u64,
+    /// Programs killed, in the order of [`Killed::ALL`].
+    pub killed: [u64; Killed::ALL.len()],
+}
+
 /// Durations in the buckets of [`BOUNDS_US`].
 #[derive(Debug, Default, Clone)]
 pub struct Times {
@@ -128,6 +143,7 @@ pub fn collect(shared: &Shared) -> Figures {
         lines_lost: error_log::dropped(),
         ..Figures::default()
     };
+    figures.programs.running = shared.programs_running.load(Relaxed);
     for (index, stats) in shared.stats.iter().enumerate() {
         figures.add_worker(shared.board.connections(index), stats);
     }
@@ -157,6 +173,7 @@ impl Figures {
             ended,
             panics: stats.panics.load(Relaxed),
         });
+        self.programs.add(&stats.programs);
         self.without_site.add(&stats.without_site);
         self.total_time.add(&stats.total_time);
         self.upstream_time.add(&stats.upstream_time);
@@ -210,6 +227,27 @@ impl ReplyFigures {
     /// How many exchanges they are.
     pub fn count(&self) -> u64 {
         self.by_class.iter().sum()
+    }
+}
+
+impl ProgramFigures {
+    fn add(&mut self, stats: &ProgramStats) {
+        self.started += stats.started.load(Relaxed);
+        self.failed += stats.failed.load(Relaxed);
+        for (sum, count) in self.killed.iter_mut().zip(&stats.killed) {
+            *sum += count.load(Relaxed);
+        }
+    }
+
+    /// Whether there ever was one.
+    pub fn any(&self) -> bool {
+        self.started + self.failed > 0 || self.running > 0
+    }
+
+    /// Programs killed, by reason.
+    pub fn killed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = Killed::ALL.into_iter().map(Killed::word);
+        words.zip(self.killed)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::{Figures, ReplyFigures, Times, UpstreamFigures, WorkerFigures};
+use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures, WorkerFigures};
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
@@ -12,6 +12,7 @@ pub fn prometheus(figures: &Figures) -> String {
     };
     process(figures, &mut text);
     workers(figures, &mut text);
+    programs(&figures.programs, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
     text.family(
@@ -74,6 +75,37 @@ fn process(figures: &Figures, text: &mut Text) {
     ] {
         text.family(name, kind, help);
         text.sample(name, &[], value);
+    }
+}
+
+fn programs(programs: &ProgramFigures, text: &mut Text) {
+    for (name, kind, help, value) in [
+        (
+            "programs_running",
+            "gauge",
+            "Programs that run.",
+            programs.running as u64,
+        ),
+        (
+            "programs_started_total",
+            "counter",
+            "Programs that ran.",
+            programs.started,
+        ),
+        (
+            "programs_failed_total",
+            "counter",
+            "Programs that could not be started.",
+            programs.failed,
+        ),
+    ] {
+        text.family(name, kind, help);
+        text.sample(name, &[], value);
+    }
+    let name = "programs_killed_total";
+    text.family(name, "counter", "Programs killed, by reason.");
+    for (reason, count) in programs.killed() {
+        text.sample(name, &[("reason", reason)], count);
     }
 }
 

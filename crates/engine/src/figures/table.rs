@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figures, ReplyFigures, Times, UpstreamFigures};
+use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures};
 
 /// Sites shown, the busiest first.
 const SITES_MAX: usize = 30;
@@ -40,6 +40,9 @@ pub fn table(figures: &Figures) -> String {
     line("time", quantiles(&figures.total_time));
     if figures.upstream_time.count() > 0 {
         line("upstreams", quantiles(&figures.upstream_time));
+    }
+    if figures.programs.any() {
+        line("programs", programs(&figures.programs));
     }
     line("life", life(figures));
     workers(figures, &mut out);
@@ -87,6 +90,21 @@ fn quantiles(times: &Times) -> String {
         at("90 %", 900),
         at("99 %", 990)
     )
+}
+
+fn programs(programs: &ProgramFigures) -> String {
+    let mut text = format!(
+        "{} running · {} started",
+        count(programs.running as u64),
+        count(programs.started)
+    );
+    if programs.failed > 0 {
+        let _ = write!(text, " · {} not started", count(programs.failed));
+    }
+    for (word, number) in programs.killed().filter(|(_, number)| *number > 0) {
+        let _ = write!(text, " · killed: {word} {}", count(number));
+    }
+    text
 }
 
 fn life(figures: &Figures) -> String {

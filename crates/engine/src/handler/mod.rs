@@ -1,8 +1,10 @@
 //! Handlers: exactly one answers each request.
 
+mod cgi;
 mod delivery;
 mod intake;
 mod metrics;
+mod program;
 mod proxy;
 mod redirect;
 mod respond;
@@ -29,9 +31,9 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     match handler {
         Handler::Static => static_file::serve(worker, &serving, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
-        Handler::FastCgi(_) | Handler::Cgi(_) => {
-            Err(Error::new(Kind::Internal, "not_built", String::new()))
-        }
+        Handler::FastCgi(_) => Err(Error::new(Kind::Internal, "not_built", String::new())),
+        // Boxed: a connection that runs no program need not have room for one.
+        Handler::Cgi(cgi) => Box::pin(cgi::run(worker, exchange, cgi)).await,
         Handler::Respond(respond) => {
             respond::answer(exchange, respond);
             Ok(())

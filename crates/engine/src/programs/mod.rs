@@ -3,6 +3,10 @@
 //! The idea: a worker asks for a program by naming a rule of a generation and a file below the
 //! site's root; everything else (as which user, in which group, under which limits) the spawner
 //! knows from the plan that the supervisor gave it. What a worker sends is decoded as hostile.
+//! A worker's end of it is in [`Programs`].
 
+mod link;
 pub mod message;
 pub mod plan;
+
+pub use link::{Outcome, Program, Programs, lost};

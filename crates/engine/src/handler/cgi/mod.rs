@@ -1,0 +1,89 @@
+//! CGI (RFC 3875): a program started for the request, by the spawner, and ended with it.
+//!
+//! The worker makes three pipes, keeps an end of each and has the spawner run the resolved file
+//! with the others ([`crate::programs`]). The request's body goes in while the reply comes out
+//! ([`relay`]); what became of it is judged in [`verdict`]. However the exchange ends, nothing of
+//! the program is left: it is killed with its whole group. The query never becomes arguments.
+
+mod input;
+mod relay;
+mod verdict;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use config::model::Cgi;
+
+use self::relay::Relay;
+use super::{intake, program};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::pipe::{PipeReader, PipeWriter};
+use crate::programs::message::Run;
+use crate::spool::Spool;
+use crate::worker::Worker;
+
+/// Our ends of a program's standard streams.
+struct Pipes {
+    stdin: PipeWriter,
+    stdout: PipeReader,
+    stderr: PipeReader,
+}
+
+/// Has a program answer.
+pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi) -> Result<()> {
+    let (Some(serving), Some(site), Some(rule)) = (
+        exchange.route.serving.clone(),
+        exchange.route.site_index,
+        exchange.route.deciding_index(),
+    ) else {
+        return Err(Error::new(Kind::Internal, "no_rule", String::new()));
+    };
+    let resolved = program::script(worker, exchange).await?;
+    // A program is told the length before it reads.
+    let spooled = match exchange.body.length() {
+        Some(_) => None,
+        None => intake::take(worker, &serving, exchange).await?,
+    };
+    let spooled_bytes = spooled.as_ref().map(Spool::len);
+    let params = &cgi.params;
+    let environment =
+        program::environment(&serving, exchange, &resolved, None, params, spooled_bytes)?;
+    let (pipes, [stdin, stdout, stderr]) =
+        Pipes::open().map_err(|error| Error::io(Kind::Full, "program_pipes", &error))?;
+    let run = |id| Run {
+        id,
+        generation: serving.generation.number,
+        site,
+        rule,
+        script: resolved.relative().to_vec(),
+        environment: environment
+            .iter()
+            .map(|(name, value)| (name.to_vec(), value.to_vec()))
+            .collect(),
+        stdin,
+        stdout,
+        stderr,
+    };
+    let programs_max = serving.generation.process.caps.programs;
+    let program = worker.programs.run(programs_max, run).await?;
+    Relay::new((worker, &serving), cgi, exchange, program, pipes, spooled)
+        .run(exchange)
+        .await
+}
+
+impl Pipes {
+    /// Opens them; the program's ends come besides: standard input, output and error.
+    fn open() -> io::Result<(Self, [OwnedFd; 3])> {
+        let (stdin, its_stdin) = os::pipe::to_program()?;
+        let (stdout, its_stdout) = os::pipe::from_program()?;
+        let (stderr, its_stderr) = os::pipe::from_program()?;
+        let pipes = Self {
+            stdin: PipeWriter::new(stdin)?,
+            stdout: PipeReader::new(stdout)?,
+            stderr: PipeReader::new(stderr)?,
+        };
+        Ok((pipes, [its_stdin, its_stdout, its_stderr]))
+    }
+}

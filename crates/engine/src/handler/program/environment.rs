@@ -1,0 +1,133 @@
+//! What a program is told of a request: the exchange, as `fastcgi::environment` wants to see it.
+
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use config::model::Template;
+use fastcgi::environment::{Client, Environment, Request, Scheme, Script, Server, Trust};
+use wire::{FieldId, Framing, strip_hop_by_hop};
+
+use crate::error::{Error, Result};
+use crate::exchange::{self, Exchange};
+use crate::fields;
+use crate::resolve::Resolved;
+use crate::worker::Serving;
+
+/// How the gateway calls itself towards programs.
+const SOFTWARE: &[u8] = b"nagaya";
+
+/// Makes the variables of the exchange's request for the program `resolved`, and changes them as
+/// `params` say. `root` is the site's root as the program sees it, where that is another one;
+/// `spooled_bytes` the body's length where it was taken beforehand.
+///
+/// # Errors
+/// 431 where they are too long together, 400 where a value cannot be told.
+pub(in super::super) fn environment(
+    serving: &Serving,
+    exchange: &mut Exchange,
+    resolved: &Resolved,
+    root: Option<&Path>,
+    params: &[(String, Option<Template>)],
+    spooled_bytes: Option<u64>,
+) -> Result<Environment> {
+    strip_hop_by_hop(&mut exchange.request.head.fields);
+    let exchange = &*exchange;
+    let site = exchange.route.site();
+    let own_root = site.and_then(|site| site.root.as_ref());
+    let Some(root) = root.or(own_root.map(|root| &*root.path)) else {
+        return Err(Error::refused(404, "no_root"));
+    };
+    let script = Script {
+        root: trimmed(root),
+        relative: resolved.relative(),
+        path_info: resolved.path_info(),
+    };
+    let name = site.map_or("", |site| &site.name);
+    let seen = seen(exchange, script, name, spooled_bytes);
+    let caps = &serving.generation.process.caps;
+    let mut environment = Environment::of(&seen, caps.env_bytes)?;
+    let mut value = Vec::new();
+    for (name, template) in params {
+        match template {
+            None => environment.remove(name.as_bytes()),
+            Some(template) => {
+                value.clear();
+                fields::expand(template, &exchange.request, &mut value);
+                environment.set(name.as_bytes(), &value)?;
+            }
+        }
+    }
+    Ok(environment)
+}
+
+fn seen<'a>(
+    exchange: &'a Exchange,
+    script: Script<'a>,
+    site: &'a str,
+    spooled_bytes: Option<u64>,
+) -> Request<'a> {
+    let (request, head) = (&exchange.request, &exchange.request.head);
+    let user = &exchange.record.user;
+    let host = match head.host() {
+        "" => site,
+        host => host,
+    };
+    Request {
+        method: head.method_bytes(),
+        path_wire: head.path_wire(),
+        query: head.query(),
+        version: head.version,
+        fields: &head.fields,
+        authority: head.authority(),
+        body_bytes: match head.framing {
+            Framing::None => None,
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => spooled_bytes,
+        },
+        id: request.id.as_bytes(),
+        peer: match request.peer_trusted {
+            true => Trust::Trusted,
+            false => Trust::Untrusted,
+        },
+        script,
+        server: Server {
+            name: host.as_bytes(),
+            address: None,
+            port: request.peer.local_port,
+            scheme: scheme(request),
+            software: SOFTWARE,
+        },
+        client: Client {
+            address: known(request.client),
+            // The port of another machine's connection to our proxy is not known.
+            port: (request.client == request.peer.address.ip())
+                .then(|| request.peer.address.port())
+                .filter(|port| *port != 0),
+            user: (!user.is_empty()).then_some(user.as_bytes()),
+        },
+    }
+}
+
+/// How the client speaks: to us, or to a proxy of ours as it tells.
+fn scheme(request: &exchange::Request) -> Scheme {
+    let told = request.head.fields.get(FieldId::XForwardedProto);
+    match told.filter(|_| request.peer_trusted) {
+        Some(told) if told.eq_ignore_ascii_case(b"https") => Scheme::Https,
+        _ => Scheme::Http,
+    }
+}
+
+/// Without a slash at its end.
+fn trimmed(root: &Path) -> &[u8] {
+    let mut root = root.as_os_str().as_bytes();
+    while let [rest @ .., b'/'] = root {
+        root = rest;
+    }
+    root
+}
+
+/// `None` behind a Unix socket.
+fn known(address: IpAddr) -> Option<IpAddr> {
+    (!address.is_unspecified()).then_some(address)
+}

@@ -1,0 +1,145 @@
+//! How what a program says becomes the reply: its head first, then its body, held to its length.
+//!
+//! Bytes are handed in as they come ([`ProgramReply::poll_take`]), from a pipe or out of records,
+//! and their end is announced ([`ProgramReply::end`]). Whatever the client does not take at once
+//! is set aside ([`Delivery`]), so that a slow client does not hold the program.
+
+use std::task::{Context, Poll};
+
+use fastcgi::reply::{HeadCaps, ReplyHead};
+
+use super::super::delivery::{Delivery, Place};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{BodySize, Exchange, Reply};
+use crate::worker::{Serving, Worker};
+
+/// A program's answer on its way to the client.
+#[derive(Debug)]
+pub(in super::super) struct ProgramReply {
+    head: ReplyHead,
+    /// Bytes the program still owes of a body whose length it has said.
+    owed: Option<u64>,
+    /// The client takes no body, whatever the program says (HEAD, 204, 304).
+    is_bodiless: bool,
+    delivery: Delivery,
+}
+
+impl ProgramReply {
+    /// Gets ready for an answer of which so many bytes may be set aside.
+    pub(in super::super) fn new(serving: &Serving, aside_bytes_max: u64) -> Self {
+        let caps = &serving.generation.process.caps;
+        Self {
+            head: ReplyHead::new(HeadCaps {
+                head_bytes: caps.upstream_head_bytes,
+                fields: caps.fields,
+            }),
+            owed: None,
+            is_bodiless: false,
+            delivery: Delivery::new(aside_bytes_max),
+        }
+    }
+
+    /// Whether the head is complete: it is on its way to the client.
+    pub(in super::super) fn has_head(&self) -> bool {
+        self.head.is_complete()
+    }
+
+    /// Whether the program has said all that the client can take.
+    pub(in super::super) fn is_whole(&self) -> bool {
+        self.has_head() && (self.is_bodiless || self.owed == Some(0))
+    }
+
+    /// Takes some of what the program says; tells how much. Pending while the client takes none
+    /// and none may be set aside. Without `data`, goes on with what was set aside.
+    ///
+    /// # Errors
+    /// When it is no head, or more than the program has said it would be, and whatever ends a
+    /// reply.
+    pub(in super::super) fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        behind: (&Worker, &Serving),
+        exchange: &mut Exchange,
+        data: &[u8],
+    ) -> Poll<Result<usize>> {
+        if !self.has_head() {
+            return Poll::Ready(self.read_head(exchange, data));
+        }
+        if self.is_bodiless {
+            return Poll::Ready(Ok(data.len()));
+        }
+        let (run, place) = match self.owed {
+            None => (data, Place::Within),
+            Some(0) if !data.is_empty() => return Poll::Ready(Err(broken("body_too_long"))),
+            Some(owed) => {
+                let length = usize::try_from(owed).map_or(data.len(), |owed| data.len().min(owed));
+                let run = data.get(..length).unwrap_or_default();
+                let is_last = run.len() as u64 == owed;
+                (run, if is_last { Place::Last } else { Place::Within })
+            }
+        };
+        let reply = &mut exchange.reply;
+        let taken = self.delivery.poll_take(cx, behind, reply, run, place);
+        if let (Poll::Ready(Ok(count)), Some(owed)) = (&taken, &mut self.owed) {
+            *owed -= *count as u64;
+        }
+        taken
+    }
+
+    /// Says that the program has said its last.
+    ///
+    /// # Errors
+    /// When that was too early.
+    pub(in super::super) fn end(&self) -> Result<()> {
+        if let Err(refusal) = self.head.eof() {
+            let reason = "program_no_head";
+            return Err(Error::new(Kind::UpstreamBroken, reason, refusal.reason));
+        }
+        match self.owed {
+            Some(1..) if !self.is_bodiless => Err(broken("body_too_short")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the client what was set aside; ready when it has it all.
+    ///
+    /// # Errors
+    /// Whatever ends a reply.
+    pub(in super::super) fn poll_rest(
+        &mut self,
+        cx: &mut Context<'_>,
+        reply: &mut Reply,
+    ) -> Poll<Result<()>> {
+        self.delivery.poll_rest(cx, reply)
+    }
+
+    fn read_head(&mut self, exchange: &mut Exchange, data: &[u8]) -> Result<usize> {
+        let used = self.head.read(data).map_err(|refusal| {
+            let detail = "what the program says is no head of a reply";
+            Error::new(Kind::UpstreamBroken, refusal.reason, detail)
+        })?;
+        if self.head.is_complete() {
+            self.send_head(exchange);
+        }
+        Ok(used)
+    }
+
+    fn send_head(&mut self, exchange: &mut Exchange) {
+        let (status, length) = (self.head.status, self.head.length);
+        exchange.record.upstream_status = status;
+        exchange.outgoing.status = status;
+        exchange.outgoing.fields = std::mem::take(&mut self.head.fields);
+        self.is_bodiless = exchange.reply.is_head_only() || matches!(status, 204 | 304);
+        self.owed = length;
+        let size = match length {
+            Some(length) => BodySize::Length(length),
+            None if self.is_bodiless => BodySize::None,
+            None => BodySize::Unknown,
+        };
+        exchange.send_head(size);
+    }
+}
+
+fn broken(reason: &'static str) -> Error {
+    Error::new(Kind::UpstreamBroken, reason, String::new())
+}

@@ -1,0 +1,587 @@
+//! A worker's end of its link to the spawner: orders go out, reports come in, nobody waits.
+//!
+//! Each program an exchange has started is a [`Program`]: it says how the program is, and dropped,
+//! whatever the reason, it has the program killed. What was said about a program goes to whoever
+//! holds it; when the spawner is lost, that is what all of them hear. One task a link carries the
+//! bytes; it ends with the link.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::message::{Ended, Failure, Order, Report, Run};
+use crate::error::{Error, Kind, Result};
+use crate::io::register;
+
+/// Orders to run that may wait for the spawner to listen.
+const WAITING_MAX: usize = 64;
+/// How long a request waits for a spawner while there is none.
+const SPAWNER_WAIT: Duration = Duration::from_secs(5);
+
+/// A worker's programs.
+#[derive(Debug)]
+pub struct Programs {
+    link: RefCell<Option<Rc<Link>>>,
+    /// Wakes those who wait for a spawner.
+    came: Notify,
+    next_id: Cell<u64>,
+    /// Programs of all workers.
+    running: Arc<AtomicUsize>,
+}
+
+/// What became of a program that was to run.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It never ran.
+    Failed(Failure, String),
+    /// It has ended.
+    Ended(Ended),
+    /// Nobody knows: the spawner is gone, and has taken it along.
+    Lost,
+}
+
+/// A program that was ordered. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Program {
+    id: u64,
+    link: Rc<Link>,
+    slot: Rc<Slot>,
+}
+
+/// What is known of one program.
+#[derive(Debug)]
+struct Slot {
+    started: Cell<bool>,
+    outcome: RefCell<Option<Outcome>>,
+    waker: RefCell<Option<Waker>>,
+    /// Given back when the program has ended, not when its exchange has.
+    _permit: Permit,
+}
+
+/// A place among the programs that may run at once.
+#[derive(Debug)]
+struct Permit(Arc<AtomicUsize>);
+
+#[derive(Debug)]
+struct Link {
+    socket: AsyncFd<OwnedFd>,
+    slots: RefCell<HashMap<u64, Rc<Slot>>>,
+    orders: RefCell<VecDeque<Order>>,
+    /// The task that carries the bytes.
+    carrier: RefCell<Option<Waker>>,
+    is_lost: Cell<bool>,
+}
+
+impl Programs {
+    /// Begins without a spawner; `running` counts the programs of all workers.
+    pub fn new(running: Arc<AtomicUsize>) -> Self {
+        Self {
+            link: RefCell::default(),
+            came: Notify::new(),
+            next_id: Cell::new(0),
+            running,
+        }
+    }
+
+    /// Orders programs over this link from now on. What was ordered before stays with its own.
+    ///
+    /// # Errors
+    /// When epoll takes no more descriptors.
+    pub fn use_link(&self, socket: OwnedFd) -> io::Result<()> {
+        let link = Rc::new(Link {
+            socket: register(socket, Interest::READABLE | Interest::WRITABLE)?,
+            slots: RefCell::default(),
+            orders: RefCell::default(),
+            carrier: RefCell::default(),
+            is_lost: Cell::new(false),
+        });
+        let carried = Rc::clone(&link);
+        tokio::task::spawn_local(async move { poll_fn(|cx| carried.poll_carry(cx)).await });
+        *self.link.borrow_mut() = Some(link);
+        self.came.notify_waiters();
+        Ok(())
+    }
+
+    /// Takes one of `programs_max` places and orders a program; `order` makes the order, given its
+    /// number.
+    ///
+    /// # Errors
+    /// 503 where no place is free or the spawner does not listen, 502 where there is no spawner.
+    pub async fn run(
+        &self,
+        programs_max: usize,
+        order: impl FnOnce(u64) -> Run,
+    ) -> Result<Program> {
+        let permit = Permit::take(&self.running, programs_max)?;
+        let link = self.link().await?;
+        let id = self.next_id.get();
+        self.next_id.set(id.wrapping_add(1));
+        link.run(order(id), permit)
+    }
+
+    /// The spawner's link; waits a while for one to come.
+    async fn link(&self) -> Result<Rc<Link>> {
+        let found = async {
+            loop {
+                let came = self.came.notified();
+                let link = self.link.borrow().clone();
+                match link.filter(|link| !link.is_lost.get()) {
+                    Some(link) => return link,
+                    None => came.await,
+                }
+            }
+        };
+        timeout(SPAWNER_WAIT, found).await.map_err(|_| lost())
+    }
+}
+
+impl Permit {
+    fn take(running: &Arc<AtomicUsize>, programs_max: usize) -> Result<Self> {
+        let more = |count: usize| (count < programs_max).then_some(count + 1);
+        match running.fetch_update(Relaxed, Relaxed, more) {
+            Ok(_) => Ok(Self(Arc::clone(running))),
+            Err(count) => {
+                let detail = format!("{count} programs run, as many as caps.programs allows");
+                Err(Error::new(Kind::Full, "programs_full", detail))
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// There is no spawner to ask or to hear from.
+pub fn lost() -> Error {
+    let detail = "the spawner has ended; it is started again, see the error log";
+    Error::new(Kind::UpstreamDown, "spawner_lost", detail)
+}
+
+impl Program {
+    /// Ready once the program runs, or there is an outcome instead.
+    pub fn poll_started(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.slot.started.get() || self.slot.outcome.borrow().is_some() {
+            return Poll::Ready(());
+        }
+        self.slot.listen(cx);
+        Poll::Pending
+    }
+
+    /// Ready once there is an outcome.
+    pub fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        if let Some(outcome) = &*self.slot.outcome.borrow() {
+            return Poll::Ready(outcome.clone());
+        }
+        self.slot.listen(cx);
+        Poll::Pending
+    }
+
+    /// Whether there is an outcome.
+    pub fn is_over(&self) -> bool {
+        self.slot.outcome.borrow().is_some()
+    }
+
+    /// Has the program and all in its group killed; its outcome is still to come.
+    pub fn kill(&self) {
+        if !self.is_over() {
+            self.link.kill(self.id);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Slot {
+    fn listen(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    fn end(&self, outcome: Outcome) {
+        *self.outcome.borrow_mut() = Some(outcome);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Link {
+    fn run(self: &Rc<Self>, run: Run, permit: Permit) -> Result<Program> {
+        if self.is_lost.get() {
+            return Err(lost());
+        }
+        if self.orders.borrow().len() >= WAITING_MAX {
+            let detail = "the spawner takes no more orders just now";
+            return Err(Error::new(Kind::Full, "spawner_busy", detail));
+        }
+        let id = run.id;
+        let slot = Rc::new(Slot {
+            started: Cell::new(false),
+            outcome: RefCell::default(),
+            waker: RefCell::default(),
+            _permit: permit,
+        });
+        self.slots.borrow_mut().insert(id, Rc::clone(&slot));
+        self.give(Order::Run(run));
+        Ok(Program {
+            id,
+            link: Rc::clone(self),
+            slot,
+        })
+    }
+
+    /// An order that never went out is taken back; there is at most one `Kill` for each program,
+    /// so these need no bound of their own.
+    fn kill(&self, id: u64) {
+        let mut orders = self.orders.borrow_mut();
+        let before = orders.len();
+        orders.retain(|order| !matches!(order, Order::Run(run) if run.id == id));
+        let was_waiting = orders.len() < before;
+        let is_told = orders
+            .iter()
+            .any(|order| matches!(order, Order::Kill { id: known } if *known == id));
+        drop(orders);
+        if was_waiting {
+            self.slots.borrow_mut().remove(&id);
+        } else if !is_told && self.slots.borrow().contains_key(&id) {
+            self.give(Order::Kill { id });
+        }
+    }
+
+    /// Sends an order at once, or leaves it to the carrier.
+    fn give(&self, order: Order) {
+        self.orders.borrow_mut().push_back(order);
+        if self.send().is_err()
+            && let Some(waker) = self.carrier.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Sends what waits; the error is the socket's, `WouldBlock` where it takes no more.
+    fn send(&self) -> io::Result<()> {
+        loop {
+            let mut orders = self.orders.borrow_mut();
+            let Some(order) = orders.front() else {
+                return Ok(());
+            };
+            match order.try_send(self.socket.as_fd()) {
+                Ok(()) => drop(orders.pop_front()),
+                // One that cannot be sent must not keep those behind it.
+                Err(error) if is_orders_fault(&error) => {
+                    let order = orders.pop_front();
+                    drop(orders);
+                    if let Some(Order::Run(run)) = order {
+                        let detail = format!("tell the spawner: {}", config::reason(&error));
+                        let failed = Outcome::Failed(Failure::EnvironmentRefused, detail);
+                        self.end(run.id, failed);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Carries until the spawner has gone.
+    fn poll_carry(&self, cx: &mut Context<'_>) -> Poll<()> {
+        *self.carrier.borrow_mut() = Some(cx.waker().clone());
+        let over = self.poll_reports(cx).is_ready() || self.poll_orders(cx).is_ready();
+        if !over {
+            return Poll::Pending;
+        }
+        self.is_lost.set(true);
+        self.orders.borrow_mut().clear();
+        let slots = std::mem::take(&mut *self.slots.borrow_mut());
+        for slot in slots.values() {
+            slot.end(Outcome::Lost);
+        }
+        Poll::Ready(())
+    }
+
+    /// Hears what the spawner says; ready when it says no more. How much of that one turn may
+    /// take is bounded by the runtime's own budget.
+    fn poll_reports(&self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Ok(mut ready) = ready!(self.socket.poll_read_ready(cx)) else {
+                return Poll::Ready(());
+            };
+            match Report::try_recv(self.socket.as_fd()) {
+                Ok(report) => self.hear(report),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::UnexpectedEof {
+                        let error = config::reason(&error);
+                        tracing::error!(error, "the link to the spawner failed");
+                    }
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+
+    /// Sends what waits; ready when nobody is there to hear it.
+    fn poll_orders(&self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.send() {
+                Ok(()) => return Poll::Pending,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(()),
+            }
+            match ready!(self.socket.poll_write_ready(cx)) {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    fn hear(&self, report: Report) {
+        match report {
+            Report::Started { id, .. } => {
+                if let Some(slot) = self.slots.borrow().get(&id) {
+                    slot.started.set(true);
+                    slot.wake();
+                }
+            }
+            Report::Failed {
+                id,
+                failure,
+                detail,
+            } => self.end(id, Outcome::Failed(failure, detail)),
+            Report::Ended(ended) => self.end(ended.id, Outcome::Ended(ended)),
+        }
+    }
+
+    fn end(&self, id: u64, outcome: Outcome) {
+        let slot = self.slots.borrow_mut().remove(&id);
+        if let Some(slot) = slot {
+            slot.end(outcome);
+        }
+    }
+}
+
+/// Whether it is the order that cannot be sent, and not the link.
+fn is_orders_fault(error: &io::Error) -> bool {
+    !matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::{LocalSet, yield_now};
+
+    use super::*;
+    use crate::programs::message::End;
+    use crate::testbed::block_on;
+
+    fn order(id: u64) -> Run {
+        let null = || os::file::memfd("test", b"").expect("memory");
+        Run {
+            id,
+            generation: 1,
+            site: 0,
+            rule: 0,
+            script: b"a.cgi".to_vec(),
+            environment: Vec::new(),
+            stdin: null(),
+            stdout: null(),
+            stderr: null(),
+        }
+    }
+
+    fn programs() -> (Programs, OwnedFd) {
+        let programs = Programs::new(Arc::default());
+        let (ours, theirs) = os::fdpass::packet_pair().expect("a pair");
+        programs.use_link(ours).expect("registered");
+        (programs, theirs)
+    }
+
+    /// What the spawner has been told, as far as it has.
+    fn told(spawner: &OwnedFd) -> Vec<(char, u64)> {
+        let mut buffer = Vec::new();
+        std::iter::from_fn(|| Order::try_recv(spawner.as_fd(), &mut buffer).ok())
+            .map(|order| match order {
+                Order::Run(run) => ('r', run.id),
+                Order::Kill { id } => ('k', id),
+            })
+            .collect()
+    }
+
+    fn say(spawner: &OwnedFd, report: &Report) {
+        os::fdpass::try_send(spawner.as_fd(), &report.to_bytes(), &[]).expect("room");
+    }
+
+    fn ended(id: u64) -> Report {
+        Report::Ended(Ended {
+            id,
+            end: End::Exit(3),
+            cpu_us: 7,
+            peak_rss_bytes: 8,
+            limit: None,
+        })
+    }
+
+    async fn outcome(program: &Program) -> Outcome {
+        poll_fn(|cx| program.poll_outcome(cx)).await
+    }
+
+    fn test(body: impl AsyncFnOnce()) {
+        block_on(LocalSet::new().run_until(body()));
+    }
+
+    #[test]
+    fn what_is_said_of_a_program_reaches_who_holds_it() {
+        test(async || {
+            let (programs, spawner) = programs();
+            let first = programs.run(9, order).await.expect("a program");
+            let second = programs.run(9, order).await.expect("a program");
+            assert_eq!(told(&spawner), [('r', 0), ('r', 1)]);
+            say(&spawner, &Report::Started { id: 1, pid: 77 });
+            poll_fn(|cx| second.poll_started(cx)).await;
+            assert!(!second.is_over() && !first.is_over());
+            let detail = "no such file".to_owned();
+            let failure = Failure::NotFound;
+            say(
+                &spawner,
+                &Report::Failed {
+                    id: 0,
+                    failure,
+                    detail,
+                },
+            );
+            assert!(matches!(
+                outcome(&first).await,
+                Outcome::Failed(Failure::NotFound, _)
+            ));
+            // Nobody may be harmed by what is said of strangers.
+            say(&spawner, &ended(99));
+            say(&spawner, &ended(1));
+            let Outcome::Ended(ended) = outcome(&second).await else {
+                panic!("it ended");
+            };
+            assert_eq!((ended.cpu_us, ended.end), (7, End::Exit(3)));
+            drop((first, second));
+            assert_eq!(told(&spawner), [], "nothing is left to be killed");
+        });
+    }
+
+    #[test]
+    fn a_program_nobody_holds_is_killed_and_keeps_its_place_until_it_ends() {
+        test(async || {
+            let (programs, spawner) = programs();
+            let program = programs.run(1, order).await.expect("a program");
+            let full = programs.run(1, order).await.expect_err("one at once");
+            assert_eq!(full.reason, "programs_full");
+            program.kill();
+            drop(program);
+            let told = told(&spawner);
+            assert!(told.starts_with(&[('r', 0), ('k', 0)]), "{told:?}");
+            let full = programs.run(1, order).await.expect_err("it may live yet");
+            assert_eq!(full.reason, "programs_full");
+            say(&spawner, &ended(0));
+            while programs.running.load(Relaxed) > 0 {
+                yield_now().await;
+            }
+            programs.run(1, order).await.expect("a place");
+        });
+    }
+
+    #[test]
+    fn a_lost_spawner_is_heard_of_by_all_and_the_next_one_serves() {
+        test(async || {
+            let (programs, spawner) = programs();
+            let first = programs.run(2, order).await.expect("a program");
+            let second = programs.run(2, order).await.expect("a program");
+            drop(spawner);
+            assert!(matches!(outcome(&first).await, Outcome::Lost));
+            assert!(matches!(outcome(&second).await, Outcome::Lost));
+            drop((first, second));
+            assert_eq!(programs.running.load(Relaxed), 0);
+            let (ours, spawner) = os::fdpass::packet_pair().expect("a pair");
+            let (later, ()) = tokio::join!(programs.run(2, order), async {
+                yield_now().await;
+                programs.use_link(ours).expect("registered");
+            });
+            later.expect("a program of the next spawner");
+            assert_eq!(told(&spawner).first(), Some(&('r', 2)));
+        });
+    }
+
+    #[test]
+    fn orders_wait_while_the_spawner_does_not_listen() {
+        test(async || {
+            let (programs, spawner) = programs();
+            let large = |id| Run {
+                environment: vec![(b"A".to_vec(), vec![b'a'; 100_000])],
+                ..order(id)
+            };
+            let mut held = Vec::new();
+            let refused = loop {
+                match programs.run(usize::MAX, large).await {
+                    Ok(program) => held.push(program),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(refused.reason, "spawner_busy");
+            // One that was never told of is taken back without a word.
+            let last = held.pop().expect("many");
+            drop(last);
+            let ids: Vec<_> = (0..held.len() as u64).map(|id| ('r', id)).collect();
+            let mut heard = Vec::new();
+            while heard.len() < ids.len() {
+                heard.extend(told(&spawner));
+                yield_now().await;
+            }
+            assert_eq!(heard, ids);
+        });
+    }
+
+    #[test]
+    fn an_order_too_large_is_refused_alone() {
+        test(async || {
+            let (programs, spawner) = programs();
+            let huge = |id| Run {
+                environment: vec![(b"A".to_vec(), vec![b'a'; 1 << 20])],
+                ..order(id)
+            };
+            let program = programs.run(9, huge).await.expect("ordered");
+            let refused = outcome(&program).await;
+            assert!(matches!(
+                refused,
+                Outcome::Failed(Failure::EnvironmentRefused, _)
+            ));
+            let program = programs.run(9, order).await.expect("ordered");
+            assert_eq!(told(&spawner), [('r', 1)]);
+            drop(program);
+        });
+    }
+}
