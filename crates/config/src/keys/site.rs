@@ -439,7 +439,8 @@ pub(crate) const HANDLER: Section = Section {
             Kind::Other("address, upstream's name, or table"),
             Absent("not chosen"),
             "A program that runs already and speaks FastCGI, such as php-fpm: at `\"unix:/PATH\"` or `\"HOST:PORT\"`, \
-             in an upstream whose `protocol` is `\"fastcgi\"`, or as a table says.",
+             in an upstream whose `protocol` is `\"fastcgi\"`, or as a table says. Needs a `root` in the site, where the file \
+             is looked for.",
             "fastcgi = \"unix:/run/php/php-fpm.sock\"",
         ),
         key(

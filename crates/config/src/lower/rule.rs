@@ -74,9 +74,7 @@ fn report_missing_root(table: &Table<'_>, handler: Option<&Handler>) {
     let message = match handler {
         Some(Handler::Static) => "the site has no `root` to serve files from",
         Some(Handler::Cgi(_)) => "the site has no `root` to start programs from",
-        Some(Handler::FastCgi(fastcgi)) if fastcgi.root.is_some() => {
-            "the site has no `root` that the server could see as another"
-        }
+        Some(Handler::FastCgi(_)) => "the site has no `root` in which the program is looked for",
         _ => return,
     };
     let spot = table.get("handler").map(|value| value.spot());

@@ -11,7 +11,7 @@ pub enum Handler {
     Static,
     /// Forwarding.
     Proxy(Proxy),
-    /// A program that runs already and speaks FastCGI, such as php-fpm.
+    /// A program that runs already and speaks FastCGI, such as php-fpm. The site has a root.
     FastCgi(FastCgi),
     /// A program started for each request. The site has a root.
     Cgi(Box<Cgi>),
@@ -58,8 +58,7 @@ pub enum ProxyHost {
 pub struct FastCgi {
     /// Index into [`super::Model::upstreams`], one that speaks FastCGI.
     pub upstream: usize,
-    /// The site's root as the server sees it, absolute; `None`: as we do. Only where the site
-    /// has a root.
+    /// The site's root as the server sees it, absolute; `None`: as we do.
     pub root: Option<PathBuf>,
     /// Parameters set (`Some`) and left out (`None`), each name once.
     pub params: Vec<(String, Option<Template>)>,
