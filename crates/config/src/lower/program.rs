@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::context::{Finding, Spot, problem};
+use super::context::{Spot, problem};
 use super::fields;
 use super::handler::buffer_reply;
 use super::table::Table;
@@ -104,7 +104,7 @@ fn params(table: &Table<'_>) -> Vec<(String, Option<Template>)> {
     let mut seen: BTreeMap<&str, Spot> = BTreeMap::new();
     let mut params = Vec::new();
     for entry in table.entries("set") {
-        if let Some(finding) = wrong_param(entry.name, &entry.name_spot) {
+        if let Some(finding) = fields::wrong_variable(entry.name, &entry.name_spot) {
             table.context.report(finding);
         } else if let Some(template) = template(&entry.value, Purpose::Variable) {
             params.push((entry.name.to_owned(), Some(template)));
@@ -115,7 +115,7 @@ fn params(table: &Table<'_>) -> Vec<(String, Option<Template>)> {
         let Some(name) = value.text() else {
             continue;
         };
-        if let Some(finding) = wrong_param(name, &value.spot()) {
+        if let Some(finding) = fields::wrong_variable(name, &value.spot()) {
             table.context.report(finding);
         } else if let Some(first) = seen.insert(name, value.spot()) {
             let finding = problem(value.spot(), format!("variable `{name}` is named twice"));
@@ -127,12 +127,4 @@ fn params(table: &Table<'_>) -> Vec<(String, Option<Template>)> {
         }
     }
     params
-}
-
-fn wrong_param(name: &str, spot: &Spot) -> Option<Finding> {
-    if let Some(finding) = fields::wrong_variable(name, spot) {
-        return Some(finding);
-    }
-    let message = format!("`{name}` is the gateway's own and cannot be changed");
-    (name == "CONTENT_LENGTH").then(|| problem(spot.clone(), message))
 }

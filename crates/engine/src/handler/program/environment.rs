@@ -18,8 +18,9 @@ use crate::worker::Serving;
 const SOFTWARE: &[u8] = b"nagaya";
 
 /// Makes the variables of the exchange's request for the program `resolved`, and changes them as
-/// `params` say. `root` is the site's root as the program sees it, where that is another one;
-/// `spooled_bytes` the body's length where it was taken beforehand.
+/// `env` of its site and rules and then `params` say. `root` is the site's root as the program
+/// sees it, where that is another one; `spooled_bytes` the body's length where it was taken
+/// beforehand.
 ///
 /// # Errors
 /// 431 where they are too long together, 400 where a value cannot be told.
@@ -47,8 +48,14 @@ pub(in super::super) fn environment(
     let seen = seen(exchange, script, name, spooled_bytes);
     let caps = &serving.generation.process.caps;
     let mut environment = Environment::of(&seen, caps.env_bytes)?;
+    let levels = exchange.route.settings();
+    let env = levels.flat_map(|settings| &settings.env);
+    let env = env.map(|(name, template)| (name, Some(template)));
+    let params = params
+        .iter()
+        .map(|(name, template)| (name, template.as_ref()));
     let mut value = Vec::new();
-    for (name, template) in params {
+    for (name, template) in env.chain(params) {
         match template {
             None => environment.remove(name.as_bytes()),
             Some(template) => {
