@@ -25,3 +25,4 @@ pub use lower::load;
 pub use reason::reason;
 pub use reference::reference;
 pub use sources::{Damaged, Sources};
+pub use units::size;

@@ -70,7 +70,7 @@ pub(crate) fn duration(ms: u64) -> String {
 }
 
 /// The spelling of a size of so many bytes.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     spell(bytes, SIZES)
 }
 

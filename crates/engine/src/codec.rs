@@ -121,6 +121,12 @@ impl<'bytes> Reader<'bytes> {
         Ok(self.number()?.checked_sub(1))
     }
 
+    /// A limit that need not be and fits 32 bits.
+    pub(crate) fn small_limit(&mut self) -> Result<Option<u32>, BadMessage> {
+        let narrow = |limit| u32::try_from(limit).map_err(|_| BadMessage("huge number"));
+        self.limit()?.map(narrow).transpose()
+    }
+
     /// A list of descriptors.
     pub(crate) fn fds(&mut self) -> Result<Vec<OwnedFd>, BadMessage> {
         self.list(Reader::fd)

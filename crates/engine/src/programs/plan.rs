@@ -11,6 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use os::cgroup::{CpuLimit, Device, Group, IoLimit, Layout};
 use os::file::Symlinks;
 
 use crate::codec::{BadMessage, Reader, Writer};
@@ -60,6 +61,10 @@ pub struct Plan {
     pub generation: u64,
     /// Programs that may run at once.
     pub programs_max: u64,
+    /// Where control groups stand; no hierarchy where none is wanted or to be had.
+    pub layout: Layout,
+    /// The groups there are to be (`groups::Shape`), each after those it is in.
+    pub groups: Vec<Group>,
     /// Every site with a rule that runs programs, by rising index.
     pub sites: Vec<PlannedSite>,
 }
@@ -92,6 +97,8 @@ pub struct PlannedRule {
     pub names: Vec<String>,
     /// What each process of it may use.
     pub limits: os::spawn::Limits,
+    /// Which of the plan's groups its programs are born in; none: the spawner's own.
+    pub group: Option<u32>,
 }
 
 impl ToSpawner {
@@ -187,6 +194,11 @@ impl Plan {
     fn encode(&self, out: &mut Writer<'_>) {
         out.number(self.generation);
         out.number(self.programs_max);
+        out.text(self.layout.encode().as_bytes());
+        out.number(self.groups.len() as u64);
+        for group in &self.groups {
+            encode_group(group, out);
+        }
         out.number(self.sites.len() as u64);
         for site in &self.sites {
             site.encode(out);
@@ -197,9 +209,76 @@ impl Plan {
         Ok(Plan {
             generation: from.number()?,
             programs_max: from.number()?,
+            layout: Layout::decode(&from.string()?).ok_or(BadMessage("no layout of groups"))?,
+            groups: from.list(decode_group)?,
             sites: from.list(PlannedSite::decode)?,
         })
     }
+}
+
+fn encode_group(group: &Group, out: &mut Writer<'_>) {
+    out.number(group.path.len() as u64);
+    for name in &group.path {
+        out.text(name.as_bytes());
+    }
+    let limits = &group.limits;
+    out.limit(limits.cpu.map(|cpu| cpu.millicores.into()));
+    out.number(limits.cpu.map_or(0, |cpu| cpu.burst_us));
+    out.limit(limits.cpu_weight.map(u64::from));
+    out.limit(limits.memory_bytes);
+    out.limit(limits.memory_high_bytes);
+    out.limit(limits.pids.map(u64::from));
+    out.number(limits.io.len() as u64);
+    for disk in &limits.io {
+        out.number(disk.device.major.into());
+        out.number(disk.device.minor.into());
+        for limit in [
+            disk.read_bytes,
+            disk.write_bytes,
+            disk.read_ops,
+            disk.write_ops,
+        ] {
+            out.limit(limit);
+        }
+    }
+}
+
+fn decode_group(from: &mut Reader<'_>) -> Result<Group, BadMessage> {
+    let path = from.list(Reader::string)?;
+    // They become directories: the supervisor makes them of letters that are safe.
+    let is_name = |name: &String| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    if path.is_empty() || !path.iter().all(is_name) {
+        return Err(BadMessage("no path of a group"));
+    }
+    let millicores = from.small_limit()?;
+    let burst_us = from.number()?;
+    Ok(Group {
+        path,
+        limits: os::cgroup::Limits {
+            cpu: millicores.map(|millicores| CpuLimit {
+                millicores,
+                burst_us,
+            }),
+            cpu_weight: from.small_limit()?,
+            memory_bytes: from.limit()?,
+            memory_high_bytes: from.limit()?,
+            pids: from.small_limit()?,
+            io: from.list(decode_disk)?,
+        },
+    })
+}
+
+fn decode_disk(from: &mut Reader<'_>) -> Result<IoLimit, BadMessage> {
+    Ok(IoLimit {
+        device: Device {
+            major: from.small_number()?,
+            minor: from.small_number()?,
+        },
+        read_bytes: from.limit()?,
+        write_bytes: from.limit()?,
+        read_ops: from.limit()?,
+        write_ops: from.limit()?,
+    })
 }
 
 impl PlannedSite {
@@ -257,6 +336,7 @@ impl PlannedRule {
         ] {
             out.limit(limit);
         }
+        out.limit(self.group.map(u64::from));
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<PlannedRule, BadMessage> {
@@ -270,6 +350,7 @@ impl PlannedRule {
                 processes: from.limit()?,
                 file_size_bytes: from.limit()?,
             },
+            group: from.small_limit()?,
         })
     }
 }
@@ -291,6 +372,7 @@ mod tests {
                 processes: Some(u64::MAX - 1),
                 file_size_bytes: Some(1 << 30),
             },
+            group: (index == 0).then_some(1),
         };
         let site = |index, symlinks, user: Option<&str>| PlannedSite {
             index,
@@ -304,12 +386,45 @@ mod tests {
         Plan {
             generation: 12,
             programs_max: 256,
+            layout: Layout::decode("v2 cpu,memory /sys/fs/cgroup/nagaya-7\n").unwrap(),
+            groups: groups(),
             sites: vec![
                 site(0, Symlinks::Deny, Some("a")),
                 site(1, Symlinks::Owner, None),
                 site(u32::MAX, Symlinks::Allow, Some("c")),
             ],
         }
+    }
+
+    fn groups() -> Vec<Group> {
+        let limits = os::cgroup::Limits {
+            cpu: Some(CpuLimit {
+                millicores: 100,
+                burst_us: 5_000,
+            }),
+            cpu_weight: Some(10_000),
+            memory_bytes: Some(1 << 40),
+            memory_high_bytes: None,
+            pids: Some(u32::MAX),
+            io: vec![IoLimit {
+                device: Device {
+                    major: 254,
+                    minor: 0,
+                },
+                read_bytes: Some(1),
+                write_bytes: None,
+                read_ops: Some(0),
+                write_ops: None,
+            }],
+        };
+        let group = |path: &[&str], limits| Group {
+            path: path.iter().map(|&name| name.to_owned()).collect(),
+            limits,
+        };
+        vec![
+            group(&["tenant-a"], os::cgroup::Limits::default()),
+            group(&["tenant-a", "rule-a.example-1"], limits),
+        ]
     }
 
     #[test]
