@@ -108,13 +108,35 @@ pub(crate) fn print_man_page() -> Outcome {
     print(man::page(Arguments::command()).as_bytes())
 }
 
-/// The user of a line that the supervisor starts a server by. No command, so that no help, completion
-/// or suggestion leads to it.
-pub(crate) fn server_user() -> Option<String> {
-    let mut words = std::env::args().skip(1);
-    let beginning = (words.next()?, words.next()?);
-    let user = words.next()?;
-    (beginning == ("server".into(), "--user".into()) && words.next().is_none()).then_some(user)
+/// What the supervisor starts this program again as.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Child {
+    /// The server, which becomes this user.
+    Server { user: String },
+    /// The spawner.
+    Spawner,
+}
+
+impl Child {
+    /// The words of the command line.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        match self {
+            Child::Server { user } => vec!["server", "--user", user],
+            Child::Spawner => vec!["spawner", "--link"],
+        }
+    }
+}
+
+/// Whether the supervisor has started this process. No command, so that no help, completion or
+/// suggestion leads to it.
+pub(crate) fn child() -> Option<Child> {
+    let words: Vec<_> = std::env::args().skip(1).take(4).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    match *words.as_slice() {
+        ["server", "--user", user] => Some(Child::Server { user: user.into() }),
+        ["spawner", "--link"] => Some(Child::Spawner),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -157,6 +179,6 @@ mod tests {
         ] {
             assert!(help.contains(shown), "{shown} is missing in:\n{help}");
         }
-        assert!(!help.contains("  server"));
+        assert!(!help.contains("  server") && !help.contains("spawner"));
     }
 }

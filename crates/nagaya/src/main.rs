@@ -9,16 +9,19 @@ mod man;
 mod outcome;
 mod serve;
 mod server;
+mod spawner;
 mod status;
 mod supervisor;
 
 use std::process::ExitCode;
 
-use cli::{Arguments, Command};
+use cli::{Arguments, Child, Command};
 
 fn main() -> ExitCode {
-    if let Some(user) = cli::server_user() {
-        return server::run(&user).into();
+    match cli::child() {
+        Some(Child::Server { user }) => return server::run(&user).into(),
+        Some(Child::Spawner) => return spawner::run().into(),
+        None => {}
     }
     let Arguments { config, command } = Arguments::read();
     let outcome = match command {

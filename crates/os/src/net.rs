@@ -143,9 +143,29 @@ pub fn readable_now(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
 /// Waits until a descriptor has something to read (or an end, or an error), or the time is up.
 /// `None` waits for ever; a signal handler's return ends the wait early with nothing readable.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], wait: Option<Duration>) -> io::Result<Vec<bool>> {
+    let fds: Vec<_> = fds.iter().map(|fd| (*fd, Want::Read)).collect();
+    wait_ready(&fds, wait)
+}
+
+/// What is waited for at a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Something to read.
+    Read,
+    /// Room for something to be written.
+    Write,
+}
+
+/// Waits until a descriptor has what is wanted of it (or an end, or an error), or the time is up.
+/// `None` waits for ever; a signal handler's return ends the wait early with nothing ready.
+pub fn wait_ready(fds: &[(BorrowedFd<'_>, Want)], wait: Option<Duration>) -> io::Result<Vec<bool>> {
+    let flags = |want: &Want| match want {
+        Want::Read => PollFlags::IN,
+        Want::Write => PollFlags::OUT,
+    };
     let mut polled: Vec<_> = fds
         .iter()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .map(|(fd, want)| PollFd::from_borrowed_fd(*fd, flags(want)))
         .collect();
     let wait = wait.map(|wait| Timespec {
         tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
@@ -161,16 +181,7 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], wait: Option<Duration>) -> io::Resu
 /// Waits until a descriptor takes bytes (or has an error), or the time is up. A pipe that takes
 /// bytes takes 4,096 of them without waiting.
 pub fn wait_writable(fd: BorrowedFd<'_>, wait: Duration) -> io::Result<bool> {
-    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
-    let wait = Timespec {
-        tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: wait.subsec_nanos().into(),
-    };
-    match poll(&mut polled, Some(&wait)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(polled.iter().any(|fd| !fd.revents().is_empty()))
+    Ok(wait_ready(&[(fd, Want::Write)], Some(wait))? == [true])
 }
 
 /// Process, user and group of the other end of a Unix socket, as they were when it connected.

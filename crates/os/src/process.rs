@@ -34,6 +34,24 @@ pub fn ends_within(child: &Child, patience: Duration) -> io::Result<bool> {
     Ok(wait_readable(&[process.as_fd()], Some(patience))? == [true])
 }
 
+/// The children of this process, whoever started them; none where the kernel does not tell. Call
+/// it from the main thread, which has started them or been given them.
+pub fn children() -> Vec<u32> {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let numbers = text.split_ascii_whitespace();
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+/// Kills a child that was not reaped.
+pub fn kill_child(child: u32) {
+    let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended; its number is nobody else's until it is reaped.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
 /// Names the calling thread, and so, from its main thread, the process in `ps`; at most 15 bytes
 /// of the name are kept.
 pub fn set_name(name: &str) {

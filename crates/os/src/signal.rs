@@ -47,23 +47,7 @@ impl Signals {
     /// Blocks the signals for the calling thread and those it will start, and listens for them.
     /// Call it before any other thread exists.
     pub fn listen() -> io::Result<Signals> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set it is given; sigaddset gets valid numbers and
-        // that set; pthread_sigmask and signalfd only read it. signalfd returns a descriptor
-        // nobody else owns, or -1, which is not wrapped.
-        let fd = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for (_, number) in NUMBERS {
-                libc::sigaddset(set.as_mut_ptr(), number);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-            let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        Ok(Signals(fd))
+        Ok(Signals(listen(&NUMBERS.map(|(_, number)| number))?))
     }
 
     /// The next signal that has come, if any.
@@ -85,5 +69,53 @@ impl Signals {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Readable when a child has ended since it was last asked.
+#[derive(Debug)]
+pub struct ChildEnds(OwnedFd);
+
+impl ChildEnds {
+    /// Listens for ends of children, for the calling thread and those it will start. Call it
+    /// before any other thread exists.
+    pub fn listen() -> io::Result<ChildEnds> {
+        Ok(ChildEnds(listen(&[libc::SIGCHLD])?))
+    }
+
+    /// Forgets what has come: ask which children have ended afterwards, not before.
+    pub fn clear(&self) -> io::Result<()> {
+        let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        // Signals of one number wait as one.
+        match crate::net::read(self.0.as_fd(), &mut record) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for ChildEnds {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Blocks signals, and opens what they can be read from.
+fn listen(numbers: &[libc::c_int]) -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set it is given; sigaddset gets valid numbers and
+    // that set; pthread_sigmask and signalfd only read it. signalfd returns a descriptor
+    // nobody else owns, or -1, which is not wrapped.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in numbers {
+            libc::sigaddset(set.as_mut_ptr(), *number);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
     }
 }

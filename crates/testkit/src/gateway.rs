@@ -193,13 +193,26 @@ impl Gateway {
     /// When there is none for a while.
     #[must_use]
     pub fn server_pid(&self) -> u32 {
-        eventually(PATIENCE, "a server process", || {
+        self.child_called("server")
+    }
+
+    /// Process id of the spawner: the child that starts programs.
+    ///
+    /// # Panics
+    /// When there is none for a while.
+    #[must_use]
+    pub fn spawner_pid(&self) -> u32 {
+        self.child_called("spawner")
+    }
+
+    fn child_called(&self, name: &str) -> u32 {
+        eventually(PATIENCE, &format!("a {name} process"), || {
             let children = self.children();
             let named = |id: &&u32| {
                 let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-                line.split(|&byte| byte == 0).any(|word| word == b"server")
+                line.split(|&byte| byte == 0).nth(1) == Some(name.as_bytes())
             };
-            children.iter().find(named).or(children.last()).copied()
+            children.iter().find(named).copied()
         })
     }
 

@@ -1,57 +1,40 @@
-//! The server process and the supervisor's end of the link to it.
+//! The processes that the supervisor starts, and its ends of the links to them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use engine::link::{ToServer, ToSupervisor};
+use engine::programs::plan::{FromSpawner, ToSpawner};
 
-/// How long a server that has closed its link may take to end.
+use crate::cli;
+
+/// How long a process that has closed its link may take to end, or one whose link was closed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A running server; killed when dropped.
+/// A running child; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Server {
-    process: Child,
+struct Child {
+    process: std::process::Child,
     link: OwnedFd,
     started: Instant,
 }
 
-impl Server {
-    /// Starts this program again as a server that becomes `user`.
-    pub(super) fn start(user: &str) -> io::Result<Server> {
+impl Child {
+    /// Starts this program again.
+    fn start(kind: &cli::Child) -> io::Result<Child> {
         let (link, its_link) = os::fdpass::pair()?;
-        let process = os::process::spawn_self(&["server", "--user", user], its_link)?;
-        Ok(Server {
+        let process = os::process::spawn_self(&kind.words(), its_link)?;
+        Ok(Child {
             process,
             link,
             started: Instant::now(),
         })
     }
 
-    /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Tells it something.
-    pub(super) fn send(&self, message: &ToServer) -> io::Result<()> {
-        message.send(self.link.as_fd())
-    }
-
-    /// Hears what it says; `UnexpectedEof` when it has ended.
-    pub(super) fn recv(&self) -> io::Result<ToSupervisor> {
-        ToSupervisor::recv(self.link.as_fd())
-    }
-
-    /// What becomes readable when it says something or ends.
-    pub(super) fn link(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
-    }
-
     /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
-    pub(super) fn end(mut self) -> io::Result<(ExitStatus, Duration)> {
+    fn end(mut self) -> io::Result<(ExitStatus, Duration)> {
         // Whoever closed the link may have last words to write.
         if !os::process::ends_within(&self.process, LAST_WORDS)? {
             self.process.kill()?;
@@ -60,26 +43,122 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// How long to rest before the server is started again.
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Server(Child);
+
+impl Server {
+    /// Starts this program again as a server that becomes `user`.
+    pub(super) fn start(user: &str) -> io::Result<Server> {
+        let user = user.to_owned();
+        Ok(Server(Child::start(&cli::Child::Server { user })?))
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.process.id()
+    }
+
+    /// Tells it something.
+    pub(super) fn send(&self, message: &ToServer) -> io::Result<()> {
+        message.send(self.link())
+    }
+
+    /// Hears what it says; `UnexpectedEof` when it has ended.
+    pub(super) fn recv(&self) -> io::Result<ToSupervisor> {
+        ToSupervisor::recv(self.link())
+    }
+
+    /// What becomes readable when it says something or ends.
+    pub(super) fn link(&self) -> BorrowedFd<'_> {
+        self.0.link.as_fd()
+    }
+
+    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
+    pub(super) fn end(self) -> io::Result<(ExitStatus, Duration)> {
+        self.0.end()
+    }
+}
+
+/// A running spawner; when dropped it ends its programs and itself, or is killed.
+#[derive(Debug)]
+pub(super) struct Spawner {
+    /// `None` once it was ended.
+    child: Option<Child>,
+}
+
+impl Spawner {
+    /// Starts this program again as a spawner.
+    pub(super) fn start() -> io::Result<Spawner> {
+        let child = Some(Child::start(&cli::Child::Spawner)?);
+        Ok(Spawner { child })
+    }
+
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, |child| child.process.id())
+    }
+
+    /// Tells it something.
+    pub(super) fn send(&self, message: &ToSpawner) -> io::Result<()> {
+        message.send(self.link().ok_or(io::ErrorKind::BrokenPipe)?)
+    }
+
+    /// Waits for what it says, but not for ever.
+    pub(super) fn hear(&self, patience: Duration) -> io::Result<FromSpawner> {
+        let link = self.link().ok_or(io::ErrorKind::BrokenPipe)?;
+        if os::net::wait_readable(&[link], Some(patience))? == [true] {
+            FromSpawner::recv(link)
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    /// What becomes readable when it says something or ends.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        self.child.as_ref().map(|child| child.link.as_fd())
+    }
+
+    /// Ends it, if it does not end by itself soon, and tells how it ended and how long it lived.
+    pub(super) fn end(mut self) -> io::Result<(ExitStatus, Duration)> {
+        let child = self.child.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        child.end()
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        // A closed link is its order to end: nobody has the other end but it.
+        if let Ok((nobody, _)) = os::fdpass::pair() {
+            child.link = nobody;
+        }
+        let _ = child.end();
+    }
+}
+
+/// How long to rest before a child is started again.
 #[derive(Debug, Default)]
 pub(super) struct BackOff {
     failures: u32,
 }
 
 impl BackOff {
-    /// A server that lived this long was healthy: its end is the first failure again.
+    /// A child that lived this long was healthy: its end is the first failure again.
     const HEALTHY: Duration = Duration::from_secs(60);
     const SECOND_REST: Duration = Duration::from_millis(100);
     const LONGEST_REST: Duration = Duration::from_secs(10);
 
-    /// The rest after a server that lived this long: none at first, then doubling.
+    /// The rest after a child that lived this long: none at first, then doubling.
     pub(super) fn rest(&mut self, lived: Duration) -> Duration {
         if lived >= Self::HEALTHY {
             self.failures = 0;

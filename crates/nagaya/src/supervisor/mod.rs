@@ -1,14 +1,17 @@
-//! The supervisor: owns sockets, logs and the server process, and answers no request itself.
+//! The supervisor: owns sockets, logs and its two children, and answers no request itself.
 //!
-//! The idea: one thread, one loop, one [`Phase`]. It waits for a signal, a word of the server or
-//! the end of a wait, and each of them moves the phase. What is wanted while another thing is
+//! The idea: one thread, one loop, one [`Phase`] of the server; the spawner beside it is there or
+//! comes back ([`Programs`]), and is told everything before the server is. It waits for a signal,
+//! a word of the server, the spawner's end or the end of a wait, and each of them moves the phase. What is wanted while another thing is
 //! under way is remembered once (a second reload asked for during a reload is one more reload,
-//! however often it is asked for). Privileges never leave this process; the server has none.
+//! however often it is asked for). Privileges go to the spawner alone; the server has none.
 
 mod child;
 mod listeners;
 mod logs;
 mod notify;
+mod plan;
+mod programs;
 mod reload;
 
 use std::io;
@@ -23,6 +26,7 @@ use os::signal::{Signal, Signals};
 
 use self::child::{BackOff, Server};
 use self::notify::Notify;
+use self::programs::Programs;
 use self::reload::Generation;
 pub(crate) use self::reload::Refused;
 use crate::outcome::Outcome;
@@ -41,6 +45,7 @@ pub(crate) struct Supervisor {
     /// What serves, or will when the server is back.
     current: Generation,
     phase: Phase,
+    programs: Programs,
     wanted: Wanted,
     back_off: BackOff,
     tally: Tally,
@@ -68,6 +73,13 @@ enum Phase {
     Ended(Outcome),
 }
 
+/// Who has something to say, or has ended.
+#[derive(Debug)]
+struct Woken {
+    by_server: bool,
+    by_spawner: bool,
+}
+
 /// What was asked for and not begun.
 #[derive(Debug, Default)]
 struct Wanted {
@@ -76,7 +88,7 @@ struct Wanted {
 }
 
 impl Supervisor {
-    /// Takes from the machine what the configuration asks for, and starts the server.
+    /// Takes from the machine what the configuration asks for, and starts spawner and server.
     pub(crate) fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
         let descriptors = os::process::raise_nofile();
         let current = Generation::prepare(config, 1, None)?;
@@ -88,6 +100,7 @@ impl Supervisor {
             phase: Phase::Resting {
                 until: Instant::now(),
             },
+            programs: Programs::default(),
             wanted: Wanted::default(),
             back_off: BackOff::default(),
             tally: Tally::default(),
@@ -112,6 +125,10 @@ impl Supervisor {
             .current
             .listeners
             .take_over(&listeners::Listeners::default());
+        // What a spawner leaves behind is to come to this process, and to nobody else.
+        let adopted = os::spawn::adopt_orphans().map_err(|error| reason(&error));
+        let started = adopted.and_then(|()| supervisor.programs.start(&[&supervisor.current.plan]));
+        started.map_err(|problem| Refused::System(vec![problem]))?;
         supervisor.start_server();
         Ok(supervisor)
     }
@@ -120,6 +137,7 @@ impl Supervisor {
     pub(crate) fn run(mut self) -> Outcome {
         loop {
             if let Phase::Ended(outcome) = self.phase {
+                self.programs.end();
                 tracing::info!("ended");
                 return outcome;
             }
@@ -132,11 +150,14 @@ impl Supervisor {
 
     /// Waits for something to happen and deals with it.
     fn turn(&mut self) -> io::Result<()> {
-        let word_waits = self.wait()?;
+        let woken = self.wait()?;
         while let Some(signal) = self.signals.next()? {
             self.on_signal(signal);
         }
-        if word_waits {
+        if woken.by_spawner {
+            self.programs.lose("it ended");
+        }
+        if woken.by_server {
             self.on_word();
         }
         self.on_time(Instant::now());
@@ -144,8 +165,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits for a signal, a word of the server (then `true`) or the end of a wait.
-    fn wait(&self) -> io::Result<bool> {
+    /// Waits for a signal, a word of a child or the end of a wait.
+    fn wait(&self) -> io::Result<Woken> {
         let until = match &self.phase {
             Phase::Serving { .. } | Phase::Ended(_) => None,
             Phase::Starting { until, .. }
@@ -153,11 +174,18 @@ impl Supervisor {
             | Phase::Resting { until }
             | Phase::Draining { until, .. } => Some(*until),
         };
+        let until = until.into_iter().chain(self.programs.until()).min();
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let children = [self.phase.server().map(Server::link), self.programs.link()];
         let mut fds = vec![self.signals.as_fd()];
-        fds.extend(self.phase.server().map(Server::link));
+        fds.extend(children.iter().flatten());
         let readable = os::net::wait_readable(&fds, wait)?;
-        Ok(readable.get(1).copied().unwrap_or(false))
+        let mut readable = readable.into_iter().skip(1);
+        let mut is_ready = |child: &Option<_>| child.is_some() && readable.next() == Some(true);
+        Ok(Woken {
+            by_server: is_ready(&children[0]),
+            by_spawner: is_ready(&children[1]),
+        })
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -192,6 +220,9 @@ impl Supervisor {
 
     /// Deals with waits that are over.
     fn on_time(&mut self, now: Instant) {
+        if self.programs.until().is_some_and(|until| until <= now) {
+            self.start_spawner();
+        }
         match &self.phase {
             Phase::Starting { until, .. } | Phase::Reloading { until, .. } if *until <= now => {
                 self.lose_server("it was not ready in time");
@@ -217,10 +248,31 @@ impl Supervisor {
         }
     }
 
+    /// Starts the next spawner, and gives the server links to it.
+    fn start_spawner(&mut self) {
+        programs::end_orphans(self.phase.server().map(Server::pid));
+        let mut plans = vec![&self.current.plan];
+        if let Phase::Reloading { next, .. } = &self.phase {
+            plans.push(&next.plan);
+        }
+        if let Err(problem) = self.programs.start(&plans) {
+            return tracing::error!("{problem}");
+        }
+        let links = self.programs.links(self.current.workers);
+        let given = self.phase.server().map(|server| {
+            let links = ToServer::Programs { links };
+            server.send(&links)
+        });
+        if let Some(Err(error)) = given {
+            self.lose_server_by("it does not take links to the spawner", &error);
+        }
+    }
+
     /// Starts a server for the current generation.
     fn start_server(&mut self) {
+        let links = self.programs.links(self.current.workers);
         let started = Server::start(&self.current.user).and_then(|server| {
-            server.send(&self.current.configure(self.tally)?)?;
+            server.send(&self.current.configure(self.tally, links)?)?;
             Ok(server)
         });
         match started {
@@ -273,6 +325,7 @@ impl Supervisor {
         match self.phase.take() {
             Phase::Reloading { server, .. } => {
                 self.phase = Phase::Serving { server };
+                self.take_plan_back();
                 self.keep_old();
             }
             phase => {
@@ -295,6 +348,7 @@ impl Supervisor {
         if matches!(phase, Phase::Reloading { .. }) {
             self.tally.reloads_refused += 1;
             tracing::error!("the reload failed with the server; the old configuration comes back");
+            self.take_plan_back();
         }
         let Some(server) = phase.into_server() else {
             return;
@@ -351,6 +405,11 @@ impl Supervisor {
                 return self.keep_old();
             }
         };
+        if let Err(problem) = self.tell_plan(&next) {
+            tracing::error!("the spawner refuses the generation: {problem}");
+            self.take_plan_back();
+            return self.keep_old();
+        }
         match self.phase.take() {
             Phase::Serving { server } => {
                 let tally = Tally {
@@ -358,7 +417,7 @@ impl Supervisor {
                     ..self.tally
                 };
                 let sent = next
-                    .configure(tally)
+                    .configure(tally, Vec::new())
                     .and_then(|message| server.send(&message));
                 let until = Instant::now() + READY_MAX;
                 self.phase = Phase::Reloading {
@@ -378,6 +437,28 @@ impl Supervisor {
                 self.tally.reloads += 1;
                 self.start_server();
             }
+        }
+    }
+
+    /// Tells the spawner a generation before the server hears of it. Who has no programs needs no
+    /// spawner.
+    fn tell_plan(&mut self, next: &Generation) -> Result<(), String> {
+        if !self.programs.is_running() {
+            self.start_spawner();
+        }
+        match self.programs.tell(&next.plan) {
+            Err(problem) if next.plan.sites.is_empty() => {
+                tracing::error!("{problem}");
+                Ok(())
+            }
+            told => told,
+        }
+    }
+
+    /// Makes the current generation's plan the latest again.
+    fn take_plan_back(&mut self) {
+        if let Err(problem) = self.programs.tell(&self.current.plan) {
+            tracing::error!("{problem}");
         }
     }
 

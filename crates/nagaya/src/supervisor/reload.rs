@@ -12,9 +12,11 @@ use std::time::Duration;
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, Place, reason};
 use engine::link::{Configure, Tally, ToServer};
+use engine::programs::plan::Plan;
 
 use super::listeners::{Control, Listeners};
 use super::logs::Logs;
+use super::plan;
 use crate::outcome::load;
 
 /// A generation, ready to be given to a server, to one server after the other if need be.
@@ -34,7 +36,10 @@ pub(super) struct Generation {
     pub(super) level: LogLevel,
     /// Clients' connections it may have.
     pub(super) connections: u64,
-    workers: usize,
+    /// What the spawner is told of it.
+    pub(super) plan: Plan,
+    /// The server's workers.
+    pub(super) workers: usize,
     sites: usize,
     control: Option<Rc<Control>>,
     sources: OwnedFd,
@@ -75,6 +80,10 @@ impl Generation {
             problems.push(problem);
             None
         });
+        let plan = plan::of(&model, number).unwrap_or_else(|found| {
+            problems.extend(found);
+            Plan::default()
+        });
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let sources = os::file::memfd("nagaya configuration", &sources.to_bytes());
         let sources =
@@ -88,6 +97,7 @@ impl Generation {
                 drain: Duration::from_millis(model.timeouts.drain_ms),
                 level: model.log.level,
                 connections: model.caps.connections as u64,
+                plan,
                 workers: model.workers,
                 sites: model.sites.len(),
                 control,
@@ -101,8 +111,9 @@ impl Generation {
         }
     }
 
-    /// The message that makes a server this generation's.
-    pub(super) fn configure(&self, tally: Tally) -> io::Result<ToServer> {
+    /// The message that makes a server this generation's; `programs` are its links to the spawner,
+    /// none where it has them.
+    pub(super) fn configure(&self, tally: Tally, programs: Vec<OwnedFd>) -> io::Result<ToServer> {
         Ok(ToServer::Configure(Configure {
             generation: self.number,
             sources: self.sources.try_clone()?,
@@ -113,7 +124,7 @@ impl Generation {
                 .as_ref()
                 .map(|control| control.for_server())
                 .transpose()?,
-            programs: Vec::new(),
+            programs,
             tally,
         }))
     }

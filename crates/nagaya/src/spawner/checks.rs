@@ -1,0 +1,173 @@
+//! Whether a file may be run as a site's user: what Apache's suexec asks, asked of descriptors.
+//!
+//! The idea: whoever could change the file, or put another in its place, could run anything as
+//! the site's user. So file and directory must be that user's or root's and nobody else's to
+//! write. The file is opened without leaving the site's directory; the directory that is checked
+//! and started in is the one it really is in, whatever links led there. What happens to the name
+//! between this look and `execve` only that user and root can do, who could have written it.
+//! Directories further up are as safe as the operator keeps them.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use config::reason;
+use engine::programs::message::Failure;
+use engine::programs::plan::PlannedSite;
+use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
+use os::user::User;
+
+use super::Refusal;
+
+const SETUID_SETGID: u32 = 0o6000;
+const WRITE_OTHERS: u32 = 0o022;
+
+/// A file that may be run.
+#[derive(Debug)]
+pub(super) struct Runnable {
+    /// The directory it is in.
+    pub(super) directory: OwnedFd,
+    /// Its name there.
+    pub(super) name: CString,
+}
+
+/// Finds a script below a site's root, and checks it.
+pub(super) fn find(site: &PlannedSite, script: &[u8], user: &User) -> Result<Runnable, Refusal> {
+    if user.uid == 0 && os::process::is_root() {
+        let what = "programs do not run as root";
+        return Err(Refusal::new(Failure::UserIsRoot, what.into()));
+    }
+    if !is_plain(script) {
+        let script = script.escape_ascii();
+        let what = format!("{script} is no plain path below a root");
+        return Err(Refusal::new(Failure::OutsideRoot, what));
+    }
+    let shown = |part: &str| format!("{part} {}/{}", site.root.display(), script.escape_ascii());
+    let within = os::file::open_directory(&site.within)
+        .map_err(|error| unopened(&error, site.within.display().to_string()))?;
+    let below = site.root.strip_prefix(&site.within).unwrap_or(&site.root);
+    let path = join(below.as_os_str().as_bytes(), script);
+    let open = |path: &[u8], symlinks| {
+        os::file::open_beneath(within.as_fd(), path, symlinks, Wait::Allowed)
+            .map_err(|error| unopened(&error, shown("the file")))
+    };
+    let file = open(&path, site.symlinks)?;
+    let facts = facts(file.as_fd(), &shown("the file"))?;
+    check_file(&facts, user, &shown("the file"))?;
+
+    let (real_directory, name) = real_place(within.as_fd(), file.as_fd(), &shown("the file"))?;
+    let directory = open(&real_directory, Symlinks::Deny)?;
+    check_directory(directory.as_fd(), user, &shown("the directory of"))?;
+    let again = os::file::open_beneath(directory.as_fd(), &name, Symlinks::Deny, Wait::Allowed)
+        .map_err(|error| unopened(&error, shown("the file")))?;
+    let now = self::facts(again.as_fd(), &shown("the file"))?;
+    if (now.device, now.inode) != (facts.device, facts.inode) {
+        let what = format!("{} was replaced while it was looked at", shown("the file"));
+        return Err(Refusal::new(Failure::NotFound, what));
+    }
+    let name =
+        CString::new(name).map_err(|_| Refusal::new(Failure::OutsideRoot, shown("no name:")))?;
+    Ok(Runnable { directory, name })
+}
+
+/// Relative, and made of names alone.
+fn is_plain(path: &[u8]) -> bool {
+    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+    path.split(|byte| *byte == b'/').all(is_name)
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match directory {
+        b"" => name.to_vec(),
+        _ => [directory, b"/", name].concat(),
+    }
+}
+
+/// The directory an open file is in, below `within`, and its name there.
+fn real_place(
+    within: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    shown: &str,
+) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
+    let path_of = |fd| os::file::path_of(fd).map_err(|error| unopened(&error, shown.into()));
+    let (top, path) = (path_of(within)?, path_of(file)?);
+    let top = top.strip_suffix(b"/").unwrap_or(&top);
+    let below = path
+        .strip_prefix(top)
+        .and_then(|path| path.strip_prefix(b"/"));
+    let Some(below) = below else {
+        let what = format!("{shown} has gone from there");
+        return Err(Refusal::new(Failure::NotFound, what));
+    };
+    let slash = below.iter().rposition(|byte| *byte == b'/');
+    Ok(match slash {
+        Some(at) => {
+            let (directory, name) = below.split_at(at);
+            (
+                directory.to_vec(),
+                name.get(1..).unwrap_or_default().to_vec(),
+            )
+        }
+        None => (Vec::new(), below.to_vec()),
+    })
+}
+
+fn facts(fd: BorrowedFd<'_>, shown: &str) -> Result<FileFacts, Refusal> {
+    os::file::facts(fd).map_err(|error| unopened(&error, shown.into()))
+}
+
+fn check_file(facts: &FileFacts, user: &User, shown: &str) -> Result<(), Refusal> {
+    if facts.kind != FileKind::Regular {
+        let what = format!("{shown} is no regular file");
+        return Err(Refusal::new(Failure::NotRegular, what));
+    }
+    if facts.mode & SETUID_SETGID != 0 {
+        let what = format!("{shown} is setuid or setgid (mode {:04o})", facts.mode);
+        return Err(Refusal::new(Failure::SetuidFile, what));
+    }
+    check_owner(facts, user, shown)?;
+    let bit = if facts.uid == user.uid {
+        0o100
+    } else if user.groups.contains(&facts.gid) {
+        0o010
+    } else {
+        0o001
+    };
+    if facts.mode & bit == 0 {
+        let (uid, mode) = (user.uid, facts.mode);
+        let what = format!("{shown} is not executable by user {uid} (mode {mode:04o})");
+        return Err(Refusal::new(Failure::NotExecutable, what));
+    }
+    Ok(())
+}
+
+fn check_directory(directory: BorrowedFd<'_>, user: &User, shown: &str) -> Result<(), Refusal> {
+    check_owner(&facts(directory, shown)?, user, shown)
+}
+
+fn check_owner(facts: &FileFacts, user: &User, shown: &str) -> Result<(), Refusal> {
+    if facts.uid != user.uid && facts.uid != 0 {
+        let (owner, wanted) = (facts.uid, user.uid);
+        let what = format!("{shown} belongs to user {owner}, neither to {wanted} nor to root");
+        return Err(Refusal::new(Failure::OwnerMismatch, what));
+    }
+    if facts.mode & WRITE_OTHERS != 0 {
+        let what = format!(
+            "{shown} can be written by its group or by others (mode {:04o}): chmod go-w",
+            facts.mode
+        );
+        return Err(Refusal::new(Failure::WritableByOthers, what));
+    }
+    Ok(())
+}
+
+fn unopened(error: &std::io::Error, shown: String) -> Refusal {
+    let failure = match NoFile::of(error) {
+        Some(NoFile::Absent | NoFile::FileInTheWay) => Failure::NotFound,
+        Some(NoFile::Link) => Failure::SymlinkRefused,
+        Some(NoFile::Outside) => Failure::OutsideRoot,
+        Some(NoFile::Denied) => Failure::NotExecutable,
+        None => Failure::SpawnFailed,
+    };
+    Refusal::new(failure, format!("{shown}: {}", reason(error)))
+}

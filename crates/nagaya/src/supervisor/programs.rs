@@ -1,0 +1,173 @@
+//! The spawner as the supervisor keeps it: started first, told every plan first, ended last.
+//!
+//! The idea: what it is told is answered at once, so the supervisor waits for the answer; no
+//! request waits meanwhile. When the spawner dies, everything else goes on: programs that ran die
+//! with it, what they left behind comes to this process and is killed here, and after a rest the
+//! next spawner is told the plans again and given new links.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use config::reason;
+use engine::programs::plan::{FromSpawner, Plan, ToSpawner};
+
+use super::child::{BackOff, Spawner};
+
+/// How long a spawner may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long what a spawner left behind may take to end.
+const ORPHANS_MAX: Duration = Duration::from_secs(1);
+/// How often it is looked for meanwhile.
+const ORPHANS_LOOK: Duration = Duration::from_millis(5);
+
+/// The spawner, or the wait for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    state: State,
+    back_off: BackOff,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// None was started yet.
+    #[default]
+    Absent,
+    Running(Spawner),
+    Resting {
+        until: Instant,
+    },
+}
+
+impl Programs {
+    /// What becomes readable when the spawner ends.
+    pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
+            State::Running(spawner) => spawner.link(),
+            State::Absent | State::Resting { .. } => None,
+        }
+    }
+
+    /// When the next spawner is to be started.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match &self.state {
+            State::Resting { until } => Some(*until),
+            State::Absent | State::Running(_) => None,
+        }
+    }
+
+    /// Whether a spawner is there.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(_))
+    }
+
+    /// Starts a spawner, and tells it these plans.
+    pub(super) fn start(&mut self, plans: &[&Plan]) -> Result<(), String> {
+        let spawner = Spawner::start().map_err(|error| {
+            let reason = reason(&error);
+            self.rest(Duration::ZERO);
+            format!("start the spawner: {reason}")
+        })?;
+        tracing::info!(pid = spawner.pid(), "spawner started");
+        self.state = State::Running(spawner);
+        plans.iter().try_for_each(|plan| self.tell(plan))
+    }
+
+    /// Tells the spawner a plan, and hears whether it takes it.
+    pub(super) fn tell(&mut self, plan: &Plan) -> Result<(), String> {
+        let State::Running(spawner) = &self.state else {
+            return Err("there is no spawner".into());
+        };
+        let answer = spawner
+            .send(&ToSpawner::Plan(plan.clone()))
+            .and_then(|()| spawner.hear(ANSWER_MAX));
+        match answer {
+            Ok(FromSpawner::Ready { generation }) if generation == plan.generation => Ok(()),
+            Ok(FromSpawner::Refused { message, .. }) => Err(message),
+            Ok(FromSpawner::Ready { .. }) => {
+                self.lose("it answered something else");
+                Err("the spawner answered something else".into())
+            }
+            Err(error) => {
+                let reason = reason(&error);
+                self.lose(&format!("it does not answer: {reason}"));
+                Err(format!("the spawner does not answer: {reason}"))
+            }
+        }
+    }
+
+    /// Links between the spawner and a server's workers: the workers' ends; none while there is
+    /// no spawner.
+    pub(super) fn links(&mut self, workers: usize) -> Vec<OwnedFd> {
+        let State::Running(spawner) = &self.state else {
+            return Vec::new();
+        };
+        let made = (0..workers).map(|_| os::fdpass::packet_pair());
+        let made: io::Result<Vec<_>> = made.collect();
+        let sent = made.and_then(|made| {
+            let (workers, links) = made.into_iter().unzip();
+            spawner.send(&ToSpawner::Workers { links })?;
+            Ok(workers)
+        });
+        sent.unwrap_or_else(|error| {
+            self.lose(&format!("it does not take links: {}", reason(&error)));
+            Vec::new()
+        })
+    }
+
+    /// Ends the spawner, if it has not ended, with what it left behind, and rests before the next.
+    pub(super) fn lose(&mut self, why: &str) {
+        let State::Running(spawner) = std::mem::take(&mut self.state) else {
+            return;
+        };
+        let pid = spawner.pid();
+        let lived = match spawner.end() {
+            Ok((status, lived)) => {
+                let lived_ms = lived.as_millis();
+                tracing::error!(pid, %status, lived_ms, "lost the spawner: {why}");
+                lived
+            }
+            Err(error) => {
+                tracing::error!(pid, error = reason(&error), "cannot end the spawner");
+                Duration::ZERO
+            }
+        };
+        self.rest(lived);
+    }
+
+    /// Ends the spawner, and with it all programs.
+    pub(super) fn end(&mut self) {
+        self.state = State::Absent;
+        end_orphans(None);
+    }
+
+    fn rest(&mut self, lived: Duration) {
+        let rest = self.back_off.rest(lived);
+        let (failures, rest_ms) = (self.back_off.failures(), rest.as_millis());
+        tracing::warn!(failures, rest_ms, "the spawner is started again");
+        let until = Instant::now() + rest;
+        self.state = State::Resting { until };
+    }
+}
+
+/// Kills and reaps what a spawner left behind: all children of this process but the server.
+pub(super) fn end_orphans(server: Option<u32>) {
+    let until = Instant::now() + ORPHANS_MAX;
+    loop {
+        let mut orphans = os::process::children();
+        orphans.retain(|child| Some(*child) != server);
+        if orphans.is_empty() {
+            return;
+        }
+        for orphan in &orphans {
+            os::process::kill_child(*orphan);
+            let _ = os::spawn::reap_orphan(*orphan);
+        }
+        if Instant::now() >= until {
+            let left = orphans.len();
+            tracing::warn!(left, "programs that were killed have not ended");
+            return;
+        }
+        std::thread::sleep(ORPHANS_LOOK);
+    }
+}
