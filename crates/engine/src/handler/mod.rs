@@ -9,6 +9,7 @@ mod proxy;
 mod redirect;
 mod respond;
 pub(crate) mod static_file;
+mod upload;
 
 use std::rc::Rc;
 

@@ -88,18 +88,33 @@ impl Pool {
         self.servers.get(tried.last?).map(|server| &**server)
     }
 
-    /// Servers one request may try.
-    pub fn tries_max(&self) -> u32 {
-        self.config.tries
-    }
-
-    /// Chooses a server and connects to it, or reuses a connection.
+    /// Connects to one server after another, as many as a request may try. Nothing has been sent,
+    /// so each may be tried.
     ///
     /// `fresh` asks for a new connection: a reused one has just failed.
     ///
     /// # Errors
-    /// When no server is left to try, or the chosen one can't be reached.
-    pub async fn connect(
+    /// The last server's, when none can be reached.
+    pub async fn reach(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Chosen> {
+        let mut failure = None;
+        for _ in 0..self.config.tries.max(1) {
+            match self.connect(worker, tried, fresh).await {
+                Ok(chosen) => return Ok(chosen),
+                Err(error) if error.reason == "upstream_none_left" => {
+                    return Err(failure.unwrap_or(error));
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or(Error::new(
+            Kind::UpstreamDown,
+            "upstream_none_left",
+            String::new(),
+        )))
+    }
+
+    /// Chooses a server and connects to it, or reuses a connection.
+    async fn connect(
         &self,
         worker: &Worker,
         tried: &mut Tried,

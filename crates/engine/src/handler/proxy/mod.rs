@@ -1,7 +1,7 @@
 //! Forwarding: connect, send the request, pass the reply on.
 //!
 //! The request that goes upstream is written anew from the parsed one ([`head`]); its body is
-//! sent ([`upload`]) while the reply is awaited and passed on ([`relay`]), both at once, so that
+//! sent (`upload`) while the reply is awaited and passed on ([`relay`]), both at once, so that
 //! an upstream may answer early. A request is tried again only where that is safe: nothing of it
 //! reached a server, or it is idempotent, without a body, and a reused connection had closed.
 //! Where the rule says so, the request's body is taken before a server is chosen (`intake`) and
@@ -11,7 +11,6 @@ mod download;
 mod head;
 mod relay;
 mod tunnel;
-mod upload;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -134,7 +133,7 @@ impl Forward<'_> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
-            let chosen = self.connect(pool, &mut tried, fresh).await;
+            let chosen = pool.reach(self.worker, &mut tried, fresh).await;
             exchange.record.upstream = pool.last_tried(&tried).map(|last| last.label.clone());
             let chosen = chosen?;
             exchange.invite_body().await?;
@@ -147,25 +146,6 @@ impl Forward<'_> {
                 Err(failure) => return Err(failure.error),
             }
         }
-    }
-
-    /// Connects to one server after another; nothing has been sent, so each may be tried.
-    async fn connect(&self, pool: &Pool, tried: &mut Tried, fresh: Fresh) -> Result<Chosen> {
-        let mut failure = None;
-        for _ in 0..pool.tries_max().max(1) {
-            match pool.connect(self.worker, tried, fresh).await {
-                Ok(chosen) => return Ok(chosen),
-                Err(error) if error.reason == "upstream_none_left" => {
-                    return Err(failure.unwrap_or(error));
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        Err(failure.unwrap_or(Error::new(
-            Kind::UpstreamDown,
-            "upstream_none_left",
-            String::new(),
-        )))
     }
 
     async fn attempt(

@@ -5,8 +5,8 @@ use std::task::{Context, Poll, ready};
 
 use wire::{FieldId, HeadCaps, ReplyFraming, strip_hop_by_hop};
 
+use super::super::upload::{Coding, Upload};
 use super::download::Download;
-use super::upload::Upload;
 use super::{Failure, Forward, Retry, cut};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Body, BodySize, Exchange};
@@ -52,7 +52,14 @@ impl Attempt {
             distrusted: false,
             is_upgrade: forward.upgrade.is_some(),
             may_repeat: link.reused && head.method.is_idempotent() && !has_body,
-            upload: Upload::new(&exchange.body, spooled, process.timeouts.upstream_write_ms),
+            upload: Upload::new(
+                match spooled.is_none() && exchange.body.length().is_none() {
+                    true => Coding::Chunks,
+                    false => Coding::Plain,
+                },
+                spooled,
+                process.timeouts.upstream_write_ms,
+            ),
         }
     }
 

@@ -1,9 +1,11 @@
 //! The request's body on its way to the upstream, driven beside the reply.
 //!
-//! It comes from the client as it arrives, or from the spool where it was taken beforehand.
+//! It comes from the client as it arrives, or from the spool where it was taken beforehand. How it
+//! is framed is the upstream's protocol's business ([`Coding`]).
 
 use std::task::{Context, Poll, ready};
 
+use fastcgi::record;
 use wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
 
 use crate::error::Result;
@@ -17,10 +19,21 @@ pub(super) struct Upload {
     state: State,
     /// The whole body, where it was taken beforehand.
     spooled: Option<Spool>,
-    is_chunked: bool,
-    /// Bytes still owed of the open chunk.
-    chunk_left: usize,
+    coding: Coding,
+    /// Bytes still owed of the open piece.
+    piece_left: usize,
     write_ms: u64,
+}
+
+/// How the upstream learns where the body's pieces end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// Its length was said before.
+    Plain,
+    /// Chunks of HTTP/1.1.
+    Chunks,
+    /// Records of FastCGI.
+    Records,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +50,19 @@ enum State {
 
 impl Upload {
     /// Begins with whatever head waits in the link.
-    pub(super) fn new(body: &Body, spooled: Option<Spool>, write_ms: u64) -> Self {
+    pub(super) fn new(coding: Coding, spooled: Option<Spool>, write_ms: u64) -> Self {
         Self {
             state: State::Passing,
-            is_chunked: spooled.is_none() && body.length().is_none(),
+            coding,
             spooled,
-            chunk_left: 0,
+            piece_left: 0,
             write_ms,
         }
+    }
+
+    /// Gives the body back, where it was taken beforehand. Useful while nothing of it was sent.
+    pub(super) fn into_spooled(self) -> Option<Spool> {
+        self.spooled
     }
 
     /// Whether everything was sent.
@@ -99,24 +117,20 @@ impl Upload {
         body: &mut Body,
         link: &mut Link,
     ) -> Poll<Result<()>> {
-        if self.is_chunked && self.chunk_left == 0 {
-            self.chunk_left = self.data(body).len();
-            encode_chunk_head(self.chunk_left, link.out.bytes());
+        if self.piece_left == 0 {
+            let bytes = self.data(body).len();
+            self.piece_left = self.coding.open(bytes, link.out.bytes());
         }
-        let mut data = self.data(body);
-        if self.is_chunked {
-            data = data.get(..self.chunk_left).unwrap_or(data);
-        }
+        let data = self.data(body);
+        let data = data.get(..self.piece_left).unwrap_or(data);
         let sent = ready!(link.poll_send(cx, data, self.write_ms))?;
         match &mut self.spooled {
             Some(spool) => spool.consume(sent),
             None => body.consume(sent),
         }
-        if self.is_chunked && sent > 0 {
-            self.chunk_left -= sent;
-            if self.chunk_left == 0 {
-                link.out.bytes().extend_from_slice(CHUNK_END);
-            }
+        self.piece_left -= sent;
+        if sent > 0 && self.piece_left == 0 {
+            self.coding.close(link.out.bytes());
         }
         Poll::Ready(Ok(()))
     }
@@ -143,9 +157,38 @@ impl Upload {
     }
 
     fn end(&mut self, link: &mut Link) {
-        if self.is_chunked {
-            link.out.bytes().extend_from_slice(LAST_CHUNK);
-        }
+        self.coding.end(link.out.bytes());
         self.state = State::Flushing;
+    }
+}
+
+impl Coding {
+    /// Begins a piece; says how many of `bytes` belong to it.
+    fn open(self, bytes: usize, out: &mut Vec<u8>) -> usize {
+        match self {
+            Self::Plain => bytes,
+            Self::Chunks => {
+                encode_chunk_head(bytes, out);
+                bytes
+            }
+            Self::Records => record::stdin_header(bytes, out),
+        }
+    }
+
+    /// Ends a piece.
+    fn close(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Plain | Self::Records => {}
+            Self::Chunks => out.extend_from_slice(CHUNK_END),
+        }
+    }
+
+    /// Ends the body.
+    fn end(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Plain => {}
+            Self::Chunks => out.extend_from_slice(LAST_CHUNK),
+            Self::Records => record::stdin_end(out),
+        }
     }
 }
