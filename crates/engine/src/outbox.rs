@@ -29,6 +29,11 @@ impl Outbox {
         self.sent == self.bytes.len()
     }
 
+    /// Whether something waits and not one byte of it has been sent.
+    pub fn is_untouched(&self) -> bool {
+        self.sent == 0 && !self.bytes.is_empty()
+    }
+
     /// How many bytes wait.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent

@@ -14,6 +14,9 @@ use crate::glob::{self, Matcher};
 use crate::resolve::{Resolved, SIBLINGS};
 use crate::stats::SiteStats;
 
+/// What editors and careful people put behind the name of a copy.
+const BACKUPS: [&str; 6] = ["~", ".bak", ".old", ".orig", ".save", ".swp"];
+
 /// A site, ready to serve.
 #[derive(Debug)]
 pub struct Site {
@@ -119,7 +122,8 @@ impl Site {
         })
     }
 
-    /// Whether a file of this name is a program's source, or a compressed copy of one: never served.
+    /// Whether a file of this name is a program's source, or a copy of one as compressors and
+    /// editors leave them: never served.
     pub fn is_source(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
         let mut copy_of = Some(name.as_slice());
@@ -127,7 +131,7 @@ impl Site {
             if self.sources.iter().any(|glob| glob.matches(name)) {
                 return true;
             }
-            let mut suffixes = SIBLINGS.iter();
+            let mut suffixes = SIBLINGS.iter().chain(&BACKUPS);
             copy_of = suffixes.find_map(|suffix| name.strip_suffix(suffix.as_bytes()));
         }
         false

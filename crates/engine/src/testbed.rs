@@ -97,6 +97,7 @@ fn compile(number: u64, sources: &Sources, before: Option<&Generation>) -> Arc<G
 pub(crate) fn peer(address: &str) -> Peer {
     Peer {
         address: address.parse().expect("an address"),
+        local_ip: "127.0.0.1".parse().expect("an address"),
         local_port: 8080,
     }
 }

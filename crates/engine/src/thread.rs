@@ -69,6 +69,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
                 Some(Command::Connection(arrival)) => listener::start(&worker, arrival),
                 Some(Command::Swap(swap)) => doors.swap(&worker, *swap),
                 Some(Command::Programs(link)) => use_programs(&worker, link),
+                Some(Command::Release(server)) => worker.release(&server),
                 Some(Command::Drain) | None => break,
                 #[cfg(test)]
                 Some(Command::Spin { busy, rest }) => drop(tokio::task::spawn_local(spin(busy, rest))),

@@ -28,7 +28,7 @@ use crate::resolve::{Files, Mounts};
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
-use crate::upstream::Pool;
+use crate::upstream::{AllSlots, Pool};
 
 /// Commands waiting at one worker's door.
 const COMMANDS_MAX: usize = 4_096;
@@ -92,6 +92,8 @@ pub struct Shared {
     pub programs_running: Arc<AtomicUsize>,
     /// What bodies set aside take on disk.
     pub spool_disk: Arc<Disk>,
+    /// Who waits for the processes of FastCGI servers.
+    pub slots: Arc<AllSlots>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -115,6 +117,7 @@ impl Shared {
             auth_waiting: Arc::default(),
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
+            slots: Arc::default(),
             process: Arc::default(),
             generation: Arc::default(),
         };
@@ -153,6 +156,8 @@ pub enum Command {
     Swap(Box<Swap>),
     /// Have programs run by the spawner at the other end from now on.
     Programs(OwnedFd),
+    /// Close idle connections to this server: somebody waits for one of its processes.
+    Release(Arc<str>),
     /// Finish what is under way, then end.
     Drain,
     /// Do nothing else for `busy` out of every `busy` and `rest`: a stand-in for work that holds
@@ -220,6 +225,14 @@ impl Peers {
             .get(worker)
             .is_some_and(|door| door.blocking_send(command).is_ok())
     }
+
+    /// As [`Self::tell`], for a worker: it never waits. What does not get through is lost.
+    pub fn try_tell(&self, worker: usize, command: Command) {
+        if let Some(door) = self.doors.get(worker) {
+            // Nothing depends on it.
+            let _ = door.try_send(command);
+        }
+    }
 }
 
 /// A generation as one worker serves it.
@@ -235,13 +248,18 @@ pub struct Serving {
 
 impl Serving {
     /// Takes over from `before` the pools of upstreams that have not changed.
-    fn new(generation: Arc<Generation>, before: Option<&Serving>, stats: &WorkerStats) -> Rc<Self> {
+    fn new(
+        generation: Arc<Generation>,
+        before: Option<&Serving>,
+        stats: &WorkerStats,
+        slots: &AllSlots,
+    ) -> Rc<Self> {
         let known = before.map_or(&[][..], |serving| &serving.pools);
         let pool =
             |config: &Arc<model::Upstream>| match known.iter().find(|pool| pool.config() == config)
             {
                 Some(pool) => Rc::clone(pool),
-                None => Rc::new(Pool::new(config, stats)),
+                None => Rc::new(Pool::new(config, stats, slots)),
             };
         Rc::new(Self {
             pools: generation.upstreams.iter().map(pool).collect(),
@@ -271,7 +289,12 @@ impl Worker {
             board: Arc::clone(&shared.board),
             peers: shared.peers.clone(),
             clients: Arc::clone(&shared.clients),
-            serving: RefCell::new(Serving::new(generation, None, &shared.stats[index])),
+            serving: RefCell::new(Serving::new(
+                generation,
+                None,
+                &shared.stats[index],
+                &shared.slots,
+            )),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
             programs: Programs::new(Arc::clone(&shared.programs_running)),
             auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
@@ -294,7 +317,9 @@ impl Worker {
 
     /// Swaps the generation; exchanges under way keep theirs.
     pub fn swap(&self, generation: Arc<Generation>) {
-        let swapped = Serving::new(generation, Some(&self.serving.borrow()), &self.stats);
+        let before = self.serving.borrow();
+        let swapped = Serving::new(generation, Some(&before), &self.stats, &self.shared.slots);
+        drop(before);
         *self.serving.borrow_mut() = swapped;
     }
 
@@ -333,6 +358,13 @@ impl Worker {
         self.access_log.tick();
         self.serving.borrow().files.sweep(self.deadlines.now_ms());
         self.board.beat(self.index);
+    }
+
+    /// Closes idle connections to a server whose processes are wanted.
+    pub fn release(&self, server: &str) {
+        for pool in &self.serving().pools {
+            pool.release(server);
+        }
     }
 
     /// Closes upstream connections nobody will use again.

@@ -228,7 +228,7 @@ fn sources_are_never_shown() {
 }
 
 #[test]
-fn a_compressed_copy_of_a_source_is_not_shown_either() {
+fn a_copy_of_a_source_is_not_shown_either() {
     let gateway = gateway(&[
         ("page.html", b"page"),
         ("a.php", b"<?php secret"),
@@ -237,6 +237,9 @@ fn a_compressed_copy_of_a_source_is_not_shown_either() {
         ("b.phtml.br", b"secret"),
         ("c.cgi.zst", b"secret"),
         ("d.rb.gz.br", b"secret"),
+        ("a.php.bak", b"secret"),
+        ("a.PHP~", b"secret"),
+        ("a.php.old.gz", b"secret"),
         ("notes.txt.gz", b"notes"),
     ]);
     let www = gateway.directory().path().join("www");
@@ -248,6 +251,9 @@ fn a_compressed_copy_of_a_source_is_not_shown_either() {
         "b.phtml.br",
         "c.cgi.zst",
         "d.rb.gz.br",
+        "a.php.bak",
+        "a.PHP~",
+        "a.php.old.gz",
         "page.html.gz",
     ] {
         let reply = get(&gateway, "plain.test", &format!("/{path}"));

@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod fastcgi;
 pub mod gateway;
 pub mod message;
 pub mod peer;
+pub mod php;
 pub mod slow_mount;
 pub mod temp;
 pub mod upstream;
@@ -16,9 +18,11 @@ pub mod vectors;
 pub mod wait;
 
 pub use client::{Outcome, RawClient, Reply};
+pub use fastcgi::{Call, FastCgiResponder};
 pub use gateway::Gateway;
 pub use message::Head;
 pub use peer::Peer;
+pub use php::PhpFpm;
 pub use temp::TempDir;
 pub use upstream::{ScriptedUpstream, Seen, Step};
 pub use wait::{eventually, free_port};

@@ -196,7 +196,7 @@ pub(crate) const FILES: Section = Section {
             "sources",
             Kind::Other("list of globs"),
             Value("[\"*.php\", \"*.phtml\", \"*.cgi\", \"*.rb\"]"),
-            "File names that are programs' sources, in upper or lower case. They and their copies ending in `.gz`, `.br` or `.zst` are never served, whether or not anything runs them.",
+            "File names that are programs' sources, in upper or lower case. They and their copies ending in `.gz`, `.br`, `.zst`, `~`, `.bak`, `.old`, `.orig`, `.save` or `.swp` are never served, whether or not anything runs them.",
             "sources = [\"*.php\", \"*.inc\"]",
         ),
         key(

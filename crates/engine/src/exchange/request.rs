@@ -28,6 +28,8 @@ pub struct Request {
 pub struct Peer {
     /// Its address; the unspecified address for a Unix socket.
     pub address: SocketAddr,
+    /// The address it connected to; the unspecified address for a Unix socket.
+    pub local_ip: IpAddr,
     /// The port it connected to; 0 for a Unix socket.
     pub local_port: u16,
 }
@@ -36,6 +38,7 @@ impl Peer {
     /// A peer without an address: a Unix socket or memory.
     pub const LOCAL: Self = Self {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        local_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         local_port: 0,
     };
 }

@@ -2,6 +2,7 @@
 
 mod cgi;
 mod delivery;
+mod fastcgi;
 mod intake;
 mod metrics;
 mod program;
@@ -15,7 +16,7 @@ use std::rc::Rc;
 
 use config::model::Handler;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::worker::Worker;
 
@@ -32,8 +33,8 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     match handler {
         Handler::Static => static_file::serve(worker, &serving, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
-        Handler::FastCgi(_) => Err(Error::new(Kind::Internal, "not_built", String::new())),
-        // Boxed: a connection that runs no program need not have room for one.
+        // Boxed, as the next: a connection that runs no program need not have room for one.
+        Handler::FastCgi(fastcgi) => Box::pin(fastcgi::serve(worker, exchange, fastcgi)).await,
         Handler::Cgi(cgi) => Box::pin(cgi::run(worker, exchange, cgi)).await,
         Handler::Respond(respond) => {
             respond::answer(exchange, respond);

@@ -133,13 +133,13 @@ fn accept_one(socket: BorrowedFd<'_>, listener: &Arc<Listener>) -> io::Result<Op
             Ok((stream, os::net::Peer::Tcp(address))) => {
                 // Nagle's delay would cost; a socket without the option still works.
                 let _ = os::net::set_nodelay(stream.as_fd());
-                let local_port =
-                    os::net::local_address(stream.as_fd()).map_or(0, |local| local.port());
+                let local = os::net::local_address(stream.as_fd()).ok();
                 return Ok(Some(Arrival {
                     stream,
                     peer: Peer {
                         address,
-                        local_port,
+                        local_ip: local.map_or(Peer::LOCAL.local_ip, |local| local.ip()),
+                        local_port: local.map_or(0, |local| local.port()),
                     },
                     listener: Arc::clone(listener),
                 }));

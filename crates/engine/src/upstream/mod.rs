@@ -2,20 +2,23 @@
 //!
 //! Each worker has pools of its own, so that taking a connection locks nothing. A pool lives as
 //! long as the configuration names the same upstream: a reload that doesn't touch it keeps its
-//! connections. Choosing a server is in [`balance`], talking to it in `handler/proxy`.
+//! connections. Choosing a server is in [`balance`], talking to it in `handler/proxy` and
+//! `handler/fastcgi`; who waits for a FastCGI server's processes is in [`slots`].
 
 mod balance;
 mod dial;
 mod link;
 mod server;
+mod slots;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::model;
+use config::model::{self, Protocol};
 
 pub use link::Link;
 pub use server::{InFlight, Server};
+pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 
 use crate::error::{Error, Kind, Result};
 use crate::stats::WorkerStats;
@@ -62,13 +65,16 @@ pub struct Chosen {
 
 impl Pool {
     /// Makes a pool without connections.
-    pub fn new(config: &Arc<model::Upstream>, stats: &WorkerStats) -> Self {
+    pub fn new(config: &Arc<model::Upstream>, stats: &WorkerStats, slots: &AllSlots) -> Self {
+        let server = |server| {
+            let mut server = Server::new(server, &config.name, stats);
+            if config.protocol == Protocol::FastCgi {
+                server.slots = Some(slots.of(&server.label));
+            }
+            Rc::new(server)
+        };
         Self {
-            servers: config
-                .servers
-                .iter()
-                .map(|server| Rc::new(Server::new(server, &config.name, stats)))
-                .collect(),
+            servers: config.servers.iter().map(server).collect(),
             config: Arc::clone(config),
         }
     }
@@ -114,12 +120,7 @@ impl Pool {
     }
 
     /// Chooses a server and connects to it, or reuses a connection.
-    async fn connect(
-        &self,
-        worker: &Worker,
-        tried: &mut Tried,
-        fresh: Fresh,
-    ) -> Result<Chosen> {
+    async fn connect(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Chosen> {
         let now_ms = worker.deadlines.now_ms();
         let Some(index) = balance::choose(&self.servers, self.config.balance, tried, now_ms) else {
             let detail = format!("upstream {}: no server left to try", self.config.name);
@@ -155,6 +156,18 @@ impl Pool {
         in_flight
             .server()
             .keep(link, self.config.keepalive, worker.deadlines.now_ms());
+    }
+
+    /// Whether connections are kept at all.
+    pub fn keeps(&self) -> bool {
+        self.config.keepalive > 0
+    }
+
+    /// Closes all idle connections to a server: its processes are wanted.
+    pub fn release(&self, label: &str) {
+        for server in self.servers.iter().filter(|server| &*server.label == label) {
+            server.release();
+        }
     }
 
     /// Closes connections that were idle for too long or that the server has closed.

@@ -10,6 +10,7 @@ use config::model;
 
 use super::dial::Names;
 use super::link::Link;
+use super::slots::Slots;
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
 
 /// One server.
@@ -23,6 +24,8 @@ pub struct Server {
     pub weight: u32,
     /// What this worker counts of it.
     stats: Arc<UpstreamStats>,
+    /// Who waits for its processes, where it speaks FastCGI.
+    pub slots: Option<Arc<Slots>>,
     /// The addresses its name stands for.
     pub(super) names: Rc<Names>,
     /// Requests in flight on this worker.
@@ -78,6 +81,7 @@ impl Server {
             label,
             address: config.address.clone(),
             weight: config.weight,
+            slots: None,
             names: Rc::default(),
             in_flight: Cell::new(0),
             owed: Cell::new(0),
@@ -166,12 +170,25 @@ impl Server {
         if idle.len() < keepalive {
             idle.push((now_ms, link));
         }
+        if self.is_wanted() {
+            idle.clear();
+        }
+    }
+
+    /// Closes all idle connections.
+    pub(super) fn release(&self) {
+        self.idle.borrow_mut().clear();
+    }
+
+    /// Whether somebody waits for one of its processes.
+    fn is_wanted(&self) -> bool {
+        self.slots.as_ref().is_some_and(|slots| slots.are_wanted())
     }
 
     pub(super) fn sweep(&self, now_ms: u64, idle_ms: u64) {
-        let mut cx = Context::from_waker(Waker::noop());
+        let (mut cx, wanted) = (Context::from_waker(Waker::noop()), self.is_wanted());
         self.idle.borrow_mut().retain(|(since_ms, link)| {
-            now_ms.saturating_sub(*since_ms) < idle_ms && !link.is_stale(&mut cx)
+            !wanted && now_ms.saturating_sub(*since_ms) < idle_ms && !link.is_stale(&mut cx)
         });
     }
 }

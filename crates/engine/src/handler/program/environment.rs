@@ -100,7 +100,7 @@ fn seen<'a>(
         script,
         server: Server {
             name: host.as_bytes(),
-            address: None,
+            address: known(request.peer.local_ip),
             port: request.peer.local_port,
             scheme: scheme(request),
             software: SOFTWARE,

@@ -19,6 +19,8 @@ pub(in super::super) struct ProgramReply {
     head: ReplyHead,
     /// Bytes the program still owes of a body whose length it has said.
     owed: Option<u64>,
+    /// Bytes it is still to say, where that is known before it has said so.
+    expected: Option<u64>,
     /// The client takes no body, whatever the program says (HEAD, 204, 304).
     is_bodiless: bool,
     delivery: Delivery,
@@ -34,6 +36,7 @@ impl ProgramReply {
                 fields: caps.fields,
             }),
             owed: None,
+            expected: None,
             is_bodiless: false,
             delivery: Delivery::new(aside_bytes_max),
         }
@@ -47,6 +50,12 @@ impl ProgramReply {
     /// Whether the program has said all that the client can take.
     pub(in super::super) fn is_whole(&self) -> bool {
         self.has_head() && (self.is_bodiless || self.owed == Some(0))
+    }
+
+    /// Says how much will come, head included, where all of it is there already: a short answer
+    /// need not be sent in chunks then.
+    pub(in super::super) fn expect(&mut self, bytes: Option<u64>) {
+        self.expected = bytes;
     }
 
     /// Takes some of what the program says; tells how much. Pending while the client takes none
@@ -119,17 +128,20 @@ impl ProgramReply {
             Error::new(Kind::UpstreamBroken, refusal.reason, detail)
         })?;
         if self.head.is_complete() {
-            self.send_head(exchange);
+            let rest = self.expected.map(|bytes| bytes.saturating_sub(used as u64));
+            self.send_head(exchange, rest);
         }
         Ok(used)
     }
 
-    fn send_head(&mut self, exchange: &mut Exchange) {
-        let (status, length) = (self.head.status, self.head.length);
+    fn send_head(&mut self, exchange: &mut Exchange, rest: Option<u64>) {
+        let status = self.head.status;
         exchange.record.upstream_status = status;
         exchange.outgoing.status = status;
         exchange.outgoing.fields = std::mem::take(&mut self.head.fields);
         self.is_bodiless = exchange.reply.is_head_only() || matches!(status, 204 | 304);
+        // To HEAD and the like no body comes: what was printed says nothing of its length.
+        let length = self.head.length.or(rest.filter(|_| !self.is_bodiless));
         self.owed = length;
         let size = match length {
             Some(length) => BodySize::Length(length),

@@ -1,0 +1,145 @@
+//! FastCGI: a request becomes records for a server such as php-fpm, its records the reply.
+//!
+//! Each process of such a server takes one connection at a time, so what a slow client would make
+//! of that is kept away from it: the request's body is taken before a connection is (`intake`),
+//! and the reply is taken off its hands as fast as it comes (`delivery`). Connections are kept,
+//! but not while anybody waits for a process ([`crate::upstream::Slots`]). A request is tried
+//! again only where nothing of it reached the server, or where it is idempotent, without a body,
+//! and a reused connection had closed. Whoever leaves has the connection closed: that is how a
+//! program learns of it.
+
+mod incoming;
+mod relay;
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use config::model::FastCgi;
+use fastcgi::environment::Environment;
+use fastcgi::record::{self, Connection};
+
+use super::{intake, program};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::spool::Spool;
+use crate::upstream::{Chosen, Fresh, Pool, Tried};
+use crate::worker::{Serving, Worker};
+use relay::{Failure, Relay};
+
+/// What every attempt at a request needs to know.
+struct Ask<'a> {
+    worker: &'a Worker,
+    serving: &'a Serving,
+    pool: &'a Pool,
+    fastcgi: &'a FastCgi,
+    variables: Environment,
+    /// When the server's time began to count.
+    started: Instant,
+}
+
+/// Has a FastCGI server answer.
+pub(super) async fn serve(
+    worker: &Rc<Worker>,
+    exchange: &mut Exchange,
+    fastcgi: &FastCgi,
+) -> Result<()> {
+    let Some(serving) = exchange.route.serving.clone() else {
+        return Err(Error::new(Kind::Internal, "no_generation", String::new()));
+    };
+    let Some(pool) = serving.pools.get(fastcgi.upstream) else {
+        return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
+    };
+    let script = program::script(worker, exchange).await?;
+    // A program must be told the length, so a body without one is always taken first.
+    let taken = fastcgi.buffer_request || exchange.body.length().is_none();
+    let spooled = match taken {
+        true => intake::take(worker, &serving, exchange).await?,
+        false => None,
+    };
+    let root = fastcgi.root.as_deref();
+    let spooled_bytes = spooled.as_ref().map(Spool::len);
+    let params = &fastcgi.params;
+    let ask = Ask {
+        variables: program::environment(&serving, exchange, &script, root, params, spooled_bytes)?,
+        worker,
+        serving: &serving,
+        pool,
+        fastcgi,
+        started: Instant::now(),
+    };
+    let outcome = ask.attempts(exchange, spooled).await;
+    if outcome.is_err() {
+        ask.note_time(exchange);
+    }
+    outcome
+}
+
+impl Ask<'_> {
+    async fn attempts(&self, exchange: &mut Exchange, mut spooled: Option<Spool>) -> Result<()> {
+        let mut tried = Tried::default();
+        let mut fresh = Fresh::No;
+        loop {
+            let chosen = self.pool.reach(self.worker, &mut tried, fresh).await;
+            let last = self.pool.last_tried(&tried);
+            exchange.record.upstream = last.map(|last| last.label.clone());
+            let chosen = chosen?;
+            exchange.invite_body().await?;
+            match self.attempt(exchange, chosen, spooled).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::Again(_, body)) if fresh == Fresh::No => {
+                    spooled = body;
+                    tried.forgive_last();
+                    fresh = Fresh::Yes;
+                }
+                Err(failure) => return Err(failure.into_error()),
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        exchange: &mut Exchange,
+        chosen: Chosen,
+        spooled: Option<Spool>,
+    ) -> std::result::Result<(), Failure> {
+        let Chosen {
+            mut link,
+            in_flight,
+        } = chosen;
+        let server = in_flight.server();
+        link.out.clear();
+        let connection = match self.pool.keeps() {
+            true => Connection::Keep,
+            false => Connection::Close,
+        };
+        record::begin(connection, link.out.bytes());
+        let written = record::params(&self.variables, link.out.bytes());
+        written.map_err(|refusal| Failure::Last(refusal.into()))?;
+        let mut relay = Relay::new(self, exchange, spooled, server.slots.clone());
+        let outcome = relay.run(self, exchange, &mut link).await;
+        if relay.has_head() {
+            server.note_success();
+        }
+        if let Err(error) = outcome {
+            let failure = relay.failed(error, exchange, &link);
+            if failure.is_servers_fault() {
+                self.pool.note_failure(server, self.worker);
+            }
+            return Err(failure);
+        }
+        self.note_time(exchange);
+        if self.pool.keeps() && relay.leaves_reusable(&link) {
+            self.pool.keep(self.worker, link, &in_flight);
+        } else {
+            drop(link);
+        }
+        // What the client has still to take is no business of the server's.
+        drop(in_flight);
+        relay.send_rest(exchange).await.map_err(Failure::Last)
+    }
+
+    fn note_time(&self, exchange: &mut Exchange) {
+        let elapsed_us = self.started.elapsed().as_micros();
+        exchange.record.upstream_us = u64::try_from(elapsed_us).unwrap_or(u64::MAX);
+    }
+}

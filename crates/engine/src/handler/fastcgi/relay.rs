@@ -1,0 +1,265 @@
+//! One attempt at one server: the body going out, the reply coming back, both at once.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use fastcgi::record::{End, ProtocolStatus};
+use tokio::time::{Sleep, sleep};
+
+use super::super::program::ProgramReply;
+use super::super::upload::{Coding, Upload};
+use super::Ask;
+use super::incoming::Incoming;
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::spool::Spool;
+use crate::stderr_log::StderrLog;
+use crate::upstream::{Link, PATIENCE, Slots, Waiting};
+use crate::worker::Worker;
+
+/// One attempt.
+pub(super) struct Relay {
+    upload: Upload,
+    incoming: Incoming,
+    reply: ProgramReply,
+    stderr: StderrLog,
+    queue: Queue,
+    read_ms: u64,
+    has_body: bool,
+    has_heard: bool,
+    /// Not one byte of the request could be sent.
+    is_unsent: bool,
+}
+
+/// A fresh connection's place before the server's processes.
+#[derive(Debug, Default)]
+struct Queue {
+    slots: Option<Arc<Slots>>,
+    patience: Option<Pin<Box<Sleep>>>,
+    waiting: Option<Waiting>,
+}
+
+/// An attempt that failed.
+pub(super) enum Failure {
+    /// For good.
+    Last(Error),
+    /// It may be tried on a connection of its own, with this body: the reused one had closed.
+    Again(Error, Option<Spool>),
+}
+
+impl Failure {
+    /// Why.
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Last(error) | Self::Again(error, _) => error,
+        }
+    }
+
+    /// Whether it speaks against the server.
+    pub(super) fn is_servers_fault(&self) -> bool {
+        match self {
+            Self::Last(error) => {
+                matches!(error.kind, Kind::UpstreamBroken | Kind::UpstreamSlow)
+            }
+            Self::Again(..) => false,
+        }
+    }
+}
+
+impl Relay {
+    /// Gets ready; the request's head waits in the link already.
+    pub(super) fn new(
+        ask: &Ask<'_>,
+        exchange: &Exchange,
+        spooled: Option<Spool>,
+        slots: Option<Arc<Slots>>,
+    ) -> Self {
+        let timeouts = &ask.serving.generation.process.timeouts;
+        Self {
+            has_body: spooled.is_some() || !exchange.body.is_ended(),
+            upload: Upload::new(Coding::Records, spooled, timeouts.upstream_write_ms),
+            incoming: Incoming::default(),
+            reply: ProgramReply::new(ask.serving, ask.fastcgi.buffer_reply_bytes),
+            stderr: StderrLog::new(exchange),
+            queue: Queue {
+                slots,
+                ..Queue::default()
+            },
+            read_ms: timeouts.upstream_read_ms,
+            has_heard: false,
+            is_unsent: false,
+        }
+    }
+
+    /// Sends the request and passes the reply on, until the server has said its last.
+    pub(super) async fn run(
+        &mut self,
+        ask: &Ask<'_>,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> Result<()> {
+        poll_fn(|cx| {
+            let passed = self.poll_pass(cx, ask, exchange, link);
+            if passed.is_pending()
+                && self.upload.is_over()
+                && exchange.body.poll_client_gone(cx).is_ready()
+            {
+                let error = Error::new(Kind::ClientGone, "client_gone", String::new());
+                return Poll::Ready(Err(error));
+            }
+            passed
+        })
+        .await
+    }
+
+    /// Whether the reply's head is on its way to the client.
+    pub(super) fn has_head(&self) -> bool {
+        self.reply.has_head()
+    }
+
+    /// What may be done about an error. A reused connection that closed before a byte of its reply
+    /// may just have been too old.
+    pub(super) fn failed(self, error: Error, exchange: &Exchange, link: &Link) -> Failure {
+        let method = exchange.request.head.method;
+        let may_repeat = self.is_unsent || (method.is_idempotent() && !self.has_body);
+        let is_stale = link.reused && !self.has_heard && error.kind == Kind::UpstreamBroken;
+        match is_stale && may_repeat {
+            true => Failure::Again(error, self.upload.into_spooled()),
+            false => Failure::Last(error),
+        }
+    }
+
+    /// Sends the client what of the reply it has not taken yet.
+    pub(super) async fn send_rest(&mut self, exchange: &mut Exchange) -> Result<()> {
+        poll_fn(|cx| self.reply.poll_rest(cx, &mut exchange.reply)).await
+    }
+
+    /// Whether the connection can carry another request.
+    pub(super) fn leaves_reusable(&self, link: &Link) -> bool {
+        self.incoming.end().is_some() && self.upload.is_done() && link.buffer.is_empty()
+    }
+
+    /// Moves everything on as far as it goes; ready when the reply has ended.
+    fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: &Ask<'_>,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> Poll<Result<()>> {
+        loop {
+            self.poll_upload(cx, exchange, link)?;
+            self.incoming.advance(&mut link.buffer, &mut self.stderr)?;
+            if let Some(end) = self.incoming.end() {
+                return Poll::Ready(self.ended(end));
+            }
+            if !self.reply.has_head() {
+                self.reply.expect(self.incoming.remaining(&link.buffer));
+            }
+            let data = self.incoming.data(&link.buffer);
+            let has_data = !data.is_empty();
+            if has_data && self.reply.is_whole() {
+                // The client has what was promised; the connection goes, and the rest with it.
+                return Poll::Ready(Ok(()));
+            }
+            let behind = (ask.worker, ask.serving);
+            let taken = self.reply.poll_take(cx, behind, exchange, data);
+            if has_data {
+                let count = ready!(taken)?;
+                self.incoming.consume(count, &mut link.buffer);
+                continue;
+            }
+            if let Poll::Ready(Err(error)) = taken {
+                return Poll::Ready(Err(error));
+            }
+            match link.poll_read(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(closed())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(_)) => {
+                    self.has_heard = true;
+                    self.queue = Queue::default();
+                }
+                Poll::Pending => return self.poll_silence(cx, ask.worker, exchange, link),
+            }
+        }
+    }
+
+    /// Moves the upload on. A broken upload stops; a server that refused it may have said why.
+    fn poll_upload(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> Result<()> {
+        if self.upload.is_over() {
+            return Ok(());
+        }
+        match self.upload.poll(cx, &mut exchange.body, link) {
+            Poll::Ready(Err(error)) if error.kind == Kind::UpstreamBroken => {
+                self.is_unsent = link.out.is_untouched();
+                self.upload.stop();
+                Ok(())
+            }
+            Poll::Ready(other) => other,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Nothing came: what there is goes to the client, and the server's time counts.
+    fn poll_silence(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Worker,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> Poll<Result<()>> {
+        if !link.reused && !self.has_heard {
+            self.queue.poll(cx, worker);
+        }
+        if self.reply.has_head() {
+            ready!(exchange.reply.poll_flush(cx))?;
+        } else if !self.upload.is_over() {
+            return Poll::Pending;
+        }
+        link.poll_silence(cx, self.read_ms).map(Err)
+    }
+
+    fn ended(&self, end: End) -> Result<()> {
+        match end.protocol {
+            ProtocolStatus::Complete => self.reply.end(),
+            ProtocolStatus::Overloaded => {
+                let reason = "upstream_overloaded";
+                Err(Error::new(Kind::Full, reason, String::new()))
+            }
+            ProtocolStatus::CannotMultiplex | ProtocolStatus::UnknownRole => {
+                let detail = format!("the server refused the request: {:?}", end.protocol);
+                Err(Error::new(Kind::UpstreamBroken, "upstream_refused", detail))
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Counts as waiting once patience has run out.
+    fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) {
+        let Some(slots) = &self.slots else {
+            return;
+        };
+        if self.waiting.is_some() {
+            return;
+        }
+        let patience = self
+            .patience
+            .get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        if patience.as_mut().poll(cx).is_ready() {
+            self.patience = None;
+            self.waiting = Some(slots.wait(worker));
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(Kind::UpstreamBroken, "upstream_closed", String::new())
+}

@@ -1,0 +1,636 @@
+//! FastCGI against a scripted responder: what it is asked, and what becomes of what it says.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use testkit::client::{Body, reply};
+use testkit::fastcgi::{end, kind, printed, record, record_of};
+use testkit::gateway::Builder;
+use testkit::{Call, FastCgiResponder, Gateway, Outcome, RawClient, Reply, Step, eventually};
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+level = "warn"
+[timeouts]
+upstream_read = "2s"
+[caps]
+env_bytes = "8KiB"
+[upstreams.app]
+protocol = "fastcgi"
+servers = ["{upstream}"]
+keepalive = {keepalive}
+fails = 1000
+[[sites]]
+hosts = ["app.test"]
+root = "{dir}/site"
+index = ["index.php"]
+  [[sites.rules]]
+  match = { file = "*.php" }
+  handler = { fastcgi = { address = "app", {keys} } }
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAGE: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
+
+fn builder(responder: &FastCgiResponder, keys: &str) -> Builder {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+        .with("upstream", responder.address())
+        .with("keys", keys)
+        .with("keepalive", 8);
+    builder.directory().write("site/x.php", "not shown");
+    builder.directory().write("site/index.php", "not shown");
+    builder
+}
+
+fn gateway(responder: &FastCgiResponder) -> Gateway {
+    builder(responder, "").start()
+}
+
+/// A responder that answers every request with these bytes.
+fn says(bytes: impl Into<Vec<u8>>) -> FastCgiResponder {
+    let bytes = bytes.into();
+    FastCgiResponder::start(move |_| vec![Step::Send(bytes.clone())])
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: app.test\r\n\r\n").into_bytes()
+}
+
+fn post(body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("POST /x.php HTTP/1.1\r\nHost: app.test\r\nContent-Length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+fn stdout(text: &[u8]) -> Vec<u8> {
+    record(kind::STDOUT, text, 0)
+}
+
+fn assert_page(outcome: Outcome) {
+    let answer = reply(outcome);
+    assert_eq!(
+        (answer.status, answer.body.as_slice()),
+        (200, &b"hello"[..])
+    );
+    assert!(answer.complete);
+}
+
+#[test]
+fn a_request_arrives_as_variables_and_a_body() {
+    let responder = says(printed(PAGE));
+    let gateway = gateway(&responder);
+    let request = "POST /x.php/a%20b/../c?q=%41 HTTP/1.1\r\nHost: APP.test:80\r\nProxy: http://evil\r\n\
+                   X-Own: 1\r\nX_Own: 2\r\nX-Forwarded-For: 1.2.3.4\r\nContent-Type: a/b\r\n\
+                   Content-Length: 3\r\nConnection: close\r\n\r\nabc";
+    assert_page(gateway.ask(request.as_bytes()));
+    let call = responder.next_call();
+    assert!(call.keep && call.stdin == b"abc");
+    let root = gateway
+        .directory()
+        .path()
+        .join("site")
+        .display()
+        .to_string();
+    for (name, value) in [
+        ("SCRIPT_FILENAME", Some(format!("{root}/x.php"))),
+        ("DOCUMENT_ROOT", Some(root.clone())),
+        ("PATH_TRANSLATED", Some(format!("{root}/c"))),
+        ("SCRIPT_NAME", Some("/x.php".into())),
+        ("PATH_INFO", Some("/c".into())),
+        ("REQUEST_URI", Some("/x.php/c?q=%41".into())),
+        ("QUERY_STRING", Some("q=%41".into())),
+        ("REQUEST_METHOD", Some("POST".into())),
+        ("CONTENT_TYPE", Some("a/b".into())),
+        ("CONTENT_LENGTH", Some("3".into())),
+        ("SERVER_NAME", Some("app.test".into())),
+        ("SERVER_ADDR", Some("127.0.0.1".into())),
+        ("SERVER_PORT", Some(gateway.address().port().to_string())),
+        ("SERVER_PROTOCOL", Some("HTTP/1.1".into())),
+        ("REMOTE_ADDR", Some("127.0.0.1".into())),
+        ("REDIRECT_STATUS", Some("200".into())),
+        ("HTTP_X_OWN", Some("1".into())),
+        ("HTTP_PROXY", None),
+        ("HTTP_X_FORWARDED_FOR", None),
+        ("HTTP_CONNECTION", None),
+        ("HTTP_CONTENT_LENGTH", None),
+        ("HTTPS", None),
+    ] {
+        assert_eq!(call.param(name), value.as_deref(), "{name}");
+    }
+    let host = call.param("HTTP_HOST").unwrap_or_default();
+    assert!(host.starts_with("app.test"), "{host}");
+}
+
+#[test]
+fn variables_can_be_set_and_left_out_and_the_root_be_another() {
+    let responder = says(printed(PAGE));
+    let keys = r#"root = "/srv/php", params = { set = { PHP_VALUE = "a=1\nb=2", SERVER_NAME = "$method" }, remove = ["SERVER_SOFTWARE"] }"#;
+    let gateway = builder(&responder, keys).start();
+    assert_page(gateway.ask(&get("/x.php/info")));
+    let call = responder.next_call();
+    for (name, value) in [
+        ("SCRIPT_FILENAME", Some("/srv/php/x.php")),
+        ("DOCUMENT_ROOT", Some("/srv/php")),
+        ("PATH_TRANSLATED", Some("/srv/php/info")),
+        ("PHP_VALUE", Some("a=1\nb=2")),
+        ("SERVER_NAME", Some("GET")),
+        ("SERVER_SOFTWARE", None),
+    ] {
+        assert_eq!(call.param(name), value, "{name}");
+    }
+}
+
+#[test]
+fn a_body_of_any_length_comes_in_records_that_can_hold_it() {
+    let responder = says(printed(PAGE));
+    let gateway = gateway(&responder);
+    let mut client = gateway.client();
+    for length in [1, 65_534, 65_535, 65_536, 131_070, 131_071, 300_000] {
+        let body: String = ('a'..='z').cycle().take(length).collect();
+        client.send(&post(&body));
+        assert_page(client.read_reply(Body::Framed));
+        let call = responder.next_call();
+        assert!(call.stdin == body.as_bytes(), "{length}");
+        assert_eq!(
+            call.param("CONTENT_LENGTH"),
+            Some(length.to_string().as_str())
+        );
+        let stdin = call.records.iter().filter(|(kind, _)| *kind == kind::STDIN);
+        let lengths: Vec<usize> = stdin.map(|(_, length)| *length).collect();
+        let (last, pieces) = lengths.split_last().unwrap();
+        assert!(*last == 0 && pieces.iter().all(|piece| (1..=65_535).contains(piece)));
+    }
+    assert_eq!(responder.connections(), 1, "all on one connection");
+}
+
+#[test]
+fn a_body_in_chunks_has_a_length_by_the_time_it_arrives() {
+    for keys in ["", "buffer_request = false"] {
+        let responder = says(printed(PAGE));
+        let gateway = builder(&responder, keys).start();
+        let request = "POST /x.php HTTP/1.1\r\nHost: app.test\r\nTransfer-Encoding: chunked\r\n\r\n\
+                       3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        assert_page(gateway.ask(request.as_bytes()));
+        let call = responder.next_call();
+        assert_eq!(
+            (call.param("CONTENT_LENGTH"), &call.stdin[..]),
+            (Some("5"), &b"abcde"[..])
+        );
+        assert_eq!(call.param("HTTP_TRANSFER_ENCODING"), None);
+    }
+}
+
+#[test]
+fn the_responder_hears_of_a_request_when_its_body_is_here() {
+    let responder = says(printed(PAGE));
+    let gateway = gateway(&responder);
+    let mut slow = gateway.client();
+    let request = post("abcdef");
+    let (now, later) = request.split_at(request.len() - 3);
+    slow.send(now);
+    // The other request overtakes the slow one, so the gateway has had its chance.
+    assert_page(gateway.ask(&get("/x.php")));
+    assert_eq!(responder.take_calls().len(), 1);
+    slow.send(later);
+    assert_page(slow.read_reply(Body::Framed));
+    assert_eq!(responder.next_call().stdin, b"abcdef");
+}
+
+#[test]
+fn a_client_that_expects_100_gets_it() {
+    let responder = says(printed(PAGE));
+    let gateway = gateway(&responder);
+    let mut client = gateway.client();
+    client.send(b"POST /x.php HTTP/1.1\r\nHost: app.test\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    client.send(b"abc");
+    assert_page(client.read_reply(Body::Framed));
+    assert_eq!(responder.next_call().stdin, b"abc");
+}
+
+#[test]
+fn what_is_no_file_never_reaches_the_responder() {
+    let responder = says(printed(PAGE));
+    let gateway = gateway(&responder);
+    gateway.directory().write("site/x.php.bak", "secret");
+    gateway.directory().write("site/.hidden.php", "secret");
+    gateway.directory().write("site/y.jpg", "image");
+    for path in [
+        "/none.php",
+        "/none.php/x",
+        "/x.php.bak",
+        "/.hidden.php",
+        "/y.jpg/x.php",
+        "/X.PHP",
+        "/x.php%00.jpg",
+    ] {
+        let status = reply(gateway.ask(&get(path))).status;
+        assert!([400, 404].contains(&status), "{path}: {status}");
+    }
+    assert_eq!(reply(gateway.ask(&get("/x.php/"))).status, 200);
+    let call = responder.next_call();
+    assert_eq!(call.param("PATH_INFO"), Some("/"));
+    assert_eq!(responder.take_calls(), []);
+}
+
+#[test]
+fn more_variables_than_fit_are_431() {
+    let responder = says(printed(PAGE));
+    let gateway = gateway(&responder);
+    let long = format!(
+        "GET /x.php HTTP/1.1\r\nHost: app.test\r\nX-Long: {}\r\n\r\n",
+        "x".repeat(9_000)
+    );
+    assert_eq!(reply(gateway.ask(long.as_bytes())).status, 431);
+    assert_eq!(responder.connections(), 0);
+}
+
+/// What a program prints, and the status, some fields and the body that come of it.
+type Printed = (
+    &'static str,
+    u16,
+    &'static [(&'static str, &'static str)],
+    &'static str,
+);
+
+const PRINTED: &[Printed] = &[
+    (
+        "Content-Type: a/b\n\nx",
+        200,
+        &[("Content-Type", "a/b")],
+        "x",
+    ),
+    (
+        "Status: 404 Nothing\r\nX-A: 1\r\n\r\nno",
+        404,
+        &[("X-A", "1")],
+        "no",
+    ),
+    (
+        "Location: /there\r\n\r\n",
+        302,
+        &[("Location", "/there")],
+        "",
+    ),
+    (
+        "Status: 301\r\nLocation: http://a/\r\n\r\n",
+        301,
+        &[("Location", "http://a/")],
+        "",
+    ),
+    (
+        "Content-Length: 3\r\n\r\nabc",
+        200,
+        &[("Content-Length", "3")],
+        "abc",
+    ),
+    (
+        "X-Accel-Redirect: /s\r\nX-Sendfile: /s\r\nX-B: 2\r\n\r\n",
+        200,
+        &[("X-B", "2")],
+        "",
+    ),
+    (
+        "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        200,
+        &[],
+        "abc",
+    ),
+    ("\r\n", 200, &[], ""),
+];
+
+#[test]
+fn a_reply_is_its_status_its_fields_and_its_body() {
+    for (output, status, fields, body) in PRINTED {
+        for cut in [1, 7, output.len()] {
+            let records: Vec<u8> = output.as_bytes().chunks(cut).flat_map(stdout).collect();
+            let responder = says([records, end(0)].concat());
+            let gateway = gateway(&responder);
+            let mut client = gateway.client();
+            for _ in 0..2 {
+                client.send(&get("/x.php"));
+                let answer = reply(client.read_reply(Body::Framed));
+                assert_eq!(
+                    (answer.status, answer.body.as_slice()),
+                    (*status, body.as_bytes())
+                );
+                for (name, value) in *fields {
+                    assert_eq!(answer.head.field(name), Some(*value), "{output:?}");
+                }
+                for name in ["X-Accel-Redirect", "X-Sendfile", "Connection", "Status"] {
+                    assert_eq!(answer.head.field(name), None, "{output:?}");
+                }
+                assert!(answer.complete);
+            }
+            assert_eq!(
+                responder.connections(),
+                1,
+                "{output:?} leaves the connection usable"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_short_page_is_sent_with_its_length() {
+    let responder = says(printed(PAGE));
+    let answer = reply(gateway(&responder).ask(&get("/x.php")));
+    assert_eq!(answer.head.field("Content-Length"), Some("5"));
+}
+
+#[test]
+fn to_head_and_http_1_0_no_more_is_said_than_they_understand() {
+    let responder = says(printed(b"Content-Length: 5\r\n\r\n"));
+    let gateway = gateway(&responder);
+    let mut client = gateway.client();
+    client.send(b"HEAD /x.php HTTP/1.1\r\nHost: app.test\r\n\r\n");
+    let answer = reply(client.read_reply(Body::Never));
+    assert_eq!(
+        (answer.status, answer.head.field("Content-Length")),
+        (200, Some("5"))
+    );
+    client.send(b"HEAD /x.php HTTP/1.1\r\nHost: app.test\r\n\r\n");
+    assert_eq!(reply(client.read_reply(Body::Never)).status, 200);
+    let streamed = FastCgiResponder::start(|_| {
+        let late = Duration::from_millis(1);
+        vec![Step::Drip(printed(PAGE), 30, late)]
+    });
+    let gateway = self::gateway(&streamed);
+    let answer = reply(gateway.ask(b"GET /x.php HTTP/1.0\r\nHost: app.test\r\n\r\n"));
+    assert_eq!(answer.body, b"hello");
+    assert_eq!(answer.head.field("Transfer-Encoding"), None);
+}
+
+/// What comes of a reply that is not as it should be: the client's view, and that the connection
+/// is not used again.
+fn check_hostile(name: &str, said: &[u8], closes: bool, expected: impl Fn(&Outcome) -> bool) {
+    let (said, page) = (said.to_vec(), printed(PAGE));
+    let responder = FastCgiResponder::start(move |call| match (call.connection, closes) {
+        (0, true) => vec![Step::Send(said.clone()), Step::Close],
+        (0, false) => vec![Step::Send(said.clone()), Step::Idle(PATIENCE)],
+        _ => vec![Step::Send(page.clone())],
+    });
+    let gateway = gateway(&responder);
+    let outcome = gateway.ask(&post("a body, so that it is not tried again"));
+    assert!(expected(&outcome), "{name}: {outcome:?}");
+    assert_page(gateway.ask(&get("/x.php")));
+    assert_eq!(
+        responder.connections(),
+        2,
+        "{name}: the connection was used again"
+    );
+    assert_eq!(responder.take_calls().len(), 2, "{name}");
+}
+
+fn is_502(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Reply(answer) if answer.status == 502 && answer.complete)
+}
+
+/// A reply that began and did not end, as the client must be able to see.
+fn is_cut(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Reply(Reply {
+            status, complete, ..
+        }) => *status == 200 && !complete,
+        Outcome::Eof | Outcome::Reset => true,
+        _ => false,
+    }
+}
+
+#[test]
+fn a_reply_that_is_none_is_502_and_its_connection_is_not_used_again() {
+    let table: &[(&str, Vec<u8>)] = &[
+        ("another version", record_of(2, kind::STDOUT, 1, PAGE, 0)),
+        ("another request's", record_of(1, kind::STDOUT, 2, PAGE, 0)),
+        ("nobody's", record_of(1, kind::STDOUT, 0, PAGE, 0)),
+        ("an unknown type", record(11, &[0; 8], 0)),
+        ("a request's record", record(kind::PARAMS, b"", 0)),
+        (
+            "HTTP",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        ),
+        ("an end that is none", record(kind::END, &[0; 7], 0)),
+        ("an unknown status", end(9)),
+        ("no head", printed(b"")),
+        ("no blank line", printed(b"Content-Type: a/b\r\n")),
+        (
+            "no blank line, no end of line",
+            printed(b"Content-Type: a/b"),
+        ),
+        ("a status line", printed(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n")),
+        ("a bad status", printed(b"Status: twohundred\r\n\r\n")),
+        (
+            "an interim status",
+            printed(b"Status: 100 Continue\r\n\r\n"),
+        ),
+        ("a split name", printed(b"A b: c\r\n\r\n")),
+        ("a folded line", printed(b"A: b\r\n c\r\n\r\n")),
+        ("a carriage return", printed(b"A: b\rSet-Cookie: x\r\n\r\n")),
+        ("a NUL", printed(b"A: b\0\r\n\r\n")),
+        (
+            "two lengths",
+            printed(b"Content-Length: 1\r\nContent-Length: 2\r\n\r\na"),
+        ),
+        (
+            "a length that is none",
+            printed(b"Content-Length: x\r\n\r\na"),
+        ),
+        ("an endless head", printed(vec![b'a'; 200_000])),
+        ("a refusal to multiplex", end(1)),
+        ("a refusal of the role", end(3)),
+    ];
+    for (name, said) in table {
+        check_hostile(name, said, false, is_502);
+    }
+}
+
+#[test]
+fn a_reply_that_breaks_off_is_502_or_cut() {
+    let head = stdout(b"Content-Type: a/b\r\n\r\n");
+    check_hostile("nothing", b"", true, is_502);
+    check_hostile("half a header", &head[..5], true, is_502);
+    check_hostile("half a head", &stdout(b"Content-Type: a"), true, is_502);
+    check_hostile("a head, no end", &head, true, is_cut);
+    check_hostile("half a record", &stdout(PAGE)[..24], true, is_502);
+    let body = [&head[..], &stdout(b"some"), &stdout(&[b'x'; 100])[..50]].concat();
+    check_hostile("half a body", &body, true, is_cut);
+    let short = [stdout(b"Content-Length: 9\r\n\r\nshort"), end(0)].concat();
+    check_hostile("a body shorter than said", &short, false, is_cut);
+    let late = [&head[..], &end(2)].concat();
+    check_hostile("a refusal after the head", &late, false, is_cut);
+    let wrong = [
+        &head[..],
+        &stdout(b"some"),
+        &record_of(1, kind::STDOUT, 3, b"x", 0),
+    ]
+    .concat();
+    check_hostile("another's record after the head", &wrong, false, is_cut);
+}
+
+#[test]
+fn what_follows_the_end_is_nobodys_and_ends_the_connection() {
+    let whole = |outcome: &Outcome| matches!(outcome, Outcome::Reply(answer) if answer.body == b"hello" && answer.complete);
+    let forged = printed(b"Content-Type: text/plain\r\n\r\nforged");
+    check_hostile("late data", &[printed(PAGE), forged].concat(), false, whole);
+    check_hostile(
+        "a late byte",
+        &[printed(PAGE), vec![0]].concat(),
+        false,
+        whole,
+    );
+    let long = printed(b"Content-Length: 5\r\n\r\nhello, and more than was said");
+    check_hostile("more than was said", &long, false, whole);
+}
+
+#[test]
+fn an_overloaded_responder_is_503() {
+    let responder = says(end(2));
+    let answer = reply(gateway(&responder).ask(&get("/x.php")));
+    assert_eq!(
+        (answer.status, answer.head.field("Retry-After")),
+        (503, Some("1"))
+    );
+}
+
+#[test]
+fn a_silent_responder_is_504() {
+    let responder = FastCgiResponder::start(|_| vec![Step::Idle(Duration::from_secs(60))]);
+    let gateway = gateway(&responder);
+    assert_eq!(reply(gateway.ask(&get("/x.php"))).status, 504);
+    eventually(PATIENCE, "the connection to be closed", || {
+        (responder.open_connections() == 0).then_some(())
+    });
+}
+
+#[test]
+fn padding_of_any_length_is_no_content() {
+    let padded = [
+        record(kind::STDOUT, b"Content-Type: a/b\r\n", 255),
+        record(kind::STDERR, b"", 255),
+        record(kind::STDOUT, b"\r\nhel", 1),
+        record(kind::STDOUT, b"lo", 7),
+        record(kind::STDOUT, b"", 255),
+        record(kind::END, &[0; 8], 255),
+    ]
+    .concat();
+    let responder = says(padded);
+    let gateway = gateway(&responder);
+    let mut client = gateway.client();
+    for _ in 0..3 {
+        client.send(&get("/x.php"));
+        assert_page(client.read_reply(Body::Framed));
+    }
+    assert_eq!(responder.connections(), 1);
+}
+
+#[test]
+fn errors_go_to_the_log_escaped_and_capped_and_not_to_the_client() {
+    let flood: Vec<u8> = (0..500)
+        .flat_map(|line| record(kind::STDERR, format!("flood {line}\n").as_bytes(), 0))
+        .collect();
+    let said = [
+        record(kind::STDERR, b"PHP Warning: \x1b[31mred\nsecond ", 3),
+        stdout(PAGE),
+        record(kind::STDERR, b"line\n", 0),
+        flood,
+        end(0),
+    ]
+    .concat();
+    let responder = says(said);
+    let gateway = gateway(&responder);
+    assert_page(gateway.ask(&get("/x.php")));
+    gateway.wait_for_message("second line");
+    gateway.wait_for_message("flood 0");
+    gateway.wait_for_message("was cut");
+    let log = gateway.stderr();
+    assert!(!log.contains('\x1b'), "{log}");
+    assert!(!log.contains("flood 499"));
+}
+
+#[test]
+fn a_kept_connection_that_has_closed_is_replaced_where_that_is_safe() {
+    let responder = FastCgiResponder::start(|_| vec![Step::Send(printed(PAGE))]);
+    let gateway = gateway(&responder);
+    assert_page(gateway.ask(&get("/x.php")));
+    assert_page(gateway.ask(&get("/x.php")));
+    assert_eq!(responder.connections(), 1);
+    // A responder that answers once a connection and then hangs up without a word.
+    let once = FastCgiResponder::start(|call| match call.nth {
+        0 => vec![Step::Send(printed(PAGE))],
+        _ => vec![Step::Close],
+    });
+    let gateway = self::gateway(&once);
+    for _ in 0..3 {
+        assert_page(gateway.ask(&get("/x.php")));
+    }
+    let answer = reply(gateway.ask(&post("must not happen twice")));
+    assert_eq!(answer.status, 502);
+}
+
+#[test]
+fn without_keepalive_the_responder_is_asked_to_close() {
+    let responder = FastCgiResponder::start(|_| vec![Step::Send(printed(PAGE)), Step::Close]);
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+        .with("upstream", responder.address())
+        .with("keys", "")
+        .with("keepalive", 0);
+    builder.directory().write("site/x.php", "");
+    let gateway = builder.start();
+    for _ in 0..3 {
+        assert_page(gateway.ask(&get("/x.php")));
+        assert!(!responder.next_call().keep);
+    }
+    assert_eq!(responder.connections(), 3);
+}
+
+#[test]
+fn who_leaves_has_the_connection_closed() {
+    let responder = FastCgiResponder::start(|_| vec![Step::Idle(Duration::from_secs(60))]);
+    let gateway = gateway(&responder);
+    let mut client = gateway.client();
+    client.send(&get("/x.php"));
+    drop(responder.next_call());
+    assert_eq!(responder.open_connections(), 1);
+    drop(client);
+    eventually(PATIENCE, "the connection to be closed", || {
+        (responder.open_connections() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_slow_reader_does_not_hold_the_responder() {
+    const BYTES: usize = 4 << 20;
+    let large = printed([PAGE, &vec![b'x'; BYTES]].concat());
+    let responder = FastCgiResponder::start(move |call: &Call| match call.param("QUERY_STRING") {
+        Some("large") => vec![Step::Send(large.clone())],
+        _ => vec![Step::Send(printed(PAGE))],
+    });
+    let gateway = gateway(&responder);
+    let mut slow = RawClient::connect_narrow(gateway.address());
+    slow.send(&get("/x.php?large"));
+    drop(responder.next_call());
+    // The only connection there is becomes free although nobody has read the large reply.
+    eventually(PATIENCE, "the connection to be free", || {
+        assert_page(gateway.ask(&get("/x.php")));
+        let call = responder.next_call();
+        (call.connection == 0).then_some(())
+    });
+    let answer = reply(slow.read_reply(Body::Framed));
+    assert!(answer.complete && answer.body.len() == BYTES + 5);
+}
+
+#[test]
+fn a_long_reply_streams_behind_the_cap() {
+    const BYTES: usize = 8 << 20;
+    let large = printed([PAGE, &vec![b'x'; BYTES]].concat());
+    let responder = says(large);
+    let gateway = builder(&responder, r#"buffer_reply = "64KiB""#).start();
+    let mut slow = RawClient::connect_narrow(gateway.address());
+    slow.send(&get("/x.php"));
+    let answer = reply(slow.read_reply(Body::Framed));
+    assert!(answer.complete && answer.body.len() == BYTES + 5);
+}
