@@ -38,6 +38,7 @@ pub(super) fn of(model: &Model, generation: u64) -> Result<Plan, Vec<String>> {
             generation,
             programs_max: model.caps.programs as u64,
             sites,
+            ..Plan::default()
         })
     } else {
         Err(problems)
@@ -59,6 +60,7 @@ fn rule((index, rule): (u32, &Rule)) -> Option<PlannedRule> {
             processes: cgi.limits.processes,
             file_size_bytes: cgi.limits.file_size_bytes,
         },
+        group: None,
     })
 }
 
