@@ -36,6 +36,7 @@ Signals to the process of `nagaya serve`:
 
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
+What does this machine lack?           nagaya doctor
 Errors go to standard error (under systemd: journalctl -u nagaya).
 Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
 
@@ -49,6 +50,12 @@ pub(crate) enum Command {
     ///
     /// No socket is opened and no log: whether an address is free shows when it starts.
     Check(CheckOptions),
+    /// Say what this machine lacks for what Nagaya can do, and the command that would grant it
+    ///
+    /// Nothing is changed. With a configuration (-c, or nagaya.toml where that is), what it needs
+    /// is told, too, and the exit status is 1 if any of that is not to be had. Ask where the gateway is
+    /// started: what a process may do with control groups depends on the group it is in.
+    Doctor,
     /// Ask the running gateway how it is
     Status(StatusOptions),
     /// Print a completion script for a shell: bash, zsh, fish and others
@@ -170,6 +177,7 @@ mod tests {
         for shown in [
             "serve",
             "check",
+            "doctor",
             "status",
             "completions",
             "man",

@@ -5,6 +5,7 @@
 
 mod check;
 mod cli;
+mod doctor;
 mod man;
 mod outcome;
 mod serve;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Serve => serve::run(&config),
         Command::Check(options) => check::run(&config, &options),
+        Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
         Command::Completions { shell } => cli::print_completions(shell),
         Command::Man => cli::print_man_page(),

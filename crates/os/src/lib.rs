@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod cpu;
 pub mod fdpass;
 pub mod file;
+pub mod kernel;
 pub mod log;
 pub mod net;
 pub mod pipe;

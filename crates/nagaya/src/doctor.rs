@@ -1,0 +1,266 @@
+//! `nagaya doctor`: what this machine lacks for all that Nagaya can do, and what would grant it.
+//!
+//! The idea: a list of findings, each a thing, whether it is there, and if not the command that
+//! somebody with the right to can type. Nothing is changed by looking. What the configuration
+//! needs is told from what would only be nice: the exit status is about the first.
+
+use std::path::Path;
+
+use config::model::{Handler, Model};
+use config::reason;
+use engine::programs::groups::Shape;
+use os::cgroup::{Controller, Host, Version};
+
+use crate::outcome::{Outcome, complain, load, print, wrong_config};
+
+/// What `-c` is when it is not given.
+const DEFAULT_CONFIG: &str = "nagaya.toml";
+/// Descriptors below which a busy gateway runs out.
+const DESCRIPTORS_WANTED: u64 = 65_536;
+
+/// Something looked at.
+#[derive(Debug)]
+struct Finding {
+    what: String,
+    state: State,
+    /// What was found, in words.
+    detail: String,
+    /// What would mend it.
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Fine,
+    /// Not here, and not needed by the configuration.
+    Lacking,
+    /// Not here, and needed.
+    Needed,
+}
+
+/// Says what this machine lacks.
+pub(crate) fn run(config: &Path) -> Outcome {
+    let host = match Host::look() {
+        Ok(host) => host,
+        Err(error) => {
+            complain(&format!("nagaya: read /proc: {}\n", reason(&error)));
+            return Outcome::Failed;
+        }
+    };
+    let model = if config.exists() || config != Path::new(DEFAULT_CONFIG) {
+        match load(config) {
+            Ok((_, model)) => Some(model),
+            Err(problems) => return wrong_config(&problems),
+        }
+    } else {
+        None
+    };
+    let mut findings = groups(&host);
+    findings.extend(kernel(&host));
+    findings.extend(process(model.as_ref()));
+    if let Some(model) = &model {
+        findings.extend(needs(&host, model));
+    }
+    let outcome = print(page(&findings, model.as_ref().map(|_| config)).as_bytes());
+    let lacks = findings.iter().any(|found| found.state == State::Needed);
+    match outcome {
+        Outcome::Fine if lacks => Outcome::Failed,
+        outcome => outcome,
+    }
+}
+
+fn finding(what: &str, is_there: bool, detail: &str, remedy: &str) -> Finding {
+    Finding {
+        what: what.to_owned(),
+        state: if is_there {
+            State::Fine
+        } else {
+            State::Lacking
+        },
+        detail: detail.to_owned(),
+        remedy: (!is_there).then(|| remedy.to_owned()),
+    }
+}
+
+fn groups(host: &Host) -> Vec<Finding> {
+    let wanted = [
+        (Controller::Cpu, "processor time"),
+        (Controller::Memory, "memory"),
+        (Controller::Pids, "processes"),
+        (Controller::Io, "disks"),
+    ];
+    let each = wanted.into_iter().map(|(controller, use_for)| {
+        let what = format!("cgroup {} ({use_for})", controller.name());
+        match host.place(controller) {
+            Ok(place) => {
+                let directory = place.directory.display();
+                let version = match place.version {
+                    Version::V1 => "version 1",
+                    Version::V2 => "version 2",
+                };
+                finding(&what, true, &format!("{version}, below {directory}"), "")
+            }
+            Err(lack) => finding(&what, false, &lack.reason(), &lack.remedy(controller)),
+        }
+    });
+    each.collect()
+}
+
+fn kernel(host: &Host) -> Vec<Finding> {
+    let (major, minor) = os::kernel::version().unwrap_or((0, 0));
+    let since = |wanted: (u32, u32)| (major, minor) >= wanted;
+    let version = |host: &Host| host.place(Controller::Cpu).ok().map(|place| place.version);
+    let newer = |wanted: &str| format!("run a kernel from {wanted} on (this is {major}.{minor})");
+    vec![
+        finding(
+            "files from memory without a wait",
+            os::kernel::opens_cached(),
+            "openat2 with RESOLVE_CACHED, Linux 5.12",
+            &newer("5.12"),
+        ),
+        finding(
+            "pages from memory without a wait",
+            os::kernel::reads_without_waiting(),
+            "preadv2 with RWF_NOWAIT, Linux 4.14",
+            &newer("4.14"),
+        ),
+        finding(
+            "processes held by descriptors",
+            os::kernel::holds_processes(),
+            "pidfd_open, Linux 5.3",
+            &newer("5.3"),
+        ),
+        finding(
+            "programs born in their group",
+            os::kernel::bears_into_groups() || version(host) == Some(Version::V1),
+            "clone3 with CLONE_INTO_CGROUP, Linux 5.7; version 1 does without",
+            &newer("5.7"),
+        ),
+        finding(
+            "CPU bursts",
+            since((5, 14)),
+            "cgroup key burst, Linux 5.14",
+            &newer("5.14"),
+        ),
+        finding(
+            "memory peaks of groups",
+            since((5, 19)) || version(host) == Some(Version::V1),
+            "memory.peak, Linux 5.19; version 1 has always had them",
+            &newer("5.19"),
+        ),
+    ]
+}
+
+fn process(model: Option<&Model>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let wanted = model.map_or(DESCRIPTORS_WANTED, |model| {
+        u64::try_from(model.caps.connections).unwrap_or(u64::MAX)
+    });
+    if let Ok(limit) = os::process::raise_nofile() {
+        findings.push(finding(
+            "descriptors",
+            limit >= wanted,
+            &format!("{limit} at most, {wanted} wanted"),
+            &format!("systemctl edit nagaya: [Service] LimitNOFILE={wanted}; in a shell, as root: ulimit -n {wanted}"),
+        ));
+    }
+    findings.push(finding(
+        "programs as their sites' users",
+        os::process::is_root(),
+        &if os::process::is_root() {
+            "started as root".to_owned()
+        } else {
+            format!("started as user {}", os::process::user_id())
+        },
+        "start as root (sudo nagaya serve): the part that serves gives its rights up at once",
+    ));
+    findings
+}
+
+/// What the configuration needs and cannot have.
+fn needs(host: &Host, model: &Model) -> Vec<Finding> {
+    let verdict = Shape::of(model).judge(host, os::cgroup::device_of);
+    let mut findings: Vec<Finding> = Vec::new();
+    for lacking in verdict.problems {
+        findings.push(needed(lacking.message));
+    }
+    let others = |site: &&config::model::Site| {
+        let has_programs =
+            |rule: &config::model::Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
+        site.user != model.user && site.rules.iter().any(has_programs)
+    };
+    let sites = model.sites.iter().filter(others).count();
+    if sites > 0 && !os::process::is_root() {
+        findings.push(needed(format!(
+            "{sites} sites run programs as users of their own, which only root can: start as root"
+        )));
+    }
+    findings
+}
+
+fn needed(message: String) -> Finding {
+    Finding {
+        what: "configuration".to_owned(),
+        state: State::Needed,
+        detail: message,
+        remedy: None,
+    }
+}
+
+fn page(findings: &[Finding], config: Option<&Path>) -> String {
+    let width = findings.iter().map(|found| found.what.len()).max();
+    let width = width.unwrap_or(0);
+    let mut out = String::new();
+    for found in findings {
+        let state = match found.state {
+            State::Fine => "fine",
+            State::Lacking => "lacking",
+            State::Needed => "NEEDED",
+        };
+        let (what, detail) = (&found.what, &found.detail);
+        out.push_str(&format!("{what:width$}  {state:7}  {detail}\n"));
+        if let Some(remedy) = &found.remedy {
+            out.push_str(&format!("{:width$}           to have it: {remedy}\n", ""));
+        }
+    }
+    let lacking = count(findings, State::Lacking);
+    let needed = count(findings, State::Needed);
+    out.push('\n');
+    out.push_str(&match (config, needed, lacking) {
+        (Some(config), 0, _) => format!("{} has all it needs here.\n", config.display()),
+        (Some(config), _, _) => format!("{} cannot be served from here.\n", config.display()),
+        (None, _, 0) => {
+            "Nothing is lacking. What a configuration needs: nagaya doctor -c FILE\n".to_owned()
+        }
+        (None, _, _) => "What a configuration needs of this: nagaya doctor -c FILE\n".to_owned(),
+    });
+    out
+}
+
+fn count(findings: &[Finding], state: State) -> usize {
+    findings.iter().filter(|found| found.state == state).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lacks_comes_with_what_would_grant_it() {
+        let findings = [
+            finding("bread", true, "a loaf", ""),
+            finding("butter", false, "none", "milk the cow"),
+            needed("jam: none".to_owned()),
+        ];
+        let text = page(&findings, Some(Path::new("a.toml")));
+        assert_eq!(
+            text,
+            "bread          fine     a loaf\n\
+             butter         lacking  none\n\
+             \x20                        to have it: milk the cow\n\
+             configuration  NEEDED   jam: none\n\n\
+             a.toml cannot be served from here.\n"
+        );
+        assert!(page(&findings[..2], Some(Path::new("a.toml"))).ends_with("all it needs here.\n"));
+    }
+}
