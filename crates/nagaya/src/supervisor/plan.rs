@@ -1,6 +1,8 @@
 //! What the spawner is told of a configuration: the rules that run programs, and nothing else.
 
-use config::model::{Handler, Model, Rule, Site, Symlinks};
+use std::collections::BTreeSet;
+
+use config::model::{Cgi, Handler, Model, Rule, Site, Symlinks};
 use engine::programs::plan::{Plan, PlannedRule, PlannedSite};
 use os::user::User;
 
@@ -9,7 +11,10 @@ pub(super) fn of(model: &Model, generation: u64) -> Result<Plan, Vec<String>> {
     let mut problems = Vec::new();
     let mut sites = Vec::new();
     for (index, site) in (0..).zip(&model.sites) {
-        let rules: Vec<_> = (0..).zip(&site.rules).filter_map(rule).collect();
+        let rules: Vec<_> = (0..)
+            .zip(&site.rules)
+            .filter_map(|(index, rule)| planned(site, index, rule))
+            .collect();
         if rules.is_empty() {
             continue;
         }
@@ -45,14 +50,13 @@ pub(super) fn of(model: &Model, generation: u64) -> Result<Plan, Vec<String>> {
     }
 }
 
-fn rule((index, rule): (u32, &Rule)) -> Option<PlannedRule> {
+fn planned(site: &Site, index: u32, rule: &Rule) -> Option<PlannedRule> {
     let Some(Handler::Cgi(cgi)) = &rule.handler else {
         return None;
     };
-    let set = cgi.params.iter().filter(|(_, value)| value.is_some());
     Some(PlannedRule {
         index,
-        names: set.map(|(name, _)| name.clone()).collect(),
+        names: names(site, cgi),
         limits: os::spawn::Limits {
             cpu_s: cgi.limits.cpu_s,
             memory_bytes: cgi.limits.memory_bytes,
@@ -62,6 +66,18 @@ fn rule((index, rule): (u32, &Rule)) -> Option<PlannedRule> {
         },
         group: None,
     })
+}
+
+/// The variables that a program may get beside the usual ones: those its rule sets, and `env` of
+/// the site and of any rule that may have matched before.
+fn names(site: &Site, cgi: &Cgi) -> Vec<String> {
+    let levels = site.rules.iter().map(|rule| &rule.settings);
+    let levels = std::iter::once(&site.settings).chain(levels);
+    let env = levels.flat_map(|settings| settings.env.iter().map(|(name, _)| name));
+    let params = cgi.params.iter();
+    let set = params.filter_map(|(name, value)| value.is_some().then_some(name));
+    let names: BTreeSet<&String> = env.chain(set).collect();
+    names.into_iter().cloned().collect()
 }
 
 /// Whom a site's programs run as. Only root can become somebody else.
