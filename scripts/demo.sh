@@ -4,8 +4,12 @@
 #   scripts/demo.sh BINARY PORT         serve until Ctrl-C
 #   scripts/demo.sh --port-free PORT    only see whether the port is free
 #
-# Run by root, the server becomes `nobody`, who may not be able to read this checkout; and another
-# port than nagaya.toml's needs another configuration. In both cases a copy is served, gone at exit.
+# Run by root, the server becomes `nobody`, who may not be able to read this checkout; and where
+# others may write, no program is started. In both cases a copy of the files is served. Another port
+# than nagaya.toml's, and a php-fpm, need another configuration: a copy of that. All gone at exit.
+#
+# PHP is run by a php-fpm of the demo's own, on a socket in its temporary directory. PHP_FPM says
+# which (default: the newest installed); empty is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -18,12 +22,19 @@ main() {
   local binary=$1
   port=$2
   port_must_be_free "$port"
-  place=$PWD
+  place=$PWD php=
   scratch=$(mktemp -d "${TMPDIR:-/tmp}/nagaya-demo.XXXXXX")
-  trap 'rm -rf "$scratch"' EXIT
+  trap clean_up EXIT
   own_port=$(sed -n 's/^address = "127\.0\.0\.1:\([0-9]*\)"$/\1/p' nagaya.toml)
-  if [ "$(id -u)" = 0 ] || [ "$port" != "$own_port" ]; then
-    stage_copy
+  if files_need_copy; then
+    place=$scratch
+    mkdir "$place/examples"
+    cp -R examples/demo "$place/examples/demo"
+    chmod -R a+rX,go-w "$place"
+  fi
+  start_php
+  if [ "$place" = "$scratch" ] || [ -n "$php" ] || [ "$port" != "$own_port" ]; then
+    stage_configuration
   fi
   serve "$(realpath "$binary")"
 }
@@ -44,12 +55,65 @@ listening() {
   (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-stage_copy() {
+files_need_copy() {
+  [ "$(id -u)" = 0 ] || find examples/demo '(' -perm /022 -o ! -uid "$(id -u)" ')' ! -type l | grep -q .
+}
+
+# Beside the configuration stand the files it names: a copy of them, or the checkout's own.
+stage_configuration() {
+  [ -e "$scratch/examples" ] || ln -s "$PWD/examples" "$scratch/examples"
   place=$scratch
-  mkdir "$place/examples"
-  cp -R examples/demo "$place/examples/demo"
   sed "s/127\.0\.0\.1:$own_port/127.0.0.1:$port/g" nagaya.toml >"$place/nagaya.toml"
-  chmod -R a+rX "$place"
+  [ -z "$php" ] || sed -i "s|unix:/run/php/php-fpm.sock|unix:$scratch/php.sock|" "$place/nagaya.toml"
+}
+
+# As the user the server becomes, so that it can ask; each worker may keep a few processes.
+start_php() {
+  local fpm=${PHP_FPM-$(newest_php_fpm)} user
+  [ -n "$fpm" ] || return 0
+  user=$(id -un)
+  [ "$user" != root ] || user=nobody
+  cat >"$scratch/php-fpm.conf" <<CONF
+[global]
+error_log = $scratch/php-fpm.log
+daemonize = no
+[demo]
+user = $user
+group = $(id -gn "$user")
+listen = $scratch/php.sock
+listen.owner = $user
+listen.mode = 0600
+pm = ondemand
+pm.max_children = $(($(nproc) * 4 + 4))
+CONF
+  # Its own process group, as the server has.
+  set -m
+  "$fpm" --fpm-config "$scratch/php-fpm.conf" </dev/null >"$scratch/php-said" 2>&1 &
+  php=$!
+  set +m
+  until [ -S "$scratch/php.sock" ]; do
+    kill -0 "$php" 2>/dev/null || { php_failed; return 0; }
+    sleep 0.05
+  done
+}
+
+newest_php_fpm() {
+  local found
+  found=$(PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" compgen -c php-fpm | grep -E '^php-fpm[0-9.]*$' | sort -uV | tail -n 1) || true
+  [ -z "$found" ] || PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" type -P "$found"
+}
+
+php_failed() {
+  php=
+  echo "make run: php-fpm does not start: $(tail -n 1 "$scratch/php-said")" >&2
+}
+
+clean_up() {
+  if [ -n "$php" ]; then
+    kill -TERM "$php" 2>/dev/null || true
+    wait "$php" 2>/dev/null || true
+  fi
+  rm -rf "$scratch"
 }
 
 serve() {
@@ -81,8 +145,14 @@ print_lines() {
   echo "  Nagaya serves http://127.0.0.1:$port/ from $place/nagaya.toml"
   echo "  Try, in another terminal:"
   echo
-  sed "s/127\.0\.0\.1:8080/127.0.0.1:$port/g; s/^./    &/" examples/demo/try.txt
+  local left_out=
+  [ -n "$php" ] || left_out='/\.php/d;'
+  sed "$left_out s/127\.0\.0\.1:8080/127.0.0.1:$port/g; s/^./    &/" examples/demo/try.txt
   echo
+  if [ -z "$php" ]; then
+    echo "  The page of PHP is left out: it takes a php-fpm. On Debian and Ubuntu: apt install php-fpm"
+    echo
+  fi
   echo "  Ctrl-C ends it."
   echo
 }

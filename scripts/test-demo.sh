@@ -5,7 +5,8 @@
 #   scripts/test-demo.sh BINARY
 #
 # From a checkout that only its owner can read. Root tries three: as root; as an ordinary user; and
-# as an ordinary user on the port nagaya.toml names, which serves the checkout itself, not a copy.
+# as an ordinary user on the port nagaya.toml names and without PHP, which serves the checkout
+# itself, not a copy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +37,10 @@ try_as() {
     chown --reference="$checkout" "$checkout/nagaya.toml"
   fi
   : >"$work/output" # what the last one printed must not be taken for this one's
-  as "$user" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" >"$work/output" 2>&1 </dev/null &
+  local php=()
+  [ "$3" != own-port ] || php=(PHP_FPM=)
+  as "$user" env "${php[@]}" "$checkout/scripts/demo.sh" "$checkout/nagaya" "$port" \
+    >"$work/output" 2>&1 </dev/null &
   demo=$!
   until grep -q 'Ctrl-C ends it' "$work/output"; do
     kill -0 "$demo" 2>/dev/null || fail "as $user the demo ended: $(cat "$work/output")"
@@ -47,10 +51,12 @@ try_as() {
     try_line "$user" "$line"
     lines=$((lines + 1))
   done < <(sed -n 's/^    \(curl .*\)/\1/p' "$work/output")
-  [ "$lines" -ge 10 ] || fail "only $lines lines to try were printed"
+  [ "$lines" -ge 11 ] || fail "only $lines lines to try were printed"
+  php_is_tried_or_left_out
   taken_port_is_said "$user" "$checkout" "$port"
   stop
   if listening "$port"; then fail "something still listens on port $port"; fi
+  nothing_is_left "$checkout"
   echo "test-demo: as $user on $3, all $lines lines do what they say"
 }
 
@@ -77,6 +83,22 @@ try_line() {
   said=$(bash -c "$command" 2>/dev/null </dev/null) || fail "as $user: exit status $? from: $command"
   grep -qiF -- "$promise" <<<"$said" || fail "as $user: no '$promise' from: $command
 $said"
+}
+
+php_is_tried_or_left_out() {
+  grep -q '/hello\.php' "$work/output" || grep -q 'PHP is left out' "$work/output" ||
+    fail "PHP is neither shown nor left out: $(cat "$work/output")"
+}
+
+# Where a copy was served, it is gone, and so is what was started for it.
+nothing_is_left() {
+  local place
+  place=$(sed -n 's|.* from \(/.*\)/nagaya\.toml$|\1|p' "$work/output")
+  [ "$place" = "$1" ] || [ ! -e "$place" ] || fail "$place is still there"
+  local running=(/proc/[0-9]*/cmdline) process
+  for process in "${running[@]}"; do
+    if grep -qsaF -- "$place/" "$process"; then fail "still running: $(tr '\0' ' ' <"$process")"; fi
+  done
 }
 
 taken_port_is_said() {
