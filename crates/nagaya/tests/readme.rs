@@ -12,12 +12,14 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
     "docs/guide/static-files.md",
     "docs/guide/proxy.md",
+    "docs/guide/php.md",
+    "docs/guide/cgi.md",
     "docs/guide/logs-and-status.md",
 ];
 
