@@ -98,7 +98,7 @@ fn may_be_set(name: &[u8], names: &[String]) -> bool {
 /// programs take for their own setting.
 fn is_never_set(name: &[u8]) -> bool {
     let is_variable = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    name == b"HTTP_PROXY"
+    name.eq_ignore_ascii_case(b"HTTP_PROXY")
         || name.starts_with(b"LD_")
         || name.is_empty()
         || name.first().is_some_and(u8::is_ascii_digit)
@@ -174,7 +174,15 @@ mod tests {
             assert!(refused.contains("cannot be given"), "{name:?}: {refused}");
         }
         // What no rule may set either.
-        for name in ["LD_PRELOAD", "LD_X", "HTTP_PROXY", "", "A=B", "9"] {
+        for name in [
+            "LD_PRELOAD",
+            "LD_X",
+            "HTTP_PROXY",
+            "http_proxy",
+            "",
+            "A=B",
+            "9",
+        ] {
             assert!(given(&[(name, "x")], &[name]).is_err(), "{name:?}");
         }
     }

@@ -8,6 +8,7 @@
 
 mod checks;
 mod environment;
+mod groups;
 mod plans;
 mod programs;
 mod worker;
@@ -23,8 +24,9 @@ use engine::programs::message::{Failure, Order, Report, Run};
 use engine::programs::plan::{FromSpawner, Plan, ToSpawner};
 use os::net::Want;
 use os::signal::ChildEnds;
-use os::spawn::{Birth, Birthplace};
+use os::spawn::Birth;
 
+use self::groups::Groups;
 use self::plans::Plans;
 use self::programs::{Program, Programs};
 use self::worker::Worker;
@@ -40,6 +42,8 @@ const ENDS_A_TURN: usize = 64;
 const LAST_ENDS: Duration = Duration::from_secs(1);
 /// How often an ending spawner looks for what was left to it meanwhile.
 const LAST_LOOK: Duration = Duration::from_millis(20);
+/// How often groups that are to go are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// Why a program is not started.
 #[derive(Debug)]
@@ -77,6 +81,7 @@ struct Spawner {
     supervisor: OwnedFd,
     ends: ChildEnds,
     plans: Plans,
+    groups: Groups,
     programs: Programs,
     workers: BTreeMap<u64, Worker>,
     /// Workers there have been: the next one's number.
@@ -104,6 +109,7 @@ impl Spawner {
             supervisor,
             ends,
             plans: Plans::default(),
+            groups: Groups::default(),
             programs: Programs::default(),
             workers: BTreeMap::new(),
             workers_seen: 0,
@@ -128,6 +134,7 @@ impl Spawner {
                     },
                 }
             }
+            self.groups.sweep();
         }
     }
 
@@ -146,7 +153,12 @@ impl Spawner {
             sources.push(Source::Verdict(pid));
             waited.push((verdict.as_fd(), Want::Read));
         }
-        let ready = os::net::wait_ready(&waited, self.more_ends.then_some(Duration::ZERO))?;
+        let patience = match (self.more_ends, self.groups.are_leaving()) {
+            (true, _) => Some(Duration::ZERO),
+            (false, true) => Some(SWEEP),
+            (false, false) => None,
+        };
+        let ready = os::net::wait_ready(&waited, patience)?;
         let ready = sources.into_iter().zip(ready);
         let ready = ready.filter(|(source, is_ready)| {
             *is_ready || (self.more_ends && matches!(source, Source::Ends))
@@ -169,9 +181,18 @@ impl Spawner {
 
     fn take_plan(&mut self, plan: Plan) -> io::Result<()> {
         let generation = plan.generation;
-        self.plans.take(plan);
+        let answer = match self.groups.take(&plan) {
+            Ok(()) => {
+                self.plans.take(plan);
+                FromSpawner::Ready { generation }
+            }
+            Err(message) => FromSpawner::Refused {
+                generation,
+                message,
+            },
+        };
         os::process::release_memory();
-        FromSpawner::Ready { generation }.send(self.supervisor.as_fd())
+        answer.send(self.supervisor.as_fd())
     }
 
     /// Takes orders of a worker, or sends what waits for it; forgets one that has gone or whose
@@ -221,7 +242,7 @@ impl Spawner {
         Ok(())
     }
 
-    fn start_program(&self, order: programs::Order, run: &Run) -> Result<Program, Refusal> {
+    fn start_program(&mut self, order: programs::Order, run: &Run) -> Result<Program, Refusal> {
         let programs_max = self.plans.programs_max();
         if self.programs.count() >= programs_max {
             let what = format!("{programs_max} programs run, as many as may (caps.programs)");
@@ -236,6 +257,7 @@ impl Spawner {
             planned.site.root.display(),
             run.script.escape_ascii()
         );
+        let mut cradle = self.groups.cradle(&planned)?;
         let started = os::spawn::spawn(&Birth {
             directory: runnable.directory.as_fd(),
             name: &runnable.name,
@@ -243,7 +265,7 @@ impl Spawner {
             stdio: [run.stdin.as_fd(), run.stdout.as_fd(), run.stderr.as_fd()],
             user: planned.site.user.is_some().then_some(&*user),
             limits: &planned.rule.limits,
-            birthplace: Birthplace::Own,
+            birthplace: cradle.birthplace(),
         });
         let (process, verdict) = started.map_err(|failed| programs::refusal(&failed, &script))?;
         Ok(Program {
@@ -252,6 +274,7 @@ impl Spawner {
             verdict: Some(verdict),
             script,
             limits: planned.rule.limits,
+            group: cradle.watch.take(),
             is_killed: false,
         })
     }
@@ -292,7 +315,11 @@ impl Spawner {
         let (worker, id) = program.order;
         let verdict = program.verdict.take();
         let script = std::mem::take(&mut program.script);
-        let ended = program.reap();
+        let group = program.group.take().filter(|_| !program.is_killed);
+        let mut ended = program.reap();
+        if let Some(hit) = group.and_then(|group| self.groups.hit(&group)) {
+            ended.limit = Some(hit);
+        }
         let report = match verdict.map(|verdict| verdict.ask()) {
             // Told already that it runs.
             None => Report::Ended(ended),

@@ -21,12 +21,13 @@ const PLANS_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     /// The latest last.
-    kept: Vec<Known>,
+    kept: Vec<Rc<Known>>,
 }
 
+/// A plan, with what was looked up for it.
 #[derive(Debug)]
-struct Known {
-    plan: Plan,
+pub(super) struct Known {
+    pub(super) plan: Plan,
     /// Users by name, looked up when they are first wanted.
     users: RefCell<BTreeMap<String, Rc<User>>>,
 }
@@ -34,9 +35,9 @@ struct Known {
 /// What a plan says of an order.
 #[derive(Debug)]
 pub(super) struct Planned<'a> {
+    pub(super) known: &'a Rc<Known>,
     pub(super) site: &'a PlannedSite,
     pub(super) rule: &'a PlannedRule,
-    users: &'a RefCell<BTreeMap<String, Rc<User>>>,
 }
 
 impl Plans {
@@ -44,10 +45,8 @@ impl Plans {
     pub(super) fn take(&mut self, plan: Plan) {
         self.kept
             .retain(|known| known.plan.generation != plan.generation);
-        self.kept.push(Known {
-            plan,
-            users: RefCell::default(),
-        });
+        let users = RefCell::default();
+        self.kept.push(Rc::new(Known { plan, users }));
         let surplus = self.kept.len().saturating_sub(PLANS_MAX);
         self.kept.drain(..surplus);
     }
@@ -62,28 +61,18 @@ impl Plans {
 
     /// What the plan that an order names says of it.
     pub(super) fn find(&self, run: &Run) -> Result<Planned<'_>, Refusal> {
-        let generation = run.generation;
-        let known = self.kept.iter().rev();
-        let known = known
-            .into_iter()
-            .find(|known| known.plan.generation == generation);
-        let found = known.and_then(|known| {
+        let is_meant = |known: &&Rc<Known>| known.plan.generation == run.generation;
+        let found = self.kept.iter().rfind(is_meant).and_then(|known| {
             let sites = &known.plan.sites;
-            let at = sites
-                .binary_search_by_key(&run.site, |site| site.index)
-                .ok()?;
-            let site = sites.get(at)?;
-            let at = site
-                .rules
-                .binary_search_by_key(&run.rule, |rule| rule.index);
-            Some(Planned {
-                site,
-                rule: site.rules.get(at.ok()?)?,
-                users: &known.users,
-            })
+            let at = sites.binary_search_by_key(&run.site, |site| site.index);
+            let site = sites.get(at.ok()?)?;
+            let rules = &site.rules;
+            let at = rules.binary_search_by_key(&run.rule, |rule| rule.index);
+            let rule = rules.get(at.ok()?)?;
+            Some(Planned { known, site, rule })
         });
         found.ok_or_else(|| {
-            let (site, rule) = (run.site, run.rule);
+            let (generation, site, rule) = (run.generation, run.site, run.rule);
             let what = format!("no plan for generation {generation}, site {site}, rule {rule}");
             Refusal::new(Failure::UnknownRule, what)
         })
@@ -94,7 +83,7 @@ impl Planned<'_> {
     /// Who the program runs as: looked up once a plan.
     pub(super) fn user(&self) -> Result<Rc<User>, Refusal> {
         let name = self.site.user.as_deref().unwrap_or_default();
-        if let Some(user) = self.users.borrow().get(name) {
+        if let Some(user) = self.known.users.borrow().get(name) {
             return Ok(Rc::clone(user));
         }
         let user = match name {
@@ -106,8 +95,72 @@ impl Planned<'_> {
             let what = format!("user {name} of site {site}: {}", reason(&error));
             Refusal::new(Failure::UserUnknown, what)
         })?);
-        let mut users = self.users.borrow_mut();
+        let mut users = self.known.users.borrow_mut();
         users.insert(name.to_owned(), Rc::clone(&user));
         Ok(user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(generation: u64, programs_max: u64) -> Plan {
+        let rule = |index| PlannedRule {
+            index,
+            ..PlannedRule::default()
+        };
+        let site = |index| PlannedSite {
+            index,
+            name: format!("{generation}-{index}"),
+            root: "/srv".into(),
+            within: "/srv".into(),
+            symlinks: os::file::Symlinks::Deny,
+            user: None,
+            rules: vec![rule(2), rule(5)],
+        };
+        Plan {
+            generation,
+            programs_max,
+            sites: vec![site(1), site(4)],
+            ..Plan::default()
+        }
+    }
+
+    fn found(plans: &Plans, generation: u64, site: u32, rule: u32) -> Option<String> {
+        let memory = || os::file::memfd("test", b"").unwrap();
+        let run = Run {
+            id: 1,
+            generation,
+            site,
+            rule,
+            script: Vec::new(),
+            environment: Vec::new(),
+            stdin: memory(),
+            stdout: memory(),
+            stderr: memory(),
+        };
+        let planned = plans.find(&run).ok()?;
+        Some(format!("{}-{}", planned.site.name, planned.rule.index))
+    }
+
+    #[test]
+    fn the_last_plans_are_known_and_nothing_else() {
+        let mut plans = Plans::default();
+        assert_eq!((plans.programs_max(), found(&plans, 1, 1, 2)), (0, None));
+        for generation in 1..=6 {
+            plans.take(plan(generation, generation));
+        }
+        assert_eq!(found(&plans, 6, 4, 5).unwrap(), "6-4-5");
+        assert_eq!(found(&plans, 3, 1, 2).unwrap(), "3-1-2");
+        for (generation, site, rule) in [(2, 1, 2), (7, 1, 2), (6, 0, 2), (6, 1, 3), (6, 9, 9)] {
+            assert_eq!(found(&plans, generation, site, rule), None);
+        }
+        // A generation that was not taken gives its number to the next.
+        plans.take(plan(6, 99));
+        assert_eq!((plans.programs_max(), plans.kept.len()), (99, 4));
+        plans.take(plan(5, 7));
+        assert_eq!(plans.programs_max(), 7, "the one told last is in force");
+        assert_eq!(found(&plans, 6, 1, 2).unwrap(), "6-1-2");
     }
 }

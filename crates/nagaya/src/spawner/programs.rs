@@ -6,6 +6,7 @@ use engine::programs::message::{End, Ended, Failure, LimitHit};
 use os::spawn::{Failed, Limits, Process, Stage, Verdict};
 
 use super::Refusal;
+use super::groups::Watch;
 
 /// A worker's number for a program, with the spawner's number for the worker.
 pub(super) type Order = (u64, u64);
@@ -27,6 +28,8 @@ pub(super) struct Program {
     /// What it is called in messages.
     pub(super) script: String,
     pub(super) limits: Limits,
+    /// Its group, if it has one.
+    pub(super) group: Option<Watch>,
     /// Whether we have killed it.
     pub(super) is_killed: bool,
 }
@@ -119,13 +122,16 @@ impl Program {
     }
 }
 
-/// Which of its own limits ended a program.
+/// Which of its own limits ended a program. A shell tells the signal that ended its child by a
+/// status.
 fn limit_hit(ended: &os::spawn::Ended, limits: &Limits) -> Option<LimitHit> {
     const KILL: u8 = 9;
     const XCPU: u8 = 24;
     const XFSZ: u8 = 25;
-    let os::spawn::End::Signal(signal) = ended.end else {
-        return None;
+    const OF_CHILD: u8 = 128;
+    let signal = match ended.end {
+        os::spawn::End::Signal(signal) => signal,
+        os::spawn::End::Exit(status) => status.checked_sub(OF_CHILD)?,
     };
     match (signal, limits.cpu_s, limits.file_size_bytes) {
         (XCPU, Some(seconds), _) => Some(LimitHit::CpuTime { seconds }),
@@ -197,8 +203,7 @@ mod tests {
             file_size_bytes: Some(7),
             ..Limits::default()
         };
-        let hit = |signal, cpu_us, limits: &Limits| {
-            let end = os::spawn::End::Signal(signal);
+        let told = |end, cpu_us, limits: &Limits| {
             let ended = os::spawn::Ended {
                 end,
                 cpu_us,
@@ -206,6 +211,15 @@ mod tests {
             };
             limit_hit(&ended, limits)
         };
+        let hit = |signal, cpu_us, limits: &Limits| {
+            let by_child = told(os::spawn::End::Exit(128 + signal), cpu_us, limits);
+            let hit = told(os::spawn::End::Signal(signal), cpu_us, limits);
+            assert_eq!(hit, by_child);
+            hit
+        };
+        for status in [0, 1, 24, 127, 128, 255] {
+            assert_eq!(told(os::spawn::End::Exit(status), 9_000_000, &limits), None);
+        }
         let cpu = Some(LimitHit::CpuTime { seconds: 2 });
         assert_eq!(hit(24, 1_999_000, &limits), cpu);
         assert_eq!(hit(9, 2_000_000, &limits), cpu);

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use config::reason;
 use engine::error_log;
 use engine::link::{Tally, ToServer, ToSupervisor};
+use os::cgroup::Base;
 use os::signal::{Signal, Signals};
 
 use self::child::{BackOff, Server};
@@ -46,6 +47,8 @@ pub(crate) struct Supervisor {
     current: Generation,
     phase: Phase,
     programs: Programs,
+    /// Where control groups stand: gone with this, so after the programs.
+    base: Base,
     wanted: Wanted,
     back_off: BackOff,
     tally: Tally,
@@ -91,7 +94,8 @@ impl Supervisor {
     /// Takes from the machine what the configuration asks for, and starts spawner and server.
     pub(crate) fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
         let descriptors = os::process::raise_nofile();
-        let current = Generation::prepare(config, 1, None)?;
+        let mut base = programs::claim_place()?;
+        let current = Generation::prepare(config, 1, None, &mut base)?;
         let mut supervisor = Supervisor {
             config: config.to_owned(),
             signals,
@@ -101,6 +105,7 @@ impl Supervisor {
                 until: Instant::now(),
             },
             programs: Programs::default(),
+            base,
             wanted: Wanted::default(),
             back_off: BackOff::default(),
             tally: Tally::default(),
@@ -398,13 +403,14 @@ impl Supervisor {
         self.notify.reloading();
         // A number is used up by the generation that comes into force with it.
         let number = self.current.number + 1;
-        let next = match Generation::prepare(&self.config, number, Some(&self.current)) {
-            Ok(next) => next,
-            Err(refused) => {
-                refused.log();
-                return self.keep_old();
-            }
-        };
+        let next =
+            match Generation::prepare(&self.config, number, Some(&self.current), &mut self.base) {
+                Ok(next) => next,
+                Err(refused) => {
+                    refused.log();
+                    return self.keep_old();
+                }
+            };
         if let Err(problem) = self.tell_plan(&next) {
             tracing::error!("the spawner refuses the generation: {problem}");
             self.take_plan_back();

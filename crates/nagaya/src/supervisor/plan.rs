@@ -2,23 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use config::model::{Cgi, Handler, Model, Rule, Site, Symlinks};
+use config::model::{Cgi, Handler, Model, Site, Symlinks};
+use config::reason;
+use engine::programs::groups::Shape;
 use engine::programs::plan::{Plan, PlannedRule, PlannedSite};
+use os::cgroup::{Base, Group, Layout};
 use os::user::User;
 
-/// Makes a generation's plan; the errors are what this process cannot do for it.
-pub(super) fn of(model: &Model, generation: u64) -> Result<Plan, Vec<String>> {
+/// Makes a generation's plan, and takes the controllers it needs; the errors are what this process
+/// or this machine cannot do for it.
+pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan, Vec<String>> {
+    let shape = Shape::of(model);
     let mut problems = Vec::new();
     let mut sites = Vec::new();
     for (index, site) in (0..).zip(&model.sites) {
-        let rules: Vec<_> = (0..)
-            .zip(&site.rules)
-            .filter_map(|(index, rule)| planned(site, index, rule))
-            .collect();
-        if rules.is_empty() {
-            continue;
-        }
-        let Some(root) = &site.root else {
+        let rules = rules(site, index, &shape);
+        let Some(root) = site.root.as_ref().filter(|_| !rules.is_empty()) else {
             continue;
         };
         match user(site, model) {
@@ -38,34 +37,65 @@ pub(super) fn of(model: &Model, generation: u64) -> Result<Plan, Vec<String>> {
             Err(problem) => problems.push(problem),
         }
     }
+    let (layout, groups) = groups(&shape, base).unwrap_or_else(|found| {
+        problems.extend(found);
+        Default::default()
+    });
     if problems.is_empty() {
         Ok(Plan {
             generation,
             programs_max: model.caps.programs as u64,
+            layout,
+            groups,
             sites,
-            ..Plan::default()
         })
     } else {
         Err(problems)
     }
 }
 
-fn planned(site: &Site, index: u32, rule: &Rule) -> Option<PlannedRule> {
-    let Some(Handler::Cgi(cgi)) = &rule.handler else {
-        return None;
-    };
-    Some(PlannedRule {
-        index,
-        names: names(site, cgi),
-        limits: os::spawn::Limits {
-            cpu_s: cgi.limits.cpu_s,
-            memory_bytes: cgi.limits.memory_bytes,
-            files: cgi.limits.files,
-            processes: cgi.limits.processes,
-            file_size_bytes: cgi.limits.file_size_bytes,
-        },
-        group: None,
-    })
+/// The rules of a site that run programs.
+fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<PlannedRule> {
+    let mut planned = Vec::new();
+    for (index, rule) in (0_u32..).zip(&site.rules) {
+        let Some(Handler::Cgi(cgi)) = &rule.handler else {
+            continue;
+        };
+        let leaf = shape.leaf(site_index as usize, index as usize);
+        planned.push(PlannedRule {
+            index,
+            names: names(site, cgi),
+            limits: os::spawn::Limits {
+                cpu_s: cgi.limits.cpu_s,
+                memory_bytes: cgi.limits.memory_bytes,
+                files: cgi.limits.files,
+                processes: cgi.limits.processes,
+                file_size_bytes: cgi.limits.file_size_bytes,
+            },
+            group: leaf.and_then(|leaf| u32::try_from(leaf).ok()),
+        });
+    }
+    planned
+}
+
+/// The groups, with the limits that can be had, and where they stand.
+fn groups(shape: &Shape<'_>, base: &mut Base) -> Result<(Layout, Vec<Group>), Vec<String>> {
+    if shape.groups.is_empty() {
+        return Ok(Default::default());
+    }
+    let verdict = shape.judge(base.host(), os::cgroup::device_of);
+    for warning in &verdict.warnings {
+        tracing::warn!("{warning}");
+    }
+    if !verdict.problems.is_empty() {
+        let problems = verdict.problems.into_iter();
+        return Err(problems.map(|lacking| lacking.message).collect());
+    }
+    let layout = base.claim(verdict.needs).map_err(|error| {
+        let reason = reason(&error.error);
+        vec![format!("{}: {reason}", error.what)]
+    })?;
+    Ok((layout.clone(), verdict.groups))
 }
 
 /// The variables that a program may get beside the usual ones: those its rule sets, and `env` of

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use engine::programs::plan::{FromSpawner, Plan, ToSpawner};
+use os::cgroup::{Base, Host};
 
 use super::child::{BackOff, Spawner};
+use super::reload::Refused;
 
 /// How long a spawner may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -148,6 +150,20 @@ impl Programs {
         let until = Instant::now() + rest;
         self.state = State::Resting { until };
     }
+}
+
+/// Takes a place among the control groups, before there are children; what a crash left there goes.
+pub(super) fn claim_place() -> Result<Base, Refused> {
+    let host = Host::look().map_err(|error| {
+        let problem = format!("look at control groups in /proc: {}", reason(&error));
+        Refused::System(vec![problem])
+    })?;
+    let (base, problems) = Base::start(host);
+    for problem in problems {
+        let reason = reason(&problem.error);
+        tracing::warn!("{}: {reason}", problem.what);
+    }
+    Ok(base)
 }
 
 /// Kills and reaps what a spawner left behind: all children of this process but the server.

@@ -13,6 +13,7 @@ use config::model::{LogLevel, Model};
 use config::{Diagnostics, Place, reason};
 use engine::link::{Configure, Tally, ToServer};
 use engine::programs::plan::Plan;
+use os::cgroup::Base;
 
 use super::listeners::{Control, Listeners};
 use super::logs::Logs;
@@ -61,6 +62,7 @@ impl Generation {
         config: &Path,
         number: u64,
         before: Option<&Generation>,
+        base: &mut Base,
     ) -> Result<Generation, Refused> {
         let (sources, model) = load(config).map_err(Refused::Config)?;
         check_changes(&model, before).map_err(Refused::System)?;
@@ -80,7 +82,7 @@ impl Generation {
             problems.push(problem);
             None
         });
-        let plan = plan::of(&model, number).unwrap_or_else(|found| {
+        let plan = plan::of(&model, number, base).unwrap_or_else(|found| {
             problems.extend(found);
             Plan::default()
         });

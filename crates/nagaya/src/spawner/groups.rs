@@ -1,0 +1,179 @@
+//! The control groups programs are born in, and what they ran into there.
+//!
+//! The idea: the groups of the latest plan are there, with its limits; a program of an earlier one
+//! is born in its own plan's group, which is made again if it has gone. What a program ran into is
+//! told from counters of its group at its birth and at its end: of two that fail at once, both
+//! may be told of the limit that one of them hit.
+
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+use engine::programs::message::{Failure, LimitHit};
+use engine::programs::plan::Plan;
+use os::cgroup::{Error, Group, Hits, Leaf, Limits, Tree};
+use os::spawn::Birthplace;
+
+use super::Refusal;
+use super::plans::{Known, Planned};
+
+/// The groups there are.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    tree: Tree,
+    /// Whether what an earlier spawner left there is gone.
+    is_clear: bool,
+    /// Groups that no plan names any more and that are not empty.
+    leaving: usize,
+}
+
+/// The group of one program, and how often its limits had been hit at its birth.
+#[derive(Debug)]
+pub(super) struct Watch {
+    known: Rc<Known>,
+    at: usize,
+    before: Hits,
+}
+
+/// A group to be born in.
+#[derive(Debug)]
+pub(super) struct Cradle<'a> {
+    into: Option<BorrowedFd<'a>>,
+    join: Vec<BorrowedFd<'a>>,
+    pub(super) watch: Option<Watch>,
+}
+
+impl Groups {
+    /// Makes the groups of a plan, and lets go of those it does not name.
+    pub(super) fn take(&mut self, plan: &Plan) -> Result<(), String> {
+        if !self.is_clear {
+            Tree::clear(&plan.layout);
+            self.is_clear = true;
+        }
+        let made = self.tree.apply(&plan.layout, &plan.groups);
+        self.leaving = self.tree.sweep();
+        made.map_err(|problems| {
+            let problem = |error: &Error| {
+                let reason = config::reason(&error.error);
+                format!("{}: {reason}", error.what)
+            };
+            let problems: Vec<_> = problems.iter().map(problem).collect();
+            problems.join("; ")
+        })
+    }
+
+    /// Whether groups wait to be empty.
+    pub(super) fn are_leaving(&self) -> bool {
+        self.leaving > 0
+    }
+
+    /// Removes those that are.
+    pub(super) fn sweep(&mut self) {
+        if self.leaving > 0 {
+            self.leaving = self.tree.sweep();
+        }
+    }
+
+    /// Where a program of a rule is born.
+    pub(super) fn cradle(&mut self, planned: &Planned<'_>) -> Result<Cradle<'_>, Refusal> {
+        let plan = &planned.known.plan;
+        let at = planned.rule.group.and_then(|at| usize::try_from(at).ok());
+        let Some((at, group)) = at.and_then(|at| Some((at, plan.groups.get(at)?))) else {
+            return Ok(Cradle {
+                into: None,
+                join: Vec::new(),
+                watch: None,
+            });
+        };
+        let leaf = self.tree.leaf(&plan.groups, &group.path).map_err(|error| {
+            let reason = config::reason(&error.error);
+            Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
+        })?;
+        let watch = Watch {
+            known: Rc::clone(planned.known),
+            at,
+            before: leaf.hits(),
+        };
+        let into = leaf.directory();
+        Ok(Cradle {
+            into,
+            join: match into {
+                Some(_) => Vec::new(),
+                None => leaf.procs().collect(),
+            },
+            watch: Some(watch),
+        })
+    }
+
+    /// Which limit of its groups a program ran into since its birth.
+    pub(super) fn hit(&mut self, watch: &Watch) -> Option<LimitHit> {
+        let groups = &watch.known.plan.groups;
+        let path = &groups.get(watch.at)?.path;
+        let leaf: &Leaf = self.tree.leaf(groups, path).ok()?;
+        let hits = leaf.hits().since(watch.before);
+        if hits.oom_kills > 0 {
+            let (group, bytes) = least(groups, path, |limits| limits.memory_bytes)?;
+            return Some(LimitHit::Memory { group, bytes });
+        }
+        if hits.pids > 0 {
+            let (group, pids) = least(groups, path, |limits| limits.pids.map(u64::from))?;
+            return Some(LimitHit::Pids { group, pids });
+        }
+        None
+    }
+}
+
+impl Cradle<'_> {
+    /// In the words of a start.
+    pub(super) fn birthplace(&self) -> Birthplace<'_> {
+        match (self.into, self.join.as_slice()) {
+            (Some(group), _) => Birthplace::Into(group),
+            (None, []) => Birthplace::Own,
+            (None, groups) => Birthplace::Join(groups),
+        }
+    }
+}
+
+/// The least limit on the way to a group, and whose it is: that one is hit first.
+fn least(
+    groups: &[Group],
+    path: &[String],
+    limit: impl Fn(&Limits) -> Option<u64>,
+) -> Option<(String, u64)> {
+    let above = groups.iter().filter(|group| path.starts_with(&group.path));
+    let limits = above.filter_map(|group| Some((limit(&group.limits)?, &group.path)));
+    let (limit, path) = limits.min()?;
+    Some((path.join("/"), limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_above_a_program_is_named() {
+        let group = |path: &str, memory_bytes, pids| Group {
+            path: path.split('/').map(str::to_owned).collect(),
+            limits: Limits {
+                memory_bytes,
+                pids,
+                ..Limits::default()
+            },
+        };
+        let groups = [
+            group("tenant-a", Some(50), None),
+            group("tenant-a/site-b", Some(80), Some(9)),
+            group("tenant-a/site-b/rule-1", None, Some(9)),
+            group("tenant-x", Some(1), Some(1)),
+        ];
+        let memory = least(&groups, &groups[2].path, |limits| limits.memory_bytes);
+        assert_eq!(memory, Some(("tenant-a".into(), 50)));
+        let pids = least(&groups, &groups[2].path, |limits| {
+            limits.pids.map(u64::from)
+        });
+        assert_eq!(pids, Some(("tenant-a/site-b".into(), 9)));
+        let none = least(&groups, &groups[0].path, |limits| {
+            limits.pids.map(u64::from)
+        });
+        assert_eq!(none, None);
+    }
+}
