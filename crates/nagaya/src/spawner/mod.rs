@@ -272,6 +272,7 @@ impl Spawner {
             order,
             process,
             verdict: Some(verdict),
+            failed: None,
             script,
             limits: planned.rule.limits,
             group: cradle.watch.take(),
@@ -284,12 +285,18 @@ impl Spawner {
         let Some(program) = self.programs.get_mut(pid) else {
             return;
         };
-        let known = program.verdict.as_ref().and_then(|verdict| verdict.ask());
-        // What failed is told when it is reaped.
-        if let Some(Ok(())) = known {
-            program.verdict = None;
-            let (worker, id) = program.order;
-            self.say(worker, &Report::Started { id, pid });
+        match program.verdict.as_ref().and_then(|verdict| verdict.ask()) {
+            None => {}
+            Some(Ok(())) => {
+                program.verdict = None;
+                let (worker, id) = program.order;
+                self.say(worker, &Report::Started { id, pid });
+            }
+            // A verdict is said once; this one is told when the process is reaped.
+            Some(Err(error)) => {
+                program.verdict = None;
+                program.failed = Some(error);
+            }
         }
     }
 
@@ -313,19 +320,19 @@ impl Spawner {
 
     fn on_end(&mut self, mut program: Program) {
         let (worker, id) = program.order;
-        let verdict = program.verdict.take();
+        let (verdict, failure) = (program.verdict.take(), program.failed.take());
         let script = std::mem::take(&mut program.script);
         let group = program.group.take().filter(|_| !program.is_killed);
         let mut ended = program.reap();
         if let Some(hit) = group.and_then(|group| self.groups.hit(&group)) {
             ended.limit = Some(hit);
         }
-        let report = match verdict.map(|verdict| verdict.ask()) {
+        let report = match (failure, verdict) {
+            (Some(failure), _) => failed(id, programs::refusal(&failure, &script)),
             // Told already that it runs.
-            None => Report::Ended(ended),
-            Some(Some(Err(error))) => failed(id, programs::refusal(&error, &script)),
+            (None, None) => Report::Ended(ended),
             // Its process has gone without a word: killed before it was a program.
-            Some(_) => {
+            (None, Some(_)) => {
                 let what = format!("{script} was killed before it ran");
                 failed(id, Refusal::new(Failure::SpawnFailed, what))
             }

@@ -25,6 +25,8 @@ pub(super) struct Program {
     pub(super) process: Process,
     /// Until it is known whether it runs.
     pub(super) verdict: Option<Verdict>,
+    /// Why it does not run, once that is known.
+    pub(super) failed: Option<Failed>,
     /// What it is called in messages.
     pub(super) script: String,
     pub(super) limits: Limits,
