@@ -2,9 +2,14 @@
 //!
 //! A tenant's program decides what is said, so each line stays one line (the error log escapes
 //! it) under the request's id, and an exchange may say only so much; of the rest only its length
-//! is logged. One for each exchange; dropping it says what is left.
+//! is logged. So that a flood of one site leaves room in the log for the others and for us, a site
+//! may say only so much a second ([`StderrShares`]). A [`StderrLog`] belongs to one exchange;
+//! dropping it says what is left.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, RequestId};
 use crate::resolve::Resolved;
@@ -14,6 +19,17 @@ use crate::worker::Serving;
 const LINES_MAX: usize = 64;
 /// Bytes of one line; the rest of a longer one is cut.
 const LINE_BYTES_MAX: usize = 2 * 1024;
+/// Lines one site may log in a [`SHARE_TIME`], on each worker.
+const SITE_LINES_MAX: usize = 256;
+const SHARE_TIME: Duration = Duration::from_secs(1);
+/// Sites whose share is known at once; the shares of more begin anew.
+const SITES_MAX: usize = 1_024;
+
+/// How much each site has said lately, on one worker.
+#[derive(Debug, Default)]
+pub struct StderrShares {
+    sites: RefCell<HashMap<u32, (Instant, usize)>>,
+}
 
 /// Where one exchange's program says what is wrong.
 #[derive(Debug)]
@@ -31,6 +47,22 @@ struct Lines {
     open: Vec<u8>,
     said: usize,
     unsaid_bytes: u64,
+}
+
+impl StderrShares {
+    /// Whether the site may log another line.
+    fn take(&self, site_index: u32, now: Instant) -> bool {
+        let mut sites = self.sites.borrow_mut();
+        if sites.len() >= SITES_MAX && !sites.contains_key(&site_index) {
+            sites.clear();
+        }
+        let (since, lines) = sites.entry(site_index).or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= SHARE_TIME {
+            (*since, *lines) = (now, 0);
+        }
+        *lines += 1;
+        *lines <= SITE_LINES_MAX
+    }
 }
 
 impl StderrLog {
@@ -52,7 +84,16 @@ impl StderrLog {
         self.lines = lines;
     }
 
+    fn may_say(&self) -> bool {
+        let (serving, site_index) = (&self.serving, self.site_index);
+        let share = serving.as_ref().zip(site_index);
+        share.is_none_or(|(serving, index)| serving.stderr.take(index, Instant::now()))
+    }
+
     fn say(&self, line: &[u8]) {
+        if !self.may_say() {
+            return;
+        }
         let text = String::from_utf8_lossy(line);
         tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), text = &*text, "a program's standard error");
     }
@@ -74,7 +115,7 @@ impl Drop for StderrLog {
         if let Some(line) = lines.last() {
             self.say(&line);
         }
-        if lines.unsaid_bytes > 0 {
+        if lines.unsaid_bytes > 0 && self.may_say() {
             let (bytes, lines_max) = (lines.unsaid_bytes, LINES_MAX);
             tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), bytes, lines_max, "a program's standard error was cut");
         }
@@ -157,5 +198,19 @@ mod tests {
         let (said, unsaid) = lines(&[&flood, b"no end"]);
         assert_eq!(said.len(), LINES_MAX);
         assert_eq!(unsaid, (flood.len() - 5 * LINES_MAX) as u64 + 6);
+    }
+
+    #[test]
+    fn a_site_says_only_so_much_a_second_and_leaves_others_theirs() {
+        let shares = StderrShares::default();
+        let now = Instant::now();
+        let said = |site, at| (0..1_000).filter(|_| shares.take(site, at)).count();
+        assert_eq!((said(1, now), said(1, now)), (SITE_LINES_MAX, 0));
+        assert_eq!(said(2, now), SITE_LINES_MAX);
+        assert_eq!(said(1, now + SHARE_TIME), SITE_LINES_MAX);
+        for site in 0..5_000 {
+            shares.take(site, now);
+        }
+        assert!(shares.sites.borrow().len() <= SITES_MAX);
     }
 }

@@ -28,6 +28,7 @@ use crate::resolve::{Files, Mounts};
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
+use crate::stderr_log::StderrShares;
 use crate::upstream::{AllSlots, Pool};
 
 /// Commands waiting at one worker's door.
@@ -244,6 +245,8 @@ pub struct Serving {
     pub pools: Vec<Rc<Pool>>,
     /// What this worker keeps of the sites' files.
     pub files: Files,
+    /// What the sites' programs have complained of lately.
+    pub stderr: StderrShares,
 }
 
 impl Serving {
@@ -264,6 +267,7 @@ impl Serving {
         Rc::new(Self {
             pools: generation.upstreams.iter().map(pool).collect(),
             files: Files::new(generation.process.caps.file_cache_bytes),
+            stderr: StderrShares::default(),
             generation,
         })
     }
