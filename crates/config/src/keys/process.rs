@@ -461,8 +461,7 @@ pub(crate) const UPSTREAM: Section = Section {
             Kind::Count(0, 65_536),
             Value("256"),
             "Unused connections kept to each server by each worker. With `protocol = \"fastcgi\"` the default is 16: \
-             php-fpm gives each of them a process of its own, so all workers' together should stay below its \
-             `pm.max_children`.",
+             each holds one of php-fpm's processes, which other programs that ask the same pool then lack.",
             "keepalive = 32",
         ),
         key(

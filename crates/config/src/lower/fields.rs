@@ -68,11 +68,11 @@ pub(crate) fn wrong_variable(name: &str, spot: &Spot) -> Option<Finding> {
         let message = format!("`{name}` is no variable name: letters, digits and `_` are");
         return Some(problem(spot.clone(), message));
     }
-    // A client's field `Proxy` would reroute a program's requests; the loader runs what it is told.
     if name == "CONTENT_LENGTH" {
         let message = "`CONTENT_LENGTH` is the gateway's own and cannot be changed";
         return Some(problem(spot.clone(), message));
     }
+    // A client's field `Proxy` would reroute a program's requests; the loader runs what it is told.
     let is_never_given = name.eq_ignore_ascii_case("HTTP_PROXY") || name.starts_with("LD_");
     let message = format!("`{name}` is never given to a program");
     is_never_given.then(|| problem(spot.clone(), message))
