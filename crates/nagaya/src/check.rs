@@ -2,8 +2,13 @@
 
 use std::path::Path;
 
+use config::model::Model;
+use config::reason;
+use engine::programs::groups::Shape;
+use os::cgroup::Host;
+
 use crate::cli::CheckOptions;
-use crate::outcome::{Outcome, load, print, wrong_config};
+use crate::outcome::{Outcome, complain, load, print, wrong_config};
 
 /// Says that a configuration is fine, or everything that is wrong with it.
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
@@ -11,12 +16,46 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
         Err(problems) => wrong_config(&problems),
         Ok((_, model)) if options.dump => print(config::dump(&model).as_bytes()),
         Ok((_, model)) => {
+            if let Some(outcome) = report_groups(&model) {
+                return outcome;
+            }
             let sites = counted(model.sites.len(), "site");
             let listeners = counted(model.listeners.len(), "listener");
             let file = config.display();
             print(format!("{file}: fine ({sites}, {listeners})\n").as_bytes())
         }
     }
+}
+
+/// Reports limits that cannot be had; an outcome means that the gateway would refuse to start.
+fn report_groups(model: &Model) -> Option<Outcome> {
+    let shape = Shape::of(model);
+    if shape.groups.is_empty() {
+        return None;
+    }
+    let verdict = match Host::look() {
+        Ok(host) => shape.judge(&host, os::cgroup::device_of),
+        Err(error) => {
+            let why = reason(&error);
+            complain(&format!("nagaya: look for control groups: {why}\n"));
+            return Some(Outcome::Failed);
+        }
+    };
+    for warning in &verdict.warnings {
+        complain(&format!("warning: {warning}\n"));
+    }
+    let mut outcome = None;
+    for lacking in &verdict.problems {
+        let message = &lacking.message;
+        // The service has a group of its own, whatever group this command was typed in.
+        if lacking.is_of_this_place {
+            complain(&format!("warning: started from here: {message}\n"));
+        } else {
+            complain(&format!("error: {message}\n"));
+            outcome = Some(Outcome::Wrong);
+        }
+    }
+    outcome
 }
 
 fn counted(number: usize, what: &str) -> String {

@@ -84,6 +84,10 @@ impl Groups {
                 watch: None,
             });
         };
+        if !self.tree.has(&group.path) {
+            // Made again, it is to go again.
+            self.leaving += 1;
+        }
         let leaf = self.tree.leaf(&plan.groups, &group.path).map_err(|error| {
             let reason = config::reason(&error.error);
             Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))

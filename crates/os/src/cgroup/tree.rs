@@ -79,7 +79,7 @@ impl Tree {
     /// # Errors
     /// When it is not there and cannot be made.
     pub fn leaf(&mut self, groups: &[Group], path: &[String]) -> Result<&Leaf, Error> {
-        if !self.nodes.contains_key(path) {
+        if !self.has(path) {
             self.make_again(groups, path)?;
         }
         let Some(node) = self.nodes.get_mut(path) else {
@@ -90,6 +90,11 @@ impl Tree {
             None => Leaf::open(&self.layout, path, node.controllers)?,
         };
         Ok(node.leaf.insert(leaf))
+    }
+
+    /// Whether there is a group, be it to go.
+    pub fn has(&self, path: &[String]) -> bool {
+        self.nodes.contains_key(path)
     }
 
     /// Removes groups that are no longer listed and in which nothing runs; tells how many are left

@@ -1,0 +1,409 @@
+//! Programs in their groups, end to end: where they are born, what they may use, what a client
+//! sees when that is not enough, and what becomes of the groups.
+//!
+//! Each test uses the controllers that this machine lets it have, in whichever version, and says
+//! what it could not run.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use os::cgroup::{Controller, Host, Version};
+use testkit::client::reply;
+use testkit::gateway::Builder;
+use testkit::{Gateway, RawClient, Reply, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const CONFIG: &str = r#"
+workers = 1
+cgroup_required = {required}
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[control]
+socket = "{dir}/control"
+[tenants.shared]
+cgroup = { {tenant} }
+[[sites]]
+hosts = ["app.test"]
+tenant = "shared"
+root = "{dir}/site"
+cgroup = { {site} }
+  [[sites.rules]]
+  match = { path = "/one/*" }
+  handler = { cgi = true }
+  cgroup = { {one} }
+  [[sites.rules]]
+  match = { path = "/two/*" }
+  handler = { cgi = { timeout = "20s" } }
+  cgroup = { {two} }
+  [[sites.rules]]
+  match = { path = "/three/*" }
+  handler = { cgi = true }
+  [[sites.rules]]
+  match = { path = "/metrics" }
+  handler = { metrics = "prometheus" }
+[[sites]]
+hosts = ["free.test"]
+root = "{dir}/site"
+  [[sites.rules]]
+  match = { path = "/one/*" }
+  handler = { cgi = true }
+"#;
+
+/// The limits a test wants, by level.
+struct Wanted {
+    tenant: &'static str,
+    site: &'static str,
+    one: &'static str,
+    two: &'static str,
+}
+
+const WEIGHTS: Wanted = Wanted {
+    tenant: "cpu_weight = 90",
+    site: "cpu_weight = 80",
+    one: "cpu_weight = 70",
+    two: "cpu_weight = 60",
+};
+
+fn builder(wanted: &Wanted) -> Builder {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+        .with("required", "true")
+        .with("tenant", wanted.tenant)
+        .with("site", wanted.site)
+        .with("one", wanted.one)
+        .with("two", wanted.two);
+    let head = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\n";
+    let late = "printf 'Content-Type: text/plain\\n\\ndone'\n";
+    for directory in ["one", "two", "three"] {
+        for (name, script) in [
+            ("where", format!("{head}cat /proc/self/cgroup\n")),
+            ("spin", "#!/bin/sh\nwhile :; do :; done\n".to_owned()),
+            ("wait", format!("{head}exec sleep 600\n")),
+            (
+                "greedy",
+                format!("#!/bin/sh\nx=$(head -c 300000000 /dev/zero | tr '\\0' x)\n{late}"),
+            ),
+            (
+                "forks",
+                format!("#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9; do sleep 600 & done\n{late}"),
+            ),
+        ] {
+            let file = builder
+                .directory()
+                .write(&format!("site/{directory}/{name}.cgi"), script);
+            fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    builder
+}
+
+/// Whether the test can run here; says why not.
+fn has(controllers: &[Controller]) -> bool {
+    let host = Host::look().unwrap();
+    controllers.iter().all(|controller| {
+        let place = host.place(*controller);
+        if let Err(lack) = &place {
+            let (name, why) = (controller.name(), lack.reason());
+            eprintln!("not run: no {name} controller here: {why}");
+        }
+        place.is_ok()
+    })
+}
+
+/// A gateway's directory in a controller's hierarchy.
+fn place(controller: Controller, gateway: &Gateway) -> PathBuf {
+    let host = Host::look().unwrap();
+    let own = host.place(controller).unwrap().directory.clone();
+    own.join(format!("nagaya-{}", gateway.pid()))
+}
+
+fn request(host: &str, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+}
+
+fn get(gateway: &Gateway, host: &str, path: &str) -> Reply {
+    let mut client = RawClient::connect(gateway.address()).with_deadline(PATIENCE);
+    reply(client.ask(&request(host, path)))
+}
+
+fn body(reply: &Reply) -> String {
+    String::from_utf8_lossy(&reply.body).into_owned()
+}
+
+/// Sends a request whose answer is not waited for; the program ends with the client.
+fn begin(gateway: &Gateway, path: &str) -> RawClient {
+    let mut client = RawClient::connect(gateway.address());
+    client.send(&request("app.test", path));
+    client
+}
+
+/// The line of `/proc/PID/cgroup` for a controller.
+fn membership(text: &str, controller: Controller) -> String {
+    let host = Host::look().unwrap();
+    let is_it = |line: &&str| match host.place(controller).unwrap().version {
+        Version::V1 => line
+            .split(':')
+            .nth(1)
+            .is_some_and(|names| names.split(',').any(|name| name == controller.v1_name())),
+        Version::V2 => line.starts_with("0::"),
+    };
+    let line = text.lines().find(is_it);
+    line.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+#[test]
+fn a_program_is_born_in_the_deepest_group_and_the_gateway_in_none_of_them() {
+    if !has(&[Controller::Cpu]) {
+        return;
+    }
+    let mut gateway = builder(&WEIGHTS).start();
+    for (path, expected) in [
+        (
+            "/one/where.cgi",
+            "/tenant-shared/site-app.test/rule-app.test-1/run",
+        ),
+        (
+            "/two/where.cgi",
+            "/tenant-shared/site-app.test/rule-app.test-2/run",
+        ),
+        ("/three/where.cgi", "/tenant-shared/site-app.test/run"),
+    ] {
+        let line = membership(&body(&get(&gateway, "app.test", path)), Controller::Cpu);
+        assert!(line.ends_with(expected), "{path}: {line}");
+    }
+    let free = membership(
+        &body(&get(&gateway, "free.test", "/one/where.cgi")),
+        Controller::Cpu,
+    );
+    assert!(!free.contains("tenant-"), "{free}");
+    for pid in [gateway.pid(), gateway.server_pid(), gateway.spawner_pid()] {
+        let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        let own = membership(&own, Controller::Cpu);
+        assert!(!own.contains("tenant-"), "{own}");
+    }
+    let place = place(Controller::Cpu, &gateway);
+    assert!(place.join("tenant-shared").exists());
+    assert!(gateway.stop().success());
+    assert!(!place.exists(), "{} is left", place.display());
+}
+
+#[test]
+fn programs_of_two_rules_share_the_quota_of_their_site() {
+    if !has(&[Controller::Cpu, Controller::CpuTime]) {
+        return;
+    }
+    let wanted = Wanted {
+        site: "cpu = \"10%\"",
+        one: "cpu = \"8%\"",
+        two: "cpu = \"8%\"",
+        ..WEIGHTS
+    };
+    let gateway = builder(&wanted).start();
+    let programs = [
+        begin(&gateway, "/one/spin.cgi"),
+        begin(&gateway, "/two/spin.cgi"),
+    ];
+    let group = "tenant-shared/site-app.test";
+    let time = place(Controller::CpuTime, &gateway).join(group);
+    let used_us = || {
+        let file = |name: &str| fs::read_to_string(time.join(name)).ok();
+        let v1 = file("cpuacct.usage").and_then(|text| text.trim().parse::<u64>().ok());
+        let v2 = || {
+            let text = file("cpu.stat")?;
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("usage_usec "))?;
+            line.parse().ok()
+        };
+        v1.map(|ns| ns / 1_000).or_else(v2).unwrap()
+    };
+    eventually(PATIENCE, "both programs run", || {
+        (used_us() > 30_000).then_some(())
+    });
+    let (before, began) = (used_us(), Instant::now());
+    // Others want the machine, too: it may take a while to get what one may have.
+    let share = eventually(PATIENCE, "they get their share of the machine", || {
+        std::thread::sleep(Duration::from_secs(3));
+        let used = used_us() - before;
+        let share = used as f64 / began.elapsed().as_micros() as f64;
+        (share > 0.05).then_some(share)
+    });
+    eprintln!(
+        "two programs used {:.1} % of a core under 10 %",
+        share * 100.0
+    );
+    assert!(share < 0.15, "{share}");
+    drop(programs);
+}
+
+#[test]
+fn a_program_that_takes_more_memory_than_its_group_has_is_killed_alone() {
+    if !has(&[Controller::Memory]) {
+        return;
+    }
+    let wanted = Wanted {
+        site: "memory = \"1GiB\"",
+        one: "memory = \"32MiB\"",
+        two: "memory = \"512MiB\"",
+        tenant: "memory = \"2GiB\"",
+    };
+    let gateway = builder(&wanted).start();
+    let mut bystander = begin(&gateway, "/one/wait.cgi");
+    assert!(bystander.read_exactly(12).starts_with(b"HTTP/1.1 200"));
+    let refused = get(&gateway, "app.test", "/one/greedy.cgi");
+    assert_eq!(refused.status, 503);
+    assert!(
+        !body(&refused).contains("33554432"),
+        "the limit is not the client's business"
+    );
+    gateway.wait_for_message("memory_limit");
+    let log = gateway.stderr();
+    let detail = "group tenant-shared/site-app.test/rule-app.test-1 may have 33554432 bytes";
+    assert!(log.contains(detail), "{log}");
+    // It still runs: nothing ends its reply.
+    let place = place(Controller::Memory, &gateway);
+    let run = place.join("tenant-shared/site-app.test/rule-app.test-1/run/cgroup.procs");
+    assert_ne!(fs::read_to_string(run).unwrap(), "");
+    assert_eq!(get(&gateway, "app.test", "/one/where.cgi").status, 200);
+}
+
+#[test]
+fn a_program_that_wants_more_processes_than_its_group_may_have_fails_with_a_reason() {
+    if !has(&[Controller::Pids]) {
+        return;
+    }
+    let wanted = Wanted {
+        one: "pids = 4",
+        ..WEIGHTS
+    };
+    let gateway = builder(&wanted).start();
+    let refused = get(&gateway, "app.test", "/one/forks.cgi");
+    assert_eq!(refused.status, 503, "{}", gateway.stderr());
+    gateway.wait_for_message("pids_limit");
+    let log = gateway.stderr();
+    assert!(
+        log.contains("rule-app.test-1 may have 4 processes"),
+        "{log}"
+    );
+    eventually(PATIENCE, "what it started has ended", || {
+        let again = get(&gateway, "app.test", "/one/where.cgi");
+        (again.status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_reload_changes_limits_in_place_and_removes_groups_nothing_runs_in() {
+    if !has(&[Controller::Pids, Controller::Cpu]) {
+        return;
+    }
+    let wanted = Wanted {
+        one: "pids = 40",
+        ..WEIGHTS
+    };
+    let mut gateway = builder(&wanted).start();
+    let group =
+        place(Controller::Pids, &gateway).join("tenant-shared/site-app.test/rule-app.test-1");
+    let pids = || fs::read_to_string(group.join("pids.max")).unwrap();
+    assert_eq!(pids().trim(), "40");
+    let mut program = begin(&gateway, "/one/wait.cgi");
+    program.read_exactly(12);
+    let config = |one: &str| {
+        let text = CONFIG.replace("{required}", "true").replace("{one}", one);
+        let text = text.replace("{tenant}", WEIGHTS.tenant);
+        text.replace("{site}", WEIGHTS.site)
+            .replace("{two}", WEIGHTS.two)
+    };
+    gateway.reload(&config("pids = 30"));
+    eventually(PATIENCE, "the limit is changed", || {
+        (pids().trim() == "30").then_some(())
+    });
+    gateway.wait_for_message("generation 2 serves");
+    gateway.reload(&config("cpu_weight = 5").replace("app.test\"", "new.test\""));
+    gateway.wait_for_message("generation 3 serves");
+    assert!(group.join("run").exists(), "its program runs");
+    drop(program);
+    eventually(PATIENCE, "the group is removed", || {
+        (!group.exists()).then_some(())
+    });
+    let cpu = place(Controller::Cpu, &gateway);
+    eventually(PATIENCE, "so are those above it", || {
+        (!cpu.join("tenant-shared/site-app.test").exists()).then_some(())
+    });
+    assert!(cpu.join("tenant-shared/site-new.test").exists());
+    let answer = get(&gateway, "new.test", "/one/where.cgi");
+    assert!(
+        body(&answer).contains("rule-new.test-1/run"),
+        "{}",
+        body(&answer)
+    );
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn what_a_crash_leaves_is_removed_at_the_next_start_and_a_living_gateways_groups_are_not() {
+    if !has(&[Controller::Cpu]) {
+        return;
+    }
+    let living = builder(&WEIGHTS).start();
+    let crashed = builder(&WEIGHTS).start();
+    let (kept, left) = (
+        place(Controller::Cpu, &living),
+        place(Controller::Cpu, &crashed),
+    );
+    assert!(kept.exists() && left.exists());
+    // A test's end is a crash: the supervisor gets KILL.
+    drop(crashed);
+    eventually(PATIENCE, "another start removes what it left", || {
+        drop(builder(&WEIGHTS).start());
+        (!left.exists()).then_some(())
+    });
+    assert!(kept.exists());
+    let answer = get(&living, "app.test", "/one/where.cgi");
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn a_limit_that_cannot_be_had_refuses_the_start_unless_it_is_let_go() {
+    if !has(&[Controller::Cpu, Controller::Io]) {
+        return;
+    }
+    let wanted = Wanted {
+        one: "io = { device = \"/proc\", read = \"1MiB\" }",
+        ..WEIGHTS
+    };
+    let strict = builder(&wanted);
+    for command in ["check", "serve", "doctor"] {
+        let (status, stdout, stderr) = strict.run(&[command]);
+        assert!(!status.success(), "{command}");
+        for part in [
+            "rule 1 of site app.test",
+            "io finds no disk for /proc",
+            "cgroup_required = false",
+        ] {
+            assert!(
+                stdout.contains(part) || stderr.contains(part),
+                "{command}: {stdout}{stderr}"
+            );
+        }
+    }
+    let text = CONFIG.replace("{required}", "false");
+    let mut lax = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &text);
+    for (name, value) in [
+        ("tenant", wanted.tenant),
+        ("site", wanted.site),
+        ("one", wanted.one),
+        ("two", wanted.two),
+    ] {
+        lax = lax.with(name, value);
+    }
+    lax.directory().write("site/x", "x");
+    let gateway = lax.start();
+    gateway.wait_for_message("programs run without it");
+    assert_eq!(get(&gateway, "app.test", "/x").status, 200);
+}
