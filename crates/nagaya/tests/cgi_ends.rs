@@ -64,37 +64,41 @@ fn a_client_that_leaves_takes_its_program_and_all_its_children_along() {
 }
 
 #[test]
-fn a_program_that_runs_too_long_or_says_nothing_is_killed_and_the_client_told() {
+fn a_program_that_runs_too_long_is_killed_and_its_client_told() {
+    ends_in_time("timeout = \"3s\"", "", 503, "time_limit");
+}
+
+#[test]
+fn a_program_that_says_nothing_is_killed_and_its_client_told() {
+    ends_in_time("", "upstream_read = \"3s\"", 504, "upstream_silent");
+}
+
+/// Two programs that never end, one of them in the middle of its reply.
+fn ends_in_time(options: &str, timeouts: &str, status: u16, reason: &str) {
     let programs = [("stuck.cgi", STUCK), ("body.cgi", STUCK_BODY)];
-    let timed = gateway("timeout = \"400ms\"", "", &programs);
-    let silent = gateway("", "upstream_read = \"400ms\"", &programs);
-    for (gateway, status, reason) in [
-        (&timed, 503, "time_limit"),
-        (&silent, 504, "upstream_silent"),
-    ] {
-        let mut client = begin(gateway, "/stuck.cgi?a");
-        let (got, page) = answer(client.read_reply(Body::Framed));
-        assert_eq!(got, status);
-        assert!(!page.contains(reason), "{page}");
-        await_gone(&note(gateway, "a"));
-        // The head is out: nothing but the cut can tell the client.
-        let mut client = begin(gateway, "/body.cgi?b");
-        let cut = reply(client.read_reply(Body::Framed));
-        assert_eq!(
-            (cut.status, cut.complete, text(&cut).as_str()),
-            (200, false, "half")
-        );
-        await_gone(&note(gateway, "b"));
-        gateway.wait_for_message(&format!("reason={reason}"));
-        counted(gateway, reason, 2);
-        await_quiet(gateway);
-    }
+    let gateway = gateway(options, timeouts, &programs);
+    let mut silent = begin(&gateway, "/stuck.cgi?a");
+    let mut half = begin(&gateway, "/body.cgi?b");
+    let processes = note(&gateway, "a") + " " + &note(&gateway, "b");
+    let (got, page) = answer(silent.read_reply(Body::Framed));
+    assert_eq!(got, status);
+    assert!(!page.contains(reason), "{page}");
+    // The head is out: nothing but the cut can tell the client.
+    let cut = reply(half.read_reply(Body::Framed));
+    assert_eq!(
+        (cut.status, cut.complete, text(&cut).as_str()),
+        (200, false, "half")
+    );
+    await_gone(&processes);
+    gateway.wait_for_message(&format!("reason={reason}"));
+    counted(&gateway, reason, 2);
+    await_quiet(&gateway);
 }
 
 #[test]
 fn a_program_that_talks_is_not_silent() {
-    let talk = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nfor i in 1 2 3 4 5 6 7 8; do sleep 0.2; printf $i; done\n";
-    let gateway = gateway("", "upstream_read = \"1500ms\"", &[("talk.cgi", talk)]);
+    let talk = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nfor i in 1 2 3 4 5 6 7 8; do sleep 0.5; printf $i; done\n";
+    let gateway = gateway("", "upstream_read = \"3s\"", &[("talk.cgi", talk)]);
     let reply = get(&gateway, "/talk.cgi");
     assert!(reply.complete);
     assert_eq!(text(&reply), "12345678");
@@ -366,14 +370,14 @@ fn after_many_requests_nothing_is_left() {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(120);
-    let options = "timeout = \"300ms\"";
     let stuck = "#!/bin/sh\nsleep 600 &\nwait\n";
     let large = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nexec head -c 3000000 /dev/zero\n";
     let gateway = gateway(
-        options,
+        "",
         "",
         &[
             ("fine.cgi", FINE),
+            ("short/stuck.cgi", stuck),
             ("stuck.cgi", stuck),
             ("large.cgi", large),
         ],
@@ -409,7 +413,7 @@ fn after_many_requests_nothing_is_left() {
 fn one(gateway: &Gateway, turn: usize) {
     match turn % 8 {
         0 => {
-            let mut client = begin(gateway, "/stuck.cgi");
+            let mut client = begin(gateway, "/short/stuck.cgi");
             assert_eq!(answer(client.read_reply(Body::Framed)).0, 503);
         }
         1 | 2 => drop(begin(gateway, "/stuck.cgi")),

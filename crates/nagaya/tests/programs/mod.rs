@@ -27,6 +27,9 @@ hosts = ["cgi.test"]
 root = "{dir}/www"
 env = { STAGE = "test of $host" }
   [[sites.rules]]
+  match = { file = "*/short/*.cgi" }
+  handler = { cgi = { timeout = "300ms" } }
+  [[sites.rules]]
   match = { file = "*.cgi" }
   env = { RULE = "cgi" }
   handler = { cgi = { {options} } }
