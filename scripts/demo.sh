@@ -56,7 +56,8 @@ listening() {
 }
 
 files_need_copy() {
-  [ "$(id -u)" = 0 ] || find examples/demo '(' -perm /022 -o ! -uid "$(id -u)" ')' ! -type l | grep -q .
+  [ "$(id -u)" = 0 ] ||
+    [ -n "$(find examples/demo ! -type l '(' -perm /022 -o ! -uid "$(id -u)" ')' -print -quit)" ]
 }
 
 # Beside the configuration stand the files it names: a copy of them, or the checkout's own.
@@ -91,10 +92,14 @@ CONF
   "$fpm" --fpm-config "$scratch/php-fpm.conf" </dev/null >"$scratch/php-said" 2>&1 &
   php=$!
   set +m
-  until [ -S "$scratch/php.sock" ]; do
-    kill -0 "$php" 2>/dev/null || { php_failed; return 0; }
+  local looks
+  for looks in {1..400}; do
+    if [ -S "$scratch/php.sock" ]; then return; fi
+    kill -0 "$php" 2>/dev/null || break
     sleep 0.05
   done
+  echo "make run: php-fpm does not start: $(tail -n 1 "$scratch/php-said")" >&2
+  end_php
 }
 
 newest_php_fpm() {
@@ -103,16 +108,15 @@ newest_php_fpm() {
   [ -z "$found" ] || PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" type -P "$found"
 }
 
-php_failed() {
+end_php() {
+  [ -n "$php" ] || return 0
+  kill -TERM "$php" 2>/dev/null || true
+  wait "$php" 2>/dev/null || true
   php=
-  echo "make run: php-fpm does not start: $(tail -n 1 "$scratch/php-said")" >&2
 }
 
 clean_up() {
-  if [ -n "$php" ]; then
-    kill -TERM "$php" 2>/dev/null || true
-    wait "$php" 2>/dev/null || true
-  fi
+  end_php
   rm -rf "$scratch"
 }
 
