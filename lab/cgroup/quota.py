@@ -1,7 +1,6 @@
 """A runaway program under `cpu = "10%"`: how much it gets, and what its neighbours lose."""
 
 import http.client
-import threading
 import time
 
 import bed as b
@@ -18,7 +17,7 @@ user = "{user}"
   {rule}
   [[sites.rules]]
   match = {{ file = "limited.txt" }}
-  handler = "static"
+  handler = {{ static = true }}
   {rule}
 """
 
