@@ -241,7 +241,7 @@ pub(crate) const TIMEOUTS: Section = Section {
             "upstream_read",
             Kind::Duration(1, DAY),
             Value("1m"),
-            "Longest silence of an upstream's server, once it has the whole request or has begun to answer. While it waits for a request's body, the client's time runs: `body` and `caps.body_rate_min`.",
+            "Longest silence of an upstream's server or of a program, once it has the whole request or has begun to answer. While it waits for a request's body, the client's time runs: `body` and `caps.body_rate_min`.",
             "upstream_read = \"5m\"",
         ),
         key(
