@@ -48,6 +48,7 @@ fn configure(path: &Path) -> Result<Configure, Failure> {
         logs: Vec::new(),
         control: None,
         programs: Vec::new(),
+        layout: Default::default(),
         tally: Tally::default(),
     })
 }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use config::model::{self, HostPattern, Model};
 use ipnet::IpNet;
+use os::cgroup::Layout;
 
 use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
+use crate::programs::groups::{Owner, Shape};
 use crate::site::{self, Site};
 use crate::stats::SiteStats;
 
@@ -29,6 +31,10 @@ pub struct Generation {
     pub sites: Vec<Site>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
+    /// The groups that programs run in, by path and owner, each after those it is in.
+    pub groups: Vec<(Vec<String>, Owner)>,
+    /// Where these groups stand; not known to the model.
+    pub layout: Layout,
     /// Where access records go.
     pub logs: Targets,
     exact: HashMap<Box<str>, Destination>,
@@ -62,6 +68,12 @@ pub struct Process {
     pub reply_headers: model::FieldEdits,
 }
 
+/// The groups a model asks for, in copies.
+fn groups(model: &Model) -> Vec<(Vec<String>, Owner)> {
+    let groups = Shape::of(model).groups.into_iter();
+    groups.map(|group| (group.path, group.owner)).collect()
+}
+
 impl Generation {
     /// Makes a generation of copies of a model. Sites that stay go on counting where they
     /// stopped `before`.
@@ -83,6 +95,8 @@ impl Generation {
             },
             sites: Vec::with_capacity(model.sites.len()),
             upstreams: upstreams.map(Arc::new).collect(),
+            groups: groups(model),
+            layout: Layout::default(),
             logs: Targets::default(),
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::ListenAddress;
+use os::cgroup::Layout;
 
 use crate::codec::{BadMessage, Reader, Writer};
 
@@ -98,6 +99,8 @@ pub struct Configure {
     /// A link to the spawner for each worker (`programs::message`); none where the server has
     /// them already.
     pub programs: Vec<OwnedFd>,
+    /// Where the groups of programs stand.
+    pub layout: Layout,
     /// What was counted when this was sent, the generation's own reload included.
     pub tally: Tally,
 }
@@ -266,6 +269,7 @@ impl Configure {
             out.fd(control);
         }
         out.fds(&self.programs);
+        out.text(self.layout.encode().as_bytes());
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Configure, BadMessage> {
@@ -280,6 +284,7 @@ impl Configure {
                 _ => Some(from.fd()?),
             },
             programs: from.fds()?,
+            layout: Layout::decode(&from.string()?).ok_or(BadMessage("no layout of groups"))?,
         })
     }
 }
@@ -447,6 +452,7 @@ mod tests {
             }],
             control: Some(memory("control")),
             programs: vec![memory("worker 0"), memory("worker 1")],
+            layout: Layout::decode("v1 cpu /sys/fs/cgroup/cpu/nagaya-7\n").unwrap(),
             tally: TALLY,
         })
     }

@@ -329,7 +329,11 @@ fn hear(link: &OwnedFd, patience: Duration) -> std::io::Result<Option<ToServer>>
 fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize, Arc<Generation>)> {
     let model = read(configure)?;
     let compiled = std::thread::scope(|scope| {
-        let body = || Generation::compile(configure.generation, &model, before);
+        let body = || -> Result<Generation> {
+            let mut generation = Generation::compile(configure.generation, &model, before)?;
+            generation.layout = configure.layout.clone();
+            Ok(generation)
+        };
         let builder = std::thread::Builder::new().name("compile".to_owned());
         let thread = builder.spawn_scoped(scope, body);
         let thread = thread.map_err(|error| internal("thread", &error))?;

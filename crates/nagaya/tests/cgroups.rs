@@ -266,6 +266,25 @@ fn a_program_that_takes_more_memory_than_its_group_has_is_killed_alone() {
     let log = gateway.stderr();
     let detail = "group tenant-shared/site-app.test/rule-app.test-1 may have 33554432 bytes";
     assert!(log.contains(detail), "{log}");
+    let metrics = body(&get(&gateway, "app.test", "/metrics"));
+    let killed = |labels: &str| {
+        let series = format!("nagaya_group_oom_kills_total{labels} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        line.map(|value| value.parse::<u64>().unwrap())
+    };
+    let tenant = r#"{tenant="shared",site="",rule=""}"#;
+    let rule = r#"{tenant="shared",site="app.test",rule="rule 1"}"#;
+    assert!(killed(tenant) >= Some(1), "{metrics}");
+    assert!(killed(rule) >= Some(1), "{metrics}");
+    // The server reads them as another user than the one that made them.
+    let socket = gateway.directory().path().join("control");
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
+        .args(["status", "--socket"])
+        .arg(socket)
+        .output()
+        .unwrap();
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("rule 1 of site app.test"), "{status}");
     // It still runs: nothing ends its reply.
     let place = place(Controller::Memory, &gateway);
     let run = place.join("tenant-shared/site-app.test/rule-app.test-1/run/cgroup.procs");

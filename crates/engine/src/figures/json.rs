@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{Figures, ProgramFigures, ReplyFigures, Times};
 use crate::stats::BOUNDS_US;
 
@@ -58,8 +59,28 @@ pub fn json(figures: &Figures) -> String {
             );
         },
     );
+    groups(&figures.groups, &mut out);
     out.push_str("}\n");
     out
+}
+
+/// A figure that the machine does not have is left out.
+fn groups(figures: &GroupFigures, out: &mut String) {
+    list("groups", &figures.groups, out, |(owner, usage), out| {
+        let _ = write!(out, "\"tenant\":{}", text(&owner.tenant));
+        for (level, name) in [("site", &owner.site), ("rule", &owner.rule)] {
+            if let Some(name) = name {
+                let _ = write!(out, ",\"{level}\":{}", text(name));
+            }
+        }
+        for figure in FIGURES {
+            if let Some(value) = (figure.of)(usage) {
+                let unit = if figure.unit == Unit::Time { "_us" } else { "" };
+                let _ = write!(out, ",\"{}{unit}\":{value}", figure.name);
+            }
+        }
+    });
+    let _ = write!(out, ",\"groups_left_out\":{}", figures.left_out);
 }
 
 fn workers(figures: &Figures, out: &mut String) {

@@ -3,12 +3,14 @@
 //! Nothing here runs on the way of a request. Sites without a single exchange are left out, so
 //! that ten thousand sites of which ten are busy make ten lines.
 
+mod groups;
 mod json;
 mod prometheus;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use groups::GroupFigures;
 pub use json::json;
 pub use prometheus::prometheus;
 pub use table::table;
@@ -52,6 +54,8 @@ pub struct Figures {
     pub upstreams: BTreeMap<(String, String), UpstreamFigures>,
     /// Programs of all workers.
     pub programs: ProgramFigures,
+    /// What programs used, by group.
+    pub groups: GroupFigures,
     /// Of whole exchanges.
     pub total_time: Times,
     /// Of the upstreams' part.
@@ -149,6 +153,7 @@ pub fn collect(shared: &Shared) -> Figures {
     }
     if let Some(generation) = generation {
         figures.sites_configured = generation.sites.len();
+        figures.groups = groups::collect(&generation);
         for site in &generation.sites {
             let mut replies = ReplyFigures::default();
             site.stats.sheets().for_each(|sheet| replies.add(sheet));

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
+use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures, WorkerFigures};
 use crate::stats::BOUNDS_US;
 
@@ -15,6 +16,7 @@ pub fn prometheus(figures: &Figures) -> String {
     programs(&figures.programs, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
+    groups(&figures.groups, &mut text);
     text.family(
         "request_seconds",
         "histogram",
@@ -247,6 +249,39 @@ fn upstreams(figures: &Figures, text: &mut Text) {
             text.sample(name, &labels, value(figures));
         }
     }
+}
+
+/// A tenant's group has no site, a site's group no rule; what is used in one counts above, too.
+fn groups(figures: &GroupFigures, text: &mut Text) {
+    for figure in FIGURES {
+        let kind = match figure.unit {
+            Unit::Level => "gauge",
+            Unit::Time | Unit::Events => "counter",
+        };
+        let name = match figure.unit {
+            Unit::Time => format!("group_{}_seconds_total", figure.name),
+            Unit::Events => format!("group_{}_total", figure.name),
+            Unit::Level => format!("group_{}", figure.name),
+        };
+        text.family(&name, kind, figure.help);
+        for (owner, usage) in &figures.groups {
+            let Some(value) = (figure.of)(usage) else {
+                continue;
+            };
+            let labels = [
+                ("tenant", owner.tenant.as_str()),
+                ("site", owner.site.as_deref().unwrap_or_default()),
+                ("rule", owner.rule.as_deref().unwrap_or_default()),
+            ];
+            match figure.unit {
+                Unit::Time => text.sample(&name, &labels, seconds(value)),
+                Unit::Events | Unit::Level => text.sample(&name, &labels, value),
+            }
+        }
+    }
+    let name = "groups_left_out";
+    text.family(name, "gauge", "Groups of programs beyond those shown here.");
+    text.sample(name, &[], figures.left_out);
 }
 
 struct Text {

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::groups::GroupFigures;
 use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures};
 
 /// Sites shown, the busiest first.
 const SITES_MAX: usize = 30;
+/// Groups shown, those that used most processor time first.
+const GROUPS_MAX: usize = 30;
 
 /// Puts figures into a page of aligned lines.
 pub fn table(figures: &Figures) -> String {
@@ -48,7 +51,41 @@ pub fn table(figures: &Figures) -> String {
     workers(figures, &mut out);
     upstreams(figures, &mut out);
     sites(figures, &mut out);
+    groups(&figures.groups, &mut out);
     out
+}
+
+/// Those that used most first; a figure that the machine does not have is a dash.
+fn groups(figures: &GroupFigures, out: &mut String) {
+    let mut busiest: Vec<_> = figures.groups.iter().collect();
+    busiest.sort_by_key(|(_, usage)| std::cmp::Reverse(usage.cpu_us));
+    let or_dash = |value: Option<u64>, spell: fn(u64) -> String| value.map_or("-".into(), spell);
+    let rows = busiest.iter().take(GROUPS_MAX).map(|(owner, usage)| {
+        vec![
+            owner.describe(),
+            or_dash(usage.cpu_us, micros),
+            or_dash(usage.throttled_us, micros),
+            or_dash(usage.memory_bytes, bytes),
+            or_dash(usage.memory_peak_bytes, bytes),
+            or_dash(usage.oom_kills, count),
+            or_dash(usage.pids, count),
+            or_dash(usage.pids_hits, count),
+        ]
+    });
+    let heads = [
+        "group",
+        "cpu",
+        "throttled",
+        "memory",
+        "peak",
+        "oom kills",
+        "pids",
+        "refused",
+    ];
+    grid(&heads, rows.collect(), out);
+    if let more @ 1.. = busiest.len().saturating_sub(GROUPS_MAX) + figures.left_out {
+        let _ = writeln!(out, "and {more} more");
+    }
 }
 
 fn connections(figures: &Figures) -> String {

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use os::cgroup::Usage;
+
 use super::*;
+use crate::programs::groups::Owner;
 use crate::testbed::{Bed, generation_after, peer, reply};
 
 const SITES: &str = r#"
@@ -188,6 +191,79 @@ fn a_server_that_fails_is_told_from_one_that_is_out() {
         let series = r#"nagaya_upstream_up{upstream="app",server="127.0.0.1:1"}"#;
         assert_eq!(samples.get(series), Some(&up), "{state}");
     }
+}
+
+#[test]
+fn groups_are_shown_with_what_the_machine_counts() {
+    let owner = |site: Option<&str>, rule: Option<&str>| Owner {
+        tenant: "a \"shop\"".to_owned(),
+        site: site.map(str::to_owned),
+        rule: rule.map(str::to_owned),
+    };
+    let counted = Usage {
+        cpu_us: Some(1_500_000),
+        throttled_us: Some(250_000),
+        memory_peak_bytes: Some(3 << 20),
+        oom_kills: Some(2),
+        ..Usage::default()
+    };
+    let figures = Figures {
+        groups: GroupFigures {
+            groups: vec![
+                (owner(None, None), Usage::default()),
+                (owner(Some("a.jp"), Some("rule 1")), counted),
+            ],
+            left_out: 7,
+        },
+        ..Figures::default()
+    };
+    let page = table(&figures);
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("rule 1 of site a.jp"));
+    let cells: Vec<_> = line
+        .unwrap()
+        .split("  ")
+        .filter(|cell| !cell.is_empty())
+        .collect();
+    let cells: Vec<_> = cells.iter().map(|cell| cell.trim()).collect();
+    assert_eq!(
+        cells,
+        [
+            "rule 1 of site a.jp",
+            "1.5 s",
+            "250 ms",
+            "-",
+            "3.0 MiB",
+            "2",
+            "-",
+            "-"
+        ]
+    );
+    assert!(page.ends_with("and 7 more\n"), "{page}");
+    let samples = parse(&prometheus(&figures));
+    let labels = r#"{tenant="a \"shop\"",site="a.jp",rule="rule 1"}"#;
+    for (name, value) in [
+        ("cpu_seconds_total", 1.5),
+        ("throttled_seconds_total", 0.25),
+        ("memory_peak_bytes", 3_145_728.0),
+        ("oom_kills_total", 2.0),
+    ] {
+        let found = samples.get(&format!("nagaya_group_{name}{labels}"));
+        assert_eq!(found, Some(&value), "{name}");
+    }
+    let grouped = samples
+        .keys()
+        .filter(|key| key.starts_with("nagaya_group_"));
+    assert_eq!(grouped.count(), 4);
+    assert_eq!(samples.get("nagaya_groups_left_out"), Some(&7.0));
+    let json = json(&figures);
+    assert_eq!(after_value(&json), "\n");
+    assert!(
+        json.contains(r#""rule":"rule 1","cpu_us":1500000,"throttled_us":250000"#),
+        "{json}"
+    );
+    assert!(json.contains("\"groups_left_out\":7"), "{json}");
 }
 
 #[test]

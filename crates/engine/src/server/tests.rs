@@ -62,6 +62,7 @@ fn configure(generation: u64, body: &str, listeners: Vec<ListenerSocket>) -> Con
         logs: Vec::new(),
         control: None,
         programs: Vec::new(),
+        layout: Default::default(),
         tally: Tally::default(),
     }
 }

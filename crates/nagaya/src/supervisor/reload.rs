@@ -127,6 +127,7 @@ impl Generation {
                 .map(|control| control.for_server())
                 .transpose()?,
             programs,
+            layout: self.plan.layout.clone(),
             tally,
         }))
     }
