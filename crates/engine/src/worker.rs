@@ -323,6 +323,9 @@ impl Worker {
     pub fn swap(&self, generation: Arc<Generation>) {
         let before = self.serving.borrow();
         let swapped = Serving::new(generation, Some(&before), &self.stats, &self.shared.slots);
+        let is_kept = |pool: &Rc<Pool>| swapped.pools.iter().any(|kept| Rc::ptr_eq(kept, pool));
+        let gone = before.pools.iter().filter(|pool| !is_kept(pool));
+        gone.for_each(|pool| pool.retire());
         drop(before);
         *self.serving.borrow_mut() = swapped;
     }

@@ -482,6 +482,24 @@ fn one_process_is_shared_by_two_workers() {
 }
 
 #[test]
+fn processes_that_end_after_each_request_cost_no_request() {
+    let wish = Wish {
+        settings: "pm.max_requests = 1",
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let mut client = bed.gateway.client().with_deadline(PATIENCE);
+    for number in 0..100 {
+        let body =
+            format!("POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\n{number:04}");
+        client.send(body.as_bytes());
+        let answer = reply(client.read_reply(Body::Framed));
+        assert_eq!(answer.status, 200, "the {number}th");
+        assert_eq!(shown(&answer).get("#length").unwrap(), "4");
+    }
+}
+
+#[test]
 fn a_php_that_is_gone_is_502_and_where_it_was_is_not_told() {
     let Some(bed) = bed(&Wish::default()) else {
         return;

@@ -85,9 +85,14 @@ async fn to(worker: &Worker, server: &Server, target: Target<'_>) -> Result<Box<
 fn unreachable(server: &Server, error: &io::Error) -> Error {
     let (kind, reason) = match error.kind() {
         io::ErrorKind::TimedOut => (Kind::UpstreamSlow, "upstream_connect_timeout"),
+        // A Unix socket's way to say that more wait there than it lets wait.
+        io::ErrorKind::WouldBlock => (Kind::Full, "upstream_queue_full"),
         _ => (Kind::UpstreamDown, "upstream_unreachable"),
     };
-    let why = config::reason(error);
+    let why = match kind {
+        Kind::Full => "too many connections wait there already".to_owned(),
+        _ => config::reason(error),
+    };
     Error::new(kind, reason, format!("connect to {}: {why}", server.label))
 }
 

@@ -11,6 +11,7 @@ mod link;
 mod server;
 mod slots;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ use crate::worker::Worker;
 pub struct Pool {
     config: Arc<model::Upstream>,
     servers: Vec<Rc<Server>>,
+    /// No new exchange will come.
+    is_retired: Cell<bool>,
 }
 
 /// Which servers a request has tried already.
@@ -74,6 +77,7 @@ impl Pool {
             Rc::new(server)
         };
         Self {
+            is_retired: Cell::new(false),
             servers: config.servers.iter().map(server).collect(),
             config: Arc::clone(config),
         }
@@ -96,8 +100,6 @@ impl Pool {
 
     /// Connects to one server after another, as many as a request may try. Nothing has been sent,
     /// so each may be tried.
-    ///
-    /// `fresh` asks for a new connection: a reused one has just failed.
     ///
     /// # Errors
     /// The last server's, when none can be reached.
@@ -131,9 +133,12 @@ impl Pool {
         };
         tried.add(index);
         let in_flight = InFlight::new(server);
-        if fresh == Fresh::No
-            && let Some(link) = server.take_idle()
-        {
+        let idle = match fresh {
+            Fresh::Yes => None,
+            Fresh::OrSettled => server.take_settled(now_ms),
+            Fresh::No => server.take_idle(),
+        };
+        if let Some(link) = idle {
             return Ok(Chosen { link, in_flight });
         }
         match dial::dial(worker, server).await {
@@ -151,11 +156,23 @@ impl Pool {
         server.note_failure(&self.config, worker.deadlines.now_ms(), alone);
     }
 
-    /// Keeps a connection for the next request.
+    /// Keeps a connection for the next request, if there can be one.
     pub fn keep(&self, worker: &Worker, link: Box<Link>, in_flight: &InFlight) {
+        if self.is_retired.get() {
+            return;
+        }
         in_flight
             .server()
             .keep(link, self.config.keepalive, worker.deadlines.now_ms());
+    }
+
+    /// Closes all idle connections and keeps none from now on: a generation without this upstream
+    /// serves, and exchanges of the one before may go on for long.
+    pub fn retire(&self) {
+        self.is_retired.set(true);
+        for server in &self.servers {
+            server.release();
+        }
     }
 
     /// Whether connections are kept at all.
@@ -180,8 +197,12 @@ impl Pool {
 
 /// Whether a reused connection will do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "says it")]
 pub enum Fresh {
+    /// No: one has just failed.
     Yes,
+    /// If it was idle for a while: the request must not happen twice, and a server that means to
+    /// close a connection does so right after a reply.
+    OrSettled,
+    /// Any that is open.
     No,
 }

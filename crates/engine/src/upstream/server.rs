@@ -13,6 +13,10 @@ use super::link::Link;
 use super::slots::Slots;
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
 
+/// How long a connection has to be idle to count as kept by its server too. One that means to
+/// close it does so in microseconds, unless its machine is very busy.
+const SETTLED_MS: u64 = 1_000;
+
 /// One server.
 #[derive(Debug)]
 pub struct Server {
@@ -162,6 +166,23 @@ impl Server {
                 return Some(link);
             }
         }
+        None
+    }
+
+    /// As [`Self::take_idle`], but only one that was idle for [`SETTLED_MS`]. Where there is none
+    /// a younger one is closed, so that the connection made instead finds a process free.
+    pub(super) fn take_settled(&self, now_ms: u64) -> Option<Box<Link>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut idle = self.idle.borrow_mut();
+        let is_settled = |since_ms: u64| now_ms.saturating_sub(since_ms) >= SETTLED_MS;
+        while let Some(at) = idle.iter().rposition(|(since_ms, _)| is_settled(*since_ms)) {
+            let (_, mut link) = idle.remove(at);
+            if !link.is_stale(&mut cx) {
+                link.reused = true;
+                return Some(link);
+            }
+        }
+        idle.pop();
         None
     }
 

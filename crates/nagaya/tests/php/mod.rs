@@ -58,6 +58,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) listen: Listen,
     pub(crate) processes: usize,
     pub(crate) workers: usize,
+    pub(crate) settings: &'a str,
     pub(crate) rules: &'a str,
     pub(crate) files: &'a [(&'a str, &'a str)],
 }
@@ -68,6 +69,7 @@ impl Default for Wish<'_> {
             listen: Listen::Unix,
             processes: 2,
             workers: 1,
+            settings: "",
             rules: "",
             files: &[("index.php", SHOW)],
         }
@@ -76,7 +78,7 @@ impl Default for Wish<'_> {
 
 /// Makes a bed; `None` without php-fpm, which is said.
 pub(crate) fn bed(wish: &Wish<'_>) -> Option<Bed> {
-    let php = PhpFpm::start(wish.listen, wish.processes, "")?;
+    let php = PhpFpm::start(wish.listen, wish.processes, wish.settings)?;
     let site = TempDir::new();
     for (name, content) in wish.files {
         site.write(name, content);

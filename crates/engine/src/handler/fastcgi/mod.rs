@@ -77,7 +77,11 @@ pub(super) async fn serve(
 impl Ask<'_> {
     async fn attempts(&self, exchange: &mut Exchange, mut spooled: Option<Spool>) -> Result<()> {
         let mut tried = Tried::default();
-        let mut fresh = Fresh::No;
+        let has_body = spooled.is_some() || !exchange.body.is_ended();
+        let mut fresh = match exchange.request.head.method.is_idempotent() && !has_body {
+            true => Fresh::No,
+            false => Fresh::OrSettled,
+        };
         loop {
             let chosen = self.pool.reach(self.worker, &mut tried, fresh).await;
             let last = self.pool.last_tried(&tried);
@@ -86,7 +90,7 @@ impl Ask<'_> {
             exchange.invite_body().await?;
             match self.attempt(exchange, chosen, spooled).await {
                 Ok(()) => return Ok(()),
-                Err(Failure::Again(_, body)) if fresh == Fresh::No => {
+                Err(Failure::Again(_, body)) if fresh != Fresh::Yes => {
                     spooled = body;
                     tried.forgive_last();
                     fresh = Fresh::Yes;
@@ -122,7 +126,7 @@ impl Ask<'_> {
         }
         if let Err(error) = outcome {
             let failure = relay.failed(error, exchange, &link);
-            if failure.is_servers_fault() {
+            if matches!(failure, Failure::Servers(_)) {
                 self.pool.note_failure(server, self.worker);
             }
             return Err(failure);

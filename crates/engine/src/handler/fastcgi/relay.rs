@@ -29,6 +29,10 @@ pub(super) struct Relay {
     read_ms: u64,
     has_body: bool,
     has_heard: bool,
+    /// Output has come.
+    has_output: bool,
+    /// What the program said is at fault, not its server.
+    is_programs_fault: bool,
     /// Not one byte of the request could be sent.
     is_unsent: bool,
 }
@@ -45,6 +49,8 @@ struct Queue {
 pub(super) enum Failure {
     /// For good.
     Last(Error),
+    /// For good, and it speaks against the server.
+    Servers(Error),
     /// It may be tried on a connection of its own, with this body: the reused one had closed.
     Again(Error, Option<Spool>),
 }
@@ -53,17 +59,7 @@ impl Failure {
     /// Why.
     pub(super) fn into_error(self) -> Error {
         match self {
-            Self::Last(error) | Self::Again(error, _) => error,
-        }
-    }
-
-    /// Whether it speaks against the server.
-    pub(super) fn is_servers_fault(&self) -> bool {
-        match self {
-            Self::Last(error) => {
-                matches!(error.kind, Kind::UpstreamBroken | Kind::UpstreamSlow)
-            }
-            Self::Again(..) => false,
+            Self::Last(error) | Self::Servers(error) | Self::Again(error, _) => error,
         }
     }
 }
@@ -89,6 +85,8 @@ impl Relay {
             },
             read_ms: timeouts.upstream_read_ms,
             has_heard: false,
+            has_output: false,
+            is_programs_fault: false,
             is_unsent: false,
         }
     }
@@ -125,9 +123,13 @@ impl Relay {
         let method = exchange.request.head.method;
         let may_repeat = self.is_unsent || (method.is_idempotent() && !self.has_body);
         let is_stale = link.reused && !self.has_heard && error.kind == Kind::UpstreamBroken;
-        match is_stale && may_repeat {
-            true => Failure::Again(error, self.upload.into_spooled()),
-            false => Failure::Last(error),
+        let is_servers = matches!(error.kind, Kind::UpstreamBroken | Kind::UpstreamSlow)
+            && !self.is_programs_fault
+            && !self.has_head();
+        match (is_stale && may_repeat, is_servers) {
+            (true, _) => Failure::Again(error, self.upload.into_spooled()),
+            (false, true) => Failure::Servers(error),
+            (false, false) => Failure::Last(error),
         }
     }
 
@@ -155,17 +157,18 @@ impl Relay {
             if let Some(end) = self.incoming.end() {
                 return Poll::Ready(self.ended(end));
             }
-            if !self.reply.has_head() {
-                self.reply.expect(self.incoming.remaining(&link.buffer));
-            }
             let data = self.incoming.data(&link.buffer);
             let has_data = !data.is_empty();
+            if has_data && !self.has_head() {
+                self.look_ahead(link);
+            }
             if has_data && self.reply.is_whole() {
                 // The client has what was promised; the connection goes, and the rest with it.
                 return Poll::Ready(Ok(()));
             }
             let behind = (ask.worker, ask.serving);
             let taken = self.reply.poll_take(cx, behind, exchange, data);
+            self.is_programs_fault |= matches!(taken, Poll::Ready(Err(_)));
             if has_data {
                 let count = ready!(taken)?;
                 self.incoming.consume(count, &mut link.buffer);
@@ -226,9 +229,23 @@ impl Relay {
         link.poll_silence(cx, self.read_ms).map(Err)
     }
 
-    fn ended(&self, end: End) -> Result<()> {
+    /// Sees whether all of a short reply is there, once: more often would cost a responder of many
+    /// small records too little and us too much.
+    fn look_ahead(&mut self, link: &Link) {
+        let remaining = match self.has_output {
+            true => None,
+            false => self.incoming.remaining(&link.buffer),
+        };
+        self.has_output = true;
+        self.reply.expect(remaining);
+    }
+
+    fn ended(&mut self, end: End) -> Result<()> {
         match end.protocol {
-            ProtocolStatus::Complete => self.reply.end(),
+            ProtocolStatus::Complete => {
+                self.is_programs_fault = true;
+                self.reply.end()
+            }
             ProtocolStatus::Overloaded => {
                 let reason = "upstream_overloaded";
                 Err(Error::new(Kind::Full, reason, String::new()))
