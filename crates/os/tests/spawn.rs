@@ -355,6 +355,34 @@ fn what_keeps_a_program_from_starting_is_told_by_stage_and_error() {
 }
 
 #[test]
+fn a_program_that_is_being_written_is_waited_for_a_little() {
+    alone(
+        "a_program_that_is_being_written_is_waited_for_a_little",
+        || {
+            let programs = Programs::new();
+            let path = programs.write("busy", "#!/bin/sh\nexit 5\n", 0o755);
+            // Another process has it open: what is started here would inherit ours.
+            let mut writer = Command::new("sh")
+                .args(["-c", "exec 3>>\"$0\"; echo open; read end"])
+                .arg(path)
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut said = [0; 5];
+            let mut its_output = writer.stdout.take().unwrap();
+            its_output.read_exact(&mut said).unwrap();
+            let started = start(&programs.0, "busy", &PLAIN).unwrap();
+            assert!(started.verdict.ask().is_none());
+            drop(writer.stdin.take());
+            writer.wait().unwrap();
+            started.await_verdict().unwrap();
+            assert_eq!(started.finish().1.end, End::Exit(5));
+        },
+    );
+}
+
+#[test]
 fn a_directory_closed_to_the_user_and_a_group_that_is_none_are_told() {
     if !process::is_root() {
         eprintln!("skipped: needs root to become others");

@@ -21,8 +21,13 @@ pub(super) type Resource = c_int;
 const SIGNALS: c_int = 64;
 /// Bytes of the kernel's set of signals.
 const SET_BYTES: usize = 8;
-/// Descriptors looked at where the kernel cannot mark them all at once.
-const MARKED_MAX: c_int = 65_536;
+/// The last descriptor closed where the kernel cannot close them all at once.
+const CLOSED_MAX: c_int = 65_536;
+
+/// How often a file that is being written is tried.
+const BUSY_TRIES_MAX: u32 = 50;
+/// The pause between two tries.
+const BUSY_PAUSE_NS: c_long = 10_000_000;
 
 /// Everything made ready before the process is.
 pub(super) struct Ready<'a> {
@@ -114,7 +119,7 @@ unsafe fn own_session(ready: &Ready<'_>) -> Step {
         for (at, fd) in (0..).zip(ready.stdio) {
             check(Stage::Session, libc::dup2(fd, at).into())?;
         }
-        close_the_rest_at_exec();
+        close_the_rest(ready);
         // The call itself: the C library keeps two signals to itself, ignored or not. The
         // kernel's structure is no larger than this.
         let default = [0_u64; 8];
@@ -137,14 +142,25 @@ unsafe fn own_session(ready: &Ready<'_>) -> Step {
     Ok(())
 }
 
-/// The pipe for the verdict must stay open until then, and everything else may.
-unsafe fn close_the_rest_at_exec() {
-    const CLOEXEC: c_long = 4;
-    // SAFETY: calls on numbers.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, 3, c_int::MAX, CLOEXEC) < 0 {
-            for fd in 3..MARKED_MAX {
-                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+/// Closes every descriptor but the three, the directory, and the pipe for the verdict; these two
+/// close by themselves at `execve`.
+unsafe fn close_the_rest(ready: &Ready<'_>) {
+    let (one, other) = (ready.says, ready.directory);
+    let (low, high) = if one < other {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    for (first, last) in [(3, low - 1), (low + 1, high - 1), (high + 1, c_int::MAX)] {
+        if first > last {
+            continue;
+        }
+        // SAFETY: calls on numbers.
+        unsafe {
+            if libc::syscall(libc::SYS_close_range, first, last, 0) < 0 {
+                for fd in first..=last.min(CLOSED_MAX) {
+                    libc::close(fd);
+                }
             }
         }
     }
@@ -198,13 +214,23 @@ unsafe fn become_user(ready: &Ready<'_>) -> Step {
 }
 
 unsafe fn exec(ready: &Ready<'_>) -> Step {
-    // SAFETY: the path and both lists end as `execve` wants them, and are alive.
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: BUSY_PAUSE_NS,
+    };
+    // SAFETY: the path and both lists end as `execve` wants them, and are alive; so is `pause`.
     unsafe {
         check(Stage::Directory, libc::fchdir(ready.directory).into())?;
-        check(
-            Stage::Exec,
-            libc::execve(ready.path, ready.arguments, ready.environment).into(),
-        )
+        let mut tries = 1;
+        loop {
+            let done = libc::execve(ready.path, ready.arguments, ready.environment);
+            match check(Stage::Exec, done.into()) {
+                // Somebody writes it, or has just started another program while doing so.
+                Err((_, libc::ETXTBSY)) if tries < BUSY_TRIES_MAX => tries += 1,
+                result => return result,
+            }
+            libc::nanosleep(&pause, std::ptr::null_mut());
+        }
     }
 }
 

@@ -1,0 +1,766 @@
+//! The spawner alone, with a supervisor and workers that are this test: what it runs, what it
+//! refuses, and that nothing a worker says or leaves unsaid harms anybody else.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use engine::programs::message::{End, Ended, Failure, LimitHit, Order, Report, Run};
+use engine::programs::plan::{FromSpawner, Plan, PlannedRule, PlannedSite, ToSpawner};
+use os::file::Symlinks;
+use os::spawn::Limits;
+use testkit::temp::TempDir;
+use testkit::wait::eventually;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const FINE: &str = "#!/bin/sh\nexit 0\n";
+
+/// The site's directory: `site`, with the root `site/www`, and `outside` beside it.
+struct Tenant(TempDir);
+
+impl Tenant {
+    fn new() -> Tenant {
+        let tenant = Tenant(TempDir::new());
+        for directory in ["", "site", "site/www", "outside"] {
+            fs::create_dir_all(tenant.path(directory)).unwrap();
+            tenant.mode(directory, 0o755);
+        }
+        tenant.program("fine", FINE);
+        tenant
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn script(&self, name: &str, text: &str, mode: u32) {
+        self.0.write(name, text);
+        self.mode(name, mode);
+    }
+
+    /// A program below the root.
+    fn program(&self, name: &str, text: &str) {
+        self.script(&format!("site/www/{name}"), text, 0o755);
+    }
+
+    fn site(&self, index: u32, symlinks: Symlinks) -> PlannedSite {
+        PlannedSite {
+            index,
+            name: "tenant.test".into(),
+            root: self.path("site/www"),
+            within: self.path("site"),
+            symlinks,
+            user: os::process::is_root().then(|| "nobody".into()),
+            rules: vec![PlannedRule {
+                index: 3,
+                names: vec!["APP".into()],
+                ..PlannedRule::default()
+            }],
+        }
+    }
+
+    /// One site for each policy for links: 0 denies, 1 asks for the owner, 2 allows.
+    fn plan(&self) -> Plan {
+        Plan {
+            generation: 1,
+            programs_max: 8,
+            sites: vec![
+                self.site(0, Symlinks::Deny),
+                self.site(1, Symlinks::Owner),
+                self.site(2, Symlinks::Allow),
+            ],
+            ..Plan::default()
+        }
+    }
+}
+
+/// The program as a spawner; killed when dropped.
+struct Spawner {
+    process: Child,
+    link: Option<OwnedFd>,
+}
+
+impl Spawner {
+    fn start(plan: Plan) -> Spawner {
+        let (link, its_link) = os::fdpass::pair().unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_nagaya"))
+            .args(["spawner", "--link"])
+            .env("LD_LIBRARY_PATH", "/nonexistent")
+            .env("SECRET", "of the supervisor")
+            .stdin(Stdio::from(its_link))
+            .spawn()
+            .unwrap();
+        let spawner = Spawner {
+            process,
+            link: Some(link),
+        };
+        spawner.tell(plan);
+        spawner
+    }
+
+    fn link(&self) -> &OwnedFd {
+        self.link.as_ref().unwrap()
+    }
+
+    fn tell(&self, plan: Plan) {
+        let generation = plan.generation;
+        ToSpawner::Plan(plan).send(self.link().as_fd()).unwrap();
+        let answer = FromSpawner::recv(self.link().as_fd()).unwrap();
+        assert_eq!(answer, FromSpawner::Ready { generation });
+    }
+
+    fn worker(&self) -> Worker {
+        let (ours, its) = os::fdpass::packet_pair().unwrap();
+        let links = vec![its];
+        let workers = ToSpawner::Workers { links };
+        workers.send(self.link().as_fd()).unwrap();
+        Worker {
+            link: ours,
+            next: 1,
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn descriptors(&self) -> usize {
+        let list = fs::read_dir(format!("/proc/{}/fd", self.pid()));
+        list.unwrap().count()
+    }
+
+    fn resident_kb(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.unwrap().split_whitespace().next();
+        number.unwrap().parse().unwrap()
+    }
+
+    /// Its children, zombies included.
+    fn children(&self) -> Vec<u32> {
+        let id = self.pid();
+        let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let text = text.unwrap_or_default();
+        text.split_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .collect()
+    }
+
+    fn await_no_children(&self) {
+        eventually(PATIENCE, "the spawner to have no children", || {
+            self.children().is_empty().then_some(())
+        });
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Worker {
+    link: OwnedFd,
+    next: u64,
+}
+
+/// What a run came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Came {
+    /// It ran; what it said, and how it ended.
+    Ran(String, End, Option<LimitHit>),
+    Refused(Failure),
+}
+
+impl Worker {
+    /// An order with nothing on standard input; comes with our end of standard output and error.
+    fn order(&mut self, script: &str, environment: &[(&str, &str)]) -> (Run, OwnedFd) {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let (output, its_output) = os::pipe::from_program().unwrap();
+        let (_, its_input) = os::pipe::to_program().unwrap();
+        let id = self.next;
+        self.next += 1;
+        let run = Run {
+            id,
+            generation: 1,
+            site: 0,
+            rule: 3,
+            script: bytes(script),
+            environment: environment
+                .iter()
+                .map(|(name, value)| (bytes(name), bytes(value)))
+                .collect(),
+            stdin: its_input,
+            stderr: its_output.try_clone().unwrap(),
+            stdout: its_output,
+        };
+        (run, output)
+    }
+
+    fn send(&self, order: &Order) {
+        order.try_send(self.link.as_fd()).unwrap();
+    }
+
+    fn hear(&self) -> io::Result<Report> {
+        let waits = os::net::wait_readable(&[self.link.as_fd()], Some(PATIENCE))?;
+        assert_eq!(waits, [true], "no word of the spawner");
+        Report::try_recv(self.link.as_fd())
+    }
+
+    fn hear_ended(&self) -> Ended {
+        match self.hear().unwrap() {
+            Report::Ended(ended) => ended,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn came(&self, run: Run, output: OwnedFd) -> Came {
+        let id = run.id;
+        self.send(&Order::Run(run));
+        match self.hear().unwrap() {
+            Report::Started { id: told, .. } => {
+                assert_eq!(told, id);
+                let ended = self.hear_ended();
+                assert_eq!(ended.id, id);
+                Came::Ran(read(output), ended.end, ended.limit)
+            }
+            Report::Failed {
+                id: told,
+                failure,
+                detail,
+            } => {
+                assert_eq!(told, id);
+                assert!(!detail.is_empty());
+                Came::Refused(failure)
+            }
+            Report::Ended(ended) => panic!("{ended:?}"),
+        }
+    }
+
+    fn run(&mut self, script: &str) -> Came {
+        let (run, output) = self.order(script, &[]);
+        self.came(run, output)
+    }
+
+    /// Starts a program that stays; its number, its process and its output.
+    fn stay(&mut self, script: &str) -> (u64, u32, OwnedFd) {
+        let (run, output) = self.order(script, &[]);
+        let id = run.id;
+        self.send(&Order::Run(run));
+        match self.hear().unwrap() {
+            Report::Started { pid, .. } => (id, pid, output),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn is_dropped(&self) {
+        let error = self.hear().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
+
+fn fine() -> Came {
+    Came::Ran(String::new(), End::Exit(0), None)
+}
+
+fn read(from: OwnedFd) -> String {
+    rustix::fs::fcntl_setfl(&from, rustix::fs::OFlags::empty()).unwrap();
+    let mut said = String::new();
+    fs::File::from(from).read_to_string(&mut said).unwrap();
+    said
+}
+
+fn read_line(from: &OwnedFd) -> String {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let waits = os::net::wait_readable(&[from.as_fd()], Some(PATIENCE)).unwrap();
+        assert_eq!(waits, [true]);
+        let mut byte = [0];
+        assert_eq!(
+            os::net::read(from.as_fd(), &mut byte).unwrap(),
+            1,
+            "the end"
+        );
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap().trim_end().to_owned()
+}
+
+fn await_gone(pid: impl std::fmt::Display) {
+    eventually(PATIENCE, &format!("process {pid} to end"), || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    });
+}
+
+#[test]
+fn a_program_gets_what_it_was_sent_and_nothing_of_the_spawners() {
+    let tenant = Tenant::new();
+    tenant.program(
+        "show",
+        "#!/bin/sh\ntr '\\0' '\\n' </proc/$$/environ\necho --\nls /proc/self/fd\necho --\npwd -P\numask\nid -u\n",
+    );
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let environment = [
+        ("QUERY_STRING", "-x"),
+        ("HTTP_A", "\u{1}"),
+        ("APP", "of the rule"),
+    ];
+    let (run, output) = worker.order("show", &environment);
+    let Came::Ran(said, End::Exit(0), None) = worker.came(run, output) else {
+        panic!("it did not run");
+    };
+    let parts: Vec<_> = said.split("--\n").collect();
+    let variables: BTreeMap<_, _> = parts[0]
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .collect();
+    let mut wanted = BTreeMap::from(environment);
+    wanted.insert("PATH", "/usr/local/bin:/usr/bin:/bin");
+    assert_eq!(variables, wanted);
+    assert_eq!(parts[1].split_whitespace().count(), 4, "{}", parts[1]);
+    let place: Vec<_> = parts[2].lines().collect();
+    assert_eq!(place[0], tenant.path("site/www").display().to_string());
+    assert_eq!(place[1], "0022");
+    let user = if os::process::is_root() {
+        os::user::User::look_up("nobody").unwrap().uid
+    } else {
+        os::process::user_id()
+    };
+    assert_eq!(place[2], user.to_string());
+}
+
+#[test]
+fn only_what_is_safe_to_run_as_the_user_is_run() {
+    let tenant = Tenant::new();
+    for (name, mode) in [
+        ("plain", 0o644),
+        ("group", 0o775),
+        ("others", 0o757),
+        ("setuid", 0o4755),
+        ("setgid", 0o2755),
+    ] {
+        tenant.script(&format!("site/www/{name}"), FINE, mode);
+    }
+    tenant.program("lost", "#!/nonexistent/interpreter\n");
+    tenant.program("text", "hello\n");
+    tenant.program("open/fine", FINE);
+    tenant.mode("site/www/open", 0o777);
+    tenant.program("deep/er/fine", FINE);
+    let pipe = rustix::fs::CWD;
+    let mode = rustix::fs::Mode::from_raw_mode(0o755);
+    rustix::fs::mkfifoat(pipe, tenant.path("site/www/pipe"), mode).unwrap();
+    let mut table = vec![
+        ("fine", fine()),
+        ("deep/er/fine", fine()),
+        ("plain", Came::Refused(Failure::NotExecutable)),
+        ("group", Came::Refused(Failure::WritableByOthers)),
+        ("others", Came::Refused(Failure::WritableByOthers)),
+        ("open/fine", Came::Refused(Failure::WritableByOthers)),
+        ("setuid", Came::Refused(Failure::SetuidFile)),
+        ("setgid", Came::Refused(Failure::SetuidFile)),
+        ("lost", Came::Refused(Failure::InterpreterMissing)),
+        ("text", Came::Refused(Failure::NotAProgram)),
+        ("pipe", Came::Refused(Failure::NotRegular)),
+        ("deep", Came::Refused(Failure::NotRegular)),
+        ("absent", Came::Refused(Failure::NotFound)),
+        ("fine/x", Came::Refused(Failure::NotFound)),
+    ];
+    if os::process::is_root() {
+        for (name, owner) in [("user", 65_534), ("another", 1), ("theirs/fine", 65_534)] {
+            tenant.program(name, FINE);
+            chown(tenant.path(&format!("site/www/{name}")), Some(owner), None).unwrap();
+        }
+        chown(tenant.path("site/www/theirs"), Some(1), None).unwrap();
+        tenant.script("site/www/owners", FINE, 0o700);
+        // In the class of its group a user has that class's rights, and no others'.
+        tenant.script("site/www/grouped", FINE, 0o705);
+        chown(tenant.path("site/www/grouped"), Some(0), Some(65_534)).unwrap();
+        tenant.program("closed/fine", FINE);
+        tenant.mode("site/www/closed", 0o700);
+        table.extend([
+            ("user", fine()),
+            ("another", Came::Refused(Failure::OwnerMismatch)),
+            ("theirs/fine", Came::Refused(Failure::OwnerMismatch)),
+            ("owners", Came::Refused(Failure::NotExecutable)),
+            ("grouped", Came::Refused(Failure::NotExecutable)),
+            ("closed/fine", Came::Refused(Failure::NotExecutable)),
+        ]);
+    } else {
+        eprintln!("without root: files of others are not tried");
+    }
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    for (script, wanted) in table {
+        assert_eq!(worker.run(script), wanted, "{script}");
+    }
+    spawner.await_no_children();
+}
+
+#[test]
+fn no_path_and_no_link_leads_out_of_the_site() {
+    let tenant = Tenant::new();
+    tenant.script("outside/evil", FINE, 0o755);
+    tenant.script("site/beside", FINE, 0o755);
+    let link = |to: &str, name: &str| symlink(to, tenant.path("site/www").join(name)).unwrap();
+    link("../../outside/evil", "out");
+    link("../../outside", "outside");
+    link(
+        &tenant.path("outside/evil").display().to_string(),
+        "absolute",
+    );
+    link("fine", "inside");
+    link("../beside", "beside");
+    let mut open = fs::create_dir(tenant.path("site/open")).map(|()| "site/open/fine");
+    tenant.script(open.as_mut().unwrap(), FINE, 0o755);
+    tenant.mode("site/open", 0o777);
+    link("../open/fine", "linked-open");
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let mut run_in = |site: u32, script: &str| {
+        let (mut run, output) = worker.order(script, &[]);
+        run.site = site;
+        worker.came(run, output)
+    };
+    for site in 0..3 {
+        for script in [
+            "../beside",
+            "../../outside/evil",
+            "/bin/true",
+            "//bin/true",
+            "./fine",
+            "deep/../fine",
+            "fine/",
+            "",
+            ".",
+            "..",
+            "fi\0ne",
+        ] {
+            let outside = Came::Refused(Failure::OutsideRoot);
+            assert_eq!(run_in(site, script), outside, "{script:?} of {site}");
+        }
+        for script in ["out", "outside/evil", "absolute"] {
+            let came = run_in(site, script);
+            let refused = [Failure::OutsideRoot, Failure::SymlinkRefused].map(Came::Refused);
+            assert!(refused.contains(&came), "{script} of {site}: {came:?}");
+        }
+    }
+    let refused = Came::Refused(Failure::SymlinkRefused);
+    assert_eq!(run_in(0, "inside"), refused);
+    assert_eq!(run_in(1, "inside"), fine());
+    assert_eq!(run_in(2, "inside"), fine());
+    // Still within the site's boundary.
+    assert_eq!(run_in(2, "beside"), fine());
+    // Where a link leads is where others may write.
+    let writable = Came::Refused(Failure::WritableByOthers);
+    assert_eq!(run_in(2, "linked-open"), writable);
+}
+
+#[test]
+fn users_and_rules_that_are_not_there_and_variables_nobody_planned_are_refused() {
+    let tenant = Tenant::new();
+    let mut plan = tenant.plan();
+    let mut of_user = |index, user: &str| {
+        let mut site = tenant.site(index, Symlinks::Deny);
+        site.user = Some(user.into());
+        plan.sites.push(site);
+    };
+    of_user(7, "no such user");
+    of_user(8, "root");
+    let spawner = Spawner::start(plan);
+    let mut worker = spawner.worker();
+    for (generation, site, rule) in [
+        (0, 0, 3),
+        (2, 0, 3),
+        (1, 3, 3),
+        (1, 0, 0),
+        (u64::MAX, u32::MAX, u32::MAX),
+    ] {
+        let (mut run, output) = worker.order("fine", &[]);
+        (run.generation, run.site, run.rule) = (generation, site, rule);
+        let unknown = Came::Refused(Failure::UnknownRule);
+        assert_eq!(worker.came(run, output), unknown);
+    }
+    let mut users = vec![(7, Failure::UserUnknown)];
+    if os::process::is_root() {
+        users.push((8, Failure::UserIsRoot));
+    }
+    for (site, failure) in users {
+        let (mut run, output) = worker.order("fine", &[]);
+        run.site = site;
+        assert_eq!(worker.came(run, output), Came::Refused(failure));
+    }
+    for name in [
+        "LD_PRELOAD",
+        "HTTP_PROXY",
+        "PATH",
+        "BASH_ENV",
+        "",
+        "A=B",
+        "HTTP_a",
+    ] {
+        let (run, output) = worker.order("fine", &[(name, "x")]);
+        let refused = Came::Refused(Failure::EnvironmentRefused);
+        assert_eq!(worker.came(run, output), refused, "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_order_closes_its_link_and_no_other() {
+    let tenant = Tenant::new();
+    tenant.program("stay", "#!/bin/sh\nexec sleep 1000\n");
+    let spawner = Spawner::start(tenant.plan());
+    let mut honest = spawner.worker();
+    let (_, honest_pid, _output) = honest.stay("stay");
+    let send = |worker: &Worker, bytes: &[u8], fds: usize| {
+        let fds = vec![worker.link.as_fd(); fds];
+        os::fdpass::try_send(worker.link.as_fd(), bytes, &fds).unwrap();
+    };
+    let run = {
+        let (run, _output) = honest.order("fine", &[]);
+        let (here, there) = os::fdpass::packet_pair().unwrap();
+        Order::Run(run).try_send(here.as_fd()).unwrap();
+        let mut bytes = vec![0; 4096];
+        let (length, _fds) = os::fdpass::try_recv(there.as_fd(), &mut bytes).unwrap();
+        bytes.truncate(length);
+        bytes
+    };
+    let cases: Vec<(Vec<u8>, usize)> = vec![
+        (b"garbage".to_vec(), 0),
+        (vec![0xff; 4096], 3),
+        (run.clone(), 2),
+        (run.clone(), 0),
+        (run[..run.len() - 1].to_vec(), 3),
+        (run[..20].to_vec(), 3),
+        ([run.as_slice(), b"x"].concat(), 3),
+        (vec![2], 0),
+        ([vec![2], vec![0; 8]].concat(), 1),
+        (vec![9; 130 * 1024], 0),
+    ];
+    for (bytes, fds) in cases {
+        let mut worker = spawner.worker();
+        let (_, pid, _output) = worker.stay("stay");
+        send(&worker, &bytes, fds);
+        worker.is_dropped();
+        await_gone(pid);
+    }
+    // Two programs of one number; what one of them does cannot be told from the other.
+    let mut worker = spawner.worker();
+    let (id, pid, _output) = worker.stay("stay");
+    let (mut twice, _output) = worker.order("fine", &[]);
+    twice.id = id;
+    worker.send(&Order::Run(twice));
+    worker.is_dropped();
+    await_gone(pid);
+    // To kill what has ended, or never was, is no crime.
+    honest.send(&Order::Kill { id: 77 });
+    assert_eq!(honest.run("fine"), fine());
+    assert!(fs::exists(format!("/proc/{honest_pid}")).unwrap());
+    drop(honest);
+    await_gone(honest_pid);
+    spawner.await_no_children();
+}
+
+#[test]
+fn every_cut_and_many_changes_of_an_order_harm_nobody() {
+    let tenant = Tenant::new();
+    let spawner = Spawner::start(tenant.plan());
+    let mut honest = spawner.worker();
+    let (run, _output) = honest.order("fine", &[("HTTP_A", "b")]);
+    let (here, there) = os::fdpass::packet_pair().unwrap();
+    Order::Run(run).try_send(here.as_fd()).unwrap();
+    let mut bytes = vec![0; 4096];
+    let (length, fds) = os::fdpass::try_recv(there.as_fd(), &mut bytes).unwrap();
+    bytes.truncate(length);
+    for at in 0..bytes.len() {
+        let worker = spawner.worker();
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        os::fdpass::try_send(worker.link.as_fd(), &changed, &fds).unwrap();
+        if at > 0 {
+            let _ = os::fdpass::try_send(worker.link.as_fd(), &bytes[..at], &fds);
+        }
+    }
+    assert_eq!(honest.run("fine"), fine());
+    spawner.await_no_children();
+}
+
+#[test]
+fn a_kill_takes_the_whole_group_and_is_told() {
+    let tenant = Tenant::new();
+    tenant.program(
+        "stay",
+        "#!/bin/sh\nsleep 1000 &\necho $!\nexec sleep 1000\n",
+    );
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let (id, pid, output) = worker.stay("stay");
+    let child = read_line(&output);
+    worker.send(&Order::Kill { id });
+    let ended = worker.hear_ended();
+    assert_eq!(
+        (ended.id, ended.end, ended.limit),
+        (id, End::Signal(9), None)
+    );
+    await_gone(pid);
+    await_gone(child);
+    spawner.await_no_children();
+}
+
+#[test]
+fn no_more_programs_run_than_the_plan_allows() {
+    let tenant = Tenant::new();
+    tenant.program("stay", "#!/bin/sh\nexec sleep 1000\n");
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let mut other = spawner.worker();
+    let staying: Vec<_> = (0..8).map(|_| worker.stay("stay")).collect();
+    let full = Came::Refused(Failure::ProgramsFull);
+    assert_eq!(worker.run("fine"), full);
+    assert_eq!(other.run("fine"), full);
+    worker.send(&Order::Kill { id: staying[3].0 });
+    assert_eq!(worker.hear_ended().id, staying[3].0);
+    assert_eq!(other.run("fine"), fine());
+    // The latest plan says how many.
+    let more = Plan {
+        generation: 2,
+        programs_max: 9,
+        ..tenant.plan()
+    };
+    spawner.tell(more);
+    worker.stay("stay");
+    worker.stay("stay");
+    assert_eq!(other.run("fine"), full);
+}
+
+#[test]
+fn a_limit_of_its_own_that_ended_a_program_is_told() {
+    let tenant = Tenant::new();
+    tenant.program("busy", "#!/bin/sh\nwhile :; do :; done\n");
+    tenant.program("write", "#!/bin/sh\nexec head -c 5000 /dev/zero >big\n");
+    let mut plan = tenant.plan();
+    plan.sites[0].rules[0].limits = Limits {
+        cpu_s: Some(1),
+        file_size_bytes: Some(4096),
+        ..Limits::default()
+    };
+    if os::process::is_root() {
+        chown(tenant.path("site/www"), Some(65_534), None).unwrap();
+    }
+    let spawner = Spawner::start(plan);
+    let mut worker = spawner.worker();
+    let cpu = LimitHit::CpuTime { seconds: 1 };
+    let busy = Came::Ran(String::new(), End::Signal(24), Some(cpu));
+    assert_eq!(worker.run("busy"), busy);
+    let size = LimitHit::FileSize { bytes: 4096 };
+    let write = Came::Ran(String::new(), End::Signal(25), Some(size));
+    assert_eq!(worker.run("write"), write);
+}
+
+#[test]
+fn a_worker_that_does_not_read_holds_up_nobody_and_misses_nothing() {
+    let tenant = Tenant::new();
+    let spawner = Spawner::start(tenant.plan());
+    let mut deaf = spawner.worker();
+    let mut other = spawner.worker();
+    let (mut sent, mut held) = (0, None);
+    // Until the spawner takes no more: its reports fill the way back first.
+    for _ in 0..20_000 {
+        let (run, _output) = deaf.order("absent", &[]);
+        let order = Order::Run(run);
+        let link = deaf.link.as_fd();
+        let full = eventually(PATIENCE, "an order to be taken, or none", || {
+            match order.try_send(link) {
+                Ok(()) => Some(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // It may only be slow.
+                    (other.run("fine") == fine() && other.run("fine") == fine())
+                        .then_some(order.try_send(link).is_err())
+                }
+                Err(error) => panic!("{error}"),
+            }
+        });
+        if full {
+            held = Some(order);
+            break;
+        }
+        sent += 1;
+    }
+    assert!(held.is_some(), "{sent} orders were taken unread");
+    assert_eq!(other.run("fine"), fine());
+    for id in 1..=sent {
+        let report = deaf.hear().unwrap();
+        assert!(
+            matches!(report, Report::Failed { id: told, failure: Failure::NotFound, .. } if told == id),
+            "{id}: {report:?}"
+        );
+    }
+    assert_eq!(deaf.run("fine"), fine());
+}
+
+#[test]
+fn a_thousand_programs_leave_the_spawner_as_it_was() {
+    let tenant = Tenant::new();
+    tenant.program(
+        "child",
+        "#!/bin/sh\nsleep 1000 >/dev/null 2>&1 </dev/null &\n",
+    );
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let mut round = |count| {
+        for at in 0..count {
+            let script = if at % 10 == 0 { "child" } else { "fine" };
+            assert_eq!(worker.run(script), fine());
+        }
+        spawner.await_no_children();
+    };
+    round(50);
+    let (descriptors, resident) = (spawner.descriptors(), spawner.resident_kb());
+    round(1_000);
+    assert_eq!(spawner.descriptors(), descriptors);
+    let now = spawner.resident_kb();
+    assert!(now <= resident + 1_024, "{resident} kB were {now} kB");
+}
+
+#[test]
+fn the_spawner_ends_with_its_link_and_takes_everything_along() {
+    let tenant = Tenant::new();
+    // One that stays in its group, and one that leaves its session and forgets its parents.
+    tenant.program(
+        "stay",
+        "#!/bin/sh\nsetsid sh -c 'echo $$; exec sleep 1000' &\nexec sleep 1000\n",
+    );
+    tenant.program(
+        "leave",
+        // It ends once that one has closed its output: in a session of its own by then.
+        "#!/bin/sh\nfugitive=$(setsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1' &)\necho $fugitive\n",
+    );
+    let mut spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let (_, pid, output) = worker.stay("stay");
+    let child = read_line(&output);
+    let Came::Ran(fugitive, End::Exit(0), None) = worker.run("leave") else {
+        panic!("it did not run");
+    };
+    drop(spawner.link.take());
+    let status = eventually(PATIENCE, "the spawner to end", || {
+        spawner.process.try_wait().unwrap()
+    });
+    assert!(status.success(), "{status}");
+    for pid in [pid.to_string(), child, fugitive.trim().to_owned()] {
+        await_gone(pid);
+    }
+}
