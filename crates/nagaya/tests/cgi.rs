@@ -7,7 +7,8 @@ mod programs;
 use std::collections::BTreeMap;
 
 use programs::{
-    PATIENCE, answer, builder, gateway, get, is_root, note, program, records, request, tell, text,
+    CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, program, records,
+    request, tell, text,
 };
 use testkit::client::{Body, reply};
 use testkit::{RawClient, Reply, eventually};
@@ -130,6 +131,28 @@ fn a_program_runs_as_the_sites_user() {
                 .concat()
         }
     };
+    assert_eq!(text(&get(&gateway, "/who.cgi")), expected);
+}
+
+#[test]
+fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
+    if !is_root() {
+        eprintln!("not run: only root can become others");
+        return;
+    }
+    let config = CONFIG.replace("env = {", "user = \"www-data\"\nenv = {");
+    let builder = builder_of(&config, "", "", "");
+    let directory = builder.directory().path().to_owned();
+    let who = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nid -un\nid -Gn\ncat {notes}/secret 2>&1 | grep -c denied\n";
+    program(&directory, "who.cgi", who);
+    let secret = builder.directory().write("notes/secret", "x");
+    programs::set_mode(&secret, 0o600);
+    std::os::unix::fs::chown(&secret, Some(65_534), None).expect("root may");
+    // Its own file is as good as root's.
+    let own = directory.join("www/who.cgi");
+    std::os::unix::fs::chown(&own, Some(33), Some(33)).expect("root may");
+    let gateway = builder.start();
+    let expected = "www-data\nwww-data\n1\n";
     assert_eq!(text(&get(&gateway, "/who.cgi")), expected);
 }
 

@@ -260,9 +260,11 @@ fn a_killed_spawner_fails_its_requests_and_the_next_one_works() {
         assert_eq!(answer(waiting.read_reply(Body::Framed)).0, 502);
         let cut = reply(half.read_reply(Body::Framed));
         assert_eq!((cut.status, cut.complete), (200, false));
+        eventually(PATIENCE, "another spawner", || {
+            (spawner_pid(&gateway) != spawner).then_some(())
+        });
         let next = get(&gateway, "/fine.cgi");
         assert_eq!((next.status, text(&next).as_str()), (200, "fine"));
-        assert_ne!(spawner_pid(&gateway), spawner);
         leaders.iter().for_each(|leader| await_gone(leader));
     }
     gateway.wait_for_message("reason=spawner_lost");
@@ -385,9 +387,10 @@ fn after_many_requests_nothing_is_left() {
     let (server, spawner) = (gateway.server_pid(), spawner_pid(&gateway));
     let round = |count: usize| {
         std::thread::scope(|scope| {
-            for part in 0..4 {
+            // Five, so that each has some of all eight kinds.
+            for part in 0..5 {
                 let gateway = &gateway;
-                scope.spawn(move || (part..count).step_by(4).for_each(|turn| one(gateway, turn)));
+                scope.spawn(move || (part..count).step_by(5).for_each(|turn| one(gateway, turn)));
             }
         });
         await_quiet(&gateway);

@@ -27,6 +27,8 @@ use crate::io::register;
 
 /// Orders to run that may wait for the spawner to listen.
 const WAITING_MAX: usize = 64;
+/// Spawners an order is offered to: one may end just then, hardly two.
+const LINKS_MAX: usize = 3;
 /// How long a request waits for a spawner while there is none.
 const SPAWNER_WAIT: Duration = Duration::from_secs(5);
 
@@ -67,12 +69,20 @@ struct Slot {
     outcome: RefCell<Option<Outcome>>,
     waker: RefCell<Option<Waker>>,
     /// Given back when the program has ended, not when its exchange has.
-    _permit: Permit,
+    permit: Permit,
 }
 
 /// A place among the programs that may run at once.
 #[derive(Debug)]
 struct Permit(Arc<AtomicUsize>);
+
+/// Why a link did not take an order.
+enum NotRun {
+    /// Too many wait already.
+    Busy,
+    /// The spawner has gone; it never heard of this one.
+    Gone(Box<(Run, Permit)>),
+}
 
 #[derive(Debug)]
 struct Link {
@@ -124,11 +134,22 @@ impl Programs {
         programs_max: usize,
         order: impl FnOnce(u64) -> Run,
     ) -> Result<Program> {
-        let permit = Permit::take(&self.running, programs_max)?;
-        let link = self.link().await?;
+        let mut permit = Permit::take(&self.running, programs_max)?;
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));
-        link.run(order(id), permit)
+        let mut run = order(id);
+        for _ in 0..LINKS_MAX {
+            let link = self.link().await?;
+            match link.run(run, permit) {
+                Ok(program) => return Ok(program),
+                Err(NotRun::Busy) => {
+                    let detail = "the spawner takes no more orders just now";
+                    return Err(Error::new(Kind::Full, "spawner_busy", detail));
+                }
+                Err(NotRun::Gone(back)) => (run, permit) = *back,
+            }
+        }
+        Err(lost())
     }
 
     /// The spawner's link; waits a while for one to come.
@@ -157,6 +178,14 @@ impl Permit {
                 Err(Error::new(Kind::Full, "programs_full", detail))
             }
         }
+    }
+}
+
+impl Permit {
+    /// Another one for the same program; for a moment it counts twice.
+    fn again(&self) -> Self {
+        self.0.fetch_add(1, Relaxed);
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -234,23 +263,26 @@ impl Slot {
 }
 
 impl Link {
-    fn run(self: &Rc<Self>, run: Run, permit: Permit) -> Result<Program> {
-        if self.is_lost.get() {
-            return Err(lost());
-        }
+    /// Orders a program: at once, or as soon as the spawner takes more.
+    fn run(self: &Rc<Self>, run: Run, permit: Permit) -> std::result::Result<Program, NotRun> {
         if self.orders.borrow().len() >= WAITING_MAX {
-            let detail = "the spawner takes no more orders just now";
-            return Err(Error::new(Kind::Full, "spawner_busy", detail));
+            return Err(NotRun::Busy);
         }
         let id = run.id;
         let slot = Rc::new(Slot {
             started: Cell::new(false),
             outcome: RefCell::default(),
             waker: RefCell::default(),
-            _permit: permit,
+            permit,
         });
         self.slots.borrow_mut().insert(id, Rc::clone(&slot));
         self.give(Order::Run(run));
+        if self.is_lost.get()
+            && let Some(run) = self.take_back(id)
+        {
+            let permit = slot.permit.again();
+            return Err(NotRun::Gone(Box::new((run, permit))));
+        }
         Ok(Program {
             id,
             link: Rc::clone(self),
@@ -261,27 +293,35 @@ impl Link {
     /// An order that never went out is taken back; there is at most one `Kill` for each program,
     /// so these need no bound of their own.
     fn kill(&self, id: u64) {
-        let mut orders = self.orders.borrow_mut();
-        let before = orders.len();
-        orders.retain(|order| !matches!(order, Order::Run(run) if run.id == id));
-        let was_waiting = orders.len() < before;
-        let is_told = orders
-            .iter()
-            .any(|order| matches!(order, Order::Kill { id: known } if *known == id));
-        drop(orders);
-        if was_waiting {
-            self.slots.borrow_mut().remove(&id);
-        } else if !is_told && self.slots.borrow().contains_key(&id) {
+        let is_kill = |order: &Order| matches!(order, Order::Kill { id: known } if *known == id);
+        let is_told = self.orders.borrow().iter().any(is_kill);
+        if self.take_back(id).is_none() && !is_told && self.slots.borrow().contains_key(&id) {
             self.give(Order::Kill { id });
         }
+    }
+
+    /// Forgets a program of which the spawner was not told yet.
+    fn take_back(&self, id: u64) -> Option<Run> {
+        let mut orders = self.orders.borrow_mut();
+        let is_run = |order: &Order| matches!(order, Order::Run(run) if run.id == id);
+        let at = orders.iter().position(is_run)?;
+        let Some(Order::Run(run)) = orders.remove(at) else {
+            return None;
+        };
+        self.slots.borrow_mut().remove(&id);
+        Some(run)
     }
 
     /// Sends an order at once, or leaves it to the carrier.
     fn give(&self, order: Order) {
         self.orders.borrow_mut().push_back(order);
-        if self.send().is_err()
-            && let Some(waker) = self.carrier.take()
-        {
+        let Err(error) = self.send() else {
+            return;
+        };
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.is_lost.set(true);
+        }
+        if let Some(waker) = self.carrier.take() {
             waker.wake();
         }
     }
@@ -533,6 +573,23 @@ mod tests {
             });
             later.expect("a program of the next spawner");
             assert_eq!(told(&spawner).first(), Some(&('r', 2)));
+        });
+    }
+
+    #[test]
+    fn an_order_that_a_lost_spawner_never_heard_goes_to_the_next() {
+        test(async || {
+            let (programs, spawner) = programs();
+            // Nobody has looked at the link since.
+            drop(spawner);
+            let (ours, next) = os::fdpass::packet_pair().expect("a pair");
+            let (program, ()) = tokio::join!(programs.run(1, order), async {
+                programs.use_link(ours).expect("registered");
+            });
+            let program = program.expect("a program");
+            assert_eq!(told(&next), [('r', 0)]);
+            say(&next, &ended(0));
+            assert!(matches!(outcome(&program).await, Outcome::Ended(_)));
         });
     }
 

@@ -40,7 +40,12 @@ env = { STAGE = "test of $host" }
 
 /// A gateway that is not started yet: what stands in `cgi = { … }`, `timeouts` and `caps`.
 pub(crate) fn builder(options: &str, timeouts: &str, caps: &str) -> Builder {
-    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+    builder_of(CONFIG, options, timeouts, caps)
+}
+
+/// As [`builder`], of another configuration.
+pub(crate) fn builder_of(config: &str, options: &str, timeouts: &str, caps: &str) -> Builder {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config)
         .with("options", options)
         .with("timeouts", timeouts)
         .with("caps", caps);
