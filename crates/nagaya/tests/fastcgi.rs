@@ -38,10 +38,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAGE: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
 
 fn builder(responder: &FastCgiResponder, keys: &str) -> Builder {
-    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+    builder_of(CONFIG, responder, keys, 8)
+}
+
+fn builder_of(config: &str, responder: &FastCgiResponder, keys: &str, keepalive: usize) -> Builder {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config)
         .with("upstream", responder.address())
         .with("keys", keys)
-        .with("keepalive", 8);
+        .with("keepalive", keepalive);
     builder.directory().write("site/x.php", "not shown");
     builder.directory().write("site/index.php", "not shown");
     builder
@@ -143,6 +147,67 @@ fn variables_can_be_set_and_left_out_and_the_root_be_another() {
     ] {
         assert_eq!(call.param(name), value, "{name}");
     }
+}
+
+/// `u:secret` by bcrypt at the lowest cost.
+const PASSWORDS: &str = "u:$2y$04$kPr2tBuYEq3nTDBf8cWoxeqXq.WbFLgtfMtEc4T0SJru57lwjwrka\n";
+
+#[test]
+fn a_name_we_checked_is_told_and_its_password_is_not() {
+    let responder = says(printed(PAGE));
+    let auth = r#"auth = { realm = "Staff", file = "{dir}/htpasswd" }"#;
+    let config = CONFIG.replace("  [[sites.rules]]", &format!("{auth}\n  [[sites.rules]]"));
+    let builder = builder_of(&config, &responder, "", 8);
+    builder.directory().write("htpasswd", PASSWORDS);
+    let gateway = builder.start();
+    assert_eq!(reply(gateway.ask(&get("/x.php"))).status, 401);
+    let known =
+        "GET /x.php HTTP/1.1\r\nHost: app.test\r\nAuthorization: Basic dTpzZWNyZXQ=\r\n\r\n";
+    assert_page(gateway.ask(known.as_bytes()));
+    let call = responder.next_call();
+    assert_eq!(
+        (call.param("REMOTE_USER"), call.param("AUTH_TYPE")),
+        (Some("u"), Some("Basic"))
+    );
+    assert_eq!(call.param("HTTP_AUTHORIZATION"), None);
+}
+
+#[test]
+fn a_trusted_proxy_says_who_the_client_is_and_how_it_speaks() {
+    let responder = says(printed(PAGE));
+    let config = format!("trusted_proxies = [\"127.0.0.1\"]\n{CONFIG}");
+    let gateway = builder_of(&config, &responder, "", 8).start();
+    let request = "GET /x.php HTTP/1.1\r\nHost: app.test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\r\n";
+    assert_page(gateway.ask(request.as_bytes()));
+    let call = responder.next_call();
+    for (name, value) in [
+        ("REMOTE_ADDR", Some("192.0.2.7")),
+        ("REMOTE_PORT", None),
+        ("HTTPS", Some("on")),
+        ("REQUEST_SCHEME", Some("https")),
+        ("HTTP_X_FORWARDED_FOR", Some("192.0.2.7")),
+    ] {
+        assert_eq!(call.param(name), value, "{name}");
+    }
+}
+
+#[test]
+fn a_body_that_streams_and_breaks_off_takes_the_connection_with_it() {
+    let responder = says(printed(PAGE));
+    let gateway = builder(&responder, "buffer_request = false").start();
+    let mut client = gateway.client();
+    let request = post("abcdef");
+    client.send(&request[..request.len() - 3]);
+    // Half a body is enough for a connection, and never for an answer.
+    eventually(PATIENCE, "a connection", || {
+        (responder.open_connections() == 1).then_some(())
+    });
+    drop(client);
+    eventually(PATIENCE, "the connection to be closed", || {
+        (responder.open_connections() == 0).then_some(())
+    });
+    assert_eq!(responder.take_calls(), []);
+    assert_page(gateway.ask(&post("whole")));
 }
 
 #[test]
@@ -486,6 +551,26 @@ fn what_follows_the_end_is_nobodys_and_ends_the_connection() {
 }
 
 #[test]
+fn what_comes_while_nothing_was_asked_answers_nobody() {
+    let responder = FastCgiResponder::start(|call| {
+        let forged = printed(b"Content-Type: text/plain\r\n\r\nforged");
+        let length = forged.len();
+        match call.connection {
+            0 => vec![
+                Step::Send(printed(PAGE)),
+                Step::Drip(forged, length, Duration::from_millis(1)),
+            ],
+            _ => vec![Step::Send(printed(PAGE))],
+        }
+    });
+    let gateway = gateway(&responder);
+    assert_page(gateway.ask(&get("/x.php")));
+    let_settle();
+    assert_page(gateway.ask(&get("/x.php")));
+    assert_eq!(responder.connections(), 2);
+}
+
+#[test]
 fn an_overloaded_responder_is_503() {
     let responder = says(end(2));
     let answer = reply(gateway(&responder).ask(&get("/x.php")));
@@ -605,12 +690,7 @@ fn a_connection_that_is_kept_by_both_carries_everything() {
 #[test]
 fn without_keepalive_the_responder_is_asked_to_close() {
     let responder = FastCgiResponder::start(|_| vec![Step::Send(printed(PAGE)), Step::Close]);
-    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
-        .with("upstream", responder.address())
-        .with("keys", "")
-        .with("keepalive", 0);
-    builder.directory().write("site/x.php", "");
-    let gateway = builder.start();
+    let gateway = builder_of(CONFIG, &responder, "", 0).start();
     for _ in 0..3 {
         assert_page(gateway.ask(&get("/x.php")));
         assert!(!responder.next_call().keep);

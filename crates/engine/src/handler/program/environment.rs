@@ -101,7 +101,7 @@ fn seen<'a>(
         server: Server {
             name: host.as_bytes(),
             address: known(request.peer.local_ip),
-            port: request.peer.local_port,
+            port: port(request),
             scheme: scheme(request),
             software: SOFTWARE,
         },
@@ -113,6 +113,20 @@ fn seen<'a>(
                 .filter(|port| *port != 0),
             user: (!user.is_empty()).then_some(user.as_bytes()),
         },
+    }
+}
+
+/// The port the client connected to; behind a Unix socket, the one its URL must have had.
+fn port(request: &exchange::Request) -> u16 {
+    let authority = str::from_utf8(request.head.authority()).unwrap_or_default();
+    let written = authority
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok());
+    match (request.peer.local_port, written, scheme(request)) {
+        (0, Some(port), _) => port,
+        (0, None, Scheme::Http) => 80,
+        (0, None, Scheme::Https) => 443,
+        (port, ..) => port,
     }
 }
 
@@ -137,4 +151,25 @@ fn trimmed(root: &Path) -> &[u8] {
 /// `None` behind a Unix socket.
 fn known(address: IpAddr) -> Option<IpAddr> {
     (!address.is_unspecified()).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Peer;
+    use crate::testbed::{exchange, peer};
+
+    #[test]
+    fn behind_a_unix_socket_the_port_is_that_of_the_url() {
+        for (at, host, expected) in [
+            (Peer::LOCAL, "a", 80),
+            (Peer::LOCAL, "a:8443", 8443),
+            (Peer::LOCAL, "[::1]", 80),
+            (Peer::LOCAL, "[::1]:81", 81),
+            (peer("192.0.2.1:5000"), "a:8443", 8080),
+        ] {
+            let exchange = exchange(at, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(port(&exchange.request), expected, "{host}");
+        }
+    }
 }
