@@ -140,7 +140,7 @@ fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
         eprintln!("not run: only root can become others");
         return;
     }
-    let config = CONFIG.replace("env = {", "user = \"www-data\"\nenv = {");
+    let config = CONFIG.replacen("env = {", "user = \"www-data\"\nenv = {", 1);
     let builder = builder_of(&config, "", "", "");
     let directory = builder.directory().path().to_owned();
     let who = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nid -un\nid -Gn\ncat {notes}/secret 2>&1 | grep -c denied\n";
