@@ -55,6 +55,8 @@ pack_files() {
   add_program "$(realpath "$(command -v dash)")"
   ln -s "$(realpath "$(command -v dash)")" "$root/bin/sh"
   add_program "$target/debug/nagaya"
+  # Gateways of unprivileged users are started by it.
+  add_program "$(command -v setpriv)"
   tests=$(chosen_tests)
   [ -n "$tests" ] || { echo "test-cgroup2: no tests named ${names[*]}" >&2; exit 1; }
   for test in $tests; do

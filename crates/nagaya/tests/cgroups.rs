@@ -426,3 +426,122 @@ fn a_limit_that_cannot_be_had_refuses_the_start_unless_it_is_let_go() {
     gateway.wait_for_message("programs run without it");
     assert_eq!(get(&gateway, "app.test", "/x").status, 200);
 }
+
+/// Groups lent to a gateway, as an administrator or systemd does it; removed when dropped.
+struct Lent {
+    groups: Vec<PathBuf>,
+}
+
+impl Lent {
+    /// One in each hierarchy of these controllers, given to `user`.
+    fn to(user: u32, controllers: &[Controller]) -> Lent {
+        let host = Host::look().unwrap();
+        let mut groups = Vec::new();
+        for controller in controllers {
+            let place = host.place(*controller).unwrap();
+            let group = place
+                .directory
+                .join(format!("lent-{user}-{}", std::process::id()));
+            if place.version == Version::V2 && *controller != Controller::CpuTime {
+                let enable = format!("+{}", controller.name());
+                fs::write(place.directory.join("cgroup.subtree_control"), enable).unwrap();
+            }
+            if !groups.contains(&group) {
+                fs::create_dir(&group).unwrap();
+                std::os::unix::fs::chown(&group, Some(user), None).unwrap();
+                for name in [
+                    "cgroup.procs",
+                    "cgroup.threads",
+                    "cgroup.subtree_control",
+                    "tasks",
+                ] {
+                    let file = group.join(name);
+                    if file.exists() {
+                        std::os::unix::fs::chown(file, Some(user), None).unwrap();
+                    }
+                }
+                groups.push(group);
+            }
+        }
+        Lent { groups }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        for group in &self.groups {
+            os::cgroup::kill_all(group, PATIENCE);
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// A gateway started in lent groups by `user`, out of a directory of its own.
+fn start_in(lent: &Lent, user: u32) -> Gateway {
+    let builder = builder(&WEIGHTS);
+    let directory = builder.directory().path().to_owned();
+    // Where it was built others may not be let in.
+    let binary = directory.join("nagaya");
+    fs::copy(env!("CARGO_BIN_EXE_nagaya"), &binary).unwrap();
+    let mut script = "#!/bin/sh\n".to_owned();
+    for group in &lent.groups {
+        let procs = group.join("cgroup.procs");
+        script.push_str(&format!("echo $$ >{} || exit 1\n", procs.display()));
+    }
+    let (binary, become_user) = (
+        binary.display(),
+        match user {
+            0 => String::new(),
+            user => format!("setpriv --reuid={user} --regid={user} --clear-groups "),
+        },
+    );
+    script.push_str(&format!("exec {become_user}{binary} \"$@\"\n"));
+    let wrapper = builder.directory().write("wrapper", script);
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::chown(&directory, Some(user), None).unwrap();
+    builder.by(wrapper).start()
+}
+
+#[test]
+fn lent_groups_are_enough_for_root_and_for_anybody() {
+    if !has(&[Controller::Cpu]) || !os::process::is_root() {
+        return;
+    }
+    for user in [0, 65_534] {
+        if user != 0
+            && !std::process::Command::new("setpriv")
+                .arg("--version")
+                .output()
+                .is_ok_and(|output| output.status.success())
+        {
+            eprintln!("not run: no setpriv to become another user");
+            continue;
+        }
+        let lent = Lent::to(user, &[Controller::Cpu, Controller::CpuTime]);
+        let mut gateway = start_in(&lent, user);
+        let name = format!(
+            "/lent-{user}-{}/nagaya-{}",
+            std::process::id(),
+            gateway.pid()
+        );
+        let line = membership(
+            &body(&get(&gateway, "app.test", "/one/where.cgi")),
+            Controller::Cpu,
+        );
+        let group = format!("{name}/tenant-shared/site-app.test/rule-app.test-1/run");
+        assert!(line.ends_with(&group), "{user}: {line}");
+        let own = fs::read_to_string(format!("/proc/{}/cgroup", gateway.server_pid())).unwrap();
+        let own = membership(&own, Controller::Cpu);
+        // In version 2 a group that has groups below it has no processes.
+        let stands_in = if own.starts_with("0::") {
+            format!("{name}/gateway")
+        } else {
+            format!("/lent-{user}-{}", std::process::id())
+        };
+        assert!(own.ends_with(&stands_in), "{user}: {own}");
+        let place = lent.groups[0].join(format!("nagaya-{}", gateway.pid()));
+        assert!(place.exists());
+        assert!(gateway.stop().success());
+        assert!(!place.exists(), "{user}: {} is left", place.display());
+    }
+}

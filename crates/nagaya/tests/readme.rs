@@ -12,7 +12,7 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
@@ -20,6 +20,7 @@ const DOCUMENTS: [&str; 8] = [
     "docs/guide/proxy.md",
     "docs/guide/php.md",
     "docs/guide/cgi.md",
+    "docs/guide/cgroups.md",
     "docs/guide/logs-and-status.md",
 ];
 

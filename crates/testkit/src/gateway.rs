@@ -53,6 +53,13 @@ impl Builder {
         self
     }
 
+    /// Starts it by another program, which is to become it.
+    #[must_use]
+    pub fn by(mut self, program: impl Into<PathBuf>) -> Self {
+        self.binary = program.into();
+        self
+    }
+
     /// The directory `{dir}` stands for, to put files into before the start.
     #[must_use]
     pub fn directory(&self) -> &TempDir {
