@@ -289,6 +289,28 @@ fn a_program_under_way_outlives_a_reload() {
 }
 
 #[test]
+fn a_drain_lets_programs_finish_and_kills_those_that_do_not() {
+    let wait = "#!/bin/sh\necho $$ >{notes}/began\nuntil [ -e {notes}/go ]; do sleep 0.02; done\nprintf 'Content-Type: x\\n\\nlast'\n";
+    let programs = [("wait.cgi", wait), ("stuck.cgi", STUCK)];
+    let mut gateway = gateway("", "drain = \"5s\"", &programs);
+    let mut waiting = begin(&gateway, "/wait.cgi");
+    let mut stuck = begin(&gateway, "/stuck.cgi?stuck");
+    note(&gateway, "began");
+    let processes = note(&gateway, "stuck");
+    gateway.signal(Signal::TERM);
+    gateway.wait_for_message("no longer listening");
+    tell(&gateway, "go");
+    let last = answer(waiting.read_reply(Body::Framed));
+    assert_eq!(last, (200, "last".into()));
+    assert!(gateway.wait().success());
+    assert!(matches!(
+        stuck.read_reply(Body::Framed),
+        Outcome::Eof | Outcome::Reset
+    ));
+    await_gone(&processes);
+}
+
+#[test]
 fn what_could_be_somebody_elses_is_not_run() {
     let files = [
         "group.cgi",

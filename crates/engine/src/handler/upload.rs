@@ -1,13 +1,14 @@
 //! The request's body on its way to the upstream, driven beside the reply.
 //!
-//! It comes from the client as it arrives, or from the spool where it was taken beforehand. How it
-//! is framed is the upstream's protocol's business ([`Coding`]).
+//! Where it comes from is its [`Source`]'s business, how it is framed the upstream's protocol's
+//! ([`Coding`]).
 
 use std::task::{Context, Poll, ready};
 
 use fastcgi::record;
 use wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
 
+use super::intake::Source;
 use crate::error::Result;
 use crate::exchange::Body;
 use crate::spool::Spool;
@@ -17,8 +18,7 @@ use crate::upstream::Link;
 #[derive(Debug)]
 pub(super) struct Upload {
     state: State,
-    /// The whole body, where it was taken beforehand.
-    spooled: Option<Spool>,
+    source: Source,
     coding: Coding,
     /// Bytes still owed of the open piece.
     piece_left: usize,
@@ -54,7 +54,7 @@ impl Upload {
         Self {
             state: State::Passing,
             coding,
-            spooled,
+            source: Source::new(spooled),
             piece_left: 0,
             write_ms,
         }
@@ -62,7 +62,7 @@ impl Upload {
 
     /// Gives the body back, where it was taken beforehand. Useful while nothing of it was sent.
     pub(super) fn into_spooled(self) -> Option<Spool> {
-        self.spooled
+        self.source.into_spooled()
     }
 
     /// Whether everything was sent.
@@ -90,10 +90,10 @@ impl Upload {
         link: &mut Link,
     ) -> Poll<Result<()>> {
         while self.state == State::Passing {
-            if self.is_read(body) {
+            if self.source.is_read(body) {
                 self.end(link);
-            } else if self.data(body).is_empty() {
-                if let Poll::Ready(filled) = self.poll_fill(cx, body) {
+            } else if self.source.data(body).is_empty() {
+                if let Poll::Ready(filled) = self.source.poll_fill(cx, body) {
                     filled?;
                     continue;
                 }
@@ -118,42 +118,18 @@ impl Upload {
         link: &mut Link,
     ) -> Poll<Result<()>> {
         if self.piece_left == 0 {
-            let bytes = self.data(body).len();
+            let bytes = self.source.data(body).len();
             self.piece_left = self.coding.open(bytes, link.out.bytes());
         }
-        let data = self.data(body);
+        let data = self.source.data(body);
         let data = data.get(..self.piece_left).unwrap_or(data);
         let sent = ready!(link.poll_send(cx, data, self.write_ms))?;
-        match &mut self.spooled {
-            Some(spool) => spool.consume(sent),
-            None => body.consume(sent),
-        }
+        self.source.consume(sent, body);
         self.piece_left -= sent;
         if sent > 0 && self.piece_left == 0 {
             self.coding.close(link.out.bytes());
         }
         Poll::Ready(Ok(()))
-    }
-
-    fn is_read(&self, body: &Body) -> bool {
-        match &self.spooled {
-            Some(spool) => spool.is_empty(),
-            None => body.is_ended(),
-        }
-    }
-
-    fn data<'a>(&'a self, body: &'a Body) -> &'a [u8] {
-        match &self.spooled {
-            Some(spool) => spool.data(),
-            None => body.data(),
-        }
-    }
-
-    fn poll_fill(&mut self, cx: &mut Context<'_>, body: &mut Body) -> Poll<Result<()>> {
-        match &mut self.spooled {
-            Some(spool) => spool.poll_fill(cx),
-            None => body.poll_fill(cx),
-        }
     }
 
     fn end(&mut self, link: &mut Link) {

@@ -1,10 +1,10 @@
 //! The request's body on its way into a program's standard input.
 //!
-//! It comes from the client as it arrives, or from the spool where its length had to be known
-//! first. A program that reads only some of it, or nothing, is in its right.
+//! A program that reads only some of it, or nothing, is in its right.
 
 use std::task::{Context, Poll};
 
+use super::super::intake::Source;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Body;
 use crate::pipe::PipeWriter;
@@ -15,7 +15,7 @@ use crate::spool::Spool;
 pub(super) struct Input {
     /// `None` once the program has all it will get.
     pipe: Option<PipeWriter>,
-    spooled: Option<Spool>,
+    source: Source,
 }
 
 /// Who has to move next.
@@ -41,7 +41,7 @@ impl Input {
     pub(super) fn new(pipe: PipeWriter, spooled: Option<Spool>) -> Self {
         Self {
             pipe: Some(pipe),
-            spooled,
+            source: Source::new(spooled),
         }
     }
 
@@ -57,12 +57,12 @@ impl Input {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, body: &mut Body) -> Result<Moved> {
         let mut any = false;
         while let Some(pipe) = &self.pipe {
-            if self.is_read(body) {
+            if self.source.is_read(body) {
                 break;
             }
-            let data = self.data(body);
+            let data = self.source.data(body);
             if data.is_empty() {
-                match self.poll_fill(cx, body) {
+                match self.source.poll_fill(cx, body) {
                     Poll::Ready(filled) => filled?,
                     Poll::Pending => {
                         let awaited = Awaited::Client;
@@ -74,7 +74,7 @@ impl Input {
             match pipe.poll_write(cx, data) {
                 Poll::Ready(Ok(count)) => {
                     any = true;
-                    self.consume(count, body);
+                    self.source.consume(count, body);
                 }
                 Poll::Ready(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
                 Poll::Ready(Err(error)) => {
@@ -88,36 +88,8 @@ impl Input {
         }
         // Dropped, it tells the program that this was all.
         self.pipe = None;
-        self.spooled = None;
+        self.source = Source::new(None);
         let awaited = Awaited::Program;
         Ok(Moved { any, awaited })
-    }
-
-    fn is_read(&self, body: &Body) -> bool {
-        match &self.spooled {
-            Some(spool) => spool.is_empty(),
-            None => body.is_ended(),
-        }
-    }
-
-    fn data<'a>(&'a self, body: &'a Body) -> &'a [u8] {
-        match &self.spooled {
-            Some(spool) => spool.data(),
-            None => body.data(),
-        }
-    }
-
-    fn poll_fill(&mut self, cx: &mut Context<'_>, body: &mut Body) -> Poll<Result<()>> {
-        match &mut self.spooled {
-            Some(spool) => spool.poll_fill(cx),
-            None => body.poll_fill(cx),
-        }
-    }
-
-    fn consume(&mut self, count: usize, body: &mut Body) {
-        match &mut self.spooled {
-            Some(spool) => spool.consume(count),
-            None => body.consume(count),
-        }
     }
 }
