@@ -17,7 +17,7 @@ pub struct GroupFigures {
     /// In the order of the configuration, each after those it is in, and in whose figures it is
     /// contained.
     pub groups: Vec<(Owner, Usage)>,
-    /// Groups that were not looked at.
+    /// Groups that are there and were not read.
     pub left_out: usize,
 }
 
@@ -94,15 +94,16 @@ pub(super) const FIGURES: [GroupFigure; 8] = [
     },
 ];
 
-/// Reads the groups of a generation.
+/// Reads the groups of a generation that there are.
 pub(super) fn collect(generation: &Generation) -> GroupFigures {
-    let groups = generation.groups.iter();
-    let read = groups.take(GROUPS_MAX).filter_map(|(path, owner)| {
-        let usage = Usage::of(&generation.layout, path)?;
-        Some((owner.clone(), usage))
-    });
-    GroupFigures {
-        groups: read.collect(),
-        left_out: generation.groups.len().saturating_sub(GROUPS_MAX),
+    let mut figures = GroupFigures::default();
+    let layout = &generation.layout;
+    for (path, owner) in &generation.groups {
+        if figures.groups.len() == GROUPS_MAX {
+            figures.left_out += usize::from(layout.has(path));
+        } else if let Some(usage) = Usage::of(layout, path) {
+            figures.groups.push((owner.clone(), usage));
+        }
     }
+    figures
 }

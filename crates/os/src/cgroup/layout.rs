@@ -83,6 +83,12 @@ impl Layout {
             .find(|hierarchy| hierarchy.controllers.contains(controller))
     }
 
+    /// Whether there is a group at `path`, in any hierarchy.
+    pub fn has(&self, path: &[String]) -> bool {
+        let mut hierarchies = self.hierarchies.iter();
+        hierarchies.any(|hierarchy| hierarchy.group(path).is_dir())
+    }
+
     /// Every controller that is to be had.
     pub fn controllers(&self) -> Controllers {
         let each = self.hierarchies.iter().map(|each| each.controllers);

@@ -331,6 +331,47 @@ fn a_change_that_fails_is_taken_back_and_named() {
 }
 
 #[test]
+fn of_many_groups_the_first_are_made_at_once_and_the_others_when_wanted() {
+    let machine = Machine::new();
+    let base = machine.group("base", &[("cgroup.subtree_control", "pids")]);
+    let groups = |pids| {
+        let limits = Limits {
+            pids: Some(pids),
+            ..Limits::default()
+        };
+        let group = |number| group(&[&format!("g{number}")], limits.clone());
+        (0..300).map(group).collect::<Vec<_>>()
+    };
+    for number in 0..300 {
+        for path in [format!("base/g{number}"), format!("base/g{number}/run")] {
+            machine.group(&path, &[("cgroup.procs", ""), ("pids.max", "")]);
+        }
+    }
+    let layout = layout(Version::V2, &base, &[Controller::Pids]);
+    let limit = |number: u32| {
+        let file = base.join(format!("g{number}/pids.max"));
+        fs::read_to_string(file).unwrap()
+    };
+    let (old, new) = (groups(11), groups(22));
+    let mut tree = Tree::default();
+    tree.apply(&layout, &old).unwrap();
+    assert_eq!((limit(255), limit(256)), ("11".to_owned(), String::new()));
+    tree.leaf(&old, &old[256].path).unwrap();
+    tree.apply(&layout, &new).unwrap();
+    assert_eq!((limit(255), limit(256)), ("22".to_owned(), "22".to_owned()));
+    // A late request of the list before does not bring its limits back.
+    tree.leaf(&old, &old[257].path).unwrap();
+    assert_eq!(limit(257), "22");
+    assert_eq!(tree.sweep(), 0);
+    // A group whose limits cannot be written bears nobody, however often that is tried.
+    fs::remove_file(base.join("g258/pids.max")).unwrap();
+    for _ in 0..2 {
+        let error = tree.leaf(&new, &new[258].path).unwrap_err();
+        assert!(error.to_string().contains("g258/pids.max"), "{error}");
+    }
+}
+
+#[test]
 fn in_version_1_no_group_gets_more_than_those_above() {
     let machine = Machine::new();
     let outer = [

@@ -1,10 +1,12 @@
 //! Groups with limits, made, changed in place and removed.
 //!
 //! The idea: a list of [`Group`]s says what there is to be; the tree remembers what it has written
-//! and writes what differs. A group that is no longer named goes as soon as nothing runs in it;
-//! until then its limits hold. A change that cannot be made whole is taken back.
+//! and writes what differs. The first groups of a list are made at once, which shows what cannot
+//! be had; since making thousands takes many seconds, the others are made when they are first
+//! wanted. A group that is no longer named goes as soon as nothing runs in it; until then its
+//! limits hold. A change that cannot be made whole is taken back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -16,6 +18,9 @@ use super::leaf::{Leaf, RUN};
 use super::limits::Limits;
 use super::settings::{Absence, writes};
 use super::{Error, interface};
+
+/// Groups of a list that are made at once.
+const MADE_AT_ONCE: usize = 256;
 
 /// A group to be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +35,9 @@ pub struct Group {
 #[derive(Debug, Default)]
 pub struct Tree {
     layout: Layout,
+    /// What the latest list says.
+    named: BTreeMap<Vec<String>, Limits>,
+    /// What has been made.
     nodes: BTreeMap<Vec<String>, Node>,
 }
 
@@ -52,35 +60,45 @@ impl Tree {
         }
     }
 
-    /// Makes the groups that are listed, those above before those below, and changes the limits of
-    /// those already there. Groups no longer listed go with the next [`Tree::sweep`].
+    /// Changes the limits of groups already there to what the list says, and makes the first of
+    /// the others. In the list, groups come after those they are in. Groups no longer listed go
+    /// with the next [`Tree::sweep`].
     ///
     /// # Errors
     /// Everything that could not be done; then the limits are what they were, wherever that can be.
     pub fn apply(&mut self, layout: &Layout, groups: &[Group]) -> Result<(), Vec<Error>> {
         self.layout = layout.clone();
         let before = self.limits();
-        let problems = self.change(groups);
+        let wanted: Vec<Group> = groups
+            .iter()
+            .enumerate()
+            .filter(|(at, group)| *at < MADE_AT_ONCE || self.has(&group.path))
+            .map(|(_, group)| group.clone())
+            .collect();
+        let problems = self.change(&wanted);
         if !problems.is_empty() {
             // What cannot be taken back either is what could not be done.
             let _ = self.change(&before);
             return Err(problems);
         }
-        let named: BTreeSet<_> = groups.iter().map(|group| &group.path).collect();
+        let named = groups.iter();
+        self.named = named
+            .map(|group| (group.path.clone(), group.limits.clone()))
+            .collect();
         for (path, node) in &mut self.nodes {
-            node.kept = named.contains(path);
+            node.kept = self.named.contains_key(path);
         }
         Ok(())
     }
 
     /// The leaf that programs of a group are born in. `groups` is the list the group is of: what
-    /// is gone since, because a later list does not name it, is made again.
+    /// has not been made yet is made, also what is gone because a later list does not name it.
     ///
     /// # Errors
     /// When it is not there and cannot be made.
     pub fn leaf(&mut self, groups: &[Group], path: &[String]) -> Result<&Leaf, Error> {
         if !self.has(path) {
-            self.make_again(groups, path)?;
+            self.make_chain(groups, path)?;
         }
         let Some(node) = self.nodes.get_mut(path) else {
             return Err(unknown(path));
@@ -154,21 +172,35 @@ impl Tree {
         problems
     }
 
-    fn make_again(&mut self, groups: &[Group], path: &[String]) -> Result<(), Error> {
+    /// Makes a group and those above it, as far as they are missing.
+    fn make_chain(&mut self, groups: &[Group], path: &[String]) -> Result<(), Error> {
         let is_above = |group: &&Group| path.starts_with(&group.path);
-        let chain: Vec<Group> = groups.iter().filter(is_above).cloned().collect();
-        let chain = self.within_outer(&chain);
-        for (path, controllers) in standing_in(&chain) {
-            self.make(&path, controllers)?;
-        }
-        for group in &chain {
-            self.hand_down(group)?;
-            // What another list says of a group that is still there holds.
-            if self.nodes.get(&group.path).is_some_and(|node| !node.kept) {
-                self.write(group)?;
+        let mut chain: Vec<Group> = groups.iter().filter(is_above).cloned().collect();
+        for group in &mut chain {
+            // The latest list has the last word.
+            if let Some(limits) = self.named.get(&group.path) {
+                group.limits = limits.clone();
             }
         }
-        Ok(())
+        let chain = self.within_outer(&chain);
+        let is_missing = |group: &&Group| !self.has(&group.path);
+        let missing: Vec<Group> = chain.iter().filter(is_missing).cloned().collect();
+        let made = self.make_missing(&chain, &missing);
+        if made.is_err() {
+            // No program may find a group whose limits do not hold.
+            for group in &missing {
+                self.nodes.remove(&group.path);
+            }
+        }
+        made
+    }
+
+    fn make_missing(&mut self, chain: &[Group], missing: &[Group]) -> Result<(), Error> {
+        for (path, controllers) in standing_in(chain) {
+            self.make(&path, controllers)?;
+        }
+        chain.iter().try_for_each(|group| self.hand_down(group))?;
+        missing.iter().try_for_each(|group| self.write(group))
     }
 
     /// Makes a group and its leaf in the hierarchies of these controllers, and opens nothing.
@@ -180,6 +212,7 @@ impl Tree {
             make_group(&hierarchy.group(path).join(RUN))?;
         }
         let node = self.nodes.entry(path.to_vec()).or_insert_with(|| Node {
+            kept: self.named.contains_key(path),
             written: is_new.then(Limits::default),
             ..Node::default()
         });

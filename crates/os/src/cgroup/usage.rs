@@ -8,7 +8,7 @@ use std::path::Path;
 use super::controllers::Controller;
 use super::interface::{keyed, number, read, value};
 use super::kill::groups;
-use super::layout::{Hierarchy, Layout, Version};
+use super::layout::{Layout, Version};
 
 /// Figures of a group and those below it, since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,8 +34,7 @@ pub struct Usage {
 impl Usage {
     /// Reads the figures of the group at `path`; `None` where there is no such group.
     pub fn of(layout: &Layout, path: &[String]) -> Option<Self> {
-        let exists = |hierarchy: &Hierarchy| hierarchy.group(path).is_dir();
-        if !layout.hierarchies.iter().any(exists) {
+        if !layout.has(path) {
             return None;
         }
         let mut usage = Self::default();
