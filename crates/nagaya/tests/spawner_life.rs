@@ -134,6 +134,35 @@ fn a_spawner_that_dies_again_and_again_leaves_files_served() {
 }
 
 #[test]
+fn what_left_its_session_dies_with_the_spawner_and_a_stranger_does_not() {
+    let leave = "#!/bin/sh\nsetsid sh -c 'echo $$ >{notes}/fugitive; exec sleep 1000' >/dev/null 2>&1 &\n\
+                 until [ -s {notes}/fugitive ]; do sleep 0.02; done\nprintf 'Content-Type: x\\n\\nleft'\n";
+    let builder = programs::builder("", "", "");
+    program(builder.directory().path(), "leave.cgi", leave);
+    program(builder.directory().path(), "fine.cgi", FINE);
+    // As the entry point of a container starts something beside the gateway.
+    let entry = builder.directory().write(
+        "entry",
+        format!(
+            "#!/bin/sh\nsleep 1000 &\necho $! >{}/notes/stranger\nexec {} \"$@\"\n",
+            builder.directory().path().display(),
+            env!("CARGO_BIN_EXE_nagaya")
+        ),
+    );
+    programs::set_mode(&entry, 0o755);
+    let gateway = builder.through(&entry).start();
+    let stranger = note(&gateway, "stranger");
+    assert_eq!(text(&get(&gateway, "/leave.cgi")), "left");
+    let fugitive = note(&gateway, "fugitive");
+    kill(gateway.spawner_pid());
+    await_gone(&fugitive);
+    assert_eq!(text(&get(&gateway, "/fine.cgi")), "fine");
+    let stranger_lives = std::fs::exists(format!("/proc/{stranger}")).expect("/proc");
+    assert!(stranger_lives, "it is none of the gateway's");
+    kill(stranger.parse().expect("a process"));
+}
+
+#[test]
 fn only_root_can_run_programs_as_somebody_else() {
     if !is_root() {
         eprintln!("skipped: needs root to start a gateway as somebody else");

@@ -43,6 +43,17 @@ pub fn children() -> Vec<u32> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
+/// Whether a process can never gain privileges by what it runs: it, or one it descends from, was
+/// made so.
+pub fn has_no_new_privileges(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    let status = status.unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NoNewPrivs:"));
+    line.is_some_and(|value| value.trim() == "1")
+}
+
 /// Kills a child that was not reaped.
 pub fn kill_child(child: u32) {
     let pid = i32::try_from(child).ok().and_then(Pid::from_raw);

@@ -60,6 +60,13 @@ impl Builder {
         self
     }
 
+    /// Starts the gateway by another program, which is given its arguments and becomes it.
+    #[must_use]
+    pub fn through(mut self, program: &Path) -> Self {
+        self.binary = program.to_owned();
+        self
+    }
+
     /// The directory `{dir}` stands for, to put files into before the start.
     #[must_use]
     pub fn directory(&self) -> &TempDir {

@@ -94,6 +94,10 @@ impl Supervisor {
     /// Takes from the machine what the configuration asks for, and starts spawner and server.
     pub(crate) fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
         let descriptors = os::process::raise_nofile();
+        let programs = Programs::prepare().map_err(|error| {
+            let reason = reason(&error);
+            Refused::System(vec![format!("adopt what programs leave behind: {reason}")])
+        })?;
         let mut base = programs::claim_place()?;
         let current = Generation::prepare(config, 1, None, &mut base)?;
         let mut supervisor = Supervisor {
@@ -104,7 +108,7 @@ impl Supervisor {
             phase: Phase::Resting {
                 until: Instant::now(),
             },
-            programs: Programs::default(),
+            programs,
             base,
             wanted: Wanted::default(),
             back_off: BackOff::default(),
@@ -130,9 +134,7 @@ impl Supervisor {
             .current
             .listeners
             .take_over(&listeners::Listeners::default());
-        // What a spawner leaves behind is to come to this process, and to nobody else.
-        let adopted = os::spawn::adopt_orphans().map_err(|error| reason(&error));
-        let started = adopted.and_then(|()| supervisor.programs.start(&[&supervisor.current.plan]));
+        let started = supervisor.programs.start(&[&supervisor.current.plan]);
         started.map_err(|problem| Refused::System(vec![problem]))?;
         supervisor.start_server();
         Ok(supervisor)
@@ -255,13 +257,15 @@ impl Supervisor {
 
     /// Starts the next spawner, and gives the server links to it.
     fn start_spawner(&mut self) {
-        programs::end_orphans(self.phase.server().map(Server::pid));
+        let server = self.phase.server().map(Server::pid);
+        self.programs.end_orphans(server);
         let mut plans = vec![&self.current.plan];
         if let Phase::Reloading { next, .. } = &self.phase {
             plans.push(&next.plan);
         }
         if let Err(problem) = self.programs.start(&plans) {
-            return tracing::error!("{problem}");
+            tracing::error!("{problem}");
+            return self.programs.lose("it has no plan");
         }
         let links = self.programs.links(self.current.workers);
         let given = self.phase.server().map(|server| {

@@ -27,6 +27,8 @@ const ORPHANS_LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     state: State,
+    /// Children of this process from before it was the gateway's, as an entry point may leave them.
+    strangers: Vec<u32>,
     back_off: BackOff,
 }
 
@@ -42,6 +44,16 @@ enum State {
 }
 
 impl Programs {
+    /// Makes this process the one that what a spawner leaves behind comes to. To be called before
+    /// there are children of ours.
+    pub(super) fn prepare() -> io::Result<Programs> {
+        os::spawn::adopt_orphans()?;
+        Ok(Programs {
+            strangers: os::process::children(),
+            ..Programs::default()
+        })
+    }
+
     /// What becomes readable when the spawner ends.
     pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
@@ -117,10 +129,12 @@ impl Programs {
         })
     }
 
-    /// Ends the spawner, if it has not ended, with what it left behind, and rests before the next.
+    /// Ends the spawner, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
-        let State::Running(spawner) = std::mem::take(&mut self.state) else {
-            return;
+        let spawner = match std::mem::take(&mut self.state) {
+            State::Running(spawner) => spawner,
+            // Lost already.
+            state => return self.state = state,
         };
         let pid = spawner.pid();
         let lived = match spawner.end() {
@@ -140,7 +154,33 @@ impl Programs {
     /// Ends the spawner, and with it all programs.
     pub(super) fn end(&mut self) {
         self.state = State::Absent;
-        end_orphans(None);
+        self.end_orphans(None);
+    }
+
+    /// Kills and reaps what a spawner left behind: children of this process that are neither the
+    /// server nor were here before. Programs, and all that descends from them, can be told by
+    /// that they cannot gain privileges; whatever else came to this process is none of ours.
+    pub(super) fn end_orphans(&self, server: Option<u32>) {
+        let until = Instant::now() + ORPHANS_MAX;
+        loop {
+            let mut orphans = os::process::children();
+            orphans.retain(|child| Some(*child) != server && !self.strangers.contains(child));
+            for orphan in &orphans {
+                // Whoever has ended is to be reaped here in any case.
+                let _ = os::spawn::reap_orphan(*orphan);
+            }
+            orphans.retain(|child| os::process::has_no_new_privileges(*child));
+            if orphans.is_empty() {
+                return;
+            }
+            orphans.iter().copied().for_each(os::process::kill_child);
+            if Instant::now() >= until {
+                let left = orphans.len();
+                tracing::warn!(left, "programs that were killed have not ended");
+                return;
+            }
+            std::thread::sleep(ORPHANS_LOOK);
+        }
     }
 
     fn rest(&mut self, lived: Duration) {
@@ -164,26 +204,4 @@ pub(super) fn claim_place() -> Result<Base, Refused> {
         tracing::warn!("{}: {reason}", problem.what);
     }
     Ok(base)
-}
-
-/// Kills and reaps what a spawner left behind: all children of this process but the server.
-pub(super) fn end_orphans(server: Option<u32>) {
-    let until = Instant::now() + ORPHANS_MAX;
-    loop {
-        let mut orphans = os::process::children();
-        orphans.retain(|child| Some(*child) != server);
-        if orphans.is_empty() {
-            return;
-        }
-        for orphan in &orphans {
-            os::process::kill_child(*orphan);
-            let _ = os::spawn::reap_orphan(*orphan);
-        }
-        if Instant::now() >= until {
-            let left = orphans.len();
-            tracing::warn!(left, "programs that were killed have not ended");
-            return;
-        }
-        std::thread::sleep(ORPHANS_LOOK);
-    }
 }
