@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use os::cgroup::{
-    Base, Controller, Controllers, CpuLimit, Group, Host, Layout, Leaf, Limits, Sight, Tree, Usage,
+    Base, Controller, Controllers, CpuLimit, Group, Host, IoLimit, Layout, Leaf, Limits, Sight,
+    Tree, Usage,
 };
 
 /// How long something may take that takes no time on a quiet machine.
@@ -309,6 +310,65 @@ fn limits_change_in_place_and_groups_go_when_nothing_runs_in_them() {
     let pids = here.file(Controller::Pids, &rule, "pids.max", "pids.max");
     assert_eq!(pids, "50");
     assert_eq!(here.tree.sweep(), 0);
+}
+
+#[test]
+fn the_limits_of_memory_and_disks_are_what_the_kernel_says_they_are() {
+    let Some(mut here) = Groups::with(&[Controller::Memory]) else {
+        return;
+    };
+    let limits = Limits {
+        memory_bytes: Some(64 << 20),
+        memory_high_bytes: Some(48 << 20),
+        ..Limits::default()
+    };
+    let groups = [named(&["memory"], limits)];
+    here.apply(&groups);
+    let path = &groups[0].path;
+    for (v1, v2, bytes) in [
+        ("memory.limit_in_bytes", "memory.max", 64 << 20),
+        ("memory.soft_limit_in_bytes", "memory.high", 48 << 20),
+    ] {
+        let said = here.file(Controller::Memory, path, v1, v2);
+        assert_eq!(said, (bytes as u64).to_string(), "{v1} {v2}");
+    }
+    drop(here);
+    let Some(mut here) = Groups::with(&[Controller::Io]) else {
+        return;
+    };
+    let device = match os::cgroup::device_of(Path::new("/")) {
+        Ok(device) => device,
+        Err(error) => return eprintln!("not run: the disk of /: {error}"),
+    };
+    let limits = Limits {
+        io: vec![IoLimit {
+            device,
+            read_bytes: Some(1 << 20),
+            write_bytes: None,
+            read_ops: None,
+            write_ops: Some(500),
+        }],
+        ..Limits::default()
+    };
+    let groups = [named(&["disk"], limits)];
+    let layout = here.layout();
+    if let Err(problems) = here.tree.apply(&layout, &groups) {
+        // Kernels can be built without throttling.
+        return eprintln!("not run: {}", problems[0]);
+    }
+    let (v1, path) = ("blkio.throttle.read_bps_device", &groups[0].path);
+    let said = here.file(Controller::Io, path, v1, "io.max");
+    let v1 = format!("{device} 1048576");
+    let v2 = format!("{device} rbps=1048576 wbps=max riops=max wiops=500");
+    assert!(said == v1 || said == v2, "{said}");
+    here.apply(&[named(&["disk"], cpu(100))]);
+    let said = here.file(
+        Controller::Io,
+        path,
+        "blkio.throttle.read_bps_device",
+        "io.max",
+    );
+    assert_eq!(said, "");
 }
 
 #[test]

@@ -170,8 +170,10 @@ fn place_v2(
 
 fn unified(mounts: &[Mount], memberships: &[Membership]) -> Option<PathBuf> {
     let own = memberships.iter().find(|own| own.is_v2())?;
+    // Where systemd puts `ExecStartPre=` and the like, beside the processes of the service proper.
+    let path = own.path.strip_suffix("/.control").unwrap_or(&own.path);
     let mut mounts = mounts.iter().filter(|mount| mount.version == Version::V2);
-    mounts.find_map(|mount| mount.directory(&own.path))
+    mounts.find_map(|mount| mount.directory(path))
 }
 
 /// Whether this is the root of the hierarchy itself, where processes may stand beside groups.

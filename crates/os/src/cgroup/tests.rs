@@ -127,6 +127,12 @@ fn controllers_are_found_one_by_one_wherever_a_machine_has_them() {
             "0::/own",
             "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own",
         ),
+        // What runs before a service of systemd's, asked for the service.
+        (
+            unified.clone(),
+            "0::/own/.control",
+            "cpu=V2:uni/own cpuacct=V2:uni/own memory=V2:uni/own pids=V2:uni/own io=V2:uni/own",
+        ),
         (
             unified.clone(),
             "0::/poor",
