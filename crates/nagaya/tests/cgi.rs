@@ -7,8 +7,8 @@ mod programs;
 use std::collections::BTreeMap;
 
 use programs::{
-    CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, program, records,
-    request, tell, text,
+    CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, pipes, program,
+    records, request, tell, text,
 };
 use testkit::client::{Body, reply};
 use testkit::{RawClient, Reply, eventually};
@@ -251,10 +251,15 @@ fn ten_megabytes_go_both_ways_and_leave_memory_alone() {
 fn a_slow_reader_does_not_hold_the_program() {
     let large = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nhead -c 4000000 /dev/zero\necho $$ >{notes}/done\n";
     let gateway = gateway("", "", &[("large.cgi", large)]);
+    let server = gateway.server_pid();
+    let before = pipes(server);
     let mut client = RawClient::connect_narrow(gateway.address()).with_deadline(PATIENCE);
     client.send(&request("GET /large.cgi", ""));
     let process = note(&gateway, "done");
     programs::await_gone(&process);
+    eventually(PATIENCE, "the program's pipes to be closed", || {
+        (pipes(server) == before).then_some(())
+    });
     let reply = reply(client.read_reply(Body::Framed));
     assert!(reply.complete);
     assert_eq!(reply.body.len(), 4_000_000);

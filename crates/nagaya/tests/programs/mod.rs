@@ -150,6 +150,14 @@ pub(crate) fn descriptors(id: u32) -> usize {
     list.expect("a process").count()
 }
 
+/// Ends of pipes that a process holds.
+pub(crate) fn pipes(id: u32) -> usize {
+    let list = std::fs::read_dir(format!("/proc/{id}/fd")).expect("a process");
+    list.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("pipe:"))
+        .count()
+}
+
 /// Waits until nothing of any program is left.
 pub(crate) fn await_quiet(gateway: &Gateway) {
     let spawner = spawner_pid(gateway);

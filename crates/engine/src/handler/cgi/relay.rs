@@ -109,9 +109,14 @@ impl<'a> Relay<'a> {
         let outcome = self.last_report().await;
         self.note(exchange, outcome.as_ref(), &answered);
         answered?;
-        let mut reply = self.reply;
         // The program is gone: what the client has still to take holds nothing of it.
+        let mut reply = self.into_reply();
         poll_fn(|cx| reply.poll_rest(cx, &mut exchange.reply)).await
+    }
+
+    /// Gives up everything else.
+    fn into_reply(self) -> ProgramReply {
+        self.reply
     }
 
     async fn answer(&mut self, exchange: &mut Exchange) -> Result<()> {
