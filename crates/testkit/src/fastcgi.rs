@@ -5,11 +5,11 @@
 //! one request at a time, as php-fpm's processes have it.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::listening::{Listening, State, lock};
 use crate::upstream::Step;
 use crate::wait::eventually;
 
@@ -98,20 +98,10 @@ pub fn printed(output: impl AsRef<[u8]>) -> Vec<u8> {
     bytes
 }
 
-type Script = dyn Fn(&Call) -> Vec<Step> + Send + Sync;
-
 /// A listening responder; stops when dropped.
 pub struct FastCgiResponder {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    script: Box<Script>,
-    stopping: AtomicBool,
-    accepted: AtomicUsize,
-    ended: AtomicUsize,
-    calls: Mutex<Vec<Call>>,
+    listening: Listening,
+    calls: Arc<Mutex<Vec<Call>>>,
 }
 
 impl FastCgiResponder {
@@ -122,42 +112,42 @@ impl FastCgiResponder {
     /// When it cannot listen.
     #[must_use]
     pub fn start(script: impl Fn(&Call) -> Vec<Step> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listen on loopback");
-        let address = listener.local_addr().expect("a bound socket");
-        let shared = Arc::new(Shared {
-            script: Box::new(script),
-            stopping: AtomicBool::new(false),
-            accepted: AtomicUsize::new(0),
-            ended: AtomicUsize::new(0),
-            calls: Mutex::default(),
+        let calls = Arc::<Mutex<Vec<Call>>>::default();
+        let seen = Arc::clone(&calls);
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listening = Listening::start(address, move |stream, number, state| {
+            let mut connection = Connection {
+                stream,
+                pending: Vec::new(),
+                state,
+            };
+            connection.serve(number, &seen, &script);
         });
-        let accepting = Arc::clone(&shared);
-        std::thread::spawn(move || accept(&listener, &accepting));
-        Self { address, shared }
+        Self { listening, calls }
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// Connections accepted so far.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.accepted.load(Ordering::Acquire)
+        self.listening.connections()
     }
 
     /// Connections that have not ended yet.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.connections() - self.shared.ended.load(Ordering::Acquire)
+        self.listening.open_connections()
     }
 
     /// The requests seen since the last call.
     #[must_use]
     pub fn take_calls(&self) -> Vec<Call> {
-        std::mem::take(&mut lock(&self.shared.calls))
+        std::mem::take(&mut lock(&self.calls))
     }
 
     /// Waits until a request has been seen, and takes it.
@@ -170,129 +160,113 @@ impl FastCgiResponder {
             Duration::from_secs(10),
             "a request at the responder",
             || {
-                let mut calls = lock(&self.shared.calls);
+                let mut calls = lock(&self.calls);
                 (!calls.is_empty()).then(|| calls.remove(0))
             },
         )
     }
 }
 
-impl Drop for FastCgiResponder {
-    fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        // Wakes the accepting thread, which then sees the flag.
-        let _ = TcpStream::connect(self.address);
-    }
+struct Connection<'a> {
+    stream: TcpStream,
+    pending: Vec<u8>,
+    state: &'a State,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming() {
-        if shared.stopping.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let connection = shared.accepted.fetch_add(1, Ordering::AcqRel);
-        let shared = Arc::clone(shared);
-        std::thread::spawn(move || {
-            serve(stream, connection, &shared);
-            shared.ended.fetch_add(1, Ordering::AcqRel);
-        });
-    }
-}
-
-fn serve(mut stream: TcpStream, connection: usize, shared: &Shared) {
-    let _ = stream.set_nodelay(true);
-    let _ = stream.set_read_timeout(Some(READ_TIMEOUT));
-    let mut pending = Vec::new();
-    for nth in 0.. {
-        let Some(mut call) = read_call(&mut stream, &mut pending, shared) else {
-            return;
-        };
-        (call.connection, call.nth) = (connection, nth);
-        lock(&shared.calls).push(call.clone());
-        for step in (shared.script)(&call) {
-            let goes_on = match step {
-                Step::Send(bytes) => stream.write_all(&bytes).is_ok(),
-                Step::Drip(bytes, piece, pause) => bytes.chunks(piece).all(|piece| {
-                    std::thread::sleep(pause);
-                    stream.write_all(piece).is_ok()
-                }),
-                Step::Idle(limit) => idle(&mut stream, &mut pending, limit, shared),
-                _ => false,
-            };
-            if !goes_on {
-                let _ = stream.shutdown(Shutdown::Both);
+impl Connection<'_> {
+    fn serve(
+        &mut self,
+        connection: usize,
+        calls: &Mutex<Vec<Call>>,
+        script: &impl Fn(&Call) -> Vec<Step>,
+    ) {
+        let _ = self.stream.set_nodelay(true);
+        let _ = self.stream.set_read_timeout(Some(READ_TIMEOUT));
+        for nth in 0.. {
+            let Some(mut call) = self.read_call() else {
                 return;
+            };
+            (call.connection, call.nth) = (connection, nth);
+            lock(calls).push(call.clone());
+            for step in script(&call) {
+                if !self.take_step(step) {
+                    let _ = self.stream.shutdown(Shutdown::Both);
+                    return;
+                }
             }
         }
     }
-}
 
-fn read_call(stream: &mut TcpStream, pending: &mut Vec<u8>, shared: &Shared) -> Option<Call> {
-    let (mut call, mut params) = (Call::default(), Vec::new());
-    loop {
-        let (kind, content) = read_record(stream, pending, shared)?;
-        call.records.push((kind, content.len()));
-        match kind {
-            kind::BEGIN => call.keep = content.get(2).is_some_and(|flags| flags & 1 == 1),
-            kind::PARAMS if content.is_empty() => call.params = pairs(&params),
-            kind::PARAMS => params.extend(content),
-            kind::STDIN if content.is_empty() => return Some(call),
-            kind::STDIN => call.stdin.extend(content),
-            _ => return None,
+    /// Does one step; false when the connection is to end.
+    fn take_step(&mut self, step: Step) -> bool {
+        match step {
+            Step::Send(bytes) => self.stream.write_all(&bytes).is_ok(),
+            Step::Drip(bytes, piece, pause) => bytes.chunks(piece).all(|piece| {
+                std::thread::sleep(pause);
+                self.stream.write_all(piece).is_ok()
+            }),
+            Step::Idle(limit) => {
+                let until = Instant::now() + limit;
+                while Instant::now() < until {
+                    if !self.fill() {
+                        return false;
+                    }
+                }
+                true
+            }
+            _ => false,
         }
     }
-}
 
-fn read_record(
-    stream: &mut TcpStream,
-    pending: &mut Vec<u8>,
-    shared: &Shared,
-) -> Option<(u8, Vec<u8>)> {
-    loop {
-        if let Some(header) = pending.get(..8) {
-            let length = usize::from(header[4]) * 256 + usize::from(header[5]);
-            let (kind, whole) = (header[1], 8 + length + usize::from(header[6]));
-            if pending.len() >= whole {
-                let content = pending[8..8 + length].to_vec();
-                pending.drain(..whole);
-                return Some((kind, content));
+    fn read_call(&mut self) -> Option<Call> {
+        let (mut call, mut params) = (Call::default(), Vec::new());
+        loop {
+            let (kind, content) = self.read_record()?;
+            call.records.push((kind, content.len()));
+            match kind {
+                kind::BEGIN => call.keep = content.get(2).is_some_and(|flags| flags & 1 == 1),
+                kind::PARAMS if content.is_empty() => call.params = pairs(&params),
+                kind::PARAMS => params.extend(content),
+                kind::STDIN if content.is_empty() => return Some(call),
+                kind::STDIN => call.stdin.extend(content),
+                _ => return None,
             }
         }
-        if shared.stopping.load(Ordering::Acquire) || !fill(stream, pending) {
-            return None;
-        }
     }
-}
 
-/// Reads at most once; false when the peer is gone.
-fn fill(stream: &mut TcpStream, pending: &mut Vec<u8>) -> bool {
-    let mut buffer = [0; 64 * 1024];
-    match stream.read(&mut buffer) {
-        Ok(0) => false,
-        Ok(count) => {
-            pending.extend(&buffer[..count]);
-            true
+    fn read_record(&mut self) -> Option<(u8, Vec<u8>)> {
+        loop {
+            if let Some(header) = self.pending.get(..8) {
+                let length = usize::from(header[4]) * 256 + usize::from(header[5]);
+                let (kind, whole) = (header[1], 8 + length + usize::from(header[6]));
+                if self.pending.len() >= whole {
+                    let content = self.pending[8..8 + length].to_vec();
+                    self.pending.drain(..whole);
+                    return Some((kind, content));
+                }
+            }
+            if !self.fill() {
+                return None;
+            }
         }
-        Err(error) => matches!(
-            error.kind(),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-        ),
     }
-}
 
-fn idle(stream: &mut TcpStream, pending: &mut Vec<u8>, limit: Duration, shared: &Shared) -> bool {
-    let until = Instant::now() + limit;
-    while Instant::now() < until {
-        if shared.stopping.load(Ordering::Acquire) || !fill(stream, pending) {
-            return false;
+    /// Reads at most once; false when the peer is gone or the responder stops.
+    fn fill(&mut self) -> bool {
+        let mut buffer = [0; 64 * 1024];
+        match self.stream.read(&mut buffer) {
+            _ if self.state.is_stopping() => false,
+            Ok(0) => false,
+            Ok(count) => {
+                self.pending.extend(&buffer[..count]);
+                true
+            }
+            Err(error) => matches!(
+                error.kind(),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+            ),
         }
     }
-    true
 }
 
 fn pairs(mut bytes: &[u8]) -> Vec<(String, String)> {

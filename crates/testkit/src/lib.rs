@@ -8,6 +8,7 @@
 pub mod client;
 pub mod fastcgi;
 pub mod gateway;
+mod listening;
 pub mod message;
 pub mod peer;
 pub mod php;

@@ -4,11 +4,11 @@
 //! reads like the exchange it describes. One thread a connection, one a listener.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::listening::{Listening, State, lock};
 use crate::message::{Ends, Head, take_body};
 use crate::wait::eventually;
 
@@ -68,15 +68,12 @@ type Script = dyn Fn(&Seen) -> Vec<Step> + Send + Sync;
 
 /// A listening upstream; stops when dropped.
 pub struct ScriptedUpstream {
-    address: SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     script: Box<Script>,
-    stopping: AtomicBool,
-    accepted: AtomicUsize,
-    ended: AtomicUsize,
     requests: Mutex<Vec<Seen>>,
     /// Every byte of every connection, by connection.
     received: Mutex<Vec<Vec<u8>>>,
@@ -118,19 +115,23 @@ impl ScriptedUpstream {
         address: SocketAddr,
         script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(address).expect("listen on loopback");
-        let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared {
             script: Box::new(script),
-            stopping: AtomicBool::new(false),
-            accepted: AtomicUsize::new(0),
-            ended: AtomicUsize::new(0),
             requests: Mutex::default(),
             received: Mutex::default(),
         });
-        let accepting = Arc::clone(&shared);
-        std::thread::spawn(move || accept(&listener, &accepting));
-        Self { address, shared }
+        let serving = Arc::clone(&shared);
+        let listening = Listening::start(address, move |stream, number, state| {
+            let mut connection = Connection {
+                stream,
+                number,
+                pending: Vec::new(),
+                shared: Arc::clone(&serving),
+                state: Arc::clone(state),
+            };
+            connection.serve();
+        });
+        Self { listening, shared }
     }
 
     /// Answers every request, its body read, with 200 and `body`.
@@ -142,19 +143,19 @@ impl ScriptedUpstream {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address()
     }
 
     /// Connections accepted so far.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.accepted.load(Ordering::Acquire)
+        self.listening.connections()
     }
 
     /// Connections that have not ended yet.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.connections() - self.shared.ended.load(Ordering::Acquire)
+        self.listening.open_connections()
     }
 
     /// Waits until no further request has come for a while, and forgets what was seen.
@@ -194,48 +195,12 @@ impl ScriptedUpstream {
     }
 }
 
-impl Drop for ScriptedUpstream {
-    fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        // Wakes the accepting thread, which then sees the flag.
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-/// A test that panicked while holding the lock must not hide its own message behind a second one.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming() {
-        if shared.stopping.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let number = shared.accepted.fetch_add(1, Ordering::AcqRel);
-        lock(&shared.received).push(Vec::new());
-        let shared = Arc::clone(shared);
-        std::thread::spawn(move || {
-            let mut connection = Connection {
-                stream,
-                number,
-                pending: Vec::new(),
-                shared,
-            };
-            connection.serve();
-            connection.shared.ended.fetch_add(1, Ordering::AcqRel);
-        });
-    }
-}
-
 struct Connection {
     stream: TcpStream,
     number: usize,
     pending: Vec<u8>,
     shared: Arc<Shared>,
+    state: Arc<State>,
 }
 
 impl Connection {
@@ -372,7 +337,7 @@ impl Connection {
     fn fill(&mut self) -> bool {
         let before = self.pending.len();
         while self.pending.len() == before {
-            if self.shared.stopping.load(Ordering::Acquire) || !self.fill_once() {
+            if self.state.is_stopping() || !self.fill_once() {
                 return false;
             }
         }
@@ -386,9 +351,10 @@ impl Connection {
             Ok(0) => false,
             Ok(count) => {
                 self.pending.extend(&buffer[..count]);
-                if let Some(all) = lock(&self.shared.received).get_mut(self.number) {
-                    all.extend(&buffer[..count]);
-                }
+                let mut received = lock(&self.shared.received);
+                let connections = received.len().max(self.number + 1);
+                received.resize(connections, Vec::new());
+                received[self.number].extend(&buffer[..count]);
                 true
             }
             Err(error) => matches!(

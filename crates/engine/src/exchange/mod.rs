@@ -80,6 +80,12 @@ pub struct ProgramUse {
 }
 
 impl Record {
+    /// Notes how long the upstream has taken, from `started` until now.
+    pub fn note_upstream_time(&mut self, started: Instant) {
+        let elapsed_us = started.elapsed().as_micros();
+        self.upstream_us = u64::try_from(elapsed_us).unwrap_or(u64::MAX);
+    }
+
     fn clear(&mut self) {
         let mut user = std::mem::take(&mut self.user);
         user.clear();

@@ -69,7 +69,7 @@ pub(super) async fn serve(
     };
     let outcome = ask.attempts(exchange, spooled).await;
     if outcome.is_err() {
-        ask.note_time(exchange);
+        exchange.record.note_upstream_time(ask.started);
     }
     outcome
 }
@@ -131,7 +131,7 @@ impl Ask<'_> {
             }
             return Err(failure);
         }
-        self.note_time(exchange);
+        exchange.record.note_upstream_time(self.started);
         if self.pool.keeps() && relay.leaves_reusable(&link) {
             self.pool.keep(self.worker, link, &in_flight);
         } else {
@@ -140,10 +140,5 @@ impl Ask<'_> {
         // What the client has still to take is no business of the server's.
         drop(in_flight);
         relay.send_rest(exchange).await.map_err(Failure::Last)
-    }
-
-    fn note_time(&self, exchange: &mut Exchange) {
-        let elapsed_us = self.started.elapsed().as_micros();
-        exchange.record.upstream_us = u64::try_from(elapsed_us).unwrap_or(u64::MAX);
     }
 }

@@ -95,7 +95,7 @@ pub(super) async fn forward(
     forward.started = Instant::now();
     let outcome = forward.attempts(exchange, pool, spooled).await;
     if outcome.is_err() {
-        forward.note_time(exchange);
+        exchange.record.note_upstream_time(forward.started);
     }
     outcome
 }
@@ -180,7 +180,7 @@ impl Forward<'_> {
         }
         let passed = attempt.pass_on(self, exchange, &mut link).await;
         passed.map_err(Failure::last)?;
-        self.note_time(exchange);
+        exchange.record.note_upstream_time(self.started);
         if attempt.leaves_reusable(&link) {
             pool.keep(self.worker, link, &in_flight);
         } else {
@@ -189,11 +189,6 @@ impl Forward<'_> {
         // What the client has still to take is no business of the server's.
         drop(in_flight);
         attempt.send_rest(exchange).await.map_err(Failure::last)
-    }
-
-    fn note_time(&self, exchange: &mut Exchange) {
-        let elapsed_us = self.started.elapsed().as_micros();
-        exchange.record.upstream_us = u64::try_from(elapsed_us).unwrap_or(u64::MAX);
     }
 
     async fn switch(
