@@ -714,15 +714,18 @@ fn who_leaves_has_the_connection_closed() {
 
 #[test]
 fn a_slow_reader_does_not_hold_the_responder() {
-    const BYTES: usize = 4 << 20;
+    /// More than sockets hold.
+    const BYTES: usize = 24 << 20;
+    /// For all of it, through a narrow window, on a busy machine.
+    const LONG: Duration = Duration::from_secs(120);
     let large = printed([PAGE, &vec![b'x'; BYTES]].concat());
     let responder = FastCgiResponder::start(move |_| vec![Step::Send(large.clone()), Step::Close]);
     let gateway = builder_of(CONFIG, &responder, "", 0).start();
-    let mut slow = RawClient::connect_narrow(gateway.address());
+    let mut slow = RawClient::connect_narrow(gateway.address()).with_deadline(LONG);
     slow.send(&get("/x.php"));
     drop(responder.next_call());
     // The responder gets rid of its reply although nobody has read it.
-    eventually(PATIENCE, "the responder to be free", || {
+    eventually(LONG, "the responder to be free", || {
         (responder.open_connections() == 0).then_some(())
     });
     let answer = reply(slow.read_reply(Body::Framed));
