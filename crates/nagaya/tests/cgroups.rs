@@ -120,7 +120,12 @@ fn has(controllers: &[Controller]) -> bool {
 fn place(controller: Controller, gateway: &Gateway) -> PathBuf {
     let host = Host::look().unwrap();
     let own = host.place(controller).unwrap().directory.clone();
-    own.join(format!("nagaya-{}", gateway.pid()))
+    let name = format!("nagaya-{}", gateway.pid());
+    // The name gets a number where somebody else had it for a moment.
+    let numbered = (1..8).map(|number| format!("{name}-{number}"));
+    let mut places = numbered.map(|name| own.join(name));
+    let found = places.find(|place| place.join("tenant-shared").exists());
+    found.unwrap_or_else(|| own.join(name))
 }
 
 fn request(host: &str, path: &str) -> Vec<u8> {

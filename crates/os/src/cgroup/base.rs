@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::controllers::{Controller, Controllers};
 use super::host::{Host, is_root, lists};
-use super::kill::{kill_all, remove};
+use super::kill::{destroy, remove};
 use super::layout::{Hierarchy, Layout, Version};
 use super::{Error, interface};
 
@@ -25,7 +25,10 @@ const PREFIX: &str = "nagaya-";
 /// Where the gateway itself stands, below its place in version 2.
 const GATEWAY: &str = "gateway";
 /// Names tried for one directory.
-const NAMES_MAX: u32 = 64;
+const NAMES_MAX: u32 = 8;
+/// Tries for each name.
+const TRIES_MAX: u32 = 32;
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 /// Leftovers removed in one go.
 const LEFTOVERS_MAX: usize = 256;
 /// How long what a crash left may take to die, and our own programs at the end.
@@ -193,11 +196,7 @@ pub(super) fn clear(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_group = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_group && entry.file_name() != GATEWAY {
-            kill_all(
-                &entry.path(),
-                until.saturating_duration_since(Instant::now()),
-            );
-            let _ = remove(&entry.path());
+            let _ = destroy(&entry.path(), until);
         }
     }
 }
@@ -233,21 +232,24 @@ pub(super) fn make_group(directory: &Path) -> Result<bool, Error> {
 /// Makes a directory below `group` and locks it.
 fn make(group: &Path) -> io::Result<(PathBuf, OwnedFd)> {
     let pid = std::process::id();
-    for attempt in 0..NAMES_MAX {
-        let directory = match attempt {
+    for number in 0..NAMES_MAX {
+        let directory = match number {
             0 => group.join(format!("{PREFIX}{pid}")),
             again => group.join(format!("{PREFIX}{pid}-{again}")),
         };
-        match mkdir(&directory, Mode::from_raw_mode(MODE)) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => continue,
-            Err(error) => return Err(error.into()),
-        }
-        // Before the lock is ours, somebody who cleans up may have it, or the directory be gone.
-        let lock = lock(&directory);
-        if let Some(lock) = lock {
-            fchmod(&lock, Mode::from_raw_mode(MODE))?;
-            return Ok((directory, lock));
+        for _ in 0..TRIES_MAX {
+            match mkdir(&directory, Mode::from_raw_mode(MODE)) {
+                Ok(()) => {
+                    if let Some(lock) = lock(&directory) {
+                        fchmod(&lock, Mode::from_raw_mode(MODE))?;
+                        return Ok((directory, lock));
+                    }
+                }
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Somebody who cleans up has it, and removes it.
+            std::thread::sleep(BETWEEN_TRIES);
         }
     }
     Err(io::Error::other("every name is taken"))
@@ -276,8 +278,7 @@ fn remove_leftovers(group: &Path) -> Vec<Error> {
         let Some(_lock) = lock(&directory) else {
             continue;
         };
-        kill_all(&directory, until.saturating_duration_since(Instant::now()));
-        if let Err(error) = remove(&directory) {
+        if let Err(error) = destroy(&directory, until) {
             let what = format!("remove the group {} that a crash left", directory.display());
             problems.push(Error::new(what, error));
         }

@@ -42,7 +42,7 @@ pub fn kill_all(directory: &Path, patience: Duration) -> bool {
     }
 }
 
-/// Removes a group and those below it; tells whether nothing is left.
+/// Removes a group and those below it, in which nothing runs.
 pub(super) fn remove(directory: &Path) -> io::Result<()> {
     let mut found = groups(directory);
     // Those below come after those above.
@@ -54,6 +54,18 @@ pub(super) fn remove(directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Kills everything in a group and removes it, no later than `until`. A process that has just died
+/// may keep its group for a moment in which it is listed nowhere.
+pub(super) fn destroy(directory: &Path, until: Instant) -> io::Result<()> {
+    loop {
+        kill_all(directory, until.saturating_duration_since(Instant::now()));
+        match remove(directory) {
+            Err(_) if Instant::now() < until => std::thread::sleep(ROUND),
+            result => return result,
+        }
+    }
 }
 
 fn kill_members(group: &Path) {

@@ -107,15 +107,21 @@ fn full_machine() -> Machine {
     machine
 }
 
+/// Looks at the machine through these mounts and memberships.
+fn check_places(machine: &Machine, mountinfo: &str, cgroup: &str, expected: &str) {
+    let sight = Sight {
+        mountinfo: mountinfo.to_owned(),
+        cgroup: cgroup.to_owned(),
+        known: KNOWN.to_owned(),
+    };
+    let found = outcome(&Host::of(&sight), &machine.root);
+    assert_eq!(found, expected, "{sight:?}");
+}
+
 #[test]
-fn controllers_are_found_one_by_one_wherever_a_machine_has_them() {
+fn in_version_2_a_group_must_have_been_given_controllers_and_be_ours_alone() {
     let machine = full_machine();
-    let root = machine.root.clone();
-    let cpu = machine.mount("v1/cpu", "/", "cgroup", "cpu,cpuacct");
-    let memory = machine.mount("v1/mem", "/docker/1", "cgroup", "memory");
-    let pids = machine.mount("v1/pids", "/", "cgroup", "pids");
-    let unified = machine.mount("uni", "/", "cgroup2", "nsdelegate");
-    let top = machine.mount("top", "/", "cgroup2", "nsdelegate");
+    let [unified, top] = ["uni", "top"].map(|path| machine.mount(path, "/", "cgroup2", "rw"));
     for (mountinfo, cgroup, expected) in [
         (
             String::new(),
@@ -159,6 +165,20 @@ fn controllers_are_found_one_by_one_wherever_a_machine_has_them() {
             "0::/",
             "cpu=V2:top cpuacct=V2:top memory=V2:top pids=V2:top io=V2:top",
         ),
+    ] {
+        check_places(&machine, &mountinfo, cgroup, expected);
+    }
+}
+
+#[test]
+fn controllers_are_found_one_by_one_in_either_version() {
+    let machine = full_machine();
+    let v1 = |path, root, names| machine.mount(path, root, "cgroup", names);
+    let cpu = v1("v1/cpu", "/", "cpu,cpuacct");
+    let memory = v1("v1/mem", "/docker/1", "memory");
+    let pids = v1("v1/pids", "/", "pids");
+    let unified = machine.mount("uni", "/", "cgroup2", "rw");
+    for (mountinfo, cgroup, expected) in [
         (
             format!("{cpu}{memory}"),
             "2:cpu,cpuacct:/a\n3:memory:/docker/1\n0::/",
@@ -176,12 +196,7 @@ fn controllers_are_found_one_by_one_wherever_a_machine_has_them() {
             "cpu=V1:v1/cpu/a cpuacct=V1:v1/cpu/a memory=V2:uni/own pids=V1:v1/pids/app io=V2:uni/own",
         ),
     ] {
-        let sight = Sight {
-            mountinfo,
-            cgroup: cgroup.to_owned(),
-            known: KNOWN.to_owned(),
-        };
-        assert_eq!(outcome(&Host::of(&sight), &root), expected, "{sight:?}");
+        check_places(&machine, &mountinfo, cgroup, expected);
     }
 }
 
