@@ -4,6 +4,7 @@
 //! [`Board`] on which each shows how busy it is.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -243,6 +244,8 @@ pub struct Serving {
     pub generation: Arc<Generation>,
     /// Its upstreams' pools on this worker.
     pub pools: Vec<Rc<Pool>>,
+    /// Those with servers whose processes may be waited for, by such a server's address.
+    slotted: HashMap<Arc<str>, Vec<Rc<Pool>>>,
     /// What this worker keeps of the sites' files.
     pub files: Files,
     /// What the sites' programs have complained of lately.
@@ -257,19 +260,43 @@ impl Serving {
         stats: &WorkerStats,
         slots: &AllSlots,
     ) -> Rc<Self> {
-        let known = before.map_or(&[][..], |serving| &serving.pools);
-        let pool =
-            |config: &Arc<model::Upstream>| match known.iter().find(|pool| pool.config() == config)
+        let known = before.map_or(&[][..], |serving| &serving.pools).iter();
+        let known: HashMap<&str, &Rc<Pool>> = known
+            .map(|pool| (pool.config().name.as_str(), pool))
+            .collect();
+        let pool = |config: &Arc<model::Upstream>| match known.get(config.name.as_str()) {
+            Some(pool) if pool.config() == config => Rc::clone(pool),
+            _ => Rc::new(Pool::new(config, stats, slots)),
+        };
+        let pools: Vec<_> = generation.upstreams.iter().map(pool).collect();
+        let mut slotted: HashMap<Arc<str>, Vec<Rc<Pool>>> = HashMap::new();
+        for pool in &pools {
+            for server in pool
+                .servers()
+                .iter()
+                .filter(|server| server.slots.is_some())
             {
-                Some(pool) => Rc::clone(pool),
-                None => Rc::new(Pool::new(config, stats, slots)),
-            };
+                let sharing = slotted.entry(Arc::clone(&server.label)).or_default();
+                sharing.push(Rc::clone(pool));
+            }
+        }
         Rc::new(Self {
-            pools: generation.upstreams.iter().map(pool).collect(),
+            pools,
+            slotted,
             files: Files::new(generation.process.caps.file_cache_bytes),
             stderr: StderrShares::default(),
             generation,
         })
+    }
+
+    /// Gives up what the next generation has not taken over.
+    fn retire(&self, next: &Serving) {
+        let kept: HashSet<_> = next.pools.iter().map(Rc::as_ptr).collect();
+        for pool in &self.pools {
+            if !kept.contains(&Rc::as_ptr(pool)) {
+                pool.retire();
+            }
+        }
     }
 
     /// A site by its index.
@@ -323,9 +350,7 @@ impl Worker {
     pub fn swap(&self, generation: Arc<Generation>) {
         let before = self.serving.borrow();
         let swapped = Serving::new(generation, Some(&before), &self.stats, &self.shared.slots);
-        let is_kept = |pool: &Rc<Pool>| swapped.pools.iter().any(|kept| Rc::ptr_eq(kept, pool));
-        let gone = before.pools.iter().filter(|pool| !is_kept(pool));
-        gone.for_each(|pool| pool.retire());
+        before.retire(&swapped);
         drop(before);
         *self.serving.borrow_mut() = swapped;
     }
@@ -369,7 +394,7 @@ impl Worker {
 
     /// Closes idle connections to a server whose processes are wanted.
     pub fn release(&self, server: &str) {
-        for pool in &self.serving().pools {
+        for pool in self.serving().slotted.get(server).into_iter().flatten() {
             pool.release(server);
         }
     }

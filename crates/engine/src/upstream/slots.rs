@@ -28,7 +28,14 @@ pub struct Slots {
 #[derive(Debug, Default)]
 pub struct AllSlots {
     /// Held to look one up when pools are made.
-    known: Mutex<HashMap<Arc<str>, Weak<Slots>>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    slots: HashMap<Arc<str>, Weak<Slots>>,
+    /// How many there may be before those that nobody has any more are looked for.
+    tidy_at: usize,
 }
 
 /// Counts as waiting until dropped.
@@ -39,15 +46,19 @@ impl AllSlots {
     /// The slots of a server.
     pub fn of(&self, server: &Arc<str>) -> Arc<Slots> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slots) = known.get(server).and_then(Weak::upgrade) {
+        if let Some(slots) = known.slots.get(server).and_then(Weak::upgrade) {
             return slots;
         }
-        known.retain(|_, slots| slots.strong_count() > 0);
+        if known.slots.len() >= known.tidy_at {
+            known.slots.retain(|_, slots| slots.strong_count() > 0);
+            known.tidy_at = 2 * known.slots.len();
+        }
         let slots = Arc::new(Slots {
             server: Arc::clone(server),
             waiting: AtomicUsize::new(0),
         });
-        known.insert(Arc::clone(server), Arc::downgrade(&slots));
+        let place = Arc::clone(server);
+        known.slots.insert(place, Arc::downgrade(&slots));
         slots
     }
 }
@@ -90,9 +101,11 @@ mod tests {
         let slots = all.of(&one);
         assert!(Arc::ptr_eq(&slots, &all.of(&Arc::from("unix:/a"))));
         assert!(!Arc::ptr_eq(&slots, &all.of(&other)));
-        drop(slots);
-        all.of(&Arc::from("unix:/c"));
+        for number in 0..100 {
+            all.of(&Arc::from(format!("unix:/{number}")));
+        }
         let known = all.known.lock().expect("nobody panicked");
-        assert_eq!(known.len(), 1, "servers nobody has are forgotten");
+        assert!(known.slots.len() < 5, "servers nobody has are forgotten");
+        assert!(known.slots.contains_key(&one), "and others are not");
     }
 }
