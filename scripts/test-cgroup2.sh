@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of control groups on a kernel with cgroup v2 alone, whatever this machine has.
 #
-#   scripts/test-cgroup2.sh [NAME ...]     test programs whose names begin so; default: cgroup, spawn
+#   scripts/test-cgroup2.sh [NAME ...]     test programs whose names begin so; default: cgroup
 #
 # Debian's cloud kernel starts under qemu, in software, with an initial file system that holds the
 # test programs as cargo built them, at the same paths. Nothing is installed on the machine: the
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 names=("$@")
-[ $# -gt 0 ] || names=(cgroup spawn)
+[ $# -gt 0 ] || names=(cgroup)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/cgroup2
 memory_mb=2048
@@ -54,6 +54,8 @@ pack_files() {
   # busybox's own shell adds variables to what it starts; programs here meet the shell of Debian.
   add_program "$(realpath "$(command -v dash)")"
   ln -s "$(realpath "$(command -v dash)")" "$root/bin/sh"
+  # Its own setpriv knows too little as well.
+  add_program "$(command -v setpriv)"
   add_program "$target/debug/nagaya"
   # Gateways of unprivileged users are started by it.
   add_program "$(command -v setpriv)"
@@ -97,6 +99,7 @@ init_head() {
   cat <<'TEXT'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
+[ ! -e /usr/bin/setpriv ] || ln -sf /usr/bin/setpriv /bin/setpriv
 export PATH=/bin HOME=/root RUST_BACKTRACE=1
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys

@@ -16,7 +16,7 @@ use testkit::client::reply;
 use testkit::gateway::Builder;
 use testkit::{Gateway, RawClient, Reply, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 1
@@ -87,7 +87,7 @@ fn builder(wanted: &Wanted) -> Builder {
             ("wait", format!("{head}exec sleep 600\n")),
             (
                 "greedy",
-                format!("#!/bin/sh\nx=$(head -c 300000000 /dev/zero | tr '\\0' x)\n{late}"),
+                format!("#!/bin/sh\nx=$(yes | head -c 100000000)\n{late}"),
             ),
             (
                 "forks",
