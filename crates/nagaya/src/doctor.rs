@@ -257,7 +257,7 @@ mod tests {
             text,
             "bread          fine     a loaf\n\
              butter         lacking  none\n\
-             \x20                        to have it: milk the cow\n\
+             \x20                       to have it: milk the cow\n\
              configuration  NEEDED   jam: none\n\n\
              a.toml cannot be served from here.\n"
         );
