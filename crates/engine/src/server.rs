@@ -187,7 +187,6 @@ impl Server {
         let (open, added) = self.take(&configure.listeners)?;
         self.control.replace(configure.control, &self.shared)?;
         self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
-        self.shared.process.show(&configure.tally);
         self.order(Order::Use {
             logs: configure.logs,
             files_max: generation.process.log.files_max,
@@ -202,6 +201,8 @@ impl Server {
         self.use_programs(configure.programs);
         self.swap(generation, added, &kept);
         self.shared.set_generation(generation);
+        // Who sees the reload sees its generation.
+        self.shared.process.show(&configure.tally);
         crate::error_log::set_level(generation.process.log.level);
         // What the configuration took while it was read would stay with the process for good.
         os::process::release_memory();

@@ -5,7 +5,10 @@
 //! each site it has served and of each upstream server it has asked; [`crate::figures`] adds
 //! them up when somebody wants to know.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU8, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -304,7 +307,7 @@ impl ProcessStats {
 
     /// Takes over what the supervisor has counted.
     pub fn show(&self, tally: &Tally) {
-        self.reloads.store(tally.reloads, Relaxed);
+        self.reloads.store(tally.reloads, Release);
         self.reloads_refused.store(tally.reloads_refused, Relaxed);
         self.restarts.store(tally.restarts, Relaxed);
     }

@@ -15,7 +15,7 @@ use os::cgroup::{
 };
 
 /// How long something may take that takes no time on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// In version 2 a gateway steps into a group of its own, and this process is one for all tests.
 static TURN: Mutex<()> = Mutex::new(());
@@ -173,25 +173,26 @@ fn two_rules_share_what_their_site_may_use() {
     });
     let before = here.usage(&site).cpu_us.unwrap();
     let began = Instant::now();
-    // Others want the machine, too: it may take a while to get what one may have.
-    let (mut used, mut share) = (0, 0.0);
-    until("the programs get their share of the machine", || {
+    // Others want the machine, too, and one that stood still for a moment took too much in it: the
+    // kernel has both made up for in time.
+    until("the programs get their share and no more", || {
         std::thread::sleep(Duration::from_secs(3));
-        used = here.usage(&site).cpu_us.unwrap() - before;
-        share = used as f64 / began.elapsed().as_micros() as f64;
-        share > 0.05
+        let used = here.usage(&site).cpu_us.unwrap() - before;
+        let share = used as f64 / began.elapsed().as_micros() as f64;
+        eprintln!(
+            "two programs used {:.1} % of a core under 10 %",
+            share * 100.0
+        );
+        (0.05..0.15).contains(&share)
     });
     for child in [&mut one, &mut two] {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let percent = share * 100.0;
-    eprintln!("two programs used {percent:.1} % of a core under 10 %");
-    assert!(share < 0.15, "{share}");
 }
 
 #[test]
-fn a_process_that_takes_more_memory_than_its_group_has_is_killed_and_no_other() {
+fn a_process_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_group_is_harmed() {
     let Some(mut here) = Groups::with(&[Controller::Memory]) else {
         return;
     };
@@ -199,12 +200,15 @@ fn a_process_that_takes_more_memory_than_its_group_has_is_killed_and_no_other() 
         memory_bytes: Some(32 << 20),
         ..Limits::default()
     };
-    let groups = [named(&["small"], limits)];
+    let groups = [
+        named(&["small"], limits.clone()),
+        named(&["beside"], limits),
+    ];
     here.apply(&groups);
     let path = groups[0].path.clone();
-    let mut innocent = here.run(&groups, &path, "exec sleep 600");
+    // Within a group the kernel may kill more than one.
+    let mut innocent = here.run(&groups, &groups[1].path, "exec sleep 600");
     let before = here.tree.leaf(&groups, &path).unwrap().hits();
-    // The bystander holds next to nothing: the kernel's choice is not in doubt.
     let mut greedy = here.run(
         &groups,
         &path,

@@ -16,7 +16,10 @@ pub use prometheus::prometheus;
 pub use table::table;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 use std::time::Duration;
 
 use crate::error_log;
@@ -135,12 +138,14 @@ pub struct Times {
 
 /// Collects everything.
 pub fn collect(shared: &Shared) -> Figures {
+    // First: a reload that is counted is in force.
+    let reloads = shared.process.reloads.load(Acquire);
     let (process, generation) = (&shared.process, shared.generation());
     let mut figures = Figures {
         generation: process.generation.load(Relaxed),
         pid: std::os::unix::process::parent_id(),
         uptime: process.started.elapsed(),
-        reloads: process.reloads.load(Relaxed),
+        reloads,
         reloads_refused: process.reloads_refused.load(Relaxed),
         restarts: process.restarts.load(Relaxed),
         records_lost: shared.access_log.dropped(),
