@@ -40,7 +40,7 @@ cgroup = { {site} }
   cgroup = { {one} }
   [[sites.rules]]
   match = { path = "/two/*" }
-  handler = { cgi = { timeout = "20s" } }
+  handler = { cgi = true }
   cgroup = { {two} }
   [[sites.rules]]
   match = { path = "/three/*" }

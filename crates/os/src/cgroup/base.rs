@@ -32,7 +32,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 /// Leftovers removed in one go.
 const LEFTOVERS_MAX: usize = 256;
 /// How long what a crash left may take to die, and our own programs at the end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Others may go through to what they know, not list it and not open it: an open directory could
 /// be locked.
 const MODE: u32 = 0o711;
