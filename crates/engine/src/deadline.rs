@@ -134,10 +134,13 @@ impl Deadline {
     }
 
     /// Sets the deadline unless one is set already: a wait that goes on keeps its first limit.
-    pub fn set_if_clear(&self, after_ms: u64) {
-        if self.with(|slot| slot.at_ms == NEVER) {
+    /// Says whether the wait began with this.
+    pub fn set_if_clear(&self, after_ms: u64) -> bool {
+        let begins = self.with(|slot| slot.at_ms == NEVER);
+        if begins {
             self.set(after_ms);
         }
+        begins
     }
 
     /// Takes the deadline off.

@@ -156,6 +156,15 @@ impl Io {
         os::stream::take_error(socket.as_fd())
     }
 
+    /// Bytes the kernel was given for the peer and still holds; 0 where it does not tell.
+    ///
+    /// It asks for more only once a good part of its buffer is free. A peer that is slow and
+    /// steady may take longer for that than for anything one waits for: this shows that it moves.
+    pub fn untaken_bytes(&self) -> u64 {
+        let Self::Socket(socket) = self;
+        os::stream::untaken_bytes(socket.as_fd()).unwrap_or(0)
+    }
+
     /// Whether the peer has closed or sent something nobody asked for: such a pooled connection is no use.
     pub fn is_stale(&self, cx: &mut Context<'_>) -> bool {
         let Self::Socket(socket) = self;

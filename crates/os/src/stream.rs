@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,6 +62,17 @@ pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Makes closing the socket reset the connection, so that the peer can't take a cut for an end.
 pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// Bytes that were sent and that the peer's end has not taken: they wait in the kernel (tcp(7),
+/// unix(7): `SIOCOUTQ`).
+pub fn untaken_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one number, which outlives the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } {
+        0 => Ok(u64::try_from(bytes).unwrap_or_default()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Receives what is there, up to the buffer's length; 0 is the end. Cheaper than `read(2)`.

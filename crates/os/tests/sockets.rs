@@ -162,3 +162,15 @@ fn an_owners_socket_is_closed_to_others_from_the_start() {
     );
     std::fs::remove_file(&path).unwrap();
 }
+
+#[test]
+fn what_the_other_end_has_not_taken_is_counted() {
+    let (one, mut other) = UnixStream::pair().unwrap();
+    let untaken = || os::stream::untaken_bytes(one.as_fd()).unwrap();
+    assert_eq!(untaken(), 0);
+    assert_eq!(os::stream::send(one.as_fd(), &[0; 1000]).unwrap(), 1000);
+    let held = untaken();
+    assert!(held >= 1000, "{held}");
+    std::io::Read::read_exact(&mut other, &mut [0; 1000]).unwrap();
+    assert_eq!(untaken(), 0);
+}

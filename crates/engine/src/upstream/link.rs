@@ -27,6 +27,8 @@ pub struct Link {
     pub deadline: Deadline,
     /// Runs while it takes nothing.
     sending: Deadline,
+    /// What the kernel held for it when that began.
+    untaken_bytes: u64,
     /// Whether it carried an exchange before.
     pub reused: bool,
 }
@@ -41,6 +43,7 @@ impl Link {
             out: Outbox::default(),
             deadline: deadlines.register(),
             sending: deadlines.register(),
+            untaken_bytes: 0,
             reused: false,
         }
     }
@@ -69,21 +72,34 @@ impl Link {
                 self.sending.clear();
                 Poll::Ready(sent.map_err(|error| broken("upstream_write", &error)))
             }
-            Poll::Pending => poll_silence(&self.sending, cx, silence_ms).map(Err),
+            Poll::Pending => self.poll_stalled(cx, silence_ms).map(Err),
+        }
+    }
+
+    /// The server takes nothing just now; what it takes of what the kernel holds counts.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>, silence_ms: u64) -> Poll<Error> {
+        loop {
+            if self.sending.set_if_clear(silence_ms) {
+                self.untaken_bytes = self.io.untaken_bytes();
+            }
+            ready!(self.sending.poll_expired(cx));
+            if self.io.untaken_bytes() >= self.untaken_bytes {
+                return Poll::Ready(silent());
+            }
+            self.sending.clear();
         }
     }
 
     /// Ready with an error once the server has said nothing for so long, whatever it took meanwhile.
     pub fn poll_silence(&mut self, cx: &mut Context<'_>, silence_ms: u64) -> Poll<Error> {
-        poll_silence(&self.deadline, cx, silence_ms)
+        self.deadline.set_if_clear(silence_ms);
+        ready!(self.deadline.poll_expired(cx));
+        Poll::Ready(silent())
     }
 }
 
-fn poll_silence(deadline: &Deadline, cx: &mut Context<'_>, silence_ms: u64) -> Poll<Error> {
-    deadline.set_if_clear(silence_ms);
-    ready!(deadline.poll_expired(cx));
-    let reason = "upstream_silent";
-    Poll::Ready(Error::new(Kind::UpstreamSlow, reason, String::new()))
+fn silent() -> Error {
+    Error::new(Kind::UpstreamSlow, "upstream_silent", String::new())
 }
 
 fn broken(reason: &'static str, error: &io::Error) -> Error {

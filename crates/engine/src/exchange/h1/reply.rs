@@ -32,6 +32,8 @@ pub struct H1Reply {
     facts: Facts,
     pace: Pace,
     arrears: Arrears,
+    /// What the kernel held for the client when the wait for it began.
+    untaken_bytes: u64,
     body_bytes: u64,
 }
 
@@ -79,6 +81,7 @@ impl H1Reply {
             },
             pace: Pace::default(),
             arrears: Arrears::default(),
+            untaken_bytes: 0,
             body_bytes: 0,
         }
     }
@@ -296,11 +299,18 @@ impl H1Reply {
 
     /// The client takes nothing just now: how long may that go on?
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let patience_ms = self.arrears.patience_ms(self.pace, self.timer.now_ms());
-        self.deadline.set_if_clear(patience_ms);
-        self.deadline
-            .poll_expired(cx)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        loop {
+            let patience_ms = self.arrears.patience_ms(self.pace, self.timer.now_ms());
+            if self.deadline.set_if_clear(patience_ms) {
+                self.untaken_bytes = self.io.untaken_bytes();
+            }
+            ready!(self.deadline.poll_expired(cx));
+            let taken = self.untaken_bytes.saturating_sub(self.io.untaken_bytes());
+            if taken == 0 {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.note_taken(usize::try_from(taken).unwrap_or(usize::MAX));
+        }
     }
 
     fn note_body(&mut self, count: usize) {
