@@ -255,7 +255,7 @@ pub(crate) const TIMEOUTS: Section = Section {
             "upstream_idle",
             Kind::Duration(1, DAY),
             Value("1m"),
-            "How long an unused connection to an upstream's server is kept. Less than the server's own is best.",
+            "How long an unused connection to an upstream's server is kept; one to a FastCGI server no longer than 5 s. Less than the server's own is best.",
             "upstream_idle = \"4s\"",
         ),
         key(

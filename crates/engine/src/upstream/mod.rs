@@ -25,6 +25,10 @@ use crate::error::{Error, Kind, Result};
 use crate::stats::WorkerStats;
 use crate::worker::Worker;
 
+/// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
+/// program at the same pool may wait.
+const FASTCGI_IDLE_MS: u64 = 5_000;
+
 /// One upstream's pool on one worker.
 #[derive(Debug)]
 pub struct Pool {
@@ -189,6 +193,10 @@ impl Pool {
 
     /// Closes connections that were idle for too long or that the server has closed.
     pub fn sweep(&self, now_ms: u64, idle_ms: u64) {
+        let idle_ms = match self.config.protocol {
+            model::Protocol::Http => idle_ms,
+            model::Protocol::FastCgi => idle_ms.min(FASTCGI_IDLE_MS),
+        };
         for server in &self.servers {
             server.sweep(now_ms, idle_ms);
         }
