@@ -17,7 +17,7 @@ address = "127.0.0.1:{port}"
 access = ""
 level = "warn"
 [timeouts]
-upstream_read = "2s"
+upstream_read = "{silence}"
 [caps]
 env_bytes = "8KiB"
 [upstreams.app]
@@ -34,7 +34,9 @@ index = ["index.php"]
   handler = { fastcgi = { address = "app", {keys} } }
 "#;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For megabytes through a narrow window, on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
 const PAGE: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
 
 fn builder(responder: &FastCgiResponder, keys: &str) -> Builder {
@@ -45,6 +47,7 @@ fn builder_of(config: &str, responder: &FastCgiResponder, keys: &str, keepalive:
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config)
         .with("upstream", responder.address())
         .with("keys", keys)
+        .with("silence", "30s")
         .with("keepalive", keepalive);
     builder.directory().write("site/x.php", "not shown");
     builder.directory().write("site/index.php", "not shown");
@@ -583,7 +586,8 @@ fn an_overloaded_responder_is_503() {
 #[test]
 fn a_silent_responder_is_504() {
     let responder = FastCgiResponder::start(|_| vec![Step::Idle(Duration::from_secs(60))]);
-    let gateway = gateway(&responder);
+    let config = CONFIG.replace("{silence}", "2s");
+    let gateway = builder_of(&config, &responder, "", 8).start();
     assert_eq!(reply(gateway.ask(&get("/x.php"))).status, 504);
     eventually(PATIENCE, "the connection to be closed", || {
         (responder.open_connections() == 0).then_some(())
@@ -633,6 +637,34 @@ fn errors_go_to_the_log_escaped_and_capped_and_not_to_the_client() {
     let log = gateway.stderr();
     assert!(!log.contains('\x1b'), "{log}");
     assert!(!log.contains("flood 499"));
+}
+
+#[test]
+fn who_leaves_with_the_whole_reply_has_given_up_nothing() {
+    let responder = FastCgiResponder::start(|call| match call.nth {
+        0 => vec![
+            Step::Send(stdout(b"Content-Length: 5\r\n\r\nhello")),
+            Step::Drip(end(0), 16, Duration::from_millis(500)),
+        ],
+        _ => vec![Step::Send(printed(PAGE))],
+    });
+    let logged = "access = \"{dir}/access.log\"\nformat = \"json\"";
+    let config = CONFIG.replace("access = \"\"", logged);
+    let gateway = builder_of(&config, &responder, "", 8).start();
+    assert_page(gateway.ask(&get("/x.php")));
+    let log = gateway.directory().path().join("access.log");
+    let record = eventually(PATIENCE, "the access record", || {
+        let text = std::fs::read_to_string(&log).ok()?;
+        let mut ended = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        ended
+            .find(|line| line.contains("app.test"))
+            .map(str::to_owned)
+    });
+    assert!(record.contains("\"reason\":null"), "{record}");
+    assert_page(gateway.ask(&get("/x.php")));
+    assert_eq!(responder.connections(), 1);
 }
 
 /// How long a kept connection is idle before it counts as one that its server keeps too.
@@ -716,8 +748,6 @@ fn who_leaves_has_the_connection_closed() {
 fn a_slow_reader_does_not_hold_the_responder() {
     /// More than sockets hold.
     const BYTES: usize = 24 << 20;
-    /// For all of it, through a narrow window, on a busy machine.
-    const LONG: Duration = Duration::from_secs(120);
     let large = printed([PAGE, &vec![b'x'; BYTES]].concat());
     let responder = FastCgiResponder::start(move |_| vec![Step::Send(large.clone()), Step::Close]);
     let gateway = builder_of(CONFIG, &responder, "", 0).start();
@@ -747,6 +777,7 @@ fn a_queue_that_is_full_is_503() {
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
         .with("upstream", format!("unix:{}", path.display()))
         .with("keys", "")
+        .with("silence", "30s")
         .with("keepalive", 8);
     builder.directory().write("site/x.php", "");
     let gateway = builder.start();
@@ -784,7 +815,7 @@ fn a_long_reply_streams_behind_the_cap() {
     let large = printed([PAGE, &vec![b'x'; BYTES]].concat());
     let responder = says(large);
     let gateway = builder(&responder, r#"buffer_reply = "64KiB""#).start();
-    let mut slow = RawClient::connect_narrow(gateway.address());
+    let mut slow = RawClient::connect_narrow(gateway.address()).with_deadline(LONG);
     slow.send(&get("/x.php"));
     let answer = reply(slow.read_reply(Body::Framed));
     assert!(answer.complete && answer.body.len() == BYTES + 5);

@@ -158,7 +158,9 @@ impl<'a> Relay<'a> {
                 if self.poll_silent(cx, moved.awaited)?.is_ready() {
                     return Poll::Ready(Ok(()));
                 }
-                if self.input.is_over() && exchange.body.poll_client_gone(cx).is_ready() {
+                // Who leaves with the whole reply has given up nothing.
+                let is_client_needed = self.input.is_over() && !self.reply.is_whole();
+                if is_client_needed && exchange.body.poll_client_gone(cx).is_ready() {
                     let gone = Error::new(Kind::ClientGone, "client_gone", String::new());
                     return Poll::Ready(Err(gone));
                 }

@@ -100,8 +100,10 @@ impl Relay {
     ) -> Result<()> {
         poll_fn(|cx| {
             let passed = self.poll_pass(cx, ask, exchange, link);
+            // Who leaves with the whole reply has given up nothing.
             if passed.is_pending()
                 && self.upload.is_over()
+                && !self.reply.is_whole()
                 && exchange.body.poll_client_gone(cx).is_ready()
             {
                 let error = Error::new(Kind::ClientGone, "client_gone", String::new());
