@@ -18,7 +18,6 @@ pub const HEADER_BYTES: usize = 8;
 
 const VERSION: u8 = 1;
 const BEGIN_REQUEST: u8 = 1;
-const ABORT_REQUEST: u8 = 2;
 const END_REQUEST: u8 = 3;
 const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
@@ -92,11 +91,6 @@ pub fn stdin_header(bytes: usize, out: &mut Vec<u8>) -> usize {
 /// Ends the body.
 pub fn stdin_end(out: &mut Vec<u8>) {
     header(STDIN, 0, out);
-}
-
-/// Asks the responder to give up.
-pub fn abort(out: &mut Vec<u8>) {
-    header(ABORT_REQUEST, 0, out);
 }
 
 /// Writes the length of a name or value: one byte up to 127, four beyond.

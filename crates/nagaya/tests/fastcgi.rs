@@ -269,6 +269,27 @@ fn the_responder_hears_of_a_request_when_its_body_is_here() {
 }
 
 #[test]
+fn a_body_too_large_never_reaches_the_responder() {
+    let responder = says(printed(PAGE));
+    let config = CONFIG.replace("[caps]", "[caps]\nbody_bytes = \"1KiB\"");
+    for keys in ["", "buffer_request = false"] {
+        let gateway = builder_of(&config, &responder, keys, 8).start();
+        let long = "x".repeat(2_000);
+        let head = "POST /x.php HTTP/1.1\r\nHost: app.test\r\n";
+        for request in [
+            format!("{head}Content-Length: 2000\r\n\r\n{long}"),
+            format!("{head}Expect: 100-continue\r\nContent-Length: 2000\r\n\r\n"),
+            format!("{head}Transfer-Encoding: chunked\r\n\r\n7d0\r\n{long}\r\n0\r\n\r\n"),
+        ] {
+            let refused = reply(gateway.ask(request.as_bytes()));
+            assert_eq!((refused.status, refused.interim.len()), (413, 0));
+        }
+        assert_page(gateway.ask(&post("short")));
+        assert_eq!(responder.next_call().stdin, b"short", "{keys}");
+    }
+}
+
+#[test]
 fn a_client_that_expects_100_gets_it() {
     let responder = says(printed(PAGE));
     let gateway = gateway(&responder);
