@@ -157,6 +157,29 @@ fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
 }
 
 #[test]
+fn a_program_only_its_user_may_read_is_run_and_never_shown() {
+    if !is_root() {
+        eprintln!("not run: only root can become others");
+        return;
+    }
+    let config = CONFIG.replacen("env = {", "user = \"www-data\"\nenv = {", 1);
+    let builder = builder_of(&config, "", "", "");
+    let directory = builder.directory().path().to_owned();
+    let hello = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'; printf %s \"$PATH_INFO\"\n";
+    program(&directory, "own.cgi", hello);
+    let own = directory.join("www/own.cgi");
+    programs::set_mode(&own, 0o700);
+    let letter = builder.directory().write("www/letter.txt", "x");
+    programs::set_mode(&letter, 0o600);
+    for file in [&own, &letter] {
+        std::os::unix::fs::chown(file, Some(33), Some(33)).expect("root may");
+    }
+    let gateway = builder.start();
+    assert_eq!(text(&get(&gateway, "/own.cgi/more")), "/more");
+    assert_eq!(get(&gateway, "/letter.txt").status, 403);
+}
+
+#[test]
 fn a_body_goes_in_and_comes_back_however_it_is_framed() {
     let gateway = gateway("", "", &[("echo.cgi", ECHO)]);
     for length in [0, 1, 5_000, 70_000, 300_000] {

@@ -95,6 +95,27 @@ pub fn open_beneath(
     symlinks: Symlinks,
     wait: Wait,
 ) -> io::Result<OwnedFd> {
+    beneath(dir, path, OFlags::RDONLY, symlinks, wait)
+}
+
+/// As [`open_beneath`], but only to look at [`facts`] and [`path_of`]: that asks for no permission
+/// on the file itself.
+pub fn find_beneath(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    symlinks: Symlinks,
+    wait: Wait,
+) -> io::Result<OwnedFd> {
+    beneath(dir, path, OFlags::PATH, symlinks, wait)
+}
+
+fn beneath(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    symlinks: Symlinks,
+    wait: Wait,
+) -> io::Result<OwnedFd> {
     let path = if path.is_empty() {
         b".".as_slice()
     } else {
@@ -104,9 +125,11 @@ pub fn open_beneath(
         Symlinks::Deny | Symlinks::Owner => ResolveFlags::NO_SYMLINKS,
         Symlinks::Allow => ResolveFlags::empty(),
     };
-    match open_resolved(dir, path, OFlags::RDONLY, resolve, wait) {
+    match open_resolved(dir, path, flags, resolve, wait) {
         // Most paths have no link in them: only those that do pay for the walk.
-        Err(Errno::LOOP) if symlinks == Symlinks::Owner => Ok(symlinks::open(dir, path, wait)?),
+        Err(Errno::LOOP) if symlinks == Symlinks::Owner => {
+            Ok(symlinks::open(dir, path, flags, wait)?)
+        }
         result => Ok(result?),
     }
 }

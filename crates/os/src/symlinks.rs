@@ -20,11 +20,16 @@ const STEPS_MAX: usize = 1_024;
 /// How often a file swapped between its check and its opening makes the walk start over.
 const SWAPS_MAX: usize = 8;
 
-/// Opens `path` beneath `dir` for reading; `ELOOP` where a link's owner does not own its target,
+/// Opens `path` beneath `dir` for reading or, with `O_PATH`, for a look; `ELOOP` where a link's owner does not own its target,
 /// `EXDEV` where the way leads out of `dir`.
-pub(crate) fn open(dir: BorrowedFd<'_>, path: &[u8], wait: Wait) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    wait: Wait,
+) -> Result<OwnedFd, Errno> {
     for _ in 0..SWAPS_MAX {
-        match Walk::new(dir, path, wait)?.run()? {
+        match Walk::new(dir, path, wait)?.run(flags)? {
             Outcome::Opened(fd) => return Ok(fd),
             Outcome::Swapped => {}
         }
@@ -70,10 +75,10 @@ impl<'dir> Walk<'dir> {
         Ok(walk)
     }
 
-    fn run(mut self) -> Result<Outcome, Errno> {
+    fn run(mut self, flags: OFlags) -> Result<Outcome, Errno> {
         for _ in 0..STEPS_MAX {
             match self.steps.pop() {
-                None => return self.open_reached(),
+                None => return self.open_reached(flags),
                 Some(Step::OwnedBy(owner)) if self.reached()?.st_uid == owner => {}
                 Some(Step::OwnedBy(_)) => return Err(Errno::LOOP),
                 Some(Step::Name(name)) => self.enter(name)?,
@@ -179,9 +184,9 @@ impl<'dir> Walk<'dir> {
         }
     }
 
-    fn open_reached(self) -> Result<Outcome, Errno> {
+    fn open_reached(self, flags: OFlags) -> Result<Outcome, Errno> {
         let Some((name, checked)) = &self.leaf else {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let flags = flags | OFlags::DIRECTORY;
             let opened = open_resolved(
                 self.top(),
                 b".",
@@ -191,7 +196,7 @@ impl<'dir> Walk<'dir> {
             )?;
             return Ok(Outcome::Opened(opened));
         };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::NOFOLLOW;
         let opened = match open_resolved(
             self.top(),
             name,

@@ -68,8 +68,10 @@ pub enum Found {
     Unslashed,
     /// Nothing that is served; the word says why.
     Missing(&'static str),
-    /// Something the server may not read: for its own permissions, which are its owner's business,
-    /// or for those of the site's root, which are the operator's to change as advised.
+    /// A regular file that the server may not read; a program it is may still be run by others.
+    Unreadable,
+    /// Something the server may not look at: for its own permissions, which are its owner's
+    /// business, or for those of the site's root, which are the operator's to change as advised.
     Denied(Option<Arc<str>>),
     /// The configuration answers with this status.
     Status(u16),
@@ -80,7 +82,7 @@ impl Resolved {
     pub fn exists(&self) -> bool {
         matches!(
             self.found,
-            Found::File(_) | Found::Directory(_) | Found::Unslashed
+            Found::File(_) | Found::Unreadable | Found::Directory(_) | Found::Unslashed
         )
     }
 
@@ -406,6 +408,7 @@ fn finish(
         }
         Ending::Unslashed => Found::Unslashed,
         Ending::Missing(why) => Found::Missing(why),
+        Ending::Unreadable => Found::Unreadable,
         Ending::Denied => Found::Denied(outcome.advice),
         Ending::Status(status) => Found::Status(status),
     };

@@ -66,7 +66,12 @@ impl Root {
             Err(error) if wait == Wait::Never && error.kind() == io::ErrorKind::CrossesDevices => {
                 return Err(error);
             }
-            Err(error) => return not_opened(error),
+            Err(error) => {
+                return match not_opened(error)? {
+                    Seen::Denied => self.find(&path, wait),
+                    other => Ok(other),
+                };
+            }
         };
         let lane = match wait {
             // What needed no waiting lies in the root's own file system.
@@ -88,6 +93,23 @@ impl Root {
             FileKind::Regular => Seen::File(opened),
             FileKind::Directory => Seen::Directory(opened),
             FileKind::Symlink | FileKind::Other => Seen::Nothing("no_file"),
+        })
+    }
+
+    /// Looks for a file that may not be read: the user of a program may be one who may.
+    fn find(&self, path: &[u8], wait: Wait) -> io::Result<Seen> {
+        let found = os::file::find_beneath(self.within.as_fd(), path, self.symlinks, wait);
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return not_opened(error),
+        };
+        if os::file::facts(found.as_fd())?.kind != FileKind::Regular {
+            return Ok(Seen::Denied);
+        }
+        let behind_links = self.behind_links(found.as_fd(), path)?;
+        Ok(match behind_links.as_deref().is_some_and(is_hidden) {
+            true => Seen::Nothing("dotfile"),
+            false => Seen::Unreadable,
         })
     }
 
@@ -149,7 +171,9 @@ pub(super) enum Seen {
     Nothing(&'static str),
     /// A regular file stands in the way.
     FileInTheWay,
-    /// The server may not read it.
+    /// A regular file that the server may not read.
+    Unreadable,
+    /// The server may not even look.
     Denied,
 }
 
@@ -173,6 +197,7 @@ pub(super) enum Ending {
     Unslashed,
     /// The word says why.
     Missing(&'static str),
+    Unreadable,
     Denied,
     Status(u16),
 }
@@ -253,6 +278,7 @@ impl Search<'_> {
     fn file_or_note(&self, found: Seen, note: &mut Option<Seen>) -> Option<Outcome> {
         match found {
             Seen::File(opened) => Some(Outcome::named(self.relative, Ending::File(opened))),
+            Seen::Unreadable => Some(Outcome::named(self.relative, Ending::Unreadable)),
             Seen::Denied => Some(Outcome::named(self.relative, Ending::Denied)),
             other => {
                 *note = Some(other);
@@ -266,16 +292,16 @@ impl Search<'_> {
         let slashes = self.relative.iter().enumerate();
         for (at, _) in slashes.filter(|(_, byte)| **byte == b'/') {
             let (name, path_info) = self.relative.split_at(at);
-            match self.root.look(name, self.wait)? {
-                Seen::File(opened) => {
-                    let mut outcome = Outcome::named(name, Ending::File(opened));
-                    outcome.path_info = path_info.to_vec();
-                    return Ok(Some(outcome));
-                }
+            let ending = match self.root.look(name, self.wait)? {
+                Seen::File(opened) => Ending::File(opened),
+                Seen::Unreadable => Ending::Unreadable,
                 Seen::Denied => return Ok(Some(Outcome::named(name, Ending::Denied))),
-                Seen::Directory(_) => {}
+                Seen::Directory(_) => continue,
                 Seen::Nothing(_) | Seen::FileInTheWay => break,
-            }
+            };
+            let mut outcome = Outcome::named(name, ending);
+            outcome.path_info = path_info.to_vec();
+            return Ok(Some(outcome));
         }
         Ok(None)
     }
@@ -294,8 +320,9 @@ impl Search<'_> {
             let slash: &[u8] = if slashed { b"" } else { b"/" };
             let name = [self.relative, slash, index.as_bytes()].concat();
             let ending = match self.root.look(&name, self.wait)? {
-                Seen::File(_) if !slashed => return self.unslashed(),
+                Seen::File(_) | Seen::Unreadable if !slashed => return self.unslashed(),
                 Seen::File(opened) => Ending::File(opened),
+                Seen::Unreadable => Ending::Unreadable,
                 Seen::Denied => Ending::Denied,
                 _ => continue,
             };
@@ -337,6 +364,7 @@ impl Search<'_> {
     fn file(&self, name: &[u8]) -> io::Result<Option<Outcome>> {
         let ending = match self.root.look(name, self.wait)? {
             Seen::File(opened) => Ending::File(opened),
+            Seen::Unreadable => Ending::Unreadable,
             Seen::Denied => Ending::Denied,
             _ => return Ok(None),
         };
@@ -350,7 +378,7 @@ impl Seen {
         match self {
             Seen::Nothing(why) => why,
             Seen::Directory(_) => "no_index",
-            Seen::File(_) | Seen::FileInTheWay | Seen::Denied => "no_file",
+            Seen::File(_) | Seen::FileInTheWay | Seen::Unreadable | Seen::Denied => "no_file",
         }
     }
 }

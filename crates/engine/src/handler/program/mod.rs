@@ -25,7 +25,7 @@ pub(super) async fn script(worker: &Worker, exchange: &mut Exchange) -> Result<R
         return Err(Error::refused(404, "no_root"));
     };
     match resolved.found() {
-        Found::File(_) => Ok(resolved),
+        Found::File(_) | Found::Unreadable => Ok(resolved),
         Found::Directory(_) | Found::Unslashed => Err(Error::refused(404, "directory")),
         Found::Missing(why) => Err(Error::refused(404, why)),
         Found::Denied(None) => Err(Error::refused(403, "permission_denied")),

@@ -70,7 +70,8 @@ pub(super) async fn serve(
         Found::Directory(handle) => list(exchange, site, handle).await,
         Found::Unslashed => redirect(exchange),
         Found::Missing(why) => Err(Error::refused(404, why)),
-        Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
+        Found::Unreadable if resolved.is_source() => Err(Error::refused(404, "source")),
+        Found::Unreadable | Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
         Found::Denied(Some(advice)) => {
             Err(Error::new(Kind::Refused(403), "root_denied", &**advice))
         }
