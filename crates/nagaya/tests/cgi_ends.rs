@@ -51,6 +51,14 @@ fn a_client_that_leaves_takes_its_program_and_all_its_children_along() {
         drop(client);
         await_gone(&processes);
     }
+    // One that leaves when it has begun to ask for more.
+    let mut client = begin(&gateway, "/stuck.cgi?d");
+    let processes = note(&gateway, "d");
+    client.send(b"GET /fine.cgi HTTP/1.1\r\n");
+    // Whoever was asked later has been answered: the gateway has seen what was sent before.
+    assert_eq!(get(&gateway, "/fine.cgi").status, 200);
+    drop(client);
+    await_gone(&processes);
     // One that leaves while it sends its body.
     let mut client = gateway.client();
     client.send(&request("POST /stuck.cgi?c", "Content-Length: 10\r\n"));
@@ -58,7 +66,7 @@ fn a_client_that_leaves_takes_its_program_and_all_its_children_along() {
     let processes = note(&gateway, "c");
     drop(client);
     await_gone(&processes);
-    counted(&gateway, "client", 3);
+    counted(&gateway, "client", 4);
     await_quiet(&gateway);
     assert_eq!(get(&gateway, "/fine.cgi").status, 200);
 }
@@ -93,6 +101,29 @@ fn a_client_that_leaves_with_its_whole_reply_lets_the_program_end() {
     for record in served {
         let has_given_up = record.contains("/stuck.cgi");
         assert_eq!(record.contains("client_gone"), has_given_up, "{record}");
+    }
+}
+
+#[test]
+fn what_is_asked_while_a_program_runs_is_answered_after_it() {
+    let wait = "#!/bin/sh\necho $$ >{notes}/began\nuntil [ -e {notes}/go ]; do sleep 0.02; done\nprintf 'Content-Type: x\\n\\nfirst'\n";
+    let gateway = gateway("", "", &[("wait.cgi", wait), ("fine.cgi", FINE)]);
+    let mut client = begin(&gateway, "/wait.cgi");
+    note(&gateway, "began");
+    // More than is read ahead, in pieces.
+    let next = request(
+        "GET /fine.cgi",
+        &format!("X-Long: {}\r\n", "x".repeat(8_000)),
+    );
+    for piece in next.repeat(20).chunks(3_000) {
+        client.send(piece);
+    }
+    tell(&gateway, "go");
+    let first = answer(client.read_reply(Body::Framed));
+    assert_eq!(first, (200, "first".into()));
+    for _ in 0..20 {
+        let next = answer(client.read_reply(Body::Framed));
+        assert_eq!(next, (200, "fine".into()));
     }
 }
 

@@ -234,7 +234,16 @@ impl H1Body {
         }
     }
 
+    /// What follows the request is read as far as there is room: the end behind it is not seen
+    /// otherwise.
     pub(crate) fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.is_ended() {
+            match ready!(self.io.poll_fill(cx, &mut self.buffer)) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => break,
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
         self.io.poll_hang_up(cx)
     }
 }
