@@ -39,12 +39,11 @@ impl Arrears {
 
     /// The client moved so many bytes.
     fn pay(&mut self, bytes: usize, pace: Pace, now_ms: u64) {
-        let Some(since_ms) = self.since_ms.take() else {
-            return;
-        };
-        let behind_us = self.behind_us + (now_ms - since_ms) * 1_000;
+        if let Some(since_ms) = self.since_ms.take() {
+            self.behind_us += (now_ms - since_ms) * 1_000;
+        }
         let made_up_us = (bytes as u64 * 1_000_000).checked_div(pace.rate_min);
-        self.behind_us = behind_us.saturating_sub(made_up_us.unwrap_or(u64::MAX));
+        self.behind_us = self.behind_us.saturating_sub(made_up_us.unwrap_or(u64::MAX));
     }
 }
 
@@ -73,6 +72,15 @@ mod tests {
             assert_eq!(left_ms, 10_000 - (second + 1) * 990);
         }
         assert_eq!(wait(&mut arrears, 10_000, 11_000, 1_090), 10_000);
+    }
+
+    #[test]
+    fn bytes_that_follow_at_once_make_up_for_the_same_wait() {
+        let mut arrears = Arrears::default();
+        assert_eq!(wait(&mut arrears, 0, 9_000, 100), 2_000);
+        arrears.pay(400, PACE, 9_000);
+        arrears.pay(400, PACE, 9_000);
+        assert_eq!(arrears.patience_ms(PACE, 9_000), 10_000);
     }
 
     #[test]
