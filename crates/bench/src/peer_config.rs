@@ -372,9 +372,14 @@ keepalive = 64
         );
     }
     for site in 0..plan.sites {
-        let _ = write!(
-            text,
-            "
+        text.push_str(&further_site(bed, site));
+    }
+    text
+}
+
+fn further_site(bed: &Bed, site: usize) -> String {
+    format!(
+        "
 [[sites]]
 hosts = [\"{}\"]
 root = \"{}\"
@@ -383,11 +388,9 @@ root = \"{}\"
   match = {{ path = \"/hello\" }}
   handler = {{ respond = {{ status = 200, body = \"hello\" }} }}
 ",
-            site_name(site),
-            bed.files().display()
-        );
-    }
-    text
+        site_name(site),
+        bed.files().display()
+    )
 }
 
 fn site_name(site: usize) -> String {

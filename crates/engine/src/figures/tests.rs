@@ -221,12 +221,8 @@ fn groups_are_shown_with_what_the_machine_counts() {
     let line = page
         .lines()
         .find(|line| line.starts_with("rule 1 of site a.jp"));
-    let cells: Vec<_> = line
-        .unwrap()
-        .split("  ")
-        .filter(|cell| !cell.is_empty())
-        .collect();
-    let cells: Vec<_> = cells.iter().map(|cell| cell.trim()).collect();
+    let cells = line.unwrap().split("  ").map(str::trim);
+    let cells: Vec<_> = cells.filter(|cell| !cell.is_empty()).collect();
     assert_eq!(
         cells,
         [
