@@ -17,6 +17,25 @@ const COLUMNS_MAX: usize = 140;
 pub struct Diagnostics {
     problems: Vec<Problem>,
     hidden: usize,
+    severity: Severity,
+}
+
+/// Whether a configuration with these problems is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// It is not.
+    Error,
+    /// It is: it says something that has no effect, or cannot have the one that is meant.
+    Warning,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
 }
 
 /// One problem.
@@ -56,10 +75,17 @@ pub enum Colour {
 
 impl Diagnostics {
     /// Keeps the first of `problems` and counts the others.
-    pub(crate) fn new(mut problems: impl ExactSizeIterator<Item = Problem>) -> Diagnostics {
+    pub(crate) fn new(
+        severity: Severity,
+        mut problems: impl ExactSizeIterator<Item = Problem>,
+    ) -> Diagnostics {
         let hidden = problems.len().saturating_sub(SHOWN_MAX);
         let problems = problems.by_ref().take(SHOWN_MAX).collect();
-        Diagnostics { problems, hidden }
+        Diagnostics {
+            problems,
+            hidden,
+            severity,
+        }
     }
 
     /// A single problem that has no place in any file.
@@ -70,7 +96,7 @@ impl Diagnostics {
             other: None,
             help,
         };
-        Diagnostics::new(std::iter::once(problem))
+        Diagnostics::new(Severity::Error, std::iter::once(problem))
     }
 
     /// The problems, at most a hundred.
@@ -83,17 +109,20 @@ impl Diagnostics {
         self.problems.len() + self.hidden
     }
 
-    /// The text for people.
+    /// The text for people; empty where there are no problems and nothing is refused.
     pub fn render(&self, colour: Colour) -> String {
         let paint = Paint {
             on: colour == Colour::Always,
         };
         let mut text = String::new();
         for problem in &self.problems {
-            problem.render(&paint, &mut text);
+            problem.render(self.severity, &paint, &mut text);
             text.push('\n');
         }
         let count = self.count();
+        if self.severity == Severity::Warning {
+            return text;
+        }
         text.push_str(&match (count, self.hidden) {
             (1, _) => "1 problem\n".to_owned(),
             (_, 0) => format!("{count} problems\n"),
@@ -112,7 +141,7 @@ impl fmt::Display for Diagnostics {
 impl std::error::Error for Diagnostics {}
 
 impl Problem {
-    fn render(&self, paint: &Paint, out: &mut String) {
+    fn render(&self, severity: Severity, paint: &Paint, out: &mut String) {
         let last_line = [
             self.place.as_ref(),
             self.other.as_ref().map(|(_, place)| place),
@@ -127,7 +156,7 @@ impl Problem {
         let pad = " ".repeat(gutter);
         out.push_str(&format!(
             "{}: {}\n",
-            paint.red("error"),
+            paint.red(severity.word()),
             paint.bold(&printable(&self.message))
         ));
         if let Some(place) = &self.place {

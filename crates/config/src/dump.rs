@@ -149,7 +149,9 @@ impl Lines {
         if site.hosts.first().map(HostPattern::to_string).as_ref() != Some(&site.tenant) {
             self.key("tenant", quote(&site.tenant));
         }
-        self.key("user", quote(&site.user));
+        if site.has_own_user {
+            self.key("user", quote(&site.user));
+        }
         self.cgroup(site.cgroup.as_deref());
         if let Some(root) = &site.root {
             self.root(root);

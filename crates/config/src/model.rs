@@ -324,6 +324,8 @@ pub struct Site {
     pub tenant_index: Option<usize>,
     /// The user its programs run as, never root. Default: [`Model::user`].
     pub user: String,
+    /// Whether the site names that user itself.
+    pub has_own_user: bool,
     /// What the programs of all its rules share.
     pub cgroup: Option<Box<Cgroup>>,
     /// Document root; `None` for a site that only proxies or answers.

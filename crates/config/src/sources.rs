@@ -36,6 +36,8 @@ pub struct Sources {
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
     /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
     pub(crate) users: BTreeMap<String, Result<(), String>>,
+    /// Whether the user of the server is one of them. Not looked at in another process.
+    pub(crate) is_user_named: bool,
 }
 
 /// One configuration file.
@@ -80,15 +82,22 @@ impl Sources {
             is_user_named |= mentions.user.is_some();
             next += 1;
         }
-        if !is_user_named {
-            let default = keys::default_of(&keys::TOP, "user");
-            sources.users.insert(default.to_owned(), Ok(()));
-        }
+        sources.is_user_named = is_user_named;
         Ok(sources)
     }
 
-    /// Asks `find` for the users named; until then any user is taken to exist.
+    /// Asks `find` for the users named, and for the one the server becomes where none is named;
+    /// until then any user is taken to exist.
     pub fn look_up_users(&mut self, find: impl Fn(&str) -> Result<(), String>) {
+        if !self.is_user_named {
+            let default = keys::default_of(&keys::TOP, "user");
+            self.users.insert(default.to_owned(), Ok(()));
+        }
+        self.look_up_named_users(find);
+    }
+
+    /// As [`Sources::look_up_users`], for a server that stays who it is.
+    pub fn look_up_named_users(&mut self, find: impl Fn(&str) -> Result<(), String>) {
         for (name, found) in &mut self.users {
             *found = find(name);
         }
@@ -146,6 +155,7 @@ impl Sources {
             directories: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
+            is_user_named: false,
         }
     }
 

@@ -253,3 +253,68 @@ fn a_cgroup_beside_static_files_is_no_error() {
     let model = model(&format!("{LISTEN}{}", site("a.jp", "", &[rule])));
     assert!(model.sites[0].rules[0].cgroup.is_some());
 }
+
+#[test]
+fn what_is_hardly_meant_is_told_and_served_all_the_same() {
+    let cgi = ["handler = { cgi = true }"];
+    let php = ["handler = { fastcgi = \"127.0.0.1:9000\" }"];
+    let cases = [
+        (site("a", "cgroup = { cpu = \"10%\" }", &cgi), ""),
+        (
+            site("a", "cgroup = { cpu = \"10%\" }", &php),
+            "`cgroup` binds nothing",
+        ),
+        (
+            site("a", "cgroup = { cpu = \"10\" }", &cgi),
+            "did you mean `\"10%\"`?",
+        ),
+        (
+            site("a", "cgroup = { cpu = \"150%\" }", &cgi),
+            "more than the one core of this machine",
+        ),
+    ];
+    for (text, expected) in cases {
+        let sources = Sources::from_text("nagaya.toml", &format!("{LISTEN}{text}"));
+        let (_, warnings) = config::load_and_warn(&sources).expect("it can be served");
+        let told = warnings.to_string();
+        assert_eq!(told.is_empty(), expected.is_empty(), "{text}\n{told}");
+        assert!(told.contains(expected), "{text}\n{told}");
+        assert!(!told.contains("error"), "{told}");
+    }
+}
+
+#[test]
+fn words_of_other_programs_are_answered_with_what_to_write() {
+    let cases = [
+        (
+            "handler = { fastcgi = \"/run/php.sock\" }",
+            "write `unix:/run/php.sock`",
+        ),
+        (
+            "handler = { fastcgi = \"127.0.0.1\" }",
+            "add the port, as in `127.0.0.1:9000`",
+        ),
+        (
+            "handler = { fastcgi = \"unix:/run/php.sock;\" }",
+            "write `unix:/run/php.sock`",
+        ),
+        (
+            "handler = { php = \"127.0.0.1:9000\" }",
+            "did you mean `fastcgi`?",
+        ),
+        (
+            "handler = { cgi = true }\ncgroup = { cpu = \"0.01%\" }",
+            "1%",
+        ),
+    ];
+    for (rule, expected) in cases {
+        let text = format!("{LISTEN}{}", site("a.jp", "", &[rule]));
+        let told = problems(&Sources::from_text("nagaya.toml", &text));
+        assert!(told.contains(expected), "{rule}\n{told}");
+        assert!(told.contains("1 problem\n"), "{rule}\n{told}");
+    }
+    let single = "[[sites]]\nhosts = [\"a.jp\"]\nroot = \"/srv\"\n[sites.rules]\n";
+    let text = format!("{LISTEN}{single}handler = {{ cgi = true }}\n");
+    let told = problems(&Sources::from_text("nagaya.toml", &text));
+    assert!(told.contains("write `[[sites.rules]]`"), "{told}");
+}

@@ -8,14 +8,24 @@ use engine::programs::groups::Shape;
 use os::cgroup::Host;
 
 use crate::cli::CheckOptions;
-use crate::outcome::{Outcome, complain, load, print, wrong_config};
+use crate::outcome::{Outcome, complain, load, print, warn, wrong_config};
+use crate::surroundings;
 
 /// Says that a configuration is fine, or everything that is wrong with it.
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
     match load(config) {
         Err(problems) => wrong_config(&problems),
-        Ok((_, model)) if options.dump => print(config::dump(&model).as_bytes()),
-        Ok((_, model)) => {
+        Ok(loaded) if options.dump => print(config::dump(&loaded.model).as_bytes()),
+        Ok(loaded) => {
+            warn(&loaded.warnings);
+            let model = loaded.model;
+            for warning in surroundings::warnings(&model) {
+                complain(&format!("warning: {warning}\n"));
+            }
+            // The service is started by root, whoever this command is typed by.
+            for problem in surroundings::unbecomable(&model) {
+                complain(&format!("warning: started from here: {problem}\n"));
+            }
             if let Some(outcome) = report_groups(&model) {
                 return outcome;
             }

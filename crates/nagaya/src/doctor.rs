@@ -6,12 +6,13 @@
 
 use std::path::Path;
 
-use config::model::{Handler, Model};
+use config::model::Model;
 use config::reason;
 use engine::programs::groups::Shape;
 use os::cgroup::{Controller, Host, Version};
 
 use crate::outcome::{Outcome, complain, load, print, wrong_config};
+use crate::surroundings;
 
 /// What `-c` is when it is not given.
 const DEFAULT_CONFIG: &str = "nagaya.toml";
@@ -49,7 +50,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
     };
     let model = if config.exists() || config != Path::new(DEFAULT_CONFIG) {
         match load(config) {
-            Ok((_, model)) => Some(model),
+            Ok(loaded) => Some(loaded.model),
             Err(problems) => return wrong_config(&problems),
         }
     } else {
@@ -184,17 +185,7 @@ fn needs(host: &Host, model: &Model) -> Vec<Finding> {
     for lacking in verdict.problems {
         findings.push(needed(lacking.message));
     }
-    let others = |site: &&config::model::Site| {
-        let has_programs =
-            |rule: &config::model::Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
-        site.user != model.user && site.rules.iter().any(has_programs)
-    };
-    let sites = model.sites.iter().filter(others).count();
-    if sites > 0 && !os::process::is_root() {
-        findings.push(needed(format!(
-            "{sites} sites run programs as users of their own, which only root can: start as root"
-        )));
-    }
+    findings.extend(surroundings::unbecomable(model).map(needed));
     findings
 }
 

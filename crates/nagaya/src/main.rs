@@ -13,6 +13,7 @@ mod server;
 mod spawner;
 mod status;
 mod supervisor;
+mod surroundings;
 
 use std::process::ExitCode;
 

@@ -28,30 +28,58 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// A configuration that can be served.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// Its bytes.
+    pub(crate) sources: Sources,
+    /// What they mean.
+    pub(crate) model: Model,
+    /// What in them is hardly meant.
+    pub(crate) warnings: Diagnostics,
+}
+
 /// Reads a configuration and all it consists of.
-pub(crate) fn load(config: &Path) -> Result<(Sources, Model), Diagnostics> {
+pub(crate) fn load(config: &Path) -> Result<Loaded, Diagnostics> {
     let mut sources = Sources::read(config)?;
     // Started by anybody else, the server stays who it is.
     if os::process::is_root() {
         sources.look_up_users(|name| {
             os::process::check_user(name).map_err(|error| config::reason(&error))
         });
+    } else {
+        sources.look_up_named_users(|name| {
+            let user = os::user::User::look_up(name);
+            user.map(drop).map_err(|error| config::reason(&error))
+        });
     }
     sources.excuse_logs(os::log::is_in_others_hands);
-    let model = config::load(&sources)?;
-    Ok((sources, model))
+    let (model, warnings) = config::load_and_warn(&sources)?;
+    Ok(Loaded {
+        sources,
+        model,
+        warnings,
+    })
+}
+
+/// Shows what is hardly meant.
+pub(crate) fn warn(warnings: &Diagnostics) {
+    complain(&warnings.render(colour()));
 }
 
 /// Shows the problems of a configuration.
 pub(crate) fn wrong_config(problems: &Diagnostics) -> Outcome {
+    complain(&problems.render(colour()));
+    Outcome::Wrong
+}
+
+fn colour() -> Colour {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let colour = if colours {
+    if colours {
         Colour::Always
     } else {
         Colour::Never
-    };
-    complain(&problems.render(colour));
-    Outcome::Wrong
+    }
 }
 
 /// Writes to stdout. A reader that has seen enough (`| head`) is no failure.

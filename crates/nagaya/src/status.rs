@@ -20,7 +20,7 @@ pub(crate) fn run(config: &Path, options: &StatusOptions) -> Outcome {
     }
     match load(config) {
         Err(problems) => wrong_config(&problems),
-        Ok((_, model)) => match model.control {
+        Ok(loaded) => match loaded.model.control {
             Some(control) => show(&control.socket, options),
             None => without_control(config),
         },

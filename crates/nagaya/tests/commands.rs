@@ -1,6 +1,9 @@
 //! The subcommands beside `serve`: what they print and how they exit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use testkit::temp::TempDir;
@@ -152,4 +155,64 @@ fn completions_and_man_page_come_from_the_same_definitions() {
         assert!(page.contains(part), "{part} is missing in:\n{page}");
     }
     assert!(!page.contains("(1)"), "no other page is installed:\n{page}");
+}
+
+/// Somebody without privileges.
+const NOBODY: u32 = 65_534;
+
+/// `line` and `rules` of a site with a root, checked by somebody who is not root: the exit status
+/// and what was said. `None` where nobody else may enter the directory the program was built in.
+fn checked_without_privileges(line: &str, rules: &str) -> Option<(Option<i32>, String)> {
+    let directory = TempDir::new();
+    let everybody = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), everybody).unwrap();
+    let site = format!("[[sites]]\nhosts = [\"a.jp\"]\nroot = \".\"\n{line}\n{rules}");
+    let file = format!("[[listen]]\naddress = \"127.0.0.1:8080\"\n{site}");
+    let file = directory.write("nagaya.toml", file);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    command.args(["check", "-c", file.to_str().unwrap()]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let said = match command.output() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+        said => said.unwrap(),
+    };
+    Some((said.status.code(), text(&said.stdout) + &text(&said.stderr)))
+}
+
+#[test]
+fn check_says_without_privileges_what_only_root_can_serve() {
+    let cgi = "[[sites.rules]]\nhandler = { cgi = true }\n";
+    let cannot = "its programs cannot run as daemon";
+    let remedy = "start as root, or take `user` out of the site";
+    let none = "programs cannot run as user `no-such-user`";
+    for (line, expected_status, expected) in [
+        ("user = \"daemon\"", 0, vec![cannot, remedy]),
+        ("user = \"no-such-user\"", 2, vec![none]),
+        ("", 0, vec![]),
+    ] {
+        let Some((status, said)) = checked_without_privileges(line, cgi) else {
+            return;
+        };
+        assert_eq!(status, Some(expected_status), "{said}");
+        assert!(expected.iter().all(|part| said.contains(part)), "{said}");
+        assert_eq!(said.contains("warning"), line.contains("daemon"), "{said}");
+    }
+}
+
+#[test]
+fn check_tells_of_sockets_that_are_none() {
+    let absent = "socket /nonexistent/php.sock: no such file";
+    for (socket, expected) in [
+        ("/nonexistent/php.sock", absent),
+        ("/dev/null", "socket /dev/null: no socket"),
+    ] {
+        let rule = format!("[[sites.rules]]\nhandler = {{ fastcgi = \"unix:{socket}\" }}\n");
+        let Some((status, said)) = checked_without_privileges("", &rule) else {
+            return;
+        };
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
 }

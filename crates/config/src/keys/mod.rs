@@ -16,7 +16,7 @@ use std::fmt;
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use site::{AUTH, EDITS, FILES, HANDLER, MATCH, PROXY, RESPOND, RULE, SITE, SITE_LOG};
-pub(crate) use suggest::nearest;
+pub(crate) use suggest::{nearest, others_handler};
 
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[

@@ -16,6 +16,15 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
+/// The handler that is meant by another program's word for it.
+pub(crate) fn others_handler(word: &str) -> Option<&'static str> {
+    match word {
+        "php" | "php_fpm" | "php-fpm" | "fpm" | "fcgi" | "fastcgi_pass" => Some("fastcgi"),
+        "proxy_pass" | "reverse_proxy" => Some("proxy"),
+        _ => None,
+    }
+}
+
 /// Optimal string alignment distance of the two words in lower case.
 fn distance(left: &str, right: &str) -> usize {
     /// Longer words are not compared.

@@ -118,10 +118,35 @@ fn cpu(value: &Value<'_>) -> Option<u32> {
         return None;
     };
     if !(MILLICORES_MIN..=MILLICORES_MAX).contains(&millicores) {
-        value.report("`cpu` must be from 1% of a core to 1024 cores");
+        let help = match millicores {
+            0..MILLICORES_MIN => "the least that the kernel enforces is `\"1%\"`",
+            _ => HELP,
+        };
+        value.report_help("`cpu` must be from 1% of a core to 1024 cores", help);
         return None;
     }
+    warn_of_cores(value, text, millicores);
     Some(millicores)
+}
+
+/// A share that is more than there is limits nothing.
+fn warn_of_cores(value: &Value<'_>, text: &str, millicores: u32) {
+    let cores = value.context.sources.cores;
+    if u64::from(millicores) <= cores as u64 * 1_000 {
+        return;
+    }
+    let there = match cores {
+        1 => "the one core".to_owned(),
+        cores => format!("the {cores} cores"),
+    };
+    let message = format!("`cpu` is more than {there} of this machine: it limits nothing");
+    let finding = problem(value.spot(), message);
+    value.context.warn(match text.ends_with('%') {
+        true => finding,
+        false => finding.help(format!(
+            "`\"{text}\"` means {text} cores; did you mean `\"{text}%\"`?"
+        )),
+    });
 }
 
 /// Thousandths of a core. Digits that a thousandth cannot hold are refused.

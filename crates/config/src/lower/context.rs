@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
-use crate::diagnostics::{Diagnostics, Place, Problem};
+use crate::diagnostics::{Diagnostics, Place, Problem, Severity};
 use crate::sources::Sources;
 
 /// Problems remembered; a file of a million mistakes needs no million reports.
@@ -19,6 +19,7 @@ const FINDINGS_MAX: usize = 10_000;
 pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Sources,
     findings: RefCell<Vec<Finding>>,
+    warnings: RefCell<Vec<Finding>>,
     /// Stands for tables that are not there.
     pub(crate) nothing: DeTable<'a>,
     /// Files that keys name, judged.
@@ -117,6 +118,7 @@ impl<'a> Context<'a> {
         Context {
             sources,
             findings: RefCell::new(Vec::new()),
+            warnings: RefCell::new(Vec::new()),
             nothing: DeTable::new(),
             files: Default::default(),
         }
@@ -134,19 +136,31 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The model, unless anything was found.
-    pub(crate) fn finish<T>(self, model: T) -> Result<T, Diagnostics> {
+    /// Tells of what is not wrong, but hardly meant.
+    pub(crate) fn warn(&self, finding: Finding) {
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.len() < FINDINGS_MAX {
+            warnings.push(finding);
+        }
+    }
+
+    /// The model and the warnings, unless anything is wrong.
+    pub(crate) fn finish<T>(self, model: T) -> Result<(T, Diagnostics), Diagnostics> {
         let mut findings = self.findings.into_inner();
         if findings.is_empty() {
-            return Ok(model);
+            let warnings = self.warnings.into_inner();
+            return Ok((model, told(self.sources, Severity::Warning, warnings)));
         }
         hide_consequences(self.sources, &mut findings);
-        findings.sort_by(|left, right| left.spot.cmp(&right.spot));
-        let problems = findings
-            .into_iter()
-            .map(|finding| finding.told(self.sources));
-        Err(Diagnostics::new(problems))
+        Err(told(self.sources, Severity::Error, findings))
     }
+}
+
+/// Findings in the order of the files and their lines.
+fn told(sources: &Sources, severity: Severity, mut findings: Vec<Finding>) -> Diagnostics {
+    findings.sort_by(|left, right| left.spot.cmp(&right.spot));
+    let problems = findings.into_iter().map(|finding| finding.told(sources));
+    Diagnostics::new(severity, problems)
 }
 
 /// Removes what may be true only because part of a file could not be read.

@@ -45,6 +45,11 @@ use value::Value;
 
 /// Lowers `sources` to a model, or finds every problem in them.
 pub fn load(sources: &Sources) -> Result<Model, Diagnostics> {
+    load_and_warn(sources).map(|(model, _)| model)
+}
+
+/// Lowers `sources` to a model, and tells what in them is not wrong but hardly meant.
+pub fn load_and_warn(sources: &Sources) -> Result<(Model, Diagnostics), Diagnostics> {
     let context = Context::new(sources);
     let documents: Vec<Spanned<DeTable<'_>>> = (0..sources.files.len())
         .map(|file| syntax::parse(&context, file))

@@ -19,7 +19,7 @@ use super::{Role, files, values, wrong_user};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
-    ErrorPage, Files, Handler, HostPattern, LogTarget, Root, Rule, Settings, Site, TryEntry,
+    Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, Root, Rule, Settings, Site, TryEntry,
 };
 
 /// Where each host was first named.
@@ -122,7 +122,8 @@ fn site(
         tenant: tenant.name,
         tenant_index: tenant.index,
         user: user(&table, &rules, around.user),
-        cgroup: cgroup(&table, enforcement),
+        has_own_user: table.get("user").is_some(),
+        cgroup: site_cgroup(&table, &rules, enforcement),
         root,
         index: Arc::new(index(&table)),
         resolve: Arc::new(resolve(&table)),
@@ -146,8 +147,7 @@ fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
     let Some(name) = value.text() else {
         return server.to_owned();
     };
-    let runs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
-    let role = if rules.iter().any(runs) {
+    let role = if rules.iter().any(starts_programs) {
         Role::Programs
     } else {
         Role::Nobody
@@ -156,6 +156,25 @@ fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
         value.report_help(message, help);
     }
     name.to_owned()
+}
+
+fn starts_programs(rule: &Rule) -> bool {
+    matches!(rule.handler, Some(Handler::Cgi(_)))
+}
+
+fn site_cgroup(table: &Table<'_>, rules: &[Rule], enforcement: Enforcement) -> Option<Box<Cgroup>> {
+    let group = cgroup(table, enforcement);
+    if let Some(value) = table.get("cgroup")
+        && !rules.iter().any(starts_programs)
+    {
+        let message = "`cgroup` binds nothing: no rule of this site starts programs";
+        let help =
+            "it holds for what `cgi` starts; a FastCGI server is limited where it is started";
+        value
+            .context
+            .warn(problem(value.spot(), message).help(help));
+    }
+    group
 }
 
 fn site_hosts(table: &Table<'_>, seen: &mut Hosts) -> Vec<HostPattern> {

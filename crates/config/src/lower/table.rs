@@ -272,7 +272,10 @@ fn stranger(section: &'static Section, name: &str, spot: Spot) -> Finding {
     }
     let finding = problem(spot, format!("unknown key `{name}` in {}", titled(section)));
     let known = section.keys.iter().map(|key| key.name);
-    if let Some(meant) = keys::nearest(name, known) {
+    let others_word = (section.title == keys::HANDLER.title)
+        .then(|| keys::others_handler(name))
+        .flatten();
+    if let Some(meant) = others_word.or_else(|| keys::nearest(name, known)) {
         return finding.meant(Some(meant));
     }
     let elsewhere = keys::SECTIONS

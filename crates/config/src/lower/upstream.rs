@@ -78,6 +78,10 @@ impl Upstreams {
     pub(crate) fn fastcgi(&mut self, value: &Value<'_>) -> Option<usize> {
         let text = value.text()?;
         if !text.contains(':') {
+            if let Some(help) = meant_address(text) {
+                value.report_help(format!("`{text}` is no address"), help);
+                return None;
+            }
             return self.named(value, text, Protocol::FastCgi);
         }
         let address = address(value)?;
@@ -276,6 +280,18 @@ fn address(value: &Value<'_>) -> Option<ServerAddress> {
     server_address(value, text)
 }
 
+/// What to write for an address that lacks its beginning or its end.
+fn meant_address(text: &str) -> Option<String> {
+    let path = text.trim_end_matches(';');
+    if text.starts_with('/') {
+        return Some(format!(
+            "it is the path of a Unix socket: write `unix:{path}`"
+        ));
+    }
+    let is_address = text == "localhost" || text.parse::<std::net::IpAddr>().is_ok();
+    is_address.then(|| format!("add the port, as in `{text}:9000`"))
+}
+
 fn unix(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
     /// What `sockaddr_un` holds, without the closing NUL.
     const PATH_BYTES_MAX: usize = 107;
@@ -286,6 +302,11 @@ fn unix(value: &Value<'_>, text: &str) -> Option<ServerAddress> {
             format!("`{text}` must hold an absolute path"),
             "as in `unix:/run/app.sock`",
         );
+        return None;
+    }
+    if let Some(meant) = text.strip_suffix(';') {
+        let message = format!("`{text}` ends in a semicolon");
+        value.report_help(message, format!("write `{meant}`"));
         return None;
     }
     if length > PATH_BYTES_MAX {

@@ -261,7 +261,12 @@ impl<'a> Value<'a> {
     pub(crate) fn list(&self) -> Option<Vec<Value<'a>>> {
         let node = self.node.get_ref();
         let DeValue::Array(elements) = node else {
-            let meant = node.as_str().map(|text| format!("[{text:?}]"));
+            let meant = match (node, self.name) {
+                (DeValue::Table(_), "rules") => {
+                    Some("`[[sites.rules]]`, in double brackets".into())
+                }
+                _ => node.as_str().map(|text| format!("[{text:?}]")),
+            };
             self.report_meant(self.mistake("a list"), meant);
             return None;
         };

@@ -7,7 +7,8 @@ use config::reason;
 use engine::programs::groups::Shape;
 use engine::programs::plan::{Plan, PlannedRule, PlannedSite};
 use os::cgroup::{Base, Group, Layout};
-use os::user::User;
+
+use crate::surroundings::{self, name};
 
 /// Makes a generation's plan, and takes the controllers it needs; the errors are what this process
 /// or this machine cannot do for it.
@@ -20,7 +21,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
         let Some(root) = site.root.as_ref().filter(|_| !rules.is_empty()) else {
             continue;
         };
-        match user(site, model) {
+        match surroundings::user(site) {
             Ok(user) => sites.push(PlannedSite {
                 index,
                 name: name(site),
@@ -108,31 +109,4 @@ fn names(site: &Site, cgi: &Cgi) -> Vec<String> {
     let set = params.filter_map(|(name, value)| value.is_some().then_some(name));
     let names: BTreeSet<&String> = env.chain(set).collect();
     names.into_iter().cloned().collect()
-}
-
-/// Whom a site's programs run as. Only root can become somebody else.
-fn user(site: &Site, model: &Model) -> Result<Option<String>, String> {
-    if os::process::is_root() {
-        return Ok(Some(site.user.clone()));
-    }
-    // Started by anybody else, the gateway stays who it is, whatever its own `user` says.
-    if site.user == model.user {
-        return Ok(None);
-    }
-    let found = User::look_up(&site.user);
-    if found.is_ok_and(|user| user.uid == os::process::user_id()) {
-        return Ok(None);
-    }
-    let (name, user, own) = (name(site), &site.user, os::process::user_id());
-    Err(format!(
-        "site {name}: its programs cannot run as {user}, since only root can become others and \
-         this is user {own}: start as root, or leave out the site's `user`"
-    ))
-}
-
-fn name(site: &Site) -> String {
-    site.hosts
-        .first()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use config::model::{LogLevel, Model};
-use config::{Diagnostics, Place, reason};
+use config::{Diagnostics, Place, Problem, reason};
 use engine::link::{Configure, Tally, ToServer};
 use engine::programs::plan::Plan;
 use os::cgroup::Base;
@@ -19,6 +19,7 @@ use super::listeners::{Control, Listeners};
 use super::logs::Logs;
 use super::plan;
 use crate::outcome::load;
+use crate::surroundings;
 
 /// A generation, ready to be given to a server, to one server after the other if need be.
 #[derive(Debug)]
@@ -64,7 +65,15 @@ impl Generation {
         before: Option<&Generation>,
         base: &mut Base,
     ) -> Result<Generation, Refused> {
-        let (sources, model) = load(config).map_err(Refused::Config)?;
+        let loaded = load(config).map_err(Refused::Config)?;
+        let (sources, model) = (loaded.sources, loaded.model);
+        for warning in loaded.warnings.problems() {
+            let (place, other, help) = fields(warning);
+            tracing::warn!(place, other, help, "{}", warning.message);
+        }
+        for warning in surroundings::warnings(&model) {
+            tracing::warn!("{warning}");
+        }
         check_changes(&model, before).map_err(Refused::System)?;
         let mut problems = Vec::new();
         let known = before.map(|before| &before.listeners);
@@ -157,16 +166,21 @@ impl Refused {
             }
             Refused::Config(problems) => {
                 for problem in problems.problems() {
-                    let shown = |at: &Place| format!("{}:{}:{}", at.file, at.line, at.column);
-                    let place = problem.place.as_ref().map(shown);
-                    let other = problem.other.as_ref();
-                    let other = other.map(|(part, at)| format!("{part}: {}", shown(at)));
-                    let help = problem.help.as_deref();
+                    let (place, other, help) = fields(problem);
                     tracing::error!(place, other, help, "{}", problem.message);
                 }
             }
         }
     }
+}
+
+/// A problem's places and what to do about it, for the log.
+fn fields(problem: &Problem) -> (Option<String>, Option<String>, Option<&str>) {
+    let shown = |at: &Place| format!("{}:{}:{}", at.file, at.line, at.column);
+    let place = problem.place.as_ref().map(shown);
+    let other = problem.other.as_ref();
+    let other = other.map(|(part, at)| format!("{part}: {}", shown(at)));
+    (place, other, problem.help.as_deref())
 }
 
 /// Refuses what only a new supervisor can change.

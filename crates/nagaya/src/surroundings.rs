@@ -1,0 +1,90 @@
+//! What a configuration finds around it: the users it names, and the sockets it connects to.
+//!
+//! The idea: said before the first request, by `check`, `doctor` and at start. What may still come
+//! (a server that is started later) is a warning; nothing is changed by looking.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use config::model::{Handler, Model, Rule, ServerAddress, Site};
+use config::reason;
+use os::user::User;
+
+/// Sockets looked at, at most.
+const SOCKETS_MAX: usize = 1_000;
+
+/// Whom a site's programs run as, where that is not who this process is. Only root can become
+/// somebody else.
+///
+/// # Errors
+/// When the site names another user, and this process is not root.
+pub(crate) fn user(site: &Site) -> Result<Option<String>, String> {
+    if os::process::is_root() {
+        return Ok(Some(site.user.clone()));
+    }
+    // Started by anybody else, the gateway stays who it is, whatever its own `user` says.
+    if !site.has_own_user {
+        return Ok(None);
+    }
+    let own = os::process::user_id();
+    if User::look_up(&site.user).is_ok_and(|user| user.uid == own) {
+        return Ok(None);
+    }
+    let (name, user) = (name(site), &site.user);
+    Err(format!(
+        "site {name}: its programs cannot run as {user}, since only root can become others and \
+         this is user {own}: start as root, or take `user` out of the site"
+    ))
+}
+
+/// The sites whose programs cannot run as they should from here, a line each.
+pub(crate) fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
+    let starts_programs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
+    let sites = model.sites.iter();
+    let sites = sites.filter(move |site| site.rules.iter().any(starts_programs));
+    sites.filter_map(|site| user(site).err())
+}
+
+/// What may be meant otherwise: sockets that are none, a line each.
+pub(crate) fn warnings(model: &Model) -> Vec<String> {
+    let servers = model.upstreams.iter().flat_map(|upstream| {
+        let servers = upstream.servers.iter();
+        servers.map(|server| (&upstream.name, &server.address))
+    });
+    let sockets = servers.filter_map(|(name, address)| match address {
+        ServerAddress::Unix(path) => Some((name, path.as_path())),
+        ServerAddress::Tcp(_) | ServerAddress::Name { .. } => None,
+    });
+    let lacking = sockets.take(SOCKETS_MAX).filter_map(|(name, path)| {
+        let why = lack(path)?;
+        let path = path.display().to_string();
+        Some(match name.contains(&path) {
+            true => format!("socket {path}: {why}"),
+            false => format!("upstream {name}: socket {path}: {why}"),
+        })
+    });
+    lacking.collect()
+}
+
+/// Why nobody can be reached at `path`, as far as a look can tell.
+fn lack(path: &Path) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(facts) if facts.file_type().is_socket() => None,
+        Ok(_) => Some("no socket".to_owned()),
+        // Who serves may be allowed what this user is not.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+        Err(error) => Some(format!(
+            "{}: start its server, or correct the path",
+            reason(&error)
+        )),
+    }
+}
+
+/// What a site is called: its first host.
+pub(crate) fn name(site: &Site) -> String {
+    site.hosts
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
