@@ -24,6 +24,7 @@ test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	umask 022; cargo test --workspace --locked --no-fail-fast # tests serve temporary files as another user
 	@scripts/test-demo.sh $(TARGET_DIR)/debug/nagaya
 	@scripts/test-package.sh $(TARGET_DIR)/debug/nagaya
+	@$(MAKE) test-cgroup2
 	@scripts/fuzz.sh 30
 
 test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, under qemu

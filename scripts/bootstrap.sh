@@ -46,11 +46,10 @@ lab_tools=(
   /usr/sbin/php-fpm*:php-fpm:required
 )
 cgroup2_tools=(
-  qemu-system-x86_64:qemu-system-x86:required
-  busybox:busybox-static:required
-  cpio:cpio:required
-  strip:binutils:required
-  dpkg-deb:dpkg:required
+  qemu-system-x86_64:qemu-system-x86:optional
+  busybox:busybox-static:optional
+  cpio:cpio:optional
+  strip:binutils:optional
 )
 
 main() {
