@@ -2,7 +2,7 @@
 //! refuses, and that nothing a worker says or leaves unsaid harms anybody else.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +15,7 @@ use engine::programs::message::{End, Ended, Failure, LimitHit, Order, Report, Ru
 use engine::programs::plan::{FromSpawner, Plan, PlannedRule, PlannedSite, ToSpawner};
 use os::file::Symlinks;
 use os::spawn::Limits;
+use testkit::slow_mount::SlowMount;
 use testkit::temp::TempDir;
 use testkit::wait::eventually;
 
@@ -197,6 +198,7 @@ impl Worker {
             site: 0,
             rule: 3,
             script: bytes(script),
+            says_start: true,
             environment: environment
                 .iter()
                 .map(|(name, value)| (bytes(name), bytes(value)))
@@ -676,7 +678,9 @@ fn a_worker_that_does_not_read_holds_up_nobody_and_misses_nothing() {
     let spawner = Spawner::start(tenant.plan());
     let mut deaf = spawner.worker();
     let mut other = spawner.worker();
-    let (mut sent, mut held) = (0, None);
+    // From now on the spawner knows what it is asked, and answers at once.
+    assert_eq!(deaf.run("absent"), Came::Refused(Failure::NotFound));
+    let (first, mut sent, mut held) = (deaf.next, 0, None);
     // Until the spawner takes no more: its reports fill the way back first.
     for _ in 0..20_000 {
         let (run, _output) = deaf.order("absent", &[]);
@@ -701,14 +705,126 @@ fn a_worker_that_does_not_read_holds_up_nobody_and_misses_nothing() {
     }
     assert!(held.is_some(), "{sent} orders were taken unread");
     assert_eq!(other.run("fine"), fine());
-    for id in 1..=sent {
+    let mut told = BTreeSet::new();
+    for _ in 0..sent {
         let report = deaf.hear().unwrap();
+        let Report::Failed { id, .. } = report else {
+            panic!("{report:?}");
+        };
+        assert!(told.insert(id), "{id} was told twice");
+    }
+    assert_eq!(told, (first..first + sent).collect());
+    assert_eq!(deaf.run("fine"), fine());
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_none_but_those_who_ask_it() {
+    let tenant = Tenant::new();
+    let slow = tenant.path("site/www/slow");
+    fs::create_dir(&slow).unwrap();
+    let mounted = match SlowMount::at(&slow, 1, Duration::from_secs(3_600)) {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            eprintln!("skipped: a FUSE file system can't be mounted here: {error}");
+            return;
+        }
+    };
+    let mut spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let mut other = spawner.worker();
+    // All of the plan's places but one: some have a thread, some wait for one.
+    let mut hanging = Vec::new();
+    for _ in 0..7 {
+        let (run, output) = worker.order("slow/big", &[]);
+        hanging.push((run.id, output));
+        worker.send(&Order::Run(run));
+    }
+    // Another site's, since this one's threads hang: as the first look needs one of them.
+    let elsewhere = Tenant::new();
+    let mut plan = tenant.plan();
+    plan.generation = 2;
+    plan.sites.push(PlannedSite {
+        index: 7,
+        ..elsewhere.site(7, Symlinks::Deny)
+    });
+    spawner.tell(plan);
+    let run = |worker: &mut Worker| {
+        let (mut run, output) = worker.order("fine", &[]);
+        (run.generation, run.site) = (2, 7);
+        worker.came(run, output)
+    };
+    for _ in 0..20 {
+        assert_eq!(run(&mut other), fine());
+    }
+    // Those that are looked for count.
+    let (last, _output) = worker.order("slow/big", &[]);
+    worker.send(&Order::Run(last));
+    eventually(PATIENCE, "no place to be left", || {
+        (run(&mut other) == Came::Refused(Failure::ProgramsFull)).then_some(())
+    });
+    for (id, _) in &hanging {
+        worker.send(&Order::Kill { id: *id });
+        let report = worker.hear().unwrap();
         assert!(
-            matches!(report, Report::Failed { id: told, failure: Failure::NotFound, .. } if told == id),
-            "{id}: {report:?}"
+            matches!(report, Report::Failed { id: told, .. } if told == *id),
+            "{report:?}"
         );
     }
-    assert_eq!(deaf.run("fine"), fine());
+    assert_eq!(run(&mut other), fine());
+    drop(spawner.link.take());
+    other.is_dropped();
+    drop(mounted);
+    let ended = || spawner.process.try_wait().unwrap();
+    eventually(PATIENCE, "the spawner to end", ended);
+}
+
+#[test]
+fn what_is_on_a_slow_disk_is_found_in_the_end() {
+    let tenant = Tenant::new();
+    let slow = tenant.path("site/www/slow");
+    fs::create_dir(&slow).unwrap();
+    let mounted = match SlowMount::at(&slow, 1, Duration::from_millis(100)) {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            eprintln!("skipped: a FUSE file system can't be mounted here: {error}");
+            return;
+        }
+    };
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    for _ in 0..2 {
+        // The one file there is not executable.
+        let refused = Came::Refused(Failure::NotExecutable);
+        assert_eq!(worker.run("slow/big"), refused);
+        let absent = Came::Refused(Failure::NotFound);
+        assert_eq!(worker.run("slow/absent"), absent);
+    }
+    assert_eq!(worker.run("fine"), fine());
+    drop(mounted);
+}
+
+#[test]
+fn an_order_that_does_not_ask_for_the_start_hears_of_the_end_alone() {
+    let tenant = Tenant::new();
+    tenant.program("text", "no program\n");
+    let spawner = Spawner::start(tenant.plan());
+    let mut worker = spawner.worker();
+    let (mut run, output) = worker.order("fine", &[]);
+    let id = run.id;
+    run.says_start = false;
+    worker.send(&Order::Run(run));
+    let ended = worker.hear_ended();
+    assert_eq!((ended.id, ended.end), (id, End::Exit(0)));
+    assert_eq!(read(output), "");
+    let (mut run, _output) = worker.order("text", &[]);
+    run.says_start = false;
+    worker.send(&Order::Run(run));
+    let failed = worker.hear().unwrap();
+    let failure = Failure::NotAProgram;
+    assert!(
+        matches!(failed, Report::Failed { failure: told, .. } if told == failure),
+        "{failed:?}"
+    );
 }
 
 #[test]

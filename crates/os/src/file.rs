@@ -9,7 +9,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Access, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, openat2};
+use rustix::fs::{
+    Access, AtFlags, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, StatxFlags,
+    openat2,
+};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
 use crate::symlinks;
@@ -223,6 +226,23 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<FileFacts> {
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// As [`open_directory`], but `WouldBlock` where the kernel would have to wait.
+pub fn open_directory_at_once(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let (from, cached) = (rustix::fs::CWD, ResolveFlags::CACHED);
+    Ok(openat2(from, path, flags, Mode::empty(), cached)?)
+}
+
+/// The device a descriptor's file is on, as far as this machine knows: no server is asked.
+pub fn device_at_once(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let known = rustix::fs::statx(fd, c"", flags, StatxFlags::empty())?;
+    Ok(rustix::fs::makedev(
+        known.stx_dev_major,
+        known.stx_dev_minor,
+    ))
 }
 
 /// What a process wants to do with a directory.

@@ -105,7 +105,8 @@ impl Programs {
         }
     }
 
-    /// Orders programs over this link from now on. What was ordered before stays with its own.
+    /// Orders programs over this link from now on. A spawner there was before is lost, even where
+    /// its end of the link is still open: something of it may hang in the kernel.
     ///
     /// # Errors
     /// When epoll takes no more descriptors.
@@ -119,7 +120,9 @@ impl Programs {
         });
         let carried = Rc::clone(&link);
         tokio::task::spawn_local(async move { poll_fn(|cx| carried.poll_carry(cx)).await });
-        *self.link.borrow_mut() = Some(link);
+        if let Some(before) = self.link.replace(Some(link)) {
+            before.lose();
+        }
         self.came.notify_waiters();
         Ok(())
     }
@@ -202,7 +205,7 @@ pub fn lost() -> Error {
 }
 
 impl Program {
-    /// Ready once the program runs, or there is an outcome instead.
+    /// Ready once the program runs, or there is an outcome instead. Ask where the order does.
     pub fn poll_started(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.slot.started.get() || self.slot.outcome.borrow().is_some() {
             return Poll::Ready(());
@@ -319,8 +322,18 @@ impl Link {
             return;
         };
         if error.kind() != io::ErrorKind::WouldBlock {
-            self.is_lost.set(true);
+            return self.lose();
         }
+        self.wake_carrier();
+    }
+
+    /// No order goes over it any more; the carrier tells those who wait.
+    fn lose(&self) {
+        self.is_lost.set(true);
+        self.wake_carrier();
+    }
+
+    fn wake_carrier(&self) {
         if let Some(waker) = self.carrier.take() {
             waker.wake();
         }
@@ -353,12 +366,22 @@ impl Link {
     /// Carries until the spawner has gone.
     fn poll_carry(&self, cx: &mut Context<'_>) -> Poll<()> {
         *self.carrier.borrow_mut() = Some(cx.waker().clone());
-        let over = self.poll_reports(cx).is_ready() || self.poll_orders(cx).is_ready();
+        let over = self.poll_reports(cx).is_ready()
+            || self.is_lost.get()
+            || self.poll_orders(cx).is_ready();
         if !over {
             return Poll::Pending;
         }
         self.is_lost.set(true);
         self.orders.borrow_mut().clear();
+        // What was said before is heard: at most a start and an end of each.
+        let reports_max = 2 * self.slots.borrow().len();
+        for _ in 0..reports_max {
+            match Report::try_recv(self.socket.as_fd()) {
+                Ok(report) => self.hear(report),
+                Err(_) => break,
+            }
+        }
         let slots = std::mem::take(&mut *self.slots.borrow_mut());
         for slot in slots.values() {
             slot.end(Outcome::Lost);
@@ -451,6 +474,7 @@ mod tests {
             site: 0,
             rule: 0,
             script: b"a.cgi".to_vec(),
+            says_start: true,
             environment: Vec::new(),
             stdin: null(),
             stdout: null(),
@@ -573,6 +597,20 @@ mod tests {
             });
             later.expect("a program of the next spawner");
             assert_eq!(told(&spawner).first(), Some(&('r', 2)));
+        });
+    }
+
+    #[test]
+    fn a_spawner_that_has_a_successor_is_lost_though_its_link_is_open() {
+        test(async || {
+            let (programs, before) = programs();
+            let first = programs.run(2, order).await.expect("a program");
+            let second = programs.run(2, order).await.expect("a program");
+            say(&before, &ended(0));
+            let (ours, _spawner) = os::fdpass::packet_pair().expect("a pair");
+            programs.use_link(ours).expect("registered");
+            assert!(matches!(outcome(&first).await, Outcome::Ended(_)));
+            assert!(matches!(outcome(&second).await, Outcome::Lost));
         });
     }
 

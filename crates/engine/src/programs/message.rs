@@ -1,8 +1,8 @@
 //! What a worker and the spawner say to each other: one packet each (`os::fdpass::packet_pair`).
 //!
 //! The idea: a worker numbers its programs as it likes; everything said about one carries that
-//! number. An [`Order`] to run is answered by exactly one `Started` or `Failed`, and `Started` is
-//! followed by exactly one `Ended`, whoever ended the program. A close of either end means that
+//! number. An [`Order`] to run is answered by exactly one `Failed` or `Ended`, whoever ended the
+//! program; only where it asks for that, `Started` comes before `Ended`. A close of either end means that
 //! the other process has gone: the spawner then kills the worker's programs.
 
 use std::io;
@@ -20,7 +20,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// What a worker says.
 #[derive(Debug)]
 pub enum Order {
-    /// Run a program; answered by `Started` or `Failed`.
+    /// Run a program; answered by `Failed` or `Ended`.
     Run(Run),
     /// Kill a program and all in its process group. Nothing happens where it has ended.
     Kill {
@@ -42,6 +42,8 @@ pub struct Run {
     pub rule: u32,
     /// The file, relative to the site's root, as it was resolved: no `.` nor `..`.
     pub script: Vec<u8>,
+    /// Whether `Started` is to be said. Few ask: it costs both ends a turn while the program loads.
+    pub says_start: bool,
     /// Its environment: names and values.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its standard input.
@@ -55,7 +57,7 @@ pub struct Run {
 /// What the spawner says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// The program runs: its `execve` has succeeded.
+    /// The program runs: its `execve` has succeeded. Said where it was asked for.
     Started {
         /// The worker's number for it.
         id: u64,
@@ -167,13 +169,15 @@ pub enum Failure {
     NoMemory,
     /// It cannot be put into its group.
     GroupFailed,
+    /// The file system it is on, or the database of users, does not answer.
+    FilesSilent,
     /// Something else: see the detail.
     SpawnFailed,
 }
 
 impl Failure {
     /// Every failure with its word, in the order of their numbers in a message.
-    const ALL: [(Failure, &'static str); 19] = [
+    const ALL: [(Failure, &'static str); 20] = [
         (Failure::UnknownRule, "unknown_rule"),
         (Failure::ProgramsFull, "programs_full"),
         (Failure::NotFound, "program_not_found"),
@@ -192,6 +196,7 @@ impl Failure {
         (Failure::PidsLimit, "pids_limit"),
         (Failure::NoMemory, "no_memory"),
         (Failure::GroupFailed, "group_failed"),
+        (Failure::FilesSilent, "files_silent"),
         (Failure::SpawnFailed, "spawn_failed"),
     ];
 
@@ -272,6 +277,7 @@ impl Run {
             out.number(number);
         }
         out.text(&self.script);
+        out.byte(self.says_start.into());
         out.number(self.environment.len() as u64);
         for (name, value) in &self.environment {
             out.text(name);
@@ -289,6 +295,7 @@ impl Run {
             site: from.small_number()?,
             rule: from.small_number()?,
             script: from.text()?.to_vec(),
+            says_start: from.byte()? != 0,
             environment: from.list(|from| Ok((from.text()?.to_vec(), from.text()?.to_vec())))?,
             stdin: from.fd()?,
             stdout: from.fd()?,
@@ -433,6 +440,7 @@ mod tests {
             site: 3,
             rule: 4,
             script: b"cgi-bin/hello.cgi".to_vec(),
+            says_start: true,
             environment: vec![
                 (b"QUERY_STRING".to_vec(), b"a=\xff".to_vec()),
                 (b"EMPTY".to_vec(), Vec::new()),

@@ -2,14 +2,16 @@
 //!
 //! The idea: whoever could change the file, or put another in its place, could run anything as
 //! the site's user. So file and directory must be that user's or root's and nobody else's to
-//! write. The file is opened without leaving the site's directory; the directory that is checked
+//! write. The file is found without leaving the site's directory; the directory that is checked
 //! and started in is the one it really is in, whatever links led there. What happens to the name
 //! between this look and `execve` only that user and root can do, who could have written it.
 //! Directories further up are as safe as the operator keeps them.
 
 use std::ffi::CString;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use config::reason;
 use engine::programs::message::Failure;
@@ -17,7 +19,8 @@ use engine::programs::plan::PlannedSite;
 use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
 use os::user::User;
 
-use super::Refusal;
+use super::lookups::{Found, Wanted};
+use super::{Refusal, plans};
 
 const SETUID_SETGID: u32 = 0o6000;
 const WRITE_OTHERS: u32 = 0o022;
@@ -31,39 +34,95 @@ pub(super) struct Runnable {
     pub(super) name: CString,
 }
 
-/// Finds a script below a site's root, and checks it.
-pub(super) fn find(site: &PlannedSite, script: &[u8], user: &User) -> Result<Runnable, Refusal> {
+/// Why a script is not to be run, or not known to be.
+#[derive(Debug)]
+enum Unfit {
+    Refused(Refusal),
+    /// It cannot be found without waiting.
+    WouldWait,
+}
+
+/// Finds a script below a site's root, and checks it, without waiting for a disk or a server;
+/// `None` where that cannot be. `is_local` tells devices that are asked without waiting.
+pub(super) fn find_at_once(
+    site: &PlannedSite,
+    script: &[u8],
+    user: &User,
+    is_local: impl FnOnce(u64) -> bool,
+) -> Result<Option<Runnable>, Refusal> {
+    let Ok(within) = os::file::open_directory_at_once(&site.within) else {
+        return Ok(None);
+    };
+    if !os::file::device_at_once(within.as_fd()).is_ok_and(is_local) {
+        return Ok(None);
+    }
+    match find_below(within.as_fd(), site, script, user, Wait::Never) {
+        Ok(runnable) => Ok(Some(runnable)),
+        Err(Unfit::WouldWait) => Ok(None),
+        Err(Unfit::Refused(refusal)) => Err(refusal),
+    }
+}
+
+/// The same, however long it takes: for a thread of its own.
+pub(super) fn find(wanted: &Wanted) -> Result<Found, Refusal> {
+    let (site, script) = (&wanted.site, &wanted.script);
+    let user = match &wanted.user {
+        Some(user) => Arc::clone(user),
+        None => plans::look_up_user(site)?,
+    };
+    let within = os::file::open_directory(&site.within)
+        .map_err(|error| refused(&error, site.within.display().to_string()))?;
+    let is_local = os::file::is_local(within.as_fd()).unwrap_or_default();
+    let device = is_local.then(|| os::file::device_at_once(within.as_fd()));
+    match find_below(within.as_fd(), site, script, &user, Wait::Allowed) {
+        Ok(runnable) => Ok(Found {
+            user,
+            runnable,
+            local_device: device.and_then(Result::ok),
+        }),
+        Err(Unfit::Refused(refusal)) => Err(refusal),
+        Err(Unfit::WouldWait) => {
+            let what = "it changes all the time".to_owned();
+            Err(Refusal::new(Failure::SpawnFailed, what))
+        }
+    }
+}
+
+fn find_below(
+    within: BorrowedFd<'_>,
+    site: &PlannedSite,
+    script: &[u8],
+    user: &User,
+    wait: Wait,
+) -> Result<Runnable, Unfit> {
     if user.uid == 0 && os::process::is_root() {
         let what = "programs do not run as root";
-        return Err(Refusal::new(Failure::UserIsRoot, what.into()));
+        return Err(Refusal::new(Failure::UserIsRoot, what.into()).into());
     }
     if !is_plain(script) {
         let script = script.escape_ascii();
         let what = format!("{script} is no plain path below a root");
-        return Err(Refusal::new(Failure::OutsideRoot, what));
+        return Err(Refusal::new(Failure::OutsideRoot, what).into());
     }
     let shown = |part: &str| format!("{part} {}/{}", site.root.display(), script.escape_ascii());
-    let within = os::file::open_directory(&site.within)
-        .map_err(|error| unopened(&error, site.within.display().to_string()))?;
     let below = site.root.strip_prefix(&site.within).unwrap_or(&site.root);
     let path = join(below.as_os_str().as_bytes(), script);
-    let open = |path: &[u8], symlinks| {
-        os::file::open_beneath(within.as_fd(), path, symlinks, Wait::Allowed)
-            .map_err(|error| unopened(&error, shown("the file")))
+    let find = |from: BorrowedFd<'_>, path: &[u8], symlinks| {
+        let found = os::file::find_beneath(from, path, symlinks, wait);
+        found.map_err(|error| unfound(&error, shown("the file"), wait))
     };
-    let file = open(&path, site.symlinks)?;
+    let file = find(within, &path, site.symlinks)?;
     let facts = facts(file.as_fd(), &shown("the file"))?;
     check_file(&facts, user, &shown("the file"))?;
 
-    let (real_directory, name) = real_place(within.as_fd(), file.as_fd(), &shown("the file"))?;
-    let directory = open(&real_directory, Symlinks::Deny)?;
+    let (real_directory, name) = real_place(within, file.as_fd(), &shown("the file"))?;
+    let directory = find(within, &real_directory, Symlinks::Deny)?;
     check_directory(directory.as_fd(), user, &shown("the directory of"))?;
-    let again = os::file::open_beneath(directory.as_fd(), &name, Symlinks::Deny, Wait::Allowed)
-        .map_err(|error| unopened(&error, shown("the file")))?;
+    let again = find(directory.as_fd(), &name, Symlinks::Deny)?;
     let now = self::facts(again.as_fd(), &shown("the file"))?;
     if (now.device, now.inode) != (facts.device, facts.inode) {
         let what = format!("{} was replaced while it was looked at", shown("the file"));
-        return Err(Refusal::new(Failure::NotFound, what));
+        return Err(Refusal::new(Failure::NotFound, what).into());
     }
     let name =
         CString::new(name).map_err(|_| Refusal::new(Failure::OutsideRoot, shown("no name:")))?;
@@ -89,7 +148,7 @@ fn real_place(
     file: BorrowedFd<'_>,
     shown: &str,
 ) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
-    let path_of = |fd| os::file::path_of(fd).map_err(|error| unopened(&error, shown.into()));
+    let path_of = |fd| os::file::path_of(fd).map_err(|error| refused(&error, shown.into()));
     let (top, path) = (path_of(within)?, path_of(file)?);
     let top = top.strip_suffix(b"/").unwrap_or(&top);
     let below = path
@@ -113,7 +172,7 @@ fn real_place(
 }
 
 fn facts(fd: BorrowedFd<'_>, shown: &str) -> Result<FileFacts, Refusal> {
-    os::file::facts(fd).map_err(|error| unopened(&error, shown.into()))
+    os::file::facts(fd).map_err(|error| refused(&error, shown.into()))
 }
 
 fn check_file(facts: &FileFacts, user: &User, shown: &str) -> Result<(), Refusal> {
@@ -161,7 +220,19 @@ fn check_owner(facts: &FileFacts, user: &User, shown: &str) -> Result<(), Refusa
     Ok(())
 }
 
-fn unopened(error: &std::io::Error, shown: String) -> Refusal {
+fn unfound(error: &io::Error, shown: String, wait: Wait) -> Unfit {
+    let would_wait = matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::CrossesDevices
+    );
+    if would_wait && wait == Wait::Never {
+        Unfit::WouldWait
+    } else {
+        Unfit::Refused(refused(error, shown))
+    }
+}
+
+fn refused(error: &io::Error, shown: String) -> Refusal {
     let failure = match NoFile::of(error) {
         Some(NoFile::Absent | NoFile::FileInTheWay) => Failure::NotFound,
         Some(NoFile::Link) => Failure::SymlinkRefused,
@@ -170,4 +241,10 @@ fn unopened(error: &std::io::Error, shown: String) -> Refusal {
         None => Failure::SpawnFailed,
     };
     Refusal::new(failure, format!("{shown}: {}", reason(error)))
+}
+
+impl From<Refusal> for Unfit {
+    fn from(refusal: Refusal) -> Unfit {
+        Unfit::Refused(refusal)
+    }
 }

@@ -2,31 +2,35 @@
 //!
 //! The idea: it alone keeps the privileges to become others, so it reads nothing a client sent
 //! but environments and names, takes no worker's word for what may be run, and waits for nobody:
-//! one thread, one poll over links, starts and ends. It dies with the supervisor's link, and its
+//! one thread, one poll over links, starts and ends; what may hang is looked for by others
+//! (`lookups`). It dies with the supervisor's link, and its
 //! programs with it; with a worker's link die that worker's programs. A program that made itself
 //! a session of its own outlives its leader, within its control group, but not the spawner.
 
 mod checks;
 mod environment;
 mod groups;
+mod lookups;
 mod plans;
 mod programs;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::reason;
 use engine::error_log;
 use engine::programs::message::{Failure, Order, Report, Run};
-use engine::programs::plan::{FromSpawner, Plan, ToSpawner};
+use engine::programs::plan::{FromSpawner, Plan, PlannedSite, ToSpawner};
 use os::net::Want;
 use os::signal::ChildEnds;
 use os::spawn::Birth;
 
 use self::groups::Groups;
+use self::lookups::{Found, Lookups, Wanted};
 use self::plans::Plans;
 use self::programs::{Program, Programs};
 use self::worker::Worker;
@@ -42,6 +46,8 @@ const ENDS_A_TURN: usize = 64;
 const LAST_ENDS: Duration = Duration::from_secs(1);
 /// How often an ending spawner looks for what was left to it meanwhile.
 const LAST_LOOK: Duration = Duration::from_millis(20);
+/// Devices known to answer at once; more are asked each time.
+const LOCAL_DEVICES_MAX: usize = 1_024;
 /// How often groups that are to go are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -65,7 +71,7 @@ pub(crate) fn run() -> Outcome {
     error_log::start("spawner");
     os::process::set_name("nagaya-spawner");
     let served = ends
-        .and_then(Spawner::start)
+        .and_then(Spawner::prepare)
         .and_then(|spawner| spawner.serve());
     if let Err(error) = &served {
         tracing::error!(error = reason(error), "the spawner cannot go on");
@@ -83,6 +89,9 @@ struct Spawner {
     plans: Plans,
     groups: Groups,
     programs: Programs,
+    lookups: Lookups,
+    /// Devices that answer at once.
+    local_devices: BTreeSet<u64>,
     workers: BTreeMap<u64, Worker>,
     /// Workers there have been: the next one's number.
     workers_seen: u64,
@@ -99,10 +108,11 @@ enum Source {
     Supervisor,
     Worker(u64),
     Verdict(u32),
+    Lookup(u64),
 }
 
 impl Spawner {
-    fn start(ends: ChildEnds) -> io::Result<Spawner> {
+    fn prepare(ends: ChildEnds) -> io::Result<Spawner> {
         let supervisor = os::process::take_stdin()?;
         os::spawn::adopt_orphans()?;
         Ok(Spawner {
@@ -111,6 +121,8 @@ impl Spawner {
             plans: Plans::default(),
             groups: Groups::default(),
             programs: Programs::default(),
+            lookups: Lookups::new(checks::find),
+            local_devices: BTreeSet::new(),
             workers: BTreeMap::new(),
             workers_seen: 0,
             buffer: Vec::new(),
@@ -126,6 +138,7 @@ impl Spawner {
                     Source::Ends => self.on_ends()?,
                     Source::Worker(number) => self.on_worker(number),
                     Source::Verdict(pid) => self.on_verdict(pid),
+                    Source::Lookup(number) => self.on_lookup(number),
                     Source::Supervisor => match self.on_supervisor() {
                         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                             return self.end();
@@ -134,6 +147,7 @@ impl Spawner {
                     },
                 }
             }
+            self.look_on();
             self.groups.sweep();
         }
     }
@@ -153,17 +167,27 @@ impl Spawner {
             sources.push(Source::Verdict(pid));
             waited.push((verdict.as_fd(), Want::Read));
         }
-        let patience = match (self.more_ends, self.groups.are_leaving()) {
-            (true, _) => Some(Duration::ZERO),
-            (false, true) => Some(SWEEP),
-            (false, false) => None,
-        };
-        let ready = os::net::wait_ready(&waited, patience)?;
+        for (number, end) in self.lookups.ends() {
+            sources.push(Source::Lookup(number));
+            waited.push((end, Want::Read));
+        }
+        let ready = os::net::wait_ready(&waited, self.patience())?;
         let ready = sources.into_iter().zip(ready);
         let ready = ready.filter(|(source, is_ready)| {
             *is_ready || (self.more_ends && matches!(source, Source::Ends))
         });
         Ok(ready.map(|(source, _)| source).collect())
+    }
+
+    /// How long there is nothing to do unless something comes.
+    fn patience(&self) -> Option<Duration> {
+        if self.more_ends {
+            return Some(Duration::ZERO);
+        }
+        let sweep = self.groups.are_leaving().then_some(SWEEP);
+        let until = self.lookups.until();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        sweep.into_iter().chain(left).min()
     }
 
     fn on_supervisor(&mut self) -> io::Result<()> {
@@ -214,8 +238,8 @@ impl Spawner {
             worker.flush()?;
             match worker.next_order(&mut self.buffer)? {
                 None => return Ok(()),
-                Some(Order::Kill { id }) => self.programs.kill((number, id)),
-                Some(Order::Run(run)) => self.run(number, &run)?,
+                Some(Order::Kill { id }) => self.kill((number, id)),
+                Some(Order::Run(run)) => self.run(number, run)?,
             }
         }
         Ok(())
@@ -223,6 +247,7 @@ impl Spawner {
 
     fn lose_worker(&mut self, number: u64) {
         self.workers.remove(&number);
+        self.lookups.forget(|(worker, _)| worker == number);
         self.programs.kill_all_of(number);
     }
 
@@ -230,28 +255,106 @@ impl Spawner {
     ///
     /// # Errors
     /// When the worker does not keep to the protocol.
-    fn run(&mut self, worker: u64, run: &Run) -> io::Result<()> {
-        if self.programs.has((worker, run.id)) {
+    fn run(&mut self, worker: u64, run: Run) -> io::Result<()> {
+        let order = (worker, run.id);
+        if self.programs.has(order) || self.lookups.has(order) {
             let error = "two programs of one number";
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
-        match self.start_program((worker, run.id), run) {
-            Ok(program) => self.programs.add(program),
-            Err(refusal) => self.say(worker, &failed(run.id, refusal)),
+        match self.find(&run) {
+            Ok(Ok(found)) => self.start(order, &run, found),
+            Ok(Err(wanted)) => {
+                if let Err(refusal) = self.lookups.add(order, run, wanted, Instant::now()) {
+                    self.refuse(order, refusal);
+                }
+            }
+            Err(refusal) => self.refuse(order, refusal),
         }
         Ok(())
     }
 
-    fn start_program(&mut self, order: programs::Order, run: &Run) -> Result<Program, Refusal> {
+    /// Finds a program, if that can be done at once; otherwise tells what is to be looked for.
+    fn find(&self, run: &Run) -> Result<Result<Found, Wanted>, Refusal> {
         let programs_max = self.plans.programs_max();
-        if self.programs.count() >= programs_max {
+        if self.programs.count() + self.lookups.count() >= programs_max {
             let what = format!("{programs_max} programs run, as many as may (caps.programs)");
             return Err(Refusal::new(Failure::ProgramsFull, what));
         }
         let planned = self.plans.find(run)?;
+        let user = planned.known_user();
+        if let Some(user) = &user {
+            let is_local = |device| self.local_devices.contains(&device);
+            let (site, script) = (planned.site, &run.script);
+            if let Some(runnable) = checks::find_at_once(site, script, user, is_local)? {
+                let user = Arc::clone(user);
+                let local_device = None;
+                return Ok(Ok(Found {
+                    user,
+                    runnable,
+                    local_device,
+                }));
+            }
+        }
+        Ok(Err(Wanted {
+            site: without_rules(planned.site),
+            script: run.script.clone(),
+            user,
+        }))
+    }
+
+    /// Goes on with an order that was looked for.
+    fn on_lookup(&mut self, number: u64) {
+        match self.lookups.take(number) {
+            Some((order, run, Ok(found))) => self.start(order, &run, found),
+            Some((order, _, Err(refusal))) => self.refuse(order, refusal),
+            None => {}
+        }
+    }
+
+    /// Has looked for what waits, and gives up what has waited too long.
+    fn look_on(&mut self) {
+        if self.lookups.count() == 0 {
+            return;
+        }
+        let expired = self.lookups.expire(Instant::now());
+        let failed = self.lookups.start();
+        for (order, refusal) in expired.into_iter().chain(failed) {
+            self.refuse(order, refusal);
+        }
+    }
+
+    fn kill(&mut self, order: programs::Order) {
+        self.programs.kill(order);
+        for order in self.lookups.forget(|known| known == order) {
+            let what = "it was killed before it was found".to_owned();
+            self.refuse(order, Refusal::new(Failure::SpawnFailed, what));
+        }
+    }
+
+    fn refuse(&mut self, (worker, id): programs::Order, refusal: Refusal) {
+        self.say(worker, &failed(id, refusal));
+    }
+
+    /// Starts a program that was found, or says why not.
+    fn start(&mut self, order: programs::Order, run: &Run, found: Found) {
+        if self.local_devices.len() < LOCAL_DEVICES_MAX {
+            self.local_devices.extend(found.local_device);
+        }
+        match self.start_program(order, run, &found) {
+            Ok(program) => self.programs.add(program),
+            Err(refusal) => self.refuse(order, refusal),
+        }
+    }
+
+    fn start_program(
+        &mut self,
+        order: programs::Order,
+        run: &Run,
+        found: &Found,
+    ) -> Result<Program, Refusal> {
+        let planned = self.plans.find(run)?;
+        planned.keep_user(&found.user);
         let environment = environment::check(&run.environment, &planned.rule.names)?;
-        let user = planned.user()?;
-        let runnable = checks::find(planned.site, &run.script, &user)?;
         let script = format!(
             "{}/{}",
             planned.site.root.display(),
@@ -259,19 +362,20 @@ impl Spawner {
         );
         let mut cradle = self.groups.cradle(&planned)?;
         let started = os::spawn::spawn(&Birth {
-            directory: runnable.directory.as_fd(),
-            name: &runnable.name,
+            directory: found.runnable.directory.as_fd(),
+            name: &found.runnable.name,
             environment: &environment,
             stdio: [run.stdin.as_fd(), run.stdout.as_fd(), run.stderr.as_fd()],
-            user: planned.site.user.is_some().then_some(&*user),
+            user: planned.site.user.is_some().then_some(&*found.user),
             limits: &planned.rule.limits,
             birthplace: cradle.birthplace(),
         });
         let (process, verdict) = started.map_err(|failed| programs::refusal(&failed, &script))?;
         Ok(Program {
             order,
+            says_start: run.says_start,
             process,
-            verdict: Some(verdict),
+            verdict,
             failed: None,
             script,
             limits: planned.rule.limits,
@@ -280,21 +384,21 @@ impl Spawner {
         })
     }
 
-    /// Says whether a program runs, once that is known.
+    /// Says that a program runs, where that was asked for, once it is known.
     fn on_verdict(&mut self, pid: u32) {
         let Some(program) = self.programs.get_mut(pid) else {
             return;
         };
-        match program.verdict.as_ref().and_then(|verdict| verdict.ask()) {
+        match program.verdict.ask() {
             None => {}
             Some(Ok(())) => {
-                program.verdict = None;
+                program.says_start = false;
                 let (worker, id) = program.order;
                 self.say(worker, &Report::Started { id, pid });
             }
             // A verdict is said once; this one is told when the process is reaped.
             Some(Err(error)) => {
-                program.verdict = None;
+                program.says_start = false;
                 program.failed = Some(error);
             }
         }
@@ -308,7 +412,6 @@ impl Spawner {
                 self.more_ends = false;
                 return Ok(());
             };
-            self.on_verdict(pid);
             match self.programs.remove(pid) {
                 Some(program) => self.on_end(program),
                 None => os::spawn::reap_orphan(pid)?,
@@ -320,24 +423,24 @@ impl Spawner {
 
     fn on_end(&mut self, mut program: Program) {
         let (worker, id) = program.order;
-        let (verdict, failure) = (program.verdict.take(), program.failed.take());
+        // Its process has gone: the verdict is there.
+        let failure = program.failed.take();
+        let failure = failure.or_else(|| program.verdict.ask()?.err());
         let script = std::mem::take(&mut program.script);
         let group = program.group.take().filter(|_| !program.is_killed);
+        let says_start = program.says_start;
+        let pid = program.process.pid();
         let mut ended = program.reap();
         if let Some(hit) = group.and_then(|group| self.groups.hit(&group)) {
             ended.limit = Some(hit);
         }
-        let report = match (failure, verdict) {
-            (Some(failure), _) => failed(id, programs::refusal(&failure, &script)),
-            // Told already that it runs.
-            (None, None) => Report::Ended(ended),
-            // Its process has gone without a word: killed before it was a program.
-            (None, Some(_)) => {
-                let what = format!("{script} was killed before it ran");
-                failed(id, Refusal::new(Failure::SpawnFailed, what))
-            }
-        };
-        self.say(worker, &report);
+        if let Some(failure) = failure {
+            return self.refuse((worker, id), programs::refusal(&failure, &script));
+        }
+        if says_start {
+            self.say(worker, &Report::Started { id, pid });
+        }
+        self.say(worker, &Report::Ended(ended));
     }
 
     /// Says something to a worker, if it is still there.
@@ -371,6 +474,19 @@ impl Spawner {
             }
             os::net::wait_readable(&[self.ends.as_fd()], Some(LAST_LOOK))?;
         }
+    }
+}
+
+/// What of a site is to be known to find its programs.
+fn without_rules(site: &PlannedSite) -> PlannedSite {
+    PlannedSite {
+        index: site.index,
+        name: site.name.clone(),
+        root: site.root.clone(),
+        within: site.within.clone(),
+        symlinks: site.symlinks,
+        user: site.user.clone(),
+        rules: Vec::new(),
     }
 }
 

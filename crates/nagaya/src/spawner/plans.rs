@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use config::reason;
 use engine::programs::message::{Failure, Run};
@@ -29,7 +30,7 @@ pub(super) struct Plans {
 pub(super) struct Known {
     pub(super) plan: Plan,
     /// Users by name, looked up when they are first wanted.
-    users: RefCell<BTreeMap<String, Rc<User>>>,
+    users: RefCell<BTreeMap<String, Arc<User>>>,
 }
 
 /// What a plan says of an order.
@@ -80,25 +81,37 @@ impl Plans {
 }
 
 impl Planned<'_> {
-    /// Who the program runs as: looked up once a plan.
-    pub(super) fn user(&self) -> Result<Rc<User>, Refusal> {
-        let name = self.site.user.as_deref().unwrap_or_default();
-        if let Some(user) = self.known.users.borrow().get(name) {
-            return Ok(Rc::clone(user));
-        }
-        let user = match name {
-            "" => User::this_process(),
-            name => User::look_up(name),
-        };
-        let user = Rc::new(user.map_err(|error| {
-            let site = &self.site.name;
-            let what = format!("user {name} of site {site}: {}", reason(&error));
-            Refusal::new(Failure::UserUnknown, what)
-        })?);
-        let mut users = self.known.users.borrow_mut();
-        users.insert(name.to_owned(), Rc::clone(&user));
-        Ok(user)
+    /// Who the program runs as, where that was looked up for this plan.
+    pub(super) fn known_user(&self) -> Option<Arc<User>> {
+        let users = self.known.users.borrow();
+        users.get(name_of_user(self.site)).map(Arc::clone)
     }
+
+    /// Keeps what was looked up.
+    pub(super) fn keep_user(&self, user: &Arc<User>) {
+        let mut users = self.known.users.borrow_mut();
+        if !users.contains_key(name_of_user(self.site)) {
+            users.insert(name_of_user(self.site).to_owned(), Arc::clone(user));
+        }
+    }
+}
+
+/// Who a site's programs run as. May wait for the user database.
+pub(super) fn look_up_user(site: &PlannedSite) -> Result<Arc<User>, Refusal> {
+    let user = match name_of_user(site) {
+        "" => User::this_process(),
+        name => User::look_up(name),
+    };
+    user.map(Arc::new).map_err(|error| {
+        let (name, site) = (name_of_user(site), &site.name);
+        let what = format!("user {name} of site {site}: {}", reason(&error));
+        Refusal::new(Failure::UserUnknown, what)
+    })
+}
+
+/// Empty for this process's own.
+fn name_of_user(site: &PlannedSite) -> &str {
+    site.user.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -135,6 +148,7 @@ mod tests {
             site,
             rule,
             script: Vec::new(),
+            says_start: false,
             environment: Vec::new(),
             stdin: memory(),
             stdout: memory(),

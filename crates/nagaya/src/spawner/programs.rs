@@ -23,9 +23,10 @@ pub(super) struct Programs {
 pub(super) struct Program {
     pub(super) order: Order,
     pub(super) process: Process,
-    /// Until it is known whether it runs.
-    pub(super) verdict: Option<Verdict>,
-    /// Why it does not run, once that is known.
+    /// Whether its start is still to be told.
+    pub(super) says_start: bool,
+    pub(super) verdict: Verdict,
+    /// Why it does not run, where that is known before its end.
     pub(super) failed: Option<Failed>,
     /// What it is called in messages.
     pub(super) script: String,
@@ -62,10 +63,11 @@ impl Programs {
         self.by_pid.get_mut(&pid)
     }
 
-    /// Those of whom it is not known whether they run.
+    /// Those whose start is to be told.
     pub(super) fn starting(&self) -> impl Iterator<Item = (u32, &Verdict)> {
         let programs = self.by_pid.iter();
-        programs.filter_map(|(pid, program)| Some((*pid, program.verdict.as_ref()?)))
+        let starting = programs.filter(|(_, program)| program.says_start);
+        starting.map(|(pid, program)| (*pid, &program.verdict))
     }
 
     pub(super) fn kill(&mut self, order: Order) {

@@ -13,6 +13,10 @@ use crate::cli;
 /// How long a process that has closed its link may take to end, or one whose link was closed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// How long one that was killed may take to be gone: what hangs in the kernel, asking a file
+/// system, takes as long as that does. It is left then, and reaped whenever it goes.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+
 /// A running child; killed when dropped.
 #[derive(Debug)]
 struct Child {
@@ -38,6 +42,10 @@ impl Child {
         // Whoever closed the link may have last words to write.
         if !os::process::ends_within(&self.process, LAST_WORDS)? {
             self.process.kill()?;
+            if !os::process::ends_within(&self.process, LAST_BREATH)? {
+                let error = "it was killed and does not end: something it asks for hangs";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, error));
+            }
         }
         Ok((self.process.wait()?, self.started.elapsed()))
     }
@@ -45,8 +53,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
+        if let Ok(Some(_)) = self.process.try_wait() {
+            return;
+        }
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        if os::process::ends_within(&self.process, LAST_BREATH).unwrap_or(true) {
+            let _ = self.process.wait();
+        }
     }
 }
 

@@ -367,7 +367,11 @@ impl Supervisor {
             Ok(end) => end,
             Err(error) => {
                 tracing::error!(pid, error = reason(&error), "cannot end the server");
-                self.phase = Phase::Ended(Outcome::Failed);
+                if draining {
+                    self.phase = Phase::Ended(Outcome::Failed);
+                } else {
+                    self.rest(Duration::ZERO);
+                }
                 return;
             }
         };

@@ -38,6 +38,8 @@ pub(super) struct Ready<'a> {
     pub(super) stdio: [RawFd; 3],
     pub(super) user: Option<&'a User>,
     pub(super) limits: &'a [(Resource, libc::rlimit)],
+    /// Signals that do something else than by default: a bit for each, the first signal's lowest.
+    pub(super) signals: u64,
     pub(super) parent: u32,
     pub(super) says: RawFd,
 }
@@ -112,20 +114,31 @@ unsafe fn enter_by(procs: RawFd) -> Step {
 
 /// A session of its own, no descriptor but its three, no signal blocked or ignored.
 unsafe fn own_session(ready: &Ready<'_>) -> Step {
-    // SAFETY: calls on numbers; the sets and actions are live and all zero, which is the empty
-    // set and the default action.
+    // SAFETY: calls on numbers; the set is live and all zero, which is the empty set.
     unsafe {
         check(Stage::Session, libc::setsid().into())?;
         for (at, fd) in (0..).zip(ready.stdio) {
             check(Stage::Session, libc::dup2(fd, at).into())?;
         }
         close_the_rest(ready);
-        // The call itself: the C library keeps two signals to itself, ignored or not. The
-        // kernel's structure is no larger than this.
-        let default = [0_u64; 8];
-        for signal in 1..=SIGNALS {
-            let none = std::ptr::null_mut::<u64>();
-            // Some cannot be changed.
+        reset(ready.signals);
+        let none: libc::sigset_t = std::mem::zeroed();
+        let done = libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        check(Stage::Session, done.into())?;
+        libc::umask(UMASK);
+    }
+    Ok(())
+}
+
+/// Has these signals do what they do by default.
+unsafe fn reset(signals: u64) {
+    // The call itself: the C library keeps two signals to itself. The kernel's structure is no
+    // larger than this, and all zero it is the default.
+    let default = [0_u64; 8];
+    for signal in (1..=SIGNALS).filter(|signal| signals & bit(*signal) != 0) {
+        let none = std::ptr::null_mut::<u64>();
+        // SAFETY: reads a live array. Some signals cannot be changed: nothing happens then.
+        unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
                 signal,
@@ -134,12 +147,36 @@ unsafe fn own_session(ready: &Ready<'_>) -> Step {
                 SET_BYTES,
             );
         }
-        let none: libc::sigset_t = std::mem::zeroed();
-        let done = libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        check(Stage::Session, done.into())?;
-        libc::umask(UMASK);
     }
-    Ok(())
+}
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals that this process ignores.
+pub(super) fn ignored() -> u64 {
+    let mut ignored = 0;
+    for signal in 1..=SIGNALS {
+        let mut action = [0_u64; 8];
+        let none = std::ptr::null::<u64>();
+        // SAFETY: writes to a live array, which the kernel's structure fits in.
+        let asked = unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                none,
+                action.as_mut_ptr(),
+                SET_BYTES,
+            )
+        };
+        // The structure begins with the handler.
+        let [handler, ..] = action;
+        if asked == 0 && usize::try_from(handler) == Ok(libc::SIG_IGN) {
+            ignored |= bit(signal);
+        }
+    }
+    ignored
 }
 
 /// Closes every descriptor but the three, the directory, and the pipe for the verdict; these two

@@ -12,6 +12,7 @@ mod process;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -25,7 +26,8 @@ pub use self::process::{End, Ended, Process, adopt_orphans, next_ended, reap_orp
 const FILES_USUAL: u64 = 1024;
 /// What programs make files with: nobody but their user may write them.
 const UMASK: libc::mode_t = 0o022;
-/// `libc` has it in a type it does not fit.
+/// `libc` has these two in a type they do not fit.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// Bytes of a [`Verdict`]: the stage, and the error's number.
 const VERDICT_BYTES: usize = 5;
@@ -161,8 +163,8 @@ pub fn spawn(birth: &Birth<'_>) -> Result<(Process, Verdict), Failed> {
         .map(|variable| variable.as_ptr())
         .chain([std::ptr::null()])
         .collect();
-    let limits = birth.limits.to_set();
-    let ready = child::Ready {
+    let limits = birth.limits.to_set(&Own::get().limits);
+    let mut ready = child::Ready {
         directory: birth.directory.as_raw_fd(),
         path: path.as_ptr(),
         arguments: arguments.as_ptr(),
@@ -170,14 +172,15 @@ pub fn spawn(birth: &Birth<'_>) -> Result<(Process, Verdict), Failed> {
         stdio: birth.stdio.map(|fd| fd.as_raw_fd()),
         user: birth.user,
         limits: &limits,
+        signals: u64::MAX,
         parent: std::process::id(),
         says: says.as_raw_fd(),
     };
-    Ok((born(&ready, birth.birthplace)?, Verdict(verdict)))
+    Ok((born(&mut ready, birth.birthplace)?, Verdict(verdict)))
 }
 
 /// Makes the process, in its group.
-fn born(ready: &child::Ready<'_>, birthplace: Birthplace<'_>) -> Result<Process, Failed> {
+fn born(ready: &mut child::Ready<'_>, birthplace: Birthplace<'_>) -> Result<Process, Failed> {
     let (result, stage) = match birthplace {
         Birthplace::Own => (clone(ready, None, &[], None), Stage::Fork),
         Birthplace::Join(groups) => (clone(ready, None, groups, None), Stage::Fork),
@@ -210,13 +213,16 @@ fn is_unknown(error: &io::Error) -> bool {
 /// Makes a process that is born in `into`, or enters groups by itself: by their `cgroup.procs`
 /// (`join`) or by the directory of one (`enter`).
 fn clone(
-    ready: &child::Ready<'_>,
+    ready: &mut child::Ready<'_>,
     into: Option<BorrowedFd<'_>>,
     join: &[BorrowedFd<'_>],
     enter: Option<BorrowedFd<'_>>,
 ) -> io::Result<Process> {
+    let own = Own::get();
     let mut pidfd: libc::c_int = -1;
-    let mut flags = libc::CLONE_PIDFD as u64;
+    // The second, since 5.5, spares it a call for every signal but those that are ignored.
+    let mut flags = libc::CLONE_PIDFD as u64 | CLONE_CLEAR_SIGHAND;
+    ready.signals = own.ignored;
     let mut group = 0;
     if let Some(into) = into {
         flags |= CLONE_INTO_CGROUP;
@@ -240,6 +246,7 @@ fn clone(
     if pid < 0 && into.is_none() && is_unknown(&io::Error::last_os_error()) {
         let flags = libc::c_long::from(libc::CLONE_PIDFD | libc::SIGCHLD);
         let none = std::ptr::null_mut::<libc::c_void>();
+        ready.signals = u64::MAX;
         // SAFETY: as above, by the older call: flags, stack, where the descriptor goes.
         pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) };
     }
@@ -266,19 +273,30 @@ fn verdict_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Limits {
-    /// What is to be set: never more than this process may.
-    fn to_set(self) -> [(child::Resource, libc::rlimit); 6] {
+    /// What is to be set: what differs from this process's own, and is never more.
+    fn to_set(
+        self,
+        own: &[(child::Resource, libc::rlimit); 6],
+    ) -> Vec<(child::Resource, libc::rlimit)> {
         // One second between the signal that can be caught and the one that cannot.
         let cpu = self.cpu_s.map(|limit| (limit, limit.saturating_add(1)));
         let files = self.files.map_or((FILES_USUAL, u64::MAX), both);
-        [
-            limit(libc::RLIMIT_CORE, Some((0, 0))),
-            limit(libc::RLIMIT_CPU, cpu),
-            limit(libc::RLIMIT_AS, self.memory_bytes.map(both)),
-            limit(libc::RLIMIT_NOFILE, Some(files)),
-            limit(libc::RLIMIT_NPROC, self.processes.map(both)),
-            limit(libc::RLIMIT_FSIZE, self.file_size_bytes.map(both)),
-        ]
+        let wanted = [
+            Some((0, 0)),
+            cpu,
+            self.memory_bytes.map(both),
+            Some(files),
+            self.processes.map(both),
+            self.file_size_bytes.map(both),
+        ];
+        let wanted = own.iter().zip(wanted);
+        let wanted = wanted.filter_map(|(own, wanted)| Some((own, wanted?)));
+        let wanted = wanted.map(|((resource, own), (soft, hard))| {
+            let rlim_max = own.rlim_max.min(hard);
+            let rlim_cur = rlim_max.min(soft);
+            (*resource, libc::rlimit { rlim_cur, rlim_max })
+        });
+        wanted.collect()
     }
 }
 
@@ -286,19 +304,41 @@ fn both(limit: u64) -> (u64, u64) {
     (limit, limit)
 }
 
-/// A limit within what this process may, or that of this process.
-fn limit(resource: child::Resource, wanted: Option<(u64, u64)>) -> (child::Resource, libc::rlimit) {
-    let mut own = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: writes to the structure it is given.
-    unsafe { libc::getrlimit(resource, &mut own) };
-    if let Some((soft, hard)) = wanted {
-        own.rlim_max = own.rlim_max.min(hard);
-        own.rlim_cur = own.rlim_max.min(soft);
+/// What programs begin with: asked once, nothing in this process changes it after its first
+/// moments.
+struct Own {
+    limits: [(child::Resource, libc::rlimit); 6],
+    ignored: u64,
+}
+
+impl Own {
+    fn get() -> &'static Own {
+        static OWN: OnceLock<Own> = OnceLock::new();
+        OWN.get_or_init(|| Own {
+            limits: Own::limits(),
+            ignored: child::ignored(),
+        })
     }
-    (resource, own)
+
+    fn limits() -> [(child::Resource, libc::rlimit); 6] {
+        let resources = [
+            libc::RLIMIT_CORE,
+            libc::RLIMIT_CPU,
+            libc::RLIMIT_AS,
+            libc::RLIMIT_NOFILE,
+            libc::RLIMIT_NPROC,
+            libc::RLIMIT_FSIZE,
+        ];
+        resources.map(|resource| {
+            let mut own = libc::rlimit {
+                rlim_cur: libc::RLIM_INFINITY,
+                rlim_max: libc::RLIM_INFINITY,
+            };
+            // SAFETY: writes to the structure it is given.
+            unsafe { libc::getrlimit(resource, &mut own) };
+            (resource, own)
+        })
+    }
 }
 
 impl Stage {

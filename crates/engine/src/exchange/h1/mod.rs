@@ -43,7 +43,9 @@ impl Arrears {
             self.behind_us += (now_ms - since_ms) * 1_000;
         }
         let made_up_us = (bytes as u64 * 1_000_000).checked_div(pace.rate_min);
-        self.behind_us = self.behind_us.saturating_sub(made_up_us.unwrap_or(u64::MAX));
+        self.behind_us = self
+            .behind_us
+            .saturating_sub(made_up_us.unwrap_or(u64::MAX));
     }
 }
 

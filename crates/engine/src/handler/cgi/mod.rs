@@ -58,6 +58,8 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
         site,
         rule,
         script: resolved.relative().to_vec(),
+        // Who waits to be asked for a body is not asked for the sake of a program that cannot run.
+        says_start: exchange.request.head.expect_continue,
         environment: environment
             .iter()
             .map(|(name, value)| (name.to_vec(), value.to_vec()))

@@ -25,6 +25,7 @@ fn not_started(failure: Failure, detail: &str) -> Error {
     let kind = match failure {
         Failure::ProgramsFull | Failure::NoMemory => Kind::Full,
         Failure::PidsLimit => Kind::Limited,
+        Failure::FilesSilent => Kind::UpstreamSlow,
         _ => Kind::Internal,
     };
     Error::new(kind, failure.word(), detail)
@@ -97,6 +98,7 @@ mod tests {
             (refused(Failure::NotAProgram), 500, "not_a_program"),
             (refused(Failure::ProgramsFull), 503, "programs_full"),
             (refused(Failure::PidsLimit), 503, "pids_limit"),
+            (refused(Failure::FilesSilent), 504, "files_silent"),
             (ended(End::Exit(0), None), 502, "program_no_head"),
             (ended(failed, None), 502, "program_no_head"),
             (ended(killed, None), 502, "program_killed"),
