@@ -51,7 +51,9 @@ pub fn answer(exchange: &mut Exchange, error: &Error) {
             if error.kind == Kind::Full {
                 fields.push(b"Retry-After", b"1");
             }
-            page(exchange, status);
+            // A program's user may know which limit it ran into; how large it is, is the operator's.
+            let reason = (error.kind == Kind::Limited).then_some(error.reason);
+            page_for(exchange, status, reason);
             exchange.reply.finish();
         }
         _ => exchange.reply.abort(),
@@ -60,6 +62,11 @@ pub fn answer(exchange: &mut Exchange, error: &Error) {
 
 /// Answers with a status and its page: the site's own, or a short text.
 pub fn page(exchange: &mut Exchange, status: u16) {
+    page_for(exchange, status, None);
+}
+
+/// As [`page`]; ours says a reason, where there is one to be told.
+fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
     exchange.outgoing.status = status;
     let serving = exchange.route.serving.clone();
     let site = exchange
@@ -75,10 +82,13 @@ pub fn page(exchange: &mut Exchange, status: u16) {
     }
     let accept = exchange.request.head.fields.get(FieldId::Accept);
     let (content_type, body) = match wire::accept::prefers_json(accept) {
-        true => ("application/json", json(status, exchange.request.id)),
+        true => (
+            "application/json",
+            json(status, reason, exchange.request.id),
+        ),
         false => (
             "text/html; charset=utf-8",
-            html(status, exchange.request.id),
+            html(status, reason, exchange.request.id),
         ),
     };
     exchange
@@ -88,19 +98,23 @@ pub fn page(exchange: &mut Exchange, status: u16) {
     exchange.answer(body.as_bytes());
 }
 
-/// Neither phrases nor ids hold a byte that would need escaping, here and below.
-fn json(status: u16, id: RequestId) -> String {
+/// Neither phrases, reasons nor ids hold a byte that would need escaping, here and below.
+fn json(status: u16, reason: Option<&str>, id: RequestId) -> String {
     let phrase = status::phrase(status);
-    format!("{{\"status\":{status},\"error\":\"{phrase}\",\"request_id\":\"{id}\"}}\n")
+    let reason = reason.map(|reason| format!("\"reason\":\"{reason}\","));
+    let reason = reason.unwrap_or_default();
+    format!("{{\"status\":{status},\"error\":\"{phrase}\",{reason}\"request_id\":\"{id}\"}}\n")
 }
 
-fn html(status: u16, id: RequestId) -> String {
+fn html(status: u16, reason: Option<&str>, id: RequestId) -> String {
     let phrase = status::phrase(status);
+    let reason = reason.map(|reason| format!(": {reason}"));
+    let reason = reason.unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{status} {phrase}</title>\n\
          <style>{STYLE}</style>\n\
-         <h1>{status}</h1>\n<p>{phrase}</p>\n<small>{id}</small>\n"
+         <h1>{status}</h1>\n<p>{phrase}{reason}</p>\n<small>{id}</small>\n"
     )
 }
 

@@ -263,6 +263,7 @@ fn a_program_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_gr
     assert!(bystander.read_exactly(12).starts_with(b"HTTP/1.1 200"));
     let refused = get(&gateway, "app.test", "/one/greedy.cgi");
     assert_eq!(refused.status, 503);
+    assert!(body(&refused).contains("memory_limit"));
     assert!(
         !body(&refused).contains("33554432"),
         "the limit is not the client's business"

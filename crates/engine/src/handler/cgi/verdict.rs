@@ -1,7 +1,7 @@
 //! What became of a program, as the exchange's failure: the table of reasons.
 //!
 //! A limit the program ran into is said with its value and its group, for the log; the client
-//! learns only that it cannot be served now.
+//! learns only which kind it was.
 
 use crate::error::{Error, Kind};
 use crate::programs::message::{End, Ended, Failure, LimitHit};
