@@ -25,4 +25,4 @@ pub use lower::{load, load_and_warn};
 pub use reason::reason;
 pub use reference::reference;
 pub use sources::{Damaged, Sources};
-pub use units::size;
+pub use units::{duration, size};

@@ -65,7 +65,7 @@ pub(crate) fn meant_size(text: &str) -> Option<String> {
 }
 
 /// The spelling of a duration of so many milliseconds.
-pub(crate) fn duration(ms: u64) -> String {
+pub fn duration(ms: u64) -> String {
     spell(ms, TIMES)
 }
 

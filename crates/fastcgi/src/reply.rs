@@ -67,6 +67,11 @@ impl ReplyHead {
         self.bytes == 0
     }
 
+    /// After a refusal, the line that was refused; of a line that has not ended, its beginning.
+    pub fn refused_line(&self) -> &[u8] {
+        &self.line
+    }
+
     /// Reads on; says how many bytes of `input` belong to the head: all of them, until it is complete.
     ///
     /// # Errors
@@ -87,12 +92,16 @@ impl ReplyHead {
                 break;
             };
             let end_of_line = rest.get(..end).unwrap_or_default();
-            if self.line.is_empty() {
-                self.take_line(end_of_line)?;
+            let taken = if self.line.is_empty() {
+                self.take_line(end_of_line)
             } else {
-                let mut line = std::mem::take(&mut self.line);
-                line.extend_from_slice(end_of_line);
-                self.take_line(&line)?;
+                let begun = std::mem::take(&mut self.line);
+                let line = [begun.as_slice(), end_of_line].concat();
+                self.take_line(&line).inspect_err(|_| self.line = begun)
+            };
+            if let Err(refusal) = taken {
+                self.line.extend_from_slice(end_of_line);
+                return Err(refusal);
             }
         }
         Ok(used)

@@ -219,6 +219,12 @@ fn what_is_no_reply_is_never_passed_on() {
         let log = gateway.stderr();
         let line = log.lines().find(|line| line.contains(id)).expect("a line");
         assert!(line.contains(&format!("reason={reason}")), "{name}: {line}");
+        let told = match name {
+            "text" => "hello, world",
+            "nothing" => "exited with status 0",
+            _ => "",
+        };
+        assert!(line.contains(told), "{name}: {line}");
     }
 }
 
@@ -406,19 +412,19 @@ fn what_could_be_somebody_elses_is_not_run() {
         set_mode(&www.join(name), mode);
     }
     let mut cases = vec![
-        ("group.cgi", "writable_by_others"),
-        ("others.cgi", "writable_by_others"),
-        ("setuid.cgi", "setuid_file"),
-        ("plain.cgi", "not_executable"),
-        ("odd/x.cgi", "writable_by_others"),
-        ("lost.cgi", "interpreter_missing"),
-        ("text.cgi", "not_a_program"),
+        ("group.cgi", "writable_by_others", "chmod go-w /"),
+        ("others.cgi", "writable_by_others", "chmod go-w /"),
+        ("setuid.cgi", "setuid_file", "chmod u-s,g-s /"),
+        ("plain.cgi", "not_executable", "+x /"),
+        ("odd/x.cgi", "writable_by_others", "chmod go-w /"),
+        ("lost.cgi", "interpreter_missing", "head -1 /"),
+        ("text.cgi", "not_a_program", "#! line"),
     ];
     if is_root() {
         std::os::unix::fs::chown(www.join("owner.cgi"), Some(12_345), None).expect("root may");
-        cases.push(("owner.cgi", "owner_mismatch"));
+        cases.push(("owner.cgi", "owner_mismatch", "chown "));
     }
-    for (name, reason) in cases {
+    for (name, reason, remedy) in cases {
         let refused = get(&gateway, &format!("/{name}"));
         assert_eq!(refused.status, 500, "{name}");
         assert!(
@@ -434,6 +440,7 @@ fn what_could_be_somebody_elses_is_not_run() {
         let log = gateway.stderr();
         let line = log.lines().find(|line| line.contains(&id)).expect("a line");
         assert!(line.contains(&format!("reason={reason}")), "{name}: {line}");
+        assert!(line.contains(remedy), "{name}: {line}");
     }
 }
 

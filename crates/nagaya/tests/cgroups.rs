@@ -270,7 +270,7 @@ fn a_program_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_gr
     );
     gateway.wait_for_message("memory_limit");
     let log = gateway.stderr();
-    let detail = "group tenant-shared/site-app.test/rule-app.test-1 may have 33554432 bytes";
+    let detail = "group tenant-shared/site-app.test/rule-app.test-1 may have 32MiB of memory";
     assert!(log.contains(detail), "{log}");
     let metrics = body(&get(&gateway, "app.test", "/metrics"));
     let killed = |labels: &str| {

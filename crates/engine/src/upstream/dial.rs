@@ -8,6 +8,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -89,11 +91,27 @@ fn unreachable(server: &Server, error: &io::Error) -> Error {
         io::ErrorKind::WouldBlock => (Kind::Full, "upstream_queue_full"),
         _ => (Kind::UpstreamDown, "upstream_unreachable"),
     };
-    let why = match kind {
-        Kind::Full => "too many connections wait there already".to_owned(),
+    let why = match (kind, &server.address) {
+        (Kind::Full, _) => "too many connections wait there already".to_owned(),
+        (_, ServerAddress::Unix(path)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            denied(path, error)
+        }
         _ => config::reason(error),
     };
     Error::new(kind, reason, format!("connect to {}: {why}", server.label))
+}
+
+/// Whom a socket lets in, for somebody it did not.
+fn denied(path: &Path, error: &io::Error) -> String {
+    let (why, own) = (config::reason(error), os::process::user_id());
+    let Ok(socket) = std::fs::metadata(path) else {
+        return format!("{why}: user {own} may not enter a directory on the way");
+    };
+    let (owner, group, mode) = (socket.uid(), socket.gid(), socket.mode() & 0o7777);
+    format!(
+        "{why}: the socket belongs to user {owner} and group {group} (mode {mode:04o}), and this \
+         is user {own}: set its owner (listen.owner in a pool of php-fpm)"
+    )
 }
 
 fn unknown(host: &str, why: &str) -> Error {

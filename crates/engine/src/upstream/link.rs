@@ -84,7 +84,7 @@ impl Link {
             }
             ready!(self.sending.poll_expired(cx));
             if self.io.untaken_bytes() >= self.untaken_bytes {
-                return Poll::Ready(silent());
+                return Poll::Ready(silent("took", silence_ms, "upstream_write"));
             }
             self.sending.clear();
         }
@@ -94,12 +94,14 @@ impl Link {
     pub fn poll_silence(&mut self, cx: &mut Context<'_>, silence_ms: u64) -> Poll<Error> {
         self.deadline.set_if_clear(silence_ms);
         ready!(self.deadline.poll_expired(cx));
-        Poll::Ready(silent())
+        Poll::Ready(silent("said", silence_ms, "upstream_read"))
     }
 }
 
-fn silent() -> Error {
-    Error::new(Kind::UpstreamSlow, "upstream_silent", String::new())
+fn silent(did: &str, silence_ms: u64, key: &str) -> Error {
+    let waited = config::duration(silence_ms);
+    let detail = format!("the server {did} nothing for {waited} (timeouts.{key})");
+    Error::new(Kind::UpstreamSlow, "upstream_silent", detail)
 }
 
 fn broken(reason: &'static str, error: &io::Error) -> Error {

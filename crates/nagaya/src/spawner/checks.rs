@@ -113,11 +113,11 @@ fn find_below(
     };
     let file = find(within, &path, site.symlinks)?;
     let facts = facts(file.as_fd(), &shown("the file"))?;
-    check_file(&facts, user, &shown("the file"))?;
+    check_file(&facts, (site, user), &real_path(file.as_fd()))?;
 
     let (real_directory, name) = real_place(within, file.as_fd(), &shown("the file"))?;
     let directory = find(within, &real_directory, Symlinks::Deny)?;
-    check_directory(directory.as_fd(), user, &shown("the directory of"))?;
+    check_directory(directory.as_fd(), (site, user))?;
     let again = find(directory.as_fd(), &name, Symlinks::Deny)?;
     let now = self::facts(again.as_fd(), &shown("the file"))?;
     if (now.device, now.inode) != (facts.device, facts.inode) {
@@ -175,49 +175,74 @@ fn facts(fd: BorrowedFd<'_>, shown: &str) -> Result<FileFacts, Refusal> {
     os::file::facts(fd).map_err(|error| refused(&error, shown.into()))
 }
 
-fn check_file(facts: &FileFacts, user: &User, shown: &str) -> Result<(), Refusal> {
+fn check_file(
+    facts: &FileFacts,
+    (site, user): (&PlannedSite, &User),
+    path: &str,
+) -> Result<(), Refusal> {
     if facts.kind != FileKind::Regular {
-        let what = format!("{shown} is no regular file");
+        let what = format!("{path} is no regular file");
         return Err(Refusal::new(Failure::NotRegular, what));
     }
-    if facts.mode & SETUID_SETGID != 0 {
-        let what = format!("{shown} is setuid or setgid (mode {:04o})", facts.mode);
+    let mode = facts.mode;
+    if mode & SETUID_SETGID != 0 {
+        let what = format!("{path} is setuid or setgid (mode {mode:04o}): chmod u-s,g-s {path}");
         return Err(Refusal::new(Failure::SetuidFile, what));
     }
-    check_owner(facts, user, shown)?;
-    let bit = if facts.uid == user.uid {
-        0o100
+    check_owner(facts, (site, user), path)?;
+    let (bit, remedy) = if facts.uid == user.uid {
+        (0o100, "u+x")
     } else if user.groups.contains(&facts.gid) {
-        0o010
+        (0o010, "g+x")
     } else {
-        0o001
+        (0o001, "o+x")
     };
-    if facts.mode & bit == 0 {
-        let (uid, mode) = (user.uid, facts.mode);
-        let what = format!("{shown} is not executable by user {uid} (mode {mode:04o})");
+    if mode & bit == 0 {
+        let (name, uid) = (name_of(site, user), user.uid);
+        let what = format!(
+            "{path} is not executable by user {name} ({uid}; mode {mode:04o}): chmod {remedy} {path}"
+        );
         return Err(Refusal::new(Failure::NotExecutable, what));
     }
     Ok(())
 }
 
-fn check_directory(directory: BorrowedFd<'_>, user: &User, shown: &str) -> Result<(), Refusal> {
-    check_owner(&facts(directory, shown)?, user, shown)
+fn check_directory(directory: BorrowedFd<'_>, whose: (&PlannedSite, &User)) -> Result<(), Refusal> {
+    let path = real_path(directory);
+    check_owner(&facts(directory, &path)?, whose, &path)
 }
 
-fn check_owner(facts: &FileFacts, user: &User, shown: &str) -> Result<(), Refusal> {
+fn check_owner(
+    facts: &FileFacts,
+    (site, user): (&PlannedSite, &User),
+    path: &str,
+) -> Result<(), Refusal> {
     if facts.uid != user.uid && facts.uid != 0 {
-        let (owner, wanted) = (facts.uid, user.uid);
-        let what = format!("{shown} belongs to user {owner}, neither to {wanted} nor to root");
+        let (owner, name, uid) = (facts.uid, name_of(site, user), user.uid);
+        let what = format!(
+            "{path} belongs to user {owner}, neither to {name} ({uid}) nor to root: chown {name} {path}"
+        );
         return Err(Refusal::new(Failure::OwnerMismatch, what));
     }
     if facts.mode & WRITE_OTHERS != 0 {
+        let mode = facts.mode;
         let what = format!(
-            "{shown} can be written by its group or by others (mode {:04o}): chmod go-w",
-            facts.mode
+            "{path} can be written by its group or by others (mode {mode:04o}): chmod go-w {path}"
         );
         return Err(Refusal::new(Failure::WritableByOthers, what));
     }
     Ok(())
+}
+
+/// Who a site's programs run as, as a command takes it.
+fn name_of(site: &PlannedSite, user: &User) -> String {
+    site.user.clone().unwrap_or_else(|| user.uid.to_string())
+}
+
+/// Where an open file really is, for messages.
+fn real_path(fd: BorrowedFd<'_>) -> String {
+    let path = os::file::path_of(fd).unwrap_or_default();
+    path.escape_ascii().to_string()
 }
 
 fn unfound(error: &io::Error, shown: String, wait: Wait) -> Unfit {

@@ -180,7 +180,10 @@ pub(super) fn refusal(failed: &Failed, script: &str) -> Refusal {
         (Stage::Exec, _) => match failed.error.kind() {
             std::io::ErrorKind::NotFound => (
                 Failure::InterpreterMissing,
-                format!("run {script}: what its first line names is missing"),
+                format!(
+                    "run {script}: what its first line names is missing (head -1 {script}); where \
+                     that ends as on Windows: sed -i 's/\\r$//' {script}"
+                ),
             ),
             std::io::ErrorKind::PermissionDenied => (
                 Failure::NotExecutable,

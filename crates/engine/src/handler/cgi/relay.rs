@@ -168,7 +168,10 @@ impl<'a> Relay<'a> {
             Output::Held => {}
         }
         ready!(self.total.poll_expired(cx));
-        let detail = format!("the program may run for {} ms", self.timeout_ms);
+        let detail = format!(
+            "the program may run for {} (timeout)",
+            config::duration(self.timeout_ms)
+        );
         Poll::Ready(Err(Error::new(Kind::Limited, "time_limit", detail)))
     }
 
@@ -224,7 +227,10 @@ impl<'a> Relay<'a> {
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.silence.set_if_clear(self.silence_ms);
         ready!(self.silence.poll_expired(cx));
-        let detail = format!("the program said nothing for {} ms", self.silence_ms);
+        let detail = format!(
+            "the program said nothing for {} (timeouts.upstream_read)",
+            config::duration(self.silence_ms)
+        );
         Poll::Ready(Err(Error::new(
             Kind::UpstreamSlow,
             "upstream_silent",

@@ -40,7 +40,6 @@ fn ended_early(ended: &Ended, flaw: Error) -> Error {
             let detail = format!("{}: the program was ended by signal {signal}", flaw.reason);
             Error::new(Kind::UpstreamBroken, "program_killed", detail)
         }
-        End::Exit(0) => flaw,
         End::Exit(status) => {
             let detail = format!("{}, and it exited with status {status}", flaw.detail);
             Error::new(flaw.kind, flaw.reason, detail)
@@ -53,11 +52,14 @@ pub(super) fn limited(limit: &LimitHit) -> Error {
     let (reason, detail) = match limit {
         LimitHit::Memory { group, bytes } => (
             "memory_limit",
-            format!("group {group} may have {bytes} bytes of memory"),
+            format!("group {group} may have {} of memory", config::size(*bytes)),
         ),
         LimitHit::Pids { group, pids } => (
             "pids_limit",
-            format!("group {group} may have {pids} processes"),
+            match pids {
+                1 => format!("group {group} may have 1 process"),
+                _ => format!("group {group} may have {pids} processes"),
+            },
         ),
         LimitHit::CpuTime { seconds } => (
             "cpu_time_limit",
@@ -65,7 +67,7 @@ pub(super) fn limited(limit: &LimitHit) -> Error {
         ),
         LimitHit::FileSize { bytes } => (
             "file_size_limit",
-            format!("the program may write files of {bytes} bytes"),
+            format!("the program may write files of {}", config::size(*bytes)),
         ),
     };
     Error::new(Kind::Limited, reason, detail)

@@ -228,7 +228,15 @@ impl Relay {
         } else if !self.upload.is_over() {
             return Poll::Pending;
         }
-        link.poll_silence(cx, self.read_ms).map(Err)
+        let has_heard = self.has_heard;
+        link.poll_silence(cx, self.read_ms).map(|mut error| {
+            if !has_heard {
+                let hint =
+                    ": it is slow, or all its processes are busy (pm.max_children of php-fpm)";
+                error.detail.push_str(hint);
+            }
+            Err(error)
+        })
     }
 
     /// Sees whether all of a short reply is there, once: more often would cost a responder of many

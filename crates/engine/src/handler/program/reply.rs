@@ -124,7 +124,7 @@ impl ProgramReply {
 
     fn read_head(&mut self, exchange: &mut Exchange, data: &[u8]) -> Result<usize> {
         let used = self.head.read(data).map_err(|refusal| {
-            let detail = "what the program says is no head of a reply";
+            let detail = no_head(self.head.refused_line());
             Error::new(Kind::UpstreamBroken, refusal.reason, detail)
         })?;
         if self.head.is_complete() {
@@ -150,6 +150,16 @@ impl ProgramReply {
         };
         exchange.send_head(size);
     }
+}
+
+/// What the log says of a line that cannot stand in a head.
+fn no_head(line: &[u8]) -> String {
+    /// Bytes of it that are shown.
+    const SHOWN_MAX: usize = 80;
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let shown = line.get(..SHOWN_MAX).unwrap_or(line).escape_ascii();
+    let more = if line.len() > SHOWN_MAX { "…" } else { "" };
+    format!("what the program says is no head of a reply: \"{shown}{more}\"")
 }
 
 fn broken(reason: &'static str) -> Error {
