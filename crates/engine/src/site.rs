@@ -17,6 +17,14 @@ use crate::stats::SiteStats;
 /// What editors and careful people put behind the name of a copy.
 const BACKUPS: [&str; 6] = ["~", ".bak", ".old", ".orig", ".save", ".swp"];
 
+/// Whether a file of this name is what an editor has left behind.
+pub fn is_backup(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    BACKUPS
+        .iter()
+        .any(|suffix| name.ends_with(suffix.as_bytes()))
+}
+
 /// A site, ready to serve.
 #[derive(Debug)]
 pub struct Site {

@@ -574,3 +574,22 @@ fn a_flood_of_complaints_is_cut() {
     gateway.wait_for_message("standard error was cut");
     assert!(gateway.stderr().matches("help me").count() <= 64);
 }
+
+#[test]
+fn what_editors_leave_behind_is_never_run() {
+    let everything = "match = { path = \"/*\" }";
+    let config = CONFIG.replacen("match = { file = \"*.cgi\" }", everything, 1);
+    let builder = builder_of(&config, "", "", "");
+    let say = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nran'\n";
+    let left = ["a.cgi~", "a.cgi.bak", "a.OLD", "a.orig", "a.save", "a.swp"];
+    for name in left.into_iter().chain(["a", "a.backup"]) {
+        program(builder.directory().path(), name, say);
+    }
+    let gateway = builder.start();
+    for name in left {
+        assert_eq!(get(&gateway, &format!("/{name}")).status, 404, "{name}");
+    }
+    for name in ["a", "a.backup"] {
+        assert_eq!(text(&get(&gateway, &format!("/{name}"))), "ran", "{name}");
+    }
+}

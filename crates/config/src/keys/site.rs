@@ -195,7 +195,7 @@ pub(crate) const FILES: Section = Section {
         key(
             "sources",
             Kind::Other("list of globs"),
-            Value("[\"*.php\", \"*.phtml\", \"*.cgi\", \"*.rb\"]"),
+            Value("[\"*.php\", \"*.phtml\", \"*.cgi\", \"*.pl\", \"*.py\", \"*.rb\"]"),
             "File names that are programs' sources, in upper or lower case. They and their copies ending in `.gz`, `.br`, `.zst`, `~`, `.bak`, `.old`, `.orig`, `.save` or `.swp` are never served, whether or not anything runs them.",
             "sources = [\"*.php\", \"*.inc\"]",
         ),

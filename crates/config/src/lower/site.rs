@@ -351,7 +351,7 @@ fn site_files(table: &Table<'_>) -> Files {
 
 fn sources(table: &Table<'_>) -> Vec<String> {
     let Some(list) = table.get("sources") else {
-        return ["*.php", "*.phtml", "*.cgi", "*.rb"]
+        return ["*.php", "*.phtml", "*.cgi", "*.pl", "*.py", "*.rb"]
             .map(str::to_owned)
             .to_vec();
     };

@@ -41,6 +41,9 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
         return Err(Error::new(Kind::Internal, "no_rule", String::new()));
     };
     let resolved = program::script(worker, exchange).await?;
+    if crate::site::is_backup(resolved.relative()) {
+        return Err(Error::refused(404, "backup"));
+    }
     // A program is told the length before it reads.
     let spooled = match exchange.body.length() {
         Some(_) => None,
