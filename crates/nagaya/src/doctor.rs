@@ -4,6 +4,7 @@
 //! somebody with the right to can type. Nothing is changed by looking. What the configuration
 //! needs is told from what would only be nice: the exit status is about the first.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use config::model::Model;
@@ -86,6 +87,7 @@ fn finding(what: &str, is_there: bool, detail: &str, remedy: &str) -> Finding {
 fn groups(host: &Host) -> Vec<Finding> {
     let wanted = [
         (Controller::Cpu, "processor time"),
+        (Controller::CpuTime, "processor time used"),
         (Controller::Memory, "memory"),
         (Controller::Pids, "processes"),
         (Controller::Io, "disks"),
@@ -202,6 +204,7 @@ fn page(findings: &[Finding], config: Option<&Path>) -> String {
     let width = findings.iter().map(|found| found.what.len()).max();
     let width = width.unwrap_or(0);
     let mut out = String::new();
+    let mut told = BTreeSet::new();
     for found in findings {
         let state = match found.state {
             State::Fine => "fine",
@@ -210,7 +213,7 @@ fn page(findings: &[Finding], config: Option<&Path>) -> String {
         };
         let (what, detail) = (&found.what, &found.detail);
         out.push_str(&format!("{what:width$}  {state:7}  {detail}\n"));
-        if let Some(remedy) = &found.remedy {
+        if let Some(remedy) = found.remedy.as_ref().filter(|remedy| told.insert(*remedy)) {
             out.push_str(&format!("{:width$}           to have it: {remedy}\n", ""));
         }
     }
@@ -241,6 +244,7 @@ mod tests {
         let findings = [
             finding("bread", true, "a loaf", ""),
             finding("butter", false, "none", "milk the cow"),
+            finding("cream", false, "none", "milk the cow"),
             needed("jam: none".to_owned()),
         ];
         let text = page(&findings, Some(Path::new("a.toml")));
@@ -249,9 +253,10 @@ mod tests {
             "bread          fine     a loaf\n\
              butter         lacking  none\n\
              \x20                       to have it: milk the cow\n\
+             cream          lacking  none\n\
              configuration  NEEDED   jam: none\n\n\
              a.toml cannot be served from here.\n"
         );
-        assert!(page(&findings[..2], Some(Path::new("a.toml"))).ends_with("all it needs here.\n"));
+        assert!(page(&findings[..3], Some(Path::new("a.toml"))).ends_with("all it needs here.\n"));
     }
 }
