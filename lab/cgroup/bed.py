@@ -62,13 +62,17 @@ class Bed:
     def stop(self, process):
         if process in self.started:
             self.started.remove(process)
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            pass
+        # Some leave their children behind.
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
 
     def nagaya(self, sites, core=SERVER_CORE, more="", name="nagaya"):
         """The gateway with one worker; `sites` is the text of its `[[sites]]`."""

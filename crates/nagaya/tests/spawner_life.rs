@@ -210,7 +210,7 @@ fn only_root_can_run_programs_as_somebody_else() {
         "site own.test",
         "daemon",
         "only root",
-        "leave out the site's `user`",
+        "take `user` out of the site",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
