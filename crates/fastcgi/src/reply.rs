@@ -18,6 +18,8 @@ pub struct HeadCaps {
     pub fields: usize,
 }
 
+/// Room for most lines from the start.
+const LINE_USUAL_BYTES: usize = 256;
 /// Fields that would tell a gateway what to do; none of them is for the client.
 const FOR_GATEWAYS: [&[u8]; 3] = [b"X-Sendfile", b"X-Sendfile2", b"X-LIGHTTPD-send-file"];
 /// What the names of nginx's begin with.
@@ -50,7 +52,7 @@ impl ReplyHead {
             fields: Fields::default(),
             length: None,
             caps,
-            line: Vec::new(),
+            line: Vec::with_capacity(LINE_USUAL_BYTES),
             bytes: 0,
             lines: 0,
             is_complete: false,
