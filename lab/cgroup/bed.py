@@ -74,12 +74,11 @@ class Bed:
             pass
         process.wait()
 
-    def nagaya(self, sites, core=SERVER_CORE, more="", name="nagaya"):
+    def nagaya(self, sites):
         """The gateway with one worker; `sites` is the text of its `[[sites]]`."""
         port = free_port()
         text = f"""workers = 1
 user = "{program_user()}"
-{more}
 [[listen]]
 address = "127.0.0.1:{port}"
 [log]
@@ -89,8 +88,8 @@ level = "warn"
 connections_per_client = 0
 requests_per_connection = 0
 {sites}"""
-        config = self.file(f"{name}.toml", text)
-        process = self.start(NAGAYA, "serve", "-c", config, core=core, ready=port)
+        config = self.file("nagaya.toml", text)
+        process = self.start(NAGAYA, "serve", "-c", config, ready=port)
         return process, port
 
     def compile_hello(self, name):

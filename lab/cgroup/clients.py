@@ -23,7 +23,7 @@ echo str_repeat('x', isset($_GET['big']) ? {SIZE} : 13);
 
 
 def start_php(bed):
-    fpm, = [b.needs(name)[0] for name in [php_fpm()]]
+    fpm, = b.needs(php_fpm())
     home = bed.directory("php")
     become = "user = nobody\ngroup = nogroup\nlisten.mode = 0666\n" if os.getuid() == 0 else ""
     config = bed.file("php/fpm.conf", f"""[global]
@@ -85,7 +85,7 @@ root = "{bed.home}/site"
   [[sites.rules]]
   match = {{ file = "*.php" }}
   handler = {{ fastcgi = "unix:{home}/php.sock" }}
-""", more="")
+""")
         async def all_of_them():
             work = [send_slowly(port) for _ in range(count)] + [read_slowly(port) for _ in range(count)]
             return await asyncio.gather(*work, return_exceptions=True)

@@ -22,12 +22,12 @@ user = "{user}"
 """
 
 
-def gateway(bed, rule='cgroup = { cpu = "10%" }', site="", name="nagaya"):
+def gateway(bed, rule='cgroup = { cpu = "10%" }', site=""):
     bed.file("site/while.cgi", WHILE, 0o755)
     for text in ("plain.txt", "limited.txt"):
         bed.file(f"site/{text}", "thick walls..\n")
     text = SITE.format(root=bed.home / "site", user=b.program_user(), rule=rule, site=site)
-    return bed.nagaya(text, name=name)
+    return bed.nagaya(text)
 
 
 class Runaways:
