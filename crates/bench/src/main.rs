@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let options = match bench::Options::parse(std::env::args().skip(1)) {
+    let options = match bench::harness::Options::parse(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match bench::run(&options) {
+    match bench::harness::run(&options) {
         Ok(text) => {
             println!("{text}");
             eprintln!("written to {}", options.output.display());

@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::http;
+use super::peer_config;
+use super::process::Process;
 use crate::error::Error;
-use crate::http;
-use crate::peer_config;
-use crate::process::Process;
 
 /// The core servers are pinned to.
 pub(crate) const SERVER_CORE: &str = "0";
@@ -94,7 +94,7 @@ impl Bed {
     }
 
     fn start_backend(&mut self) -> Result<(), Error> {
-        let Some(nginx) = crate::peer::on_path("nginx") else {
+        let Some(nginx) = super::peer::on_path("nginx") else {
             return Ok(());
         };
         let home = self.directory("backend")?;

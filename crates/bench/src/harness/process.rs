@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
 
+use super::usage;
 use crate::error::Error;
-use crate::usage;
 
 /// How long a server may take to end before it is killed.
 const STOP_WAIT: Duration = Duration::from_secs(3);

@@ -3,9 +3,9 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::bed::CLIENT_CORE;
+use super::bed::CLIENT_CORE;
+use super::progress;
 use crate::error::Error;
-use crate::progress;
 
 /// What wrk saw in one slice.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::bed::{Bed, SERVER_CORE};
+use super::bed::{Bed, SERVER_CORE};
+use super::http::Connection;
+use super::options::Options;
+use super::peer::{Peer, Running};
+use super::peer_config::Plan;
+use super::progress;
+use super::stats::{self, Summary};
+use super::usage::{self, CpuTime};
+use super::work::Kind;
+use super::wrk;
 use crate::error::Error;
-use crate::http::Connection;
-use crate::options::Options;
-use crate::peer::{Peer, Running};
-use crate::peer_config::Plan;
-use crate::progress;
-use crate::stats::{self, Summary};
-use crate::usage::{self, CpuTime};
-use crate::work::Kind;
-use crate::wrk;
 
 /// Connections whose spread is looked at.
 const SPREAD_CONNECTIONS: usize = 200;

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bed::{Bed, Log, free_port};
+use super::bed::{Bed, Log, free_port};
+use super::http;
+use super::options::Options;
+use super::peer_config::{self, Plan};
+use super::process::Process;
+use super::work::Kind;
 use crate::error::Error;
-use crate::http;
-use crate::options::Options;
-use crate::peer_config::{self, Plan};
-use crate::process::Process;
-use crate::work::Kind;
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::bed::{Bed, Log};
+use super::bed::{Bed, Log};
+use super::http;
+use super::options::Options;
+use super::peer::{Peer, Running, Server};
+use super::peer_config::{self, Plan};
+use super::progress;
+use super::usage;
 use crate::error::Error;
-use crate::http;
-use crate::options::Options;
-use crate::peer::{Peer, Running, Server};
-use crate::peer_config::{self, Plan};
-use crate::progress;
-use crate::usage;
 
 const SITES: usize = 10_000;
 /// Longest wait for a reload.

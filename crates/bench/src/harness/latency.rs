@@ -16,15 +16,15 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield, set_current_timer_slack};
 
-use crate::bed::{Bed, Log};
+use super::bed::{Bed, Log};
+use super::http;
+use super::options::Options;
+use super::peer::{self, Peer, Running, Server};
+use super::progress;
+use super::stats;
+use super::throughput::Row;
+use super::work::{Kind, Work};
 use crate::error::Error;
-use crate::http;
-use crate::options::Options;
-use crate::peer::{self, Peer, Running, Server};
-use crate::progress;
-use crate::stats;
-use crate::throughput::Row;
-use crate::work::{Kind, Work};
 
 /// Slices per server and row: tails settle sooner than ratios.
 const ROUNDS_MAX: usize = 5;

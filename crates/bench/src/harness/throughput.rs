@@ -5,15 +5,15 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, Log};
+use super::bed::{Bed, Log};
+use super::options::Options;
+use super::peer::{self, Peer, Running, Server};
+use super::progress;
+use super::stats::{self, Summary};
+use super::usage::CpuTime;
+use super::work::{Kind, ROWS, Work};
+use super::wrk;
 use crate::error::Error;
-use crate::options::Options;
-use crate::peer::{self, Peer, Running, Server};
-use crate::progress;
-use crate::stats::{self, Summary};
-use crate::usage::CpuTime;
-use crate::work::{Kind, ROWS, Work};
-use crate::wrk;
 
 /// How long records may take to be written once the load has ended.
 const RECORDS_WAIT: Duration = Duration::from_secs(3);

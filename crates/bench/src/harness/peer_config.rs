@@ -6,9 +6,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::bed::{Bed, GREETING, Log, SERVER_CORE};
+use super::bed::{Bed, GREETING, Log, SERVER_CORE};
+use super::peer::{Peer, Server};
 use crate::error::Error;
-use crate::peer::{Peer, Server};
 
 /// How a server is to run.
 #[derive(Debug, Clone, Copy)]

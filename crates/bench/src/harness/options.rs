@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::bed::Log;
+use super::bed::Log;
 
 const USAGE: &str = "\
 usage: bench [FLAGS]

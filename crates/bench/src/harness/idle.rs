@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::bed::Bed;
+use super::bed::Bed;
+use super::http::{self, Connection};
+use super::options::Options;
+use super::peer::Peer;
+use super::peer_config::Plan;
+use super::progress;
+use super::usage;
+use super::work::Kind;
 use crate::error::Error;
-use crate::http::{self, Connection};
-use crate::options::Options;
-use crate::peer::Peer;
-use crate::peer_config::Plan;
-use crate::progress;
-use crate::usage;
-use crate::work::Kind;
 
 /// Connections held open.
 const CONNECTIONS: usize = 10_000;

@@ -3,15 +3,15 @@
 use std::fmt::{self, Write};
 use std::path::Path;
 
-use crate::bed::Log;
-use crate::idle::Idle;
-use crate::latency::LatencyRow;
-use crate::options::Options;
-use crate::peer::{self, Peer};
-use crate::sites::Sites;
-use crate::stats::{Summary, summary};
-use crate::throughput::{Row, Slice};
-use crate::workers::Workers;
+use super::bed::Log;
+use super::idle::Idle;
+use super::latency::LatencyRow;
+use super::options::Options;
+use super::peer::{self, Peer};
+use super::sites::Sites;
+use super::stats::{Summary, summary};
+use super::throughput::{Row, Slice};
+use super::workers::Workers;
 
 const OURS: &str = "nagaya";
 /// Latency at half load may be this much above the best peer's.

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::process::Process;
+use super::progress;
 use crate::error::Error;
-use crate::process::Process;
-use crate::progress;
 
 /// Longest wait for one reply outside the measured slices.
 const REPLY_WAIT: Duration = Duration::from_secs(10);

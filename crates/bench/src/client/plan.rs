@@ -1,0 +1,201 @@
+//! What a load consists of: decided before the first byte is sent, and never changed after it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A load.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What is asked for; at least one.
+    pub requests: Vec<Request>,
+    /// Connections, all endpoints together.
+    pub connections: usize,
+    /// Threads, each with its own event loop and its share of the connections.
+    pub threads: usize,
+    /// Cores the threads are pinned to, in turn; empty leaves it to the kernel.
+    pub cores: Vec<usize>,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// When the load ends.
+    pub end: End,
+    /// How connections begin.
+    pub opening: Opening,
+    /// What becomes of a connection after a reply.
+    pub reuse: Reuse,
+    /// What is not recorded at the start.
+    pub warm_up: WarmUp,
+    /// Longest wait for a connection or for the next byte of a reply.
+    pub timeout: Duration,
+    /// Which replies are failures.
+    pub judge: Judge,
+    /// Whether each exchange is kept, beside the histograms. Memory grows with it.
+    pub keep: Keep,
+    /// Settings of the sockets.
+    pub socket: SocketOptions,
+}
+
+/// A request, its bytes made once.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Where it goes.
+    pub endpoint: Endpoint,
+    /// Head and body, as sent.
+    pub bytes: Vec<u8>,
+    /// How many of them are the body's.
+    pub body_bytes: usize,
+    /// Share among the requests.
+    pub weight: u32,
+    /// Whether the reply has a body at all.
+    pub reply: ReplyTo,
+    /// What reports call it.
+    pub label: String,
+}
+
+/// What the method says of the reply's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyTo {
+    /// HEAD: never a body, whatever the head says.
+    Head,
+    /// Any other.
+    Other,
+}
+
+/// A server, its name looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Address.
+    pub address: Address,
+    /// The name TLS asks for; `None` for plain HTTP.
+    pub tls: Option<Tls>,
+}
+
+/// Where a connection leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A socket of this machine.
+    Unix(PathBuf),
+}
+
+/// TLS settings of an endpoint. Certificates are not checked: a load goes to one's own servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The name asked for, also what is sent as SNI.
+    pub name: String,
+    /// Whether the name is sent.
+    pub sni: bool,
+    /// Versions offered; empty means all that are known.
+    pub versions: Vec<TlsVersion>,
+    /// Cipher suites offered, by their standard names; empty means all that are known.
+    pub suites: Vec<String>,
+    /// PEM file with a client's certificate and key.
+    pub identity: Option<PathBuf>,
+}
+
+/// Versions of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    V12,
+    /// RFC 8446.
+    V13,
+}
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// Closed loop: each connection sends its next request when the last one has ended.
+    Closed,
+    /// Open loop: requests are due at instants fixed beforehand, whatever the server does.
+    /// Latency runs from the due instant.
+    Open {
+        /// Requests per second in the end.
+        per_second: f64,
+        /// Gaps between them.
+        arrivals: Arrivals,
+        /// Time over which the rate grows from nothing, in a straight line.
+        ramp: Duration,
+    },
+}
+
+/// Gaps between requests of an open loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Exponential gaps, as from many independent people; from this seed.
+    Poisson(u64),
+    /// Equal gaps.
+    Constant,
+}
+
+/// When the load ends; whichever comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Time of sending, warm-up included.
+    pub after: Option<Duration>,
+    /// Requests, warm-up included.
+    pub requests: Option<u64>,
+}
+
+/// How connections begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// All at once.
+    AllAtOnce,
+    /// The first runs alone until the head of its first reply is there, as ApacheBench does.
+    FirstAlone,
+    /// Spread evenly over a time.
+    Ramp(Duration),
+}
+
+/// What becomes of a connection after a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Kept wherever HTTP allows it.
+    Keep,
+    /// Closed after each exchange, when the server has closed it or the reply is whole.
+    Close,
+    /// Kept for so many requests.
+    Requests(u32),
+}
+
+/// What is not recorded at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarmUp {
+    /// Everything is recorded.
+    None,
+    /// So long. Connections go on with what they were doing: nothing is drained.
+    For(Duration),
+    /// Until the rate of replies stands still, at most so long.
+    UntilSteady(Duration),
+}
+
+/// Which replies are failures, beside broken ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judge {
+    /// Statuses outside 200 to 399.
+    Status,
+    /// Bodies of another length than the first, as ApacheBench does. Any status is fine.
+    SameLength,
+    /// None.
+    Nothing,
+}
+
+/// Whether each exchange is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Histograms and counts alone: memory is bounded.
+    Histograms,
+    /// Each exchange as well, so many at most.
+    Each(usize),
+}
+
+/// Settings of the sockets; the kernel's own where there is none.
+#[derive(Debug, Clone, Default)]
+pub struct SocketOptions {
+    /// Address to connect from.
+    pub local: Option<std::net::IpAddr>,
+    /// Send and receive buffer.
+    pub buffer_bytes: Option<usize>,
+}

@@ -1,0 +1,78 @@
+//! One look at a server and its machine, and the difference between two.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// One look.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// When.
+    pub at: Instant,
+    /// The process tree; `None` where no server was named or found.
+    pub tree: Option<TreeReading>,
+    /// The machine.
+    pub machine: MachineReading,
+}
+
+/// A process tree. Counters go on growing when processes end: what ended processes used is kept.
+#[derive(Debug, Clone, Default)]
+pub struct TreeReading {
+    /// CPU time of all threads so far (schedstat).
+    pub cpu: Duration,
+    /// Time its threads waited for a core so far.
+    pub run_queue: Duration,
+    /// Processes now.
+    pub processes: u64,
+    /// Threads now.
+    pub threads: u64,
+    /// Proportional share of memory now: pages shared by two processes count half in each.
+    pub pss_bytes: Option<u64>,
+    /// Sum of the processes' peaks of resident memory (VmHWM).
+    pub peak_bytes: u64,
+    /// Context switches it asked for so far.
+    pub voluntary_switches: u64,
+    /// Context switches forced on it so far.
+    pub involuntary_switches: u64,
+    /// Its control group, where that limits CPU time.
+    pub throttling: Option<Throttling>,
+    /// TCP sockets on its listening ports by state (`ESTABLISHED`, `TIME_WAIT`, …).
+    pub sockets: BTreeMap<String, u64>,
+}
+
+/// What a CPU quota did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Throttling {
+    /// Periods so far.
+    pub periods: u64,
+    /// Of these, such in which the quota ran out.
+    pub throttled: u64,
+    /// Time its threads stood still for it.
+    pub time: Duration,
+}
+
+/// The machine.
+#[derive(Debug, Clone, Default)]
+pub struct MachineReading {
+    /// Cores.
+    pub cores: u64,
+    /// Time cores worked, hypervisor's takings and interrupts left out, so far.
+    pub busy: Duration,
+    /// Time cores worked on interrupts so far.
+    pub interrupts: Duration,
+    /// Time the hypervisor took so far.
+    pub steal: Duration,
+    /// Time some task waited for a core so far (PSI).
+    pub cpu_pressure: Option<Duration>,
+    /// Time some task waited for memory so far.
+    pub memory_pressure: Option<Duration>,
+    /// Time some task waited for a disk so far.
+    pub io_pressure: Option<Duration>,
+    /// One-minute load average.
+    pub load1: f64,
+    /// Entries and room of the connection tracker.
+    pub conntrack: Option<(u64, u64)>,
+    /// TCP sockets of the machine that wait out their time.
+    pub time_wait: u64,
+    /// TCP segments sent again so far.
+    pub retransmits: u64,
+}
