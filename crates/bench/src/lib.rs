@@ -12,5 +12,6 @@ mod error;
 pub mod harness;
 pub mod report;
 pub mod server;
+pub mod stats;
 
 pub use error::Error;
