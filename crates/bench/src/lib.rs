@@ -10,6 +10,7 @@
 pub mod client;
 mod error;
 pub mod harness;
+pub mod lab;
 pub mod report;
 pub mod server;
 pub mod stats;

@@ -1,0 +1,11 @@
+//! `nagaya lab`: experiments that anyone can run again.
+//!
+//! The idea: an experiment is a file that says what is started, what is asked of it and what the
+//! question is. It is read and checked whole before anything is started.
+
+#![expect(dead_code, reason = "what runs experiments is not there yet")]
+
+mod model;
+mod reading;
+mod source;
+mod template;

@@ -1,0 +1,106 @@
+//! How requests are sent: `[load]`, and what a row changes of it.
+
+use std::time::Duration;
+
+use super::super::model::{Arrivals, Failures, Load, Rate};
+use super::super::source::{Table, Value};
+
+pub(super) const KEYS: [&str; 14] = [
+    "connections",
+    "keep_alive",
+    "requests_per_connection",
+    "seconds",
+    "requests",
+    "blocks",
+    "warm_up_seconds",
+    "rate",
+    "arrivals",
+    "ramp_seconds",
+    "timeout_seconds",
+    "failures",
+    "restart_blocks",
+    "rest_seconds",
+];
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            connections: 64,
+            keep_alive: true,
+            requests_per_connection: None,
+            seconds: 2.0,
+            requests: None,
+            blocks: 10,
+            warm_up: Duration::from_millis(300),
+            rate: Rate::Full,
+            arrivals: Arrivals::Poisson,
+            ramp: Duration::ZERO,
+            timeout: Duration::from_secs(30),
+            failures: Failures::Status,
+            restart_blocks: 0,
+            rest: Duration::ZERO,
+        }
+    }
+}
+
+/// What the table says, the rest as in `base`.
+pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
+    let seconds = |key: &str, default: Duration| {
+        let given = table.number(key, 0.0, 3600.0);
+        given.map_or(default, Duration::from_secs_f64)
+    };
+    let count = |key: &str, least, most| table.count(key, least, most);
+    let whole = |key: &str, least, most, default: usize| {
+        count(key, least, most).map_or(default, |number| number as usize)
+    };
+    let per_connection = count("requests_per_connection", 1, 1_000_000_000);
+    Load {
+        connections: whole("connections", 1, 20_000, base.connections),
+        keep_alive: table.flag("keep_alive").unwrap_or(base.keep_alive),
+        requests_per_connection: per_connection
+            .map(|number| number as u32)
+            .or(base.requests_per_connection),
+        seconds: table
+            .number("seconds", 0.05, 3600.0)
+            .unwrap_or(base.seconds),
+        requests: count("requests", 1, 1_000_000_000_000).or(base.requests),
+        blocks: whole("blocks", 1, 1000, base.blocks),
+        warm_up: seconds("warm_up_seconds", base.warm_up),
+        rate: table
+            .get("rate")
+            .and_then(|value| rate(&value))
+            .unwrap_or(base.rate),
+        arrivals: table
+            .get("arrivals")
+            .and_then(|value| {
+                value.one_of(&[
+                    ("poisson", Arrivals::Poisson),
+                    ("constant", Arrivals::Constant),
+                ])
+            })
+            .unwrap_or(base.arrivals),
+        ramp: seconds("ramp_seconds", base.ramp),
+        timeout: seconds("timeout_seconds", base.timeout),
+        failures: table
+            .get("failures")
+            .and_then(|value| {
+                value.one_of(&[("status", Failures::Status), ("broken", Failures::Broken)])
+            })
+            .unwrap_or(base.failures),
+        restart_blocks: whole("restart_blocks", 0, 1000, base.restart_blocks),
+        rest: seconds("rest_seconds", base.rest),
+    }
+}
+
+/// `5000`, `"full"`, or `{ share = 0.5 }` of what the slowest variant does flat out.
+pub(super) fn rate(value: &Value<'_>) -> Option<Rate> {
+    if value.is_text() {
+        return value.one_of(&[("full", Rate::Full)]);
+    }
+    if value.is_table() {
+        let table = value.table("`rate`", &["share"])?;
+        let share = table.required("share", "share = 0.5")?.number(0.01, 10.0)?;
+        return Some(Rate::Share(share));
+    }
+    value.number(0.1, 10_000_000.0).map(Rate::PerSecond)
+}
