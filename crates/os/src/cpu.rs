@@ -1,4 +1,4 @@
-//! CPU time of a thread, read without a system call where the kernel's vDSO allows.
+//! CPU time of a thread or a process, read without a system call where the kernel's vDSO allows.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -10,6 +10,32 @@ pub fn thread_cpu_ns() -> u64 {
 /// CPU time all threads of the process have used, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
+}
+
+/// CPU time all threads of another process have used, those that ended included, in nanoseconds.
+/// `None` where there is no such process any more; one that was not waited for is still there.
+///
+/// Every process has a clock of its own that anybody may read: one call, where `/proc` would need
+/// one file for each thread and forget the threads that ended.
+pub fn process_cpu_ns_of(pid: u32) -> Option<u64> {
+    /// What the low bits of such a clock's number say: all that the scheduler gave the process.
+    const SCHEDULED: i32 = 2;
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    let clock: libc::clockid_t = (!pid).checked_mul(8)? | SCHEDULED;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure is ours and lives through the call, which writes to nothing else; a
+    // clock that is not there is an error.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanoseconds = u64::try_from(time.tv_nsec).ok()?;
+    (answer == 0).then(|| {
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(nanoseconds)
+    })
 }
 
 /// Microseconds of `CLOCK_MONOTONIC`, which is what service managers expect in a notification.
@@ -36,5 +62,25 @@ mod tests {
         // The kernel accounts for each clock by itself: half is proof enough that they run.
         assert!(process_cpu_ns() >= process + 1_000_000);
         assert!(monotonic_us() >= wall + 1_000);
+    }
+
+    #[test]
+    fn another_process_is_read_until_it_is_waited_for() {
+        let own = process_cpu_ns();
+        assert!(process_cpu_ns_of(std::process::id()).is_some_and(|time| time >= own));
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done"])
+            .spawn()
+            .expect("a shell starts");
+        let options =
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).expect("it ends");
+        let spent = process_cpu_ns_of(child.id()).expect("it was not waited for");
+        assert!(spent > 1_000_000, "{spent} ns");
+        child.wait().expect("it is ours");
+        for pid in [child.id(), 0, u32::MAX, i32::MAX as u32, 1 << 29] {
+            assert_eq!(process_cpu_ns_of(pid), None, "{pid}");
+        }
     }
 }

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use super::seconds;
+
 /// One look.
 #[derive(Debug, Clone)]
 pub struct Reading {
@@ -17,7 +21,7 @@ pub struct Reading {
 /// A process tree. Counters go on growing when processes end: what ended processes used is kept.
 #[derive(Debug, Clone, Default)]
 pub struct TreeReading {
-    /// CPU time of all threads so far (schedstat).
+    /// CPU time of all threads so far, to the nanosecond where the kernel tells.
     pub cpu: Duration,
     /// Time its threads waited for a core so far.
     pub run_queue: Duration,
@@ -27,7 +31,8 @@ pub struct TreeReading {
     pub threads: u64,
     /// Proportional share of memory now: pages shared by two processes count half in each.
     pub pss_bytes: Option<u64>,
-    /// Sum of the processes' peaks of resident memory (VmHWM).
+    /// Sum of the processes' peaks of resident memory (VmHWM), the largest so far. Pages shared by
+    /// two processes count in both.
     pub peak_bytes: u64,
     /// Context switches it asked for so far.
     pub voluntary_switches: u64,
@@ -35,18 +40,22 @@ pub struct TreeReading {
     pub involuntary_switches: u64,
     /// Its control group, where that limits CPU time.
     pub throttling: Option<Throttling>,
-    /// TCP sockets on its listening ports by state (`ESTABLISHED`, `TIME_WAIT`, …).
+    /// TCP sockets on its listening ports by state (`ESTABLISHED`, `TIME_WAIT`, …); empty where
+    /// this look left them out.
     pub sockets: BTreeMap<String, u64>,
+    /// Whether there were more sockets than a look goes through.
+    pub sockets_are_cut: bool,
 }
 
 /// What a CPU quota did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
     /// Periods so far.
     pub periods: u64,
     /// Of these, such in which the quota ran out.
     pub throttled: u64,
     /// Time its threads stood still for it.
+    #[serde(with = "seconds")]
     pub time: Duration,
 }
 
@@ -59,6 +68,9 @@ pub struct MachineReading {
     pub busy: Duration,
     /// Time cores worked on interrupts so far.
     pub interrupts: Duration,
+    /// Time cores worked that the kernel charged to some process so far: `busy`, and with it
+    /// `interrupts` where the kernel does not keep the two apart.
+    pub charged: Duration,
     /// Time the hypervisor took so far.
     pub steal: Duration,
     /// Time some task waited for a core so far (PSI).
@@ -75,4 +87,6 @@ pub struct MachineReading {
     pub time_wait: u64,
     /// TCP segments sent again so far.
     pub retransmits: u64,
+    /// Processes and threads started so far.
+    pub started: u64,
 }

@@ -1,0 +1,37 @@
+//! The machine around the server.
+
+use super::files::{number, text};
+use super::reading::MachineReading;
+use super::texts;
+
+/// Looks at the machine. What its kernel does not tell is nothing.
+pub(super) fn read() -> MachineReading {
+    let work = texts::work(&text("/proc/stat").unwrap_or_default());
+    let pressure = |of: &str| texts::pressure(&text(&format!("/proc/pressure/{of}"))?);
+    let sockets = text("/proc/net/sockstat").unwrap_or_default();
+    let protocols = text("/proc/net/snmp").unwrap_or_default();
+    let load = text("/proc/loadavg").unwrap_or_default();
+    MachineReading {
+        cores: work.cores,
+        busy: work.busy,
+        interrupts: work.interrupts,
+        charged: work.charged,
+        steal: work.steal,
+        started: work.started,
+        cpu_pressure: pressure("cpu"),
+        memory_pressure: pressure("memory"),
+        io_pressure: pressure("io"),
+        load1: texts::load1(&load).unwrap_or(0.0),
+        conntrack: conntrack(),
+        time_wait: texts::paired(&sockets, "TCP", "tw").unwrap_or(0),
+        retransmits: texts::tabled(&protocols, "Tcp", "RetransSegs").unwrap_or(0),
+    }
+}
+
+/// Entries and room of the connection tracker, where the machine has one.
+fn conntrack() -> Option<(u64, u64)> {
+    Some((
+        number("/proc/sys/net/netfilter/nf_conntrack_count")?,
+        number("/proc/sys/net/netfilter/nf_conntrack_max")?,
+    ))
+}

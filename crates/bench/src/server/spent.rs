@@ -1,0 +1,163 @@
+//! What was spent between two looks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::reading::{Reading, Throttling, TreeReading};
+use super::seconds;
+
+/// The difference of two looks.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Spent {
+    /// Time between them.
+    #[serde(with = "seconds")]
+    pub time: Duration,
+    /// Cores of the machine.
+    pub cores: u64,
+    /// By the server; `None` where none was named.
+    pub tree: Option<TreeSpent>,
+    /// Time the machine's cores worked for processes, whoever they belong to.
+    #[serde(with = "seconds")]
+    pub charged: Duration,
+    /// Time the machine's cores worked on interrupts.
+    #[serde(with = "seconds")]
+    pub interrupts: Duration,
+    /// The hypervisor's share of the machine's time, 0 to 1.
+    pub steal_share: f64,
+    /// Share of the time in which some task of the machine waited for a core, 0 to 1.
+    pub cpu_pressure: Option<f64>,
+    /// For memory.
+    pub memory_pressure: Option<f64>,
+    /// For a disk.
+    pub io_pressure: Option<f64>,
+    /// One-minute load average at the end.
+    pub load1: f64,
+    /// Entries and room of the connection tracker at the end.
+    pub conntrack: Option<(u64, u64)>,
+    /// TCP sockets of the machine that wait out their time at the end.
+    pub time_wait: u64,
+    /// TCP segments sent again.
+    pub retransmits: u64,
+    /// Processes and threads started on the machine.
+    pub started: u64,
+}
+
+/// What a process tree spent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TreeSpent {
+    /// CPU time.
+    #[serde(with = "seconds")]
+    pub cpu: Duration,
+    /// Time its threads waited for a core.
+    #[serde(with = "seconds")]
+    pub run_queue: Duration,
+    /// Processes at the end.
+    pub processes: u64,
+    /// Threads at the end.
+    pub threads: u64,
+    /// Proportional share of memory at the end, where that look had it.
+    pub pss_bytes: Option<u64>,
+    /// Sum of the processes' peaks of resident memory, the largest so far.
+    pub peak_bytes: u64,
+    /// Context switches it asked for.
+    pub voluntary_switches: u64,
+    /// Context switches forced on it.
+    pub involuntary_switches: u64,
+    /// What a CPU quota did, where there is one.
+    pub throttling: Option<Throttling>,
+    /// TCP sockets on its listening ports by state at the end.
+    pub sockets: BTreeMap<String, u64>,
+    /// Whether there were more sockets than a look goes through.
+    pub sockets_are_cut: bool,
+}
+
+impl Spent {
+    /// What was spent from one look to a later one of the same server.
+    pub fn between(before: &Reading, after: &Reading) -> Spent {
+        let time = after.at.saturating_duration_since(before.at);
+        let (from, to) = (&before.machine, &after.machine);
+        let share = |from: Option<Duration>, to: Option<Duration>| {
+            Some(ratio(to?.saturating_sub(from?), time).min(1.0))
+        };
+        let cores = to.cores.max(1);
+        let steal = ratio(to.steal.saturating_sub(from.steal), time) / cores as f64;
+        Spent {
+            time,
+            cores,
+            tree: tree(before.tree.as_ref(), after.tree.as_ref()),
+            charged: to.charged.saturating_sub(from.charged),
+            interrupts: to.interrupts.saturating_sub(from.interrupts),
+            steal_share: steal.min(1.0),
+            cpu_pressure: share(from.cpu_pressure, to.cpu_pressure),
+            memory_pressure: share(from.memory_pressure, to.memory_pressure),
+            io_pressure: share(from.io_pressure, to.io_pressure),
+            load1: to.load1,
+            conntrack: to.conntrack,
+            time_wait: to.time_wait,
+            retransmits: to.retransmits.saturating_sub(from.retransmits),
+            started: to.started.saturating_sub(from.started),
+        }
+    }
+
+    /// CPU time of the server; nothing where none was named.
+    pub fn cpu(&self) -> Duration {
+        self.tree.as_ref().map_or(Duration::ZERO, |tree| tree.cpu)
+    }
+
+    /// Cores the server kept busy on average.
+    pub fn cores_used(&self) -> f64 {
+        ratio(self.cpu(), self.time)
+    }
+
+    /// CPU time that went neither to the server nor to the generator.
+    pub fn foreign(&self, generator_cpu: Duration) -> Duration {
+        let ours = self.cpu().saturating_add(generator_cpu);
+        self.charged.saturating_sub(ours)
+    }
+
+    /// Its share of the machine's time, 0 to 1.
+    pub fn foreign_share(&self, generator_cpu: Duration) -> f64 {
+        ratio(self.foreign(generator_cpu), self.time) / self.cores.max(1) as f64
+    }
+}
+
+fn tree(before: Option<&TreeReading>, after: Option<&TreeReading>) -> Option<TreeSpent> {
+    let (before, after) = (before?, after?);
+    Some(TreeSpent {
+        cpu: after.cpu.saturating_sub(before.cpu),
+        run_queue: after.run_queue.saturating_sub(before.run_queue),
+        processes: after.processes,
+        threads: after.threads,
+        pss_bytes: after.pss_bytes,
+        peak_bytes: after.peak_bytes,
+        voluntary_switches: after
+            .voluntary_switches
+            .saturating_sub(before.voluntary_switches),
+        involuntary_switches: after
+            .involuntary_switches
+            .saturating_sub(before.involuntary_switches),
+        throttling: throttling(before.throttling, after.throttling),
+        sockets: after.sockets.clone(),
+        sockets_are_cut: after.sockets_are_cut,
+    })
+}
+
+fn throttling(before: Option<Throttling>, after: Option<Throttling>) -> Option<Throttling> {
+    let (before, after) = (before.unwrap_or_default(), after?);
+    Some(Throttling {
+        periods: after.periods.saturating_sub(before.periods),
+        throttled: after.throttled.saturating_sub(before.throttled),
+        time: after.time.saturating_sub(before.time),
+    })
+}
+
+/// How often a time is in another; 0 where the other is nothing.
+pub(super) fn ratio(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() {
+        0.0
+    } else {
+        part.as_secs_f64() / whole.as_secs_f64()
+    }
+}
