@@ -7,7 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+mod ab;
 pub mod client;
+mod command;
 mod error;
 pub mod harness;
 pub mod lab;
@@ -15,4 +17,6 @@ pub mod report;
 pub mod server;
 pub mod stats;
 
+pub use ab::NAME as APACHE_BENCH;
+pub use command::{definition, main};
 pub use error::Error;

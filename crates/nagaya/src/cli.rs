@@ -2,14 +2,15 @@
 //!
 //! Help is written for somebody woken at three in the morning: what it does, what to type.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::man;
-use crate::outcome::{Outcome, print};
+use crate::outcome::{Outcome, complain, print};
 
 /// Web gateway for machines that many sites share.
 #[derive(Debug, Parser)]
@@ -37,6 +38,7 @@ Signals to the process of `nagaya serve`:
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
 What does this machine lack?           nagaya doctor
+How fast is it, and is that so?        nagaya bench http://127.0.0.1/
 Errors go to standard error (under systemd: journalctl -u nagaya).
 Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
 
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Doctor,
     /// Ask the running gateway how it is
     Status(StatusOptions),
+    /// Measure a web server: load it, and say what its figures are worth
+    Bench(Elsewhere),
     /// Print a completion script for a shell: bash, zsh, fish and others
     Completions {
         /// The shell
@@ -86,6 +90,13 @@ pub(crate) struct StatusOptions {
     pub(crate) socket: Option<PathBuf>,
 }
 
+/// Words of a command that reads its own.
+#[derive(Debug, Args)]
+pub(crate) struct Elsewhere {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
 impl Arguments {
     /// Reads the command line; where it cannot be understood, says so and ends the process.
     pub(crate) fn read() -> Arguments {
@@ -103,16 +114,40 @@ impl Arguments {
     }
 }
 
+/// The definition that people see. What reads its own words says itself what these are.
+pub(crate) fn definition() -> clap::Command {
+    Arguments::command().mut_subcommand("bench", |_| without_configuration(bench::definition()))
+}
+
+/// Keeps the general `-c FILE` out of `bench`: what takes its place there is ApacheBench's `-c`.
+fn without_configuration(command: clap::Command) -> clap::Command {
+    command.mut_arg("c", |connections| connections.id("config"))
+}
+
+/// Says that nothing may stand before a command that reads its own words.
+pub(crate) fn refuse_configuration(command: &str, elsewhere: &Elsewhere) -> Outcome {
+    let words: Vec<_> = elsewhere
+        .words
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    complain(&format!(
+        "nagaya: `nagaya {command}` reads no configuration: write `nagaya {command} {}`\n",
+        words.join(" ")
+    ));
+    Outcome::Wrong
+}
+
 /// Prints what makes a shell complete our command lines.
 pub(crate) fn print_completions(shell: Shell) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "nagaya", &mut script);
+    clap_complete::generate(shell, &mut definition(), "nagaya", &mut script);
     print(&script)
 }
 
 /// Prints `nagaya(1)`.
 pub(crate) fn print_man_page() -> Outcome {
-    print(man::page(Arguments::command()).as_bytes())
+    print(man::page(definition()).as_bytes())
 }
 
 /// What the supervisor starts this program again as.
@@ -146,13 +181,40 @@ pub(crate) fn child() -> Option<Child> {
     }
 }
 
+/// Who else is meant, before anything is parsed: `bench` has flags that mean something else here.
+pub(crate) struct Measuring {
+    /// The name we were called by, if it is another's; else the command.
+    pub(crate) called_as: String,
+    /// What follows it.
+    pub(crate) words: Vec<OsString>,
+}
+
+/// Whether something is to be measured: `nagaya bench …`, or a link named `ab`.
+pub(crate) fn measuring() -> Option<Measuring> {
+    measuring_in(std::env::args_os())
+}
+
+fn measuring_in(mut words: impl Iterator<Item = OsString>) -> Option<Measuring> {
+    let program = words.next()?;
+    let called_as = Path::new(&program).file_name()?.to_str()?.to_owned();
+    if called_as == bench::APACHE_BENCH {
+        let words = words.collect();
+        return Some(Measuring { called_as, words });
+    }
+    let command = words.next()?.into_string().ok()?;
+    (command == "bench").then(|| Measuring {
+        called_as: command,
+        words: words.collect(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_definitions_are_sound() {
-        Arguments::command().debug_assert();
+        definition().debug_assert();
     }
 
     #[test]
@@ -173,12 +235,13 @@ mod tests {
 
     #[test]
     fn help_shows_what_people_use_and_hides_the_rest() {
-        let help = Arguments::command().render_long_help().to_string();
+        let help = definition().render_long_help().to_string();
         for shown in [
             "serve",
             "check",
             "doctor",
             "status",
+            "bench",
             "completions",
             "man",
             "HUP",
@@ -188,5 +251,29 @@ mod tests {
             assert!(help.contains(shown), "{shown} is missing in:\n{help}");
         }
         assert!(!help.contains("  server") && !help.contains("spawner"));
+    }
+
+    #[test]
+    fn measuring_is_told_by_the_first_word_or_by_our_name() {
+        for (line, expected) in [
+            (
+                "nagaya bench -c 5 http://a/",
+                Some(("bench", "-c 5 http://a/")),
+            ),
+            ("/usr/bin/nagaya bench", Some(("bench", ""))),
+            ("/tmp/ab -n 5 http://a/", Some(("ab", "-n 5 http://a/"))),
+            ("ab bench", Some(("ab", "bench"))),
+            ("ab/nagaya serve", None),
+            ("nagaya -c a.toml bench", None),
+            ("nagaya", None),
+            ("", None),
+        ] {
+            let words = line.split_whitespace().map(OsString::from);
+            let found = measuring_in(words).map(|Measuring { called_as, words }| {
+                (called_as, words.join(std::ffi::OsStr::new(" ")))
+            });
+            let expected = expected.map(|(name, words)| (name.to_owned(), words.into()));
+            assert_eq!(found, expected, "{line}");
+        }
     }
 }

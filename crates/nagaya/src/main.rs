@@ -25,12 +25,16 @@ fn main() -> ExitCode {
         Some(Child::Spawner) => return spawner::run().into(),
         None => {}
     }
+    if let Some(measuring) = cli::measuring() {
+        return bench::main(&measuring.called_as, measuring.words);
+    }
     let Arguments { config, command } = Arguments::read();
     let outcome = match command {
         Command::Serve => serve::run(&config),
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
+        Command::Bench(elsewhere) => cli::refuse_configuration("bench", &elsewhere),
         Command::Completions { shell } => cli::print_completions(shell),
         Command::Man => cli::print_man_page(),
     };

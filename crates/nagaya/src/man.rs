@@ -22,11 +22,11 @@ pub(crate) fn page(mut command: Command) -> String {
     );
     // Writing to memory does not fail, here and below.
     for command in command.get_subcommands() {
-        let arguments: String = own(command).map(|arg| format!(" {}", usage(arg))).collect();
         let _ = writeln!(
             out,
-            "\\fBnagaya {}\\fR{arguments} [\\fB\\-c\\fR \\fIFILE\\fR]\n.br",
-            command.get_name()
+            "\\fBnagaya {}\\fR{}\n.br",
+            command.get_name(),
+            synopsis(command)
         );
     }
     out.push_str(".SH COMMANDS\n");
@@ -52,12 +52,32 @@ pub(crate) fn page(mut command: Command) -> String {
     out
 }
 
+/// Options of one command that a synopsis names each; it says only that there are, if more.
+const NAMED_MAX: usize = 8;
+
+/// What follows a command.
+fn synopsis(command: &Command) -> String {
+    let mut words: Vec<String> = own(command).map(usage).collect();
+    if words.len() > NAMED_MAX {
+        words = vec!["[\\fIOPTIONS\\fR]".into()];
+        words.extend(command.get_positionals().map(usage));
+    }
+    if command.get_arguments().any(is_general_configuration) {
+        words.push("[\\fB\\-c\\fR \\fIFILE\\fR]".into());
+    }
+    words.iter().map(|word| format!(" {word}")).collect()
+}
+
 /// The arguments of a command that not every command has.
 fn own(command: &Command) -> impl Iterator<Item = &Arg> {
-    let general = ["help", "version", "config"];
-    command
-        .get_arguments()
-        .filter(move |arg| !general.contains(&arg.get_id().as_str()))
+    let general = ["help", "version"];
+    command.get_arguments().filter(move |arg| {
+        !general.contains(&arg.get_id().as_str()) && !is_general_configuration(arg)
+    })
+}
+
+fn is_general_configuration(arg: &Arg) -> bool {
+    arg.get_long() == Some("config")
 }
 
 /// How an argument is written, in a synopsis.
