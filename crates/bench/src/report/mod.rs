@@ -6,6 +6,7 @@
 
 mod chart;
 mod document;
+mod draw;
 mod html;
 mod markdown;
 mod numbers;
