@@ -53,7 +53,7 @@ impl Matcher {
             Shape::Prefix(prefix.as_bytes().into())
         } else {
             let start = if anchored { "^" } else { "(?:^|/)" };
-            Shape::Regex(compile(&format!("{start}{}$", translate(pattern)))?)
+            Shape::Regex(search(start, pattern)?)
         };
         Ok(Self { shape })
     }
@@ -64,7 +64,7 @@ impl Matcher {
     /// When its compiled form would be too large.
     pub fn whole(pattern: &str) -> Result<Self, regex::Error> {
         let shape = if pattern.contains(['*', '?', '[', ']']) {
-            Shape::Regex(compile(&format!("^{}$", translate(pattern)))?)
+            Shape::Regex(search("^", pattern)?)
         } else {
             Shape::Exact(pattern.as_bytes().into())
         };
@@ -94,6 +94,21 @@ pub fn compile(pattern: &str) -> Result<Regex, regex::Error> {
         .size_limit(COMPILED_BYTES_MAX)
         .dfa_size_limit(COMPILED_BYTES_MAX)
         .build()
+}
+
+/// Compiles a pattern that has to match from `start` to the end. A `*` at either end asks nothing
+/// there: left out, it spares the engine a walk over the whole text, and a fixed word between two
+/// is looked for as such.
+fn search(start: &str, pattern: &str) -> Result<Regex, regex::Error> {
+    let tail = pattern.trim_start_matches('*');
+    let start = if tail.len() < pattern.len() {
+        ""
+    } else {
+        start
+    };
+    let middle = tail.trim_end_matches('*');
+    let end = if middle.len() < tail.len() { "" } else { "$" };
+    compile(&format!("{start}{}{end}", translate(middle)))
 }
 
 fn translate(pattern: &str) -> String {
@@ -154,6 +169,11 @@ mod tests {
             ("/日*", "/日本", true),
             ("/a.c", "/abc", false),
             ("/(a|b)*", "/(a|b)c", true),
+            ("*a*", "/xa/b", true),
+            ("*a*", "/xb", false),
+            ("*.[jp]*", "/x.jpg", true),
+            ("a?*", "/x/ab/c", true),
+            ("a?*", "/x/ba/c", false),
         ];
         for (pattern, text, expected) in table {
             let matcher = Matcher::new(pattern).expect(pattern);
@@ -161,6 +181,37 @@ mod tests {
                 matcher.matches(text.as_bytes()),
                 *expected,
                 "{pattern} on {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_glob_over_a_value_covers_the_whole_of_it() {
+        let table: &[(&str, &str, bool)] = &[
+            ("*bot*", "Googlebot/2.1", true),
+            ("*bot*", "bot", true),
+            ("*bot*", "Bot", false),
+            ("**bot**", "a\nbot\n", true),
+            ("*bot", "Googlebot", true),
+            ("*bot", "Googlebot/2.1", false),
+            ("Google*", "Googlebot", true),
+            ("Google*", "a Googlebot", false),
+            ("*a*c*", "xxabcxx", true),
+            ("*a*c*", "xxcbaxx", false),
+            ("[0-9]*", "1a", true),
+            ("[0-9]*", "a1", false),
+            ("*[*]*", "a*b", true),
+            ("*[*]*", "ab", false),
+            ("*", "", true),
+            ("?*", "", false),
+            ("DoCoMo", "DoCoMo/2.0", false),
+        ];
+        for (pattern, text, expected) in table {
+            let matcher = Matcher::whole(pattern).expect(pattern);
+            assert_eq!(
+                matcher.matches(text.as_bytes()),
+                *expected,
+                "{pattern} on {text:?}"
             );
         }
     }
