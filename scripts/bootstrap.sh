@@ -43,7 +43,10 @@ lab_tools=(
   nginx:nginx-light:required
   apache2:apache2-bin:required
   fcgiwrap:fcgiwrap:required
+  cc:gcc:required
   /usr/sbin/php-fpm*:php-fpm:required
+  /usr/lib/php/*/sqlite3.so:php-sqlite3:required
+  /usr/lib/apache2/modules/libphp*.so:libapache2-mod-php:optional
 )
 cgroup2_tools=(
   qemu-system-x86_64:qemu-system-x86:optional

@@ -1,0 +1,7 @@
+<?php
+header('Content-Type: text/plain; charset=utf-8');
+$sum = 0;
+@repeat 10@
+include __DIR__ . '/../parts/part-@n@.php';
+@end@
+echo "$sum\n";
