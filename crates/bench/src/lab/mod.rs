@@ -5,7 +5,14 @@
 
 #![expect(dead_code, reason = "what runs experiments is not there yet")]
 
+mod answer;
+mod bed;
+mod child;
+mod hook;
+mod interrupt;
 mod model;
+mod ports;
+mod program;
 mod reading;
 mod source;
 mod template;

@@ -314,7 +314,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The entries of a table whose keys are free.
+    /// The entries of a table whose keys are free, in the order of the file.
     pub(crate) fn entries(&self) -> Vec<(String, Value<'a>)> {
         let DeValue::Table(entries) = self.node.get_ref() else {
             self.expected("a table");
@@ -332,7 +332,9 @@ impl<'a> Value<'a> {
             };
             (name, value)
         };
-        entries.iter().map(entry).collect()
+        let mut found: Vec<_> = entries.iter().collect();
+        found.sort_by_key(|(key, _)| key.span().start);
+        found.into_iter().map(entry).collect()
     }
 
     /// One of some words.

@@ -13,6 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use super::model::{Command, Content, Experiment, FieldReport, Load, SiteFile};
 use super::source::{FILE_BYTES_MAX, Problem, Problems, Source, Table, Value};
 
+pub(crate) use service::OURS;
+
 const TOP: [&str; 12] = [
     "title", "question", "report", "values", "files", "backends", "variants", "rows", "load",
     "read", "before", "after",

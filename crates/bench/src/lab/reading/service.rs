@@ -8,7 +8,8 @@ use super::super::model::{Ready, Service};
 use super::super::source::{Table, Value, nearest};
 use super::{beside, command, commands, limited, stays_below, words};
 
-const BACKEND: [&str; 13] = [
+const BACKEND: [&str; 14] = [
+    "backends",
     "needs",
     "command",
     "config",
@@ -57,19 +58,23 @@ pub(super) fn backends(top: &Table<'_>, directory: &Path) -> Vec<Service> {
     let entries = top
         .get("backends")
         .map_or_else(Vec::new, |value| value.entries());
-    let backend = |(name, value): (String, Value<'_>)| {
-        let table = value.table(format!("[backends.{name}]"), &BACKEND)?;
+    let mut found: Vec<Service> = Vec::new();
+    for (name, value) in limited(top, "back ends", entries) {
+        let Some(table) = value.table(format!("[backends.{name}]"), &BACKEND) else {
+            continue;
+        };
         if !is_plain(&name) {
             table.report(format!(
                 "`{name}`: a back end's name is of letters, digits and `-`"
             ));
         }
-        Some(service(&table, name, directory, BACKEND_CORE))
-    };
-    limited(top, "back ends", entries)
-        .into_iter()
-        .filter_map(backend)
-        .collect()
+        let mut backend = service(&table, name, directory, BACKEND_CORE);
+        // Only those before it: they are started in the order of the file.
+        let earlier: Vec<&str> = found.iter().map(|other| other.name.as_str()).collect();
+        backend.backends = named(&table, "backends", &earlier, "earlier back end");
+        found.push(backend);
+    }
+    found
 }
 
 pub(super) fn variants(top: &Table<'_>, directory: &Path, backends: &[&str]) -> Vec<Service> {
