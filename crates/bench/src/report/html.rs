@@ -196,7 +196,7 @@ fn class(tone: Tone) -> &'static str {
 /// Escaped, with code between backticks as such.
 fn marked(text: &str) -> String {
     let pieces: Vec<String> = text.split('`').map(escaped).collect();
-    if pieces.len() % 2 == 0 {
+    if pieces.len().is_multiple_of(2) {
         // A backtick without its partner is one.
         return escaped(text);
     }

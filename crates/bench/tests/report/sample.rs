@@ -95,6 +95,10 @@ fn throughput(section: &mut Section) {
         table.row(cells.into_iter().chain(wanted).chain(rest));
     }
     section.table(table);
+    figures(section);
+}
+
+fn figures(section: &mut Section) {
     section.chart(Bars {
         title: "Requests per second of server CPU time".to_owned(),
         caption: "More is better. Median of 20 blocks with its 95 % interval.".to_owned(),

@@ -134,7 +134,8 @@ impl Axis {
 
     /// Quantiles from 0 to `high`.
     pub(super) fn tail(high: f64) -> Axis {
-        let high = high.clamp(0.5, 0.999_999);
+        let sound = if high.is_nan() { 0.5 } else { high };
+        let high = sound.clamp(0.5, 0.999_999);
         Axis {
             scale: Scale::Tail,
             low: 0.0,
