@@ -7,9 +7,12 @@
 
 mod account;
 mod clock;
+mod cool_down;
+mod facts;
 mod files;
 mod find;
 mod machine;
+mod noise;
 mod reading;
 mod sample;
 mod seconds;
@@ -20,7 +23,10 @@ mod tree;
 
 use std::time::Instant;
 
+pub use cool_down::{cool_down, cool_down_facts};
+pub use facts::facts;
 pub use find::Which;
+pub use noise::{FOREIGN_MAX, Noise, STEAL_MAX};
 pub use reading::*;
 pub use sample::{Sample, Sampler};
 pub use spent::{Spent, TreeSpent};

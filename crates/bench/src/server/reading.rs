@@ -68,9 +68,11 @@ pub struct MachineReading {
     pub busy: Duration,
     /// Time cores worked on interrupts so far.
     pub interrupts: Duration,
-    /// Time cores worked that the kernel charged to some process so far: `busy`, and with it
-    /// `interrupts` where the kernel does not keep the two apart.
-    pub charged: Duration,
+    /// Whether the kernel times interrupts apart from the processes they interrupt. Where it does
+    /// not, their time is in the processes' too.
+    pub interrupts_are_apart: bool,
+    /// Time cores had nothing to do so far.
+    pub idle: Duration,
     /// Time the hypervisor took so far.
     pub steal: Duration,
     /// Time some task waited for a core so far (PSI).

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::reading::{Reading, Throttling, TreeReading};
+use super::reading::{MachineReading, Reading, Throttling, TreeReading};
 use super::seconds;
 
 /// The difference of two looks.
@@ -87,7 +87,7 @@ impl Spent {
             time,
             cores,
             tree: tree(before.tree.as_ref(), after.tree.as_ref()),
-            charged: to.charged.saturating_sub(from.charged),
+            charged: charged(time, from, to),
             interrupts: to.interrupts.saturating_sub(from.interrupts),
             steal_share: steal.min(1.0),
             cpu_pressure: share(from.cpu_pressure, to.cpu_pressure),
@@ -120,6 +120,19 @@ impl Spent {
     /// Its share of the machine's time, 0 to 1.
     pub fn foreign_share(&self, generator_cpu: Duration) -> f64 {
         ratio(self.foreign(generator_cpu), self.time) / self.cores.max(1) as f64
+    }
+}
+
+/// What is left of the cores' time without idling, the hypervisor's takings and interrupts. The
+/// kernel's own figure of work is sampled at its ticks and misses short pieces; idling is timed.
+fn charged(time: Duration, from: &MachineReading, to: &MachineReading) -> Duration {
+    let cores = u32::try_from(to.cores.max(1)).unwrap_or(1);
+    let mut left = time.saturating_mul(cores);
+    left = left.saturating_sub(to.idle.saturating_sub(from.idle));
+    left = left.saturating_sub(to.steal.saturating_sub(from.steal));
+    match to.interrupts_are_apart {
+        true => left.saturating_sub(to.interrupts.saturating_sub(from.interrupts)),
+        false => left,
     }
 }
 

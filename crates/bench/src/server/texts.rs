@@ -90,7 +90,8 @@ pub(super) struct Work {
     pub(super) cores: u64,
     pub(super) busy: Duration,
     pub(super) interrupts: Duration,
-    pub(super) charged: Duration,
+    pub(super) interrupts_are_apart: bool,
+    pub(super) idle: Duration,
     pub(super) steal: Duration,
     pub(super) started: u64,
 }
@@ -105,13 +106,10 @@ pub(super) fn work(text: &str) -> Work {
             Some("cpu") => {
                 let ticks: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
                 let at = |index: usize| of_ticks(ticks.get(index).copied().unwrap_or(0));
-                let hard = at(5);
                 work.busy = at(0).saturating_add(at(1)).saturating_add(at(2));
-                work.interrupts = hard.saturating_add(at(6));
-                work.charged = match hard.is_zero() {
-                    true => work.busy.saturating_add(work.interrupts),
-                    false => work.busy,
-                };
+                work.idle = at(3).saturating_add(at(4));
+                work.interrupts = at(5).saturating_add(at(6));
+                work.interrupts_are_apart = !at(5).is_zero();
                 work.steal = at(7);
             }
             Some("processes") => {
