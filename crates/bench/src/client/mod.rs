@@ -4,8 +4,26 @@
 //! it came to is a value (`outcome`) that threads and slices merge. In between nothing is
 //! allocated per request.
 
+mod connection;
+mod generator;
+mod io;
+mod live;
+mod order;
 mod outcome;
 mod plan;
+mod pulse;
+mod recorder;
+mod reply;
+mod request;
+mod run;
+mod schedule;
+mod series;
+mod shared;
+mod url;
 
+pub use live::*;
 pub use outcome::*;
 pub use plan::*;
+pub use request::{HttpVersion, Persistence, RequestBuilder};
+pub use run::run;
+pub use url::{Scheme, Url};

@@ -44,6 +44,11 @@ pub struct Outcome {
     pub generator_busy: f64,
     /// What the first whole reply said.
     pub first: Option<FirstReply>,
+    /// The first failure of each class, in words.
+    pub first_failures: Vec<Failure>,
+    /// Exchanges under way when a closed loop ended or somebody ended the load; counted nowhere
+    /// else.
+    pub cut: u64,
     /// Each exchange, where asked for.
     pub each: Vec<Exchange>,
     /// Whether somebody ended the load early.
@@ -80,6 +85,17 @@ pub struct Errors {
     pub write: u64,
 }
 
+/// A failure, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Its name in [`Errors::named`].
+    pub class: &'static str,
+    /// The system's number for it, where it was the system's.
+    pub errno: Option<i32>,
+    /// What was being done, to what, and why it failed.
+    pub text: String,
+}
+
 /// A series of times.
 #[derive(Debug, Clone)]
 pub struct Series {
@@ -96,7 +112,7 @@ pub struct Series {
 }
 
 /// Times of whole exchanges.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Times {
     /// Connecting, TLS included; 0 on a kept connection.
     pub connect: Series,

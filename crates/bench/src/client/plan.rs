@@ -4,6 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Most requests of a plan: each has a histogram in every thread.
+pub const REQUESTS_MAX: usize = 1_000;
+/// Most connections.
+pub const CONNECTIONS_MAX: usize = 100_000;
+/// Most threads.
+pub const THREADS_MAX: usize = 256;
+/// Most tenths of a second in a timeline.
+pub const TIMELINE_MAX: usize = 36_000;
+
 /// A load.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -25,7 +34,8 @@ pub struct Plan {
     pub reuse: Reuse,
     /// What is not recorded at the start.
     pub warm_up: WarmUp,
-    /// Longest wait for a connection or for the next byte of a reply.
+    /// Longest wait for a connection or for the next byte of a reply. A whole exchange may take
+    /// ten times as long.
     pub timeout: Duration,
     /// Which replies are failures.
     pub judge: Judge,
@@ -33,6 +43,31 @@ pub struct Plan {
     pub keep: Keep,
     /// Settings of the sockets.
     pub socket: SocketOptions,
+}
+
+impl Plan {
+    /// A closed loop over one connection in one thread, for ten seconds, everything recorded.
+    #[must_use]
+    pub fn new(requests: Vec<Request>) -> Plan {
+        Plan {
+            requests,
+            connections: 1,
+            threads: 1,
+            cores: Vec::new(),
+            pace: Pace::Closed,
+            end: End {
+                after: Some(Duration::from_secs(10)),
+                requests: None,
+            },
+            opening: Opening::AllAtOnce,
+            reuse: Reuse::Keep,
+            warm_up: WarmUp::None,
+            timeout: Duration::from_secs(30),
+            judge: Judge::Status,
+            keep: Keep::Histograms,
+            socket: SocketOptions::default(),
+        }
+    }
 }
 
 /// A request, its bytes made once.
@@ -92,6 +127,20 @@ pub struct Tls {
     pub suites: Vec<String>,
     /// PEM file with a client's certificate and key.
     pub identity: Option<PathBuf>,
+}
+
+impl Tls {
+    /// TLS to a server of this name, everything else as this program prefers it.
+    #[must_use]
+    pub fn to(name: &str) -> Tls {
+        Tls {
+            name: name.to_owned(),
+            sni: true,
+            versions: Vec::new(),
+            suites: Vec::new(),
+            identity: None,
+        }
+    }
 }
 
 /// Versions of TLS.

@@ -1,0 +1,135 @@
+//! One connection: where it stands, and the exchange it carries.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::epoll;
+
+use super::io::Io;
+use super::reply::Scanner;
+
+/// First rest after a failure, doubled with each further one.
+const REST_NS: u64 = 1_000_000;
+/// Longest rest: 64 times the first.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket, and nothing asked of it.
+    Closed,
+    /// Waits before it is used again: see `Generator::rests`.
+    Resting,
+    /// The connection is coming about, its TLS included.
+    Connecting,
+    /// There, with nothing to do.
+    Idle,
+    /// A part of the request is sent.
+    Sending,
+    /// The request is sent.
+    Receiving,
+    /// Has done what the load asked of it.
+    Done,
+}
+
+/// What a connection is busy with; instants in nanoseconds since the load began.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Carried {
+    pub(crate) request: u32,
+    pub(crate) due_ns: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) connected_ns: u64,
+    pub(crate) sent_ns: u64,
+    /// 0 until something has come.
+    pub(crate) first_ns: u64,
+    /// Bytes of the request that were sent.
+    pub(crate) written: usize,
+    /// Over a connection that had served another.
+    pub(crate) kept: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) state: State,
+    /// Told apart from sockets this place had before.
+    pub(crate) generation: u32,
+    pub(crate) endpoint: usize,
+    pub(crate) io: Option<Io>,
+    pub(crate) scanner: Scanner,
+    /// What is being carried; `None` between exchanges.
+    pub(crate) carried: Option<Carried>,
+    /// Whole replies on this socket.
+    pub(crate) served: u32,
+    /// Failures since the last whole reply.
+    pub(crate) failures: u32,
+    /// When something last happened.
+    pub(crate) active_ns: u64,
+    /// Since when it has been free.
+    pub(crate) free_ns: u64,
+    /// Whether epoll tells when the socket takes bytes.
+    pub(crate) wants_write: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(endpoint: usize) -> Connection {
+        Connection {
+            state: State::Closed,
+            generation: 0,
+            endpoint,
+            io: None,
+            scanner: Scanner::new(),
+            carried: None,
+            served: 0,
+            failures: 0,
+            active_ns: 0,
+            free_ns: 0,
+            wants_write: false,
+        }
+    }
+
+    /// Closes the socket; epoll forgets it by itself.
+    pub(crate) fn close(&mut self) {
+        self.io = None;
+        self.state = State::Closed;
+        self.served = 0;
+        self.wants_write = false;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// How long to leave it alone after a failure. One broken exchange is no reason to wait, a
+    /// second one in a row or a refused connection is: the load must not become a busy loop.
+    pub(crate) fn rest_ns(&self, refused: bool) -> u64 {
+        let failures = self.failures - u32::from(!refused && self.failures > 0);
+        match failures.checked_sub(1) {
+            None => 0,
+            Some(doublings) => REST_NS << doublings.min(DOUBLINGS_MAX),
+        }
+    }
+
+    /// The name epoll gives back for this connection.
+    pub(crate) fn token(&self, index: usize) -> epoll::EventData {
+        epoll::EventData::new_u64(index as u64 | (u64::from(self.generation) << 32))
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.io.as_ref().map(std::os::fd::AsFd::as_fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_grow_with_failures_in_a_row() {
+        let mut connection = Connection::new(0);
+        let mut rests = |refused| {
+            let rest = |failures| {
+                connection.failures = failures;
+                connection.rest_ns(refused) / REST_NS
+            };
+            [1, 2, 3, 7, 8, 1000].map(rest)
+        };
+        assert_eq!(rests(true), [1, 2, 4, 64, 64, 64]);
+        assert_eq!(rests(false), [0, 1, 2, 32, 64, 64]);
+    }
+}

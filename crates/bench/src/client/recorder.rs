@@ -1,0 +1,369 @@
+//! What one thread counts. No channel and no lock: recorders are merged when the load is over.
+
+use super::live::Live;
+use super::outcome::{ByRequest, Errors, Exchange, Failure, FirstReply, LeftOut, Outcome};
+use super::outcome::{Schedule, Series, Times};
+use super::plan::{Judge, Keep, Pace, Plan};
+use super::pulse::Beat;
+
+/// With more requests than this, their histograms are coarser: a hundredth instead of a thousandth.
+const FINE_REQUESTS_MAX: usize = 16;
+/// Later than this counts as late.
+const LATE_US: u64 = 1_000;
+
+/// How an exchange without a whole reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "TLS is spoken from the next change on")]
+pub(crate) enum Class {
+    Connect,
+    Tls,
+    Reset,
+    Closed,
+    Timeout,
+    Framing,
+    Write,
+}
+
+impl Class {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Class::Connect => "connect",
+            Class::Tls => "tls",
+            Class::Reset => "reset",
+            Class::Closed => "closed",
+            Class::Timeout => "timeout",
+            Class::Framing => "framing",
+            Class::Write => "write",
+        }
+    }
+}
+
+/// A whole exchange; instants in nanoseconds since the load began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole {
+    pub(crate) request: u32,
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    /// Over a connection that had served another.
+    pub(crate) kept: bool,
+    pub(crate) due_ns: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) connected_ns: u64,
+    pub(crate) sent_ns: u64,
+    pub(crate) first_ns: u64,
+    pub(crate) end_ns: u64,
+}
+
+/// Whether what is counted counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    WarmUp,
+    /// Since this instant.
+    Recording(u64),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    stage: Stage,
+    open_loop: bool,
+    judge: Judge,
+    keep_max: usize,
+    pub(crate) counts: Counts,
+    left_out: LeftOut,
+    /// By status, from 100.
+    statuses: Vec<u64>,
+    /// From the request to the reply's first byte.
+    waiting: Series,
+    /// Whole exchanges on kept connections, where service and processing are the same.
+    kept: Series,
+    fresh: Fresh,
+    /// In an open loop alone.
+    response: Option<Series>,
+    /// Where there is more than one request.
+    by_request: Vec<ByRequest>,
+    schedule: Schedule,
+    generator: Series,
+    pub(crate) first: Option<FirstReply>,
+    failures: Vec<Failure>,
+    each: Vec<Exchange>,
+    /// Of the tenth of a second that runs.
+    pub(crate) beat: Beat,
+    /// Not yet told to `Live`.
+    untold: (u64, u64),
+    /// Instant of the last thing that ended.
+    last_ns: u64,
+}
+
+/// Plain counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) completed: u64,
+    judged_failed: u64,
+    errors: Errors,
+    pub(crate) received_bytes: u64,
+    body_bytes: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) cut: u64,
+}
+
+/// Exchanges on new connections.
+#[derive(Debug, Default)]
+struct Fresh {
+    connect: Series,
+    processing: Series,
+    service: Series,
+}
+
+/// Microseconds between two instants, rounded.
+fn us(from_ns: u64, to_ns: u64) -> u64 {
+    (to_ns.saturating_sub(from_ns) + 500) / 1_000
+}
+
+impl Recorder {
+    pub(crate) fn new(plan: &Plan) -> Recorder {
+        let digits = match plan.requests.len() {
+            ..=FINE_REQUESTS_MAX => 3,
+            _ => 2,
+        };
+        let one = |label: &str| ByRequest {
+            label: label.to_owned(),
+            completed: 0,
+            failed: 0,
+            response: Series::with_digits(digits),
+        };
+        let several = plan.requests.iter().filter(|_| plan.requests.len() > 1);
+        let open_loop = plan.pace != Pace::Closed;
+        Recorder {
+            stage: Stage::WarmUp,
+            open_loop,
+            judge: plan.judge,
+            keep_max: match plan.keep {
+                Keep::Histograms => 0,
+                Keep::Each(most) => most,
+            },
+            counts: Counts::default(),
+            left_out: LeftOut::default(),
+            statuses: vec![0; 900],
+            waiting: Series::default(),
+            kept: Series::default(),
+            fresh: Fresh::default(),
+            response: open_loop.then(Series::default),
+            by_request: several.map(|request| one(&request.label)).collect(),
+            schedule: Schedule::default(),
+            generator: Series::default(),
+            first: None,
+            failures: Vec::new(),
+            each: Vec::new(),
+            beat: Beat::default(),
+            untold: (0, 0),
+            last_ns: 0,
+        }
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.stage != Stage::WarmUp
+    }
+
+    /// The warm-up is over. Exchanges under way count when they end, in an open loop those that
+    /// were due from now on.
+    pub(crate) fn start(&mut self, at_ns: u64) {
+        self.stage = Stage::Recording(at_ns);
+        self.counts = Counts::default();
+    }
+
+    fn counts_from(&self, due_ns: u64) -> bool {
+        match self.stage {
+            Stage::WarmUp => false,
+            Stage::Recording(from) => !self.open_loop || due_ns >= from,
+        }
+    }
+
+    /// A request goes out: how late, and how much of that was the generator's own doing.
+    pub(crate) fn sent_late(&mut self, due_ns: u64, free_ns: u64, now_ns: u64) {
+        if !self.counts_from(due_ns) {
+            return;
+        }
+        let own_us = us(due_ns.max(free_ns), now_ns);
+        self.schedule.due += 1;
+        self.schedule.late += u64::from(us(due_ns, now_ns) > LATE_US);
+        self.schedule.late_by_generator += u64::from(own_us > LATE_US);
+        self.generator.record(own_us);
+    }
+
+    /// A request was never sent, for the load was over.
+    pub(crate) fn unsent(&mut self, due_ns: u64) {
+        if self.counts_from(due_ns) {
+            self.schedule.due += 1;
+            self.schedule.unsent += 1;
+        }
+    }
+
+    /// An exchange came to its end. `first_length` is what bodies are compared with.
+    pub(crate) fn whole(&mut self, whole: &Whole, first_length: u64) {
+        let bad_status = !(200..400).contains(&whole.status);
+        let failed = match self.judge {
+            Judge::Status => bad_status,
+            Judge::SameLength => whole.body_bytes != first_length,
+            Judge::Nothing => false,
+        };
+        let response_us = us(whole.due_ns, whole.end_ns);
+        self.beat.completed += 1;
+        self.beat.failed += u64::from(failed);
+        self.beat.response.record(response_us);
+        self.untold.0 += 1;
+        self.untold.1 += u64::from(failed);
+        self.last_ns = self.last_ns.max(whole.end_ns);
+        if !self.counts_from(whole.due_ns) {
+            self.left_out.completed += 1;
+            return;
+        }
+        self.counts.completed += 1;
+        self.counts.judged_failed += u64::from(failed);
+        self.counts.body_bytes += whole.body_bytes;
+        if let Some(count) = self
+            .statuses
+            .get_mut(usize::from(whole.status.wrapping_sub(100)))
+        {
+            *count += 1;
+        }
+        self.times(whole, response_us);
+        if let Some(request) = self.by_request.get_mut(whole.request as usize) {
+            request.completed += 1;
+            request.failed += u64::from(bad_status);
+            request.response.record(response_us);
+        }
+        if self.each.len() < self.keep_max {
+            self.each.push(Exchange {
+                start_us: whole.start_ns / 1_000,
+                connect_us: us(whole.start_ns, whole.connected_ns),
+                total_us: us(whole.start_ns, whole.end_ns),
+                waiting_us: us(whole.sent_ns, whole.first_ns),
+                request: whole.request,
+                status: whole.status,
+            });
+        }
+    }
+
+    fn times(&mut self, whole: &Whole, response_us: u64) {
+        self.waiting.record(us(whole.sent_ns, whole.first_ns));
+        let service_us = us(whole.start_ns, whole.end_ns);
+        if whole.kept {
+            self.kept.record(service_us);
+        } else {
+            self.fresh.service.record(service_us);
+            self.fresh
+                .connect
+                .record(us(whole.start_ns, whole.connected_ns));
+            self.fresh
+                .processing
+                .record(us(whole.connected_ns, whole.end_ns));
+        }
+        if let Some(response) = &mut self.response {
+            response.record(response_us);
+        }
+    }
+
+    /// An exchange failed. The words are made only for the first of a class.
+    pub(crate) fn failed(
+        &mut self,
+        class: Class,
+        (request, due_ns, now_ns): (u32, u64, u64),
+        words: impl FnOnce() -> (Option<i32>, String),
+    ) {
+        self.beat.failed += 1;
+        self.untold.1 += 1;
+        self.last_ns = self.last_ns.max(now_ns);
+        self.note(class, words);
+        if !self.counts_from(due_ns) {
+            return;
+        }
+        let errors = &mut self.counts.errors;
+        *match class {
+            Class::Connect => &mut errors.connect,
+            Class::Tls => &mut errors.tls,
+            Class::Reset => &mut errors.reset,
+            Class::Closed => &mut errors.closed,
+            Class::Timeout => &mut errors.timeout,
+            Class::Framing => &mut errors.framing,
+            Class::Write => &mut errors.write,
+        } += 1;
+        if let Some(request) = self.by_request.get_mut(request as usize) {
+            request.failed += 1;
+        }
+    }
+
+    /// Keeps the words of a failure that is no exchange's.
+    pub(crate) fn note(&mut self, class: Class, words: impl FnOnce() -> (Option<i32>, String)) {
+        if self.failures.iter().all(|f| f.class != class.name()) {
+            let (errno, text) = words();
+            self.failures.push(Failure {
+                class: class.name(),
+                errno,
+                text,
+            });
+        }
+    }
+
+    /// Brings `live` up to date.
+    pub(crate) fn tell(&mut self, live: &Live) {
+        let (completed, failed) = std::mem::take(&mut self.untold);
+        live.add(completed, failed);
+    }
+
+    /// When the last exchange ended.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Writes what was counted into an outcome that has no counts yet.
+    pub(crate) fn finish(self, plan: &Plan, outcome: &mut Outcome) {
+        let Fresh {
+            connect,
+            processing,
+            service,
+        } = self.fresh;
+        let mut times = Times {
+            connect,
+            waiting: self.waiting,
+            processing,
+            service,
+            response: Series::default(),
+        };
+        outcome.on_kept_connections = self.kept.count();
+        times.connect.record_n(0, self.kept.count());
+        times.processing.merge(&self.kept);
+        times.service.merge(&self.kept);
+        times.response = self.response.unwrap_or_else(|| times.service.clone());
+        outcome.by_request = self.by_request;
+        if let [only] = plan.requests.as_slice() {
+            let bad = |(at, count): (usize, &u64)| match (200..400).contains(&(at + 100)) {
+                true => 0,
+                false => *count,
+            };
+            let bad: u64 = self.statuses.iter().enumerate().map(bad).sum();
+            outcome.by_request = vec![ByRequest {
+                label: only.label.clone(),
+                completed: self.counts.completed,
+                failed: bad + self.counts.errors.total(),
+                response: times.response.clone(),
+            }];
+        }
+        outcome.times = times;
+        outcome.warm_up.completed = self.left_out.completed;
+        outcome.completed = self.counts.completed;
+        outcome.judged_failed = self.counts.judged_failed;
+        outcome.errors = self.counts.errors;
+        outcome.received_bytes = self.counts.received_bytes;
+        outcome.body_bytes = self.counts.body_bytes;
+        outcome.sent_bytes = self.counts.sent_bytes;
+        outcome.cut = self.counts.cut;
+        let counted = (100..).zip(&self.statuses).filter(|(_, count)| **count > 0);
+        outcome.statuses = counted.map(|(status, count)| (status, *count)).collect();
+        outcome.schedule = self.schedule;
+        outcome.schedule.generator_p99_us = self.generator.quantile_us(0.99);
+        outcome.first = self.first;
+        outcome.first_failures = self.failures;
+        outcome.each = self.each;
+    }
+}
