@@ -52,7 +52,7 @@ fn bars_table(bars: &Bars) -> Table {
                 bar.name.clone(),
                 bars.unit.write(bar.value),
                 interval,
-                told.map_or(String::new(), |value| bars.unit.write(value)),
+                told.map_or(String::new(), |value| bars.unit.write_reported(value)),
             ]);
         }
     }

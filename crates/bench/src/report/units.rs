@@ -46,8 +46,20 @@ impl Unit {
         }
     }
 
+    /// Writes a value that somebody else reported, with the digits it has.
+    pub fn write_reported(self, value: f64) -> String {
+        match self {
+            Unit::Count => as_written(value),
+            Unit::PerSecond => format!("{}/s", as_written(value)),
+            _ => self.write(value),
+        }
+    }
+
     /// Writes a value of an axis: as `write`, without zeros that say nothing.
     pub fn tick(self, value: f64) -> String {
+        if value == 0.0 {
+            return "0".to_owned();
+        }
         let text = match self {
             Unit::Count | Unit::PerSecond => short(value),
             _ => self.write(value),
@@ -89,6 +101,14 @@ fn three_digits(value: f64) -> String {
 /// A number of things, exact: `128,949`.
 pub fn count(value: u64) -> String {
     separated(&value.to_string())
+}
+
+/// A number as somebody else wrote it, to two places at most: `5,391.22`.
+pub fn as_written(value: f64) -> String {
+    if !value.is_finite() || value.abs() >= 1e15 {
+        return figure(value);
+    }
+    separated(&trimmed(&format!("{value:.2}")))
 }
 
 /// A number in few characters, for axes: `1.2 k`, `51 k`, `3 M`.
@@ -281,6 +301,15 @@ mod tests {
         ] {
             assert_eq!(unit.tick(value), wanted, "{unit:?} {value}");
         }
+    }
+
+    #[test]
+    fn what_others_reported_keeps_its_digits() {
+        for (value, wanted) in [(5391.22, "5,391.22"), (91.38, "91.38"), (230.0, "230")] {
+            assert_eq!(as_written(value), wanted);
+        }
+        assert_eq!(Unit::PerSecond.write_reported(5391.22), "5,391.22/s");
+        assert_eq!(Unit::Micros.write_reported(1090.0), "1.09 ms");
     }
 
     #[test]

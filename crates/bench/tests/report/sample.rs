@@ -181,7 +181,7 @@ fn reported() -> Bars {
     let row = |label: &str, reported: f64, bars: &[(&str, f64)]| BarGroup {
         marker: Some(Marker {
             value: reported,
-            label: format!("reported, {label}"),
+            label: "reported".to_owned(),
         }),
         ..group(label, bars)
     };

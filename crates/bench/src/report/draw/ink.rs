@@ -28,6 +28,8 @@ pub(super) enum Ink {
     Whisker,
     /// A figure from elsewhere, an event.
     Marker,
+    /// Around a line that crosses an area.
+    Halo,
     /// The series of this number.
     Series(usize),
 }
@@ -42,6 +44,7 @@ impl Ink {
             Ink::Base => 3,
             Ink::Whisker => 4,
             Ink::Marker => 5,
+            Ink::Halo => 6,
             Ink::Series(index) => 16 + (index % SERIES_COLOURS) as u8,
         };
         RGBColor(0xFE, 0x01, number)
@@ -58,6 +61,7 @@ fn class(attribute: &str, colour: &str) -> Option<String> {
         3 => "base".to_owned(),
         4 => "whisker".to_owned(),
         5 => "marker".to_owned(),
+        6 => "halo".to_owned(),
         number => format!("{}", number.saturating_sub(15)),
     };
     Some(format!(
@@ -124,26 +128,27 @@ fn pixels(value: &str) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// Colours of the light theme, as properties.
+/// Colours of the light theme, as properties. Those of series were searched for: each stands out
+/// from the page, and any two stay apart for eyes without one kind of cone.
 pub(crate) const LIGHT: &str = "\
 --page:#fcfcfb;--card:#fff;--text:#1c1e21;--muted:#5f656d;--faint:#e6e7e4;--base:#9aa0a6;\
 --accent:#0b5cad;--good:#136c38;--warn:#855300;--bad:#b3261e;\
 --good-bg:#e9f5ed;--warn-bg:#fdf3df;--bad-bg:#fcebe9;--plain-bg:#f2f3f1;\
---c1:#1768b3;--c2:#d9641e;--c3:#0e9e83;--c4:#8a4ba8;--c5:#9a7b00;--c6:#6b7785;";
+--c1:#135fc3;--c2:#a63705;--c3:#24a385;--c4:#82237b;--c5:#a3830e;--c6:#6c7785;";
 
 /// Colours of the dark theme.
 pub(crate) const DARK: &str = "\
 --page:#131517;--card:#1a1d20;--text:#e7e9ea;--muted:#9ba3ab;--faint:#2b2f34;--base:#5f666e;\
 --accent:#79b8f5;--good:#6fd195;--warn:#e9b85c;--bad:#f28b82;\
 --good-bg:#15301f;--warn-bg:#33280f;--bad-bg:#391b19;--plain-bg:#202428;\
---c1:#5aa9ef;--c2:#f2935a;--c3:#3cc9ab;--c4:#c795e0;--c5:#d6b84a;--c6:#9aa6b3;";
+--c1:#1292f0;--c2:#ed915e;--c3:#48d9b2;--c4:#dea3e6;--c5:#d9ba49;--c6:#9aa6b3;";
 
 /// How the classes of a chart look.
 pub(crate) const CHART_STYLE: &str = "\
 svg text{font-family:system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",\"Liberation Sans\",sans-serif;\
 font-variant-numeric:tabular-nums}\
 .f-text{fill:var(--text)}.f-muted{fill:var(--muted)}.f-marker{fill:var(--text)}\
-.s-grid{stroke:var(--faint)}.s-base{stroke:var(--base)}.s-whisker{stroke:var(--text)}\
+.s-muted{stroke:var(--muted)}.s-halo{stroke:var(--card)}.s-grid{stroke:var(--faint)}.s-base{stroke:var(--base)}.s-whisker{stroke:var(--text)}\
 .s-marker{stroke:var(--text);stroke-dasharray:3 3}\
 polyline{fill:none;stroke-linejoin:round;stroke-linecap:round}rect{rx:2px}\
 .f-1{fill:var(--c1)}.f-2{fill:var(--c2)}.f-3{fill:var(--c3)}.f-4{fill:var(--c4)}.f-5{fill:var(--c5)}.f-6{fill:var(--c6)}\

@@ -115,8 +115,8 @@ impl<'a> Drawing<'a> {
         let values = || {
             shown()
                 .flat_map(|line| &line.points)
+                .filter(|(at, value)| at.is_finite() && value.is_finite())
                 .map(|(_, value)| *value)
-                .filter(|value| value.is_finite())
         };
         let high = values().reduce(f64::max);
         Drawing {
@@ -130,7 +130,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn head(&self) -> f64 {
-        TITLE + self.legend.height() + 4.0
+        TITLE + self.legend.height() + 10.0
     }
 
     fn gutter(&self) -> f64 {
@@ -193,7 +193,7 @@ impl<'a> Drawing<'a> {
 
 impl Frame {
     fn events_drawn(&self, area: &Area<'_>, events: &[&Event], time: &Axis, labels: f64) -> Drawn {
-        let mut free = self.gutter;
+        let mut free = f64::NEG_INFINITY;
         for event in events {
             let x = self.gutter + (self.width - self.gutter) * time.position(event.at);
             let ends = [

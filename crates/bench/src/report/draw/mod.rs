@@ -9,6 +9,7 @@ mod ink;
 mod lines;
 mod measure;
 mod quantiles;
+mod span;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
