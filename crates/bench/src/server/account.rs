@@ -56,3 +56,87 @@ impl Account {
         own_gain.saturating_add(told_gain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Takes looks at a parent and tells the sum counted, in milliseconds. Each look: own time,
+    /// time told of children, time of children that were known and are gone.
+    fn counted_ms(looks: &[(u64, u64, u64)]) -> u64 {
+        let mut account = Account::default();
+        let gains = looks
+            .iter()
+            .map(|(own, told, buried)| account.look(Some(own * MS), told * MS, buried * MS));
+        gains.sum::<u64>() / MS
+    }
+
+    #[test]
+    fn the_time_of_ended_children_is_counted_once() {
+        for (what, looks, expected) in [
+            ("no children", &[(5, 0, 0), (9, 0, 0)][..], 9),
+            ("a child nobody saw", &[(5, 0, 0), (5, 40, 0)], 45),
+            // 30 ms were counted by the child's own clock, and are not in this account's sum.
+            ("a child seen in part", &[(5, 0, 0), (5, 40, 30)], 15),
+            (
+                "it is gone first, and told of a look later",
+                &[(5, 0, 30), (5, 40, 0)],
+                15,
+            ),
+            (
+                "told of a look before it is gone",
+                &[(5, 40, 0), (5, 40, 0)],
+                45,
+            ),
+            (
+                "ticks are cut off and made good later",
+                &[(0, 10, 15), (0, 30, 0), (0, 50, 0)],
+                35,
+            ),
+            (
+                "nobody waits for the first, but for the second",
+                &[(0, 0, 500), (0, 0, 0), (0, 80, 0)],
+                60,
+            ),
+            (
+                "the books never shrink",
+                &[(0, 50, 0), (0, 20, 0), (0, 50, 0)],
+                50,
+            ),
+            (
+                "the clock never goes back",
+                &[(50, 0, 0), (20, 0, 0), (60, 0, 0)],
+                60,
+            ),
+        ] {
+            assert_eq!(counted_ms(looks), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_an_account_counted_is_what_its_heir_was_told() {
+        let mut account = Account::default();
+        account.look(Some(5 * MS), 40 * MS, 30 * MS);
+        assert_eq!(account.counted_ns(), 45 * MS);
+        let adopted = Account::from_now_on(7 * MS, 100 * MS);
+        assert_eq!(adopted.counted_ns(), 107 * MS);
+    }
+
+    #[test]
+    fn an_adopted_process_counts_from_its_adoption() {
+        let mut account = Account::from_now_on(7 * MS, 100 * MS);
+        assert_eq!(account.look(Some(7 * MS), 100 * MS, 0), 0);
+        assert_eq!(account.look(Some(8 * MS), 110 * MS, 0), 11 * MS);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_and_numbers_out_of_all_bounds_are_no_harm() {
+        let mut account = Account::default();
+        assert_eq!(account.look(None, 0, 0), 0);
+        account.look(Some(u64::MAX), u64::MAX, u64::MAX);
+        assert_eq!(account.look(Some(u64::MAX), u64::MAX, u64::MAX), 0);
+        assert_eq!(account.counted_ns(), u64::MAX);
+    }
+}

@@ -11,6 +11,7 @@ mod cool_down;
 mod facts;
 mod files;
 mod find;
+mod groups;
 mod machine;
 mod noise;
 mod reading;

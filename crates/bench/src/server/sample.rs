@@ -235,3 +235,54 @@ fn sample(started: Instant, last: &Reading, now: &Reading) -> Sample {
         load1: spent.load1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64, cores_used: f64) -> Sample {
+        Sample {
+            at: Duration::from_secs(second),
+            cores_used,
+            processes: second,
+            pss_bytes: (second % 2 == 1).then_some(second),
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn half_a_series_says_the_same_in_fewer_words() {
+        let mut samples = vec![at(1, 1.0), at(2, 0.0), at(3, 2.0), at(6, 1.0), at(7, 5.0)];
+        halve(&mut samples);
+        assert_eq!(samples.len(), 3);
+        let seconds: Vec<u64> = samples.iter().map(|it| it.at.as_secs()).collect();
+        assert_eq!(seconds, [2, 6, 7]);
+        let used: Vec<f64> = samples.iter().map(|it| it.cores_used).collect();
+        // The second pair: one second of 2 cores and three of one.
+        assert_eq!(used, [0.5, 1.25, 5.0]);
+        assert_eq!(samples[0].pss_bytes, Some(1));
+        assert_eq!(samples[1].processes, 6);
+    }
+
+    #[test]
+    fn a_sample_survives_being_written_and_read() {
+        let text = serde_json::to_string(&at(3, 1.5)).expect("it is plain");
+        assert!(text.contains("\"at\":3.0"), "{text}");
+        let read: Sample = serde_json::from_str(&text).expect("it was written so");
+        assert_eq!(read, at(3, 1.5));
+        let hostile = text.replace("\"at\":3.0", "\"at\":-1e300");
+        let read: Sample = serde_json::from_str(&hostile).expect("a number is a number");
+        assert_eq!(read.at, Duration::ZERO);
+    }
+
+    #[test]
+    fn dear_looks_are_taken_seldom() {
+        let mut dear = Dear::default();
+        assert!(dear.is_due());
+        dear.last = Some(Instant::now());
+        assert!(!dear.is_due());
+        dear.last = Instant::now().checked_sub(DEAR_PERIOD_MAX);
+        dear.cost = Duration::from_secs(100);
+        assert!(dear.last.is_none() || dear.is_due());
+    }
+}

@@ -199,3 +199,170 @@ pub(super) fn state_name(state: u8) -> &'static str {
     ];
     NAMES.get(usize::from(state)).copied().unwrap_or("other")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REST: &str =
+        "S 7 42 42 0 -1 4194560 1 2 3 4 110 20 3 4 20 0 9 0 1234 5678 9 18446744073709551615";
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        let expected = Stat {
+            parent: 7,
+            own_ticks: 130,
+            reaped_ticks: 7,
+            threads: 9,
+            start_ticks: 1234,
+        };
+        for name in [
+            "nginx",
+            "a b",
+            "a) R 1 (b",
+            ")",
+            "x\n1 (y) S 1 1",
+            "",
+            "tab\there",
+        ] {
+            let line = format!("42 ({name}) {REST}\n");
+            assert_eq!(stat(line.as_bytes()), Some(expected), "{name:?}");
+        }
+        let mut bytes = b"42 (\xff\xfe) ".to_vec();
+        bytes.extend_from_slice(REST.as_bytes());
+        assert_eq!(stat(&bytes), Some(expected));
+    }
+
+    #[test]
+    fn a_text_cut_anywhere_is_no_process_and_no_harm() {
+        let line = format!("42 (a) {REST}");
+        let needed = line.find(" 5678").expect("it follows the start");
+        for length in 0..line.len() {
+            let found = stat(&line.as_bytes()[..length]);
+            // A number cut within its digits is another number; then only the start is wrong.
+            assert!(found.is_none() || length > needed - 4, "{length} {found:?}");
+        }
+        for hostile in ["42 (a) S", "42 (a) S x y", "()", ") ) )", "42 a S 1"] {
+            assert_eq!(stat(hostile.as_bytes()), None, "{hostile}");
+        }
+        let negative = line.replace(" 3 4 20 0 9", " -3 -4 20 0 9");
+        assert_eq!(
+            stat(negative.as_bytes()).map(|stat| stat.reaped_ticks),
+            Some(0)
+        );
+        let huge = line.replace(" 110 20 ", " 18446744073709551615 18446744073709551615 ");
+        assert_eq!(
+            stat(huge.as_bytes()).map(|stat| stat.own_ticks),
+            Some(u64::MAX)
+        );
+        let beyond = line.replace(" 110 20 ", " 99999999999999999999 20 ");
+        assert_eq!(stat(beyond.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_status_is_read_line_by_line() {
+        let text = b"Name:\tx\\nVmHWM: 9 kB\nVmHWM:\t    1800 kB\nThreads:\t1\n\
+            voluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        let expected = Status {
+            peak_bytes: 1800 * 1024,
+            voluntary: 12,
+            involuntary: 3,
+        };
+        assert_eq!(status(text), expected);
+        assert_eq!(
+            status(b"VmHWM:\n:\n\xff:\xff\nvoluntary_ctxt_switches: -1"),
+            Status::default()
+        );
+        let huge = status(b"VmHWM: 18446744073709551615 kB");
+        assert_eq!(huge.peak_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn small_files_are_read_or_left_out() {
+        assert_eq!(run_queue_ns(b"123 456 7\n"), Some(456));
+        assert_eq!(run_queue_ns(b"123"), None);
+        assert_eq!(run_queue_ns(b"\xff 1 2"), None);
+        assert_eq!(
+            pss_bytes("55 [rollup]\nRss: 1800 kB\nPss:  299 kB\nPss_Dirty: 1 kB"),
+            Some(299 * 1024)
+        );
+        assert_eq!(pss_bytes("Pss_Dirty: 1 kB\n"), None);
+        assert_eq!(load1("0.08 0.19 0.22 1/100 13985"), Some(0.08));
+        for text in ["", "x", "inf", "NaN"] {
+            assert_eq!(load1(text), None, "{text}");
+        }
+        let psi = "some avg10=53.00 avg60=26.82 avg300=12.20 total=56359713\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(pressure(psi), Some(Duration::from_micros(56_359_713)));
+        for text in ["", "full total=7", "some avg10=1", "some total=x"] {
+            assert_eq!(pressure(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_machines_work_is_read_with_and_without_times_of_interrupts() {
+        let text = "cpu  100 10 50 1000 5 0 6 20 30 0\ncpu0 1 2\ncpu1 1 2\nintr 1 2 3\n\
+                    ctxt 99\nprocesses 4711\nprocs_running 1\n";
+        let seconds = |ticks: u64| Duration::from_millis(ticks * 10);
+        let expected = Work {
+            cores: 2,
+            busy: seconds(160),
+            interrupts: seconds(6),
+            interrupts_are_apart: false,
+            idle: seconds(1_005),
+            steal: seconds(20),
+            started: 4_711,
+        };
+        assert_eq!(work(text), expected);
+        let apart = work("cpu 1 1 1 1 1 4 6 1\ncpu0\n");
+        assert!(apart.interrupts_are_apart && apart.interrupts == seconds(10));
+        assert_eq!(work(""), Work::default());
+        let huge = work("cpu 18446744073709551615 18446744073709551615 9 9 9 9 9 9");
+        assert!(huge.busy > Duration::from_secs(1));
+    }
+
+    #[test]
+    fn values_are_found_in_tables() {
+        let text =
+            "Ip: A B\nIp: 1 2\nTcp: RtoAlgorithm MaxConn RetransSegs InErrs\nTcp: 1 -1 306 0\n";
+        assert_eq!(tabled(text, "Tcp", "RetransSegs"), Some(306));
+        assert_eq!(tabled(text, "Tcp", "MaxConn"), None);
+        assert_eq!(tabled(text, "Udp", "RetransSegs"), None);
+        assert_eq!(tabled("Tcp: RetransSegs\n", "Tcp", "RetransSegs"), None);
+        assert_eq!(
+            tabled("Tcp: A RetransSegs\nTcp: 1\n", "Tcp", "RetransSegs"),
+            None
+        );
+        let text = "sockets: used 18\nTCP: inuse 2 orphan 0 tw 12 alloc 2 mem 0\n";
+        assert_eq!(paired(text, "TCP", "tw"), Some(12));
+        for text in ["TCP: inuse 2 tw", "TCP6: tw 3", "TCP tw 3", ""] {
+            assert_eq!(paired(text, "TCP", "tw"), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_read_line_by_line() {
+        let four = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0";
+        let expected = Socket {
+            port: 8080,
+            state: LISTEN,
+            inode: 4711,
+        };
+        assert_eq!(socket(four), Some(expected));
+        let six = "0: 00000000000000000000000001000000:1F90 0:0 06 0:0 0:0 0 0 0 0 3 0";
+        assert_eq!(
+            socket(six).map(|it| state_name(it.state)),
+            Some("TIME_WAIT")
+        );
+        for line in [
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt",
+            "0: 0100007F 0:0 0A 0:0 0:0 0 0 0 1",
+            "0: 0100007F:1F901 0:0 0A 0:0 0:0 0 0 0 1",
+            "0: 0100007F:1F90 0:0 0A",
+            "",
+        ] {
+            assert_eq!(socket(line), None, "{line}");
+        }
+        assert_eq!(state_name(255), "other");
+    }
+}

@@ -5,7 +5,7 @@
 //! before anybody looked at it, or after the last look, is in the time its parent was told of when
 //! it waited for it: the part of that which is not known yet is added as well (`account`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::account::Account;
 use super::clock::{TICK_NS, ticks_since_boot};
 use super::files::{beginning, numbers_in};
+use super::groups::{Anew, Groups};
 use super::reading::TreeReading;
 use super::texts::{self, Stat};
 
@@ -40,6 +41,7 @@ pub(super) struct Tree {
     roots: Vec<u32>,
     members: BTreeMap<u32, Member>,
     totals: Totals,
+    groups: Groups,
     /// When it was last looked at; 0 before.
     looked_ticks: u64,
     buffer: Vec<u8>,
@@ -80,6 +82,7 @@ impl Tree {
             roots,
             members: BTreeMap::new(),
             totals: Totals::default(),
+            groups: Groups::new(),
             looked_ticks: 0,
             buffer: vec![0; FILE_BYTES_MAX],
         }
@@ -115,12 +118,24 @@ impl Tree {
         let all = scan(&mut self.buffer);
         let found = self.belonging(&all);
         let mut told = self.bury(&found);
+        let mut gain_ns: u64 = 0;
         for (pid, stat) in &found {
-            self.count_cpu(*pid, stat, told.remove(pid).unwrap_or(0));
+            gain_ns += self.count_cpu(*pid, stat, told.remove(pid).unwrap_or(0));
         }
+        let processes: BTreeSet<u32> = found.keys().copied().collect();
+        let anew = match depth {
+            Depth::Light => Anew::New,
+            Depth::Full => Anew::All,
+        };
+        self.groups.learn(&processes, anew);
+        let of_group = self.groups.cpu_since(&processes);
+        let of_group_ns = of_group.map(|time| u64::try_from(time.as_nanos()).unwrap_or(0));
+        let gain_ns = of_group_ns.unwrap_or(gain_ns);
+        self.totals.cpu_ns = self.totals.cpu_ns.saturating_add(gain_ns);
         let mut reading = TreeReading {
             processes: found.len() as u64,
             threads: found.values().map(|stat| stat.threads).sum(),
+            throttling: self.groups.throttling(),
             ..TreeReading::default()
         };
         let peaks = found.iter().map(|(pid, stat)| {
@@ -213,7 +228,8 @@ impl Tree {
         told
     }
 
-    fn count_cpu(&mut self, pid: u32, stat: &Stat, buried_ns: u64) {
+    /// Tells the CPU time of a process, and of those it waited for, that is new.
+    fn count_cpu(&mut self, pid: u32, stat: &Stat, buried_ns: u64) -> u64 {
         let reaped_ns = stat.reaped_ticks.saturating_mul(TICK_NS);
         let own_ns = os::cpu::process_cpu_ns_of(pid);
         // It was there before the last look, and belonged to somebody else.
@@ -231,8 +247,7 @@ impl Tree {
             }
         });
         member.parent = stat.parent;
-        let gain = member.account.look(own_ns, reaped_ns, buried_ns);
-        self.totals.cpu_ns = self.totals.cpu_ns.saturating_add(gain);
+        member.account.look(own_ns, reaped_ns, buried_ns)
     }
 }
 

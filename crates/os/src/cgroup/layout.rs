@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::controllers::{Controller, Controllers};
 
 /// Version of a hierarchy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// A hierarchy for one controller, or a few.
     V1,

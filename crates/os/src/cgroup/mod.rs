@@ -19,6 +19,7 @@ mod limits;
 mod mounts;
 mod names;
 mod settings;
+mod standing;
 mod tree;
 mod usage;
 
@@ -38,6 +39,7 @@ pub use self::layout::{Hierarchy, Layout, Version};
 pub use self::leaf::{Hits, Leaf};
 pub use self::limits::{CpuLimit, IoLimit, Limits};
 pub use self::names::directory_name;
+pub use self::standing::{CpuFigures, Mounts, Standing};
 pub use self::tree::{Group, Tree};
 pub use self::usage::Usage;
 
