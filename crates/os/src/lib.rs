@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod fdpass;
 pub mod file;
 pub mod kernel;
+pub mod local_time;
 pub mod log;
 pub mod net;
 pub mod pipe;

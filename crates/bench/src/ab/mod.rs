@@ -4,9 +4,18 @@
 //! exit statuses are ApacheBench's (2.4); words of errors are ours, and what we have to add stands
 //! after the report.
 
-#[allow(dead_code, reason = "what sends the load is built next")]
+mod ending;
+mod figures;
+mod files;
 mod flags;
+mod notes;
 mod refusal;
+mod report;
+mod request;
+mod run;
+mod tables;
+mod target;
+mod tls;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,9 +28,14 @@ pub const NAME: &str = "ab";
 
 /// Runs ApacheBench's command line. `program` is what messages call us.
 pub(crate) fn main(program: &str, arguments: &[OsString]) -> ExitCode {
-    match flags::parse(arguments) {
-        Ok(Wish::Load(_) | Wish::Version) => ExitCode::FAILURE,
-        Ok(Wish::Usage) => flags::print_usage(program),
-        Err(refusal) => refusal.say(program),
-    }
+    let result = match flags::parse(arguments) {
+        Ok(Wish::Load(flags)) => run::run(&flags),
+        Ok(Wish::Usage) => Ok(flags::print_usage(program)),
+        Ok(Wish::Version) => {
+            run::print(&report::banner());
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(refusal) => Err(refusal),
+    };
+    result.unwrap_or_else(|refusal| refusal.say(program))
 }

@@ -720,6 +720,7 @@ impl<'a> Generator<'a> {
             status: scanner.status(),
             body_bytes: scanner.body_bytes(),
             kept: carried.kept,
+            keeps: scanner.keep(),
             due_ns: carried.due_ns,
             start_ns: carried.start_ns,
             connected_ns: carried.connected_ns,

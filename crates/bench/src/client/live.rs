@@ -12,6 +12,7 @@ pub struct Live {
     began: OnceLock<Instant>,
     completed: AtomicU64,
     failed: AtomicU64,
+    broken: AtomicU64,
     p99_us: AtomicU64,
     phase: AtomicU8,
 }
@@ -23,6 +24,8 @@ pub struct LiveLook {
     pub completed: u64,
     /// Exchanges that failed, whole or not.
     pub failed: u64,
+    /// Of these, exchanges without a whole reply.
+    pub broken: u64,
     /// Since the load began.
     pub elapsed: Duration,
     /// 99th of a hundred response times of about the last second.
@@ -66,6 +69,7 @@ impl Live {
         LiveLook {
             completed: self.completed.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            broken: self.broken.load(Ordering::Relaxed),
             elapsed: self.began.get().map_or(Duration::ZERO, Instant::elapsed),
             p99_us: self.p99_us.load(Ordering::Relaxed),
             phase: match self.phase.load(Ordering::Relaxed) {
@@ -84,6 +88,10 @@ impl Live {
     pub(crate) fn add(&self, completed: u64, failed: u64) {
         self.completed.fetch_add(completed, Ordering::Relaxed);
         self.failed.fetch_add(failed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_broken(&self, broken: u64) {
+        self.broken.fetch_add(broken, Ordering::Relaxed);
     }
 
     pub(crate) fn set_p99_us(&self, p99_us: u64) {

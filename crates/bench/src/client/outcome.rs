@@ -20,6 +20,8 @@ pub struct Outcome {
     pub judged_failed: u64,
     /// Exchanges over a connection that had served another.
     pub on_kept_connections: u64,
+    /// Exchanges after which the server let the connection be kept.
+    pub kept: u64,
     /// Statuses of whole replies, each with its count.
     pub statuses: BTreeMap<u16, u64>,
     /// Exchanges without a whole reply.

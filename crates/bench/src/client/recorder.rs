@@ -46,6 +46,8 @@ pub(crate) struct Whole {
     pub(crate) body_bytes: u64,
     /// Over a connection that had served another.
     pub(crate) kept: bool,
+    /// Whether the server let the connection be kept.
+    pub(crate) keeps: bool,
     pub(crate) due_ns: u64,
     pub(crate) start_ns: u64,
     pub(crate) connected_ns: u64,
@@ -91,6 +93,7 @@ pub(crate) struct Recorder {
     pub(crate) beat: Beat,
     /// Not yet told to `Live`.
     untold: (u64, u64),
+    untold_broken: u64,
     /// Instant of the last thing that ended.
     last_ns: u64,
 }
@@ -100,6 +103,7 @@ pub(crate) struct Recorder {
 pub(crate) struct Counts {
     pub(crate) completed: u64,
     judged_failed: u64,
+    keeps: u64,
     errors: Errors,
     pub(crate) received_bytes: u64,
     body_bytes: u64,
@@ -157,6 +161,7 @@ impl Recorder {
             each: Vec::new(),
             beat: Beat::default(),
             untold: (0, 0),
+            untold_broken: 0,
             last_ns: 0,
         }
     }
@@ -220,6 +225,7 @@ impl Recorder {
         }
         self.counts.completed += 1;
         self.counts.judged_failed += u64::from(failed);
+        self.counts.keeps += u64::from(whole.keeps);
         self.counts.body_bytes += whole.body_bytes;
         if let Some(count) = self
             .statuses
@@ -273,6 +279,7 @@ impl Recorder {
     ) {
         self.beat.failed += 1;
         self.untold.1 += 1;
+        self.untold_broken += 1;
         self.last_ns = self.last_ns.max(now_ns);
         self.note(class, words);
         if !self.counts_from(due_ns) {
@@ -309,6 +316,7 @@ impl Recorder {
     pub(crate) fn tell(&mut self, live: &Live) {
         let (completed, failed) = std::mem::take(&mut self.untold);
         live.add(completed, failed);
+        live.add_broken(std::mem::take(&mut self.untold_broken));
     }
 
     /// When the last exchange ended.
@@ -352,6 +360,7 @@ impl Recorder {
         outcome.times = times;
         outcome.warm_up.completed = self.left_out.completed;
         outcome.completed = self.counts.completed;
+        outcome.kept = self.counts.keeps;
         outcome.judged_failed = self.counts.judged_failed;
         outcome.errors = self.counts.errors;
         outcome.received_bytes = self.counts.received_bytes;

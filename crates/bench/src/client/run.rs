@@ -102,9 +102,11 @@ fn run_thread(shared: &Shared<'_>, thread: usize) -> std::io::Result<Part> {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let mut generator = Generator::new(shared, thread)?;
     generator.run()?;
-    let mut outcome = empty();
-    outcome.generator_cpu = Duration::from_nanos(generator.usage.cpu_ns);
-    outcome.generator_busy = generator.usage.busy;
+    let mut outcome = Outcome {
+        generator_cpu: Duration::from_nanos(generator.usage.cpu_ns),
+        generator_busy: generator.usage.busy,
+        ..Outcome::default()
+    };
     let last_ns = generator.recorder.last_ns();
     generator.recorder.finish(shared.plan, &mut outcome);
     Ok(Part {
@@ -124,7 +126,7 @@ fn add_up(shared: Shared<'_>, parts: Vec<Part>, started: SystemTime) -> Outcome 
         _ => last_ns,
     };
     let mut parts = parts.into_iter().map(|part| part.outcome);
-    let mut outcome = parts.next().unwrap_or_else(empty);
+    let mut outcome = parts.next().unwrap_or_default();
     for part in parts {
         outcome.merge(&part);
     }
@@ -143,29 +145,32 @@ fn add_up(shared: Shared<'_>, parts: Vec<Part>, started: SystemTime) -> Outcome 
     outcome
 }
 
-fn empty() -> Outcome {
-    Outcome {
-        started: SystemTime::now(),
-        recorded: Duration::ZERO,
-        warm_up: LeftOut::default(),
-        completed: 0,
-        judged_failed: 0,
-        on_kept_connections: 0,
-        statuses: BTreeMap::new(),
-        errors: Errors::default(),
-        received_bytes: 0,
-        body_bytes: 0,
-        sent_bytes: 0,
-        times: Times::default(),
-        by_request: Vec::new(),
-        timeline: Vec::new(),
-        schedule: Schedule::default(),
-        generator_cpu: Duration::ZERO,
-        generator_busy: 0.0,
-        first: None,
-        first_failures: Vec::new(),
-        cut: 0,
-        each: Vec::new(),
-        interrupted: false,
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome {
+            started: SystemTime::now(),
+            recorded: Duration::ZERO,
+            warm_up: LeftOut::default(),
+            completed: 0,
+            judged_failed: 0,
+            on_kept_connections: 0,
+            statuses: BTreeMap::new(),
+            errors: Errors::default(),
+            received_bytes: 0,
+            body_bytes: 0,
+            sent_bytes: 0,
+            times: Times::default(),
+            by_request: Vec::new(),
+            timeline: Vec::new(),
+            schedule: Schedule::default(),
+            generator_cpu: Duration::ZERO,
+            generator_busy: 0.0,
+            first: None,
+            first_failures: Vec::new(),
+            cut: 0,
+            each: Vec::new(),
+            interrupted: false,
+            kept: 0,
+        }
     }
 }

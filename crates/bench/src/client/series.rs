@@ -201,6 +201,7 @@ impl Outcome {
         self.completed += other.completed;
         self.judged_failed += other.judged_failed;
         self.on_kept_connections += other.on_kept_connections;
+        self.kept += other.kept;
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
