@@ -9,6 +9,7 @@ use plotters::prelude::*;
 
 use super::axis::Axis;
 use super::ink::Ink;
+use super::measure::BOLD;
 use super::span::{self, Mark};
 use super::{
     Area, Drawn, SMALL, Screen, Side, TEXT, filled, measure, picture, stroke, strong, style, units,
@@ -185,7 +186,7 @@ impl<'a> Layout<'a> {
         if group.label.is_empty() {
             return Ok(());
         }
-        let label = measure::fitted(&group.label, TEXT, self.width);
+        let label = measure::fitted(&group.label, TEXT * BOLD, self.width);
         write(area, &label, &strong(Ink::Text, TEXT), 0.0, y)?;
         if let Some(marker) = group
             .marker
@@ -217,8 +218,7 @@ impl<'a> Layout<'a> {
     }
 
     fn fits(&self, group: &BarGroup, marker: &Marker) -> bool {
-        // Bold letters are wider.
-        let label = measure::width(&group.label, TEXT) * 1.12;
+        let label = measure::width(&group.label, TEXT * BOLD);
         let told = measure::width(&self.told(marker), SMALL);
         marker.value.is_finite() && !group.label.is_empty() && label + told + 40.0 <= self.width
     }

@@ -142,7 +142,7 @@ impl<'a> Drawing<'a> {
 
     fn head_drawn(&self, area: &Area<'_>, top: f64) -> Drawn {
         let room = f64::from(area.dim_in_pixel().0) / f64::from(super::SCALE);
-        let title = measure::fitted(&self.panel.title, TEXT, room);
+        let title = measure::fitted(&self.panel.title, TEXT * measure::BOLD, room);
         write(
             area,
             &title,

@@ -21,6 +21,9 @@ fn advance(character: char) -> f64 {
     }
 }
 
+/// Bold letters are so much wider, at most.
+pub(super) const BOLD: f64 = 1.16;
+
 /// As much of a text as fits; what is left out becomes an ellipsis.
 pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
     let text: String = text

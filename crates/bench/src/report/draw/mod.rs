@@ -73,7 +73,7 @@ impl Chart {
             Theme::Light => format!("svg{{{LIGHT}}}"),
             Theme::Dark => format!("svg{{{DARK}}}"),
         };
-        let title = measure::fitted(self.title(), 16.0, width - 2.0 * SIDE);
+        let title = measure::fitted(self.title(), 16.0 * measure::BOLD, width - 2.0 * SIDE);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-labelledby=\"title description\">\n\
              <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\

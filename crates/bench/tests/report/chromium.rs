@@ -1,0 +1,212 @@
+//! Opens a page in headless Chromium and brings back what a probe inside it says.
+//!
+//! A browser on a busy machine may hang at its start: each try has a deadline, there are three, and
+//! whatever a try started is gone after it.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use testkit::temp::TempDir;
+use testkit::wait::eventually;
+
+const TRIES: u32 = 3;
+const TRY_MAX: Duration = Duration::from_secs(90);
+const GONE_MAX: Duration = Duration::from_secs(30);
+const NAMES: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+/// What stands before each answer of the probe.
+const ANSWER: &str = "<pre class=\"probe\">";
+const PROBE: &str = include_str!("probe.js");
+
+/// What the reader prefers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colours {
+    Light,
+    Dark,
+}
+
+/// The browser, where there is one.
+pub(crate) fn installed() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let places = std::env::split_paths(&path).flat_map(|place| NAMES.map(|name| place.join(name)));
+    places.into_iter().find(|file| file.is_file())
+}
+
+/// What the probe says of a page in windows of these widths, the widest one first.
+pub(crate) fn probed(browser: &Path, page: &str, widths: &[u32], colours: Colours) -> Vec<Value> {
+    let directory = TempDir::new();
+    let file = directory.write("page.html", framed(page, widths));
+    let mut said = String::new();
+    for turn in 0..TRIES {
+        let place = directory.path().join(format!("try-{turn}"));
+        fs::create_dir(&place).expect("a directory of our own");
+        match dumped(browser, &file, &place, colours) {
+            Ok(dom) => return answers(&dom, widths.len()),
+            Err(why) => said = format!("{said}\ntry {turn}: {why}"),
+        }
+    }
+    panic!("{} did not show the page: {said}", browser.display());
+}
+
+/// A page with a frame for each width: a window itself cannot be as narrow as a telephone.
+fn framed(page: &str, widths: &[u32]) -> String {
+    // The page's policy lets nothing run; the copy lets the probe run, and still nothing load.
+    let script = format!("<script>{PROBE}</script>\n<meta name=\"viewport\"");
+    let allowed = "default-src 'none'; script-src 'unsafe-inline';";
+    let copy = page.replacen("default-src 'none';", allowed, 1).replacen(
+        "<meta name=\"viewport\"",
+        &script,
+        1,
+    );
+    assert!(
+        copy.contains(allowed) && copy.contains(PROBE),
+        "no place for the probe"
+    );
+    let copy = copy.replace('&', "&amp;").replace('"', "&quot;");
+    let frames = widths.iter().map(|width| {
+        format!("<iframe width=\"{width}\" height=\"900\" style=\"border:0\" srcdoc=\"{copy}\"></iframe>\n")
+    });
+    format!(
+        "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\n\
+         <body>{}</body>",
+        frames.collect::<String>()
+    )
+}
+
+/// The page's elements after it was loaded, as text.
+fn dumped(browser: &Path, file: &Path, place: &Path, colours: Colours) -> Result<String, String> {
+    let (out, log) = (place.join("dom"), place.join("log"));
+    let profile = place.join("profile");
+    let scheme = match colours {
+        Colours::Dark => 0,
+        Colours::Light => 1,
+    };
+    let mut command = Command::new(browser);
+    command
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ])
+        .args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args([
+            "--disable-sync",
+            "--disable-quic",
+            "--disable-breakpad",
+            "--disable-crash-reporter",
+        ])
+        .args([
+            "--disable-extensions",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg("--window-size=1400,1000")
+        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", file.display()))
+        .env("HOME", place)
+        .stdin(Stdio::null())
+        .stdout(File::create(&out).map_err(|error| error.to_string())?)
+        .stderr(File::create(&log).map_err(|error| error.to_string())?)
+        .process_group(0);
+    let mut tree = Tree::start(command, profile)?;
+    let status = tree.ended();
+    drop(tree);
+    let dom = fs::read_to_string(&out).unwrap_or_default();
+    let log = fs::read_to_string(&log).unwrap_or_default();
+    if dom.contains(ANSWER) {
+        let spoken: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains(":CONSOLE"))
+            .collect();
+        assert!(
+            spoken.is_empty(),
+            "the page made the browser complain: {spoken:#?}"
+        );
+        return Ok(dom);
+    }
+    let tail: Vec<&str> = log.lines().rev().take(5).collect();
+    Err(format!("{status:?}, {} bytes, {tail:?}", dom.len()))
+}
+
+/// A browser and whatever it starts.
+struct Tree {
+    child: Child,
+    profile: PathBuf,
+}
+
+impl Tree {
+    fn start(mut command: Command, profile: PathBuf) -> Result<Tree, String> {
+        let child = command.spawn().map_err(|error| error.to_string())?;
+        Ok(Tree { child, profile })
+    }
+
+    /// How the browser ended; `None` when it did not in time.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let deadline = std::time::Instant::now() + TRY_MAX;
+        eventually(TRY_MAX * 2, "the browser or its deadline", || {
+            match self.child.try_wait().expect("our own child") {
+                Some(status) => Some(Some(status)),
+                None => (std::time::Instant::now() > deadline).then_some(None),
+            }
+        })
+    }
+
+    /// Processes that run on our profile.
+    fn left(&self) -> Vec<i32> {
+        let profile = format!("--user-data-dir={}", self.profile.display());
+        let processes = fs::read_dir("/proc").expect("processes can be listed");
+        processes
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|pid: &i32| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).contains(&profile)
+            })
+            .collect()
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // Its helpers are in its group, whether it ended by itself or not.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+        if !std::thread::panicking() {
+            eventually(GONE_MAX, "the browser's processes to be gone", || {
+                self.left().is_empty().then_some(())
+            });
+        }
+    }
+}
+
+fn answers(dom: &str, count: usize) -> Vec<Value> {
+    let texts = dom.split(ANSWER).skip(1);
+    let mut answers: Vec<Value> = texts
+        .map(|text| {
+            let text = text.split_once("</pre>").expect("the answer's end").0;
+            let text = text
+                .replace("&lt;", "<")
+                .replace("&gt;", ">")
+                .replace("&nbsp;", "\u{a0}");
+            serde_json::from_str(&text.replace("&amp;", "&")).expect("the probe answers in JSON")
+        })
+        .collect();
+    assert_eq!(answers.len(), count, "a frame did not answer");
+    answers.sort_by_key(|answer| std::cmp::Reverse(answer["width"].as_u64()));
+    answers
+}
