@@ -8,6 +8,7 @@
 mod account;
 mod clock;
 mod cool_down;
+mod diagnosis;
 mod facts;
 mod files;
 mod find;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::account::Account;
 use super::clock::{TICK_NS, ticks_since_boot};
@@ -21,6 +21,9 @@ use super::texts::{self, Stat};
 const PROCESSES_MAX: usize = 65_536;
 /// Threads of a process that are looked at.
 const THREADS_MAX: usize = 16_384;
+/// How long a process that does not belong is not looked at again. Its number passes to another one
+/// only when all numbers were used in between, which takes longer.
+const STRANGERS_KEPT: Duration = Duration::from_secs(1);
 /// A file on one process or thread.
 const FILE_BYTES_MAX: usize = 8 * 1024;
 /// A `smaps_rollup`.
@@ -44,6 +47,9 @@ pub(super) struct Tree {
     groups: Groups,
     /// When it was last looked at; 0 before.
     looked_ticks: u64,
+    /// Processes that do not belong to it, and since when that is known.
+    strangers: BTreeSet<u32>,
+    strangers_since: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -84,6 +90,8 @@ impl Tree {
             totals: Totals::default(),
             groups: Groups::new(),
             looked_ticks: 0,
+            strangers: BTreeSet::new(),
+            strangers_since: None,
             buffer: vec![0; FILE_BYTES_MAX],
         }
     }
@@ -115,8 +123,10 @@ impl Tree {
     /// children's own clocks, so that nothing is counted as both.
     pub(super) fn look(&mut self, depth: Depth) -> TreeReading {
         let now_ticks = ticks_since_boot();
-        let all = scan(&mut self.buffer);
+        let all = self.scan(depth);
         let found = self.belonging(&all);
+        let strangers = all.keys().filter(|pid| !found.contains_key(pid));
+        self.strangers.extend(strangers);
         let mut told = self.bury(&found);
         let mut gain_ns: u64 = 0;
         for (pid, stat) in &found {
@@ -164,6 +174,29 @@ impl Tree {
         reading.peak_bytes = self.totals.peak_bytes;
         reading.voluntary_switches = self.totals.voluntary;
         reading.involuntary_switches = self.totals.involuntary;
+    }
+
+    /// All processes there are; a light look leaves out those that were strangers just before.
+    fn scan(&mut self, depth: Depth) -> BTreeMap<u32, Stat> {
+        let is_fresh = |at: Instant| at.elapsed() < STRANGERS_KEPT;
+        if depth > Depth::Light || !self.strangers_since.is_some_and(is_fresh) {
+            self.strangers.clear();
+            self.strangers_since = Some(Instant::now());
+        }
+        let mut found = BTreeMap::new();
+        let mut still_strangers = BTreeSet::new();
+        for pid in numbers_in("/proc") {
+            if self.strangers.contains(&pid) {
+                still_strangers.insert(pid);
+                continue;
+            }
+            let bytes = beginning(&format!("/proc/{pid}/stat"), &mut self.buffer);
+            if let Some(stat) = bytes.and_then(texts::stat) {
+                found.insert(pid, stat);
+            }
+        }
+        self.strangers = still_strangers;
+        found
     }
 
     /// Those of all processes that belong to the tree. This process belongs to none, unless it is
@@ -257,18 +290,6 @@ impl Totals {
         self.voluntary += now.voluntary.saturating_sub(last.voluntary);
         self.involuntary += now.involuntary.saturating_sub(last.involuntary);
     }
-}
-
-/// All processes there are.
-fn scan(buffer: &mut [u8]) -> BTreeMap<u32, Stat> {
-    let mut found = BTreeMap::new();
-    for pid in numbers_in("/proc") {
-        let bytes = beginning(&format!("/proc/{pid}/stat"), buffer);
-        if let Some(stat) = bytes.and_then(texts::stat) {
-            found.insert(pid, stat);
-        }
-    }
-    found
 }
 
 /// Adds what the threads of a process used since the last look; tells the peak of its memory.
