@@ -10,6 +10,7 @@
 mod ab;
 pub mod client;
 mod command;
+pub mod compare;
 mod error;
 pub mod harness;
 pub mod lab;

@@ -48,16 +48,33 @@ fn is_ratio(ours: f64, theirs: f64) -> bool {
 /// The ratio of which each block holds the logarithms, one or several: those of a block are drawn
 /// together, for they share what the machine did meanwhile.
 pub fn ratio_of_blocks(blocks: &[Vec<f64>], level: f64, seed: u64) -> Option<Interval> {
-    let logarithms = interval(blocks, level, RESAMPLES, seed)?;
-    Some(Interval {
-        low: logarithms.low.exp(),
-        estimate: logarithms.estimate.exp(),
-        high: logarithms.high.exp(),
-    })
+    interval(blocks, level, RESAMPLES, seed).map(|logarithms| logarithms.exponential())
+}
+
+impl Interval {
+    /// Both ends so many times as far from the estimate.
+    #[must_use]
+    pub fn widened(self, times: f64) -> Interval {
+        Interval {
+            low: self.estimate - (self.estimate - self.low) * times,
+            estimate: self.estimate,
+            high: self.estimate + (self.high - self.estimate) * times,
+        }
+    }
+
+    /// From logarithms to what they are of.
+    #[must_use]
+    pub fn exponential(self) -> Interval {
+        Interval {
+            low: self.low.exp(),
+            estimate: self.estimate.exp(),
+            high: self.high.exp(),
+        }
+    }
 }
 
 /// The Hodges-Lehmann estimate of all values, and its interval over the blocks.
-pub(super) fn interval(
+pub(crate) fn interval(
     blocks: &[Vec<f64>],
     level: f64,
     resamples: usize,
@@ -82,7 +99,7 @@ pub(super) fn interval(
             drawn.extend(block.iter().copied().filter(|value| value.is_finite()));
         }
         drawn.sort_unstable_by(f64::total_cmp);
-        estimates.extend(estimate::of_sorted(&drawn));
+        estimates.extend(estimate::rough_of_sorted(&drawn));
     }
     estimates.sort_unstable_by(f64::total_cmp);
     let outer = outer_share(level, blocks.len());

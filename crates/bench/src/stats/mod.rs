@@ -14,6 +14,8 @@ mod normal;
 mod ranks;
 mod series;
 mod several;
+#[cfg(test)]
+mod simulation;
 mod summary;
 mod verdict;
 
