@@ -2,9 +2,12 @@
 //!
 //! Bytes from elsewhere cannot steer the terminal: control characters become dots.
 
-use super::chart::Chart;
+use super::chart::{Bar, Bars, Chart};
 use super::document::{Align, Block, Cell, Document, Table, Tone};
+use super::units;
 
+/// Longest bar.
+const BAR_MAX: usize = 60;
 /// Narrower than this nothing can be set.
 const WIDTH_MIN: usize = 40;
 
@@ -22,15 +25,12 @@ impl Document {
     pub fn to_text(&self, width: usize, paint: Paint) -> String {
         let width = width.max(WIDTH_MIN);
         let mut out = String::new();
-        paragraph(&mut out, &strong(&self.title, paint), width);
+        heading(&mut out, &self.title, width, paint);
         paragraph(&mut out, &self.subtitle, width);
         if let Some((tone, answer)) = &self.answer {
             out.push('\n');
-            paragraph(
-                &mut out,
-                &toned(&wrapped(&harmless(answer), width), *tone, paint),
-                usize::MAX,
-            );
+            out.push_str(&toned(&wrapped(&harmless(answer), width), *tone, paint));
+            out.push('\n');
         }
         if !self.facts.is_empty() {
             out.push('\n');
@@ -47,7 +47,7 @@ impl Document {
         }
         for section in &self.sections {
             out.push('\n');
-            paragraph(&mut out, &strong(&section.heading, paint), width);
+            heading(&mut out, &section.heading, width, paint);
             for block in &section.blocks {
                 out.push('\n');
                 block_text(&mut out, block, width, paint);
@@ -65,7 +65,7 @@ fn block_text(out: &mut String, block: &Block, width: usize, paint: Paint) {
             out.push_str(&toned(&text, *tone, paint));
             out.push('\n');
         }
-        Block::Table(table) => out.push_str(&table.to_text(paint)),
+        Block::Table(table) => out.push_str(&table.within(width, paint)),
         Block::Chart(chart) => out.push_str(&chart.to_text(width, paint)),
         Block::Listing(listing) => {
             out.push_str(&format!("{}:\n", harmless(&listing.title)));
@@ -128,21 +128,124 @@ impl Table {
     }
 }
 
-impl Chart {
-    /// The chart's numbers, for where nothing can be drawn.
-    pub fn to_text(&self, width: usize, paint: Paint) -> String {
+impl Table {
+    /// As `to_text` where that fits; else row by row, a line for each cell.
+    fn within(&self, width: usize, paint: Paint) -> String {
+        let text = self.to_text(paint);
+        if self
+            .to_text(Paint::Never)
+            .lines()
+            .all(|line| columns(line) <= width)
+        {
+            return text;
+        }
+        let widest = self
+            .columns
+            .iter()
+            .map(|column| columns(&column.title))
+            .max()
+            .unwrap_or(0);
         let mut out = String::new();
-        paragraph(&mut out, self.title(), width);
-        out.push_str(&self.table().to_text(paint));
+        for row in &self.rows {
+            for (column, cell) in self
+                .columns
+                .iter()
+                .zip(row)
+                .filter(|(_, cell)| !cell.text.is_empty())
+            {
+                let title = harmless(&column.title);
+                let gap = " ".repeat(widest - columns(&title));
+                let text = toned(&harmless(&cell.text), cell.tone, paint);
+                out.push_str(&format!("{title}{gap}  {text}\n"));
+            }
+            out.push('\n');
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
         out
     }
 }
 
+impl Chart {
+    /// Bars as such, of everything else the numbers.
+    pub fn to_text(&self, width: usize, paint: Paint) -> String {
+        let mut out = String::new();
+        heading(&mut out, self.title(), width, paint);
+        match self {
+            Chart::Bars(bars) if can_be_bars(bars) => bars_text(&mut out, bars, width),
+            _ => out.push_str(&self.table().within(width, paint)),
+        }
+        out
+    }
+}
+
+/// From zero on, with nothing else to be compared with.
+fn can_be_bars(chart: &Bars) -> bool {
+    let mut bars = chart.groups.iter().flat_map(|group| &group.bars);
+    chart.reference.is_none() && !bars.any(|bar| bar.value < 0.0)
+}
+
+fn bars_text(out: &mut String, chart: &Bars, width: usize) {
+    let bars = || chart.groups.iter().flat_map(|group| &group.bars);
+    let figure = |bar: &Bar| match bar.interval {
+        Some((low, high)) if low.is_finite() && high.is_finite() => {
+            units::with_interval(chart.unit, bar.value, low, high)
+        }
+        _ => chart.unit.write(bar.value),
+    };
+    let names = bars()
+        .map(|bar| columns(&bar.name))
+        .max()
+        .unwrap_or(0)
+        .min(width / 3);
+    let figures = bars().map(|bar| columns(&figure(bar))).max().unwrap_or(0);
+    let room = width.saturating_sub(names + figures + 4).clamp(4, BAR_MAX);
+    for group in &chart.groups {
+        let values = group
+            .bars
+            .iter()
+            .map(|bar| bar.value)
+            .filter(|value| value.is_finite());
+        let most = values.fold(0.0, f64::max);
+        if !group.label.is_empty() {
+            out.push_str(&format!("{}\n", harmless(&group.label)));
+        }
+        for bar in &group.bars {
+            let name: String = harmless(&bar.name).chars().take(names).collect();
+            let (drawn, figure) = (blocks(bar.value / most, room), figure(bar));
+            out.push_str(&format!("{name:names$}  {drawn:room$}  {figure}\n"));
+        }
+    }
+}
+
+/// A bar of eighths of characters.
+fn blocks(share: f64, room: usize) -> String {
+    const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+    if !share.is_finite() {
+        return String::new();
+    }
+    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    let mut out = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        out.push(EIGHTHS[eighths % 8 - 1]);
+    }
+    out
+}
+
 fn paragraph(out: &mut String, text: &str, width: usize) {
     if !text.is_empty() {
-        out.push_str(&wrapped(text, width));
+        out.push_str(&wrapped(&harmless(text), width));
         out.push('\n');
     }
+}
+
+fn heading(out: &mut String, text: &str, width: usize, paint: Paint) {
+    let text = wrapped(&harmless(text), width);
+    match paint {
+        Paint::Never => out.push_str(&text),
+        Paint::Colours => out.push_str(&format!("\x1b[1m{text}\x1b[0m")),
+    }
+    out.push('\n');
 }
 
 /// Broken at spaces; a word longer than a line gets one of its own.
@@ -165,13 +268,6 @@ fn wrapped(text: &str, width: usize) -> String {
     out
 }
 
-fn strong(text: &str, paint: Paint) -> String {
-    match paint {
-        Paint::Never => harmless(text),
-        Paint::Colours => format!("\x1b[1m{}\x1b[0m", harmless(text)),
-    }
-}
-
 fn toned(text: &str, tone: Tone, paint: Paint) -> String {
     let code = match (paint, tone) {
         (Paint::Never, _) | (_, Tone::Plain) => return text.to_owned(),
@@ -192,4 +288,94 @@ fn harmless(text: &str) -> String {
 /// Characters, which is close enough to columns for what stands in reports.
 fn columns(text: &str) -> usize {
     text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::units::Unit;
+    use crate::report::{BarGroup, Column};
+
+    fn table() -> Table {
+        let mut table = Table::new([
+            Column::left("server"),
+            Column::right("figure"),
+            Column::center("met"),
+        ]);
+        table.row([
+            Cell::from("nagaya"),
+            Cell::from("51,300"),
+            Cell::toned(Tone::Good, "✓"),
+        ]);
+        table.row(["h2o", "40,900"]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up() {
+        assert_eq!(
+            table().to_text(Paint::Never),
+            "server  figure  met\n───────────────────\nnagaya  51,300   ✓\nh2o     40,900\n"
+        );
+    }
+
+    #[test]
+    fn a_table_too_wide_is_told_row_by_row() {
+        assert_eq!(
+            table().within(12, Paint::Never),
+            "server  nagaya\nfigure  51,300\nmet     ✓\n\nserver  h2o\nfigure  40,900\n"
+        );
+    }
+
+    #[test]
+    fn colours_come_only_where_asked_for() {
+        assert!(!table().to_text(Paint::Never).contains('\x1b'));
+        assert!(table().to_text(Paint::Colours).contains("\x1b[32m✓\x1b[0m"));
+    }
+
+    #[test]
+    fn a_document_is_as_wide_as_the_terminal_and_steers_it_nowhere() {
+        let mut document = Document::new("title \x1b[2J", "word \x1b[2J".repeat(60));
+        document.answer = Some((Tone::Bad, "word \x07 ".repeat(60)));
+        document
+            .section("part")
+            .note(Tone::Warn, "word ".repeat(60));
+        for paint in [Paint::Never, Paint::Colours] {
+            let text = document.to_text(60, paint);
+            assert!(
+                !text.contains("\x1b[2J") && !text.contains('\x07'),
+                "{text}"
+            );
+        }
+        let text = document.to_text(60, Paint::Never);
+        assert!(text.lines().all(|line| columns(line) <= 60), "{text}");
+    }
+
+    #[test]
+    fn bars_are_drawn_with_what_a_terminal_has() {
+        let bar = |name: &str, value| Bar {
+            name: name.to_owned(),
+            value,
+            interval: Some((value * 0.5, value * 2.0)),
+            reported: None,
+        };
+        let chart = Chart::from(Bars {
+            title: "Rate".to_owned(),
+            unit: Unit::Count,
+            groups: vec![BarGroup {
+                label: "static".to_owned(),
+                bars: vec![
+                    bar("nagaya", 800.0),
+                    bar("h2o", 50.0),
+                    bar("none", f64::NAN),
+                ],
+                marker: None,
+            }],
+            ..Bars::default()
+        });
+        assert_eq!(
+            chart.to_text(40, Paint::Never),
+            "Rate\nstatic\nnagaya  █████████████  800 (400 – 1,600)\nh2o     ▉              50 (25 – 100)\nnone                   –\n"
+        );
+    }
 }
