@@ -117,7 +117,7 @@ fn exchange(port: u16, request: &[u8], method: &str) -> std::io::Result<Vec<u8>>
 }
 
 /// Whether a reply is whole by its own words, for servers that keep the connection all the same.
-fn is_framed(input: &[u8], method: &str) -> bool {
+pub(crate) fn is_framed(input: &[u8], method: &str) -> bool {
     let Some(answer) = parse(input, method) else {
         return false;
     };

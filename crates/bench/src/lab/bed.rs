@@ -82,11 +82,6 @@ impl Bed {
         })
     }
 
-    /// The directory of this run.
-    pub(crate) fn path(&self) -> &Path {
-        &self.directory.path
-    }
-
     /// Starts a back end, known from then on as `@backend.NAME@`.
     pub(crate) fn start_backend(&mut self, service: &Service) -> Result<(), Error> {
         let started = self.start(service, "backend")?;

@@ -1,18 +1,234 @@
 //! `nagaya lab`: experiments that anyone can run again.
 //!
 //! The idea: an experiment is a file that says what is started, what is asked of it and what the
-//! question is. It is read and checked whole before anything is started.
-
-#![expect(dead_code, reason = "what runs experiments is not there yet")]
+//! question is. It is read and checked whole (`reading`) before anything is started (`bed`); rows
+//! are run in randomised blocks (`run`), and every report is drawn from what they left (`record`).
 
 mod answer;
 mod bed;
 mod child;
+mod compare;
+mod date;
+mod draw;
+mod figures;
+mod find;
+mod hold;
 mod hook;
 mod interrupt;
+mod judge;
+mod list;
+mod load;
 mod model;
+mod options;
 mod ports;
 mod program;
+mod progress;
 mod reading;
+mod record;
+mod results;
+mod run;
+mod slice;
 mod source;
 mod template;
+mod together;
+mod wrk;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::error::Error;
+use crate::report::{Document, Paint};
+use bed::Keep;
+use model::Experiment;
+use options::Command;
+use program::Programs;
+use record::Record;
+
+/// Exit status of wrong use, files with mistakes included.
+const WRONG_USE: u8 = 2;
+/// Columns of a terminal that does not tell.
+const WIDTH: usize = 100;
+
+/// Why `nagaya lab` did not end well.
+enum Failure {
+    /// Wrong use, or an experiment with mistakes.
+    Use(String),
+    /// Something failed while running.
+    Run(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Run(error.to_string())
+    }
+}
+
+/// Runs `nagaya lab` with the arguments that follow these words.
+///
+/// Exit status: 0 fine, 1 failed while running or worse than before, 2 wrong use.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let options = match options::parse(arguments) {
+        Ok(options) => options,
+        Err(said) => {
+            let _ = said.print();
+            return ExitCode::from(if said.use_stderr() { WRONG_USE } else { 0 });
+        }
+    };
+    let done = match options.command {
+        Command::Run(options) => run_all(&options),
+        Command::List => {
+            let (text, well) = list::list();
+            print!("{text}");
+            Ok(if well {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
+        Command::Compare(options) => compare(&options),
+        Command::Draw(options) => draw_all(&options),
+    };
+    match done {
+        Ok(status) => status,
+        Err(Failure::Use(text)) => {
+            eprintln!("nagaya lab: {text}");
+            ExitCode::from(WRONG_USE)
+        }
+        Err(Failure::Run(text)) => {
+            eprintln!("nagaya lab: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The definition of `nagaya lab` for help, completions and the man page.
+pub fn definition() -> clap::Command {
+    options::definition()
+}
+
+fn run_all(options: &options::Run) -> Result<ExitCode, Failure> {
+    // Every file is checked before the first server is started.
+    let mut experiments = Vec::new();
+    for name in &options.experiments {
+        let file = find::file(name).map_err(|error| Failure::Use(error.to_string()))?;
+        let read = reading::read(&file);
+        let mut experiment = read
+            .map_err(|problems| Failure::Use(format!("the experiment has mistakes\n{problems}")))?;
+        change(&mut experiment, options);
+        experiments.push(experiment);
+    }
+    interrupt::catch()?;
+    let _ = os::process::raise_nofile();
+    child::adopt();
+    child::pin(&[load::CORE]);
+    let done = run_each(&experiments, options);
+    child::sweep();
+    done
+}
+
+fn run_each(experiments: &[Experiment], options: &options::Run) -> Result<ExitCode, Failure> {
+    let seed = options
+        .seed
+        .unwrap_or_else(|| fastrand::u64(..1_000_000_000));
+    let setting = run::Setting {
+        programs: Programs {
+            given: options.peer.clone(),
+            without: options.without.clone(),
+        },
+        without: options.without.clone(),
+        only: options.only.clone(),
+        keep: if options.keep { Keep::Yes } else { Keep::No },
+        seed,
+    };
+    let mut records = Vec::new();
+    let mut is_whole = true;
+    for experiment in experiments {
+        if experiments.len() > 1 && !run::wants_any(experiment, &setting) {
+            continue;
+        }
+        let ran = run::run(experiment, &setting)?;
+        is_whole &= ran.is_whole;
+        let directory = results::write(&ran.record, &options.output)?;
+        records.push(draw(&directory)?);
+    }
+    if records.is_empty() {
+        return Err(Failure::Use(
+            "no row's name holds what --only says".to_owned(),
+        ));
+    }
+    results::write_together(
+        &records,
+        options.together.as_deref(),
+        options.readme.as_deref(),
+    )?;
+    Ok(if is_whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What the command line changes of an experiment.
+fn change(experiment: &mut Experiment, options: &options::Run) {
+    for row in &mut experiment.rows {
+        if let Some(blocks) = options.blocks {
+            row.load.blocks = blocks as usize;
+        }
+        if let Some(seconds) = options.seconds {
+            row.load.seconds = seconds;
+            row.load.requests = None;
+        }
+        if let Some(requests) = options.requests {
+            row.load.requests = Some(requests);
+        }
+    }
+}
+
+fn draw_all(options: &options::Draw) -> Result<ExitCode, Failure> {
+    let drawn: Result<Vec<Record>, Failure> =
+        options.results.iter().map(|path| draw(path)).collect();
+    results::write_together(
+        &drawn?,
+        options.together.as_deref(),
+        options.readme.as_deref(),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws the reports of a directory, shows the tables, and says where they are.
+fn draw(directory: &Path) -> Result<Record, Failure> {
+    let (record, mut document) = results::draw(directory)?;
+    document
+        .sections
+        .retain(|section| section.heading != draw::CURVES);
+    show(&document);
+    eprintln!(
+        "lab: written to {}",
+        directory.join("report.html").display()
+    );
+    Ok(record)
+}
+
+fn compare(options: &options::Compare) -> Result<ExitCode, Failure> {
+    let (old, new) = (Record::read(&options.old)?, Record::read(&options.new)?);
+    let compared = compare::compare(&old, &new);
+    show(&compared.document);
+    Ok(if compared.worse == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn show(document: &Document) {
+    let paint = if std::io::stdout().is_terminal() {
+        Paint::Colours
+    } else {
+        Paint::Never
+    };
+    let width = rustix::termios::tcgetwinsize(std::io::stdout())
+        .map_or(WIDTH, |size| usize::from(size.ws_col).max(40));
+    println!("{}", document.to_text(width, paint));
+}

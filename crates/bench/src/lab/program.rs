@@ -8,6 +8,8 @@ use super::reading::OURS;
 
 /// Directories an ordinary user's PATH may lack.
 const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+/// Files a pattern may match.
+const MATCHES_MAX: usize = 10_000;
 /// Longest wait for a program to say its version.
 const VERSION_WAIT: Duration = Duration::from_secs(10);
 /// Programs whose short flag alone says the version.
@@ -35,10 +37,7 @@ impl Programs {
                 .ok_or_else(|| format!("--peer {name}={}: there is no such file", path.display()));
         }
         if name.starts_with('/') {
-            let there = Path::new(name).exists();
-            return there
-                .then(|| name.into())
-                .ok_or_else(|| format!("{name} is not there"));
+            return last_match(name).ok_or_else(|| format!("{name} is not there"));
         }
         if name == OURS {
             return std::env::current_exe().map_err(|e| format!("this very program: {e}"));
@@ -50,6 +49,33 @@ impl Programs {
             )
         })
     }
+}
+
+/// The last file of a path whose parts may have a `*` each.
+fn last_match(pattern: &str) -> Option<PathBuf> {
+    let mut found = vec![PathBuf::from("/")];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        found = match part.split_once('*') {
+            None => found.iter().map(|path| path.join(part)).collect(),
+            Some((start, end)) => found
+                .iter()
+                .flat_map(|path| matches_in(path, start, end))
+                .take(MATCHES_MAX)
+                .collect(),
+        };
+    }
+    found.retain(|path| path.exists());
+    found.into_iter().max()
+}
+
+fn matches_in(directory: &Path, start: &str, end: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let fits = |name: &str| {
+        let rest = name.strip_prefix(start);
+        rest.is_some_and(|rest| rest.ends_with(end))
+    };
+    let fitting = entries.filter(|entry| entry.file_name().to_str().is_some_and(fits));
+    fitting.map(|entry| entry.path()).collect()
 }
 
 /// A program in PATH or the sbin directories; of versioned names (`php-fpm8.2`) the newest.
@@ -130,6 +156,8 @@ mod tests {
     fn programs_are_found_given_or_told_missing() {
         let mut programs = Programs::default();
         assert!(programs.find("sh").is_ok_and(|path| path.is_absolute()));
+        assert_eq!(programs.find("/e*/passwd"), Ok("/etc/passwd".into()));
+        assert!(programs.find("/no/such/*.so").is_err());
         let missing = programs.find("no-such-server").expect_err("there is none");
         assert!(missing.contains("--peer no-such-server=PATH"), "{missing}");
         programs.given.push(("nginx".into(), "/bin/sh".into()));

@@ -1,0 +1,253 @@
+//! `nagaya lab compare OLD NEW`: two stored runs, row by row.
+//!
+//! The idea: blocks of two runs do not belong together, so nothing is paired here. Mann and
+//! Whitney say whether the two sets of blocks differ, and a bootstrap of both how much. Where a
+//! row has a first variant and others, its ratio to them is compared as well: that is what the
+//! machine of the day does not move.
+
+use super::figures;
+use super::judge;
+use super::record::{Arm, Record, RowHead};
+use crate::report::{Cell, Column, Document, Table, Tone, units};
+use crate::stats::{self, Better, Interval, Verdict};
+
+/// Resamples of one interval.
+const RESAMPLES: usize = 4000;
+const SEED: u64 = 0x6c61_6222;
+/// Nothing smaller is called a difference.
+const MARGIN: f64 = 0.01;
+/// Chance below which two sets are called different.
+const ERROR: f64 = 0.05;
+/// Blocks of each run below which nothing is said.
+const BLOCKS_LEAST: usize = 5;
+
+/// What the comparison came to.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    pub(crate) document: Document,
+    /// Rows in which the new run is worse.
+    pub(crate) worse: usize,
+}
+
+/// Compares two runs of one experiment.
+pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
+    let mut document = Document::new(
+        format!("{}: old and new", new.head.title),
+        "Medians of the blocks; new over old with its 95 % interval.",
+    );
+    for (name, record) in [("Old", old), ("New", new)] {
+        let started = std::time::UNIX_EPOCH + std::time::Duration::from_secs(record.head.started);
+        let versions: Vec<&str> = record
+            .head
+            .versions
+            .iter()
+            .map(|(_, version)| version.as_str())
+            .collect();
+        document.fact(
+            name,
+            format!("{} · {}", super::date::utc(started), versions.join(" · ")),
+        );
+    }
+    let section = document.section("Row by row");
+    for warning in warnings(old, new) {
+        section.note(Tone::Warn, warning);
+    }
+    let mut table = Table::new([
+        Column::left("work"),
+        Column::left("variant"),
+        Column::left("figure"),
+        Column::right("old"),
+        Column::right("new"),
+        Column::right("new ÷ old"),
+        Column::left("new is"),
+    ]);
+    let mut worse = 0;
+    for row in &new.head.rows {
+        let Some(before) = old.head.rows.iter().find(|before| before.name == row.name) else {
+            section.note(Tone::Plain, format!("{} is new.", row.name));
+            continue;
+        };
+        for cells in lines(old, new, before, row) {
+            worse += usize::from(cells.last().is_some_and(|cell| cell.tone == Tone::Bad));
+            table.rows.push(cells);
+        }
+    }
+    let gone = old
+        .head
+        .rows
+        .iter()
+        .filter(|row| new.head.rows.iter().all(|other| other.name != row.name));
+    for row in gone {
+        section.note(Tone::Plain, format!("{} is not there any more.", row.name));
+    }
+    section.table(table);
+    Comparison { document, worse }
+}
+
+fn warnings(old: &Record, new: &Record) -> Vec<String> {
+    let mut found = Vec::new();
+    if old.head.name != new.head.name {
+        found.push(format!(
+            "These are different experiments: {} and {}.",
+            old.head.name, new.head.name
+        ));
+    }
+    let (a, b) = (&old.head.machine, &new.head.machine);
+    if a != b {
+        let shown = |m: &super::record::Machine| {
+            format!(
+                "{}, {} cores, {}, Linux {}",
+                m.processor,
+                m.cores,
+                units::bytes(m.memory_bytes as f64),
+                m.kernel
+            )
+        };
+        found.push(format!(
+            "They come from different machines ({} / {}): figures do not compare, ratios between variants may.",
+            shown(a),
+            shown(b)
+        ));
+    }
+    let other_load = |row: &&RowHead| {
+        let before = old.head.rows.iter().find(|before| before.name == row.name);
+        before.is_some_and(|before| before.load != row.load)
+    };
+    let changed: Vec<&str> = new
+        .head
+        .rows
+        .iter()
+        .filter(other_load)
+        .map(|row| row.name.as_str())
+        .collect();
+    if !changed.is_empty() {
+        found.push(format!("The load was another for {}.", changed.join(", ")));
+    }
+    found
+}
+
+fn lines(old: &Record, new: &Record, before: &RowHead, row: &RowHead) -> Vec<Vec<Cell>> {
+    let mut lines = Vec::new();
+    for name in row
+        .figures
+        .iter()
+        .filter(|name| before.figures.contains(name))
+    {
+        let judged = judge::judge(new, row, name);
+        for variant in row
+            .variants
+            .iter()
+            .filter(|name| before.variants.contains(name))
+        {
+            let values = |record: &Record| -> Vec<f64> {
+                record
+                    .by_block(&row.name, variant, Arm::Variant, name)
+                    .into_values()
+                    .collect()
+            };
+            let (a, b) = (values(old), values(new));
+            let (Some(from), Some(to)) = (stats::median(&a), stats::median(&b)) else {
+                continue;
+            };
+            let ratio = ratio(&a, &b);
+            let write = |value| figures::Figure::write(&judged.figure, value);
+            lines.push(vec![
+                Cell::from(row.name.as_str()),
+                Cell::from(variant.as_str()),
+                Cell::from(judged.figure.title.as_str()),
+                Cell::from(write(from)),
+                Cell::from(write(to)),
+                Cell::from(ratio.map_or_else(String::new, |ratio| super::draw::ratio_text(&ratio))),
+                verdict(&a, &b, ratio, judged.figure.better),
+            ]);
+        }
+    }
+    lines
+}
+
+/// New over old: the ratio of medians, and its bootstrap over the blocks of both.
+fn ratio(old: &[f64], new: &[f64]) -> Option<Interval> {
+    let estimate = stats::median(new)? / stats::median(old)?;
+    if !estimate.is_finite() || estimate <= 0.0 {
+        return None;
+    }
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut drawn = Vec::with_capacity(RESAMPLES);
+    for _ in 0..RESAMPLES {
+        let mut median = |values: &[f64]| {
+            let draw = |_| values.get(random.usize(..values.len())).copied();
+            let again: Vec<f64> = (0..values.len()).filter_map(draw).collect();
+            stats::median(&again)
+        };
+        let (below, above) = (median(old)?, median(new)?);
+        if below > 0.0 {
+            drawn.push(above / below);
+        }
+    }
+    Some(Interval {
+        low: stats::quantile(&drawn, 0.025)?.min(estimate),
+        estimate,
+        high: stats::quantile(&drawn, 0.975)?.max(estimate),
+    })
+}
+
+fn verdict(old: &[f64], new: &[f64], ratio: Option<Interval>, better: Better) -> Cell {
+    let blocks = old.len().min(new.len());
+    let (Some(ratio), true) = (ratio, blocks >= BLOCKS_LEAST) else {
+        return Cell::from("too few blocks to say");
+    };
+    let differs = stats::mann_whitney(old, new) < ERROR;
+    match stats::verdict(&ratio, blocks, MARGIN, better) {
+        Verdict::Faster if differs => Cell::toned(Tone::Good, "better"),
+        Verdict::Slower if differs => Cell::toned(Tone::Bad, "worse"),
+        same @ Verdict::Same { .. } => Cell::from(same.to_string()),
+        _ => Cell::from("not to be told apart"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::example;
+    use super::*;
+
+    fn scaled(by: f64) -> Record {
+        let mut record = example();
+        for slice in &mut record.slices {
+            slice.figures.values_mut().for_each(|value| *value *= by);
+        }
+        record
+    }
+
+    #[test]
+    fn better_worse_and_the_same_are_told() {
+        for (by, word, worse) in [
+            (1.1, "better", 0),
+            (0.9, "worse", 2),
+            (1.0, "1.00 (", 0),
+            (0.97, "worse", 2),
+        ] {
+            let compared = compare(&example(), &scaled(by));
+            let text = compared.document.to_markdown();
+            assert!(text.contains(word), "{by}: {text}");
+            assert_eq!(compared.worse, worse, "{by}: {text}");
+        }
+    }
+
+    #[test]
+    fn different_machines_loads_and_rows_are_told() {
+        let mut new = example();
+        new.head.machine.kernel = "7.0".into();
+        new.head.rows[0].load = "1 connection".into();
+        let mut more = new.head.rows[0].clone();
+        more.name = "another".into();
+        new.head.rows.push(more);
+        let text = compare(&example(), &new).document.to_markdown();
+        for part in [
+            "different machines",
+            "The load was another for row",
+            "another is new",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
