@@ -10,12 +10,15 @@ use rustix::net::{
     sockopt,
 };
 
+use super::outcome::TlsFacts;
 use super::plan::{Address, SocketOptions};
+use super::tls::TlsStream;
 
 /// A connection's bytes.
 #[derive(Debug)]
 pub(crate) enum Io {
     Plain(OwnedFd),
+    Tls(Box<TlsStream>),
 }
 
 impl Io {
@@ -24,6 +27,7 @@ impl Io {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Io::Plain(socket) => receive(socket, buffer),
+            Io::Tls(stream) => stream.read(buffer),
         }
     }
 
@@ -32,6 +36,38 @@ impl Io {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Io::Plain(socket) => send(socket, bytes),
+            Io::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    /// Whether some of what was taken still waits for room in the socket.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            Io::Plain(_) => false,
+            Io::Tls(stream) => stream.has_unsent(),
+        }
+    }
+
+    /// Whether a read that did not fill the buffer may have left something: TLS hands out records
+    /// one at a time.
+    #[inline]
+    pub(crate) fn may_hold_more(&self) -> bool {
+        matches!(self, Io::Tls(_))
+    }
+
+    /// Goes on agreeing on keys; true once bytes may be sent.
+    pub(crate) fn agree(&mut self) -> io::Result<bool> {
+        match self {
+            Io::Plain(_) => Ok(true),
+            Io::Tls(stream) => stream.agree(),
+        }
+    }
+
+    pub(crate) fn tls_facts(&self) -> Option<TlsFacts> {
+        match self {
+            Io::Plain(_) => None,
+            Io::Tls(stream) => Some(stream.facts()),
         }
     }
 }
@@ -40,6 +76,7 @@ impl AsFd for Io {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Io::Plain(socket) => socket.as_fd(),
+            Io::Tls(stream) => stream.socket().as_fd(),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod connection;
 mod generator;
 mod io;
+mod key_bits;
 mod live;
 mod order;
 mod outcome;
@@ -19,11 +20,14 @@ mod run;
 mod schedule;
 mod series;
 mod shared;
+mod tls;
 mod url;
 
 pub use live::*;
 pub use outcome::*;
 pub use plan::*;
+#[doc(hidden)]
+pub use reply::replies_are_the_same_however_cut;
 pub use request::{HttpVersion, Persistence, RequestBuilder};
 pub use run::run;
 pub use url::{Scheme, Url};

@@ -13,7 +13,6 @@ const LATE_US: u64 = 1_000;
 
 /// How an exchange without a whole reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code, reason = "TLS is spoken from the next change on")]
 pub(crate) enum Class {
     Connect,
     Tls,

@@ -21,10 +21,9 @@ const PER_SECOND_MAX: f64 = 10_000_000.0;
 ///
 /// Fails where the plan cannot be run; a server that fails is an outcome.
 pub fn run(plan: &Plan, live: &Live) -> Result<Outcome, Error> {
-    check(plan).map_err(|cause| Error::new("prepare the load", cause))?;
-    let routes = Routes::of(plan);
-    let threads = plan.threads.min(plan.connections);
-    let shared = Shared::new(plan, live, routes, threads);
+    let shared = check(plan)
+        .and_then(|routes| Shared::new(plan, live, routes))
+        .map_err(|cause| Error::new("prepare the load", cause))?;
     let started = SystemTime::now();
     live.begin(shared.began);
     live.set_phase(Phase::WarmUp);
@@ -40,7 +39,7 @@ struct Part {
     last_ns: u64,
 }
 
-fn check(plan: &Plan) -> Result<(), String> {
+fn check(plan: &Plan) -> Result<Routes, String> {
     let count = |what: &str, number: usize, most: usize| match number {
         0 => Err(format!("there are no {what}; at least one is needed")),
         n if n > most => Err(format!("{n} {what}; at most {most}")),
@@ -62,13 +61,14 @@ fn check(plan: &Plan) -> Result<(), String> {
             "a rate of {per_second} a second; more than 0, at most ten million"
         ));
     }
-    let endpoints = Routes::of(plan).endpoints.len();
+    let routes = Routes::of(plan);
+    let endpoints = routes.endpoints.len();
     if plan.connections < endpoints {
         return Err(format!(
             "{endpoints} servers need at least {endpoints} connections"
         ));
     }
-    Ok(())
+    Ok(routes)
 }
 
 fn run_threads(shared: &Shared<'_>) -> Result<Vec<Part>, Error> {

@@ -7,6 +7,7 @@ use super::live::Live;
 use super::order::Routes;
 use super::plan::{Opening, Pace, Plan};
 use super::pulse::{Pulse, nanoseconds};
+use super::tls::TlsTarget;
 
 /// See the module.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) live: &'a Live,
     pub(crate) routes: Routes,
+    /// TLS of each endpoint, where it has any.
+    pub(crate) tls: Vec<Option<TlsTarget>>,
     pub(crate) threads: usize,
     pub(crate) pulse: Pulse,
     pub(crate) began: Instant,
@@ -28,15 +31,22 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(plan: &'a Plan, live: &'a Live, routes: Routes, threads: usize) -> Self {
+    /// Fails where TLS cannot be spoken as the plan wants it.
+    pub(crate) fn new(plan: &'a Plan, live: &'a Live, routes: Routes) -> Result<Self, String> {
+        let threads = plan.threads.min(plan.connections);
         let ramp = match plan.pace {
             Pace::Closed => std::time::Duration::ZERO,
             Pace::Open { ramp, .. } => ramp,
         };
         let alone = plan.opening == Opening::FirstAlone && plan.pace == Pace::Closed;
-        Shared {
+        let tls = routes.endpoints.iter().map(|endpoint| {
+            let target = endpoint.tls.as_ref().map(TlsTarget::new);
+            target.transpose()
+        });
+        Ok(Shared {
             plan,
             live,
+            tls: tls.collect::<Result<_, _>>()?,
             routes,
             threads,
             pulse: Pulse::new(threads, plan.warm_up, ramp),
@@ -45,7 +55,7 @@ impl<'a> Shared<'a> {
             issued: AtomicU64::new(0),
             gate: AtomicBool::new(!alone),
             first_length: AtomicU64::new(u64::MAX),
-        }
+        })
     }
 
     /// Nanoseconds since the load began.

@@ -7,6 +7,9 @@
 
 mod chunked;
 mod head;
+mod property;
+
+pub use property::replies_are_the_same_however_cut;
 
 use chunked::Chunks;
 use head::{Body, Head};

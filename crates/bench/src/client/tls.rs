@@ -1,0 +1,271 @@
+//! TLS over a non-blocking socket. Nothing about certificates is checked: a load goes to one's own servers.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, NamedGroup, ProtocolVersion,
+    SignatureScheme, SupportedCipherSuite,
+};
+
+use super::io::{receive, send};
+use super::key_bits::key_bits;
+use super::outcome::TlsFacts;
+use super::plan::{Tls, TlsVersion};
+
+/// What every connection to an endpoint begins with.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsTarget {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl TlsTarget {
+    pub(crate) fn new(tls: &Tls) -> Result<TlsTarget, String> {
+        let mut provider = ring::default_provider();
+        keep_suites(&mut provider, &tls.suites)?;
+        let provider = Arc::new(provider);
+        let versions = match tls.versions.as_slice() {
+            [] => vec![&TLS13, &TLS12],
+            some => some
+                .iter()
+                .map(|version| match version {
+                    TlsVersion::V12 => &TLS12,
+                    TlsVersion::V13 => &TLS13,
+                })
+                .collect(),
+        };
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&versions)
+            .map_err(|e| format!("TLS with these versions and cipher suites: {e}"))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unchecked(provider)));
+        let mut config = match &tls.identity {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let shown = file.display();
+                let pem = std::fs::read(file).map_err(|e| format!("read {shown}: {e}"))?;
+                let certificates: Result<Vec<_>, _> =
+                    CertificateDer::pem_slice_iter(&pem).collect();
+                let certificates =
+                    certificates.map_err(|e| format!("read the certificate in {shown}: {e}"))?;
+                let key = PrivateKeyDer::from_pem_slice(&pem)
+                    .map_err(|e| format!("read the private key in {shown}: {e}"))?;
+                builder
+                    .with_client_auth_cert(certificates, key)
+                    .map_err(|e| format!("use the certificate in {shown}: {e}"))?
+            }
+        };
+        config.enable_sni = tls.sni;
+        // Many people's browsers have no session in common, so the load's connections have none.
+        config.resumption = Resumption::disabled();
+        let name = ServerName::try_from(tls.name.clone())
+            .map_err(|_| format!("`{}` is no name TLS can ask for", tls.name))?;
+        Ok(TlsTarget {
+            config: Arc::new(config),
+            name,
+        })
+    }
+}
+
+fn keep_suites(provider: &mut CryptoProvider, names: &[String]) -> Result<(), String> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let known: Vec<String> = provider.cipher_suites.iter().map(suite_name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        let known = known.join(", ");
+        return Err(format!(
+            "the cipher suite `{unknown}` is not known; there are {known}"
+        ));
+    }
+    let kept = |suite: &SupportedCipherSuite| names.contains(&suite_name(suite));
+    provider.cipher_suites.retain(kept);
+    Ok(())
+}
+
+/// The standard's name: rustls marks the suites of TLS 1.3 in its own way.
+fn suite_name(suite: &SupportedCipherSuite) -> String {
+    let name = suite.suite().as_str().unwrap_or("unknown");
+    name.replace("TLS13_", "TLS_")
+}
+
+/// A connection in TLS.
+#[derive(Debug)]
+pub(crate) struct TlsStream {
+    socket: OwnedFd,
+    session: ClientConnection,
+}
+
+impl TlsStream {
+    pub(crate) fn new(socket: OwnedFd, target: &TlsTarget) -> Result<TlsStream, rustls::Error> {
+        let session = ClientConnection::new(target.config.clone(), target.name.clone())?;
+        Ok(TlsStream { socket, session })
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Whether something waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Goes on agreeing on keys; true once that is done.
+    pub(crate) fn agree(&mut self) -> io::Result<bool> {
+        loop {
+            if !self.flush()? {
+                return Ok(false);
+            }
+            if !self.session.is_handshaking() {
+                return Ok(true);
+            }
+            match self.fill() {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(buffer) {
+                // An end without a farewell is an end: whether it cuts a reply, HTTP tells.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+            self.fill()?;
+            if self.session.wants_write() {
+                self.flush()?;
+            }
+        }
+    }
+
+    /// Takes what fits; see [`TlsStream::has_unsent`] for whether all of it is on its way.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.flush()? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let taken = self.session.writer().write(bytes)?;
+        self.flush()?;
+        Ok(taken)
+    }
+
+    /// Writes what waits; false where the socket takes no more of it just now.
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut Socket(&self.socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads records; 0 is the end.
+    fn fill(&mut self) -> io::Result<usize> {
+        let count = self.session.read_tls(&mut Socket(&self.socket))?;
+        if let Err(error) = self.session.process_new_packets() {
+            // The other side is told why, if it still listens.
+            let _ = self.flush();
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        Ok(count)
+    }
+
+    /// What was agreed on.
+    pub(crate) fn facts(&self) -> TlsFacts {
+        let suite = self.session.negotiated_cipher_suite();
+        let suite = suite.as_ref().map(suite_name).unwrap_or_default();
+        let certificate = self.session.peer_certificates().and_then(<[_]>::first);
+        let group = self.session.negotiated_key_exchange_group();
+        TlsFacts {
+            version: match self.session.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
+                _ => "unknown".to_owned(),
+            },
+            server_key_bits: certificate.map_or(0, |c| key_bits(c).unwrap_or_default()),
+            cipher_bits: match suite.contains("AES_128") {
+                true => 128,
+                false => 256,
+            },
+            suite,
+            temporary_key: group.map(|group| match group.name() {
+                NamedGroup::X25519 => "X25519 253 bits".to_owned(),
+                NamedGroup::secp256r1 => "ECDH prime256v1 256 bits".to_owned(),
+                NamedGroup::secp384r1 => "ECDH secp384r1 384 bits".to_owned(),
+                other => format!("{other:?}"),
+            }),
+        }
+    }
+}
+
+struct Socket<'a>(&'a OwnedFd);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self.0, buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send(self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Believes every certificate.
+#[derive(Debug)]
+struct Unchecked(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unchecked {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
