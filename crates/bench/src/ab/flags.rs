@@ -11,19 +11,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::client::{CONNECTIONS_MAX, THREADS_MAX};
+
 use super::refusal::{INVALID, Refusal, refuse, refuse_plainly};
 
 /// Requests where there is a time limit and no number after it.
 const TIMED_REQUESTS: u64 = 50_000;
 
-/// Most connections at once.
-const CONNECTIONS_MAX: usize = 20_000;
-
 /// Most requests: as many as ApacheBench can count.
 const REQUESTS_MAX: u64 = i32::MAX as u64;
-
-/// Most threads.
-const THREADS_MAX: usize = 256;
 
 /// A flag.
 struct Flag {
