@@ -6,11 +6,24 @@ use super::texts;
 
 /// Looks at the machine. What its kernel does not tell is nothing.
 pub(super) fn read() -> MachineReading {
-    let work = texts::work(&text("/proc/stat").unwrap_or_default());
     let pressure = |of: &str| texts::pressure(&text(&format!("/proc/pressure/{of}"))?);
     let sockets = text("/proc/net/sockstat").unwrap_or_default();
     let protocols = text("/proc/net/snmp").unwrap_or_default();
+    MachineReading {
+        memory_pressure: pressure("memory"),
+        io_pressure: pressure("io"),
+        conntrack: conntrack(),
+        time_wait: texts::paired(&sockets, "TCP", "tw").unwrap_or(0),
+        retransmits: texts::tabled(&protocols, "Tcp", "RetransSegs").unwrap_or(0),
+        ..read_lightly()
+    }
+}
+
+/// Looks at what samples are made of: work, waiting for cores, load.
+pub(super) fn read_lightly() -> MachineReading {
+    let work = texts::work(&text("/proc/stat").unwrap_or_default());
     let load = text("/proc/loadavg").unwrap_or_default();
+    let waiting = text("/proc/pressure/cpu").unwrap_or_default();
     MachineReading {
         cores: work.cores,
         busy: work.busy,
@@ -19,14 +32,15 @@ pub(super) fn read() -> MachineReading {
         idle: work.idle,
         steal: work.steal,
         started: work.started,
-        cpu_pressure: pressure("cpu"),
-        memory_pressure: pressure("memory"),
-        io_pressure: pressure("io"),
+        cpu_pressure: texts::pressure(&waiting),
         load1: texts::load1(&load).unwrap_or(0.0),
-        conntrack: conntrack(),
-        time_wait: texts::paired(&sockets, "TCP", "tw").unwrap_or(0),
-        retransmits: texts::tabled(&protocols, "Tcp", "RetransSegs").unwrap_or(0),
+        ..MachineReading::default()
     }
+}
+
+/// The number given to a process or thread last: while it stays the same, there are no new ones.
+pub(super) fn last_process() -> Option<u32> {
+    texts::last_process(&text("/proc/loadavg")?)
 }
 
 /// Entries and room of the connection tracker, where the machine has one.

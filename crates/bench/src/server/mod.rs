@@ -94,7 +94,10 @@ impl Server {
         Reading {
             at: Instant::now(),
             tree,
-            machine: machine::read(),
+            machine: match depth {
+                Depth::Light => machine::read_lightly(),
+                Depth::Full => machine::read(),
+            },
         }
     }
 

@@ -14,6 +14,7 @@ use super::account::Account;
 use super::clock::{TICK_NS, ticks_since_boot};
 use super::files::{beginning, numbers_in};
 use super::groups::{Anew, Groups};
+use super::machine;
 use super::reading::TreeReading;
 use super::texts::{self, Stat};
 
@@ -50,6 +51,8 @@ pub(super) struct Tree {
     /// Processes that do not belong to it, and since when that is known.
     strangers: BTreeSet<u32>,
     strangers_since: Option<Instant>,
+    /// The number given to a process last, at the last look.
+    last_process: Option<u32>,
     buffer: Vec<u8>,
 }
 
@@ -92,6 +95,7 @@ impl Tree {
             looked_ticks: 0,
             strangers: BTreeSet::new(),
             strangers_since: None,
+            last_process: None,
             buffer: vec![0; FILE_BYTES_MAX],
         }
     }
@@ -176,18 +180,25 @@ impl Tree {
         reading.involuntary_switches = self.totals.involuntary;
     }
 
-    /// All processes there are; a light look leaves out those that were strangers just before.
+    /// All processes there are. A light look leaves out those that were strangers just before, and
+    /// looks for new ones only where some were started.
     fn scan(&mut self, depth: Depth) -> BTreeMap<u32, Stat> {
         let is_fresh = |at: Instant| at.elapsed() < STRANGERS_KEPT;
-        if depth > Depth::Light || !self.strangers_since.is_some_and(is_fresh) {
+        let last_process = machine::last_process();
+        let is_light = depth == Depth::Light && self.strangers_since.is_some_and(is_fresh);
+        let is_quiet = is_light && last_process.is_some() && last_process == self.last_process;
+        self.last_process = last_process;
+        if !is_light {
             self.strangers.clear();
             self.strangers_since = Some(Instant::now());
         }
+        let processes = match is_quiet {
+            true => self.processes(),
+            false => numbers_in("/proc"),
+        };
         let mut found = BTreeMap::new();
-        let mut still_strangers = BTreeSet::new();
-        for pid in numbers_in("/proc") {
+        for pid in processes {
             if self.strangers.contains(&pid) {
-                still_strangers.insert(pid);
                 continue;
             }
             let bytes = beginning(&format!("/proc/{pid}/stat"), &mut self.buffer);
@@ -195,7 +206,6 @@ impl Tree {
                 found.insert(pid, stat);
             }
         }
-        self.strangers = still_strangers;
         found
     }
 
