@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
-use crate::ab;
+use crate::{ab, native};
 
 /// Long options that mean the same in both languages.
 const SHARED: [&str; 4] = ["json", "html", "pid", "listen"];
@@ -43,7 +43,7 @@ pub fn main(called_as: &str, arguments: Vec<OsString>) -> ExitCode {
     }
     match language(&arguments) {
         Language::ApacheBench => ab::main("nagaya bench", &arguments),
-        Language::Native => native(arguments),
+        Language::Native => native::main(arguments),
         Language::Help => help(),
         Language::Mixed(flag) => {
             eprintln!("nagaya bench: {}", said_of_mix(flag));
@@ -54,22 +54,7 @@ pub fn main(called_as: &str, arguments: Vec<OsString>) -> ExitCode {
 
 /// The definition of `nagaya bench` for help, completions and the man page.
 pub fn definition() -> clap::Command {
-    clap::Command::new("bench")
-        .about("Measure a web server: load it, and say what its figures are worth")
-        .args(ab::arguments())
-        .after_help(AFTER_HELP)
-}
-
-const AFTER_HELP: &str = "\
-ApacheBench's flags and the long options do not mix, but for --json, --html, --pid and --listen.
-A link named `ab` to this program takes ApacheBench's flags alone: ln -s /usr/bin/nagaya ab
-
-Exit status: 0 fine, 1 failed while running, 2 wrong use. With ApacheBench's flags as there:
-22 wrong use, else the number of the system's error (111: connection refused).";
-
-fn native(_: Vec<OsString>) -> ExitCode {
-    help();
-    ExitCode::from(2)
+    native::definition().name("bench").args(ab::arguments())
 }
 
 fn help() -> ExitCode {

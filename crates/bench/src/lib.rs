@@ -14,6 +14,7 @@ pub mod compare;
 mod error;
 pub mod harness;
 pub mod lab;
+pub mod native;
 pub mod report;
 pub mod server;
 pub mod stats;

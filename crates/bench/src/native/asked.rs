@@ -1,0 +1,534 @@
+//! From the command line to what is to be done: contradictions are refused, defaults filled in,
+//! requests built.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::client::{
+    Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
+    RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
+};
+use crate::server::Which;
+
+use super::base64;
+use super::contradictions;
+use super::options::{ArrivalsWord, HttpWord, Options, TlsWord, WarmUpWord};
+use super::record::{Asked, AskedUrl, PaceWord};
+use super::target::{self, Target};
+
+/// Sending without `--duration` and `--requests`.
+const DURATION: Duration = Duration::from_secs(10);
+/// Longest warm-up that is found.
+const WARM_UP_MAX: Duration = Duration::from_secs(5);
+/// Longest body that is sent.
+const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// The load, or the first of two.
+    pub(crate) plan: Plan,
+    /// The same for the report.
+    pub(crate) asked: Asked,
+    /// One load, a comparison or a search.
+    pub(crate) task: Task,
+    /// The server that is watched.
+    pub(crate) watch: Option<Which>,
+    /// How long it is watched after the load.
+    pub(crate) cooldown: Option<Duration>,
+    /// Where JSON goes.
+    pub(crate) json: Option<PathBuf>,
+    /// Where the page goes.
+    pub(crate) html: Option<PathBuf>,
+    /// Whether progress is shown.
+    pub(crate) quiet: bool,
+}
+
+/// What becomes of the plan.
+#[derive(Debug)]
+#[allow(dead_code, reason = "comparison and search read these")]
+pub(crate) enum Task {
+    /// It is run once.
+    Load,
+    /// It is compared with another.
+    Versus(Box<Versus>),
+    /// The highest rate that holds these goals is looked for.
+    Until(String),
+}
+
+/// `--vs`.
+#[derive(Debug)]
+#[allow(dead_code, reason = "the comparison reads these")]
+pub(crate) struct Versus {
+    /// B.
+    pub(crate) plan: Plan,
+    /// B, as it was written.
+    pub(crate) url: String,
+    /// Blocks at most.
+    pub(crate) blocks: u64,
+    /// Length of a slice.
+    pub(crate) slice: Duration,
+    /// Differences below this are none.
+    pub(crate) margin: f64,
+}
+
+/// Why nothing is done.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The command line cannot be meant; every reason.
+    Misuse(Vec<String>),
+    /// It can, but a name is not known or a file cannot be read.
+    Failed(String),
+}
+
+impl From<crate::Error> for Refused {
+    fn from(error: crate::Error) -> Self {
+        Refused::Failed(error.to_string())
+    }
+}
+
+impl Order {
+    /// Judges the options and builds what they ask for.
+    pub(crate) fn from(options: Options) -> Result<Order, Refused> {
+        let mut targets = options.urls.clone();
+        if let Some(file) = &options.urls_file {
+            targets.extend(target::from_file(file).map_err(Refused::Failed)?);
+        }
+        let wrong = contradictions::of(&options, &targets);
+        if !wrong.is_empty() {
+            return Err(Refused::Misuse(wrong));
+        }
+        let builder = builder(&options)?;
+        let plan = plan(&options, requests(&options, &builder, &targets)?);
+        let task = match (&options.vs, &options.until) {
+            (Some(b), _) => Task::Versus(Box::new(Versus {
+                plan: Plan {
+                    requests: requests(&options, &builder, std::slice::from_ref(b))?,
+                    ..plan.clone()
+                },
+                url: b.text.clone(),
+                blocks: options.blocks.unwrap_or(80),
+                slice: options.block.unwrap_or(Duration::from_secs(2)),
+                margin: options.margin.unwrap_or(0.01),
+            })),
+            (None, Some(goals)) => Task::Until(goals.clone()),
+            (None, None) => Task::Load,
+        };
+        Ok(Order {
+            asked: asked(&options, &targets, &plan, &builder),
+            plan,
+            task,
+            watch: watch(&options),
+            cooldown: options.cooldown,
+            json: options.json,
+            html: options.html,
+            quiet: options.quiet,
+        })
+    }
+}
+
+fn builder(options: &Options) -> Result<RequestBuilder, Refused> {
+    let mut headers = options
+        .headers
+        .iter()
+        .map(|field| header(field))
+        .collect::<Result<Vec<_>, _>>()?;
+    if let Some(user) = &options.user {
+        let value = format!("Basic {}", base64::encode(user.as_bytes()));
+        headers.push(("Authorization".to_owned(), value));
+    }
+    let body = body(options)?;
+    let method = match (
+        &options.method,
+        options.body.is_some() || options.body_file.is_some(),
+    ) {
+        (Some(method), _) => method.clone(),
+        (None, true) => "POST".to_owned(),
+        (None, false) => "GET".to_owned(),
+    };
+    Ok(RequestBuilder {
+        method,
+        version: match options.http {
+            HttpWord::V10 => HttpVersion::V10,
+            HttpWord::V11 => HttpVersion::V11,
+        },
+        headers,
+        body,
+        persistence: match options.no_keep_alive {
+            true => Persistence::Close,
+            false => Persistence::Keep,
+        },
+        ..RequestBuilder::default()
+    })
+}
+
+fn header(field: &str) -> Result<(String, String), Refused> {
+    match field.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => Err(Refused::Misuse(vec![format!(
+            "--header '{}' has no colon: write --header 'Accept: text/html'",
+            field.escape_debug()
+        )])),
+    }
+}
+
+fn body(options: &Options) -> Result<Vec<u8>, Refused> {
+    let Some(path) = &options.body_file else {
+        return Ok(options.body.clone().unwrap_or_default().into_bytes());
+    };
+    let failed = |reason: &dyn std::fmt::Display| {
+        Refused::Failed(format!("--body-file {}: {reason}", path.display()))
+    };
+    let length = std::fs::metadata(path).map_err(|e| failed(&e))?.len();
+    if length > BODY_BYTES_MAX {
+        return Err(failed(&"longer than 64 MiB"));
+    }
+    std::fs::read(path).map_err(|e| failed(&e))
+}
+
+fn requests(
+    options: &Options,
+    builder: &RequestBuilder,
+    targets: &[Target],
+) -> Result<Vec<Request>, Refused> {
+    targets
+        .iter()
+        .map(|target| {
+            let builder = RequestBuilder {
+                weight: target.weight,
+                label: Some(target.text.clone()),
+                ..builder.clone()
+            };
+            let mut request = builder.build(&target.url)?;
+            if let Some(tls) = &mut request.endpoint.tls {
+                set_tls(tls, options);
+            }
+            Ok(request)
+        })
+        .collect()
+}
+
+fn set_tls(tls: &mut Tls, options: &Options) {
+    if let Some(name) = &options.tls_name {
+        tls.name.clone_from(name);
+    }
+    tls.sni = !options.no_tls_name;
+    tls.versions = match options.tls_version {
+        Some(TlsWord::V12) => vec![TlsVersion::V12],
+        Some(TlsWord::V13) => vec![TlsVersion::V13],
+        None => Vec::new(),
+    };
+    tls.suites.clone_from(&options.tls_suites);
+    tls.identity.clone_from(&options.tls_identity);
+}
+
+fn plan(options: &Options, requests: Vec<Request>) -> Plan {
+    let after = match (options.duration, options.requests) {
+        (None, None) => Some(DURATION),
+        (after, _) => after,
+    };
+    Plan {
+        connections: options.connections as usize,
+        threads: options.threads as usize,
+        cores: options
+            .cores
+            .clone()
+            .map(|cores| cores.0)
+            .unwrap_or_default(),
+        pace: match options.rate {
+            None => Pace::Closed,
+            Some(per_second) => Pace::Open {
+                per_second,
+                arrivals: match options.arrivals {
+                    Some(ArrivalsWord::Constant) => Arrivals::Constant,
+                    _ => Arrivals::Poisson(options.seed),
+                },
+                ramp: options.ramp.unwrap_or_default(),
+            },
+        },
+        end: End {
+            after,
+            requests: options.requests,
+        },
+        opening: match options.open_over {
+            Some(time) => Opening::Ramp(time),
+            None => Opening::AllAtOnce,
+        },
+        reuse: match (options.no_keep_alive, options.requests_per_connection) {
+            (true, _) => Reuse::Close,
+            (false, Some(requests)) => Reuse::Requests(u32::try_from(requests).unwrap_or(u32::MAX)),
+            (false, None) => Reuse::Keep,
+        },
+        warm_up: warm_up(options, after),
+        timeout: options.timeout,
+        judge: match options.accept_any_status {
+            true => Judge::Nothing,
+            false => Judge::Status,
+        },
+        keep: Keep::Histograms,
+        socket: SocketOptions {
+            local: options.from,
+            buffer_bytes: options.socket_buffer,
+        },
+        ..Plan::new(requests)
+    }
+}
+
+fn warm_up(options: &Options, after: Option<Duration>) -> WarmUp {
+    let auto = match options.requests {
+        Some(_) => WarmUpWord::None,
+        None => WarmUpWord::Auto,
+    };
+    match options.warm_up.unwrap_or(auto) {
+        WarmUpWord::None => WarmUp::None,
+        WarmUpWord::For(time) => WarmUp::For(time),
+        WarmUpWord::Auto => {
+            let quarter = after.map_or(WARM_UP_MAX, |after| after / 4);
+            WarmUp::UntilSteady(quarter.min(WARM_UP_MAX))
+        }
+    }
+}
+
+fn watch(options: &Options) -> Option<Which> {
+    match (options.pid, options.listen) {
+        (Some(pid), _) => Some(Which::Pid(pid)),
+        (None, Some(port)) => Some(Which::Listening(port)),
+        (None, None) => None,
+    }
+}
+
+fn asked(options: &Options, targets: &[Target], plan: &Plan, builder: &RequestBuilder) -> Asked {
+    let (pace, rate_per_second, arrivals) = match plan.pace {
+        Pace::Closed => (PaceWord::Closed, None, None),
+        Pace::Open {
+            per_second,
+            arrivals,
+            ..
+        } => {
+            let word = match arrivals {
+                Arrivals::Poisson(_) => "poisson",
+                Arrivals::Constant => "constant",
+            };
+            (PaceWord::Open, Some(per_second), Some(word.to_owned()))
+        }
+    };
+    Asked {
+        urls: targets
+            .iter()
+            .map(|target| AskedUrl {
+                url: target.text.clone(),
+                weight: target.weight,
+            })
+            .collect(),
+        method: builder.method.clone(),
+        http: match builder.version {
+            HttpVersion::V10 => "1.0".into(),
+            HttpVersion::V11 => "1.1".into(),
+        },
+        header_names: builder
+            .headers
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect(),
+        body_bytes: builder.body.len() as u64,
+        pace,
+        rate_per_second,
+        arrivals,
+        ramp_s: options.ramp.unwrap_or_default().as_secs_f64(),
+        connections: options.connections,
+        open_over_s: options.open_over.unwrap_or_default().as_secs_f64(),
+        requests_per_connection: match plan.reuse {
+            Reuse::Keep => None,
+            Reuse::Close => Some(1),
+            Reuse::Requests(requests) => Some(requests.into()),
+        },
+        threads: options.threads,
+        cores: plan.cores.iter().map(|core| *core as u64).collect(),
+        duration_s: plan.end.after.map(|after| after.as_secs_f64()),
+        requests: options.requests,
+        warm_up: match plan.warm_up {
+            WarmUp::None => "none".into(),
+            WarmUp::For(_) => "fixed".into(),
+            WarmUp::UntilSteady(_) => "auto".into(),
+        },
+        timeout_s: options.timeout.as_secs_f64(),
+        any_status: options.accept_any_status,
+        seed: options.seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn order(line: &str) -> Result<Order, Refused> {
+        let words = std::iter::once("nagaya bench").chain(line.split_whitespace());
+        Order::from(Options::try_parse_from(words).expect("each option alone is well formed"))
+    }
+
+    fn plan_of(line: &str) -> Plan {
+        order(&format!("http://127.0.0.1:1/ {line}"))
+            .expect("goes together")
+            .plan
+    }
+
+    fn bytes(plan: &Plan) -> String {
+        String::from_utf8_lossy(&plan.requests[0].bytes).into_owned()
+    }
+
+    #[test]
+    fn without_options_fifty_connections_ask_for_ten_seconds() {
+        let plan = plan_of("");
+        assert_eq!((plan.connections, plan.threads), (50, 1));
+        assert_eq!(plan.pace, Pace::Closed);
+        assert_eq!(
+            plan.end,
+            End {
+                after: Some(DURATION),
+                requests: None
+            }
+        );
+        assert_eq!(
+            plan.warm_up,
+            WarmUp::UntilSteady(Duration::from_millis(2500))
+        );
+        assert_eq!((plan.reuse, plan.judge), (Reuse::Keep, Judge::Status));
+        assert_eq!(plan.opening, Opening::AllAtOnce);
+        assert_eq!(bytes(&plan), "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n");
+    }
+
+    #[test]
+    fn options_become_the_plan() {
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            plan_of("--rate 5k --ramp 2s --seed 7").pace,
+            Pace::Open {
+                per_second: 5000.0,
+                arrivals: Arrivals::Poisson(7),
+                ramp: seconds(2)
+            }
+        );
+        assert_eq!(
+            plan_of("--rate 5k --arrivals constant").pace,
+            Pace::Open {
+                per_second: 5000.0,
+                arrivals: Arrivals::Constant,
+                ramp: Duration::ZERO
+            }
+        );
+        let counted = plan_of("--requests 20k");
+        assert_eq!(
+            counted.end,
+            End {
+                after: None,
+                requests: Some(20_000)
+            }
+        );
+        assert_eq!(counted.warm_up, WarmUp::None);
+        assert_eq!(
+            plan_of("--requests 9 --warm-up 1s").warm_up,
+            WarmUp::For(seconds(1))
+        );
+        assert_eq!(
+            plan_of("--duration 60s").warm_up,
+            WarmUp::UntilSteady(WARM_UP_MAX)
+        );
+        assert_eq!(plan_of("--no-keep-alive").reuse, Reuse::Close);
+        assert!(bytes(&plan_of("--no-keep-alive")).contains("Connection: close"));
+        assert_eq!(
+            plan_of("--requests-per-connection 9").reuse,
+            Reuse::Requests(9)
+        );
+        assert_eq!(plan_of("--open-over 2s").opening, Opening::Ramp(seconds(2)));
+        assert_eq!(plan_of("--accept-any-status").judge, Judge::Nothing);
+        assert_eq!(plan_of("--cores 0,2-3").cores, [0, 2, 3]);
+        assert_eq!(
+            plan_of("--timeout 250ms").timeout,
+            Duration::from_millis(250)
+        );
+        assert_eq!(
+            plan_of("--socket-buffer 64KiB").socket.buffer_bytes,
+            Some(65536)
+        );
+        assert_eq!(
+            plan_of("--from 127.0.0.2").socket.local,
+            "127.0.0.2".parse().ok()
+        );
+    }
+
+    #[test]
+    fn a_request_is_what_was_asked_for() {
+        let posted = bytes(&plan_of(
+            "--body hello --header Accept:x --user me:secret --http 1.0",
+        ));
+        assert!(posted.starts_with("POST / HTTP/1.0\r\n"), "{posted}");
+        assert!(posted.contains("\r\nAccept: x\r\n"), "{posted}");
+        assert!(
+            posted.contains("\r\nAuthorization: Basic bWU6c2VjcmV0\r\n"),
+            "{posted}"
+        );
+        assert!(posted.ends_with("\r\n\r\nhello"), "{posted}");
+        assert!(bytes(&plan_of("--method DELETE")).starts_with("DELETE / "));
+        let order = order("http://127.0.0.1/ --user me:secret").expect("goes together");
+        assert_eq!(order.asked.header_names, ["Authorization"]);
+        assert!(
+            !format!("{:?}", order.asked).contains("bWU6"),
+            "a secret is kept out of reports"
+        );
+    }
+
+    #[test]
+    fn several_urls_keep_their_weights() {
+        let plan = plan_of("3@http://127.0.0.1:2/b unix:/run/x.sock:/c");
+        let weights: Vec<u32> = plan.requests.iter().map(|request| request.weight).collect();
+        assert_eq!(weights, [1, 3, 1]);
+        assert_eq!(plan.requests[1].label, "http://127.0.0.1:2/b");
+    }
+
+    #[test]
+    fn tls_options_reach_the_endpoint() {
+        let line = "https://127.0.0.1/ --tls-version 1.3 --tls-name a.jp --tls-suites A,B";
+        let plan = order(line).expect("goes together").plan;
+        let tls = plan.requests[0].endpoint.tls.clone().expect("TLS");
+        assert_eq!((tls.name.as_str(), tls.sni), ("a.jp", true));
+        assert_eq!(tls.versions, [TlsVersion::V13]);
+        assert_eq!(tls.suites, ["A", "B"]);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_misuse_or_a_failure() {
+        for line in [
+            "",
+            "http://127.0.0.1/ --ramp 1s",
+            "http://127.0.0.1/ --header x",
+        ] {
+            assert!(matches!(order(line), Err(Refused::Misuse(_))), "{line}");
+        }
+        for line in [
+            "http://127.0.0.1/ --body-file /nowhere/body",
+            "--urls /nowhere/urls",
+            "http://127.0.0.1/ --header A:b --method G{T",
+        ] {
+            assert!(matches!(order(line), Err(Refused::Failed(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn comparison_and_search_are_orders_of_their_own() {
+        match order("http://127.0.0.1/ --vs http://127.0.0.1/b --margin 2%").map(|o| o.task) {
+            Ok(Task::Versus(versus)) => {
+                assert_eq!((versus.blocks, versus.slice), (80, Duration::from_secs(2)));
+                assert_eq!(
+                    (versus.margin, versus.url.as_str()),
+                    (0.02, "http://127.0.0.1/b")
+                );
+                assert_eq!(versus.plan.requests.len(), 1);
+            }
+            other => panic!("{other:?}"),
+        }
+        let task = order("http://127.0.0.1/ --until p99<50ms").map(|o| o.task);
+        assert!(matches!(task, Ok(Task::Until(goals)) if goals == "p99<50ms"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What must be known to read the figures rightly: one sentence each, the gravest first.
+
+use crate::report::Tone;
+use crate::report::units;
+use crate::server::{FOREIGN_MAX, STEAL_MAX};
+
+use super::record::{OwnRecord, PaceWord, Report, ScheduleRecord};
+use super::watch::ServerRecord;
+
+/// Busier than this, the generator is the bottleneck.
+const BUSY_MAX: f64 = 0.90;
+/// The open loop's own lateness above which its latencies are not the server's.
+const LATE_MAX_US: u64 = 1000;
+/// Share of the due requests that must have come to an end for the rate to count as reached.
+const REACHED: f64 = 0.99;
+/// Share of late requests that is told.
+const LATE_SHARE: f64 = 0.01;
+
+/// The rate in one sentence, never more than can be answered for.
+pub(crate) fn headline(report: &Report) -> String {
+    let rate = units::per_second(report.per_second);
+    match (report.asked.pace, report.asked.rate_per_second) {
+        _ if report.completed == 0 => "not one whole reply".to_owned(),
+        (PaceWord::Open, Some(asked)) => {
+            format!("{rate} of {} asked for", units::per_second(asked))
+        }
+        _ if report.own.bound => format!("at least {rate}, generator-bound"),
+        _ => rate,
+    }
+}
+
+/// Everything that must be known, the gravest first.
+pub(crate) fn notes(report: &Report) -> Vec<(Tone, String)> {
+    let mut notes = Vec::new();
+    if report.completed == 0 {
+        notes.push((Tone::Bad, nothing_came(report)));
+    }
+    if report.cut_short {
+        notes.push((
+            Tone::Warn,
+            "Cut short: somebody ended the load before its time.".to_owned(),
+        ));
+    }
+    if report.own.bound {
+        notes.push((
+            Tone::Bad,
+            generator_bound(&report.own, report.schedule.as_ref()),
+        ));
+    }
+    if let Some(schedule) = &report.schedule {
+        notes.extend(schedule_notes(report, schedule));
+    }
+    notes.extend(report.server.as_ref().and_then(noise));
+    if report.warm_up.steady == Some(false) {
+        notes.push((
+            Tone::Warn,
+            "The rate never stood still in the warm-up: run longer, or see what else the machine does."
+                .to_owned(),
+        ));
+    }
+    if report.completed > 0 {
+        notes.push((Tone::Plain, reading(report)));
+    }
+    notes
+}
+
+fn nothing_came(report: &Report) -> String {
+    let first = report
+        .first_failures
+        .first()
+        .map(|failure| failure.text.as_str());
+    format!(
+        "Not one whole reply: {}.",
+        first.unwrap_or("nothing came before the end")
+    )
+}
+
+fn generator_bound(own: &OwnRecord, schedule: Option<&ScheduleRecord>) -> String {
+    let why = match schedule {
+        Some(schedule) if own.busy <= BUSY_MAX && schedule.generator_p99_us > LATE_MAX_US => {
+            format!(
+                "it sent one request of a hundred {} late or more by its own doing",
+                units::micros(schedule.generator_p99_us as f64)
+            )
+        }
+        _ => format!(
+            "its busiest thread used {} of a core",
+            units::share(own.busy)
+        ),
+    };
+    let then = match schedule {
+        Some(_) => "latencies are partly its own",
+        None => "the rate is the generator's limit, not the server's capacity",
+    };
+    format!(
+        "Generator-bound: {why}, so {then}. Give it cores of its own (--threads, --cores), or run it on another machine."
+    )
+}
+
+fn schedule_notes(report: &Report, schedule: &ScheduleRecord) -> Vec<(Tone, String)> {
+    let mut notes = Vec::new();
+    let due = schedule.due.max(1) as f64;
+    if report.completed > 0 && (report.attempts() as f64) < due * REACHED {
+        notes.push((
+            Tone::Warn,
+            format!(
+                "The rate was not reached: of {} requests that were due, {} came to an end.",
+                units::count(schedule.due),
+                units::count(report.attempts())
+            ),
+        ));
+    }
+    let waited = schedule.late.saturating_sub(schedule.late_by_generator);
+    if waited as f64 / due > LATE_SHARE {
+        notes.push((
+            Tone::Warn,
+            format!(
+                "{} of {} requests waited for a free connection: the wait is in the response times. More --connections would send them in time.",
+                units::count(waited),
+                units::count(schedule.due)
+            ),
+        ));
+    }
+    if schedule.unsent > 0 {
+        notes.push((
+            Tone::Warn,
+            format!(
+                "{} requests were due and never sent, for the load was over: they are in no latency.",
+                units::count(schedule.unsent)
+            ),
+        ));
+    }
+    notes
+}
+
+/// Whether the machine was busy with something else.
+fn noise(server: &ServerRecord) -> Option<(Tone, String)> {
+    let who = if server.spent.steal_share > STEAL_MAX {
+        format!(
+            "the hypervisor took {}",
+            units::share(server.spent.steal_share)
+        )
+    } else if server.spent.tree.is_some() && server.foreign_share > FOREIGN_MAX {
+        format!("other work took {}", units::share(server.foreign_share))
+    } else {
+        return None;
+    };
+    let note = format!(
+        "The machine was not quiet: {who} of its time. CPU per request still says something, rate and latencies little."
+    );
+    Some((Tone::Warn, note))
+}
+
+/// What the latencies mean.
+fn reading(report: &Report) -> String {
+    match report.asked.pace {
+        PaceWord::Closed => {
+            "Closed loop: each connection asks again when it has its reply, so a slow server is asked less, and these times are what the server took, not what people would have waited. For that, set a --rate."
+        }
+        PaceWord::Open => {
+            "Open loop: response runs from the instant a request was due, as somebody waits; service from when it was sent."
+        }
+    }
+    .to_owned()
+}

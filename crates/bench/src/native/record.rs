@@ -1,0 +1,482 @@
+//! The report as a value: everything the text, the page and the JSON say, and nothing else.
+//!
+//! The idea: an outcome becomes this once, and all three are made of it. So a report that is read
+//! back from JSON prints as it did on the day.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::client::{Errors, FirstReply, Interval, Outcome};
+use crate::error::Error;
+
+use super::calendar;
+use super::series::SeriesRecord;
+use super::watch::ServerRecord;
+
+/// What `format` says. The number goes up when a field changes its meaning or goes away.
+pub const FORMAT: &str = "nagaya-bench/1";
+
+/// What a load came to, and what was asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Always [`FORMAT`].
+    pub format: String,
+    /// Program and version that measured.
+    pub generator: String,
+    /// When recording began, in UTC.
+    pub started: String,
+    /// Whether somebody ended the load early.
+    pub cut_short: bool,
+    /// What was asked for.
+    pub asked: Asked,
+    /// Seconds recorded.
+    pub recorded_s: f64,
+    /// What was left out at the start.
+    pub warm_up: WarmUpRecord,
+    /// Exchanges that ended with a whole reply.
+    pub completed: u64,
+    /// Whole replies that count as failures, and exchanges without a whole reply.
+    pub failed: u64,
+    /// Whole replies a second.
+    pub per_second: f64,
+    /// Of these, the ones that are no failures.
+    pub good_per_second: f64,
+    /// Whole replies that count as failures for their status.
+    pub failed_by_status: u64,
+    /// Exchanges without a whole reply, by what went wrong.
+    pub errors: Errors,
+    /// Of each of these kinds the first, in words.
+    pub first_failures: Vec<FailureRecord>,
+    /// Exchanges under way when the load ended; counted nowhere else.
+    pub cut: u64,
+    /// Whole replies by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Exchanges over a connection that had served another.
+    pub on_kept_connections: u64,
+    /// Bytes received, heads included, after TLS.
+    pub received_bytes: u64,
+    /// Bytes of bodies received.
+    pub body_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Times of whole exchanges.
+    pub times: TimesRecord,
+    /// By URL, in the order asked.
+    pub by_url: Vec<UrlRecord>,
+    /// Tenths of a second since recording began.
+    pub timeline: Vec<Interval>,
+    /// How the open loop kept to its schedule; none in a closed loop.
+    pub schedule: Option<ScheduleRecord>,
+    /// What the generator itself used.
+    pub own: OwnRecord,
+    /// What the first whole reply said.
+    pub first: Option<FirstRecord>,
+    /// What the server spent; none where none was watched.
+    pub server: Option<ServerRecord>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// URLs and how often each.
+    pub urls: Vec<AskedUrl>,
+    /// Method.
+    pub method: String,
+    /// Version of HTTP, `1.1`.
+    pub http: String,
+    /// Names of added fields. Not their values: those may be secrets.
+    pub header_names: Vec<String>,
+    /// Bytes of the request's body.
+    pub body_bytes: u64,
+    /// Whether requests wait for replies.
+    pub pace: PaceWord,
+    /// Requests a second; none in a closed loop.
+    pub rate_per_second: Option<f64>,
+    /// `poisson` or `constant`; none in a closed loop.
+    pub arrivals: Option<String>,
+    /// Seconds over which the rate grew.
+    pub ramp_s: f64,
+    /// Connections.
+    pub connections: u64,
+    /// Seconds over which they were opened.
+    pub open_over_s: f64,
+    /// Requests after which a connection was closed; none where it was kept.
+    pub requests_per_connection: Option<u64>,
+    /// Threads that sent.
+    pub threads: u64,
+    /// Cores they were pinned to.
+    pub cores: Vec<u64>,
+    /// Seconds of sending, warm-up included.
+    pub duration_s: Option<f64>,
+    /// Requests, warm-up included.
+    pub requests: Option<u64>,
+    /// `auto`, `none` or `fixed`.
+    pub warm_up: String,
+    /// Longest wait, in seconds.
+    pub timeout_s: f64,
+    /// Whether statuses outside 200 to 399 are failures.
+    pub any_status: bool,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// A URL and its share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedUrl {
+    /// As it was written.
+    pub url: String,
+    /// Share among the requests.
+    pub weight: u32,
+}
+
+/// Whether requests wait for replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaceWord {
+    /// Each connection asks again when it has its reply.
+    Closed,
+    /// Requests are sent when due.
+    Open,
+}
+
+/// What was left out at the start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WarmUpRecord {
+    /// How long it took.
+    pub seconds: f64,
+    /// Whole replies in it.
+    pub completed: u64,
+    /// Whether the rate stood still in the end; none where that was not asked for.
+    pub steady: Option<bool>,
+}
+
+/// Times of whole exchanges.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimesRecord {
+    /// From the due instant to the last byte: what somebody would have waited.
+    pub response: SeriesRecord,
+    /// From the actual start to the last byte: what the server took.
+    pub service: SeriesRecord,
+    /// Connecting, TLS included; only where a connection was opened.
+    pub connect: SeriesRecord,
+    /// From the request's last byte to the reply's first.
+    pub waiting: SeriesRecord,
+}
+
+/// The first failure of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureRecord {
+    /// The kind: a field of `errors`.
+    pub kind: String,
+    /// What was being done, and why it failed.
+    pub text: String,
+}
+
+/// One URL of several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UrlRecord {
+    /// As it was written.
+    pub url: String,
+    /// Whole replies.
+    pub completed: u64,
+    /// Failures of any kind.
+    pub failed: u64,
+    /// From the due instant to the last byte.
+    pub response: SeriesRecord,
+}
+
+/// How the open loop kept to its schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleRecord {
+    /// Requests that were due while recording.
+    pub due: u64,
+    /// Sent more than a millisecond late.
+    pub late: u64,
+    /// Of these, late although a connection was free: the generator's own doing.
+    pub late_by_generator: u64,
+    /// Never sent, for the load was over.
+    pub unsent: u64,
+    /// 99th of a hundred of the generator's own lateness.
+    pub generator_p99_us: u64,
+}
+
+/// What the generator itself used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnRecord {
+    /// CPU seconds of its threads while recording.
+    pub cpu_s: f64,
+    /// The busiest thread's share of its time.
+    pub busy: f64,
+    /// Whether it was the bottleneck: then the rate is no capacity of the server.
+    pub bound: bool,
+}
+
+/// What the first whole reply said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstRecord {
+    /// Status.
+    pub status: u16,
+    /// Field `Server`.
+    pub server: String,
+    /// Length of the body.
+    pub body_bytes: u64,
+    /// Version and cipher suite, where there was TLS.
+    pub tls: Option<String>,
+}
+
+impl Report {
+    /// What a report tells of an outcome.
+    #[must_use]
+    pub fn of(asked: &Asked, outcome: &Outcome, server: Option<ServerRecord>) -> Report {
+        let recorded_s = outcome.recorded.as_secs_f64();
+        let good = outcome.completed.saturating_sub(outcome.judged_failed);
+        Report {
+            format: FORMAT.to_owned(),
+            generator: concat!("nagaya ", env!("CARGO_PKG_VERSION")).to_owned(),
+            started: calendar::utc(outcome.started),
+            cut_short: outcome.interrupted,
+            asked: asked.clone(),
+            recorded_s,
+            warm_up: WarmUpRecord {
+                seconds: outcome.warm_up.time.as_secs_f64(),
+                completed: outcome.warm_up.completed,
+                steady: outcome.warm_up.steady,
+            },
+            completed: outcome.completed,
+            failed: outcome.failed(),
+            per_second: per_second(outcome.completed, recorded_s),
+            good_per_second: per_second(good, recorded_s),
+            failed_by_status: outcome.judged_failed,
+            errors: outcome.errors,
+            first_failures: outcome
+                .first_failures
+                .iter()
+                .map(|failure| FailureRecord {
+                    kind: failure.class.to_owned(),
+                    text: failure.text.clone(),
+                })
+                .collect(),
+            cut: outcome.cut,
+            statuses: outcome.statuses.clone(),
+            on_kept_connections: outcome.on_kept_connections,
+            received_bytes: outcome.received_bytes,
+            body_bytes: outcome.body_bytes,
+            sent_bytes: outcome.sent_bytes,
+            times: TimesRecord {
+                response: SeriesRecord::of(&outcome.times.response),
+                service: SeriesRecord::of(&outcome.times.service),
+                connect: SeriesRecord::of_connects(&outcome.times.connect),
+                waiting: SeriesRecord::of(&outcome.times.waiting),
+            },
+            by_url: by_url(asked, outcome),
+            timeline: outcome.timeline.clone(),
+            schedule: schedule(asked, outcome),
+            own: OwnRecord {
+                cpu_s: outcome.generator_cpu.as_secs_f64(),
+                busy: outcome.generator_busy,
+                bound: outcome.is_generator_bound(),
+            },
+            first: outcome.first.as_ref().map(first),
+            server,
+        }
+    }
+
+    /// Exchanges that ended, well or not.
+    pub(crate) fn attempts(&self) -> u64 {
+        let errors = self.errors.named();
+        errors
+            .iter()
+            .fold(self.completed, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// As JSON, on one line. The format is described in docs/reference/bench-json.md.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers, texts and maps with text as keys")
+    }
+
+    /// Reads what `to_json` wrote.
+    ///
+    /// # Errors
+    /// When it is no such report, or of a later version.
+    pub fn from_json(text: &str) -> Result<Report, Error> {
+        /// What is read before the rest is believed.
+        #[derive(Deserialize)]
+        struct Header {
+            format: String,
+        }
+        let doing = "read a report of nagaya bench";
+        let header: Header = serde_json::from_str(text).map_err(|e| Error::new(doing, e))?;
+        if header.format != FORMAT {
+            let format = header.format.escape_debug();
+            let cause = format!("its format is `{format}`, this program reads `{FORMAT}`");
+            return Err(Error::new(doing, cause));
+        }
+        serde_json::from_str(text).map_err(|e| Error::new(doing, e))
+    }
+}
+
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+fn by_url(asked: &Asked, outcome: &Outcome) -> Vec<UrlRecord> {
+    asked
+        .urls
+        .iter()
+        .zip(&outcome.by_request)
+        .map(|(url, request)| UrlRecord {
+            url: url.url.clone(),
+            completed: request.completed,
+            failed: request.failed,
+            response: SeriesRecord::of(&request.response),
+        })
+        .collect()
+}
+
+fn schedule(asked: &Asked, outcome: &Outcome) -> Option<ScheduleRecord> {
+    let schedule = &outcome.schedule;
+    (asked.pace == PaceWord::Open).then_some(ScheduleRecord {
+        due: schedule.due,
+        late: schedule.late,
+        late_by_generator: schedule.late_by_generator,
+        unsent: schedule.unsent,
+        generator_p99_us: schedule.generator_p99_us,
+    })
+}
+
+fn first(first: &FirstReply) -> FirstRecord {
+    FirstRecord {
+        status: first.status,
+        server: first.server.clone(),
+        body_bytes: first.body_bytes,
+        tls: first
+            .tls
+            .as_ref()
+            .map(|tls| format!("{}, {}", tls.version, tls.suite)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::super::{fixture, page, text};
+    use super::*;
+    use crate::report::Paint;
+
+    #[test]
+    fn a_report_read_back_says_the_same() {
+        let report = fixture::report();
+        let json = report.to_json();
+        assert!(!json.contains('\n'));
+        let again = Report::from_json(&json).expect("reads");
+        assert_eq!(again.to_json(), json);
+        let print = |report: &Report| text::text(report, Paint::Never);
+        assert_eq!(print(&again), print(&report));
+        assert_eq!(page::document(&again), page::document(&report));
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_with_the_reason() {
+        let other = fixture::report()
+            .to_json()
+            .replace(FORMAT, "nagaya-bench/2");
+        for (text, part) in [
+            ("", "EOF"),
+            ("[]", "invalid"),
+            ("{\"format\":\"nagaya-bench/1\"}", "missing field"),
+            (other.as_str(), "this program reads `nagaya-bench/1`"),
+        ] {
+            let error = Report::from_json(text).expect_err("is none").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_report_with_nonsense_in_it_is_still_printed() {
+        let mut report = fixture::report();
+        report.completed = u64::MAX;
+        report.errors.reset = u64::MAX;
+        report.statuses = [(0, u64::MAX), (65_535, u64::MAX), (1, 3)].into();
+        report.recorded_s = 0.0;
+        report.times.response.histogram = vec![(u64::MAX, u64::MAX), (0, u64::MAX)];
+        report.times.response.count = u64::MAX;
+        report.asked.urls.clear();
+        assert!(!text::text(&report, Paint::Never).is_empty());
+        assert!(!page::document(&report).to_html().is_empty());
+    }
+
+    /// Names of all fields as `a.b`; elements of lists and of maps with free keys have their
+    /// holder's name.
+    fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        const FREE_KEYS: [&str; 3] = ["statuses", "quantiles_us", "sockets"];
+        match value {
+            Value::Object(map) => {
+                for (name, inner) in map {
+                    let is_free = FREE_KEYS.iter().any(|key| path.ends_with(key));
+                    let path = match (is_free, path) {
+                        (true, _) => path.to_owned(),
+                        (false, "") => name.clone(),
+                        (false, _) => format!("{path}.{name}"),
+                    };
+                    found.insert(path.clone());
+                    fields(inner, &path, found);
+                }
+            }
+            Value::Array(list) => list.iter().for_each(|inner| fields(inner, path, found)),
+            _ => {}
+        }
+    }
+
+    /// Fields that hold something described once for all of them.
+    const SHAPES: [(&str, &str); 7] = [
+        ("times.response", "(series)"),
+        ("times.service", "(series)"),
+        ("times.connect", "(series)"),
+        ("times.waiting", "(series)"),
+        ("by_url.response", "(series)"),
+        ("server.samples", "(sample)"),
+        ("server.cooldown", "(sample)"),
+    ];
+
+    #[test]
+    fn every_field_of_the_json_is_described() {
+        let json = serde_json::from_str(&fixture::report().to_json()).expect("JSON");
+        let mut found = BTreeSet::new();
+        fields(&json, "", &mut found);
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/bench-json.md"
+        );
+        let page = std::fs::read_to_string(page).expect("the reference is there");
+        let described: BTreeSet<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .collect();
+        let is_described = |field: &str| {
+            described.contains(field)
+                || SHAPES.iter().any(|(holder, shape)| {
+                    let rest = field.strip_prefix(holder);
+                    rest.is_some_and(|rest| described.contains(format!("{shape}{rest}").as_str()))
+                })
+        };
+        let missing: Vec<&String> = found.iter().filter(|field| !is_described(field)).collect();
+        assert!(
+            missing.is_empty(),
+            "not in docs/reference/bench-json.md: {missing:#?}"
+        );
+        let stale: Vec<&&str> = described
+            .iter()
+            .filter(|field| !field.starts_with('(') && !found.contains(**field))
+            .collect();
+        assert!(stale.is_empty(), "described, but not there: {stale:#?}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Runs an order: the load on threads of its own, progress and signals on this one, then the
+//! reports.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::client::{self, Live, Outcome, Plan};
+use crate::error::Error;
+use crate::report::Paint;
+
+use super::asked::{Order, Task};
+use super::progress::{Progress, Volume};
+use super::record::Report;
+use super::watch::{ServerRecord, Watched};
+use super::{page, text};
+
+/// Between two looks at a running load.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What a shell calls a process that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It measured something.
+    Measured,
+    /// It was cut short, or not one whole reply came.
+    Incomplete,
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> ExitCode {
+        match ending {
+            Ending::Measured => ExitCode::SUCCESS,
+            Ending::Incomplete => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Does what was ordered and reports it.
+pub(crate) fn run(order: &Order) -> Result<Ending, Error> {
+    match &order.task {
+        Task::Load => load(order),
+        Task::Versus(_) => Err(not_here("--vs")),
+        Task::Until(_) => Err(not_here("--until")),
+    }
+}
+
+fn not_here(option: &str) -> Error {
+    Error::new(option, "this build cannot do that yet")
+}
+
+fn load(order: &Order) -> Result<Ending, Error> {
+    let interrupted = catch_signals()?;
+    let (outcome, server) = measured(order, &interrupted)?;
+    let report = Report::of(&order.asked, &outcome, server);
+    publish(order, &report)?;
+    Ok(match report.cut_short || report.completed == 0 {
+        true => Ending::Incomplete,
+        false => Ending::Measured,
+    })
+}
+
+/// The first signal sets the flag; the second ends the process.
+pub(crate) fn catch_signals() -> Result<Arc<AtomicBool>, Error> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, flag.clone())
+            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+            .map_err(|e| Error::new("catch signals", e))?;
+    }
+    Ok(flag)
+}
+
+fn measured(
+    order: &Order,
+    interrupted: &AtomicBool,
+) -> Result<(Outcome, Option<ServerRecord>), Error> {
+    let volume = match order.quiet {
+        true => Volume::Quiet,
+        false => Volume::Shown,
+    };
+    let watched = order.watch.as_ref().map(Watched::start).transpose()?;
+    let live = Live::new();
+    let mut progress = Progress::new(volume, order.plan.end);
+    let outcome = watch_load(&order.plan, &live, &mut progress, interrupted)?;
+    let Some(watched) = watched else {
+        return Ok((outcome, None));
+    };
+    if let Some(time) = order.cooldown.filter(|_| !live.stopped()) {
+        progress.say(&format!(
+            "The load is over; watching the server for {} s.",
+            time.as_secs_f64()
+        ));
+    }
+    let server = thread::scope(|scope| {
+        let cooling = scope.spawn(|| watched.finish(&outcome, order.cooldown, &live));
+        while !cooling.is_finished() {
+            stop_if(interrupted, &live);
+            thread::sleep(LOOK_EVERY);
+        }
+        joined(cooling.join())
+    });
+    Ok((outcome, Some(server)))
+}
+
+/// Runs a plan, shows how it goes, and ends it early when a signal came.
+fn watch_load(
+    plan: &Plan,
+    live: &Live,
+    progress: &mut Progress,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, Error> {
+    thread::scope(|scope| {
+        let load = scope.spawn(|| client::run(plan, live));
+        while !load.is_finished() {
+            stop_if(interrupted, live);
+            progress.show(&live.look());
+            // A short load is not waited for longer than it takes.
+            thread::park_timeout(LOOK_EVERY.min(Duration::from_millis(20)));
+        }
+        joined(load.join())
+    })
+}
+
+fn stop_if(interrupted: &AtomicBool, live: &Live) {
+    if interrupted.load(Ordering::Relaxed) {
+        live.stop();
+    }
+}
+
+fn joined<T>(result: thread::Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Writes the text, or the JSON in its place, and the files that were asked for.
+fn publish(order: &Order, report: &Report) -> Result<(), Error> {
+    let is_for_program = order.json.as_deref() == Some(Path::new("-"));
+    if !is_for_program {
+        let paint = match std::io::stdout().is_terminal() {
+            true => Paint::Colours,
+            false => Paint::Never,
+        };
+        print(&text::text(report, paint))?;
+    }
+    if let Some(path) = &order.json {
+        let json = format!("{}\n", report.to_json());
+        match is_for_program {
+            true => print(&json)?,
+            false => write(path, &json)?,
+        }
+    }
+    match &order.html {
+        Some(path) => write(path, &page::document(report).to_html()),
+        None => Ok(()),
+    }
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        // `nagaya bench … | head` is no failure.
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::new("print the report", e)),
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|e| Error::new(format!("write {}", path.display()), e))
+}

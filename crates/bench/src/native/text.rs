@@ -1,0 +1,379 @@
+//! The report as text, for a terminal or a file.
+
+use crate::report::units;
+use crate::report::{Paint, Tone};
+
+use super::notes;
+use super::record::{Asked, PaceWord, Report};
+use super::tables;
+use super::timeline;
+use super::watch;
+
+/// Width of the names on the left.
+const LABEL: usize = 12;
+/// Width of sentences.
+const WIDTH: usize = 96;
+/// URLs that are named on top.
+const URLS_SHOWN: usize = 3;
+
+/// The whole report; ends with a line's end.
+pub(crate) fn text(report: &Report, paint: Paint) -> String {
+    let mut parts = vec![what_was_asked(report), what_came(report)];
+    parts.extend(tables::failures(report).map(|table| table.to_text(paint)));
+    parts.extend(examples(report));
+    if report.completed > 0 {
+        let few = tables::too_few(report).map(|note| format!("{note}\n"));
+        let table = tables::latencies(report).to_text(paint);
+        parts.push(format!("{table}{}", few.unwrap_or_default()));
+    }
+    parts.extend(course(report));
+    parts.extend(tables::urls(report).map(|table| table.to_text(paint)));
+    if let Some(server) = &report.server {
+        parts.push(watch::table(server).to_text(paint));
+    }
+    let notes: Vec<String> = notes::notes(report)
+        .iter()
+        .map(|(tone, note)| sentence(*tone, note))
+        .collect();
+    parts.push(notes.join("\n"));
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+        .iter()
+        .map(|part| format!("{}\n", part.trim_end()))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn sentence(tone: Tone, note: &str) -> String {
+    let lines = wrapped(&harmless(note));
+    match tone {
+        Tone::Bad | Tone::Warn => format!("! {}", lines.join("\n  ")),
+        Tone::Plain | Tone::Good => lines.join("\n"),
+    }
+}
+
+/// Lines broken between words.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn what_was_asked(report: &Report) -> String {
+    let asked = &report.asked;
+    let mut lines: Vec<String> = asked
+        .urls
+        .iter()
+        .take(URLS_SHOWN)
+        .map(|url| match url.weight {
+            1 => harmless(&url.url),
+            weight => format!("{weight}@{}", harmless(&url.url)),
+        })
+        .collect();
+    if asked.urls.len() > URLS_SHOWN {
+        lines.push(format!("and {} more", asked.urls.len() - URLS_SHOWN));
+    }
+    lines.push(load(asked));
+    lines.join("\n")
+}
+
+/// The load in a line: `closed loop · 50 connections · 1 thread · 10 s`.
+pub(crate) fn load(asked: &Asked) -> String {
+    let mut words = vec![match asked.pace {
+        PaceWord::Closed => "closed loop".to_owned(),
+        PaceWord::Open => format!(
+            "open loop, {} {}",
+            units::per_second(asked.rate_per_second.unwrap_or(0.0)),
+            asked.arrivals.as_deref().unwrap_or_default()
+        ),
+    }];
+    let kept = match asked.requests_per_connection {
+        None => "kept".to_owned(),
+        Some(1) => "each for one request".to_owned(),
+        Some(requests) => format!("each for {} requests", units::count(requests)),
+    };
+    words.push(format!(
+        "{}, {kept}",
+        plural(asked.connections, "connection")
+    ));
+    words.push(plural(asked.threads, "thread"));
+    words.extend(asked.duration_s.map(units::seconds));
+    words.extend(asked.requests.map(|requests| plural(requests, "request")));
+    if asked.method != "GET" || asked.http != "1.1" {
+        words.push(format!("{} by HTTP/{}", asked.method, asked.http));
+    }
+    words.join(" · ")
+}
+
+fn what_came(report: &Report) -> String {
+    let mut lines = Vec::new();
+    let mut line = |label: &str, value: String| lines.push(format!("{label:<LABEL$}{value}"));
+    line(
+        "Rate",
+        format!("{}   ({})", notes::headline(report), counted(report)),
+    );
+    if report.failed > 0 && report.completed > 0 {
+        line("Good", units::per_second(report.good_per_second));
+    }
+    line("Failed", failed(report));
+    let classes: Vec<String> = tables::status_classes(report)
+        .iter()
+        .map(|(class, count)| format!("{class} {}", units::count(*count)))
+        .collect();
+    if !classes.is_empty() {
+        line("Statuses", classes.join("   "));
+    }
+    line("Received", received(report));
+    if let Some(first) = &report.first {
+        let mut words = vec![format!(
+            "status {}, {}",
+            first.status,
+            units::bytes(first.body_bytes as f64)
+        )];
+        words.extend((!first.server.is_empty()).then(|| harmless(&first.server)));
+        words.extend(first.tls.as_deref().map(harmless));
+        line("First reply", words.join(", "));
+    }
+    if let Some(schedule) = &report.schedule {
+        line(
+            "Schedule",
+            format!(
+                "{} due, {} late ({} of them by the generator), {} never sent",
+                units::count(schedule.due),
+                units::count(schedule.late),
+                units::count(schedule.late_by_generator),
+                units::count(schedule.unsent)
+            ),
+        );
+    }
+    line("Warm-up", warm_up(report));
+    line("Generator", generator(report));
+    lines.join("\n")
+}
+
+fn counted(report: &Report) -> String {
+    let kept = match report.on_kept_connections {
+        0 => String::new(),
+        kept => format!(", {} of them over kept connections", units::count(kept)),
+    };
+    format!(
+        "{} whole {} in {}{kept}",
+        units::count(report.completed),
+        if report.completed == 1 {
+            "reply"
+        } else {
+            "replies"
+        },
+        units::seconds(report.recorded_s)
+    )
+}
+
+fn failed(report: &Report) -> String {
+    if report.failed == 0 {
+        return "none".to_owned();
+    }
+    let attempts = report.attempts();
+    format!(
+        "{} of {} ({})",
+        units::count(report.failed),
+        units::count(attempts),
+        units::share(report.failed as f64 / attempts.max(1) as f64)
+    )
+}
+
+fn received(report: &Report) -> String {
+    let seconds = report.recorded_s.max(1e-9);
+    format!(
+        "{}/s   ({}, of which bodies {}; sent {})",
+        units::bytes(report.received_bytes as f64 / seconds),
+        units::bytes(report.received_bytes as f64),
+        units::bytes(report.body_bytes as f64),
+        units::bytes(report.sent_bytes as f64)
+    )
+}
+
+fn warm_up(report: &Report) -> String {
+    if report.asked.warm_up == "none" {
+        return "none, everything is recorded".to_owned();
+    }
+    format!(
+        "{} with {} left out",
+        units::seconds(report.warm_up.seconds),
+        if report.warm_up.completed == 1 {
+            "1 reply".to_owned()
+        } else {
+            format!("{} replies", units::count(report.warm_up.completed))
+        }
+    )
+}
+
+fn generator(report: &Report) -> String {
+    let per_request = report.own.cpu_s * 1e6 / report.attempts().max(1) as f64;
+    format!(
+        "{} of CPU, {} a request; its busiest thread {} of a core",
+        units::seconds(report.own.cpu_s),
+        units::micros(per_request),
+        units::share(report.own.busy)
+    )
+}
+
+/// The first failure of each kind, in the words of the system.
+fn examples(report: &Report) -> Option<String> {
+    let lines: Vec<String> = report
+        .first_failures
+        .iter()
+        .map(|failure| format!("first {:<8} {}", failure.kind, harmless(&failure.text)))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Rate and latency over time, a line of blocks each.
+fn course(report: &Report) -> Option<String> {
+    let steps = timeline::columns(&report.timeline);
+    let first = steps.first()?;
+    let line = |name: &str, values: Vec<f64>, say: fn(f64) -> String| {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        format!(
+            "{name:<LABEL$}{}  {} to {}",
+            timeline::blocks(values.iter().copied()),
+            say(least),
+            say(most)
+        )
+    };
+    let mut lines = vec![
+        line(
+            "rate",
+            steps.iter().map(|s| s.per_second).collect(),
+            units::per_second,
+        ),
+        line(
+            "p99",
+            steps.iter().map(|s| s.p99_us).collect(),
+            units::micros,
+        ),
+    ];
+    if report.failed > 0 {
+        let failed = steps.iter().map(|s| s.failed_per_second).collect();
+        lines.push(line("failures", failed, units::per_second));
+    }
+    let step = units::seconds(first.end_s);
+    lines.insert(0, format!("Over time, a block each {step}"));
+    Some(lines.join("\n"))
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{} {noun}s", units::count(count)),
+    }
+}
+
+/// A server's words cannot steer the terminal.
+fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '·' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    /// The report of the open loop, every part of it filled.
+    const OPEN: &str = include_str!("../../tests/native/open.txt");
+    /// The report of the closed loop, and nobody watched.
+    const CLOSED: &str = include_str!("../../tests/native/closed.txt");
+
+    fn closed() -> Report {
+        Report::of(&fixture::asked(), &fixture::outcome(), None)
+    }
+
+    #[test]
+    fn the_report_of_an_open_loop_says_all_there_is() {
+        assert_eq!(text(&fixture::report(), Paint::Never), OPEN);
+    }
+
+    #[test]
+    fn the_report_of_a_closed_loop_says_what_its_times_mean() {
+        assert_eq!(text(&closed(), Paint::Never), CLOSED);
+    }
+
+    #[test]
+    fn the_generators_limit_is_not_called_a_capacity() {
+        let mut report = closed();
+        report.own.bound = true;
+        report.own.busy = 0.97;
+        let text = text(&report, Paint::Never);
+        assert!(text.contains("at least 1,250/s, generator-bound"), "{text}");
+        assert_eq!(text.matches("! Generator-bound:").count(), 1, "{text}");
+        assert!(text.contains("used 97 % of a core"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_with_other_work_is_told_of() {
+        let mut report = fixture::report();
+        report.server.as_mut().expect("watched").foreign_share = 0.4;
+        let text = text(&report, Paint::Never);
+        assert!(
+            text.contains("! The machine was not quiet: other work took 40 %"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_rate_that_was_not_reached_is_told() {
+        let mut report = fixture::report();
+        report.schedule.as_mut().expect("open").due = 12_000;
+        let text = text(&report, Paint::Never);
+        assert!(
+            text.contains("! The rate was not reached: of 12,000 requests"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_late_open_loop_says_whose_fault_it_is() {
+        let mut report = fixture::report();
+        report.own.bound = true;
+        report.schedule.as_mut().expect("open").generator_p99_us = 2500;
+        let text = text(&report, Paint::Never);
+        assert!(
+            text.contains("2.50 ms late or more by its own doing"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_load_without_one_reply_says_why_and_no_latencies() {
+        let mut report = closed();
+        report.completed = 0;
+        report.first = None;
+        report.statuses.clear();
+        let text = text(&report, Paint::Never);
+        assert!(
+            text.contains("Not one whole reply: read from 127.0.0.1:8080"),
+            "{text}"
+        );
+        assert!(!text.contains("p50"), "{text}");
+    }
+
+    #[test]
+    fn what_a_server_says_cannot_steer_the_terminal() {
+        let mut report = closed();
+        report.first.as_mut().expect("a reply").server = "a\u{1b}[2Jb\n".to_owned();
+        report.cut_short = true;
+        let text = text(&report, Paint::Never);
+        assert!(text.contains("a·[2Jb·"), "{text}");
+        assert!(text.contains("Cut short"), "{text}");
+    }
+}
