@@ -8,10 +8,10 @@ PORT ?= 8080
 ARGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test test-cgroup2 bench lab soak lint fmt package
+.PHONY: help run test test-cgroup2 bench lab soak lint fmt package readme-figures
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port)
 	@scripts/demo.sh --port-free $(PORT)
@@ -65,3 +65,6 @@ package: ## a .deb in target/package
 	@scripts/bootstrap.sh build
 	cargo build --release --locked -p nagaya
 	@scripts/package.sh $(TARGET_DIR)/release/nagaya $(TARGET_DIR)/package
+
+readme-figures: ## the pictures of README, from the results in lab/results
+	cargo run --quiet --locked -p nagaya -- lab figures

@@ -20,6 +20,7 @@ mod list;
 mod load;
 mod model;
 mod options;
+mod picture;
 mod ports;
 mod program;
 mod progress;
@@ -89,6 +90,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         }
         Command::Compare(options) => compare(&options),
         Command::Draw(options) => draw_all(&options),
+        Command::Figures => figures_drawn(),
     };
     match done {
         Ok(status) => status,
@@ -194,6 +196,14 @@ fn draw_all(options: &options::Draw) -> Result<ExitCode, Failure> {
         options.together.as_deref(),
         options.readme.as_deref(),
     )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws the pictures of `lab/figures.toml`.
+fn figures_drawn() -> Result<ExitCode, Failure> {
+    for file in picture::draw_all(Path::new("."))? {
+        println!("{}", file.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -24,6 +24,9 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Draws the reports of stored results again.
     Draw(Draw),
+    /// Draws the pictures that documents show, as lab/figures.toml says.
+    #[command(hide = true)]
+    Figures,
 }
 
 /// Flags of `run`.

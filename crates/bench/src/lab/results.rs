@@ -59,7 +59,7 @@ fn between_marks(document: &str, figures: &str) -> Option<String> {
 }
 
 /// Whole, or not at all: a reader never sees half a file.
-fn replace(path: &Path, text: &str) -> Result<(), Error> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
     let write = || {
         if let Some(parent) = path
             .parent()

@@ -45,6 +45,21 @@ pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
     format!("{}…", out.trim_end())
 }
 
+/// Broken at spaces; a word longer than a line is cut.
+pub(super) fn lines(text: &str, size: f64, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(" ", size) + width(word, size) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(fitted(word, size, room)),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +74,7 @@ mod tests {
         );
         assert_eq!(fitted("a\nb", 13.0, 100.0), "a b");
         assert_eq!(fitted("wide", 13.0, 0.0), "…");
+        assert_eq!(lines("one two three", 10.0, 45.0), ["one two", "three"]);
+        assert!(lines("", 10.0, 45.0).is_empty());
     }
 }

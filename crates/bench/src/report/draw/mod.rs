@@ -53,19 +53,19 @@ impl Screen {
 }
 
 impl Chart {
-    /// As a picture that stands alone, its title inside.
+    /// As a picture that stands alone, its title and caption inside.
     pub fn to_svg(&self, theme: Theme) -> String {
-        const TOP: f64 = 58.0;
         const SIDE: f64 = 24.0;
-        let (height, inner) = self.drawing(Screen::Wide).unwrap_or_else(|| {
-            (
-                40.0,
-                format!(
-                    "<text class=\"f-muted\" x=\"0\" y=\"20\" font-size=\"{TEXT}\">{NOTHING}</text>"
-                ),
-            )
-        });
-        let (width, height) = (Screen::Wide.width() + 2.0 * SIDE, height + TOP + SIDE);
+        let nothing = || {
+            let text =
+                format!("<text class=\"f-muted\" y=\"20\" font-size=\"{TEXT}\">{NOTHING}</text>");
+            (40.0, text)
+        };
+        let (height, inner) = self.drawing(Screen::Wide).unwrap_or_else(nothing);
+        let inside = Screen::Wide.width();
+        let caption = measure::lines(self.caption(), TEXT, inside);
+        let top = 58.0 + caption.len() as f64 * 19.0;
+        let (width, height) = (inside + 2.0 * SIDE, (height + top + SIDE).ceil());
         let colours = match theme {
             Theme::System => {
                 format!("svg{{{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}")
@@ -73,19 +73,27 @@ impl Chart {
             Theme::Light => format!("svg{{{LIGHT}}}"),
             Theme::Dark => format!("svg{{{DARK}}}"),
         };
-        let title = measure::fitted(self.title(), 16.0 * measure::BOLD, width - 2.0 * SIDE);
+        let title = measure::fitted(self.title(), 16.0 * measure::BOLD, inside);
+        let mut words = format!(
+            "<text class=\"f-text\" x=\"{SIDE}\" y=\"36\" font-size=\"16\" font-weight=\"600\">{}</text>\n",
+            escaped(&title)
+        );
+        for (index, line) in caption.iter().enumerate() {
+            let (y, line) = (58.0 + index as f64 * 19.0, escaped(line));
+            words += &format!(
+                "<text class=\"f-muted\" x=\"{SIDE}\" y=\"{y}\" font-size=\"{TEXT}\">{line}</text>\n"
+            );
+        }
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-labelledby=\"title description\">\n\
              <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\
-             <style>{colours}{CHART_STYLE}.card{{fill:var(--card);stroke:var(--faint);rx:8px}}</style>\n\
-             <rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\"/>\n\
-             <text class=\"f-text\" x=\"{SIDE}\" y=\"34\" font-size=\"16\" font-weight=\"600\">{}</text>\n\
-             <g transform=\"translate({SIDE} {TOP})\">{inner}</g>\n</svg>\n",
+             <style>{colours}{CHART_STYLE}.card{{fill:var(--card);stroke:var(--faint);rx:12px}}</style>\n\
+             <rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\"/>\n{words}\
+             <g transform=\"translate({SIDE} {top})\">{inner}</g>\n</svg>\n",
             escaped(self.title()),
             escaped(&self.description()),
             width - 1.0,
             height - 1.0,
-            escaped(&title),
         )
     }
 
