@@ -39,6 +39,7 @@ Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
 What does this machine lack?           nagaya doctor
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
+What does each part of it cost?        nagaya lab list
 Errors go to standard error (under systemd: journalctl -u nagaya).
 Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
 
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
+    /// Experiments that anyone can run again: what is started, what is asked, what is compared
+    Lab(Elsewhere),
     /// Print a completion script for a shell: bash, zsh, fish and others
     Completions {
         /// The shell
@@ -116,12 +119,15 @@ impl Arguments {
 
 /// The definition that people see. What reads its own words says itself what these are.
 pub(crate) fn definition() -> clap::Command {
-    Arguments::command().mut_subcommand("bench", |_| without_configuration(bench::definition()))
-}
-
-/// Keeps the general `-c FILE` out of `bench`: what takes its place there is ApacheBench's `-c`.
-fn without_configuration(command: clap::Command) -> clap::Command {
-    command.mut_arg("c", |connections| connections.id("config"))
+    Arguments::command()
+        .mut_subcommand("bench", |_| {
+            // The general `-c FILE` stays out: what takes its place is ApacheBench's `-c`.
+            bench::definition().mut_arg("c", |connections| connections.id("config"))
+        })
+        .mut_subcommand("lab", |_| {
+            // It would come to every command below this one as well.
+            bench::lab::definition().arg(clap::Arg::new("config").hide(true).long("config"))
+        })
 }
 
 /// Says that nothing may stand before a command that reads its own words.
@@ -181,6 +187,12 @@ pub(crate) fn child() -> Option<Child> {
     }
 }
 
+/// Commands that read their own words.
+const MEASURING: [&str; 2] = ["bench", LAB];
+
+/// The one of them that is not `bench`.
+pub(crate) const LAB: &str = "lab";
+
 /// Who else is meant, before anything is parsed: `bench` has flags that mean something else here.
 pub(crate) struct Measuring {
     /// The name we were called by, if it is another's; else the command.
@@ -189,7 +201,7 @@ pub(crate) struct Measuring {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Whether something is to be measured: `nagaya bench …`, or a link named `ab`.
+/// Whether something is to be measured: `nagaya bench …`, `nagaya lab …`, or a link named `ab`.
 pub(crate) fn measuring() -> Option<Measuring> {
     measuring_in(std::env::args_os())
 }
@@ -202,7 +214,7 @@ fn measuring_in(mut words: impl Iterator<Item = OsString>) -> Option<Measuring> 
         return Some(Measuring { called_as, words });
     }
     let command = words.next()?.into_string().ok()?;
-    (command == "bench").then(|| Measuring {
+    MEASURING.contains(&command.as_str()).then(|| Measuring {
         called_as: command,
         words: words.collect(),
     })
@@ -242,6 +254,7 @@ mod tests {
             "doctor",
             "status",
             "bench",
+            "lab",
             "completions",
             "man",
             "HUP",
@@ -261,6 +274,7 @@ mod tests {
                 Some(("bench", "-c 5 http://a/")),
             ),
             ("/usr/bin/nagaya bench", Some(("bench", ""))),
+            ("nagaya lab list", Some(("lab", "list"))),
             ("/tmp/ab -n 5 http://a/", Some(("ab", "-n 5 http://a/"))),
             ("ab bench", Some(("ab", "bench"))),
             ("ab/nagaya serve", None),

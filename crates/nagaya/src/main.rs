@@ -26,7 +26,10 @@ fn main() -> ExitCode {
         None => {}
     }
     if let Some(measuring) = cli::measuring() {
-        return bench::main(&measuring.called_as, measuring.words);
+        return match measuring.called_as.as_str() {
+            cli::LAB => bench::lab::main(measuring.words),
+            name => bench::main(name, measuring.words),
+        };
     }
     let Arguments { config, command } = Arguments::read();
     let outcome = match command {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
         Command::Bench(elsewhere) => cli::refuse_configuration("bench", &elsewhere),
+        Command::Lab(elsewhere) => cli::refuse_configuration("lab", &elsewhere),
         Command::Completions { shell } => cli::print_completions(shell),
         Command::Man => cli::print_man_page(),
     };

@@ -21,22 +21,13 @@ pub(crate) fn page(mut command: Command) -> String {
         about(&command)
     );
     // Writing to memory does not fail, here and below.
-    for command in command.get_subcommands() {
-        let _ = writeln!(
-            out,
-            "\\fBnagaya {}\\fR{}\n.br",
-            command.get_name(),
-            synopsis(command)
-        );
+    let commands = commands(&command, "");
+    for (name, command) in &commands {
+        let _ = writeln!(out, "\\fBnagaya {name}\\fR{}\n.br", synopsis(command));
     }
     out.push_str(".SH COMMANDS\n");
-    for command in command.get_subcommands() {
-        let _ = writeln!(
-            out,
-            ".TP\n\\fB{}\\fR\n{}",
-            command.get_name(),
-            about(command)
-        );
+    for (name, command) in &commands {
+        let _ = writeln!(out, ".TP\n\\fB{name}\\fR\n{}", about(command));
         out.push_str(".RS\n");
         own(command).for_each(|arg| option(arg, &mut out));
         out.push_str(".RE\n");
@@ -52,6 +43,18 @@ pub(crate) fn page(mut command: Command) -> String {
     out
 }
 
+/// The commands that do something, each with the words that lead to it.
+fn commands<'a>(of: &'a Command, before: &str) -> Vec<(String, &'a Command)> {
+    let each = of.get_subcommands().flat_map(|command| {
+        let name = format!("{before}{}", command.get_name());
+        match command.has_subcommands() {
+            true => commands(command, &format!("{name} ")),
+            false => vec![(name, command)],
+        }
+    });
+    each.collect()
+}
+
 /// Options of one command that a synopsis names each; it says only that there are, if more.
 const NAMED_MAX: usize = 8;
 
@@ -62,7 +65,10 @@ fn synopsis(command: &Command) -> String {
         words = vec!["[\\fIOPTIONS\\fR]".into()];
         words.extend(command.get_positionals().map(usage));
     }
-    if command.get_arguments().any(is_general_configuration) {
+    if command
+        .get_arguments()
+        .any(|arg| is_general_configuration(arg) && !arg.is_hide_set())
+    {
         words.push("[\\fB\\-c\\fR \\fIFILE\\fR]".into());
     }
     words.iter().map(|word| format!(" {word}")).collect()
@@ -72,7 +78,9 @@ fn synopsis(command: &Command) -> String {
 fn own(command: &Command) -> impl Iterator<Item = &Arg> {
     let general = ["help", "version"];
     command.get_arguments().filter(move |arg| {
-        !general.contains(&arg.get_id().as_str()) && !is_general_configuration(arg)
+        !arg.is_hide_set()
+            && !general.contains(&arg.get_id().as_str())
+            && !is_general_configuration(arg)
     })
 }
 

@@ -133,7 +133,9 @@ fn completions_and_man_page_come_from_the_same_definitions() {
         let script = nagaya(&["completions", shell]);
         assert_eq!(script.status.code(), Some(0));
         let script = text(&script.stdout);
-        assert!(script.contains("status"), "{shell}");
+        for command in ["status", "bench", "lab"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
         assert!(
             !script.contains("nagaya__server") && !script.contains("never by hand"),
             "{shell}"
@@ -149,12 +151,39 @@ fn completions_and_man_page_come_from_the_same_definitions() {
         ".TH nagaya 1",
         "\\fBnagaya check\\fR [\\fB\\-\\-dump\\fR]",
         "\\fBnagaya completions\\fR \\fISHELL\\fR",
+        "\\fBnagaya bench\\fR [\\fIOPTIONS\\fR]",
+        "\\fBnagaya lab run\\fR [\\fIOPTIONS\\fR]",
         "\n.nf\nSignals",
         "\n  USR1 ",
     ] {
         assert!(page.contains(part), "{part} is missing in:\n{page}");
     }
     assert!(!page.contains("(1)"), "no other page is installed:\n{page}");
+}
+
+#[test]
+fn commands_that_measure_read_no_configuration() {
+    for (words, helped) in [
+        (&["bench", "--help"][..], "-c <connections>"),
+        (&["bench", "-h"], "-c <connections>"),
+        (&["lab", "--help"], "compare"),
+    ] {
+        let asked = nagaya(words);
+        let help = text(&asked.stdout);
+        assert_eq!(asked.status.code(), Some(0), "{words:?}");
+        assert!(
+            help.contains(helped) && !help.contains("--config"),
+            "{help}"
+        );
+    }
+    for command in ["bench", "lab"] {
+        let asked = nagaya(&["-c", "nagaya.toml", command, "x"]);
+        assert_eq!(asked.status.code(), Some(2), "{command}");
+        let tip = format!("write `nagaya {command} x`");
+        assert!(text(&asked.stderr).contains(&tip), "{asked:?}");
+    }
+    let said = text(&nagaya(&["bnech"]).stderr);
+    assert!(said.contains("'bench'"), "{said}");
 }
 
 /// Somebody without privileges.

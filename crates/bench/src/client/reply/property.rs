@@ -28,10 +28,7 @@ pub fn replies_are_the_same_however_cut(case: &[u8]) {
 }
 
 /// Every reply in the bytes, one after the other, and how the last one ended.
-fn all(
-    to: ReplyTo,
-    pieces: &mut dyn Iterator<Item = &'_ [u8]>,
-) -> (Vec<(u16, u64, bool)>, String) {
+fn all(to: ReplyTo, pieces: &mut dyn Iterator<Item = &'_ [u8]>) -> (Vec<(u16, u64, bool)>, String) {
     let mut scanner = Scanner::new();
     let mut replies = Vec::new();
     let mut fed = 0;
