@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::server::{Sampler, Server, Spent, TreeReading, Which, cool_down};
 use os::cgroup::{Controller, Host};
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::wait::eventually;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -196,8 +198,8 @@ fn orphans_stay_in_the_tree() {
         "{:?}",
         server.processes()
     );
-    let pid = rustix::process::Pid::from_raw(sleeper as i32).expect("a number");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    let pid = Pid::from_raw(sleeper as i32).expect("a number");
+    kill_process(pid, Signal::KILL).expect("it is ours");
 }
 
 #[test]
@@ -319,6 +321,37 @@ impl Drop for MadeGroup {
 }
 
 #[test]
+fn of_those_that_hold_a_socket_the_topmost_is_the_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let inherited = listener.try_clone().expect("a second descriptor");
+    // The script's own shell and the one below it both hold the socket as standard input.
+    let child = Command::new("sh")
+        .args(["-c", "sh -c 'sleep 60; :'; :"])
+        .stdin(Stdio::from(OwnedFd::from(inherited)))
+        .spawn()
+        .expect("a shell starts");
+    let shell = Shell(child);
+    let found = Server::find(&Which::Listening(port)).expect("we listen");
+    assert_eq!(found.roots(), [std::process::id()]);
+    drop(listener);
+    // Other tests' children may hold it until they have become what they are to be.
+    let mut server = eventually(DEADLINE, "the shell alone", || {
+        let server = Server::find(&Which::Listening(port)).ok()?;
+        (server.roots() == [shell.0.id()]).then_some(server)
+    });
+    eventually(DEADLINE, "the whole tree", || {
+        server.read();
+        (server.processes().len() == 3).then_some(())
+    });
+    for pid in server.processes() {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let _ = kill_process(pid.expect("a number"), Signal::KILL);
+    }
+    drop(shell);
+}
+
+#[test]
 fn a_tree_with_a_group_of_its_own_is_counted_by_it() {
     let Some(group) = MadeGroup::new(Controller::CpuTime) else {
         return;
@@ -377,4 +410,51 @@ fn a_quota_is_seen_to_throttle() {
     });
     drop(shell);
     assert!(throttling.periods >= throttling.throttled);
+}
+
+/// Prints what looks cost, in CPU time of this process.
+fn print_costs(what: &str, server: Server) {
+    const LOOKS: u32 = 20;
+    let mut server = server;
+    let mut cost = |look: &mut dyn FnMut(&mut Server)| {
+        let before = os::cpu::process_cpu_ns();
+        (0..LOOKS).for_each(|_| look(&mut server));
+        Duration::from_nanos(os::cpu::process_cpu_ns() - before) / LOOKS
+    };
+    let read = cost(&mut |server| drop(server.read()));
+    let memory = cost(&mut |server| drop(server.read_memory()));
+    let (began, before) = (Instant::now(), os::cpu::process_cpu_ns());
+    let sampler = Sampler::start(server, Duration::from_millis(100));
+    // Nobody tells anything: polling would cost as much as what is measured.
+    let (_keep, never) = channel::<()>();
+    let _ = never.recv_timeout(Duration::from_secs(5));
+    let (_, samples) = sampler.stop();
+    let used = Duration::from_nanos(os::cpu::process_cpu_ns() - before);
+    let share = used.as_secs_f64() / began.elapsed().as_secs_f64() * 100.0;
+    let count = samples.len();
+    eprintln!(
+        "{what}: read {read:?}, with memory {memory:?}, {count} samples {share:.2} % of a core"
+    );
+}
+
+#[test]
+#[ignore = "prints what looking costs; there is nothing to check"]
+fn what_a_look_costs() {
+    let shell = Shell::start("read stop");
+    print_costs(
+        "nothing",
+        Server::find(&Which::MachineOnly).expect("a machine"),
+    );
+    print_costs("one process", shell.server());
+    let mut hundred =
+        Shell::start("i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i+1)); done; echo up; wait");
+    let up = hundred.lines().recv_timeout(DEADLINE);
+    assert!(up.is_ok());
+    let server = hundred.server();
+    let children = server.processes();
+    print_costs("a hundred children", server);
+    for pid in children.into_iter().filter(|pid| *pid != hundred.0.id()) {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let _ = kill_process(pid.expect("a number"), Signal::KILL);
+    }
 }

@@ -19,8 +19,9 @@ use super::spent::{Spent, ratio};
 const SAMPLES_MAX: usize = 600;
 /// Least time between two samples.
 const PERIOD_MIN: Duration = Duration::from_millis(10);
-/// A look may take this part of the time, one in so many.
-const LOOK_PART: u32 = 50;
+/// A look may take this part of a core, one in so many: pauses grow with what a look was found to
+/// cost.
+const LOOK_PART: u32 = 100;
 /// Looking at memory or sockets may take this part of the time.
 const DEAR_PART: u32 = 100;
 /// Least time between two looks at memory or sockets.
