@@ -16,11 +16,12 @@ pub(crate) const CURVES: &str = "Response times";
 /// Latency curves of one report.
 const CURVES_MAX: usize = 16;
 /// Columns of the table of everything else, where there is such a figure.
-const BESIDES: [&str; 16] = [
+const BESIDES: [&str; 17] = [
     "per_second",
     "p50_us",
     "p99_us",
     "failed",
+    "unlogged",
     "cpu_us",
     "pss_bytes",
     "peak_bytes",
@@ -282,13 +283,10 @@ fn bound(aim: &Aim<'_>) -> String {
 
 fn aim_words(aim: &Aim<'_>) -> String {
     let figure = figures::figure(&aim.target.of);
-    let got = aim.got.map_or_else(
-        || units::NONE.to_owned(),
-        |got| match aim.target.than {
-            Some(_) => units::ratio(got),
-            None => figure.write(got),
-        },
-    );
+    let got = match aim.target.than {
+        Some(_) => units::ratio(aim.got),
+        None => figure.write(aim.got),
+    };
     let beside = match &aim.target.than {
         Some(Than::Variant(name)) => format!(" beside {name}"),
         Some(Than::Best) => " beside the best other".to_owned(),

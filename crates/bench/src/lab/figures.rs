@@ -12,7 +12,7 @@ pub(crate) struct Figure {
 }
 
 /// Figures by name: title, unit, which way is better.
-const KNOWN: [(&str, &str, Unit, Better); 28] = [
+const KNOWN: [(&str, &str, Unit, Better); 31] = [
     (
         "per_cpu_second",
         "requests per CPU second",
@@ -45,6 +45,14 @@ const KNOWN: [(&str, &str, Unit, Better); 28] = [
     ("max_us", "longest time", Unit::Micros, Better::Lower),
     ("completed", "replies", Unit::Count, Better::Higher),
     ("failed", "failed", Unit::Count, Better::Lower),
+    (
+        "replies",
+        "replies, warm-up included",
+        Unit::Count,
+        Better::Higher,
+    ),
+    ("logged", "logged", Unit::Count, Better::Higher),
+    ("unlogged", "not logged", Unit::Count, Better::Lower),
     ("late_share", "sent late", Unit::Share, Better::Lower),
     (
         "generator_busy",

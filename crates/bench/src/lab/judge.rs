@@ -45,8 +45,8 @@ pub(crate) struct Variant {
 pub(crate) struct Aim<'a> {
     pub(crate) row: &'a RowHead,
     pub(crate) target: &'a Target,
-    /// The ratio or the figure; `None` where there is nothing to say it from.
-    pub(crate) got: Option<f64>,
+    /// The ratio, or the figure.
+    pub(crate) got: f64,
     pub(crate) is_met: bool,
 }
 
@@ -127,19 +127,19 @@ fn ratio(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>) -> Option<I
     stats::paired_ratio(&ours, &theirs, SEED).or_else(single)
 }
 
-/// What became of every target.
+/// What became of every target that there are figures for.
 pub(crate) fn aims(record: &Record) -> Vec<Aim<'_>> {
     let rows = record.head.rows.iter();
     rows.flat_map(|row| row.targets.iter().map(move |target| (row, target)))
         .filter(|(row, target)| is_there(row, target))
-        .map(|(row, target)| {
-            let got = got(record, row, target);
-            Aim {
+        .filter_map(|(row, target)| {
+            let got = got(record, row, target)?;
+            Some(Aim {
                 row,
                 target,
                 got,
-                is_met: got.is_some_and(|got| holds(target, got)),
-            }
+                is_met: holds(target, got),
+            })
         })
         .collect()
 }
@@ -252,7 +252,7 @@ mod tests {
         let control = judged[0].control.expect("a control");
         assert!((control.estimate - 1.002).abs() < 1e-6);
         let aims = aims(&record);
-        assert!(aims[0].is_met && (aims[0].got.expect("a ratio") - 1.25).abs() < 1e-6);
+        assert!(aims[0].is_met && (aims[0].got - 1.25).abs() < 1e-6);
     }
 
     #[test]

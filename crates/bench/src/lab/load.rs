@@ -134,6 +134,10 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     let good = outcome.completed.saturating_sub(outcome.judged_failed);
     let mut found: BTreeMap<String, f64> = [
         ("completed", outcome.completed as f64),
+        (
+            "replies",
+            (outcome.completed + outcome.warm_up.completed) as f64,
+        ),
         ("per_second", outcome.completed as f64 / seconds),
         ("goodput", good as f64 / seconds),
         ("failed", outcome.failed() as f64),
