@@ -8,7 +8,7 @@ mod sample;
 
 use std::path::PathBuf;
 
-use bench::report::Document;
+use bench::report::{Block, Document, Theme};
 use chromium::Colours;
 use serde_json::{Value, json};
 
@@ -116,5 +116,19 @@ fn pages_hold_no_script_and_forbid_to_load_anything() {
         assert!(page.contains("default-src 'none'"), "{name}");
         // Kept to be looked at by a person.
         std::fs::write(directory.join(format!("{name}.html")), page).expect("write the page");
+        let charts = document.sections.iter().flat_map(|section| &section.blocks);
+        let charts = charts.filter_map(|block| match block {
+            Block::Chart(chart) => Some(chart),
+            _ => None,
+        });
+        for (index, chart) in charts.enumerate() {
+            let picture = chart.to_svg(Theme::System);
+            assert!(
+                !picture.contains("<script") && !picture.contains("<img"),
+                "{picture}"
+            );
+            let file = directory.join(format!("{name}-{index}.svg"));
+            std::fs::write(file, picture).expect("write the picture");
+        }
     }
 }

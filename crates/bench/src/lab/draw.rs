@@ -382,7 +382,7 @@ fn reported(document: &mut Document, record: &Record) {
                 row.name.clone(),
                 variant,
                 figure.title.clone(),
-                figure.write(reported.figure),
+                figure.unit.write_reported(reported.figure),
                 text(here),
                 here.map_or_else(
                     || units::NONE.to_owned(),
@@ -587,7 +587,7 @@ mod tests {
             "better",
             "✓ ≥ 1.10",
             "Beside the field report",
-            "91.4",
+            "91.38",
             "one, again",
             "Abacus, 2 cores",
         ] {

@@ -278,7 +278,7 @@ impl<'a> Layout<'a> {
             keys.push(("95 % interval".to_owned(), Key::Interval));
         }
         if bars().any(|bar| bar.reported.is_some()) {
-            keys.push(("reported elsewhere".to_owned(), Key::Diamond));
+            keys.push(("as reported".to_owned(), Key::Diamond));
         }
         let untold = self.chart.groups.iter().filter_map(|group| {
             let marker = group.marker.as_ref()?;
@@ -354,8 +354,9 @@ fn markers_drawn(plot: &mut Plot<'_, '_>, group: &BarGroup, reference: Option<&M
     for marker in [group.marker.as_ref(), reference].into_iter().flatten() {
         if marker.value.is_finite() {
             let ends = [(marker.value, 0.0), (marker.value, rows)];
-            let line = PathElement::new(ends, stroke(Ink::Marker, 1.5));
-            plot.draw_series(std::iter::once(line))?;
+            for style in [stroke(Ink::Halo, 3.5), stroke(Ink::Marker, 1.5)] {
+                plot.draw_series(std::iter::once(PathElement::new(ends, style)))?;
+            }
         }
     }
     for (index, bar) in group.bars.iter().enumerate() {

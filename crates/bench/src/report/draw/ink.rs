@@ -147,7 +147,7 @@ pub(crate) const DARK: &str = "\
 pub(crate) const CHART_STYLE: &str = "\
 svg text{font-family:system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",\"Liberation Sans\",sans-serif;\
 font-variant-numeric:tabular-nums}\
-.f-text{fill:var(--text)}.f-muted{fill:var(--muted)}.f-marker{fill:var(--text)}\
+.f-text{fill:var(--text)}.f-muted{fill:var(--muted)}.f-marker{fill:var(--text);stroke:var(--card);stroke-width:1.5;paint-order:stroke}\
 .s-muted{stroke:var(--muted)}.s-halo{stroke:var(--card)}.s-grid{stroke:var(--faint)}.s-base{stroke:var(--base)}.s-whisker{stroke:var(--text)}\
 .s-marker{stroke:var(--text);stroke-dasharray:3 3}\
 polyline{fill:none;stroke-linejoin:round;stroke-linecap:round}rect{rx:2px}\
