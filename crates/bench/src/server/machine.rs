@@ -38,9 +38,15 @@ pub(super) fn read_lightly() -> MachineReading {
     }
 }
 
-/// The number given to a process or thread last: while it stays the same, there are no new ones.
-pub(super) fn last_process() -> Option<u32> {
-    texts::last_process(&text("/proc/loadavg")?)
+/// Processes and threads started so far: while it stays the same, there are no new ones.
+pub(super) fn started() -> Option<u64> {
+    let started = texts::work(&text("/proc/stat")?).started;
+    (started > 0).then_some(started)
+}
+
+/// How many numbers there are for processes; 0 where that is not told.
+pub(super) fn process_numbers() -> u64 {
+    number("/proc/sys/kernel/pid_max").unwrap_or(0)
 }
 
 /// Entries and room of the connection tracker, where the machine has one.

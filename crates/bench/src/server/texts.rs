@@ -156,11 +156,6 @@ pub(super) fn load1(text: &str) -> Option<f64> {
     load.is_finite().then_some(load)
 }
 
-/// The last word of `/proc/loadavg`.
-pub(super) fn last_process(text: &str) -> Option<u32> {
-    text.split_ascii_whitespace().nth(4)?.parse().ok()
-}
-
 /// A TCP socket, from a line of `/proc/net/tcp` or `tcp6`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Socket {
@@ -293,10 +288,8 @@ mod tests {
         );
         assert_eq!(pss_bytes("Pss_Dirty: 1 kB\n"), None);
         assert_eq!(load1("0.08 0.19 0.22 1/100 13985"), Some(0.08));
-        assert_eq!(last_process("0.08 0.19 0.22 1/100 13985"), Some(13_985));
         for text in ["", "x", "inf", "NaN"] {
             assert_eq!(load1(text), None, "{text}");
-            assert_eq!(last_process(text), None, "{text}");
         }
         let psi = "some avg10=53.00 avg60=26.82 avg300=12.20 total=56359713\n\
                    full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::account::Account;
 use super::clock::{TICK_NS, ticks_since_boot};
@@ -22,9 +22,9 @@ use super::texts::{self, Stat};
 const PROCESSES_MAX: usize = 65_536;
 /// Threads of a process that are looked at.
 const THREADS_MAX: usize = 16_384;
-/// How long a process that does not belong is not looked at again. Its number passes to another one
-/// only when all numbers were used in between, which takes longer.
-const STRANGERS_KEPT: Duration = Duration::from_secs(1);
+/// A process that does not belong is not looked at again until so many were started, one part of
+/// all numbers: they are given in turn, so that until then its number is nobody else's.
+const STRANGERS_PART: u64 = 4;
 /// A file on one process or thread.
 const FILE_BYTES_MAX: usize = 8 * 1024;
 /// A `smaps_rollup`.
@@ -48,11 +48,14 @@ pub(super) struct Tree {
     groups: Groups,
     /// When it was last looked at; 0 before.
     looked_ticks: u64,
-    /// Processes that do not belong to it, and since when that is known.
+    /// Processes that do not belong to it, and how many the machine had started when the first of
+    /// them was found.
     strangers: BTreeSet<u32>,
-    strangers_since: Option<Instant>,
-    /// The number given to a process last, at the last look.
-    last_process: Option<u32>,
+    strangers_from: Option<u64>,
+    /// How many the machine had started at the last look.
+    looked_from: Option<u64>,
+    /// Numbers of processes there are.
+    numbers: u64,
     buffer: Vec<u8>,
 }
 
@@ -94,8 +97,9 @@ impl Tree {
             groups: Groups::new(),
             looked_ticks: 0,
             strangers: BTreeSet::new(),
-            strangers_since: None,
-            last_process: None,
+            strangers_from: None,
+            looked_from: None,
+            numbers: machine::process_numbers(),
             buffer: vec![0; FILE_BYTES_MAX],
         }
     }
@@ -127,7 +131,7 @@ impl Tree {
     /// children's own clocks, so that nothing is counted as both.
     pub(super) fn look(&mut self, depth: Depth) -> TreeReading {
         let now_ticks = ticks_since_boot();
-        let all = self.scan(depth);
+        let all = self.scan();
         let found = self.belonging(&all);
         let strangers = all.keys().filter(|pid| !found.contains_key(pid));
         self.strangers.extend(strangers);
@@ -180,18 +184,17 @@ impl Tree {
         reading.involuntary_switches = self.totals.involuntary;
     }
 
-    /// All processes there are. A light look leaves out those that were strangers just before, and
-    /// looks for new ones only where some were started.
-    fn scan(&mut self, depth: Depth) -> BTreeMap<u32, Stat> {
-        let is_fresh = |at: Instant| at.elapsed() < STRANGERS_KEPT;
-        let last_process = machine::last_process();
-        let is_light = depth == Depth::Light && self.strangers_since.is_some_and(is_fresh);
-        let is_quiet = is_light && last_process.is_some() && last_process == self.last_process;
-        self.last_process = last_process;
-        if !is_light {
+    /// All processes there are but the known strangers. Where none was started since the last look,
+    /// there are no others than the tree's.
+    fn scan(&mut self) -> BTreeMap<u32, Stat> {
+        let started = machine::started();
+        let since = |then: Option<u64>| started?.checked_sub(then?);
+        if since(self.strangers_from).is_none_or(|new| new >= self.numbers / STRANGERS_PART) {
             self.strangers.clear();
-            self.strangers_since = Some(Instant::now());
+            self.strangers_from = started;
         }
+        let is_quiet = since(self.looked_from) == Some(0);
+        self.looked_from = started;
         let processes = match is_quiet {
             true => self.processes(),
             false => numbers_in("/proc"),
