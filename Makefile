@@ -49,6 +49,7 @@ soak: ## the long run, about half an hour: reloads under load, programs, mutated
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test reload_under_load; done
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test cgi_ends -- after_many_requests
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
+	cargo run --locked --profile quick -p bench --example memory
 	@scripts/fuzz.sh 120
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md

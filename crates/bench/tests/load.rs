@@ -1,9 +1,11 @@
 //! Loads against servers that do as they are told: what is counted, and what is called a failure.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use bench::client::{
-    Address, Arrivals, Endpoint, Judge, Live, Outcome, Pace, Plan, ReplyTo, Request, Reuse, run,
+    Address, Arrivals, Endpoint, Judge, Live, Opening, Outcome, Pace, Plan, ReplyTo, Request,
+    RequestBuilder, Reuse, Url, WarmUp, run,
 };
 use testkit::{ScriptedUpstream, Step};
 
@@ -112,4 +114,140 @@ fn an_open_loop_sends_every_request_that_is_due() {
     assert_eq!((outcome.completed, outcome.failed()), (100, 0));
     assert_eq!((outcome.schedule.due, outcome.schedule.unsent), (100, 0));
     assert_eq!(upstream.take_seen().len(), 100);
+}
+
+#[test]
+fn a_warm_up_is_found_and_left_out_without_a_pause() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    for warm_up in [
+        WarmUp::For(Duration::from_millis(250)),
+        WarmUp::UntilSteady(Duration::from_secs(2)),
+    ] {
+        let mut plan = plan(&upstream, u64::MAX);
+        plan.connections = 2;
+        plan.warm_up = warm_up;
+        plan.end.after = Some(Duration::from_secs(3));
+        let outcome = load(&plan);
+        let left_out = outcome.warm_up;
+        assert_eq!(outcome.failed(), 0);
+        assert!(left_out.completed > 0 && outcome.completed > 0);
+        let sum = (left_out.time + outcome.recorded).as_secs_f64();
+        assert!((sum - 3.0).abs() < 0.001, "{sum}");
+        let seen = upstream.take_seen().len() as u64;
+        let counted = left_out.completed + outcome.completed + outcome.cut;
+        assert!(counted.abs_diff(seen) <= 2, "{counted} of {seen}");
+        let in_timeline: u64 = outcome.timeline.iter().map(|tenth| tenth.completed).sum();
+        assert!(in_timeline.abs_diff(outcome.completed) <= outcome.completed / 10 + 100);
+        match warm_up {
+            WarmUp::UntilSteady(_) => assert!(left_out.steady.is_some()),
+            _ => assert_eq!(left_out.time, Duration::from_millis(250)),
+        }
+    }
+}
+
+#[test]
+fn the_first_connection_runs_alone_where_that_is_asked() {
+    let (upstream, turn) = ScriptedUpstream::held(vec![Step::reply(200, "x")]);
+    let mut plan = plan(&upstream, 1);
+    plan.connections = 4;
+    plan.threads = 2;
+    plan.opening = Opening::FirstAlone;
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| load(&plan));
+        turn.wait();
+        assert_eq!(upstream.connections(), 1);
+        turn.wait();
+        let outcome = load.join().expect("the load ends");
+        assert_eq!((outcome.completed, outcome.failed()), (1, 0));
+    });
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn several_servers_get_their_share_of_an_open_loop() {
+    let heavy = ScriptedUpstream::fixed("heavy");
+    let light = ScriptedUpstream::fixed("light");
+    let mut plan = plan(&heavy, 200);
+    plan.requests[0].weight = 3;
+    plan.requests.push(request(&light));
+    plan.connections = 5;
+    plan.threads = 3;
+    plan.pace = Pace::Open {
+        per_second: 1000.0,
+        arrivals: Arrivals::Constant,
+        ramp: Duration::from_millis(100),
+    };
+    let outcome = load(&plan);
+    assert_eq!((outcome.completed, outcome.failed()), (200, 0));
+    let by_request: Vec<u64> = outcome.by_request.iter().map(|r| r.completed).collect();
+    assert_eq!(by_request, [150, 50]);
+    assert_eq!(
+        (heavy.take_seen().len(), light.take_seen().len()),
+        (150, 50)
+    );
+}
+
+#[test]
+fn connections_serve_so_many_requests_and_a_ramp_opens_them_in_turn() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let mut plan = plan(&upstream, 60);
+    plan.connections = 3;
+    plan.reuse = Reuse::Requests(5);
+    plan.opening = Opening::Ramp(Duration::from_millis(30));
+    let outcome = load(&plan);
+    assert_eq!((outcome.completed, outcome.failed()), (60, 0));
+    assert!((12..=15).contains(&upstream.connections()));
+}
+
+#[test]
+fn unix_sockets_are_spoken_to() {
+    let directory = testkit::TempDir::new();
+    let path = directory.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("the load connects");
+        let mut request = [0; 1024];
+        for _ in 0..10 {
+            let _ = client.read(&mut request);
+            let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let url: Url = format!("unix:{}:/", path.display()).parse().expect("a URL");
+    let request = RequestBuilder::default().build(&url).expect("a request");
+    let mut plan = Plan::new(vec![request]);
+    plan.end.requests = Some(10);
+    let outcome = load(&plan);
+    assert_eq!((outcome.completed, outcome.failed()), (10, 0));
+    server.join().expect("it answered");
+}
+
+#[test]
+fn a_plan_that_cannot_be_run_says_why() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let check = |change: fn(&mut Plan), part: &str| {
+        let mut plan = plan(&upstream, 1);
+        change(&mut plan);
+        let error = run(&plan, &Live::new())
+            .expect_err("it cannot be run")
+            .to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    check(|plan| plan.requests.clear(), "no requests");
+    check(|plan| plan.connections = 0, "no connections");
+    check(|plan| plan.threads = 100_000, "at most 256");
+    check(|plan| plan.timeout = Duration::ZERO, "of 0");
+    check(
+        |plan| (plan.end.after, plan.end.requests) = (None, None),
+        "no end",
+    );
+    check(
+        |plan| {
+            plan.pace = Pace::Open {
+                per_second: f64::NAN,
+                arrivals: Arrivals::Constant,
+                ramp: Duration::ZERO,
+            }
+        },
+        "a rate of NaN",
+    );
 }

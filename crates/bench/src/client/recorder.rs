@@ -375,3 +375,142 @@ impl Recorder {
         outcome.each = self.each;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client::plan::{Address, Arrivals, Endpoint, ReplyTo, Request};
+    use crate::client::schedule::Schedule as Arriving;
+
+    const PER_SECOND: f64 = 1_000.0;
+
+    fn plan(pace: Pace) -> Plan {
+        let mut plan = Plan::new(vec![Request {
+            endpoint: Endpoint {
+                address: Address::Unix("/socket".into()),
+                tls: None,
+            },
+            bytes: Vec::new(),
+            body_bytes: 0,
+            weight: 1,
+            reply: ReplyTo::Other,
+            label: "page".to_owned(),
+        }]);
+        plan.pace = pace;
+        plan
+    }
+
+    fn open() -> Plan {
+        plan(Pace::Open {
+            per_second: PER_SECOND,
+            arrivals: Arrivals::Constant,
+            ramp: Duration::ZERO,
+        })
+    }
+
+    fn whole(due_ns: u64, start_ns: u64, end_ns: u64) -> Whole {
+        Whole {
+            request: 0,
+            status: 200,
+            body_bytes: 5,
+            kept: true,
+            keeps: true,
+            due_ns,
+            start_ns,
+            connected_ns: start_ns,
+            sent_ns: start_ns,
+            first_ns: end_ns,
+            end_ns,
+        }
+    }
+
+    fn finished(recorder: Recorder, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        recorder.finish(plan, &mut outcome);
+        outcome
+    }
+
+    #[test]
+    fn quantiles_of_known_delays_are_right_within_a_thousandth() {
+        let plan = open();
+        let mut recorder = Recorder::new(&plan);
+        recorder.start(0);
+        let mut schedule = Arriving::new(PER_SECOND, Arrivals::Poisson(3), Duration::ZERO);
+        let mut delays = Vec::new();
+        for nth in 0..100_000_u64 {
+            let share = (nth as f64 * 0.618_033_988_749_894_9).fract();
+            let delay_us = (100.0 * 10_000.0_f64.powf(share)) as u64;
+            let due_ns = schedule.next_ns();
+            delays.push(delay_us);
+            recorder.whole(&whole(due_ns, due_ns, due_ns + delay_us * 1_000), 5);
+        }
+        delays.sort_unstable();
+        let response = finished(recorder, &plan).times.response;
+        for q in [0.01, 0.5, 0.9, 0.99, 0.999, 0.9999] {
+            let known = delays[(q * delays.len() as f64) as usize - 1] as f64;
+            let error = response.quantile_us(q) as f64 / known - 1.0;
+            assert!(error.abs() <= 0.0015, "p{}: {error}", q * 100.0);
+        }
+    }
+
+    #[test]
+    fn a_stall_is_paid_for_by_everybody_who_was_due() {
+        // One connection, a request due every millisecond, each taking half of one; but the
+        // first takes a second. The others wait, are sent late, and their wait counts.
+        let plan = open();
+        let mut recorder = Recorder::new(&plan);
+        recorder.start(0);
+        let ms = 1_000_000;
+        let mut free_ns = 0;
+        for nth in 0..1_000_u64 {
+            let due_ns = nth * ms;
+            let start_ns = due_ns.max(free_ns);
+            let took_ns = if nth == 0 { 1_000 * ms } else { ms / 2 };
+            recorder.sent_late(due_ns, free_ns, start_ns);
+            free_ns = start_ns + took_ns;
+            recorder.whole(&whole(due_ns, start_ns, free_ns), 5);
+        }
+        let outcome = finished(recorder, &plan);
+        assert_eq!((outcome.completed, outcome.schedule.due), (1_000, 1_000));
+        assert_eq!(outcome.times.service.quantile_us(0.99), 500);
+        let median = outcome.times.response.quantile_us(0.5) as f64;
+        assert!((median / 750_000.0 - 1.0).abs() < 0.01, "{median}");
+        assert!(outcome.schedule.late > 990);
+        assert_eq!(outcome.schedule.late_by_generator, 0);
+        assert_eq!(outcome.schedule.generator_p99_us, 0);
+    }
+
+    #[test]
+    fn what_belongs_to_the_warm_up_is_left_out() {
+        for (plan, counted) in [(plan(Pace::Closed), 2), (open(), 1)] {
+            let mut recorder = Recorder::new(&plan);
+            recorder.whole(&whole(0, 0, 10), 5);
+            recorder.failed(Class::Reset, (0, 0, 20), || (None, String::new()));
+            recorder.start(100);
+            // Begun before, ended after: counts where the server's rate is asked for.
+            recorder.whole(&whole(90, 90, 110), 5);
+            recorder.whole(&whole(110, 110, 120), 5);
+            let outcome = finished(recorder, &plan);
+            assert_eq!((outcome.completed, outcome.errors.total()), (counted, 0));
+            assert_eq!(outcome.warm_up.completed, 3 - counted);
+        }
+    }
+
+    #[test]
+    fn exchanges_are_kept_up_to_a_number() {
+        let mut plan = plan(Pace::Closed);
+        plan.keep = Keep::Each(2);
+        let mut recorder = Recorder::new(&plan);
+        recorder.start(0);
+        for nth in 0..5_000_000 {
+            if nth % 1_000_000 == 0 {
+                recorder.whole(&whole(nth, nth, nth + 3_000), 5);
+            }
+        }
+        let each = finished(recorder, &plan).each;
+        assert_eq!(each.len(), 2);
+        assert_eq!((each[1].start_us, each[1].total_us), (1_000, 3));
+    }
+}

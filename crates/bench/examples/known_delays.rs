@@ -1,0 +1,146 @@
+//! Says how well the open loop measures: against a server whose delays are known.
+//!
+//! The server is a thread of this program. It takes each request's delay from a fixed table, in a
+//! fixed order, and answers at that instant, polling so as not to be late. What the generator
+//! should have measured is therefore known, and so is what the server did in fact: the error
+//! against both is printed. `cargo run --profile quick -p bench --example known_delays [seconds]`
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bench::client::{Address, Arrivals, Endpoint, Live, Pace, Plan, ReplyTo, Request, WarmUp, run};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
+
+const PER_SECOND: f64 = 1_000.0;
+const CONNECTIONS: usize = 200;
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
+
+fn main() {
+    let seconds = std::env::args().nth(1).and_then(|a| a.parse().ok());
+    let seconds = Duration::from_secs(seconds.unwrap_or(10));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let mut plan = Plan::new(vec![Request {
+        endpoint: Endpoint {
+            address: Address::Tcp(address),
+            tls: None,
+        },
+        bytes: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        body_bytes: 0,
+        weight: 1,
+        reply: ReplyTo::Other,
+        label: "delayed".to_owned(),
+    }]);
+    plan.connections = CONNECTIONS;
+    plan.cores = vec![1];
+    plan.pace = Pace::Open {
+        per_second: PER_SECOND,
+        arrivals: Arrivals::Poisson(1),
+        ramp: Duration::ZERO,
+    };
+    plan.end.after = Some(seconds);
+    plan.warm_up = WarmUp::For(Duration::from_millis(500));
+    let stop = AtomicBool::new(false);
+    let (outcome, mut actual) = std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(&listener, &stop));
+        let outcome = run(&plan, &Live::new()).expect("a plan that can be run");
+        stop.store(true, Ordering::Relaxed);
+        (outcome, server.join().expect("the server ends"))
+    });
+    let schedule = &outcome.schedule;
+    println!(
+        "{} replies, {} failed; {} due, {} late, {} of them by the generator, p99 {} us, busy {:.2}",
+        outcome.completed,
+        outcome.failed(),
+        schedule.due,
+        schedule.late,
+        schedule.late_by_generator,
+        schedule.generator_p99_us,
+        outcome.generator_busy,
+    );
+    actual.sort_unstable();
+    let mut table: Vec<u64> = (0..1_000_000).map(delay_us).collect();
+    table.sort_unstable();
+    let of = |sorted: &[u64], q: f64| sorted[(sorted.len() as f64 * q) as usize];
+    println!("quantile   intended     server   measured   error");
+    for q in QUANTILES {
+        let measured = outcome.times.response.quantile_us(q);
+        let (intended, server) = (of(&table, q), of(&actual, q));
+        let error = |known: u64| (measured as f64 / known as f64 - 1.0) * 100.0;
+        println!(
+            "p{:<6} {intended:>9} us {server:>7} us {measured:>7} us   {:+.2} % of intended, {:+.2} % of the server's",
+            q * 100.0,
+            error(intended),
+            error(server),
+        );
+    }
+}
+
+/// Log-uniform from 5 to 100 ms, in an order without pattern: the golden ratio's multiples.
+fn delay_us(nth: u64) -> u64 {
+    let share = (nth as f64 * 0.618_033_988_749_894_9).fract();
+    (5_000.0 * 20.0_f64.powf(share)) as u64
+}
+
+/// Answers until it is told to stop; gives the delays it really made.
+fn serve(listener: &TcpListener, stop: &AtomicBool) -> Vec<u64> {
+    let mut core = CpuSet::new();
+    core.set(0);
+    sched_setaffinity(None, &core).expect("this machine has a core 0");
+    listener.set_nonblocking(true).expect("a socket");
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+    let add = |fd: &dyn AsFd, token: usize| {
+        let token = epoll::EventData::new_u64(token as u64);
+        epoll::add(&epoll, fd.as_fd(), token, epoll::EventFlags::IN).expect("room in epoll");
+    };
+    add(&listener, usize::MAX);
+    let mut clients: Vec<(TcpStream, Instant)> = Vec::new();
+    let mut due: BinaryHeap<Reverse<(Instant, usize)>> = BinaryHeap::new();
+    let mut made = Vec::new();
+    let mut nth = 0;
+    let mut events = Vec::with_capacity(64);
+    while !stop.load(Ordering::Relaxed) {
+        let at_once = Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        });
+        epoll::wait(&epoll, spare_capacity(&mut events), at_once).expect("events");
+        for event in events.drain(..) {
+            let token = event.data.u64() as usize;
+            let Some((client, asked)) = clients.get_mut(token) else {
+                if let Ok((client, _)) = listener.accept() {
+                    client.set_nonblocking(true).expect("a socket");
+                    client.set_nodelay(true).expect("a socket");
+                    add(&client, clients.len());
+                    clients.push((client, Instant::now()));
+                }
+                continue;
+            };
+            if let Ok(1..) = client.read(&mut [0; 1024]) {
+                *asked = Instant::now();
+                due.push(Reverse((
+                    *asked + Duration::from_micros(delay_us(nth)),
+                    token,
+                )));
+                nth += 1;
+            }
+        }
+        while due.peek().is_some_and(|due| due.0.0 <= Instant::now()) {
+            if let Some(Reverse((_, index))) = due.pop() {
+                let (client, asked) = &mut clients[index];
+                made.push(asked.elapsed().as_micros() as u64);
+                let _ = client.write_all(REPLY);
+            }
+        }
+        sched_yield();
+    }
+    made
+}
