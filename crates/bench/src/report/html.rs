@@ -11,6 +11,10 @@ use super::draw::{CHART_STYLE, DARK, LIGHT, Screen};
 
 /// Reports with at least so many sections begin with a list of them.
 const CONTENTS_FROM: usize = 5;
+/// A fact longer than this gets a row of its own.
+const FACT_CHARACTERS_MAX: usize = 90;
+/// A cell up to this long is not broken.
+const CELL_CHARACTERS_MAX: usize = 24;
 /// Styles stand in the page; everything else is forbidden.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -55,8 +59,10 @@ impl Document {
         if !self.facts.is_empty() {
             out.push_str("<dl>\n");
             for (name, value) in &self.facts {
+                let is_long = value.chars().count() > FACT_CHARACTERS_MAX;
+                let class = if is_long { " class=\"long\"" } else { "" };
                 let (name, value) = (marked(name), marked(value));
-                let _ = writeln!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+                let _ = writeln!(out, "<div{class}><dt>{name}</dt><dd>{value}</dd></div>");
             }
             out.push_str("</dl>\n");
         }
@@ -167,6 +173,9 @@ fn cell_html(cell: &Cell, at: Align, again: bool) -> String {
     }
     if again {
         classes.push("again");
+    }
+    if at != Align::Right && cell.text.chars().count() <= CELL_CHARACTERS_MAX {
+        classes.push("n");
     }
     let text = marked(&cell.text);
     if classes.is_empty() {

@@ -8,7 +8,7 @@
 use plotters::prelude::*;
 
 use super::axis::Axis;
-use super::ink::Ink;
+use super::ink::{Ink, SERIES_COLOURS};
 use super::measure::BOLD;
 use super::span::{self, Mark};
 use super::{
@@ -105,14 +105,23 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The colour of a name: the same in all groups.
+    /// The colour of a name: the same in all groups. Where there are more names than colours,
+    /// names that begin alike share one: a server and the same server with its log.
     fn ink(&self, name: &str) -> Ink {
-        Ink::Series(
-            self.names
-                .iter()
-                .position(|known| *known == name)
-                .unwrap_or(0),
-        )
+        let colours: Vec<&str> = match self.names.len() {
+            0..=SERIES_COLOURS => self.names.clone(),
+            _ => {
+                let mut families: Vec<&str> = Vec::new();
+                for family in self.names.iter().map(|name| family(name)) {
+                    if !families.contains(&family) {
+                        families.push(family);
+                    }
+                }
+                families
+            }
+        };
+        let place = |wanted| colours.iter().position(|known| *known == wanted);
+        Ink::Series(place(name).or_else(|| place(family(name))).unwrap_or(0))
     }
 
     fn height(&self, group: &BarGroup) -> f64 {
@@ -318,6 +327,12 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// The first word of a name.
+fn family(name: &str) -> &str {
+    let end = name.find([' ', ',']).unwrap_or(name.len());
+    &name[..end]
+}
+
 /// What a mark is explained beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
@@ -380,4 +395,44 @@ fn diamond(x: f64, y: f64) -> Polygon<(i32, i32)> {
 fn upright(x: f64, y: f64) -> PathElement<(i32, i32)> {
     let ends = [(units(x), units(y - 8.0)), (units(x), units(y + 8.0))];
     PathElement::new(ends, stroke(Ink::Marker, 1.5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(names: &[&str]) -> Bars {
+        let bars = names.iter().map(|name| Bar {
+            name: (*name).to_owned(),
+            value: 1.0,
+            ..Bar::default()
+        });
+        Bars {
+            groups: vec![BarGroup {
+                bars: bars.collect(),
+                ..BarGroup::default()
+            }],
+            ..Bars::default()
+        }
+    }
+
+    #[test]
+    fn names_share_a_colour_only_where_colours_run_out() {
+        let few = chart(&["nagaya", "nagaya log", "nginx"]);
+        let layout = Layout::new(&few, Screen::Wide);
+        assert_ne!(layout.ink("nagaya"), layout.ink("nagaya log"));
+        let many = chart(&[
+            "nagaya",
+            "nginx",
+            "h2o",
+            "apache",
+            "nagaya log",
+            "nginx log",
+            "h2o log",
+        ]);
+        let layout = Layout::new(&many, Screen::Wide);
+        assert_eq!(layout.ink("nagaya"), layout.ink("nagaya log"));
+        assert_eq!(layout.ink("h2o"), layout.ink("h2o log"));
+        assert_ne!(layout.ink("nagaya"), layout.ink("nginx log"));
+    }
 }
