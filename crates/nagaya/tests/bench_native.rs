@@ -1,0 +1,266 @@
+//! `nagaya bench URL --…` end to end: what it counts is what the server saw.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use bench::native::{PaceWord, Report};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Gateway, ScriptedUpstream, Step, TempDir, eventually, free_port};
+
+const GATEWAY: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = "{dir}/access.log"
+[[sites]]
+hosts = ["*"]
+  [[sites.rules]]
+  match = { path = "/no" }
+  handler = { respond = { status = 503, body = "no" } }
+  [[sites.rules]]
+  handler = { respond = { status = 200, body = "hello, world\n" } }
+"#;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    command.arg("bench").args(arguments);
+    command
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// The report of a run that is expected to go well.
+fn report(arguments: &[&str]) -> Report {
+    let output = bench(&[arguments, &["--quiet", "--json", "-"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    Report::from_json(&text).unwrap()
+}
+
+fn url(upstream: &ScriptedUpstream, path: &str) -> String {
+    format!("http://{}{path}", upstream.address())
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_was_counted_is_what_the_server_saw() {
+    let mut gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), GATEWAY).start();
+    let (fine, refused) = (
+        format!("http://{}/", gateway.address()),
+        format!("http://{}/no", gateway.address()),
+    );
+    let pid = gateway.pid().to_string();
+    let report = report(&[&fine, &refused, "--requests", "2000", "--connections", "8", "--pid", &pid]);
+    assert_eq!(report.completed + report.errors.total(), 2000);
+    assert_eq!(report.errors.total(), 0, "{:?}", report.first_failures);
+    assert_eq!(report.failed, report.failed_by_status);
+    assert_eq!(report.statuses[&200] + report.statuses[&503], 2000);
+    assert_eq!(report.statuses[&503], report.failed);
+    let of_urls: u64 = report.by_url.iter().map(|url| url.completed).sum();
+    assert_eq!(of_urls, 2000);
+    assert_eq!(report.times.response.count, 2000);
+    let server = report.server.unwrap();
+    assert_eq!(server.replies, 2000);
+    assert!(server.cpu_us_per_reply.unwrap() > 0.0);
+    assert!(server.spent.tree.unwrap().processes >= 2);
+    gateway.stop();
+    let log = std::fs::read_to_string(gateway.directory().path().join("access.log")).unwrap();
+    let of_bench = log.lines().filter(|line| line.contains("GET")).count();
+    assert_eq!(of_bench, 2000, "records of the gateway");
+}
+
+#[test]
+fn urls_are_asked_for_by_weight() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let (often, seldom) = (format!("3@{}", url(&upstream, "/a")), url(&upstream, "/b"));
+    let report = report(&[&often, &seldom, "--requests", "1600", "--connections", "4"]);
+    let [a, b] = [0, 1].map(|place| report.by_url[place].completed);
+    assert_eq!(a + b, 1600);
+    // Three quarters, five deviations to either side.
+    assert!((1113..=1287).contains(&a), "{a} of 1600");
+    let seen = upstream.take_seen();
+    let of_a = seen.iter().filter(|seen| seen.head.line.contains(" /a ")).count();
+    assert_eq!(of_a as u64, a);
+}
+
+#[test]
+fn an_open_loop_keeps_to_its_schedule() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let report = report(&[
+        &url(&upstream, "/"),
+        "--rate",
+        "200",
+        "--arrivals",
+        "constant",
+        "--duration",
+        "2s",
+        "--warm-up",
+        "none",
+    ]);
+    assert_eq!(report.asked.pace, PaceWord::Open);
+    let schedule = report.schedule.unwrap();
+    assert!((398..=402).contains(&schedule.due), "{schedule:?}");
+    assert_eq!(report.completed + report.errors.total() + schedule.unsent, schedule.due);
+    assert!(schedule.late_by_generator <= schedule.late);
+    assert_eq!(upstream.take_seen().len() as u64, report.completed);
+    for (name, us) in &report.times.service.quantiles_us {
+        assert!(*us <= report.times.response.quantiles_us[name], "{name}");
+    }
+}
+
+#[test]
+fn connections_are_closed_when_they_are_asked_to_be() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let target = url(&upstream, "/");
+    let alone = report(&[&target, "--requests", "30", "--connections", "3", "--no-keep-alive"]);
+    assert_eq!((alone.completed, alone.on_kept_connections), (30, 0));
+    assert_eq!(alone.times.connect.count, 30);
+    assert_eq!(upstream.connections(), 30);
+    let some = ["--requests", "30", "--connections", "3", "--requests-per-connection", "5"];
+    let fives = report(&[&[target.as_str()], some.as_slice()].concat());
+    // Whoever of the three is quicker takes more of the thirty.
+    assert_eq!(fives.completed, 30);
+    assert!((6..=8).contains(&fives.times.connect.count), "{:?}", fives.times.connect);
+}
+
+#[test]
+fn a_status_is_a_failure_unless_any_is_accepted() {
+    let upstream = ScriptedUpstream::start(|_| vec![Step::reply(404, "")]);
+    let target = url(&upstream, "/");
+    let judged = report(&[&target, "--requests", "20", "--connections", "2"]);
+    assert_eq!((judged.completed, judged.failed), (20, 20));
+    let accepted = report(&[&target, "--requests", "20", "--accept-any-status"]);
+    assert_eq!((accepted.completed, accepted.failed), (20, 0));
+}
+
+#[test]
+fn a_body_and_its_fields_are_sent() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let directory = TempDir::new();
+    let body = directory.path().join("body");
+    std::fs::write(&body, "a=1&b=2").unwrap();
+    report(&[
+        &url(&upstream, "/form"),
+        "--requests",
+        "1",
+        "--connections",
+        "1",
+        "--body-file",
+        body.to_str().unwrap(),
+        "--header",
+        "X-Tried: yes",
+        "--method",
+        "PUT",
+    ]);
+    let seen = upstream.take_seen();
+    assert_eq!(seen.len(), 1);
+    assert!(seen[0].head.line.starts_with("PUT /form HTTP/1.1"), "{seen:?}");
+    assert_eq!(seen[0].body, b"a=1&b=2");
+    let sent = String::from_utf8(upstream.received().concat()).unwrap();
+    assert!(sent.contains("\r\nX-Tried: yes\r\n"), "{sent}");
+}
+
+#[test]
+fn text_json_and_page_say_the_same() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let directory = TempDir::new();
+    let [json, html] = ["report.json", "report.html"].map(|name| directory.path().join(name));
+    let output = bench(&[
+        &url(&upstream, "/"),
+        "--requests",
+        "200",
+        "--connections",
+        "2",
+        "--json",
+        json.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("200 whole replies"), "{text}");
+    assert!(text.contains("Closed loop:"), "{text}");
+    let report = Report::from_json(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(report.completed, 200);
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.contains("<svg") && page.contains("Latency by percentile"), "{page}");
+}
+
+/// Ends the process whatever becomes of the test.
+struct Running(Option<Child>);
+
+impl Running {
+    fn interrupt(&self) {
+        let id = self.0.as_ref().unwrap().id();
+        kill_process(Pid::from_raw(id.try_into().unwrap()).unwrap(), Signal::INT).unwrap();
+    }
+
+    fn end(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_load_still_reports_what_was_measured() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let mut command = command(&[&url(&upstream, "/"), "--duration", "1h", "--warm-up", "none"]);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = Running(Some(command.spawn().unwrap()));
+    eventually(Duration::from_secs(30), "some requests", || {
+        (upstream.take_seen().len() > 1).then_some(())
+    });
+    running.interrupt();
+    let output = running.end();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("Cut short") && text.contains("Rate "), "{text}");
+}
+
+#[test]
+fn a_load_without_a_server_says_why_and_fails() {
+    let target = format!("http://127.0.0.1:{}/", free_port());
+    let output = bench(&[&target, "--requests", "5", "--connections", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("not one whole reply"), "{text}");
+    assert!(text.to_lowercase().contains("connection refused"), "{text}");
+}
+
+#[test]
+fn wrong_use_is_told_apart_from_failure() {
+    let here = "http://127.0.0.1:9/";
+    for (arguments, status, said) in [
+        (&["--requests", "5"][..], 2, "no URL"),
+        (&[here, "--ramp", "2s"], 2, "belongs to --rate"),
+        (&[here, "--duration", "30"], 2, "write 30s"),
+        (&[here, "--conections", "3"], 2, "--connections"),
+        (&["ftp://a/", "--requests", "5"], 2, "neither http nor https"),
+        (&["--urls", "/nowhere/urls"], 1, "/nowhere/urls"),
+        (&[here, "--pid", "4194304"], 1, "4194304"),
+        (&[here, "--requests", "1", "--html", "/nowhere/page.html"], 1, "/nowhere/page.html"),
+    ] {
+        let output = bench(arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {output:?}");
+    }
+}
