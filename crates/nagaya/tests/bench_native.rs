@@ -61,7 +61,16 @@ fn what_was_counted_is_what_the_server_saw() {
         format!("http://{}/no", gateway.address()),
     );
     let pid = gateway.pid().to_string();
-    let report = report(&[&fine, &refused, "--requests", "2000", "--connections", "8", "--pid", &pid]);
+    let report = report(&[
+        &fine,
+        &refused,
+        "--requests",
+        "2000",
+        "--connections",
+        "8",
+        "--pid",
+        &pid,
+    ]);
     assert_eq!(report.completed + report.errors.total(), 2000);
     assert_eq!(report.errors.total(), 0, "{:?}", report.first_failures);
     assert_eq!(report.failed, report.failed_by_status);
@@ -90,7 +99,10 @@ fn urls_are_asked_for_by_weight() {
     // Three quarters, five deviations to either side.
     assert!((1113..=1287).contains(&a), "{a} of 1600");
     let seen = upstream.take_seen();
-    let of_a = seen.iter().filter(|seen| seen.head.line.contains(" /a ")).count();
+    let of_a = seen
+        .iter()
+        .filter(|seen| seen.head.line.contains(" /a "))
+        .count();
     assert_eq!(of_a as u64, a);
 }
 
@@ -111,7 +123,10 @@ fn an_open_loop_keeps_to_its_schedule() {
     assert_eq!(report.asked.pace, PaceWord::Open);
     let schedule = report.schedule.unwrap();
     assert!((398..=402).contains(&schedule.due), "{schedule:?}");
-    assert_eq!(report.completed + report.errors.total() + schedule.unsent, schedule.due);
+    assert_eq!(
+        report.completed + report.errors.total() + schedule.unsent,
+        schedule.due
+    );
     assert!(schedule.late_by_generator <= schedule.late);
     assert_eq!(upstream.take_seen().len() as u64, report.completed);
     for (name, us) in &report.times.service.quantiles_us {
@@ -123,15 +138,33 @@ fn an_open_loop_keeps_to_its_schedule() {
 fn connections_are_closed_when_they_are_asked_to_be() {
     let upstream = ScriptedUpstream::fixed("hello");
     let target = url(&upstream, "/");
-    let alone = report(&[&target, "--requests", "30", "--connections", "3", "--no-keep-alive"]);
+    let alone = report(&[
+        &target,
+        "--requests",
+        "30",
+        "--connections",
+        "3",
+        "--no-keep-alive",
+    ]);
     assert_eq!((alone.completed, alone.on_kept_connections), (30, 0));
     assert_eq!(alone.times.connect.count, 30);
     assert_eq!(upstream.connections(), 30);
-    let some = ["--requests", "30", "--connections", "3", "--requests-per-connection", "5"];
+    let some = [
+        "--requests",
+        "30",
+        "--connections",
+        "3",
+        "--requests-per-connection",
+        "5",
+    ];
     let fives = report(&[&[target.as_str()], some.as_slice()].concat());
     // Whoever of the three is quicker takes more of the thirty.
     assert_eq!(fives.completed, 30);
-    assert!((6..=8).contains(&fives.times.connect.count), "{:?}", fives.times.connect);
+    assert!(
+        (6..=8).contains(&fives.times.connect.count),
+        "{:?}",
+        fives.times.connect
+    );
 }
 
 #[test]
@@ -165,7 +198,10 @@ fn a_body_and_its_fields_are_sent() {
     ]);
     let seen = upstream.take_seen();
     assert_eq!(seen.len(), 1);
-    assert!(seen[0].head.line.starts_with("PUT /form HTTP/1.1"), "{seen:?}");
+    assert!(
+        seen[0].head.line.starts_with("PUT /form HTTP/1.1"),
+        "{seen:?}"
+    );
     assert_eq!(seen[0].body, b"a=1&b=2");
     let sent = String::from_utf8(upstream.received().concat()).unwrap();
     assert!(sent.contains("\r\nX-Tried: yes\r\n"), "{sent}");
@@ -194,7 +230,10 @@ fn text_json_and_page_say_the_same() {
     let report = Report::from_json(&std::fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(report.completed, 200);
     let page = std::fs::read_to_string(&html).unwrap();
-    assert!(page.contains("<svg") && page.contains("Latency by percentile"), "{page}");
+    assert!(
+        page.contains("<svg") && page.contains("Latency by percentile"),
+        "{page}"
+    );
 }
 
 /// Ends the process whatever becomes of the test.
@@ -223,7 +262,13 @@ impl Drop for Running {
 #[test]
 fn an_interrupted_load_still_reports_what_was_measured() {
     let upstream = ScriptedUpstream::fixed("hello");
-    let mut command = command(&[&url(&upstream, "/"), "--duration", "1h", "--warm-up", "none"]);
+    let mut command = command(&[
+        &url(&upstream, "/"),
+        "--duration",
+        "1h",
+        "--warm-up",
+        "none",
+    ]);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = Running(Some(command.spawn().unwrap()));
     eventually(Duration::from_secs(30), "some requests", || {
@@ -233,7 +278,10 @@ fn an_interrupted_load_still_reports_what_was_measured() {
     let output = running.end();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = stdout(&output);
-    assert!(text.contains("Cut short") && text.contains("Rate "), "{text}");
+    assert!(
+        text.contains("Cut short") && text.contains("Rate "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -254,13 +302,25 @@ fn wrong_use_is_told_apart_from_failure() {
         (&[here, "--ramp", "2s"], 2, "belongs to --rate"),
         (&[here, "--duration", "30"], 2, "write 30s"),
         (&[here, "--conections", "3"], 2, "--connections"),
-        (&["ftp://a/", "--requests", "5"], 2, "neither http nor https"),
+        (
+            &["ftp://a/", "--requests", "5"],
+            2,
+            "neither http nor https",
+        ),
         (&["--urls", "/nowhere/urls"], 1, "/nowhere/urls"),
         (&[here, "--pid", "4194304"], 1, "4194304"),
-        (&[here, "--requests", "1", "--html", "/nowhere/page.html"], 1, "/nowhere/page.html"),
+        (
+            &[here, "--requests", "1", "--html", "/nowhere/page.html"],
+            1,
+            "/nowhere/page.html",
+        ),
     ] {
         let output = bench(arguments);
-        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {output:?}"
+        );
         assert!(stderr(&output).contains(said), "{arguments:?}: {output:?}");
     }
 }

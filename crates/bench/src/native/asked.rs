@@ -8,11 +8,13 @@ use crate::client::{
     Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
     RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
 };
+use crate::compare;
 use crate::server::Which;
 
 use super::base64;
 use super::contradictions;
 use super::options::{ArrivalsWord, HttpWord, Options, TlsWord, WarmUpWord};
+use super::progress::Volume;
 use super::record::{Asked, AskedUrl, PaceWord};
 use super::target::{self, Target};
 
@@ -20,6 +22,12 @@ use super::target::{self, Target};
 const DURATION: Duration = Duration::from_secs(10);
 /// Longest warm-up that is found.
 const WARM_UP_MAX: Duration = Duration::from_secs(5);
+/// Blocks of a comparison at most, without `--blocks`.
+const BLOCKS: u64 = 80;
+/// Length of its slices, without `--block`.
+const SLICE: Duration = Duration::from_secs(2);
+/// Differences below this are none, without `--margin`.
+const MARGIN: f64 = 0.01;
 /// Longest body that is sent.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -41,12 +49,12 @@ pub(crate) struct Order {
     /// Where the page goes.
     pub(crate) html: Option<PathBuf>,
     /// Whether progress is shown.
-    pub(crate) quiet: bool,
+    pub(crate) volume: Volume,
 }
 
 /// What becomes of the plan.
 #[derive(Debug)]
-#[allow(dead_code, reason = "comparison and search read these")]
+#[allow(dead_code, reason = "the search reads its goals")]
 pub(crate) enum Task {
     /// It is run once.
     Load,
@@ -58,18 +66,11 @@ pub(crate) enum Task {
 
 /// `--vs`.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the comparison reads these")]
 pub(crate) struct Versus {
     /// B.
     pub(crate) plan: Plan,
-    /// B, as it was written.
-    pub(crate) url: String,
-    /// Blocks at most.
-    pub(crate) blocks: u64,
-    /// Length of a slice.
-    pub(crate) slice: Duration,
-    /// Differences below this are none.
-    pub(crate) margin: f64,
+    /// How it is compared.
+    pub(crate) options: compare::Options,
 }
 
 /// Why nothing is done.
@@ -101,16 +102,7 @@ impl Order {
         let builder = builder(&options)?;
         let plan = plan(&options, requests(&options, &builder, &targets)?);
         let task = match (&options.vs, &options.until) {
-            (Some(b), _) => Task::Versus(Box::new(Versus {
-                plan: Plan {
-                    requests: requests(&options, &builder, std::slice::from_ref(b))?,
-                    ..plan.clone()
-                },
-                url: b.text.clone(),
-                blocks: options.blocks.unwrap_or(80),
-                slice: options.block.unwrap_or(Duration::from_secs(2)),
-                margin: options.margin.unwrap_or(0.01),
-            })),
+            (Some(b), _) => Task::Versus(Box::new(versus(&options, &plan, &builder, b)?)),
             (None, Some(goals)) => Task::Until(goals.clone()),
             (None, None) => Task::Load,
         };
@@ -118,11 +110,14 @@ impl Order {
             asked: asked(&options, &targets, &plan, &builder),
             plan,
             task,
-            watch: watch(&options),
+            watch: watched(&options).into_iter().next(),
             cooldown: options.cooldown,
             json: options.json,
             html: options.html,
-            quiet: options.quiet,
+            volume: match options.quiet {
+                true => Volume::Quiet,
+                false => Volume::Shown,
+            },
         })
     }
 }
@@ -289,12 +284,41 @@ fn warm_up(options: &Options, after: Option<Duration>) -> WarmUp {
     }
 }
 
-fn watch(options: &Options) -> Option<Which> {
-    match (options.pid, options.listen) {
-        (Some(pid), _) => Some(Which::Pid(pid)),
-        (None, Some(port)) => Some(Which::Listening(port)),
-        (None, None) => None,
-    }
+fn versus(
+    options: &Options,
+    plan: &Plan,
+    builder: &RequestBuilder,
+    b: &Target,
+) -> Result<Versus, Refused> {
+    let a = plan.requests.first().map(|request| request.label.clone());
+    Ok(Versus {
+        plan: Plan {
+            requests: requests(options, builder, std::slice::from_ref(b))?,
+            ..plan.clone()
+        },
+        options: compare::Options {
+            names: [a.unwrap_or_default(), b.text.clone()],
+            servers: both(&watched(options)),
+            blocks_max: options.blocks.unwrap_or(BLOCKS) as usize,
+            slice: options.block.unwrap_or(SLICE),
+            margin: options.margin.unwrap_or(MARGIN),
+            seed: options.seed,
+        },
+    })
+}
+
+/// The servers that are named, in their order.
+fn watched(options: &Options) -> Vec<Which> {
+    let by_number = options.pid.iter().map(|pid| Which::Pid(*pid));
+    let by_port = options.listen.iter().map(|port| Which::Listening(*port));
+    by_number.chain(by_port).collect()
+}
+
+/// A's and B's of a comparison; one that is named once is both.
+fn both(watched: &[Which]) -> [Which; 2] {
+    let a = watched.first().cloned().unwrap_or(Which::MachineOnly);
+    let b = watched.get(1).cloned().unwrap_or_else(|| a.clone());
+    [a, b]
 }
 
 fn asked(options: &Options, targets: &[Target], plan: &Plan, builder: &RequestBuilder) -> Asked {
@@ -516,14 +540,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_named_once_is_both_of_a_comparison() {
+        let [a, b] = [Which::Listening(1), Which::Listening(2)];
+        assert_eq!(both(std::slice::from_ref(&a)), [a.clone(), a.clone()]);
+        assert_eq!(both(&[a.clone(), b.clone()]), [a, b]);
+    }
+
+    #[test]
     fn comparison_and_search_are_orders_of_their_own() {
         match order("http://127.0.0.1/ --vs http://127.0.0.1/b --margin 2%").map(|o| o.task) {
             Ok(Task::Versus(versus)) => {
-                assert_eq!((versus.blocks, versus.slice), (80, Duration::from_secs(2)));
-                assert_eq!(
-                    (versus.margin, versus.url.as_str()),
-                    (0.02, "http://127.0.0.1/b")
-                );
+                let options = &versus.options;
+                assert_eq!((options.blocks_max, options.slice), (80, SLICE));
+                assert_eq!(options.margin, 0.02);
+                assert_eq!(options.names, ["http://127.0.0.1/", "http://127.0.0.1/b"]);
+                assert_eq!(options.servers, [Which::MachineOnly, Which::MachineOnly]);
                 assert_eq!(versus.plan.requests.len(), 1);
             }
             other => panic!("{other:?}"),

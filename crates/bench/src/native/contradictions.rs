@@ -165,14 +165,27 @@ fn of_tasks(options: &Options, targets: &[Target]) -> Vec<Rule> {
 }
 
 fn of_report(options: &Options) -> Vec<Rule> {
-    let watches = options.pid.is_some() || options.listen.is_some();
+    let named = options.pid.len() + options.listen.len();
+    let compares = options.vs.is_some();
     vec![
         (
-            options.pid.is_some() && options.listen.is_some(),
-            "--pid and --listen: name the server once",
+            !options.pid.is_empty() && !options.listen.is_empty(),
+            "--pid and --listen: name the server by one of them",
         ),
         (
-            options.cooldown.is_some() && !watches,
+            named > 1 && !compares,
+            "several servers: only --vs watches two; name the one whose process tree holds all of it",
+        ),
+        (
+            named > 2 && compares,
+            "more than two servers: --vs takes A's and B's",
+        ),
+        (
+            options.cooldown.is_some() && (compares || options.until.is_some()),
+            "--cooldown belongs to a single load, without --vs and --until",
+        ),
+        (
+            options.cooldown.is_some() && named == 0,
             "--cooldown needs the server it watches: --pid PID or --listen PORT",
         ),
         (
@@ -209,6 +222,7 @@ mod tests {
             "https://127.0.0.1/ --tls-version 1.3 --insecure",
             "http://127.0.0.1/ --vs http://127.0.0.1/b --blocks 10 --block 1s --margin 2% --rate 100",
             "http://127.0.0.1/ --until p99<50ms --arrivals poisson --duration 3s",
+            "http://127.0.0.1/ --vs http://127.0.0.1/b --listen 80 --listen 81",
             "http://127.0.0.1/ --listen 80 --cooldown 10s --json - --html page.html",
         ] {
             assert_eq!(said(line), [""; 0], "{line}");
@@ -257,7 +271,19 @@ mod tests {
                 "http://a/ --until p99<1ms --requests 5",
                 "as many as it needs",
             ),
-            ("http://a/ --pid 1 --listen 80", "once"),
+            (
+                "http://a/ --vs http://b/ --pid 1 --listen 80",
+                "one of them",
+            ),
+            ("http://a/ --listen 80 --listen 81", "only --vs"),
+            (
+                "http://a/ --vs http://b/ --pid 1 --pid 2 --pid 3",
+                "more than two",
+            ),
+            (
+                "http://a/ --vs http://b/ --pid 1 --cooldown 1s",
+                "single load",
+            ),
             ("http://a/ --cooldown 3s", "--listen PORT"),
             ("http://a/ --json x --html x", "same file"),
             ("http://a/ --html -", "needs a file"),

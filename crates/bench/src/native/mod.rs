@@ -22,6 +22,7 @@ mod target;
 mod text;
 mod timeline;
 mod units;
+mod versus;
 mod watch;
 
 use std::ffi::OsString;
@@ -69,7 +70,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
         Err(Refused::Failed(reason)) => return failed(&reason),
     };
     match run::run(&order) {
-        Ok(ending) => ending.into(),
+        Ok(status) => ExitCode::from(status),
         Err(error) => failed(&error.to_string()),
     }
 }

@@ -130,12 +130,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_parser = cores, help_heading = "Generator")]
     pub(crate) cores: Option<Cores>,
 
-    /// Watch the server meanwhile: this process and all that it started
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
-    pub(crate) pid: Option<u32>,
-    /// Watch the server that listens on this port of this machine
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Server")]
-    pub(crate) listen: Option<u16>,
+    /// Watch the server meanwhile: this process and all that it started. With --vs, given twice:
+    /// A's and B's; once: that of both
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), action = ArgAction::Append, help_heading = "Server")]
+    pub(crate) pid: Vec<u32>,
+    /// Watch the server that listens on this port of this machine. With --vs as --pid
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), action = ArgAction::Append, help_heading = "Server")]
+    pub(crate) listen: Vec<u16>,
     /// Go on watching so long after the load, to see memory come back
     #[arg(long, value_name = "TIME", value_parser = units::some_time, help_heading = "Server")]
     pub(crate) cooldown: Option<Duration>,
@@ -175,7 +176,7 @@ Examples:
   How fast can it go?      nagaya bench http://127.0.0.1:8080/ --connections 100 --duration 30s
   What do people wait?     nagaya bench http://127.0.0.1:8080/ --rate 2k --duration 60s
   What does it cost?       nagaya bench http://127.0.0.1:8080/ --listen 8080 --cooldown 30s
-  Is B faster than A?      nagaya bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ --listen 8080
+  Is B faster than A?      nagaya bench http://127.0.0.1:8080/ --vs http://127.0.0.1:8081/ --listen 8080 --listen 8081
   How much is too much?    nagaya bench http://127.0.0.1:8080/ --until 'p99<50ms,errors<0.1%'
   A mix                    nagaya bench 9@http://127.0.0.1:8080/ http://127.0.0.1:8080/search?q=a
   For a program to read    nagaya bench http://127.0.0.1:8080/ --quiet --json -

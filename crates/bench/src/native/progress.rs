@@ -59,10 +59,15 @@ impl Progress {
     pub(crate) fn show(&mut self, look: &LiveLook) {
         self.count(Instant::now(), look.completed);
         let line = line(look, self.per_second, self.end);
+        self.step(permille(look, self.end), line);
+    }
+
+    /// Shows a line, so many thousandths of the way.
+    pub(crate) fn step(&mut self, permille: u64, line: String) {
         match &mut self.place {
             Place::Nowhere => {}
             Place::Terminal(bar) => {
-                bar.set_position(permille(look, self.end));
+                bar.set_position(permille);
                 bar.set_message(line);
             }
             Place::Lines(last) => {

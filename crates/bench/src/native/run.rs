@@ -3,7 +3,6 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,63 +12,44 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::client::{self, Live, Outcome, Plan};
 use crate::error::Error;
-use crate::report::Paint;
+use crate::report::{Document, Paint};
 
 use super::asked::{Order, Task};
-use super::progress::{Progress, Volume};
+use super::progress::Progress;
 use super::record::Report;
 use super::watch::{ServerRecord, Watched};
-use super::{page, text};
+use super::{page, text, versus};
 
 /// Between two looks at a running load.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What a shell calls a process that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// It measured something.
-    Measured,
-    /// It was cut short, or not one whole reply came.
-    Incomplete,
-}
-
-impl From<Ending> for ExitCode {
-    fn from(ending: Ending) -> ExitCode {
-        match ending {
-            Ending::Measured => ExitCode::SUCCESS,
-            Ending::Incomplete => ExitCode::FAILURE,
-        }
-    }
-}
-
-/// Does what was ordered and reports it.
-pub(crate) fn run(order: &Order) -> Result<Ending, Error> {
-    match &order.task {
-        Task::Load => load(order),
-        Task::Versus(_) => Err(not_here("--vs")),
-        Task::Until(_) => Err(not_here("--until")),
-    }
-}
-
-fn not_here(option: &str) -> Error {
-    Error::new(option, "this build cannot do that yet")
-}
-
-fn load(order: &Order) -> Result<Ending, Error> {
+/// Does what was ordered, reports it, and says the exit status.
+pub(crate) fn run(order: &Order) -> Result<u8, Error> {
     let interrupted = catch_signals()?;
-    let (outcome, server) = measured(order, &interrupted)?;
+    match &order.task {
+        Task::Load => load(order, &interrupted),
+        Task::Versus(versus) => versus::run(order, versus, &interrupted),
+        Task::Until(_) => Err(Error::new("--until", "this build cannot do that yet")),
+    }
+}
+
+/// 1 where it was cut short, or not one whole reply came.
+fn load(order: &Order, interrupted: &AtomicBool) -> Result<u8, Error> {
+    let (outcome, server) = measured(order, interrupted)?;
     let report = Report::of(&order.asked, &outcome, server);
-    publish(order, &report)?;
-    Ok(match report.cut_short || report.completed == 0 {
-        true => Ending::Incomplete,
-        false => Ending::Measured,
-    })
+    publish(
+        order,
+        &|paint| text::text(&report, paint),
+        &report.to_json(),
+        &|| page::document(&report),
+    )?;
+    Ok(u8::from(report.cut_short || report.completed == 0))
 }
 
 /// The first signal sets the flag; the second ends the process.
-pub(crate) fn catch_signals() -> Result<Arc<AtomicBool>, Error> {
+fn catch_signals() -> Result<Arc<AtomicBool>, Error> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, flag.clone())
@@ -83,13 +63,9 @@ fn measured(
     order: &Order,
     interrupted: &AtomicBool,
 ) -> Result<(Outcome, Option<ServerRecord>), Error> {
-    let volume = match order.quiet {
-        true => Volume::Quiet,
-        false => Volume::Shown,
-    };
     let watched = order.watch.as_ref().map(Watched::start).transpose()?;
     let live = Live::new();
-    let mut progress = Progress::new(volume, order.plan.end);
+    let mut progress = Progress::new(order.volume, order.plan.end);
     let outcome = watch_load(&order.plan, &live, &mut progress, interrupted)?;
     let Some(watched) = watched else {
         return Ok((outcome, None));
@@ -130,13 +106,13 @@ fn watch_load(
     })
 }
 
-fn stop_if(interrupted: &AtomicBool, live: &Live) {
+pub(super) fn stop_if(interrupted: &AtomicBool, live: &Live) {
     if interrupted.load(Ordering::Relaxed) {
         live.stop();
     }
 }
 
-fn joined<T>(result: thread::Result<T>) -> T {
+pub(super) fn joined<T>(result: thread::Result<T>) -> T {
     match result {
         Ok(value) => value,
         Err(panic) => std::panic::resume_unwind(panic),
@@ -144,24 +120,29 @@ fn joined<T>(result: thread::Result<T>) -> T {
 }
 
 /// Writes the text, or the JSON in its place, and the files that were asked for.
-fn publish(order: &Order, report: &Report) -> Result<(), Error> {
+pub(super) fn publish(
+    order: &Order,
+    text: &dyn Fn(Paint) -> String,
+    json: &str,
+    page: &dyn Fn() -> Document,
+) -> Result<(), Error> {
     let is_for_program = order.json.as_deref() == Some(Path::new("-"));
     if !is_for_program {
         let paint = match std::io::stdout().is_terminal() {
             true => Paint::Colours,
             false => Paint::Never,
         };
-        print(&text::text(report, paint))?;
+        print(&text(paint))?;
     }
     if let Some(path) = &order.json {
-        let json = format!("{}\n", report.to_json());
+        let json = format!("{json}\n");
         match is_for_program {
             true => print(&json)?,
             false => write(path, &json)?,
         }
     }
     match &order.html {
-        Some(path) => write(path, &page::document(report).to_html()),
+        Some(path) => write(path, &page().to_html()),
         None => Ok(()),
     }
 }
