@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::client::{
-    Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
+    Address, Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
     RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
 };
 use crate::compare;
@@ -290,15 +290,21 @@ fn versus(
     builder: &RequestBuilder,
     b: &Target,
 ) -> Result<Versus, Refused> {
-    let a = plan.requests.first().map(|request| request.label.clone());
+    let requests = requests(options, builder, std::slice::from_ref(b))?;
+    let ([of_a, ..], [of_b, ..]) = (plan.requests.as_slice(), requests.as_slice()) else {
+        return Err(Refused::Misuse(vec!["--vs needs two URLs".to_owned()]));
+    };
+    let [at_a, at_b] = [of_a, of_b].map(|request| &request.endpoint.address);
+    let servers = both(&watched(options), at_a, at_b)?;
+    let names = [of_a.label.clone(), b.text.clone()];
     Ok(Versus {
         plan: Plan {
-            requests: requests(options, builder, std::slice::from_ref(b))?,
+            requests,
             ..plan.clone()
         },
         options: compare::Options {
-            names: [a.unwrap_or_default(), b.text.clone()],
-            servers: both(&watched(options)),
+            names,
+            servers,
             blocks_max: options.blocks.unwrap_or(BLOCKS) as usize,
             slice: options.block.unwrap_or(SLICE),
             margin: options.margin.unwrap_or(MARGIN),
@@ -314,11 +320,21 @@ fn watched(options: &Options) -> Vec<Which> {
     by_number.chain(by_port).collect()
 }
 
-/// A's and B's of a comparison; one that is named once is both.
-fn both(watched: &[Which]) -> [Which; 2] {
-    let a = watched.first().cloned().unwrap_or(Which::MachineOnly);
-    let b = watched.get(1).cloned().unwrap_or_else(|| a.clone());
-    [a, b]
+/// A's and B's of a comparison. Where one alone is named it is A's, and B's is the same if it has
+/// the same address, else whoever listens on B's port here.
+fn both(watched: &[Which], a: &Address, b: &Address) -> Result<[Which; 2], Refused> {
+    match (watched, b) {
+        ([], _) => Ok([Which::MachineOnly, Which::MachineOnly]),
+        ([of_a, of_b, ..], _) => Ok([of_a.clone(), of_b.clone()]),
+        ([of_a], _) if a == b => Ok([of_a.clone(), of_a.clone()]),
+        ([of_a], Address::Tcp(address)) if address.ip().is_loopback() => {
+            Ok([of_a.clone(), Which::Listening(address.port())])
+        }
+        ([_], _) => Err(Refused::Misuse(vec![
+            "--vs with one --pid or --listen: give it twice, A's server first; their CPU times are compared"
+                .to_owned(),
+        ])),
+    }
 }
 
 fn asked(options: &Options, targets: &[Target], plan: &Plan, builder: &RequestBuilder) -> Asked {
@@ -540,10 +556,33 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_named_once_is_both_of_a_comparison() {
-        let [a, b] = [Which::Listening(1), Which::Listening(2)];
-        assert_eq!(both(std::slice::from_ref(&a)), [a.clone(), a.clone()]);
-        assert_eq!(both(&[a.clone(), b.clone()]), [a, b]);
+    fn a_comparison_watches_the_server_of_each() {
+        let servers = |line: &str| match order(&format!("http://127.0.0.1/ {line}")) {
+            Ok(order) => match order.task {
+                Task::Versus(versus) => Some(versus.options.servers),
+                other => panic!("{other:?}"),
+            },
+            Err(Refused::Misuse(_)) => None,
+            Err(other) => panic!("{other:?}"),
+        };
+        let by_port = Which::Listening;
+        for (line, expected) in [
+            (
+                "--vs http://127.0.0.1/b --listen 80",
+                Some([by_port(80), by_port(80)]),
+            ),
+            (
+                "--vs http://127.0.0.1:81/ --pid 7",
+                Some([Which::Pid(7), by_port(81)]),
+            ),
+            (
+                "--vs http://127.0.0.1:81/ --pid 7 --pid 8",
+                Some([Which::Pid(7), Which::Pid(8)]),
+            ),
+            ("--vs http://192.0.2.1/ --pid 7", None),
+        ] {
+            assert_eq!(servers(line), expected, "{line}");
+        }
     }
 
     #[test]

@@ -130,8 +130,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_parser = cores, help_heading = "Generator")]
     pub(crate) cores: Option<Cores>,
 
-    /// Watch the server meanwhile: this process and all that it started. With --vs, given twice:
-    /// A's and B's; once: that of both
+    /// Watch the server meanwhile: this process and all that it started. With --vs it is
+    /// A's, and given twice B's [default for B: A's, or who listens on B's port]
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), action = ArgAction::Append, help_heading = "Server")]
     pub(crate) pid: Vec<u32>,
     /// Watch the server that listens on this port of this machine. With --vs as --pid
