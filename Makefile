@@ -43,13 +43,14 @@ lab: ## programs and control groups measured, written to lab/results/cgroup.md; 
 	cargo build --release --locked -p bench --examples
 	NAGAYA=$(TARGET_DIR)/release/nagaya lab/cgroup/run.py $(ARGS)
 
-soak: ## the long run, about half an hour: reloads under load, programs, mutated requests, fuzzing
+soak: ## the long run, most of an hour: reloads under load, programs, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test
 	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test reload_under_load -- --nocapture
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test reload_under_load; done
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test cgi_ends -- after_many_requests
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
 	cargo run --locked --profile quick -p bench --example memory
+	cargo run --release --locked -p bench --example comparisons
 	@scripts/fuzz.sh 120
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md

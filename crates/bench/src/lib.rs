@@ -16,6 +16,7 @@ pub mod harness;
 pub mod lab;
 pub mod native;
 pub mod report;
+pub mod search;
 pub mod server;
 pub mod stats;
 

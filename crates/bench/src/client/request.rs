@@ -138,27 +138,9 @@ fn check_field(name: &str, value: &str) -> Result<(), String> {
 }
 
 /// What names of fields and methods consist of (RFC 9110, 5.6.2).
-#[inline]
 pub(crate) fn is_token(byte: u8) -> bool {
-    TOKEN[usize::from(byte)]
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
-
-/// A table, for every byte of every reply's names is looked up.
-const TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let marks = b"!#$%&'*+-.^_`|~";
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut at = 0;
-    while at < marks.len() {
-        table[marks[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {

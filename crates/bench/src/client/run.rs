@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
 use super::generator::Generator;
@@ -15,8 +14,6 @@ use super::plan::{CONNECTIONS_MAX, Keep, Pace, Plan, REQUESTS_MAX, Reuse, THREAD
 use super::shared::Shared;
 use crate::Error;
 
-/// Files a load needs beside its connections, with room for the rest of the program.
-const FILES_BESIDE: u64 = 100;
 /// Fastest rate of an open loop.
 const PER_SECOND_MAX: f64 = 10_000_000.0;
 
@@ -25,7 +22,6 @@ const PER_SECOND_MAX: f64 = 10_000_000.0;
 /// Fails where the plan cannot be run; a server that fails is an outcome.
 pub fn run(plan: &Plan, live: &Live) -> Result<Outcome, Error> {
     let shared = check(plan)
-        .and_then(|routes| allow_files(plan.connections).map(|()| routes))
         .and_then(|routes| Shared::new(plan, live, routes))
         .map_err(|cause| Error::new("prepare the load", cause))?;
     let started = SystemTime::now();
@@ -73,23 +69,6 @@ fn check(plan: &Plan) -> Result<Routes, String> {
         ));
     }
     Ok(routes)
-}
-
-/// Lets the process have as many files open as the load needs.
-fn allow_files(connections: usize) -> Result<(), String> {
-    let needed = connections as u64 + FILES_BESIDE;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    let wanted = Rlimit {
-        current: Some(needed),
-        maximum: limit.maximum,
-    };
-    setrlimit(Resource::Nofile, wanted).map_err(|_| {
-        let most = limit.maximum.unwrap_or(u64::MAX);
-        format!("{connections} connections need {needed} open files, and {most} are allowed: raise `ulimit -Hn`")
-    })
 }
 
 fn run_threads(shared: &Shared<'_>) -> Result<Vec<Part>, Error> {

@@ -45,16 +45,12 @@ struct Picture {
 /// Draws what `lab/figures.toml` below this directory asks for; returns the files written.
 pub(crate) fn draw_all(root: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut written = Vec::new();
-    let mut failure = None;
     for picture in pictures(root)? {
         let file = root.join(&picture.file);
-        // One whose results are missing keeps no other from being drawn.
-        match svg(root, &picture).and_then(|svg| results::replace(&file, &svg)) {
-            Ok(()) => written.push(file),
-            Err(error) => failure = failure.or(Some(error)),
-        }
+        results::replace(&file, &svg(root, &picture)?)?;
+        written.push(file);
     }
-    failure.map_or(Ok(written), Err)
+    Ok(written)
 }
 
 fn pictures(root: &Path) -> Result<Vec<Picture>, Error> {

@@ -9,6 +9,7 @@ use crate::client::{
     RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
 };
 use crate::compare;
+use crate::search::{self, Goals};
 use crate::server::Which;
 
 use super::base64;
@@ -23,11 +24,15 @@ const DURATION: Duration = Duration::from_secs(10);
 /// Longest warm-up that is found.
 const WARM_UP_MAX: Duration = Duration::from_secs(5);
 /// Blocks of a comparison at most, without `--blocks`.
-const BLOCKS: u64 = 80;
+const BLOCKS: u64 = 60;
 /// Length of its slices, without `--block`.
-const SLICE: Duration = Duration::from_secs(2);
+const SLICE: Duration = Duration::from_secs(1);
 /// Differences below this are none, without `--margin`.
 const MARGIN: f64 = 0.01;
+/// How long a rate of a search is tried, without `--duration`.
+const PROBE: Duration = Duration::from_secs(2);
+/// The gap between rates at which a search is content.
+const PRECISION: f64 = 0.04;
 /// Longest body that is sent.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -61,7 +66,7 @@ pub(crate) enum Task {
     /// It is compared with another.
     Versus(Box<Versus>),
     /// The highest rate that holds these goals is looked for.
-    Until(String),
+    Until(search::Options),
 }
 
 /// `--vs`.
@@ -103,7 +108,7 @@ impl Order {
         let plan = plan(&options, requests(&options, &builder, &targets)?);
         let task = match (&options.vs, &options.until) {
             (Some(b), _) => Task::Versus(Box::new(versus(&options, &plan, &builder, b)?)),
-            (None, Some(goals)) => Task::Until(goals.clone()),
+            (None, Some(goals)) => Task::Until(until(&options, &plan, goals)),
             (None, None) => Task::Load,
         };
         Ok(Order {
@@ -334,6 +339,22 @@ fn both(watched: &[Which], a: &Address, b: &Address) -> Result<[Which; 2], Refus
             "--vs with one --pid or --listen: give it twice, A's server first; their CPU times are compared"
                 .to_owned(),
         ])),
+    }
+}
+
+fn until(options: &Options, plan: &Plan, goals: &Goals) -> search::Options {
+    let name = match plan.requests.as_slice() {
+        [] => String::new(),
+        [only] => only.label.clone(),
+        [first, rest @ ..] => format!("{} and {} more", first.label, rest.len()),
+    };
+    let server = watched(options).into_iter().next();
+    search::Options {
+        name,
+        goals: goals.clone(),
+        server: server.unwrap_or(Which::MachineOnly),
+        probe: options.duration.unwrap_or(PROBE),
+        precision: PRECISION,
     }
 }
 
@@ -590,7 +611,10 @@ mod tests {
         match order("http://127.0.0.1/ --vs http://127.0.0.1/b --margin 2%").map(|o| o.task) {
             Ok(Task::Versus(versus)) => {
                 let options = &versus.options;
-                assert_eq!((options.blocks_max, options.slice), (80, SLICE));
+                assert_eq!(
+                    (options.blocks_max, options.slice),
+                    (BLOCKS as usize, SLICE)
+                );
                 assert_eq!(options.margin, 0.02);
                 assert_eq!(options.names, ["http://127.0.0.1/", "http://127.0.0.1/b"]);
                 assert_eq!(options.servers, [Which::MachineOnly, Which::MachineOnly]);
@@ -599,6 +623,6 @@ mod tests {
             other => panic!("{other:?}"),
         }
         let task = order("http://127.0.0.1/ --until p99<50ms").map(|o| o.task);
-        assert!(matches!(task, Ok(Task::Until(goals)) if goals == "p99<50ms"));
+        assert!(matches!(task, Ok(Task::Until(search)) if search.goals.to_string() == "p99<50ms"));
     }
 }

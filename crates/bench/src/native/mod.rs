@@ -22,6 +22,7 @@ mod target;
 mod text;
 mod timeline;
 mod units;
+mod until;
 mod versus;
 mod watch;
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{ArgAction, Parser, ValueEnum};
 
 use super::{target::Target, units};
+use crate::search::Goals;
 
 /// Measure a web server: load it, and say what its figures are worth
 #[derive(Debug, Clone, Parser)]
@@ -144,10 +145,10 @@ pub(crate) struct Options {
     /// Compare with this URL, in blocks of both in random order, until the difference is known
     #[arg(long, value_name = "URL-B", help_heading = "Compare and search")]
     pub(crate) vs: Option<Target>,
-    /// Blocks of --vs at most [default: 80]
+    /// Blocks of --vs at most [default: 60]
     #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Compare and search")]
     pub(crate) blocks: Option<u64>,
-    /// How long each slice of a block is: 1s to 3s are good [default: 2s]
+    /// How long each slice of a block is: 1s to 3s are good [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = units::some_time, help_heading = "Compare and search")]
     pub(crate) block: Option<Duration>,
     /// Differences below this are none [default: 1%]
@@ -155,7 +156,7 @@ pub(crate) struct Options {
     pub(crate) margin: Option<f64>,
     /// Find the highest rate that holds these: 'p99<50ms', 'p99<50ms,errors<0.1%'
     #[arg(long, value_name = "GOALS", help_heading = "Compare and search")]
-    pub(crate) until: Option<String>,
+    pub(crate) until: Option<Goals>,
 
     /// Count replies of any status as good [default: 200 to 399 are]
     #[arg(long, help_heading = "Report")]
@@ -189,6 +190,7 @@ A link named `ab` to this program takes ApacheBench's flags alone: ln -s /usr/bi
 
 Exit status: 0 fine, 1 failed while running, cut short, or not one whole reply, 2 wrong use.
 With --vs: 0 B is the same or faster, 1 B is slower or the run failed, 2 wrong use, 3 cannot tell.
+With --until: 0 a rate was found, 1 none holds or the run failed, 2 wrong use, 3 cannot tell.
 With ApacheBench's flags as there: 22 wrong use, else the number of the system's error.";
 
 /// `--arrivals`.

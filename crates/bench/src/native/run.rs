@@ -18,7 +18,7 @@ use super::asked::{Order, Task};
 use super::progress::Progress;
 use super::record::Report;
 use super::watch::{ServerRecord, Watched};
-use super::{page, text, versus};
+use super::{page, text, until, versus};
 
 /// Between two looks at a running load.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ pub(crate) fn run(order: &Order) -> Result<u8, Error> {
     match &order.task {
         Task::Load => load(order, &interrupted),
         Task::Versus(versus) => versus::run(order, versus, &interrupted),
-        Task::Until(_) => Err(Error::new("--until", "this build cannot do that yet")),
+        Task::Until(options) => until::run(order, options, &interrupted),
     }
 }
 

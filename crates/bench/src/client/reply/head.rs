@@ -1,7 +1,5 @@
 //! The head of a reply: the few lines a load must understand, the others only checked.
 
-use std::io::BufRead;
-
 use super::{Fault, Notes};
 use crate::client::request::is_token;
 
@@ -40,10 +38,7 @@ pub(super) fn end(bytes: &[u8]) -> Option<usize> {
 
 /// The position after the next line feed.
 fn line_end(bytes: &[u8]) -> Option<usize> {
-    // The library's own search looks at many bytes at a time.
-    let count = { bytes }.skip_until(b'\n').ok()?;
-    let last = bytes.get(..count)?.last();
-    (last == Some(&b'\n')).then_some(count)
+    bytes.iter().position(|b| *b == b'\n').map(|at| at + 1)
 }
 
 impl Head {
@@ -129,15 +124,14 @@ impl Reader {
             }
             return;
         }
-        let name_end = line.iter().position(|b| !is_token(*b));
-        let (name, rest) = line.split_at(name_end.unwrap_or(line.len()));
-        let Some(value) = rest.strip_prefix(b":").filter(|_| !name.is_empty()) else {
-            return self.fail(match line.contains(&b':') {
-                true => "a field with an impossible name",
-                false => "a line of the head without a colon",
-            });
+        let Some(colon) = line.iter().position(|b| *b == b':') else {
+            return self.fail("a line of the head without a colon");
         };
-        let value = value.trim_ascii();
+        let (name, value) = line.split_at(colon);
+        if name.is_empty() || !name.iter().copied().all(is_token) {
+            return self.fail("a field with an impossible name");
+        }
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
         self.foldable = true;
         match name.len() {
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),

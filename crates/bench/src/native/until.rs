@@ -1,0 +1,83 @@
+//! `--until`: the search on a thread of its own, its progress and report here.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+
+use crate::client::Live;
+use crate::error::Error;
+use crate::report::units;
+use crate::search::{self, Search, Tried};
+
+use super::asked::Order;
+use super::progress::Progress;
+use super::run::{LOOK_EVERY, joined, publish, stop_if};
+use super::versus::without_charts;
+
+/// Columns of the report.
+const WIDTH: usize = 110;
+/// Probes that are usual, in thousandths each.
+const PROBE_PERMILLE: u64 = 50;
+
+/// Searches, reports, and says the exit status: 0 a rate was found, 1 none holds, 3 unknown.
+pub(super) fn run(
+    order: &Order,
+    options: &search::Options,
+    interrupted: &AtomicBool,
+) -> Result<u8, Error> {
+    let search = searched(order, options, interrupted)?;
+    publish(
+        order,
+        &|paint| without_charts(search.document()).to_text(WIDTH, paint),
+        &search.to_json(),
+        &|| search.document(),
+    )?;
+    Ok(search.exit_status())
+}
+
+fn searched(
+    order: &Order,
+    options: &search::Options,
+    interrupted: &AtomicBool,
+) -> Result<Search, Error> {
+    let live = Live::new();
+    let mut progress = Progress::new(order.volume, order.plan.end);
+    progress.step(0, "a closed loop, to find a rate to begin with".to_owned());
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        let searching = scope.spawn(|| {
+            let tell = tell;
+            // Nobody listens any more when this thread's owner has panicked.
+            search::run(&order.plan, options, &live, &mut |tried| {
+                let _ = tell.send(line(tried));
+            })
+        });
+        let mut done = 0;
+        loop {
+            stop_if(interrupted, &live);
+            match told.recv_timeout(LOOK_EVERY) {
+                Ok(line) => {
+                    done = (done + PROBE_PERMILLE).min(1000 - PROBE_PERMILLE);
+                    progress.step(done, line);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        joined(searching.join())
+    })
+}
+
+/// `5,390/s: p99 1.09 ms, holds`
+fn line(tried: &Tried) -> String {
+    let probe = &tried.probe;
+    let result = match probe.missed.is_empty() {
+        true => "holds".to_owned(),
+        false => probe.missed.join(", "),
+    };
+    format!(
+        "{}: p99 {}, {result}",
+        units::per_second(probe.offered),
+        units::micros(probe.p99_us)
+    )
+}

@@ -1,0 +1,162 @@
+//! `--until`: the highest rate at which a server holds its goals.
+//!
+//! The idea: requests are sent when they are due, whatever the server does (a closed loop would be
+//! polite and wait); the rate doubles until a goal is missed, then the gap between the last rate
+//! that held and the first that did not is halved until it is small, and what is left is tried
+//! three times more. Where the generator gives up first, that is said and not called the server's
+//! limit.
+
+mod climb;
+mod goals;
+mod page;
+mod probe;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use goals::{Figure, Goal, Goals};
+pub use probe::{Probe, Result as ProbeResult};
+
+use crate::client::{Live, Plan};
+use crate::error::Error;
+use crate::server::Which;
+
+/// Version of what is written.
+const VERSION: u32 = 1;
+
+/// How a search is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What reports call the server.
+    pub name: String,
+    /// What must hold.
+    pub goals: Goals,
+    /// Its processes, where they are known.
+    pub server: Which,
+    /// Least length of a probe, warm-up left out. Slow rates and far quantiles take longer.
+    pub probe: Duration,
+    /// The gap at which the search is content, as a share of the rate.
+    pub precision: f64,
+}
+
+/// Which part of the search a probe belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// A rate that holds and one that does not are looked for.
+    Bracket,
+    /// The gap between them is halved.
+    Narrow,
+    /// The last rate that held is tried again.
+    Confirm,
+}
+
+/// A probe of the search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// What for.
+    pub step: Step,
+    /// What came of it.
+    pub probe: Probe,
+}
+
+/// What a search came to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Knee {
+    /// The goals hold at `holds`, three times more than once, and not at `fails`.
+    Found {
+        /// Requests per second.
+        holds: f64,
+        /// Requests per second.
+        fails: f64,
+    },
+    /// The goals hold at `holds`; above it the generator is the limit, and of the server nothing
+    /// is known.
+    GeneratorBound {
+        /// Requests per second; 0 where not one rate was told of.
+        holds: f64,
+    },
+    /// They do not hold at the slowest rate that was tried.
+    Nowhere {
+        /// Requests per second.
+        tried: f64,
+    },
+    /// They held as fast as was tried.
+    Everywhere {
+        /// Requests per second.
+        tried: f64,
+    },
+    /// Somebody stopped it, or the probes were used up; they held at `holds`, not confirmed.
+    Unfinished {
+        /// Requests per second; 0 where none.
+        holds: f64,
+    },
+}
+
+/// A search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// Version of this record.
+    pub version: u32,
+    /// What the server is called.
+    pub name: String,
+    /// What must hold, as it was written.
+    pub goals: String,
+    /// What it came to.
+    pub knee: Knee,
+    /// Replies per second of a closed loop, where the search began from.
+    pub closed_loop: f64,
+    /// Connections.
+    pub connections: usize,
+    /// Every probe, in order.
+    pub probes: Vec<Tried>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Looks for the highest rate at which the goals hold. `told` hears of each probe.
+///
+/// # Errors
+/// When the plan cannot be run, the server is not found, or it gives not one whole reply.
+pub fn run(
+    plan: &Plan,
+    options: &Options,
+    live: &Live,
+    told: &mut dyn FnMut(&Tried),
+) -> Result<Search, Error> {
+    let began = Instant::now();
+    let mut prober = probe::Prober::new(plan, options)?;
+    let closed_loop = prober.closed_loop(live)?;
+    let mut climb = climb::Climb::new(options.precision, told);
+    let knee = climb.run(closed_loop, live, &mut |rate| prober.open_loop(rate, live))?;
+    Ok(Search {
+        version: VERSION,
+        name: options.name.clone(),
+        goals: options.goals.to_string(),
+        knee,
+        closed_loop,
+        connections: plan.connections,
+        probes: climb.into_probes(),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+impl Search {
+    /// 0 where a rate was found, 1 where the goals hold nowhere, 3 where it cannot be told.
+    pub fn exit_status(&self) -> u8 {
+        match self.knee {
+            Knee::Found { .. } | Knee::Everywhere { .. } => 0,
+            Knee::Nowhere { .. } => 1,
+            Knee::GeneratorBound { .. } | Knee::Unfinished { .. } => 3,
+        }
+    }
+
+    /// The same as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain values only")
+    }
+}
