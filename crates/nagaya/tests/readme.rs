@@ -12,7 +12,7 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
@@ -22,6 +22,7 @@ const DOCUMENTS: [&str; 9] = [
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",
     "docs/guide/logs-and-status.md",
+    "docs/guide/ab.md",
 ];
 
 /// Beginnings of lines that change the machine they run on; shown, not run.
@@ -129,6 +130,12 @@ fn try_line(
         (
             line.replace("127.0.0.1:8080", &demo.address().to_string()),
             root(),
+        )
+    } else if let Some(rest) = line.strip_prefix("nagaya bench ") {
+        let rest = rest.replace("127.0.0.1:8080", &demo.address().to_string());
+        (
+            format!("{NAGAYA} bench {rest}"),
+            machine.directory.path().to_owned(),
         )
     } else if let Some(rest) = line.strip_prefix("nagaya ") {
         let config = served

@@ -5,6 +5,7 @@
 //! after the report.
 
 mod ending;
+mod extras;
 mod figures;
 mod files;
 mod flags;

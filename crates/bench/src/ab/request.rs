@@ -11,6 +11,7 @@ use std::path::Path;
 use super::flags::{Credentials, Flags};
 use super::refusal::{Refusal, refuse_plainly};
 use super::target::Target;
+use crate::native::base64;
 
 /// Longest head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -107,22 +108,6 @@ fn given<'a>(flags: &'a Flags, name: &str) -> Option<&'a str> {
         let (start, rest) = field.split_at_checked(name.len())?;
         start.eq_ignore_ascii_case(name).then_some(rest)
     })
-}
-
-/// With padding (RFC 4648, 4).
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, at| {
-            bits << 8 | usize::from(group.get(at).copied().unwrap_or(0))
-        });
-        for at in 0..4 {
-            let letter = LETTERS[bits >> (18 - 6 * at) & 63];
-            text.push(if at > group.len() { '=' } else { letter.into() });
-        }
-    }
-    text
 }
 
 fn read_body(file: &Path) -> Result<Vec<u8>, Refusal> {

@@ -1,6 +1,6 @@
 //! Runs ApacheBench's load on our generator: plan, progress, the ways it may end early.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::refusal::{Refusal, refuse, refuse_plainly};
 use super::report::Told;
 use super::request::{Sent, host_field};
 use super::target::{self, Target};
-use super::{ending, files, notes, report, tables, tls};
+use super::{ending, extras, files, notes, report, tables, tls};
 use crate::client::{
     self, Address, End, Endpoint, Judge, Keep, Live, Opening, Outcome, Plan, ReplyTo, Request,
-    Reuse, SocketOptions,
+    Reuse, SocketOptions, Tls,
 };
 
 /// Fewer requests than this have no progress lines.
@@ -35,12 +35,16 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Most exchanges kept for `-g`.
 const EACH_MAX: u64 = 20_000_000;
 
+/// Most exchanges kept for `-v`.
+const TOLD_MAX: u64 = 100_000;
+
 /// What is decided before anything is sent.
 struct Load<'a> {
     flags: &'a Flags,
     target: Target,
     sent: Sent,
     proxy: Option<(String, u16)>,
+    tls: Option<Tls>,
     /// Requests between two lines of progress, where it is told.
     step: Option<u64>,
 }
@@ -49,18 +53,12 @@ struct Load<'a> {
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode, Refusal> {
     let load = Load::new(flags)?;
     load.announce();
-    let plan = load.plan()?;
-    let interrupted = interruptions()?;
-    let live = Live::new();
-    let (outcome, stalled) = load.watched(&plan, &live, &interrupted);
-    let outcome = outcome.map_err(|error| Refusal::plain(1, error.to_string()))?;
-    let interrupted = interrupted.load(Ordering::Relaxed);
-    if !interrupted {
-        ending::check(flags, &outcome, stalled)?;
-        load.tell_end(&outcome);
+    let ended = load.run();
+    if ended.is_err() && std::io::stdout().is_terminal() {
+        // What is said on stderr would stand behind "be patient" otherwise.
+        print("\n");
     }
-    load.report(&plan, &outcome)?;
-    Ok(ExitCode::from(u8::from(interrupted)))
+    ended
 }
 
 impl<'a> Load<'a> {
@@ -72,10 +70,18 @@ impl<'a> Load<'a> {
                 flags.requests
             ));
         }
+        let tls = match target.tls {
+            true => Some(tls::asked(
+                flags,
+                host_field(flags).unwrap_or(&target.host),
+            )?),
+            false => None,
+        };
         let told = flags.progress && flags.requests > PROGRESS_ABOVE;
         Ok(Load {
             flags,
             sent: Sent::new(flags, &target)?,
+            tls,
             target,
             proxy: flags
                 .proxy
@@ -84,6 +90,27 @@ impl<'a> Load<'a> {
                 .transpose()?,
             step: told.then(|| (flags.requests / PROGRESS_LINES).max(PROGRESS_STEP_MIN)),
         })
+    }
+
+    /// Runs it and prints the report.
+    fn run(&self) -> Result<ExitCode, Refusal> {
+        let flags = self.flags;
+        let plan = self.plan()?;
+        let interrupted = interruptions()?;
+        let watched = extras::watch(&flags.extras)?;
+        let live = Live::new();
+        let (outcome, stalled) = self.watched(&plan, &live, &interrupted);
+        let outcome = outcome.map_err(|error| Refusal::plain(1, error.to_string()))?;
+        let interrupted = interrupted.load(Ordering::Relaxed);
+        print(&notes::statuses(flags, &outcome.each));
+        if !interrupted {
+            ending::check(flags, &outcome, stalled)?;
+            self.tell_end(&outcome);
+        }
+        self.report(&outcome)?;
+        let asked = (flags, &self.target, self.sent.method.as_str());
+        print(&extras::report(asked, &outcome, watched)?);
+        Ok(ExitCode::from(u8::from(interrupted)))
     }
 
     /// What stands before the report.
@@ -143,11 +170,7 @@ impl<'a> Load<'a> {
                 true => Judge::Nothing,
                 false => Judge::SameLength,
             },
-            keep: match self.keeps_each() {
-                // Cannot be cut: it is below EACH_MAX, or the level of words asks for few.
-                true => Keep::Each(flags.requests.min(EACH_MAX) as usize),
-                false => Keep::Histograms,
-            },
+            keep: self.keep(),
             socket: SocketOptions {
                 local,
                 buffer_bytes: flags.buffer_bytes,
@@ -156,27 +179,21 @@ impl<'a> Load<'a> {
         })
     }
 
-    fn keeps_each(&self) -> bool {
-        self.flags.each_file.is_some() || self.flags.verbosity >= 2
+    fn keep(&self) -> Keep {
+        let most = match (&self.flags.each_file, self.flags.verbosity) {
+            (Some(_), _) => EACH_MAX,
+            (None, 2..) => TOLD_MAX,
+            (None, _) => return Keep::Histograms,
+        };
+        // Cannot be cut: the most is below what any machine's numbers hold.
+        Keep::Each(self.flags.requests.min(most) as usize)
     }
 
     fn request(&self, local: Option<IpAddr>) -> Result<Request, Refusal> {
-        let Load {
-            flags,
-            target,
-            sent,
-            ..
-        } = self;
+        let Load { target, sent, .. } = self;
         let (host, port) = match &self.proxy {
             Some((host, port)) => (host.as_str(), *port),
             None => (target.host.as_str(), target.port),
-        };
-        let tls = match target.tls {
-            true => Some(tls::asked(
-                flags,
-                host_field(flags).unwrap_or(&target.host),
-            )?),
-            false => None,
         };
         let address: SocketAddr = target::look_up_server(host, port, local)?;
         let mut bytes = sent.head.clone().into_bytes();
@@ -184,7 +201,7 @@ impl<'a> Load<'a> {
         Ok(Request {
             endpoint: Endpoint {
                 address: Address::Tcp(address),
-                tls,
+                tls: self.tls.clone(),
             },
             bytes,
             body_bytes: sent.body.len(),
@@ -225,8 +242,10 @@ impl<'a> Load<'a> {
                 last = (look.completed, Instant::now());
             }
             stalled |= last.1.elapsed() > self.flags.timeout && look.broken > 0;
-            let gives_up = look.broken > 0 && !self.flags.goes_on;
-            if gives_up || stalled || interrupted.load(Ordering::Relaxed) {
+            if ending::is_near(self.flags, live.broken())
+                || stalled
+                || interrupted.load(Ordering::Relaxed)
+            {
                 live.stop();
             }
         }
@@ -256,22 +275,21 @@ impl<'a> Load<'a> {
         }
     }
 
-    fn report(&self, plan: &Plan, outcome: &Outcome) -> Result<(), Refusal> {
+    fn report(&self, outcome: &Outcome) -> Result<(), Refusal> {
         let flags = self.flags;
         let figures = Figures::of(outcome);
-        let tls = plan
-            .requests
-            .first()
-            .and_then(|request| request.endpoint.tls.as_ref());
         let told = Told {
             flags,
             target: &self.target,
             first: outcome.first.as_ref(),
-            tls_name: tls.filter(|tls| tls.sni).map(|tls| tls.name.as_str()),
+            tls_name: self
+                .tls
+                .as_ref()
+                .filter(|tls| tls.sni)
+                .map(|tls| tls.name.as_str()),
             figures: &figures,
         };
-        let mut out = notes::statuses(flags, &outcome.each);
-        out += &match &flags.html {
+        let out = match &flags.html {
             Some(attributes) => tables::text(told, attributes),
             None => report::text(told) + &notes::text(told, outcome),
         };

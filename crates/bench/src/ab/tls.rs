@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use super::flags::Flags;
-use super::refusal::{Refusal, refuse};
+use super::refusal::{Refusal, refuse_plainly};
 use crate::client::{Tls, TlsFacts, TlsVersion};
 
 /// Suites the generator knows: the standard's name and OpenSSL's.
@@ -80,10 +80,11 @@ fn versions(protocol: Option<&str>) -> Result<Vec<TlsVersion>, Refusal> {
         "ALL" => Ok(Vec::new()),
         "TLS1.2" => Ok(vec![TlsVersion::V12]),
         "TLS1.3" => Ok(vec![TlsVersion::V13]),
-        "SSL2" | "SSL3" | "TLS1" | "TLS1.0" | "TLS1.1" => refuse(format!(
-            "-f {protocol}: too old to be spoken here; TLS1.2, TLS1.3 and ALL are"
-        )),
-        _ => refuse(format!("-f {protocol}: write TLS1.2, TLS1.3 or ALL")),
+        "SSL2" | "SSL3" | "TLS1" | "TLS1.0" | "TLS1.1" => refuse_plainly(
+            1,
+            format!("-f {protocol}: too old to be spoken here; TLS1.2, TLS1.3 and ALL are"),
+        ),
+        _ => refuse_plainly(1, format!("-f {protocol}: write TLS1.2, TLS1.3 or ALL")),
     }
 }
 
@@ -99,10 +100,13 @@ fn suites(text: &str) -> Result<Vec<String>, Refusal> {
             Some((ours, _)) => Ok((*ours).to_owned()),
             None => {
                 let all: Vec<_> = SUITES.iter().map(|(_, theirs)| *theirs).collect();
-                refuse(format!(
-                    "-Z: `{name}` is not spoken here; these are: {}",
-                    all.join(":")
-                ))
+                refuse_plainly(
+                    1,
+                    format!(
+                        "-Z: `{name}` is not spoken here; these are: {}",
+                        all.join(":")
+                    ),
+                )
             }
         })
         .collect()

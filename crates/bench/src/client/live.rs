@@ -13,6 +13,8 @@ pub struct Live {
     completed: AtomicU64,
     failed: AtomicU64,
     broken: AtomicU64,
+    reset: AtomicU64,
+    unconnected: AtomicU64,
     p99_us: AtomicU64,
     phase: AtomicU8,
 }
@@ -32,6 +34,17 @@ pub struct LiveLook {
     pub p99_us: u64,
     /// What is being done.
     pub phase: Phase,
+}
+
+/// Exchanges without a whole reply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Broken {
+    /// All of them.
+    pub all: u64,
+    /// Of these, reset while sending or receiving.
+    pub reset: u64,
+    /// Of these, without a connection or without TLS on it.
+    pub unconnected: u64,
 }
 
 /// Phases of a load.
@@ -80,6 +93,16 @@ impl Live {
         }
     }
 
+    /// What happened to exchanges without a whole reply.
+    #[must_use]
+    pub fn broken(&self) -> Broken {
+        Broken {
+            all: self.broken.load(Ordering::Relaxed),
+            reset: self.reset.load(Ordering::Relaxed),
+            unconnected: self.unconnected.load(Ordering::Relaxed),
+        }
+    }
+
     /// One `Live` may watch several loads one after the other: its time runs from the first.
     pub(crate) fn begin(&self, now: Instant) {
         let _ = self.began.set(now);
@@ -90,8 +113,11 @@ impl Live {
         self.failed.fetch_add(failed, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_broken(&self, broken: u64) {
-        self.broken.fetch_add(broken, Ordering::Relaxed);
+    pub(crate) fn add_broken(&self, broken: Broken) {
+        self.broken.fetch_add(broken.all, Ordering::Relaxed);
+        self.reset.fetch_add(broken.reset, Ordering::Relaxed);
+        self.unconnected
+            .fetch_add(broken.unconnected, Ordering::Relaxed);
     }
 
     pub(crate) fn set_p99_us(&self, p99_us: u64) {

@@ -1,6 +1,6 @@
 //! What one thread counts. No channel and no lock: recorders are merged when the load is over.
 
-use super::live::Live;
+use super::live::{Broken, Live};
 use super::outcome::{ByRequest, Errors, Exchange, Failure, FirstReply, LeftOut, Outcome};
 use super::outcome::{Schedule, Series, Times};
 use super::plan::{Judge, Keep, Pace, Plan};
@@ -92,7 +92,7 @@ pub(crate) struct Recorder {
     pub(crate) beat: Beat,
     /// Not yet told to `Live`.
     untold: (u64, u64),
-    untold_broken: u64,
+    untold_broken: Broken,
     /// Instant of the last thing that ended.
     last_ns: u64,
 }
@@ -160,7 +160,7 @@ impl Recorder {
             each: Vec::new(),
             beat: Beat::default(),
             untold: (0, 0),
-            untold_broken: 0,
+            untold_broken: Broken::default(),
             last_ns: 0,
         }
     }
@@ -278,7 +278,9 @@ impl Recorder {
     ) {
         self.beat.failed += 1;
         self.untold.1 += 1;
-        self.untold_broken += 1;
+        self.untold_broken.all += 1;
+        self.untold_broken.reset += u64::from(class == Class::Reset);
+        self.untold_broken.unconnected += u64::from(matches!(class, Class::Connect | Class::Tls));
         self.last_ns = self.last_ns.max(now_ns);
         self.note(class, words);
         if !self.counts_from(due_ns) {

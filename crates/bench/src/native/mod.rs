@@ -35,6 +35,10 @@ pub use record::*;
 pub use series::{QUANTILES, SeriesRecord, needed_for};
 pub use watch::ServerRecord;
 
+pub(crate) use base64::encode as base64;
+pub(crate) use page::document;
+pub(crate) use watch::{Watched, table as server_table};
+
 use asked::{Order, Refused};
 use options::Options;
 

@@ -1,0 +1,96 @@
+//! What `--json`, `--html`, `--pid` and `--listen` add to ApacheBench's flags: the native mode's
+//! files, and what the server spent, after the report.
+
+use std::path::Path;
+
+use super::flags::{Extras, Flags};
+use super::refusal::{Refusal, refuse_plainly};
+use super::target::Target;
+use crate::client::{Live, Outcome};
+use crate::native::{self, Asked, AskedUrl, PaceWord, Report, ServerRecord, Watched};
+use crate::report::Paint;
+use crate::server::Which;
+
+/// Begins to watch the server that was named, if one was.
+pub(crate) fn watch(extras: &Extras) -> Result<Option<Watched>, Refusal> {
+    let which = match (extras.pid, extras.listen) {
+        (Some(pid), _) => Which::Pid(pid),
+        (None, Some(port)) => Which::Listening(port),
+        (None, None) => return Ok(None),
+    };
+    match Watched::start(&which) {
+        Ok(watched) => Ok(Some(watched)),
+        Err(error) => refuse_plainly(1, error.to_string()),
+    }
+}
+
+/// What the server spent, in words; and the files.
+pub(crate) fn report(
+    (flags, target, method): (&Flags, &Target, &str),
+    outcome: &Outcome,
+    watched: Option<Watched>,
+) -> Result<String, Refusal> {
+    let server = watched.map(|watched| watched.finish(outcome, None, &Live::new()));
+    let told = match &server {
+        Some(server) => format!("\n{}", native::server_table(server).to_text(Paint::Never)),
+        None => String::new(),
+    };
+    let Extras { json, html, .. } = &flags.extras;
+    if json.is_some() || html.is_some() {
+        write(flags, asked(flags, target, method), outcome, server)?;
+    }
+    Ok(told)
+}
+
+fn write(
+    flags: &Flags,
+    asked: Asked,
+    outcome: &Outcome,
+    server: Option<ServerRecord>,
+) -> Result<(), Refusal> {
+    let report = Report::of(&asked, outcome, server);
+    if let Some(file) = &flags.extras.json {
+        written(file, &format!("{}\n", report.to_json()))?;
+    }
+    match &flags.extras.html {
+        Some(file) => written(file, &native::document(&report).to_html()),
+        None => Ok(()),
+    }
+}
+
+fn written(file: &Path, text: &str) -> Result<(), Refusal> {
+    match std::fs::write(file, text) {
+        Ok(()) => Ok(()),
+        Err(error) => refuse_plainly(1, format!("write {}: {error}", file.display())),
+    }
+}
+
+fn asked(flags: &Flags, target: &Target, method: &str) -> Asked {
+    let name = |field: &String| field.split(':').next().unwrap_or_default().to_owned();
+    let ramp_ms = flags.ramp_ms.unwrap_or_default();
+    Asked {
+        urls: vec![AskedUrl {
+            url: target.url.clone(),
+            weight: 1,
+        }],
+        method: method.to_owned(),
+        http: "1.0".into(),
+        header_names: flags.fields.iter().map(name).collect(),
+        body_bytes: 0,
+        pace: PaceWord::Closed,
+        rate_per_second: None,
+        arrivals: None,
+        ramp_s: 0.0,
+        connections: flags.connections as u64,
+        open_over_s: (ramp_ms.saturating_mul(flags.connections as u64)) as f64 / 1000.0,
+        requests_per_connection: (!flags.keep_alive).then_some(1),
+        threads: flags.threads.min(flags.connections) as u64,
+        cores: Vec::new(),
+        duration_s: flags.time_limit.map(|limit| limit.as_secs_f64()),
+        requests: Some(flags.requests),
+        warm_up: "none".into(),
+        timeout_s: flags.timeout.as_secs_f64(),
+        any_status: true,
+        seed: 0,
+    }
+}
