@@ -32,10 +32,10 @@ test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, under qemu
 	cargo build --locked -p nagaya
 	@scripts/test-cgroup2.sh
 
-bench: ## the figures: beside nginx, HAProxy and h2o, written to lab/results/bench.md
+bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; half an hour
 	@scripts/bootstrap.sh bench
-	cargo build --release --locked -p nagaya -p bench
-	$(TARGET_DIR)/release/bench --nagaya $(TARGET_DIR)/release/nagaya $(ARGS)
+	cargo build --release --locked -p nagaya
+	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites --together lab/results/bench.md $(ARGS)
 
 lab: ## programs and control groups measured, written to lab/results/cgroup.md; ten minutes
 	@scripts/bootstrap.sh lab

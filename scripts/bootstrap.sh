@@ -29,11 +29,13 @@ test_tools=(
   chromium*:chromium:optional
 )
 bench_tools=(
-  wrk:wrk:required
-  taskset:util-linux:required
+  wrk:wrk:optional
+  setpriv:util-linux:optional
+  python3:python3:optional
   nginx:nginx-light:optional
   haproxy:haproxy:optional
   h2o:h2o:optional
+  apache2:apache2-bin:optional
   /usr/sbin/php-fpm*:php-fpm:optional
   perf:linux-perf:optional
 )

@@ -12,7 +12,6 @@ pub mod client;
 mod command;
 pub mod compare;
 mod error;
-pub mod harness;
 pub mod lab;
 pub mod native;
 pub mod report;

@@ -138,6 +138,8 @@ pub struct ByRequest {
     pub completed: u64,
     /// Statuses outside 200 to 399, and exchanges without a whole reply.
     pub failed: u64,
+    /// Of these, exchanges without a whole reply.
+    pub lost: u64,
     /// From the due instant to the last byte.
     pub response: Series,
 }

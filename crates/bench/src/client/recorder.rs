@@ -133,6 +133,7 @@ impl Recorder {
             label: label.to_owned(),
             completed: 0,
             failed: 0,
+            lost: 0,
             response: Series::with_digits(digits),
         };
         let several = plan.requests.iter().filter(|_| plan.requests.len() > 1);
@@ -298,6 +299,7 @@ impl Recorder {
         } += 1;
         if let Some(request) = self.by_request.get_mut(request as usize) {
             request.failed += 1;
+            request.lost += 1;
         }
     }
 
@@ -355,6 +357,7 @@ impl Recorder {
                 label: only.label.clone(),
                 completed: self.counts.completed,
                 failed: bad + self.counts.errors.total(),
+                lost: self.counts.errors.total(),
                 response: times.response.clone(),
             }];
         }

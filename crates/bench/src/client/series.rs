@@ -241,6 +241,7 @@ fn merge_requests(ours: &mut Vec<ByRequest>, theirs: &[ByRequest]) {
             Some(our) => {
                 our.completed += request.completed;
                 our.failed += request.failed;
+                our.lost += request.lost;
                 our.response.merge(&request.response);
             }
             None => ours.push(request.clone()),

@@ -133,20 +133,25 @@ impl Drop for Running {
     }
 }
 
-/// Kills and reaps every descendant that is left, however it got away from its parent.
-/// [`adopt`] made them ours.
-pub(crate) fn sweep() {
-    let deadline = Instant::now() + STOP_WAIT;
-    while Instant::now() < deadline {
-        let children = os::process::children();
-        if children.is_empty() {
-            return;
+/// Kills and reaps, when dropped, every descendant that is left, however it got away from its
+/// parent. [`adopt`] made them ours.
+#[derive(Debug)]
+pub(crate) struct Sweep;
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + STOP_WAIT;
+        while Instant::now() < deadline {
+            let children = os::process::children();
+            if children.is_empty() {
+                return;
+            }
+            for pid in children {
+                os::process::kill_child(pid);
+            }
+            let _ = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
+            std::thread::sleep(Duration::from_millis(1));
         }
-        for pid in children {
-            os::process::kill_child(pid);
-        }
-        let _ = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

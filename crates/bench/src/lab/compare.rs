@@ -45,7 +45,11 @@ pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
             .collect();
         document.fact(
             name,
-            format!("{} · {}", super::date::utc(started), versions.join(" · ")),
+            format!(
+                "{} · {}",
+                crate::native::calendar::utc(started),
+                versions.join(" · ")
+            ),
         );
     }
     let section = document.section("Row by row");

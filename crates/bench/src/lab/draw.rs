@@ -127,7 +127,9 @@ fn facts(document: &mut Document, record: &Record) {
     );
     document.fact(
         "Run",
-        super::date::utc(std::time::UNIX_EPOCH + std::time::Duration::from_secs(head.started)),
+        crate::native::calendar::utc(
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs(head.started),
+        ),
     );
     document.fact("Seed", head.seed.to_string());
     document.fact(

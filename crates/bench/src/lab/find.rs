@@ -45,16 +45,22 @@ pub(crate) fn file(name: &str) -> Result<PathBuf, Error> {
 
 /// Files of all experiments below the working directory, by name.
 pub(crate) fn all() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
+    files_in(Path::new(DIRECTORY))
+}
+
+/// Files of all experiments in a directory of them, by name.
+pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let file = |entry: std::fs::DirEntry| {
         let path = entry.path();
         let own = path.join(OWN_FILE);
         if own.is_file() {
             return Some(own);
         }
-        path.extension()
-            .is_some_and(|extension| extension == "toml")
-            .then_some(path)
+        let is_toml = path
+            .extension()
+            .is_some_and(|extension| extension == "toml");
+        (is_toml && entry.file_name() != super::picture::FILE).then_some(path)
     };
     let mut found: Vec<PathBuf> = entries.filter_map(file).collect();
     found.sort();

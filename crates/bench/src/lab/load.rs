@@ -131,7 +131,12 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     let seconds = outcome.recorded.as_secs_f64().max(1e-9);
     let response = &outcome.times.response;
     let quantile = |q| response.quantile_us(q) as f64;
-    let good = outcome.completed.saturating_sub(outcome.judged_failed);
+    // Whatever the plan judges: a refusal is a reply, but no good one.
+    let good: u64 = outcome
+        .statuses
+        .range(200..400)
+        .map(|(_, count)| count)
+        .sum();
     let mut found: BTreeMap<String, f64> = [
         ("completed", outcome.completed as f64),
         (
@@ -186,8 +191,9 @@ pub(crate) fn tenants(loads: &[(&[Ask], &Outcome)]) -> BTreeMap<String, f64> {
         for (ask, by) in asks.iter().zip(&outcome.by_request) {
             if let Some(tenant) = &ask.tenant {
                 let entry = got.entry(tenant).or_default();
-                entry.0 += by.completed.saturating_sub(by.failed) as f64 / seconds;
-                entry.1 += by.failed as f64 / seconds;
+                let refused = by.failed.saturating_sub(by.lost);
+                entry.0 += by.completed.saturating_sub(refused) as f64 / seconds;
+                entry.1 += refused as f64 / seconds;
             }
         }
     }

@@ -8,7 +8,6 @@ mod answer;
 mod bed;
 mod child;
 mod compare;
-mod date;
 mod draw;
 mod figures;
 mod find;
@@ -125,9 +124,8 @@ fn run_all(options: &options::Run) -> Result<ExitCode, Failure> {
     let _ = os::process::raise_nofile();
     child::adopt();
     child::pin(&[load::CORE]);
-    let done = run_each(&experiments, options);
-    child::sweep();
-    done
+    let _sweep = child::Sweep;
+    run_each(&experiments, options)
 }
 
 fn run_each(experiments: &[Experiment], options: &options::Run) -> Result<ExitCode, Failure> {

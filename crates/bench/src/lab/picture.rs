@@ -13,6 +13,9 @@ use super::results;
 use crate::error::Error;
 use crate::report::{Bar, BarGroup, Bars, Chart, Theme};
 
+/// The file beside the experiments that says what is drawn; no experiment itself.
+pub(crate) const FILE: &str = "figures.toml";
+
 /// Pictures of one file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,7 +57,7 @@ pub(crate) fn draw_all(root: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 fn pictures(root: &Path) -> Result<Vec<Picture>, Error> {
-    let file = root.join("lab/figures.toml");
+    let file = root.join("lab").join(FILE);
     let doing = || format!("read {}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|e| Error::new(doing(), e))?;
     let read: Pictures = toml::from_str(&text).map_err(|e| Error::new(doing(), e))?;

@@ -98,6 +98,7 @@ pub(crate) fn outcome() -> Outcome {
                 label: n.to_string(),
                 completed: 5000,
                 failed: 50 * n,
+                lost: 0,
                 response: series((0..5000).map(|n| 250 + n % 1000)),
             })
             .collect(),

@@ -6,7 +6,7 @@
 
 mod asked;
 mod base64;
-mod calendar;
+pub(crate) mod calendar;
 mod contradictions;
 #[cfg(test)]
 mod fixture;

@@ -1,0 +1,271 @@
+//! `nagaya lab` from outside: small experiments, and what is left when they end, well or not.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{TempDir, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const GATEWAY: &str = r#"
+workers = @workers@
+[[listen]]
+address = "127.0.0.1:@port@"
+[log]
+access = ""
+level = "warn"
+[[sites]]
+hosts = ["*"]
+root = "@site@"
+[[sites.rules]]
+match = { path = "/respond" }
+handler = { respond = { status = 200, body = "@body@" } }
+"#;
+
+const HEAD: &str = r#"
+title = "Small"
+question = "Is it there? It is."
+[values]
+body = "hello"
+[files]
+"hello.txt" = "hello"
+[load]
+connections = 4
+blocks = 2
+[[variants]]
+name = "one"
+nagaya = "gateway.toml"
+[[variants]]
+name = "two"
+nagaya = "gateway.toml"
+values = { body = "@greeting@" , greeting = "hello" }
+"#;
+
+/// A directory with `lab/small.toml`, and a place for temporary directories of its own.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new(experiment: &str) -> Place {
+        let directory = TempDir::new();
+        for name in ["lab", "temporary"] {
+            std::fs::create_dir(directory.path().join(name)).expect("a fresh directory");
+        }
+        directory.write("lab/gateway.toml", GATEWAY);
+        directory.write("lab/small.toml", experiment);
+        Place { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+        command
+            .arg("lab")
+            .args(words)
+            .current_dir(self.directory.path())
+            .env("TMPDIR", self.path("temporary"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn lab(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(words).output().expect("nagaya starts");
+        let left = std::fs::read_dir(self.path("temporary")).expect("it is there");
+        assert_eq!(left.count(), 0, "temporary directories are left");
+        (output.status.code(), said(&output))
+    }
+}
+
+fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Command lines that hold this text.
+fn processes_with(text: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").expect("proc").flatten();
+    let lines = entries.filter_map(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&line).replace('\0', " "))
+    });
+    lines.filter(|line| line.contains(text)).collect()
+}
+
+#[test]
+fn an_experiment_is_run_drawn_again_and_compared() {
+    let place = Place::new(&format!(
+        "{HEAD}
+[[variants]]
+name = \"absent\"
+needs = \"no-such-server\"
+command = [\"@program@\"]
+[[rows]]
+name = \"respond\"
+path = \"/respond\"
+read = [\"memory\", \"processes\", \"switches\", \"run_queue\", \"throttling\", \"sockets\", \"load\"]
+reported = 91.38
+targets = [{{ than = \"two\", at_least = 0.001 }}, {{ than = \"absent\", at_least = 9 }}]
+after_slice = \"echo own_figure 7 things\"
+[[rows]]
+name = \"file\"
+path = \"/hello.txt\"
+[[rows]]
+name = \"idle\"
+path = \"/respond\"
+hold = 20
+settle_seconds = 0.05
+[[rows]]
+name = \"said\"
+command = \"echo answer_ms 42 ms\"
+figures = [\"answer_ms\"]
+"
+    ));
+    let (status, text) = place.lab(&["run", "small", "--requests", "200", "--seed", "5"]);
+    assert_eq!(status, Some(0), "{text}");
+    for part in [
+        "absent is skipped",
+        "no-such-server",
+        "All 1 targets are met",
+        "one, again",
+        "own figure",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let results = place.path("lab/results/small");
+    let (html, markdown) = (results.join("report.html"), results.join("report.md"));
+    let first = (read(&html), read(&markdown));
+    assert!(first.1.contains("91.38"), "{}", first.1);
+    std::fs::remove_file(&html).expect("it was there");
+    let (status, text) = place.lab(&["draw", "lab/results/small"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!((read(&html), read(&markdown)), first, "drawn again");
+    let data = read(&results.join("data.jsonl"));
+    for row in ["respond", "file", "idle", "said"] {
+        let slices = data.lines().filter(|line| {
+            line.starts_with("{\"kind\":\"slice\"") && line.contains(&format!("\"row\":\"{row}\""))
+        });
+        assert!(slices.count() >= 4, "{row}: {data}");
+    }
+    let (status, text) = place.lab(&[
+        "compare",
+        "lab/results/small",
+        "lab/results/small/data.jsonl",
+    ]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(
+        text.contains("1.00 (") && !text.contains("different machines"),
+        "{text}"
+    );
+    let (status, text) = place.lab(&["list"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(
+        text.contains("Small: Is it there?") && text.contains("missing here: no-such-server"),
+        "{text}"
+    );
+}
+
+#[test]
+fn variants_that_answer_differently_are_not_measured() {
+    let place = Place::new(&format!(
+        "{}
+[[rows]]
+name = \"respond\"
+path = \"/respond\"
+[[rows]]
+name = \"respond, whatever it says\"
+path = \"/respond\"
+alike = [\"status\"]
+",
+        HEAD.replace("greeting = \"hello\"", "greeting = \"goodbye\"")
+    ));
+    let (status, text) = place.lab(&["run", "small", "--requests", "50", "--blocks", "1"]);
+    assert_eq!(status, Some(1), "{text}");
+    let differing = "one and two answer /respond differently: body of 5 bytes (\"hello\") and of 7 (\"goodbye\")";
+    assert!(text.contains(differing), "{text}");
+    let data = read(&place.path("lab/results/small/data.jsonl"));
+    assert!(
+        data.contains("\"row\":\"respond, whatever it says\",\"variant\""),
+        "{data}"
+    );
+    assert!(!data.contains("\"row\":\"respond\",\"variant\""), "{data}");
+}
+
+#[test]
+fn a_server_that_dies_is_left_out_with_its_words() {
+    let place = Place::new(&format!(
+        "{HEAD}
+[[variants]]
+name = \"dying\"
+command = [\"sh\", \"-c\", \"echo no disk left >&2; exit 3\"]
+[[rows]]
+name = \"respond\"
+path = \"/respond\"
+"
+    ));
+    let (status, text) = place.lab(&["run", "small", "--requests", "50", "--blocks", "1"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("dying is left out"), "{text}");
+    assert!(
+        text.contains("it ended (exit status: 3); it said: no disk left"),
+        "{text}"
+    );
+    let data = read(&place.path("lab/results/small/data.jsonl"));
+    assert!(data.contains("\"variant\":\"two\""), "{data}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_started() {
+    let place = Place::new(&HEAD.replace("connections", "conections"));
+    let (status, text) = place.lab(&["run", "small"]);
+    assert_eq!(status, Some(2), "{text}");
+    for part in ["did you mean `connections`?", "`rows` is missing"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (status, text) = place.lab(&["run", "smal"]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("did you mean `small`?"), "{text}");
+}
+
+#[test]
+fn an_interrupt_in_the_middle_leaves_nothing() {
+    let place = Place::new(&format!(
+        "{HEAD}
+[[rows]]
+name = \"respond\"
+path = \"/respond\"
+load = {{ seconds = 300 }}
+"
+    ));
+    let mut command = place.command(&["run", "small"]);
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("nagaya starts");
+    let temporary = place.path("temporary").display().to_string();
+    // The gateways, each with its config below the temporary directory.
+    eventually(PATIENCE, "servers of the experiment", || {
+        (processes_with(&temporary).len() >= 3).then_some(())
+    });
+    interrupt(&child);
+    let status = eventually(PATIENCE, "the end", || child.try_wait().expect("our child"));
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(processes_with(&temporary), Vec::<String>::new());
+    let left = std::fs::read_dir(place.path("temporary")).expect("it is there");
+    assert_eq!(left.count(), 0, "temporary directories are left");
+}
+
+fn interrupt(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a pid"), Signal::INT).expect("it runs");
+}
