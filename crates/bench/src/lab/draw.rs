@@ -4,6 +4,7 @@ use super::figures;
 use super::judge::{self, Aim, CROSS_MARGIN, Judged, Variant};
 use super::model::Than;
 use super::record::{Record, RowHead};
+use super::slope;
 use crate::report::units;
 use crate::report::{
     Bar, BarGroup, Bars, Cell, Column, Document, Marker, QuantileSeries, Quantiles, Section, Table,
@@ -53,6 +54,7 @@ pub(crate) fn document(record: &Record) -> Document {
         section.text(one_line(&head.question));
         section.text(format!("Field report: {source}. {}", one_line(words)));
     }
+    slope::sections(&mut document, record);
     for name in figure_names(&judged) {
         let of_name: Vec<&Judged<'_>> =
             judged.iter().filter(|judged| judged.name == name).collect();

@@ -12,7 +12,7 @@ pub(crate) struct Figure {
 }
 
 /// Figures by name: title, unit, which way is better.
-const KNOWN: [(&str, &str, Unit, Better); 31] = [
+const KNOWN: [(&str, &str, Unit, Better); 33] = [
     (
         "per_cpu_second",
         "requests per CPU second",
@@ -43,6 +43,18 @@ const KNOWN: [(&str, &str, Unit, Better); 31] = [
     ("p999_us", "p99.9", Unit::Micros, Better::Lower),
     ("mean_us", "mean time", Unit::Micros, Better::Lower),
     ("max_us", "longest time", Unit::Micros, Better::Lower),
+    (
+        "first_byte_p50_us",
+        "first byte p50",
+        Unit::Micros,
+        Better::Lower,
+    ),
+    (
+        "first_byte_p99_us",
+        "first byte p99",
+        Unit::Micros,
+        Better::Lower,
+    ),
     ("completed", "replies", Unit::Count, Better::Higher),
     ("failed", "failed", Unit::Count, Better::Lower),
     (

@@ -130,6 +130,7 @@ fn request(ask: &Ask, port: u16, keep_alive: bool) -> Result<client::Request, Er
 pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     let seconds = outcome.recorded.as_secs_f64().max(1e-9);
     let response = &outcome.times.response;
+    let waiting = &outcome.times.waiting;
     let quantile = |q| response.quantile_us(q) as f64;
     // Whatever the plan judges: a refusal is a reply, but no good one.
     let good: u64 = outcome
@@ -158,6 +159,8 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
             ("p999_us", quantile(0.999)),
             ("mean_us", response.mean_us()),
             ("max_us", response.max_us as f64),
+            ("first_byte_p50_us", waiting.quantile_us(0.5) as f64),
+            ("first_byte_p99_us", waiting.quantile_us(0.99) as f64),
         ];
         found.extend(times.map(|(name, value)| (name.to_owned(), value)));
     }

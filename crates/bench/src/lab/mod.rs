@@ -28,6 +28,7 @@ mod record;
 mod results;
 mod run;
 mod slice;
+mod slope;
 mod source;
 mod template;
 mod together;

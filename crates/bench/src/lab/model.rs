@@ -126,6 +126,16 @@ pub(crate) struct Row {
     pub(crate) fresh: bool,
     /// Checked against wrk.
     pub(crate) cross_check: bool,
+    /// What rows of one scale have more or less of.
+    pub(crate) scale: Option<Step>,
+}
+
+/// A place on a scale: so many of something.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Step {
+    /// One of what is counted: `condition`.
+    pub(crate) of: String,
+    pub(crate) count: f64,
 }
 
 /// What is done in a slice.

@@ -138,6 +138,10 @@ pub(crate) fn version(name: &str, path: &Path) -> Option<String> {
         std::thread::sleep(Duration::from_millis(2));
     }
     let output = child.wait_with_output().ok()?;
+    // Who does not know the flag says how it is used, or worse.
+    if !output.status.success() {
+        return None;
+    }
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().find(|line| !line.trim().is_empty())?.trim();

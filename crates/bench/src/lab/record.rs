@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Reported, Target};
+use super::model::{Reported, Step, Target};
 use crate::error::Error;
 use crate::report::Tone;
 
@@ -80,6 +80,9 @@ pub(crate) struct RowHead {
     pub(crate) reported: Vec<Reported>,
     /// How it was loaded, in words.
     pub(crate) load: String,
+    /// What it has more or less of than others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scale: Option<Step>,
 }
 
 /// One slice of one variant.

@@ -396,6 +396,7 @@ impl Run<'_> {
             targets: row.targets.clone(),
             reported: row.reported.clone(),
             load,
+            scale: row.scale.clone(),
         });
     }
 

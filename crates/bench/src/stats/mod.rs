@@ -16,6 +16,7 @@ mod series;
 mod several;
 #[cfg(test)]
 mod simulation;
+mod slope;
 mod summary;
 mod verdict;
 
@@ -25,5 +26,6 @@ pub use looks::{BLOCKS_LEAST, Looks, minimum_detectable};
 pub use ranks::{Correlation, mann_whitney, spearman, wilcoxon_signed_rank};
 pub use series::{autocorrelation, widening};
 pub use several::{holm, jain};
+pub use slope::slope;
 pub use summary::{Summary, deviation, mean, median, quantile, summary};
 pub use verdict::{Better, Verdict, verdict};

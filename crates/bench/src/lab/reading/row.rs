@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::super::model::{
     Alike, Ask, Background, Better, Control, Load, Measure, Rate, Read, Reported, Row, Service,
-    Target, Than,
+    Step, Target, Than,
 };
 use super::super::source::{Table, Value};
 use super::service::{named, unknown};
 use super::{command, commands, limited, load};
 
-const ROW: [&str; 28] = [
+const ROW: [&str; 29] = [
     "name",
     "note",
     "variants",
@@ -39,6 +39,7 @@ const ROW: [&str; 28] = [
     "before_slice",
     "after_slice",
     "control",
+    "scale",
 ];
 const SWITCHES: [&str; 2] = ["fresh", "cross_check"];
 const ASK: [&str; 7] = [
@@ -153,10 +154,26 @@ fn row(table: &Table<'_>, known: &Known<'_>) -> Option<Row> {
             .flag("fresh")
             .unwrap_or(matches!(measure, Measure::Hold { .. })),
         cross_check: table.flag("cross_check").unwrap_or(false),
+        scale: scale(table),
         variants: indices,
         name,
         measure,
         figures,
+    })
+}
+
+/// `scale = { condition = 100 }`.
+fn scale(table: &Table<'_>) -> Option<Step> {
+    let value = table.get("scale")?;
+    let entries = value.entries();
+    let [(of, count)] = entries.as_slice() else {
+        value.report("`scale` says how many of what: { condition = 100 }");
+        return None;
+    };
+    let count = count.number(0.0, 1e15)?;
+    Some(Step {
+        of: of.clone(),
+        count,
     })
 }
 
