@@ -37,11 +37,12 @@ bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/res
 	cargo build --release --locked -p nagaya
 	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites --together lab/results/bench.md $(ARGS)
 
-lab: ## programs and control groups measured, written to lab/results/cgroup.md; ten minutes
+lab: ## PHP, conditions, programs and control groups measured: lab/results/NAME/; an hour
 	@scripts/bootstrap.sh lab
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p bench --examples
-	NAGAYA=$(TARGET_DIR)/release/nagaya lab/cgroup/run.py $(ARGS)
+	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup \
+	  --peer birth=$(TARGET_DIR)/release/examples/birth --peer attach=$(TARGET_DIR)/release/examples/attach $(ARGS)
 
 soak: ## the long run, most of an hour: reloads under load, programs, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test
@@ -51,6 +52,8 @@ soak: ## the long run, most of an hour: reloads under load, programs, mutated re
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
 	cargo run --locked --profile quick -p bench --example memory
 	cargo run --release --locked -p bench --example comparisons
+	cargo build --locked -p bench --examples
+	umask 022; cargo test --locked -p nagaya --test lab_experiments -- --ignored
 	@scripts/fuzz.sh 120
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md

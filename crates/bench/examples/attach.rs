@@ -2,7 +2,7 @@
 //!
 //! `attach PORT [FILE ...]` answers every request with 13 bytes and, where files are given (the
 //! `cgroup.procs` of one group in each hierarchy), writes itself into them first. It exists to
-//! show what that costs; `lab/cgroup/birth.py` runs it with and without a quota on the group.
+//! show what that costs; `lab/cgroup/experiment.toml` runs it with and without a quota on the group.
 
 #![forbid(unsafe_code)]
 
