@@ -26,6 +26,7 @@ test_tools=(
   htpasswd:apache2-utils:required
   slowhttptest:slowhttptest:required
   /usr/sbin/php-fpm*:php-fpm:required
+  /usr/lib/php/*/sqlite3.so:php-sqlite3:required
   chromium*:chromium:optional
 )
 bench_tools=(

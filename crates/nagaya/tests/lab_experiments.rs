@@ -1,0 +1,114 @@
+//! The experiments that ship, run with a handful of requests: everything starts, the variants answer
+//! alike, nothing fails, and a report is left. What the figures say is for `make lab`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::temp::TempDir;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs an experiment in short, and returns the lines of its data.
+fn run(name: &str, more: &[&str]) -> Vec<String> {
+    let directory = TempDir::new();
+    let output = directory.path().to_str().unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_nagaya"))
+        .current_dir(root())
+        .args(["lab", "run", name, "--blocks", "1", "--output", output])
+        .args(more)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{name}: {said}");
+    let results = directory.path().join(name);
+    for report in ["report.html", "report.md"] {
+        assert!(
+            results.join(report).metadata().unwrap().len() > 0,
+            "{report}"
+        );
+    }
+    let data = std::fs::read_to_string(results.join("data.jsonl")).unwrap();
+    data.lines().map(str::to_owned).collect()
+}
+
+/// Rows of the experiment's file, as they are named there.
+fn rows(name: &str) -> Vec<String> {
+    let file = root().join("lab").join(name).join("experiment.toml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let rows = text.split("[[rows]]").skip(1);
+    let named = |row: &str| {
+        row.lines()
+            .find_map(|line| line.strip_prefix("name = ").map(str::to_owned))
+    };
+    rows.filter_map(named).collect()
+}
+
+fn check(name: &str) {
+    let data = run(name, &["--requests", "20"]);
+    let rows = rows(name);
+    assert!(rows.len() > 1, "{name}: {rows:?}");
+    for row in &rows {
+        let slices = data.iter().filter(|line| {
+            line.contains("\"kind\":\"slice\"") && line.contains(&format!("\"row\":{row}"))
+        });
+        let slices: Vec<&String> = slices.collect();
+        let ours = "\"variant\":\"nagaya";
+        assert!(
+            slices.iter().any(|line| line.contains(ours)),
+            "{name}: no slice of ours in {row}"
+        );
+        for slice in slices {
+            assert!(slice.contains("\"failed\":0.0"), "{name}: {slice}");
+        }
+    }
+}
+
+#[test]
+fn a_page_as_a_file_out_of_php_and_counted() {
+    check("static-and-php");
+}
+
+#[test]
+fn redirects_and_fields_in_php_and_in_the_configuration() {
+    check("php-or-config");
+}
+
+#[test]
+fn conditions_that_do_not_match() {
+    check("rule-cost");
+}
+
+#[test]
+#[ignore = "needs control groups, apache2, fcgiwrap and a minute: make soak"]
+fn programs_and_control_groups() {
+    let rows = [
+        "runaway",
+        "two at once",
+        "a static file",
+        "hello",
+        "taken apart",
+        "10,000",
+    ];
+    let only: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).collect();
+    // Programs of ours that it measures with, where they are built.
+    let examples = Path::new(env!("CARGO_BIN_EXE_nagaya")).with_file_name("examples");
+    let built = ["birth", "attach"].map(|name| (name, examples.join(name)));
+    let built = built.iter().filter(|(_, path)| path.is_file());
+    let peers: Vec<String> = built
+        .map(|(name, path)| format!("--peer={name}={}", path.display()))
+        .collect();
+    let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
+    let data = run(
+        "cgroup",
+        &[&["--seconds", "0.5"], &only[..], &peers[..]].concat(),
+    );
+    assert!(
+        data.iter()
+            .any(|line| line.contains("used_of_a_core_share")),
+        "{data:?}"
+    );
+}
