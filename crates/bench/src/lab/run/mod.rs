@@ -4,29 +4,23 @@
 //! all the same; only an interrupt ends everything. What was started belongs to the run, and ends
 //! with it.
 
+mod blocks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::answer::{self, Answer};
 use super::bed::{Bed, Keep, Started};
-use super::hold;
 use super::interrupt;
 use super::load;
-use super::model::{Ask, Better, Command, Control, Experiment, Measure, Rate, Row, Service};
+use super::model::{Ask, Better, Command, Control, Experiment, Measure, Row, Service};
 use super::program::{self, Programs};
 use super::progress::Progress;
-use super::record::{Arm, Head, Machine, Note, Record, RowHead, Slice, VERSION};
-use super::slice::{self, Measured};
+use super::record::{Arm, Head, Machine, Note, Record, RowHead, VERSION};
 use super::wrk;
 use crate::error::Error;
-use crate::report::{Tone, units};
+use crate::report::Tone;
 
-/// Seconds of a load that finds out what a variant does flat out.
-const CALIBRATION_SECONDS: f64 = 1.0;
-/// Seconds of the load that warms a variant up before a row.
-const WARM_SECONDS: f64 = 0.5;
-/// A row runs at most so many blocks for each that is wanted, the void ones included.
-const BLOCKS_FACTOR: usize = 2;
 /// What a slice takes beside its load, for the estimate of the time left.
 const SLICE_OVERHEAD: f64 = 0.3;
 
@@ -444,250 +438,6 @@ impl Run<'_> {
             );
         }
         Ok(differing.is_empty())
-    }
-
-    /// The rate of the row: its own, or a share of the slowest variant's, found out here.
-    fn rate(&mut self, row: &Row, places: &[Place]) -> Result<Rate, Error> {
-        let Measure::Load(asks) = &row.measure else {
-            return Ok(Rate::Full);
-        };
-        let mut slowest = f64::INFINITY;
-        let variants = places.iter().filter(|place| place.arm == Arm::Variant);
-        for place in variants.collect::<Vec<_>>() {
-            let seconds = match row.load.rate {
-                Rate::Share(_) => CALIBRATION_SECONDS,
-                _ if row.load.requests.is_some() || row.fresh => continue,
-                _ => WARM_SECONDS,
-            };
-            self.progress
-                .doing(&format!("warming up {}", self.name(place.variant)));
-            let port = self.started(*place)?.port;
-            slowest = slowest.min(slice::flat_out(&row.load, asks, port, seconds)?);
-        }
-        match row.load.rate {
-            Rate::Share(share) if slowest.is_finite() && slowest > 0.0 => {
-                let rate = slowest * share;
-                self.note(
-                    Some(row),
-                    Tone::Plain,
-                    format!("{} requests a second for all", units::figure(rate)),
-                );
-                Ok(Rate::PerSecond(rate))
-            }
-            Rate::Share(_) => Err(Error::new(
-                "find the rate",
-                "the slowest variant answered nothing",
-            )),
-            rate => Ok(rate),
-        }
-    }
-
-    /// Runs blocks until enough of them count.
-    fn blocks(&mut self, row: &Row, places: &[Place], rate: Rate) -> Result<(), Error> {
-        let wanted = row.load.blocks;
-        let from = self.record.slices.len();
-        let (mut good, mut void) = (0, 0);
-        for block in 0..wanted * BLOCKS_FACTOR {
-            if good >= wanted {
-                break;
-            }
-            if row.load.restart_blocks > 0 && block > 0 && block % row.load.restart_blocks == 0 {
-                self.restart(row, places)?;
-            }
-            match self.block(row, places, rate, (block, good, wanted))? {
-                None => good += 1,
-                Some(_) => void += 1,
-            }
-        }
-        if void > 0 {
-            self.settle_voids(row, from, good, void);
-        }
-        Ok(())
-    }
-
-    /// Where hardly a block was undisturbed, disturbed ones are better than none; it is said.
-    fn settle_voids(&mut self, row: &Row, from: usize, good: usize, void: usize) {
-        let (tone, text) = if good * 2 >= row.load.blocks {
-            (
-                Tone::Plain,
-                format!(
-                    "{void} of {} blocks were void and count for nothing",
-                    good + void
-                ),
-            )
-        } else {
-            let own = self.record.slices.iter_mut().skip(from);
-            own.for_each(|slice| slice.void = None);
-            (
-                Tone::Warn,
-                format!(
-                    "{void} of {} blocks were disturbed; all count, for hardly any was not",
-                    good + void
-                ),
-            )
-        };
-        let reason = self
-            .record
-            .slices
-            .iter()
-            .skip(from)
-            .find_map(|slice| slice.void.clone());
-        let reason = reason.map_or_else(String::new, |reason| format!(" (the first: {reason})"));
-        self.note(Some(row), tone, text + &reason);
-    }
-
-    fn restart(&mut self, row: &Row, places: &[Place]) -> Result<(), Error> {
-        for place in places {
-            self.running.remove(&place.process());
-        }
-        for place in places {
-            self.bring_up(row, place.process())?;
-            self.started(*place)?;
-        }
-        Ok(())
-    }
-
-    /// One block: everybody once, in random order. Returns why it is void.
-    fn block(
-        &mut self,
-        row: &Row,
-        places: &[Place],
-        rate: Rate,
-        (block, good, wanted): (usize, usize, usize),
-    ) -> Result<Option<String>, Error> {
-        let mut order = places.to_vec();
-        self.random.shuffle(&mut order);
-        let seed = self.random.u64(..);
-        let from = self.record.slices.len();
-        let mut noise: Option<String> = None;
-        for (turn, place) in order.into_iter().enumerate() {
-            interrupt::check()?;
-            let estimate = self.estimate(row);
-            let name = self.name(place.variant);
-            self.progress
-                .doing(&format!("block {}/{wanted} · {name}{estimate}", good + 1));
-            let measured = self.slice(row, place, rate, seed)?;
-            noise = noise.or(measured.noise);
-            self.record.slices.push(Slice {
-                row: row.name.clone(),
-                variant: name,
-                arm: place.arm,
-                block,
-                order: turn,
-                void: None,
-                figures: measured.figures,
-                times: measured.times,
-            });
-            self.progress.slice_done();
-        }
-        for slice in self.record.slices.iter_mut().skip(from) {
-            slice.void.clone_from(&noise);
-        }
-        Ok(noise)
-    }
-
-    /// The main figure so far, for the progress line.
-    fn estimate(&self, row: &Row) -> String {
-        let figure = row.figures.first().cloned().unwrap_or_default();
-        let first = row
-            .variants
-            .iter()
-            .find(|index| !self.absent.contains(index));
-        let Some(name) = first.map(|index| self.name(*index)) else {
-            return String::new();
-        };
-        let values = self
-            .record
-            .by_block(&row.name, &name, Arm::Variant, &figure);
-        let values: Vec<f64> = values.into_values().collect();
-        let median = crate::stats::median(&values);
-        median.map_or_else(String::new, |median| {
-            format!(" · {name} {} {figure}", units::figure(median))
-        })
-    }
-
-    /// One slice of one place, with the commands around it.
-    fn slice(&mut self, row: &Row, place: Place, rate: Rate, seed: u64) -> Result<Measured, Error> {
-        if row.fresh {
-            self.running.remove(&place.process());
-            self.bring_up(row, place.process())?;
-        }
-        std::thread::sleep(row.load.rest);
-        let experiment = self.experiment;
-        let service = experiment.variants.get(place.variant);
-        let before = service.map_or(&[][..], |service| &service.before_slice);
-        let after = service.map_or(&[][..], |service| &service.after_slice);
-        let output = self.bed.command_output();
-        let started = self.started(place)?;
-        let surroundings = self.bed.surroundings(Some(started), &output);
-        surroundings.run_all(before)?;
-        surroundings.run_all(&row.before_slice)?;
-        let mut measured = match &row.measure {
-            Measure::Load(asks) if place.arm == Arm::Wrk => self.with_wrk(row, asks, started)?,
-            Measure::Load(asks) => {
-                let port = |name: &str| self.bed.backend(name).map(|backend| backend.port);
-                slice::load(row, asks, started, rate, seed, port)?
-            }
-            Measure::Hold {
-                ask,
-                connections,
-                settle,
-            } => Measured {
-                figures: hold::measure(started, ask, *connections, *settle)?,
-                ..Measured::default()
-            },
-            Measure::Command { command, within } => Measured {
-                figures: surroundings.run(command, *within)?,
-                ..Measured::default()
-            },
-        };
-        measured
-            .figures
-            .extend(surroundings.run_all(&row.after_slice)?);
-        measured.figures.extend(surroundings.run_all(after)?);
-        if let (Some(logged), Some(replies)) = (
-            measured.figures.get("logged"),
-            measured.figures.get("replies"),
-        ) {
-            let unlogged = (replies - logged).max(0.0);
-            measured.figures.insert("unlogged".into(), unlogged);
-        }
-        self.check_alive(place)?;
-        let completed = measured.figures.get("completed");
-        if completed.is_some_and(|completed| *completed == 0.0) {
-            let reason = format!("not one whole reply came from {}", self.name(place.variant));
-            measured.noise = Some(reason);
-        }
-        Ok(measured)
-    }
-
-    fn with_wrk(&self, row: &Row, asks: &[Ask], started: &Started) -> Result<Measured, Error> {
-        let ask = asks
-            .first()
-            .ok_or_else(|| Error::new("start wrk", "nothing is asked for"))?;
-        let output = self.bed.command_output();
-        let surroundings = self.bed.surroundings(None, &output);
-        let port = started.port;
-        let pid = started.running.pid();
-        let watched = slice::watch(&[], pid, || wrk::run(&surroundings, &row.load, ask, port))?;
-        let (requests, mut figures) = watched.done?;
-        figures.insert(
-            "per_cpu_second".into(),
-            requests / watched.spent.cpu().as_secs_f64(),
-        );
-        Ok(Measured {
-            figures,
-            times: Vec::new(),
-            noise: watched.noise,
-        })
-    }
-
-    fn check_alive(&mut self, place: Place) -> Result<(), Error> {
-        self.bed.check_backends()?;
-        match self.running.get_mut(&place.process()) {
-            Some(started) => started.check(),
-            None => Ok(()),
-        }
     }
 
     fn commands(&mut self, commands: &[Command]) -> Result<(), Error> {
