@@ -36,10 +36,10 @@ connections = 4
 blocks = 2
 [[variants]]
 name = "one"
-nagaya = "gateway.toml"
+nagaya = "gateway.conf"
 [[variants]]
 name = "two"
-nagaya = "gateway.toml"
+nagaya = "gateway.conf"
 values = { body = "@greeting@" , greeting = "hello" }
 "#;
 
@@ -54,7 +54,7 @@ impl Place {
         for name in ["lab", "temporary"] {
             std::fs::create_dir(directory.path().join(name)).expect("a fresh directory");
         }
-        directory.write("lab/gateway.toml", GATEWAY);
+        directory.write("lab/gateway.conf", GATEWAY);
         directory.write("lab/small.toml", experiment);
         Place { directory }
     }
