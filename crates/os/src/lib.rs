@@ -5,12 +5,12 @@
 //! block of the program (outside the script engine) stands in this crate. No policy lives here:
 //! which file may be opened, or when to listen, is the callers' business.
 
+pub mod calendar;
 pub mod cgroup;
 pub mod cpu;
 pub mod fdpass;
 pub mod file;
 pub mod kernel;
-pub mod local_time;
 pub mod log;
 pub mod net;
 pub mod pipe;

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use os::local_time::LocalTime;
+use os::calendar::CalendarTime;
 
 use super::figures::{Figures, ms};
 use super::refusal::{Refusal, refuse_plainly};
@@ -65,7 +65,7 @@ fn in_words(seconds: i64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let Some(time) = LocalTime::at(seconds) else {
+    let Some(time) = CalendarTime::local(seconds) else {
         return String::new();
     };
     format!(

@@ -8,10 +8,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::flags::{Credentials, Flags};
 use super::refusal::{Refusal, refuse_plainly};
 use super::target::Target;
-use crate::native::base64;
 
 /// Longest head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -71,7 +73,7 @@ fn head(flags: &Flags, target: &Target, method: &str, body: Option<&[u8]>) -> St
             Credentials::Server => "Authorization",
             Credentials::Proxy => "Proxy-Authorization",
         };
-        let _ = write!(head, "{name}: Basic {}\r\n", base64(secret.as_bytes()));
+        let _ = write!(head, "{name}: Basic {}\r\n", STANDARD.encode(secret));
     }
     if let Some(body) = body {
         let kind = flags.body_type.as_deref().unwrap_or(BODY_TYPE);

@@ -45,11 +45,7 @@ pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
             .collect();
         document.fact(
             name,
-            format!(
-                "{} · {}",
-                crate::native::calendar::utc(started),
-                versions.join(" · ")
-            ),
+            format!("{} · {}", units::instant(started), versions.join(" · ")),
         );
     }
     let section = document.section("Row by row");

@@ -129,9 +129,7 @@ fn facts(document: &mut Document, record: &Record) {
     );
     document.fact(
         "Run",
-        crate::native::calendar::utc(
-            std::time::UNIX_EPOCH + std::time::Duration::from_secs(head.started),
-        ),
+        units::instant(std::time::UNIX_EPOCH + std::time::Duration::from_secs(head.started)),
     );
     document.fact("Seed", head.seed.to_string());
     document.fact(

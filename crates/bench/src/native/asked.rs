@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::client::{
     Address, Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
     RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
@@ -12,7 +15,6 @@ use crate::compare;
 use crate::search::{self, Goals};
 use crate::server::Which;
 
-use super::base64;
 use super::contradictions;
 use super::options::{ArrivalsWord, HttpWord, Options, TlsWord, WarmUpWord};
 use super::progress::Volume;
@@ -134,7 +136,7 @@ fn builder(options: &Options) -> Result<RequestBuilder, Refused> {
         .map(|field| header(field))
         .collect::<Result<Vec<_>, _>>()?;
     if let Some(user) = &options.user {
-        let value = format!("Basic {}", base64::encode(user.as_bytes()));
+        let value = format!("Basic {}", STANDARD.encode(user));
         headers.push(("Authorization".to_owned(), value));
     }
     let body = body(options)?;

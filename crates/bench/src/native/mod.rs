@@ -5,8 +5,6 @@
 //! must be known to read a figure rightly stands beside it (`notes`).
 
 mod asked;
-mod base64;
-pub(crate) mod calendar;
 mod contradictions;
 #[cfg(test)]
 mod fixture;
@@ -35,7 +33,6 @@ pub use record::*;
 pub use series::{QUANTILES, SeriesRecord, needed_for};
 pub use watch::ServerRecord;
 
-pub(crate) use base64::encode as base64;
 pub(crate) use page::document;
 pub(crate) use watch::{Watched, table as server_table};
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{Errors, FirstReply, Interval, Outcome};
 use crate::error::Error;
+use crate::report::units;
 
-use super::calendar;
 use super::series::SeriesRecord;
 use super::watch::ServerRecord;
 
@@ -234,7 +234,7 @@ impl Report {
         Report {
             format: FORMAT.to_owned(),
             generator: concat!("nagaya ", env!("CARGO_PKG_VERSION")).to_owned(),
-            started: calendar::utc(outcome.started),
+            started: units::instant(outcome.started),
             cut_short: outcome.interrupted,
             asked: asked.clone(),
             recorded_s,

@@ -3,6 +3,9 @@
 //! Three significant digits are what a measurement carries; counts of things are exact.
 //! What is no number is written `–`, so that no table ever says `NaN`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use os::calendar::CalendarTime;
 use serde::{Deserialize, Serialize};
 
 /// Stands where there is no figure.
@@ -148,6 +151,25 @@ pub fn seconds(value: f64) -> String {
     micros(value * 1e6)
 }
 
+/// An instant in UTC, to the second (RFC 3339): `2026-11-22T07:15:00Z`. What lies before 1970 is
+/// 1970.
+pub fn instant(at: SystemTime) -> String {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = i64::try_from(since.as_secs()).ok();
+    let Some(time) = time.and_then(CalendarTime::utc) else {
+        return NONE.to_owned();
+    };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        time.year,
+        time.month + 1,
+        time.day,
+        time.hour,
+        time.minute,
+        time.second
+    )
+}
+
 /// A size: `512 B`, `2.3 MiB`.
 pub fn bytes(value: f64) -> String {
     scaled(
@@ -233,6 +255,8 @@ fn separated(digits: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -310,6 +334,22 @@ mod tests {
         }
         assert_eq!(Unit::PerSecond.write_reported(5391.22), "5,391.22/s");
         assert_eq!(Unit::Micros.write_reported(1090.0), "1.09 ms");
+    }
+
+    #[test]
+    fn instants_are_said_as_dates() {
+        for (seconds, wanted) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_000_000_000, "2001-09-09T01:46:40Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(instant(UNIX_EPOCH + Duration::from_secs(seconds)), wanted);
+        }
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(instant(before), "1970-01-01T00:00:00Z");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Local time, for files that name it in words.
+//! Seconds as calendars and clocks show them, here or in Greenwich.
 
-/// A second as clocks on the wall show it.
+/// A second as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LocalTime {
+pub struct CalendarTime {
     /// As people count them: 2026.
     pub year: i32,
     /// From 0, January.
@@ -19,18 +19,30 @@ pub struct LocalTime {
     pub weekday: usize,
 }
 
-impl LocalTime {
+impl CalendarTime {
     /// The time in this process's zone so many seconds after 1970; `None` far beyond our days.
     #[must_use]
-    pub fn at(seconds: i64) -> Option<LocalTime> {
+    pub fn local(seconds: i64) -> Option<CalendarTime> {
+        // SAFETY: both pointers are to values that live through the call, and `localtime_r` keeps
+        // neither.
+        Self::of(|tm| unsafe { libc::localtime_r(&seconds, tm) })
+    }
+
+    /// The time in UTC so many seconds after 1970; `None` far beyond our days.
+    #[must_use]
+    pub fn utc(seconds: i64) -> Option<CalendarTime> {
+        // SAFETY: both pointers are to values that live through the call, and `gmtime_r` keeps
+        // neither.
+        Self::of(|tm| unsafe { libc::gmtime_r(&seconds, tm) })
+    }
+
+    fn of(fill: impl FnOnce(&mut libc::tm) -> *mut libc::tm) -> Option<CalendarTime> {
         // SAFETY: `tm` is plain numbers and a pointer that may be null, so zeros are one.
         let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-        // SAFETY: both point to values of this frame, and `localtime_r` keeps neither.
-        let found = unsafe { libc::localtime_r(&seconds, &mut tm) };
-        if found.is_null() {
+        if fill(&mut tm).is_null() {
             return None;
         }
-        Some(LocalTime {
+        Some(CalendarTime {
             year: tm.tm_year.checked_add(1900)?,
             month: tm.tm_mon.try_into().ok()?,
             day: tm.tm_mday.try_into().ok()?,
@@ -49,10 +61,19 @@ mod tests {
     #[test]
     fn local_time_is_within_a_day_of_the_worlds() {
         // Noon of 2001-09-09, a Sunday, in UTC; no zone is 12 hours off in both directions.
-        let time = LocalTime::at(1_000_036_800).expect("a year of our days");
+        let time = CalendarTime::local(1_000_036_800).expect("a year of our days");
         assert_eq!((time.year, time.month), (2001, 8));
         assert!((9..=10).contains(&time.day) && time.weekday + 9 == usize::from(time.day));
         assert!(time.hour < 24 && time.minute < 60 && time.second == 0);
-        assert_eq!(LocalTime::at(i64::MAX), None);
+        assert_eq!(CalendarTime::local(i64::MAX), None);
+    }
+
+    #[test]
+    fn the_worlds_time_needs_no_zone() {
+        let time = CalendarTime::utc(951_782_399).expect("a year of our days");
+        let date = (time.year, time.month, time.day, time.weekday);
+        assert_eq!(date, (2000, 1, 28, 1));
+        assert_eq!((time.hour, time.minute, time.second), (23, 59, 59));
+        assert_eq!(CalendarTime::utc(i64::MAX), None);
     }
 }
