@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::Server;
-use super::facts::bytes_text;
 use super::reading::Reading;
 use super::sample::{Sample, Watch, connections};
+use crate::report::units;
 
 /// Samples of a cool-down, however long it is.
 const SAMPLES: u32 = 120;
@@ -50,12 +50,12 @@ pub fn cool_down_facts(before: &Reading, samples: &[Sample]) -> Vec<(String, Str
         let text = before.and_then(|before| told(before, &values, text));
         rows.extend(text.map(|text| (name.to_owned(), text)));
     };
-    let number = |count: u64| count.to_string();
+    let number = units::count;
     add(
         "Memory after the load",
         tree.pss_bytes,
         |it| it.pss_bytes,
-        bytes_text,
+        |bytes| units::bytes(bytes as f64),
     );
     add(
         "Processes after the load",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::reading::Reading;
 use super::spent::{Spent, TreeSpent, ratio};
+use crate::report::units;
 
 /// Rows for a report: what was spent, and what there is at the end, for so many requests. What was
 /// not read has no row, and what did not happen has none either.
@@ -30,16 +31,14 @@ impl Rows {
     fn processor(&mut self, tree: &TreeSpent, spent: &Spent, requests: u64) {
         self.add(
             "Server CPU",
-            format!("{} ({:.2} cores)", time_text(tree.cpu), spent.cores_used()),
+            format!("{} ({:.2} cores)", time(tree.cpu), spent.cores_used()),
         );
         if requests > 0 {
-            self.add(
-                "Server CPU per request",
-                time_text(each(tree.cpu, requests)),
-            );
+            let each_us = tree.cpu.as_secs_f64() * 1e6 / requests as f64;
+            self.add("Server CPU per request", units::micros(each_us));
             if !tree.cpu.is_zero() {
                 let rate = requests as f64 / tree.cpu.as_secs_f64();
-                self.add("Requests per server CPU second", count_text(rate));
+                self.add("Requests per server CPU second", units::figure(rate));
             }
             let switches = |count: u64| format!("{:.2}", count as f64 / requests as f64);
             let text = format!(
@@ -63,10 +62,13 @@ impl Rows {
         self.add("Processes", text);
         let read_later = after.tree.as_ref().and_then(|tree| tree.pss_bytes);
         if let Some(bytes) = tree.pss_bytes.or(read_later) {
-            self.add("Memory (PSS)", bytes_text(bytes));
+            self.add("Memory (PSS)", units::bytes(bytes as f64));
         }
         if tree.peak_bytes > 0 {
-            self.add("Peaks of resident memory", bytes_text(tree.peak_bytes));
+            self.add(
+                "Peaks of resident memory",
+                units::bytes(tree.peak_bytes as f64),
+            );
         }
     }
 
@@ -74,7 +76,7 @@ impl Rows {
         if let Some(quota) = tree.throttling {
             let text = format!(
                 "{} of {}, {:.2} threads stood still on average",
-                quota.throttled,
+                units::count(quota.throttled),
                 counted(quota.periods, "period", "periods"),
                 ratio(quota.time, spent.time)
             );
@@ -101,84 +103,51 @@ impl Rows {
         ];
         let known = pressures.into_iter().filter_map(|(of, share)| {
             let share = share?;
-            Some(format!("{of} {:.1} %", share * 100.0))
+            Some(format!("{of} {}", units::share(share)))
         });
         let known: Vec<String> = known.collect();
         if !known.is_empty() {
             self.add("Pressure on the machine", known.join(", "));
         }
         if spent.steal_share >= 0.001 {
-            let text = format!("{:.1} %", spent.steal_share * 100.0);
-            self.add("Taken by the hypervisor", text);
+            self.add("Taken by the hypervisor", units::share(spent.steal_share));
         }
         if let Some((entries, room)) = spent.conntrack.filter(|(entries, _)| *entries > 0) {
-            let fill = entries as f64 / room.max(1) as f64 * 100.0;
-            let text = format!("{entries} of {room} ({fill:.1} %)");
-            self.add("Connection tracker", text);
+            let fill = units::share(entries as f64 / room.max(1) as f64);
+            let (entries, room) = (units::count(entries), units::count(room));
+            self.add(
+                "Connection tracker",
+                format!("{entries} of {room} ({fill})"),
+            );
         }
         if spent.time_wait > 0 {
-            self.add("TIME_WAIT on the machine", spent.time_wait.to_string());
+            self.add("TIME_WAIT on the machine", units::count(spent.time_wait));
         }
         if spent.retransmits > 0 {
-            self.add("TCP segments sent again", spent.retransmits.to_string());
+            self.add("TCP segments sent again", units::count(spent.retransmits));
         }
         if spent.started > 0 {
-            let text = format!("{} (processes and threads)", spent.started);
+            let text = format!("{} (processes and threads)", units::count(spent.started));
             self.add("Started on the machine", text);
         }
         self.add("Load average", format!("{:.2}", spent.load1));
     }
 }
 
-/// The share of one request.
-fn each(time: Duration, requests: u64) -> Duration {
-    let nanoseconds = time.as_nanos() / u128::from(requests.max(1));
-    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
-}
-
 fn states(sockets: &BTreeMap<String, u64>) -> String {
     let all = sockets
         .iter()
-        .map(|(state, count)| format!("{count} {state}"));
+        .map(|(state, count)| format!("{} {state}", units::count(*count)));
     all.collect::<Vec<_>>().join(", ")
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {
     let word = if count == 1 { one } else { many };
-    format!("{count} {word}")
+    format!("{} {word}", units::count(count))
 }
 
-/// A time with three or four digits and its unit.
-fn time_text(time: Duration) -> String {
-    let nanoseconds = time.as_nanos() as f64;
-    match time {
-        _ if nanoseconds < 1e6 => format!("{:.1} µs", nanoseconds / 1e3),
-        _ if nanoseconds < 1e9 => format!("{:.2} ms", nanoseconds / 1e6),
-        _ => format!("{:.2} s", nanoseconds / 1e9),
-    }
-}
-
-/// An amount of memory with its unit.
-pub(super) fn bytes_text(bytes: u64) -> String {
-    let kib = bytes as f64 / 1024.0;
-    match kib {
-        _ if kib < 1024.0 => format!("{kib:.0} KiB"),
-        _ if kib < 1024.0 * 1024.0 => format!("{:.1} MiB", kib / 1024.0),
-        _ => format!("{:.2} GiB", kib / 1024.0 / 1024.0),
-    }
-}
-
-/// A count with commas.
-fn count_text(count: f64) -> String {
-    let digits = format!("{count:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+fn time(time: Duration) -> String {
+    units::micros(time.as_secs_f64() * 1e6)
 }
 
 #[cfg(test)]
@@ -236,17 +205,17 @@ mod tests {
             lines,
             [
                 "Server CPU: 1.50 s (0.75 cores)",
-                "Server CPU per request: 125.0 µs",
+                "Server CPU per request: 125 µs",
                 "Requests per server CPU second: 8,000",
                 "Context switches per request: 1.00 asked for, 0.03 forced",
                 "Waiting for a core: 0.25 threads on average",
                 "Processes: 101 processes, 1 thread",
-                "Memory (PSS): 20.0 MiB",
-                "Peaks of resident memory: 3.00 GiB",
+                "Memory (PSS): 20 MiB",
+                "Peaks of resident memory: 3 GiB",
                 "Throttled by its CPU quota: 5 of 20 periods, 0.50 threads stood still on average",
                 "Sockets: 10 ESTABLISHED, 1 LISTEN",
-                "Pressure on the machine: CPU 50.0 %, disk 0.0 %",
-                "Connection tracker: 1000 of 65536 (1.5 %)",
+                "Pressure on the machine: CPU 50 %, disk 0 %",
+                "Connection tracker: 1,000 of 65,536 (1.53 %)",
                 "Load average: 1.25",
             ]
         );
@@ -265,24 +234,5 @@ mod tests {
         let rows = facts(&spent, &after(), 5);
         let text = format!("{rows:?}");
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
-    }
-
-    #[test]
-    fn counts_and_times_have_units_to_read() {
-        for (count, expected) in [
-            (0.0, "0"),
-            (999.4, "999"),
-            (1_000.0, "1,000"),
-            (1e6, "1,000,000"),
-        ] {
-            assert_eq!(count_text(count), expected);
-        }
-        for (nanoseconds, expected) in [
-            (1_500, "1.5 µs"),
-            (1_500_000, "1.50 ms"),
-            (2_000_000_000, "2.00 s"),
-        ] {
-            assert_eq!(time_text(Duration::from_nanos(nanoseconds)), expected);
-        }
     }
 }
