@@ -33,7 +33,7 @@ pub fn cool_down(server: &mut Server, time: Duration, is_over: impl Fn() -> bool
             std::thread::sleep(wait.min(NAP));
         }
     }
-    samples.push(watch.look(server));
+    samples.push(watch.look_at_all(server));
     samples
 }
 

@@ -24,8 +24,9 @@ const PERIOD_MIN: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 100;
 /// Looking at memory or sockets may take this part of the time.
 const DEAR_PART: u32 = 100;
-/// Least time between two looks at memory or sockets.
-const DEAR_PERIOD: Duration = Duration::from_secs(1);
+/// Least time between two looks at memory or sockets; a little less than a second, so that samples
+/// a second apart all have them.
+const DEAR_PERIOD: Duration = Duration::from_millis(900);
 /// Longest: a server with more memory than that is seen a little less exactly in time.
 const DEAR_PERIOD_MAX: Duration = Duration::from_secs(30);
 
@@ -201,6 +202,13 @@ impl Watch {
         sample.sockets = sockets;
         self.last = reading;
         sample
+    }
+
+    /// Takes a sample, of memory and sockets too: nothing is left out of the last one.
+    pub(super) fn look_at_all(&mut self, server: &mut Server) -> Sample {
+        self.memory.last = None;
+        self.sockets.last = None;
+        self.look(server)
     }
 
     /// Time to let pass before the next look, that looking stays a small part of the load.
