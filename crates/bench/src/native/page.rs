@@ -14,8 +14,6 @@ use super::{tables, text, timeline};
 
 /// Points of a line over time.
 const POINTS_MAX: usize = 300;
-/// Points of a latency curve.
-const CURVE_POINTS: u32 = 120;
 
 /// The document of a report.
 pub(crate) fn document(report: &Report) -> Document {
@@ -134,17 +132,8 @@ fn latencies(section: &mut Section, report: &Report) {
     });
 }
 
-/// A curve as far out as there are samples for.
 fn curve(name: &str, series: &SeriesRecord) -> QuantileSeries {
-    let points = (0..=CURVE_POINTS)
-        .map(|step| 1.0 - 10f64.powf(-5.0 * f64::from(step) / f64::from(CURVE_POINTS)))
-        .take_while(|quantile| (1.0 - quantile) * series.count as f64 >= 1.0)
-        .map(|quantile| (quantile, series.quantile_us(quantile) as f64))
-        .collect();
-    QuantileSeries {
-        name: name.to_owned(),
-        points,
-    }
+    QuantileSeries::asked(name, series.count, |quantile| series.quantile_us(quantile))
 }
 
 /// Rate, failures and latency over time.

@@ -155,19 +155,32 @@ pub enum Theme {
 impl QuantileSeries {
     /// The curve of a histogram of microseconds, as far out as it has requests to say.
     pub fn of(name: impl Into<String>, histogram: &Histogram<u64>) -> QuantileSeries {
-        let count = histogram.len();
-        let mut points = Vec::new();
-        for step in 0..=CURVE_POINTS {
-            // Even steps on the scale the chart has: from the 0th to the 99.999th of a hundred.
-            let quantile = 1.0 - 10f64.powf(-5.0 * f64::from(step) / f64::from(CURVE_POINTS));
-            if count == 0 || (1.0 - quantile) * (count as f64) < 1.0 {
-                break;
-            }
-            points.push((quantile, histogram.value_at_quantile(quantile) as f64));
-        }
+        QuantileSeries::asked(name, histogram.len(), |quantile| {
+            histogram.value_at_quantile(quantile)
+        })
+    }
+
+    /// The curve of so many times, asked for one quantile after another, as far out as they say
+    /// something.
+    pub(crate) fn asked(
+        name: impl Into<String>,
+        count: u64,
+        micros_at: impl Fn(f64) -> u64,
+    ) -> QuantileSeries {
+        // Even steps on the scale the chart has: from the 0th to the 99.999th of a hundred. The
+        // median lies between two of them, and is told.
+        let steps = (0..=CURVE_POINTS).map(|step| f64::from(step) / f64::from(CURVE_POINTS));
+        let mut quantiles: Vec<f64> = steps.map(|step| 1.0 - 10f64.powf(-5.0 * step)).collect();
+        quantiles.push(0.5);
+        quantiles.sort_by(f64::total_cmp);
+        let told = |quantile: &f64| (1.0 - quantile) * count as f64 >= 1.0;
         QuantileSeries {
             name: name.into(),
-            points,
+            points: quantiles
+                .into_iter()
+                .take_while(told)
+                .map(|quantile| (quantile, micros_at(quantile) as f64))
+                .collect(),
         }
     }
 }
@@ -207,5 +220,27 @@ impl From<Lines> for Chart {
 impl From<Quantiles> for Chart {
     fn from(quantiles: Quantiles) -> Chart {
         Chart::Quantiles(quantiles)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_tells_each_percentile_exactly_and_none_without_samples() {
+        let times: Vec<u64> = (1..=1000).collect();
+        let at = |quantile: f64| times[((quantile * 1000.0).ceil() as usize).max(1) - 1];
+        let chart = Chart::from(Quantiles {
+            series: vec![QuantileSeries::asked("a", 1000, at)],
+            ..Quantiles::default()
+        });
+        let row: Vec<String> = chart.table().rows[0]
+            .iter()
+            .map(|cell| cell.text.clone())
+            .collect();
+        assert_eq!(row, ["a", "500 µs", "900 µs", "990 µs", "999 µs", "–"]);
+        let none = QuantileSeries::asked("none", 0, |_| 7);
+        assert!(none.points.is_empty());
     }
 }
