@@ -47,7 +47,7 @@ fn block_markdown(out: &mut String, block: &Block) {
         Block::Listing(listing) => {
             let _ = writeln!(out, "{}:\n", inline(&listing.title));
             for line in listing.text.lines() {
-                let _ = writeln!(out, "    {line}");
+                let _ = writeln!(out, "    {}", harmless(line));
             }
         }
     }
@@ -95,14 +95,17 @@ fn inline(text: &str) -> String {
         } else {
             // A table's cell ends at a bar even within code.
             let code = piece.replace('|', "\\|");
-            let code: String = code
-                .chars()
-                .map(|c| if c.is_control() { ' ' } else { c })
-                .collect();
-            let _ = write!(out, "`{code}`");
+            let _ = write!(out, "`{}`", harmless(&code));
         }
     }
     out
+}
+
+/// Without characters that steer a terminal, should somebody print the file.
+fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() && c != '\t' { ' ' } else { c })
+        .collect()
 }
 
 /// Without meaning to Markdown or HTML.
@@ -155,13 +158,13 @@ mod tests {
         table.row(["nginx"]);
         section.table(table);
         section.note(Tone::Warn, "One slice was voided.");
-        section.listing("a.toml", "[x]\ny = 1");
+        section.listing("a.toml", "[x]\ny = 1\u{1b}");
         assert_eq!(
             document.to_markdown(),
             "# Figures\n\nWhich is cheaper?\n\n**A, by 1.10 ×.**\n\n- Machine: two cores\n\n\
              ## Requests per CPU second\n\nMedians of `20` blocks.\n\n\
              | server | figure | wanted |\n|---|--:|:-:|\n| nagaya | 51,300 | ✓ |\n| nginx |  |  |\n\n\
-             **One slice was voided.**\n\na.toml:\n\n    [x]\n    y = 1\n"
+             **One slice was voided.**\n\na.toml:\n\n    [x]\n    y = 1 \n"
         );
     }
 
