@@ -30,4 +30,5 @@ pub use plan::*;
 pub use reply::replies_are_the_same_however_cut;
 pub use request::{HttpVersion, Persistence, RequestBuilder};
 pub use run::run;
+pub(crate) use series::{BUSY_MAX, GENERATOR_LATE_MAX_US};
 pub use url::{Scheme, Url};

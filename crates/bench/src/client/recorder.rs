@@ -328,7 +328,11 @@ impl Recorder {
     }
 
     /// Writes what was counted into an outcome that has no counts yet.
-    pub(crate) fn finish(self, plan: &Plan, outcome: &mut Outcome) {
+    pub(crate) fn finish(mut self, plan: &Plan, outcome: &mut Outcome) {
+        if self.stage == Stage::WarmUp {
+            // The load ended within it: nothing of it counts, not even bytes.
+            self.counts = Counts::default();
+        }
         let Fresh {
             connect,
             processing,
@@ -501,6 +505,17 @@ mod tests {
             assert_eq!((outcome.completed, outcome.errors.total()), (counted, 0));
             assert_eq!(outcome.warm_up.completed, 3 - counted);
         }
+    }
+
+    #[test]
+    fn a_load_that_ends_within_its_warm_up_has_counted_nothing() {
+        let plan = plan(Pace::Closed);
+        let mut recorder = Recorder::new(&plan);
+        recorder.whole(&whole(0, 0, 10), 5);
+        recorder.counts.received_bytes += 99;
+        let outcome = finished(recorder, &plan);
+        assert_eq!((outcome.completed, outcome.warm_up.completed), (0, 1));
+        assert_eq!((outcome.received_bytes, outcome.cut), (0, 0));
     }
 
     #[test]

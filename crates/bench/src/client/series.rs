@@ -8,9 +8,9 @@ use super::plan::TIMELINE_MAX;
 /// Longest time told apart: an hour.
 pub(crate) const TIME_MAX_US: u64 = 3_600_000_000;
 /// Busier than this, the generator may be what limited the rate.
-const BUSY_MAX: f64 = 0.90;
+pub(crate) const BUSY_MAX: f64 = 0.90;
 /// Later than this of its own doing, the generator's latencies are doubtful.
-const GENERATOR_LATE_MAX_US: u64 = 1_000;
+pub(crate) const GENERATOR_LATE_MAX_US: u64 = 1_000;
 
 impl Default for Series {
     fn default() -> Self {

@@ -61,7 +61,6 @@ pub(crate) struct Order {
 
 /// What becomes of the plan.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the search reads its goals")]
 pub(crate) enum Task {
     /// It is run once.
     Load,

@@ -1,5 +1,6 @@
 //! What must be known to read the figures rightly: one sentence each, the gravest first.
 
+use crate::client::{BUSY_MAX, GENERATOR_LATE_MAX_US};
 use crate::report::Tone;
 use crate::report::units;
 use crate::server::{FOREIGN_MAX, STEAL_MAX};
@@ -7,10 +8,6 @@ use crate::server::{FOREIGN_MAX, STEAL_MAX};
 use super::record::{OwnRecord, PaceWord, Report, ScheduleRecord};
 use super::watch::ServerRecord;
 
-/// Busier than this, the generator is the bottleneck.
-const BUSY_MAX: f64 = 0.90;
-/// The open loop's own lateness above which its latencies are not the server's.
-const LATE_MAX_US: u64 = 1000;
 /// Share of the due requests that must have come to an end for the rate to count as reached.
 const REACHED: f64 = 0.99;
 /// Share of late requests that is told.
@@ -20,6 +17,7 @@ const LATE_SHARE: f64 = 0.01;
 pub(crate) fn headline(report: &Report) -> String {
     let rate = units::per_second(report.per_second);
     match (report.asked.pace, report.asked.rate_per_second) {
+        _ if is_all_warm_up(report) => "nothing recorded".to_owned(),
         _ if report.completed == 0 => "not one whole reply".to_owned(),
         (PaceWord::Open, Some(asked)) => {
             format!("{rate} of {} asked for", units::per_second(asked))
@@ -51,7 +49,7 @@ pub(crate) fn notes(report: &Report) -> Vec<(Tone, String)> {
         notes.extend(schedule_notes(report, schedule));
     }
     notes.extend(report.server.as_ref().and_then(noise));
-    if report.warm_up.steady == Some(false) {
+    if report.warm_up.steady == Some(false) && report.completed > 0 {
         notes.push((
             Tone::Warn,
             "The rate never stood still in the warm-up: run longer, or see what else the machine does."
@@ -64,7 +62,18 @@ pub(crate) fn notes(report: &Report) -> Vec<(Tone, String)> {
     notes
 }
 
+/// Whether replies came, but all of them before anything was recorded.
+fn is_all_warm_up(report: &Report) -> bool {
+    report.attempts() == 0 && report.warm_up.completed > 0
+}
+
 fn nothing_came(report: &Report) -> String {
+    if is_all_warm_up(report) {
+        return format!(
+            "Nothing was recorded: the load was over before its warm-up, in which {} replies came. With --warm-up none everything is recorded.",
+            units::count(report.warm_up.completed)
+        );
+    }
     let first = report
         .first_failures
         .first()
@@ -77,7 +86,9 @@ fn nothing_came(report: &Report) -> String {
 
 fn generator_bound(own: &OwnRecord, schedule: Option<&ScheduleRecord>) -> String {
     let why = match schedule {
-        Some(schedule) if own.busy <= BUSY_MAX && schedule.generator_p99_us > LATE_MAX_US => {
+        Some(schedule)
+            if own.busy <= BUSY_MAX && schedule.generator_p99_us > GENERATOR_LATE_MAX_US =>
+        {
             format!(
                 "it sent one request of a hundred {} late or more by its own doing",
                 units::micros(schedule.generator_p99_us as f64)

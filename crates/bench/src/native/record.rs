@@ -317,7 +317,8 @@ impl Report {
     }
 }
 
-fn per_second(count: u64, seconds: f64) -> f64 {
+/// A rate; 0 where no time passed.
+pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         count as f64 / seconds
     } else {
@@ -379,7 +380,7 @@ mod tests {
         assert!(!json.contains('\n'));
         let again = Report::from_json(&json).expect("reads");
         assert_eq!(again.to_json(), json);
-        let print = |report: &Report| text::text(report, Paint::Never);
+        let print = |report: &Report| text::text(report, usize::MAX, Paint::Never);
         assert_eq!(print(&again), print(&report));
         assert_eq!(page::document(&again), page::document(&report));
     }
@@ -410,7 +411,7 @@ mod tests {
         report.times.response.histogram = vec![(u64::MAX, u64::MAX), (0, u64::MAX)];
         report.times.response.count = u64::MAX;
         report.asked.urls.clear();
-        assert!(!text::text(&report, Paint::Never).is_empty());
+        assert!(!text::text(&report, usize::MAX, Paint::Never).is_empty());
         assert!(!page::document(&report).to_html().is_empty());
     }
 

@@ -3,7 +3,7 @@
 use crate::report::units;
 use crate::report::{Cell, Column, Table, Tone};
 
-use super::record::{PaceWord, Report};
+use super::record::{PaceWord, Report, per_second};
 use super::series::{QUANTILES, SeriesRecord, needed_for};
 
 /// Latencies: quantiles down, kinds of time across.
@@ -148,7 +148,10 @@ pub(crate) fn urls(report: &Report) -> Option<Table> {
         table.row([
             Cell::from(url.url.as_str()),
             Cell::from(units::share(url.completed as f64 / all)),
-            Cell::from(units::per_second(url.completed as f64 / report.recorded_s)),
+            Cell::from(units::per_second(per_second(
+                url.completed,
+                report.recorded_s,
+            ))),
             Cell::toned(tone, units::count(url.failed)),
             quantile_cell(&url.response, 0.5),
             quantile_cell(&url.response, 0.99),
