@@ -40,7 +40,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::error::Error;
-use crate::report::{Document, Paint};
+use crate::report::{Document, Paint, terminal_width};
 use bed::Keep;
 use model::Experiment;
 use options::Command;
@@ -237,7 +237,6 @@ fn show(document: &Document) {
     } else {
         Paint::Never
     };
-    let width = rustix::termios::tcgetwinsize(std::io::stdout())
-        .map_or(WIDTH, |size| usize::from(size.ws_col).max(40));
+    let width = terminal_width().unwrap_or(WIDTH);
     println!("{}", document.to_text(width, paint));
 }

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::client::{self, Live, Outcome, Plan};
 use crate::error::Error;
-use crate::report::{Document, Paint};
+use crate::report::{Document, Paint, terminal_width};
 
 use super::asked::{Order, Task};
 use super::progress::Progress;
@@ -22,6 +22,8 @@ use super::{page, text, until, versus};
 
 /// Between two looks at a running load.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks that are shown: a short load is waited for hardly longer than it takes.
+const SHOW_EVERY: Duration = Duration::from_millis(20);
 /// What a shell calls a process that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
@@ -41,7 +43,7 @@ fn load(order: &Order, interrupted: &AtomicBool) -> Result<u8, Error> {
     let report = Report::of(&order.asked, &outcome, server);
     publish(
         order,
-        &|paint| text::text(&report, paint),
+        &|paint| text::text(&report, terminal_width().unwrap_or(usize::MAX), paint),
         &report.to_json(),
         &|| page::document(&report),
     )?;
@@ -99,8 +101,7 @@ fn watch_load(
         while !load.is_finished() {
             stop_if(interrupted, live);
             progress.show(&live.look());
-            // A short load is not waited for longer than it takes.
-            thread::park_timeout(LOOK_EVERY.min(Duration::from_millis(20)));
+            thread::sleep(SHOW_EVERY);
         }
         joined(load.join())
     })

@@ -1,39 +1,47 @@
 //! The report as text, for a terminal or a file.
 
 use crate::report::units;
-use crate::report::{Paint, Tone};
+use crate::report::{Paint, Table, Tone, harmless, wrapped};
 
 use super::notes;
-use super::record::{Asked, PaceWord, Report};
+use super::record::{Asked, PaceWord, Report, per_second};
 use super::tables;
 use super::timeline;
 use super::watch;
 
 /// Width of the names on the left.
 const LABEL: usize = 12;
-/// Width of sentences.
-const WIDTH: usize = 96;
+/// Longest line of a sentence.
+const SENTENCE: usize = 96;
+/// What a line over time has beside its blocks: its name, and from what to what it goes.
+const BESIDE_BLOCKS: usize = LABEL + 24;
+/// Narrower than this nothing can be set.
+const WIDTH_MIN: usize = 40;
+/// Blocks of a line over time, at most.
+const BLOCKS_MAX: usize = 60;
 /// URLs that are named on top.
 const URLS_SHOWN: usize = 3;
 
-/// The whole report; ends with a line's end.
-pub(crate) fn text(report: &Report, paint: Paint) -> String {
-    let mut parts = vec![what_was_asked(report), what_came(report)];
-    parts.extend(tables::failures(report).map(|table| table.to_text(paint)));
+/// The whole report, for so many columns; ends with a line's end.
+pub(crate) fn text(report: &Report, width: usize, paint: Paint) -> String {
+    let width = width.max(WIDTH_MIN);
+    let table = |table: Table| table.within(width, paint);
+    let mut parts = vec![what_was_asked(report), what_came(report, width)];
+    parts.extend(tables::failures(report).map(table));
     parts.extend(examples(report));
     if report.completed > 0 {
-        let few = tables::too_few(report).map(|note| format!("{note}\n"));
-        let table = tables::latencies(report).to_text(paint);
-        parts.push(format!("{table}{}", few.unwrap_or_default()));
+        let few = tables::too_few(report).map(|note| wrapped(&note, width.min(SENTENCE)));
+        let latencies = table(tables::latencies(report));
+        parts.push(format!("{latencies}{}", few.unwrap_or_default()));
     }
-    parts.extend(course(report));
-    parts.extend(tables::urls(report).map(|table| table.to_text(paint)));
+    parts.extend(course(report, width));
+    parts.extend(tables::urls(report).map(table));
     if let Some(server) = &report.server {
-        parts.push(watch::table(server).to_text(paint));
+        parts.push(table(watch::table(server)));
     }
     let notes: Vec<String> = notes::notes(report)
         .iter()
-        .map(|(tone, note)| sentence(*tone, note))
+        .map(|(tone, note)| sentence(*tone, note, width))
         .collect();
     parts.push(notes.join("\n"));
     parts.retain(|part| !part.trim().is_empty());
@@ -44,27 +52,12 @@ pub(crate) fn text(report: &Report, paint: Paint) -> String {
         .join("\n")
 }
 
-fn sentence(tone: Tone, note: &str) -> String {
-    let lines = wrapped(&harmless(note));
+fn sentence(tone: Tone, note: &str, width: usize) -> String {
+    let text = wrapped(&harmless(note), (width - 2).min(SENTENCE));
     match tone {
-        Tone::Bad | Tone::Warn => format!("! {}", lines.join("\n  ")),
-        Tone::Plain | Tone::Good => lines.join("\n"),
+        Tone::Bad | Tone::Warn => format!("! {}", text.replace('\n', "\n  ")),
+        Tone::Plain | Tone::Good => text,
     }
-}
-
-/// Lines broken between words.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 fn what_was_asked(report: &Report) -> String {
@@ -113,9 +106,15 @@ pub(crate) fn load(asked: &Asked) -> String {
     words.join(" · ")
 }
 
-fn what_came(report: &Report) -> String {
+fn what_came(report: &Report, width: usize) -> String {
     let mut lines = Vec::new();
-    let mut line = |label: &str, value: String| lines.push(format!("{label:<LABEL$}{value}"));
+    let mut line = |label: &str, value: String| {
+        let value = match LABEL + value.chars().count() <= width {
+            true => value,
+            false => wrapped(&value, width - LABEL).replace('\n', &format!("\n{:LABEL$}", "")),
+        };
+        lines.push(format!("{label:<LABEL$}{value}"));
+    };
     line(
         "Rate",
         format!("{}   ({})", notes::headline(report), counted(report)),
@@ -190,10 +189,9 @@ fn failed(report: &Report) -> String {
 }
 
 fn received(report: &Report) -> String {
-    let seconds = report.recorded_s.max(1e-9);
     format!(
         "{}/s   ({}, of which bodies {}; sent {})",
-        units::bytes(report.received_bytes as f64 / seconds),
+        units::bytes(per_second(report.received_bytes, report.recorded_s)),
         units::bytes(report.received_bytes as f64),
         units::bytes(report.body_bytes as f64),
         units::bytes(report.sent_bytes as f64)
@@ -236,8 +234,9 @@ fn examples(report: &Report) -> Option<String> {
 }
 
 /// Rate and latency over time, a line of blocks each.
-fn course(report: &Report) -> Option<String> {
-    let steps = timeline::columns(&report.timeline);
+fn course(report: &Report, width: usize) -> Option<String> {
+    let room = width.saturating_sub(BESIDE_BLOCKS).min(BLOCKS_MAX);
+    let steps = timeline::steps(&report.timeline, room);
     let first = steps.first()?;
     let line = |name: &str, values: Vec<f64>, say: fn(f64) -> String| {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -277,22 +276,19 @@ fn plural(count: u64, noun: &str) -> String {
     }
 }
 
-/// A server's words cannot steer the terminal.
-fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '·' } else { c })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture;
     use super::*;
+    use crate::client::Errors;
 
     /// The report of the open loop, every part of it filled.
     const OPEN: &str = include_str!("../../tests/native/open.txt");
     /// The report of the closed loop, and nobody watched.
     const CLOSED: &str = include_str!("../../tests/native/closed.txt");
+
+    /// A file has all the room there is.
+    const WIDE: usize = usize::MAX;
 
     fn closed() -> Report {
         Report::of(&fixture::asked(), &fixture::outcome(), None)
@@ -300,12 +296,24 @@ mod tests {
 
     #[test]
     fn the_report_of_an_open_loop_says_all_there_is() {
-        assert_eq!(text(&fixture::report(), Paint::Never), OPEN);
+        assert_eq!(text(&fixture::report(), WIDE, Paint::Never), OPEN);
     }
 
     #[test]
     fn the_report_of_a_closed_loop_says_what_its_times_mean() {
-        assert_eq!(text(&closed(), Paint::Never), CLOSED);
+        assert_eq!(text(&closed(), WIDE, Paint::Never), CLOSED);
+    }
+
+    #[test]
+    fn a_narrow_terminal_breaks_no_line_but_what_cannot_be_broken() {
+        let text = text(&fixture::report(), 64, Paint::Never);
+        let long: Vec<&str> = text
+            .lines()
+            .filter(|line| line.chars().count() > 64)
+            .collect();
+        let is_as_it_came = |line: &&str| line.starts_with("first ") || line.contains(" loop,");
+        assert!(long.iter().all(is_as_it_came), "{long:#?}\n{text}");
+        assert!(text.contains("a block each 300 ms"), "{text}");
     }
 
     #[test]
@@ -313,7 +321,7 @@ mod tests {
         let mut report = closed();
         report.own.bound = true;
         report.own.busy = 0.97;
-        let text = text(&report, Paint::Never);
+        let text = text(&report, WIDE, Paint::Never);
         assert!(text.contains("at least 1,250/s, generator-bound"), "{text}");
         assert_eq!(text.matches("! Generator-bound:").count(), 1, "{text}");
         assert!(text.contains("used 97 % of a core"), "{text}");
@@ -323,7 +331,7 @@ mod tests {
     fn a_machine_with_other_work_is_told_of() {
         let mut report = fixture::report();
         report.server.as_mut().expect("watched").foreign_share = 0.4;
-        let text = text(&report, Paint::Never);
+        let text = text(&report, WIDE, Paint::Never);
         assert!(
             text.contains("! The machine was not quiet: other work took 40 %"),
             "{text}"
@@ -334,7 +342,7 @@ mod tests {
     fn a_rate_that_was_not_reached_is_told() {
         let mut report = fixture::report();
         report.schedule.as_mut().expect("open").due = 12_000;
-        let text = text(&report, Paint::Never);
+        let text = text(&report, WIDE, Paint::Never);
         assert!(
             text.contains("! The rate was not reached: of 12,000 requests"),
             "{text}"
@@ -346,7 +354,7 @@ mod tests {
         let mut report = fixture::report();
         report.own.bound = true;
         report.schedule.as_mut().expect("open").generator_p99_us = 2500;
-        let text = text(&report, Paint::Never);
+        let text = text(&report, WIDE, Paint::Never);
         assert!(
             text.contains("2.50 ms late or more by its own doing"),
             "{text}"
@@ -359,7 +367,7 @@ mod tests {
         report.completed = 0;
         report.first = None;
         report.statuses.clear();
-        let text = text(&report, Paint::Never);
+        let text = text(&report, WIDE, Paint::Never);
         assert!(
             text.contains("Not one whole reply: read from 127.0.0.1:8080"),
             "{text}"
@@ -368,11 +376,32 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_ended_in_its_warm_up_says_so_and_tells_no_figures() {
+        let mut report = closed();
+        report.completed = 0;
+        report.errors = Errors::default();
+        report.first_failures.clear();
+        report.recorded_s = 0.0;
+        report.received_bytes = 0;
+        report.warm_up.completed = 16_509;
+        report.warm_up.steady = Some(false);
+        report.cut_short = true;
+        let text = text(&report, WIDE, Paint::Never);
+        assert!(text.contains("Rate        nothing recorded"), "{text}");
+        assert!(
+            text.contains("before its warm-up, in which 16,509 replies came"),
+            "{text}"
+        );
+        assert!(text.contains("Received    0 B/s"), "{text}");
+        assert!(!text.contains("stood still"), "{text}");
+    }
+
+    #[test]
     fn what_a_server_says_cannot_steer_the_terminal() {
         let mut report = closed();
         report.first.as_mut().expect("a reply").server = "a\u{1b}[2Jb\n".to_owned();
         report.cut_short = true;
-        let text = text(&report, Paint::Never);
+        let text = text(&report, WIDE, Paint::Never);
         assert!(text.contains("a·[2Jb·"), "{text}");
         assert!(text.contains("Cut short"), "{text}");
     }

@@ -2,8 +2,6 @@
 
 use crate::client::Interval;
 
-/// Blocks of a line at most.
-const COLUMNS_MAX: usize = 60;
 /// With fewer tenths there is no course to show.
 const TENTHS_MIN: usize = 5;
 /// From least to most.
@@ -59,11 +57,6 @@ fn step(tenths: &[Interval], end_s: f64) -> Step {
         p99_us: worst(|tenth| tenth.p99_us),
         max_us: worst(|tenth| tenth.max_us),
     }
-}
-
-/// Steps for a line of blocks.
-pub(crate) fn columns(timeline: &[Interval]) -> Vec<Step> {
-    steps(timeline, COLUMNS_MAX)
 }
 
 /// A line of blocks, from nothing to the greatest value.

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::client::Live;
 use crate::error::Error;
-use crate::report::units;
+use crate::report::{terminal_width, units};
 use crate::search::{self, Search, Tried};
 
 use super::asked::Order;
@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::run::{LOOK_EVERY, joined, publish, stop_if};
 use super::versus::without_charts;
 
-/// Columns of the report.
+/// Columns of the report where there is no terminal.
 const WIDTH: usize = 110;
 /// Probes that are usual, in thousandths each.
 const PROBE_PERMILLE: u64 = 50;
@@ -28,7 +28,9 @@ pub(super) fn run(
     let search = searched(order, options, interrupted)?;
     publish(
         order,
-        &|paint| without_charts(search.document()).to_text(WIDTH, paint),
+        &|paint| {
+            without_charts(search.document()).to_text(terminal_width().unwrap_or(WIDTH), paint)
+        },
         &search.to_json(),
         &|| search.document(),
     )?;

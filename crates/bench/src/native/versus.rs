@@ -7,13 +7,13 @@ use std::thread;
 use crate::client::Live;
 use crate::compare::{self, Comparison};
 use crate::error::Error;
-use crate::report::{Block, Document, units};
+use crate::report::{Block, Document, terminal_width, units};
 
 use super::asked::{Order, Versus};
 use super::progress::Progress;
 use super::run::{LOOK_EVERY, joined, publish, stop_if};
 
-/// Columns of the report.
+/// Columns of the report where there is no terminal.
 const WIDTH: usize = 96;
 
 /// Compares, reports, and says the exit status: 0 B is the same or faster, 1 slower, 3 unknown.
@@ -21,7 +21,9 @@ pub(super) fn run(order: &Order, versus: &Versus, interrupted: &AtomicBool) -> R
     let comparison = compared(order, versus, interrupted)?;
     publish(
         order,
-        &|paint| without_charts(comparison.document()).to_text(WIDTH, paint),
+        &|paint| {
+            without_charts(comparison.document()).to_text(terminal_width().unwrap_or(WIDTH), paint)
+        },
         &comparison.to_json(),
         &|| comparison.document(),
     )?;

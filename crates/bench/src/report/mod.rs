@@ -17,4 +17,5 @@ pub use chart::{
     Bar, BarGroup, Bars, Chart, Event, Line, Lines, Marker, Panel, QuantileSeries, Quantiles, Theme,
 };
 pub use document::{Align, Block, Cell, Column, Document, Listing, Section, Table, Tone};
-pub use text::Paint;
+pub use text::{Paint, terminal_width};
+pub(crate) use text::{harmless, wrapped};

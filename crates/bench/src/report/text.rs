@@ -130,7 +130,7 @@ impl Table {
 
 impl Table {
     /// As `to_text` where that fits; else row by row, a line for each cell.
-    fn within(&self, width: usize, paint: Paint) -> String {
+    pub(crate) fn within(&self, width: usize, paint: Paint) -> String {
         let text = self.to_text(paint);
         if self
             .to_text(Paint::Never)
@@ -248,8 +248,15 @@ fn heading(out: &mut String, text: &str, width: usize, paint: Paint) {
     out.push('\n');
 }
 
+/// Columns of the terminal that standard output is; `None` where it is none.
+pub fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    // A terminal that was never told its size has none.
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// Broken at spaces; a word longer than a line gets one of its own.
-fn wrapped(text: &str, width: usize) -> String {
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut used = 0usize;
     for word in text.split_whitespace() {
@@ -279,7 +286,7 @@ fn toned(text: &str, tone: Tone, paint: Paint) -> String {
 }
 
 /// Without characters that steer a terminal.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '·' } else { c })
         .collect()
