@@ -10,6 +10,8 @@ use super::units;
 const BAR_MAX: usize = 60;
 /// Narrower than this nothing can be set.
 const WIDTH_MIN: usize = 40;
+/// Words are broken to no less than this; a table with less room for them is told row by row.
+const LAST_COLUMN_MIN: usize = 24;
 
 /// Whether tones become colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,16 +81,7 @@ fn block_text(out: &mut String, block: &Block, width: usize, paint: Paint) {
 impl Table {
     /// Columns lined up, two spaces between them.
     pub fn to_text(&self, paint: Paint) -> String {
-        let widths: Vec<usize> = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(at, column)| {
-                let cells = self.rows.iter().filter_map(|row| row.get(at));
-                let widest = cells.map(|cell| columns(&cell.text)).max().unwrap_or(0);
-                widest.max(columns(&column.title))
-            })
-            .collect();
+        let widths = self.widths();
         let mut out = String::new();
         let titles = self
             .columns
@@ -103,6 +96,18 @@ impl Table {
             self.line(&mut out, row, &widths, paint);
         }
         out
+    }
+
+    /// Widths of its columns.
+    fn widths(&self) -> Vec<usize> {
+        let columns_of = self.columns.iter().enumerate();
+        columns_of
+            .map(|(at, column)| {
+                let cells = self.rows.iter().filter_map(|row| row.get(at));
+                let widest = cells.map(|cell| columns(&cell.text)).max().unwrap_or(0);
+                widest.max(columns(&column.title))
+            })
+            .collect()
     }
 
     fn line(&self, out: &mut String, cells: &[Cell], widths: &[usize], paint: Paint) {
@@ -129,16 +134,47 @@ impl Table {
 }
 
 impl Table {
-    /// As `to_text` where that fits; else row by row, a line for each cell.
+    /// As `to_text` where that fits, with the words of the last column broken if need be; else row
+    /// by row, a line for each cell.
     pub(crate) fn within(&self, width: usize, paint: Paint) -> String {
-        let text = self.to_text(paint);
-        if self
-            .to_text(Paint::Never)
-            .lines()
-            .all(|line| columns(line) <= width)
-        {
-            return text;
+        let widths = self.widths();
+        let all = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        if all <= width {
+            return self.to_text(paint);
         }
+        let last = widths.last().copied().unwrap_or(0);
+        let room = (width + last).saturating_sub(all);
+        let is_words = self
+            .columns
+            .last()
+            .is_some_and(|column| column.align == Align::Left);
+        match is_words && room >= LAST_COLUMN_MIN {
+            true => self.broken(room).to_text(paint),
+            false => self.row_by_row(paint),
+        }
+    }
+
+    /// The words of the last column broken to so many columns, each line a row.
+    fn broken(&self, room: usize) -> Table {
+        let mut table = Table::new(self.columns.clone());
+        let at = self.columns.len().saturating_sub(1);
+        for row in &self.rows {
+            let Some(cell) = row.get(at) else {
+                table.rows.push(row.clone());
+                continue;
+            };
+            let text = wrapped(&harmless(&cell.text), room);
+            let mut before = row.get(..at).unwrap_or_default().to_vec();
+            for line in text.split('\n') {
+                let line = Cell::toned(cell.tone, line);
+                table.row(before.iter().cloned().chain([line]));
+                before.fill(Cell::default());
+            }
+        }
+        table
+    }
+
+    fn row_by_row(&self, paint: Paint) -> String {
         let widest = self
             .columns
             .iter()
@@ -332,6 +368,19 @@ mod tests {
             table().within(12, Paint::Never),
             "server  nagaya\nfigure  51,300\nmet     ✓\n\nserver  h2o\nfigure  40,900\n"
         );
+    }
+
+    #[test]
+    fn words_of_the_last_column_are_broken_where_there_is_room_for_some() {
+        let mut table = Table::new([Column::left("what"), Column::left("words")]);
+        table.row(["one", "a few words that do not fit into a line"]);
+        table.row(["two", "short"]);
+        assert_eq!(
+            table.within(32, Paint::Never),
+            "what  words\n─────────────────────────────\none   a few words that do not\n      fit into a line\ntwo   short\n"
+        );
+        let narrow = table.within(28, Paint::Never);
+        assert!(narrow.starts_with("what   one\nwords  a few"), "{narrow}");
     }
 
     #[test]
