@@ -13,7 +13,7 @@ use os::cgroup::{Controller, CpuFigures, Mounts, Standing};
 
 use super::files;
 use super::reading::Throttling;
-use super::texts;
+use super::texts::{self, Stat};
 
 /// Groups below the tree's own: with more, looking through them would cost more than it brings.
 const GROUPS_MAX: usize = 64;
@@ -62,8 +62,14 @@ impl Groups {
             }
             let bytes = files::bytes(&format!("/proc/{pid}/cgroup"), MEMBERSHIP_BYTES_MAX);
             let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-            self.places
-                .insert(*pid, self.mounts.standing(&text, Controller::CpuTime));
+            let place = self.mounts.standing(&text, Controller::CpuTime);
+            // Who is on its way out is told to stand at the root, or nowhere. It stood with the
+            // others, and those are asked.
+            let is_at_root = place.as_ref().is_none_or(Standing::is_root);
+            if is_at_root && stat(*pid).is_none_or(|stat| stat.is_exiting) {
+                continue;
+            }
+            self.places.insert(*pid, place);
             let quota = self.mounts.standing(&text, Controller::Cpu);
             if let Some(group) = quota.and_then(|group| group.with_quota())
                 && self.quotas.len() < QUOTAS_MAX
@@ -139,14 +145,27 @@ fn belongs(pid: u32, processes: &BTreeSet<u32>) -> bool {
         if processes.contains(&at) {
             return true;
         }
-        let bytes = files::bytes(&format!("/proc/{at}/stat"), files::BYTES_MAX);
-        match bytes.as_deref().and_then(texts::stat) {
+        match parent(at) {
             // Zero stands for a process that is not shown here.
             None => return at == pid && pid != 0,
-            Some(stat) => at = stat.parent,
+            Some(parent) => at = parent,
         }
     }
     false
+}
+
+/// The parent of a process, if that is there. One that is waited for at this very moment can still
+/// be opened and has no parent any more; who looks again finds it gone.
+fn parent(pid: u32) -> Option<u32> {
+    let look = || Some(stat(pid)?.parent);
+    look().filter(|parent| *parent != 0).or_else(look)
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    texts::stat(&files::bytes(
+        &format!("/proc/{pid}/stat"),
+        files::BYTES_MAX,
+    )?)
 }
 
 /// The directory both are in.

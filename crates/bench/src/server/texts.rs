@@ -9,6 +9,8 @@ use super::clock::of_ticks;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) parent: u32,
+    /// Whether it is on its way out: some of what is told of it holds no more.
+    pub(super) is_exiting: bool,
     /// CPU time, its ended threads included.
     pub(super) own_ticks: u64,
     /// CPU time of the children it waited for, and of theirs.
@@ -17,6 +19,9 @@ pub(super) struct Stat {
     /// When it began, since the machine did: with the number, what tells it from every other.
     pub(super) start_ticks: u64,
 }
+
+/// The bit of a process's flags that is set when it begins to end.
+const EXITING: u64 = 4;
 
 /// The name of the process may hold anything, brackets and line ends included: what counts stands
 /// after the last bracket.
@@ -27,6 +32,7 @@ pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
     let number = |at: usize| fields.get(at).and_then(|field| unsigned(field));
     Some(Stat {
         parent: number(1)?.try_into().ok()?,
+        is_exiting: number(6)? & EXITING != 0,
         own_ticks: number(11)?.saturating_add(number(12)?),
         reaped_ticks: number(13)?.saturating_add(number(14)?),
         threads: number(17)?,
@@ -211,6 +217,7 @@ mod tests {
     fn a_process_is_read_whatever_its_name() {
         let expected = Stat {
             parent: 7,
+            is_exiting: false,
             own_ticks: 130,
             reaped_ticks: 7,
             threads: 9,
@@ -245,6 +252,8 @@ mod tests {
         for hostile in ["42 (a) S", "42 (a) S x y", "()", ") ) )", "42 a S 1"] {
             assert_eq!(stat(hostile.as_bytes()), None, "{hostile}");
         }
+        let exiting = line.replace(" 4194560 ", " 4194564 ");
+        assert!(stat(exiting.as_bytes()).is_some_and(|stat| stat.is_exiting));
         let negative = line.replace(" 3 4 20 0 9", " -3 -4 20 0 9");
         assert_eq!(
             stat(negative.as_bytes()).map(|stat| stat.reaped_ticks),
