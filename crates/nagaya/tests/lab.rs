@@ -237,15 +237,22 @@ fn mistakes_are_told_before_anything_is_started() {
 }
 
 #[test]
-fn an_interrupt_in_the_middle_leaves_nothing() {
+fn an_interrupt_in_the_middle_leaves_the_blocks_that_were_done() {
     let place = Place::new(&format!(
         "{HEAD}
 [[rows]]
-name = \"respond\"
+name = \"short\"
+path = \"/respond\"
+load = {{ requests = 50 }}
+[[rows]]
+name = \"endless\"
 path = \"/respond\"
 load = {{ seconds = 300 }}
 "
     ));
+    let older = place.path("lab/results/small/data.jsonl");
+    std::fs::create_dir_all(older.parent().expect("a directory")).expect("it is made");
+    std::fs::write(&older, "older").expect("it is written");
     let mut command = place.command(&["run", "small"]);
     let mut child = command
         .stdout(Stdio::null())
@@ -253,9 +260,12 @@ load = {{ seconds = 300 }}
         .spawn()
         .expect("nagaya starts");
     let temporary = place.path("temporary").display().to_string();
-    // The gateways, each with its config below the temporary directory.
-    eventually(PATIENCE, "servers of the experiment", || {
-        (processes_with(&temporary).len() >= 3).then_some(())
+    // The gateways, each with its config below the temporary directory, and what was done so far.
+    let cut = place.path("lab/results/small.unfinished");
+    eventually(PATIENCE, "the first row's blocks", || {
+        let data = std::fs::read_to_string(cut.join("data.jsonl")).unwrap_or_default();
+        let is_later = data.contains("\"name\":\"endless\"");
+        (is_later && processes_with(&temporary).len() >= 3).then_some(())
     });
     interrupt(&child);
     let status = eventually(PATIENCE, "the end", || child.try_wait().expect("our child"));
@@ -263,6 +273,63 @@ load = {{ seconds = 300 }}
     assert_eq!(processes_with(&temporary), Vec::<String>::new());
     let left = std::fs::read_dir(place.path("temporary")).expect("it is there");
     assert_eq!(left.count(), 0, "temporary directories are left");
+    let data = read(&cut.join("data.jsonl"));
+    let slices = data
+        .lines()
+        .filter(|line| line.contains("\"kind\":\"slice\""));
+    assert!(slices.count() >= 6, "two blocks of three: {data}");
+    let report = read(&cut.join("report.md"));
+    assert!(report.contains("The run was cut short"), "{report}");
+    assert_eq!(read(&older), "older", "results of an older run");
+}
+
+#[test]
+fn loads_beside_tenants_shares_and_restarts_have_their_figures() {
+    let place = Place::new(&format!(
+        "{HEAD}
+[[rows]]
+name = \"beside\"
+alike = [\"status\"]
+load = {{ seconds = 1, warm_up_seconds = 0.1 }}
+requests = [{{ path = \"/respond\", tenant = \"large\", weight = 3 }}, {{ path = \"/missing\", tenant = \"refused\" }}]
+background = [{{ path = \"/hello.txt\", tenant = \"small\", rate = 200 }}]
+[[rows]]
+name = \"shared\"
+path = \"/respond\"
+load = {{ rate = {{ share = 0.1 }}, seconds = 1, restart_blocks = 1 }}
+figures = [\"p50_us\"]
+before_slice = \"echo $LAB_PID >> pids\"
+"
+    ));
+    let (status, text) = place.lab(&["run", "small"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("requests a second for all"), "{text}");
+    let data = read(&place.path("lab/results/small/data.jsonl"));
+    let slices = || {
+        data.lines()
+            .filter(|line| line.contains("\"kind\":\"slice\""))
+    };
+    let beside = || slices().filter(|line| line.contains("\"row\":\"beside\""));
+    for slice in beside() {
+        for name in ["large", "small", "refused"] {
+            assert!(slice.contains(&format!("\"goodput.{name}\":")), "{slice}");
+        }
+        assert!(slice.contains("\"goodput.refused\":0.0"), "{slice}");
+        assert!(!slice.contains("\"refused.refused\":0.0"), "{slice}");
+        assert!(!slice.contains("\"goodput.small\":0.0"), "{slice}");
+        assert!(slice.contains("\"jain\":0."), "{slice}");
+    }
+    assert!(beside().count() >= 6, "{data}");
+    let shared = slices().filter(|line| line.contains("\"row\":\"shared\""));
+    let shared: Vec<&str> = shared.collect();
+    assert!(shared.len() >= 6, "{data}");
+    assert!(
+        shared.iter().all(|slice| slice.contains("\"late_share\"")),
+        "an open loop: {data}"
+    );
+    let pids = read(&place.path("lab/pids"));
+    let different: std::collections::BTreeSet<&str> = pids.lines().collect();
+    assert_eq!(different.len(), shared.len(), "afresh for every block");
 }
 
 fn interrupt(child: &Child) {

@@ -5,7 +5,6 @@
 //! row has a first variant and others, its ratio to them is compared as well: that is what the
 //! machine of the day does not move.
 
-use super::figures;
 use super::judge;
 use super::record::{Arm, Record, RowHead};
 use crate::report::{Cell, Column, Document, Table, Tone, units};
@@ -36,7 +35,6 @@ pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
         "Medians of the blocks; new over old with its 95 % interval.",
     );
     for (name, record) in [("Old", old), ("New", new)] {
-        let started = std::time::UNIX_EPOCH + std::time::Duration::from_secs(record.head.started);
         let versions: Vec<&str> = record
             .head
             .versions
@@ -45,7 +43,11 @@ pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
             .collect();
         document.fact(
             name,
-            format!("{} · {}", units::instant(started), versions.join(" · ")),
+            format!(
+                "{} · {}",
+                units::instant(record.head.began()),
+                versions.join(" · ")
+            ),
         );
     }
     let section = document.section("Row by row");
@@ -128,41 +130,70 @@ fn warnings(old: &Record, new: &Record) -> Vec<String> {
 
 fn lines(old: &Record, new: &Record, before: &RowHead, row: &RowHead) -> Vec<Vec<Cell>> {
     let mut lines = Vec::new();
-    for name in row
-        .figures
-        .iter()
-        .filter(|name| before.figures.contains(name))
-    {
-        let judged = judge::judge(new, row, name);
-        for variant in row
-            .variants
-            .iter()
-            .filter(|name| before.variants.contains(name))
-        {
-            let values = |record: &Record| -> Vec<f64> {
-                record
-                    .by_block(&row.name, variant, Arm::Variant, name)
-                    .into_values()
-                    .collect()
-            };
-            let (a, b) = (values(old), values(new));
-            let (Some(from), Some(to)) = (stats::median(&a), stats::median(&b)) else {
+    let both = |now: &[String], then: &[String]| -> Vec<String> {
+        let kept = now.iter().filter(|name| then.contains(name));
+        kept.cloned().collect()
+    };
+    let variants = both(&row.variants, &before.variants);
+    let first = row
+        .variants
+        .first()
+        .filter(|_| row.variants.first() == before.variants.first());
+    for name in both(&row.figures, &before.figures) {
+        let judged = judge::judge(new, row, &name);
+        let figure = &judged.figure;
+        for variant in &variants {
+            let blocks = |record: &Record| record.by_block(&row.name, variant, Arm::Variant, &name);
+            let values = |record| blocks(record).into_values().collect();
+            let what = [&row.name, variant, &figure.title];
+            let compared = (values(old), values(new));
+            lines.extend(line(
+                what,
+                compared,
+                |value| figure.write(value),
+                figure.better,
+            ));
+            let Some(first) = first.filter(|first| *first != variant) else {
                 continue;
             };
-            let ratio = ratio(&a, &b);
-            let write = |value| figures::Figure::write(&judged.figure, value);
-            lines.push(vec![
-                Cell::from(row.name.as_str()),
-                Cell::from(variant.as_str()),
-                Cell::from(judged.figure.title.as_str()),
-                Cell::from(write(from)),
-                Cell::from(write(to)),
-                Cell::from(ratio.map_or_else(String::new, |ratio| super::draw::ratio_text(&ratio))),
-                verdict(&a, &b, ratio, judged.figure.better),
-            ]);
+            let over = |record: &Record| {
+                let ours = record.by_block(&row.name, first, Arm::Variant, &name);
+                let theirs = blocks(record);
+                let pairs = ours
+                    .iter()
+                    .filter_map(|(block, ours)| Some(ours / theirs.get(block)?));
+                pairs.filter(|ratio| ratio.is_finite()).collect()
+            };
+            let label = format!("{first} ÷ {variant}");
+            let what = [&row.name, &label, &figure.title];
+            lines.extend(line(
+                what,
+                (over(old), over(new)),
+                units::ratio,
+                figure.better,
+            ));
         }
     }
     lines
+}
+
+/// Old and new blocks of one thing; nothing where one of them has none.
+fn line(
+    what: [&String; 3],
+    (old, new): (Vec<f64>, Vec<f64>),
+    write: impl Fn(f64) -> String,
+    better: Better,
+) -> Option<Vec<Cell>> {
+    let (from, to) = (stats::median(&old)?, stats::median(&new)?);
+    let ratio = ratio(&old, &new);
+    let mut cells: Vec<Cell> = what.iter().map(|text| Cell::from(text.as_str())).collect();
+    cells.extend([
+        Cell::from(write(from)),
+        Cell::from(write(to)),
+        Cell::from(ratio.map_or_else(String::new, |ratio| super::draw::ratio_text(&ratio))),
+        verdict(&old, &new, ratio, better),
+    ]);
+    Some(cells)
 }
 
 /// New over old: the ratio of medians, and its bootstrap over the blocks of both.
@@ -231,6 +262,25 @@ mod tests {
             assert!(text.contains(word), "{by}: {text}");
             assert_eq!(compared.worse, worse, "{by}: {text}");
         }
+    }
+
+    #[test]
+    fn what_is_slower_beside_others_is_told_whatever_the_machine_does() {
+        let mut new = scaled(0.5);
+        let ours = new.slices.iter_mut().filter(|slice| slice.variant == "one");
+        for slice in ours {
+            slice.figures.values_mut().for_each(|value| *value *= 0.9);
+        }
+        let compared = compare(&example(), &new);
+        let text = compared.document.to_markdown();
+        assert!(
+            text.contains("| one ÷ two | requests per CPU second | 1.25"),
+            "{text}"
+        );
+        assert_eq!(
+            compared.worse, 3,
+            "both, and the one beside the other: {text}"
+        );
     }
 
     #[test]

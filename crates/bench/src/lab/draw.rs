@@ -3,9 +3,9 @@
 use super::figures;
 use super::judge::{self, Aim, CROSS_MARGIN, Judged, Variant};
 use super::model::Than;
-use super::record::{Record, RowHead};
+use super::record::{Arm, Record, RowHead};
 use super::slope;
-use crate::report::units;
+use crate::report::units::{self, Unit};
 use crate::report::{
     Bar, BarGroup, Bars, Cell, Column, Document, Marker, QuantileSeries, Quantiles, Section, Table,
     Tone,
@@ -17,11 +17,12 @@ pub(crate) const CURVES: &str = "Response times";
 /// Latency curves of one report.
 const CURVES_MAX: usize = 16;
 /// Columns of the table of everything else, where there is such a figure.
-const BESIDES: [&str; 17] = [
+const BESIDES: [&str; 18] = [
     "per_second",
     "p50_us",
     "p99_us",
     "failed",
+    "late_share",
     "unlogged",
     "cpu_us",
     "pss_bytes",
@@ -40,6 +41,10 @@ const BESIDES: [&str; 17] = [
 const OWN_FIGURES_MAX: usize = 8;
 /// The generator is what limits from here on.
 const BUSY_MAX: f64 = 0.9;
+/// As many missed targets are named in the answer.
+const MISSES_NAMED_MAX: usize = 3;
+/// The share of a variant's requests that may fail without a word.
+const FAILED_MAX: f64 = 0.001;
 
 /// Draws the report of a run.
 pub(crate) fn document(record: &Record) -> Document {
@@ -47,7 +52,7 @@ pub(crate) fn document(record: &Record) -> Document {
     let mut document = Document::new(&head.title, one_line(&head.question));
     let aims = judge::aims(record);
     let judged = judge::all(record);
-    document.answer = answer(&judged, &aims);
+    document.answer = warned(record, answer(&judged, &aims));
     facts(&mut document, record);
     if let Some((source, words)) = &head.report {
         let section = document.section("The question");
@@ -75,15 +80,43 @@ pub(crate) fn misses(aims: &[Aim<'_>]) -> Vec<String> {
         .collect()
 }
 
+/// The answer, and whether it is not of all that was asked.
+fn warned(record: &Record, answer: Option<(Tone, String)>) -> Option<(Tone, String)> {
+    let has = |tone: Tone| record.notes.iter().any(|note| note.tone == tone);
+    let (tone, warning) = if record.head.is_unfinished {
+        (
+            Tone::Bad,
+            "The run was cut short: later rows and blocks are missing.",
+        )
+    } else if has(Tone::Bad) {
+        (
+            Tone::Bad,
+            "Not all was measured: see what is to be read with it.",
+        )
+    } else if has(Tone::Warn) {
+        (
+            Tone::Warn,
+            "The machine was disturbed, or something was left out: see what is to be read with it.",
+        )
+    } else {
+        return answer;
+    };
+    let words = answer.map_or_else(String::new, |(_, text)| format!("{text} "));
+    Some((tone, words + warning))
+}
+
 fn answer(judged: &[Judged<'_>], aims: &[Aim<'_>]) -> Option<(Tone, String)> {
     if !aims.is_empty() {
         let met = aims.iter().filter(|aim| aim.is_met).count();
         return Some(match aims.len() - met {
             0 => (Tone::Good, format!("All {met} targets are met.")),
-            missed => (
-                Tone::Warn,
-                format!("{met} of {} targets are met, {missed} missed.", aims.len()),
-            ),
+            missed => {
+                let mut text = format!("{met} of {} targets are met, {missed} missed", aims.len());
+                if missed <= MISSES_NAMED_MAX {
+                    text += &format!(": {}", misses(aims).join("; "));
+                }
+                (Tone::Warn, text + ".")
+            }
         });
     }
     let first = judged.first()?;
@@ -127,10 +160,7 @@ fn facts(document: &mut Document, record: &Record) {
             machine.kernel
         ),
     );
-    document.fact(
-        "Run",
-        units::instant(std::time::UNIX_EPOCH + std::time::Duration::from_secs(head.started)),
-    );
+    document.fact("Run", units::instant(head.began()));
     document.fact("Seed", head.seed.to_string());
     document.fact(
         "How",
@@ -498,6 +528,7 @@ fn notes(document: &mut Document, record: &Record, aims: &[Aim<'_>]) {
     for row in &record.head.rows {
         cross_check(&mut section, record, row);
         busy(&mut section, record, row);
+        failures(&mut section, record, row);
     }
     for note in &record.notes {
         let row = note
@@ -562,6 +593,29 @@ fn busy(section: &mut Section, record: &Record, row: &RowHead) {
     }
 }
 
+/// Replies that failed are replies all the same, and cheap ones: who refuses much looks fast.
+fn failures(section: &mut Section, record: &Record, row: &RowHead) {
+    let sum = |variant: &str, figure: &str| -> f64 {
+        let values = record.by_block(&row.name, variant, Arm::Variant, figure);
+        values.into_values().sum()
+    };
+    let share = |variant: &String| {
+        let share = sum(variant, "failed") / sum(variant, "completed").max(1.0);
+        (share > FAILED_MAX).then(|| format!("{} of {variant}", Unit::Share.write(share)))
+    };
+    let failed: Vec<String> = row.variants.iter().filter_map(share).collect();
+    if !failed.is_empty() {
+        section.note(
+            Tone::Warn,
+            format!(
+                "{}: requests failed, {}; a reply that says no costs less than one that does the work.",
+                row.name,
+                failed.join(", ")
+            ),
+        );
+    }
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -575,7 +629,7 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Arm, example};
+    use super::super::record::{Note, example};
     use super::*;
 
     #[test]
@@ -605,6 +659,66 @@ mod tests {
         assert!(text.contains("0 of 1 targets are met, 1 missed"), "{text}");
         assert!(text.contains("✗ ≥ 1.30"), "{text}");
         assert!(text.contains("beside two 1.25"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_told_with_the_answer() {
+        let mut record = example();
+        record.notes.push(Note {
+            row: Some("row".into()),
+            tone: Tone::Bad,
+            text: "two is left out".into(),
+        });
+        let text = document(&record).to_markdown();
+        assert!(
+            text.contains("targets are met. Not all was measured"),
+            "{text}"
+        );
+        record.head.is_unfinished = true;
+        let text = document(&record).to_markdown();
+        assert!(text.contains("The run was cut short"), "{text}");
+    }
+
+    #[test]
+    fn variants_that_refuse_are_told() {
+        let mut record = example();
+        let told = |record: &Record| document(record).to_markdown().contains("requests failed");
+        for slice in &mut record.slices {
+            slice.figures.insert("completed".into(), 1000.0);
+            slice.figures.insert("failed".into(), 1.0);
+        }
+        assert!(!told(&record));
+        for slice in record
+            .slices
+            .iter_mut()
+            .filter(|slice| slice.variant == "two")
+        {
+            slice.figures.insert("failed".into(), 120.0);
+        }
+        let text = document(&record).to_markdown();
+        assert!(
+            text.contains("row: requests failed, 12 % of two;"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn numbers_of_strangers_are_drawn_without_harm() {
+        for wild in [f64::MAX, f64::MIN_POSITIVE, 0.0, -1.0] {
+            let mut record = example();
+            record.head.started = u64::MAX;
+            record.head.machine.memory_bytes = u64::MAX;
+            record.head.rows[0].reported[0].figure = wild;
+            record.head.rows[0].targets[0].at_least = Some(wild);
+            for slice in record.slices.iter_mut().skip(1).step_by(2) {
+                slice.block = usize::MAX - slice.block;
+                slice.figures.values_mut().for_each(|value| *value = wild);
+                slice.times = vec![(0, 0), (u64::MAX, u64::MAX), (1, u64::MAX)];
+            }
+            document(&record).to_html();
+            document(&record).to_text(80, crate::report::Paint::Never);
+            super::super::compare::compare(&example(), &record);
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<(), Error> {
     if came() {
         return Err(Error::new(
             "run the experiment",
-            "interrupted; all that was started is stopped",
+            "interrupted; what was started is being stopped",
         ));
     }
     Ok(())

@@ -46,6 +46,7 @@ use model::Experiment;
 use options::Command;
 use program::Programs;
 use record::Record;
+use run::End;
 
 /// Exit status of wrong use, files with mistakes included.
 const WRONG_USE: u8 = 2;
@@ -149,10 +150,13 @@ fn run_each(experiments: &[Experiment], options: &options::Run) -> Result<ExitCo
         if experiments.len() > 1 && !run::wants_any(experiment, &setting) {
             continue;
         }
-        let ran = run::run(experiment, &setting)?;
-        is_whole &= ran.is_whole;
-        let directory = results::write(&ran.record, &options.output)?;
-        records.push(draw(&directory)?);
+        let ran = run::run(experiment, &setting, &options.output)?;
+        is_whole &= ran.end == End::Whole;
+        records.push(draw(&ran.directory)?);
+        if ran.end == End::CutShort {
+            // What is written of several experiments together has all of them, or stays as it was.
+            return Ok(ExitCode::FAILURE);
+        }
     }
     if records.is_empty() {
         return Err(Failure::Use(

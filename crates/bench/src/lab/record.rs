@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,13 @@ pub(crate) struct Head {
     #[serde(default)]
     pub(crate) missing: Vec<String>,
     pub(crate) rows: Vec<RowHead>,
+    /// The run goes on, or did not come to its end.
+    #[serde(
+        default,
+        rename = "unfinished",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub(crate) is_unfinished: bool,
 }
 
 /// The machine.
@@ -140,13 +148,7 @@ impl Record {
         let head = std::iter::once(Line::Head(Box::new(self.head.clone())));
         let slices = self.slices.iter().cloned().map(Line::Slice);
         let notes = self.notes.iter().cloned().map(Line::Note);
-        let mut text = String::new();
-        for line in head.chain(slices).chain(notes) {
-            let line = serde_json::to_string(&line).map_err(|e| Error::new("write the data", e))?;
-            text += &line;
-            text.push('\n');
-        }
-        Ok(text)
+        text(head.chain(slices).chain(notes))
     }
 
     /// Reads a results directory or a `data.jsonl`.
@@ -220,6 +222,21 @@ impl Record {
     }
 }
 
+/// Slices as lines.
+pub(crate) fn slices_text(slices: &[Slice]) -> Result<String, Error> {
+    text(slices.iter().cloned().map(Line::Slice))
+}
+
+fn text(lines: impl Iterator<Item = Line>) -> Result<String, Error> {
+    let mut text = String::new();
+    for line in lines {
+        let line = serde_json::to_string(&line).map_err(|e| Error::new("write the data", e))?;
+        text += &line;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
 /// A line; `None` of a kind that is not known.
 fn parse(line: &[u8]) -> Result<Option<Line>, serde_json::Error> {
     #[derive(Deserialize)]
@@ -230,6 +247,14 @@ fn parse(line: &[u8]) -> Result<Option<Line>, serde_json::Error> {
     match kind.kind.as_str() {
         "head" | "slice" | "note" => serde_json::from_slice(line).map(Some),
         _ => Ok(None),
+    }
+}
+
+impl Head {
+    /// When the run began; 1970 where no clock goes that far.
+    pub(crate) fn began(&self) -> SystemTime {
+        let since = Duration::from_secs(self.started);
+        UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
     }
 }
 

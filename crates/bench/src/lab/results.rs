@@ -1,9 +1,10 @@
 //! Where results go: the data, and reports drawn from it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::draw as drawing;
-use super::record::Record;
+use super::record::{self, Record, Slice};
 use super::together;
 use crate::error::Error;
 use crate::report::Document;
@@ -11,13 +12,56 @@ use crate::report::Document;
 /// The marks between which a document has its figures.
 const MARKS: (&str, &str) = ("<!-- figures -->\n", "<!-- /figures -->");
 
-/// Writes the data of a run; returns its directory.
-pub(crate) fn write(record: &Record, output: &Path) -> Result<PathBuf, Error> {
-    let directory = output.join(&record.head.name);
-    std::fs::create_dir_all(&directory)
-        .map_err(|e| Error::new(format!("make {}", directory.display()), e))?;
-    replace(&directory.join("data.jsonl"), &record.to_text()?)?;
-    Ok(directory)
+/// The file of the data.
+const DATA: &str = "data.jsonl";
+
+/// The data of a run while it is made.
+///
+/// It lies in `NAME.unfinished`, block by block, so that a run that is cut short leaves what it has
+/// measured, and leaves the results of an earlier one alone.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    directory: PathBuf,
+    finished: PathBuf,
+}
+
+impl Unfinished {
+    /// Where an experiment's results will go.
+    pub(crate) fn new(output: &Path, name: &str) -> Result<Unfinished, Error> {
+        std::fs::create_dir_all(output)
+            .map_err(|e| Error::new(format!("make {}", output.display()), e))?;
+        Ok(Unfinished {
+            directory: output.join(format!("{name}.unfinished")),
+            finished: output.join(name),
+        })
+    }
+
+    /// Writes all that there is so far.
+    pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
+        replace(&self.directory.join(DATA), &record.to_text()?)
+    }
+
+    /// Adds a block to what was written.
+    pub(crate) fn add(&self, slices: &[Slice]) -> Result<(), Error> {
+        let path = self.directory.join(DATA);
+        let text = record::slices_text(slices)?;
+        let open = std::fs::File::options().append(true).open(&path);
+        open.and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|e| Error::new(format!("add to {}", path.display()), e))
+    }
+
+    /// Puts the data of a run that came to its end in its place; returns the directory.
+    pub(crate) fn finish(self, record: &Record) -> Result<PathBuf, Error> {
+        replace(&self.finished.join(DATA), &record.to_text()?)?;
+        let _ = std::fs::remove_dir_all(&self.directory);
+        Ok(self.finished)
+    }
+
+    /// Leaves the data of a run that was cut short where it is; returns the directory.
+    pub(crate) fn leave(self, record: &Record) -> Result<PathBuf, Error> {
+        self.write(record)?;
+        Ok(self.directory)
+    }
 }
 
 /// Draws the reports of a results directory from its data alone.
@@ -90,10 +134,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_short_leaves_its_blocks_and_older_results() {
+        let directory = testkit::TempDir::new();
+        let begin = || Unfinished::new(directory.path(), "example").expect("a directory");
+        let old = begin().finish(&example()).expect("it is written");
+        let whole = example();
+        let mut record = example();
+        record.head.is_unfinished = true;
+        let later = record.slices.split_off(30);
+        begin().write(&record).expect("it is written");
+        begin().add(&later).expect("it is added");
+        let cut = directory.path().join("example.unfinished");
+        let read = Record::read(&cut).expect("it is read");
+        assert_eq!(read.slices, whole.slices);
+        let text = drawing::document(&read).to_markdown();
+        assert!(text.contains("cut short"), "{text}");
+        assert_eq!(Record::read(&old).expect("it is read"), whole);
+        begin().finish(&whole).expect("it is written");
+        assert!(!cut.exists(), "what is finished is not unfinished");
+    }
+
+    #[test]
     fn reports_drawn_again_are_the_same() {
         let directory = testkit::TempDir::new();
         let record = example();
-        let own = write(&record, directory.path()).expect("it is written");
+        let begun = Unfinished::new(directory.path(), "example").expect("a directory");
+        let own = begun.finish(&record).expect("it is written");
         let read = |name: &str| std::fs::read_to_string(own.join(name)).expect("a report");
         draw(&own).expect("it is drawn");
         let first = (read("report.html"), read("report.md"));

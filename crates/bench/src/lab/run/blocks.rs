@@ -1,5 +1,7 @@
 //! The blocks of a row: everybody once in each, in random order, until enough of them count.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::bed::Started;
 use super::super::hold;
 use super::super::interrupt;
@@ -25,7 +27,8 @@ impl Run<'_> {
             return Ok(Rate::Full);
         };
         let mut slowest = f64::INFINITY;
-        let variants = places.iter().filter(|place| place.arm == Arm::Variant);
+        // The control as well: cold, it would differ from its twin.
+        let variants = places.iter().filter(|place| place.arm != Arm::Wrk);
         for place in variants.collect::<Vec<_>>() {
             let seconds = match row.load.rate {
                 Rate::Share(_) => CALIBRATION_SECONDS,
@@ -74,17 +77,25 @@ impl Run<'_> {
         }
         if void > 0 {
             self.settle_voids(row, from, good, void);
+            self.store.write(&self.record)?;
         }
         Ok(())
     }
 
     /// Where hardly a block was undisturbed, disturbed ones are better than none; it is said.
+    /// Those in which somebody was silent never count.
     fn settle_voids(&mut self, row: &Row, from: usize, good: usize, void: usize) {
+        let silent = self.silent(row, from, good + void);
+        let void = void - silent.len();
+        if void == 0 {
+            return;
+        }
         let reason = self
             .record
             .slices
             .iter()
             .skip(from)
+            .filter(|slice| !silent.contains(&slice.block))
             .find_map(|slice| slice.void.clone());
         let reason = reason.map_or_else(String::new, |reason| format!(" (the first: {reason})"));
         let (tone, text) = if good * 2 >= row.load.blocks {
@@ -97,7 +108,8 @@ impl Run<'_> {
             )
         } else {
             let own = self.record.slices.iter_mut().skip(from);
-            own.for_each(|slice| slice.void = None);
+            own.filter(|slice| !silent.contains(&slice.block))
+                .for_each(|slice| slice.void = None);
             (
                 Tone::Warn,
                 format!(
@@ -107,6 +119,24 @@ impl Run<'_> {
             )
         };
         self.note(Some(row), tone, text + &reason);
+    }
+
+    /// The blocks in which somebody gave not one whole reply; they are told.
+    fn silent(&mut self, row: &Row, from: usize, blocks: usize) -> BTreeSet<usize> {
+        let own = self.record.slices.iter().skip(from);
+        let silent: Vec<_> = own.filter(|slice| is_silent(&slice.figures)).collect();
+        let names: BTreeSet<&str> = silent.iter().map(|slice| slice.variant.as_str()).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        let found: BTreeSet<usize> = silent.iter().map(|slice| slice.block).collect();
+        if !found.is_empty() {
+            self.failed = true;
+            let text = format!(
+                "not one whole reply came from {names} in {} of {blocks} blocks, which count for nothing; longer slices (`seconds`) or fewer connections may help",
+                found.len()
+            );
+            self.note(Some(row), Tone::Bad, text);
+        }
+        found
     }
 
     fn restart(&mut self, row: &Row, places: &[Place]) -> Result<(), Error> {
@@ -132,6 +162,26 @@ impl Run<'_> {
         self.random.shuffle(&mut order);
         let seed = self.random.u64(..);
         let from = self.record.slices.len();
+        let done = self.slices(row, order, rate, (block, good, wanted), seed);
+        // Half a block compares nobody.
+        let noise = done.inspect_err(|_| self.record.slices.truncate(from))?;
+        for slice in self.record.slices.iter_mut().skip(from) {
+            slice.void.clone_from(&noise);
+        }
+        self.store
+            .add(self.record.slices.get(from..).unwrap_or_default())?;
+        Ok(noise)
+    }
+
+    /// The slices of a block; returns what disturbed one of them.
+    fn slices(
+        &mut self,
+        row: &Row,
+        order: Vec<Place>,
+        rate: Rate,
+        (block, good, wanted): (usize, usize, usize),
+        seed: u64,
+    ) -> Result<Option<String>, Error> {
         let mut noise: Option<String> = None;
         for (turn, place) in order.into_iter().enumerate() {
             interrupt::check()?;
@@ -152,9 +202,6 @@ impl Run<'_> {
                 times: measured.times,
             });
             self.progress.slice_done();
-        }
-        for slice in self.record.slices.iter_mut().skip(from) {
-            slice.void.clone_from(&noise);
         }
         Ok(noise)
     }
@@ -226,8 +273,10 @@ impl Run<'_> {
             measured.figures.insert("unlogged".into(), unlogged);
         }
         self.check_alive(place)?;
-        let completed = measured.figures.get("completed");
-        if completed.is_some_and(|completed| *completed == 0.0) {
+        if is_silent(&measured.figures) {
+            // Of a reply or two in the warm-up no cost is told.
+            measured.figures.remove("per_cpu_second");
+            measured.figures.remove("cpu_us");
             let reason = format!("not one whole reply came from {}", self.name(place.variant));
             measured.noise = Some(reason);
         }
@@ -262,4 +311,9 @@ impl Run<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a load got not one whole reply.
+fn is_silent(figures: &BTreeMap<String, f64>) -> bool {
+    figures.get("completed") == Some(&0.0)
 }

@@ -7,6 +7,7 @@
 mod blocks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::answer::{self, Answer};
@@ -17,6 +18,7 @@ use super::model::{Ask, Better, Command, Control, Experiment, Measure, Row, Serv
 use super::program::{self, Programs};
 use super::progress::Progress;
 use super::record::{Arm, Head, Machine, Note, Record, RowHead, VERSION};
+use super::results::Unfinished;
 use super::wrk;
 use crate::error::Error;
 use crate::report::Tone;
@@ -65,19 +67,34 @@ struct Run<'a> {
     random: fastrand::Rng,
     record: Record,
     progress: Progress,
+    store: Unfinished,
     failed: bool,
 }
 
 /// What a run came to.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    pub(crate) record: Record,
-    /// Whether all went well.
-    pub(crate) is_whole: bool,
+    /// Where its data lies.
+    pub(crate) directory: PathBuf,
+    pub(crate) end: End,
 }
 
-/// Runs an experiment from its first command to its last.
-pub(crate) fn run(experiment: &Experiment, setting: &Setting) -> Result<Ran, Error> {
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All was measured.
+    Whole,
+    /// Something was not; a note says what.
+    Gaps,
+    /// By a signal, before its last row.
+    CutShort,
+}
+
+/// Runs an experiment from its first command to its last. What it has measured is written in any
+/// case; an error is of a run that has measured nothing.
+pub(crate) fn run(experiment: &Experiment, setting: &Setting, output: &Path) -> Result<Ran, Error> {
+    check_rows(experiment, setting)?;
+    let store = Unfinished::new(output, &experiment.name)?;
     let bed = Bed::new(experiment, setting.programs.clone(), setting.keep)?;
     let mut run = Run {
         experiment,
@@ -88,50 +105,49 @@ pub(crate) fn run(experiment: &Experiment, setting: &Setting) -> Result<Ran, Err
         random: fastrand::Rng::with_seed(setting.seed),
         record: Record::default(),
         progress: Progress::new(),
+        store,
         failed: false,
     };
     run.head();
     run.find_missing();
     run.start_backends()?;
     run.commands(&experiment.before)?;
-    let rows: Vec<&Row> = experiment
-        .rows
-        .iter()
-        .filter(|row| run.wants(row))
-        .collect();
-    if rows.is_empty() {
-        let names: Vec<&str> = experiment
-            .rows
-            .iter()
-            .map(|row| row.name.as_str())
-            .collect();
-        return Err(Error::new(
-            "choose rows",
-            format!(
-                "no name holds what --only says; there are {}",
-                names.join(", ")
-            ),
-        ));
-    }
-    for (index, row) in rows.iter().enumerate() {
-        let later = rows.iter().skip(index + 1).map(|row| expected(row)).sum();
-        let result = run.row(row, later);
-        interrupt::check()?;
-        if let Err(error) = result {
-            run.note(
-                Some(row),
-                Tone::Bad,
-                format!("not measured to the end: {error}"),
-            );
-            run.failed = true;
-        }
-    }
+    let ended = run.rows();
     run.running.clear();
-    run.commands(&experiment.after)?;
+    if let Err(error) = ended {
+        if run.record.slices.is_empty() {
+            return Err(error);
+        }
+        run.note(None, Tone::Bad, format!("cut short: {error}"));
+        return Ok(Ran {
+            directory: run.store.leave(&run.record)?,
+            end: End::CutShort,
+        });
+    }
+    if let Err(error) = run.commands(&experiment.after) {
+        run.failed = true;
+        run.note(None, Tone::Bad, error.to_string());
+    }
+    run.record.head.is_unfinished = false;
     Ok(Ran {
-        is_whole: !run.failed,
-        record: std::mem::take(&mut run.record),
+        directory: run.store.finish(&run.record)?,
+        end: if run.failed { End::Gaps } else { End::Whole },
     })
+}
+
+/// Fails where no row is to be run.
+fn check_rows(experiment: &Experiment, setting: &Setting) -> Result<(), Error> {
+    if wants_any(experiment, setting) {
+        return Ok(());
+    }
+    let names = experiment.rows.iter().map(|row| row.name.as_str());
+    Err(Error::new(
+        "choose rows",
+        format!(
+            "no name holds what --only says; there are {}",
+            names.collect::<Vec<_>>().join(", ")
+        ),
+    ))
 }
 
 /// Whether an experiment has a row that is to be run.
@@ -152,6 +168,24 @@ fn expected(row: &Row) -> Duration {
 }
 
 impl Run<'_> {
+    /// Measures one row after another; fails only when it is interrupted.
+    fn rows(&mut self) -> Result<(), Error> {
+        let experiment = self.experiment;
+        let wanted = experiment.rows.iter().filter(|row| self.wants(row));
+        let rows: Vec<&Row> = wanted.collect();
+        for (index, row) in rows.iter().enumerate() {
+            let later = rows.iter().skip(index + 1).map(|row| expected(row)).sum();
+            let result = self.row(row, later);
+            interrupt::check()?;
+            if let Err(error) = result {
+                let text = format!("not measured to the end: {error}");
+                self.note(Some(row), Tone::Bad, text);
+                self.failed = true;
+            }
+        }
+        Ok(())
+    }
+
     fn head(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let report = self.experiment.report.as_ref();
@@ -164,6 +198,7 @@ impl Run<'_> {
             started: now.map_or(0, |now| now.as_secs()),
             seed: self.setting.seed,
             machine: Machine::here(),
+            is_unfinished: true,
             ..Head::default()
         };
     }
@@ -289,6 +324,7 @@ impl Run<'_> {
         }
         places.retain(|place| !self.absent.contains(&place.variant));
         self.describe(row);
+        self.store.write(&self.record)?;
         if places.is_empty() {
             self.note(
                 Some(row),
