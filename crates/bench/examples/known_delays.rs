@@ -1,14 +1,19 @@
 //! Says how well the open loop measures: against a server whose delays are known.
 //!
 //! The server is a thread of this program. It takes each request's delay from a fixed table, in a
-//! fixed order, and answers at that instant, polling so as not to be late. What the generator
-//! should have measured is therefore known, and so is what the server did in fact: the error
-//! against both is printed. `cargo run --profile quick -p bench --example known_delays [seconds]`
+//! fixed order, and sleeps until that instant. What the generator should have measured is therefore
+//! known, and so is what the server did in fact: the error against both is printed.
+//!
+//! Both sides sleep, so real-time priority keeps other programs out of the figures and starves
+//! nobody: `cargo build --profile quick -p bench --example known_delays`, then
+//! `chrt -f 50 target/quick/examples/known_delays [seconds]`. A server that polls instead is stopped
+//! by the kernel for 50 ms of each second, and what comes meanwhile waits unseen.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,10 +21,12 @@ use std::time::{Duration, Instant};
 use bench::client::{Address, Arrivals, Endpoint, Live, Pace, Plan, ReplyTo, Request, WarmUp, run};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
+use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
 const PER_SECOND: f64 = 1_000.0;
 const CONNECTIONS: usize = 200;
+/// How often the server looks whether it is over.
+const LOOK: Duration = Duration::from_millis(100);
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
 
@@ -95,6 +102,7 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) -> Vec<u64> {
     let mut core = CpuSet::new();
     core.set(0);
     sched_setaffinity(None, &core).expect("this machine has a core 0");
+    set_current_timer_slack(NonZeroU64::new(1)).expect("a thread may be punctual");
     listener.set_nonblocking(true).expect("a socket");
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let add = |fd: &dyn AsFd, token: usize| {
@@ -108,11 +116,11 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) -> Vec<u64> {
     let mut nth = 0;
     let mut events = Vec::with_capacity(64);
     while !stop.load(Ordering::Relaxed) {
-        let at_once = Some(&Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
+        let next = due.peek().map_or(LOOK, |due| {
+            due.0.0.saturating_duration_since(Instant::now()).min(LOOK)
         });
-        epoll::wait(&epoll, spare_capacity(&mut events), at_once).expect("events");
+        let timeout = Timespec::try_from(next).expect("a tenth of a second");
+        epoll::wait(&epoll, spare_capacity(&mut events), Some(&timeout)).expect("events");
         for event in events.drain(..) {
             let token = event.data.u64() as usize;
             let Some((client, asked)) = clients.get_mut(token) else {
@@ -140,7 +148,6 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) -> Vec<u64> {
                 let _ = client.write_all(REPLY);
             }
         }
-        sched_yield();
     }
     made
 }

@@ -117,6 +117,59 @@ fn an_open_loop_sends_every_request_that_is_due() {
 }
 
 #[test]
+fn what_is_due_was_sent_or_is_counted_as_unsent() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let mut plan = plan(&upstream, u64::MAX);
+    plan.connections = 4;
+    plan.threads = 2;
+    plan.warm_up = WarmUp::For(Duration::from_millis(150));
+    plan.end.after = Some(Duration::from_millis(600));
+    plan.pace = Pace::Open {
+        per_second: 2000.0,
+        arrivals: Arrivals::Constant,
+        ramp: Duration::ZERO,
+    };
+    let outcome = load(&plan);
+    let ended = outcome.completed + outcome.errors.total() + outcome.cut;
+    assert_eq!(outcome.schedule.due, 900);
+    assert_eq!(ended + outcome.schedule.unsent, 900);
+}
+
+#[test]
+fn an_open_loop_lasts_as_long_as_it_was_told_however_rare_its_requests() {
+    let upstream = ScriptedUpstream::fixed("hello");
+    let mut plan = plan(&upstream, u64::MAX);
+    plan.end.after = Some(Duration::from_millis(600));
+    plan.pace = Pace::Open {
+        per_second: 4.0,
+        arrivals: Arrivals::Constant,
+        ramp: Duration::ZERO,
+    };
+    let outcome = load(&plan);
+    assert_eq!(outcome.recorded, Duration::from_millis(600));
+    assert_eq!(outcome.schedule.due, 3);
+}
+
+#[test]
+fn nothing_is_sent_once_the_load_is_over() {
+    // Each reply takes 40 ms, so most requests still wait for the only connection in the end.
+    let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec();
+    let drip = Step::Drip(reply, 1, Duration::from_millis(1));
+    let upstream = ScriptedUpstream::start(move |_| vec![drip.clone()]);
+    let mut plan = plan(&upstream, u64::MAX);
+    plan.end.after = Some(Duration::from_millis(400));
+    plan.pace = Pace::Open {
+        per_second: 1000.0,
+        arrivals: Arrivals::Constant,
+        ramp: Duration::ZERO,
+    };
+    let outcome = load(&plan);
+    assert_eq!(outcome.schedule.due, 400);
+    assert!(outcome.completed <= 11, "{}", outcome.completed);
+    assert_eq!(outcome.completed + outcome.schedule.unsent, 400);
+}
+
+#[test]
 fn a_warm_up_is_found_and_left_out_without_a_pause() {
     let upstream = ScriptedUpstream::fixed("hello");
     for warm_up in [

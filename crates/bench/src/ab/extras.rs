@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::flags::{Extras, Flags};
 use super::refusal::{Refusal, refuse_plainly};
+use super::request::Sent;
 use super::target::Target;
 use crate::client::{Live, Outcome};
 use crate::native::{self, Asked, AskedUrl, PaceWord, Report, ServerRecord, Watched};
@@ -26,7 +27,7 @@ pub(crate) fn watch(extras: &Extras) -> Result<Option<Watched>, Refusal> {
 
 /// What the server spent, in words; and the files.
 pub(crate) fn report(
-    (flags, target, method): (&Flags, &Target, &str),
+    (flags, target, sent): (&Flags, &Target, &Sent),
     outcome: &Outcome,
     watched: Option<Watched>,
 ) -> Result<String, Refusal> {
@@ -37,7 +38,7 @@ pub(crate) fn report(
     };
     let Extras { json, html, .. } = &flags.extras;
     if json.is_some() || html.is_some() {
-        write(flags, asked(flags, target, method), outcome, server)?;
+        write(flags, asked(flags, target, sent), outcome, server)?;
     }
     Ok(told)
 }
@@ -65,7 +66,7 @@ fn written(file: &Path, text: &str) -> Result<(), Refusal> {
     }
 }
 
-fn asked(flags: &Flags, target: &Target, method: &str) -> Asked {
+fn asked(flags: &Flags, target: &Target, sent: &Sent) -> Asked {
     let name = |field: &String| field.split(':').next().unwrap_or_default().to_owned();
     let ramp_ms = flags.ramp_ms.unwrap_or_default();
     Asked {
@@ -73,10 +74,10 @@ fn asked(flags: &Flags, target: &Target, method: &str) -> Asked {
             url: target.url.clone(),
             weight: 1,
         }],
-        method: method.to_owned(),
+        method: sent.method.clone(),
         http: "1.0".into(),
         header_names: flags.fields.iter().map(name).collect(),
-        body_bytes: 0,
+        body_bytes: sent.body.len() as u64,
         pace: PaceWord::Closed,
         rate_per_second: None,
         arrivals: None,
@@ -92,5 +93,22 @@ fn asked(flags: &Flags, target: &Target, method: &str) -> Asked {
         timeout_s: flags.timeout.as_secs_f64(),
         any_status: true,
         seed: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_says_what_was_sent() {
+        let target = Target::parse("http://a/").unwrap_or_else(|_| panic!("a URL"));
+        let sent = Sent {
+            method: "PUT".into(),
+            head: String::new(),
+            body: vec![b'x'; 12],
+        };
+        let asked = asked(&Flags::default(), &target, &sent);
+        assert_eq!((asked.method.as_str(), asked.body_bytes), ("PUT", 12));
     }
 }

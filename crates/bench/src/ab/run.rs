@@ -108,7 +108,7 @@ impl<'a> Load<'a> {
             self.tell_end(&outcome);
         }
         self.report(&outcome)?;
-        let asked = (flags, &self.target, self.sent.method.as_str());
+        let asked = (flags, &self.target, &self.sent);
         print(&extras::report(asked, &outcome, watched)?);
         Ok(ExitCode::from(u8::from(interrupted)))
     }

@@ -11,6 +11,8 @@ use super::reply::Scanner;
 const REST_NS: u64 = 1_000_000;
 /// Longest rest: 64 times the first.
 const DOUBLINGS_MAX: u32 = 6;
+/// An exchange may take this many of the plan's timeouts, if bytes keep coming.
+const EXCHANGE_TIMEOUTS: u64 = 10;
 
 /// Where a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +65,8 @@ pub(crate) struct Connection {
     pub(crate) failures: u32,
     /// When something last happened.
     pub(crate) active_ns: u64,
-    /// Since when it has been free.
-    pub(crate) free_ns: u64,
+    /// When the socket was made.
+    pub(crate) begun_ns: u64,
     /// Whether epoll tells when the socket takes bytes.
     pub(crate) wants_write: bool,
 }
@@ -81,7 +83,7 @@ impl Connection {
             served: 0,
             failures: 0,
             active_ns: 0,
-            free_ns: 0,
+            begun_ns: 0,
             wants_write: false,
         }
     }
@@ -103,6 +105,18 @@ impl Connection {
             None => 0,
             Some(doublings) => REST_NS << doublings.min(DOUBLINGS_MAX),
         }
+    }
+
+    /// Whether what it waits for has taken too long. It may come about before it has anything to
+    /// carry, and a server that drips must not hold it for ever then either.
+    pub(crate) fn is_overdue(&self, now_ns: u64, timeout_ns: u64) -> bool {
+        let since_ns = match self.carried {
+            Some(carried) => carried.start_ns,
+            None if self.state == State::Connecting => self.begun_ns,
+            None => return false,
+        };
+        now_ns.saturating_sub(self.active_ns) > timeout_ns
+            || now_ns.saturating_sub(since_ns) > timeout_ns.saturating_mul(EXCHANGE_TIMEOUTS)
     }
 
     /// The name epoll gives back for this connection.
@@ -131,5 +145,27 @@ mod tests {
         };
         assert_eq!(rests(true), [1, 2, 4, 64, 64, 64]);
         assert_eq!(rests(false), [0, 1, 2, 32, 64, 64]);
+    }
+
+    #[test]
+    fn nothing_that_drips_holds_a_place_for_ever() {
+        let mut connection = Connection::new(0);
+        connection.begun_ns = 100;
+        let mut overdue = |state, carried: Option<u64>, active_ns, now_ns| {
+            connection.state = state;
+            connection.active_ns = active_ns;
+            connection.carried = carried.map(|start_ns| Carried {
+                start_ns,
+                ..Carried::default()
+            });
+            connection.is_overdue(now_ns, 10)
+        };
+        assert!(!overdue(State::Receiving, Some(150), 240, 250));
+        assert!(overdue(State::Receiving, Some(150), 239, 250));
+        assert!(overdue(State::Receiving, Some(149), 250, 250));
+        assert!(!overdue(State::Connecting, None, 200, 200));
+        assert!(overdue(State::Connecting, None, 201, 201));
+        assert!(!overdue(State::Idle, None, 0, 999));
+        assert!(!overdue(State::Resting, None, 0, 999));
     }
 }

@@ -177,7 +177,8 @@ impl Recorder {
         self.counts = Counts::default();
     }
 
-    fn counts_from(&self, due_ns: u64) -> bool {
+    /// Whether an exchange that was due then counts.
+    pub(crate) fn counts_from(&self, due_ns: u64) -> bool {
         match self.stage {
             Stage::WarmUp => false,
             Stage::Recording(from) => !self.open_loop || due_ns >= from,

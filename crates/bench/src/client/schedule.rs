@@ -129,6 +129,12 @@ impl Cursor {
         self.next
     }
 
+    /// Whether time and not a number of requests ends it. A load that goes on for a time goes on
+    /// after its last request, too: rates are counted over all of it.
+    pub(crate) fn ends_by_time(&self) -> bool {
+        self.left > 0
+    }
+
     /// Goes past it.
     pub(crate) fn advance(&mut self) {
         self.next = self.find();
@@ -138,7 +144,6 @@ impl Cursor {
         while self.left > 0 {
             let at_ns = self.schedule.next_ns();
             if at_ns >= self.mine.end_ns {
-                self.left = 0;
                 return None;
             }
             self.left -= 1;

@@ -20,6 +20,9 @@ use super::key_bits::key_bits;
 use super::outcome::TlsFacts;
 use super::plan::{Tls, TlsVersion};
 
+/// Reads of the socket for one of its data.
+const FILLS_MAX: usize = 16;
+
 /// What every connection to an endpoint begins with.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsTarget {
@@ -137,11 +140,11 @@ impl TlsStream {
         }
     }
 
+    /// Reads what there is; 0 is the end. Records without data are no reason to stay for ever:
+    /// what is left in the socket makes it ready again.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.session.reader().read(buffer) {
-                // An end without a farewell is an end: whether it cuts a reply, HTTP tells.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+        for _ in 0..FILLS_MAX {
+            match self.take(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 result => return result,
             }
@@ -149,6 +152,16 @@ impl TlsStream {
             if self.session.wants_write() {
                 self.flush()?;
             }
+        }
+        self.take(buffer)
+    }
+
+    /// Takes what was read and made plain.
+    fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.session.reader().read(buffer) {
+            // An end without a farewell is an end: whether it cuts a reply, HTTP tells.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            result => result,
         }
     }
 

@@ -70,21 +70,24 @@ impl Generator<'_> {
             Some(_) => State::Idle,
             None => State::Closed,
         };
-        connection.free_ns = self.now_ns;
-        self.free[connection.endpoint].push(index);
+        self.free[connection.endpoint].push(index, self.now_ns);
     }
 
     pub(super) fn send_due(&mut self) {
+        if self.now_ns >= self.shared.end_ns {
+            return;
+        }
         for endpoint in 0..self.cursors.len() {
             while let Some(cursor) = &mut self.cursors[endpoint] {
                 let Some(due) = cursor.peek().filter(|due| due.at_ns <= self.now_ns) else {
                     break;
                 };
-                let Some(index) = self.free[endpoint].pop() else {
+                let Some(index) = self.free[endpoint].connections.pop() else {
                     break;
                 };
                 cursor.advance();
-                let free_ns = self.connections[index].free_ns;
+                self.record_from_now_on();
+                let free_ns = self.free[endpoint].since_ns;
                 self.recorder.sent_late(due.at_ns, free_ns, self.now_ns);
                 self.begin(index, due.request, due.at_ns);
                 self.now_ns = self.shared.now_ns();
@@ -92,16 +95,10 @@ impl Generator<'_> {
         }
     }
 
-    /// When the next request is due, sendable or not.
-    pub(super) fn next_due_ns(&self) -> Option<u64> {
-        let cursors = self.cursors.iter().flatten();
-        cursors.filter_map(|c| c.peek().map(|due| due.at_ns)).min()
-    }
-
     /// When the next request is due that has a free connection.
     pub(super) fn next_sendable_ns(&self) -> Option<u64> {
         let cursors = self.cursors.iter().zip(&self.free);
-        let sendable = cursors.filter(|(_, free)| !free.is_empty());
+        let sendable = cursors.filter(|(_, free)| !free.connections.is_empty());
         let due = sendable.filter_map(|(cursor, _)| cursor.as_ref()?.peek());
         due.map(|due| due.at_ns).min()
     }
@@ -130,6 +127,7 @@ impl Generator<'_> {
         let connection = &mut self.connections[index];
         let endpoint = &shared.routes.endpoints[connection.endpoint];
         connection.active_ns = self.now_ns;
+        connection.begun_ns = self.now_ns;
         let socket = match io::connect(&endpoint.address, &shared.plan.socket) {
             Ok(socket) => socket,
             Err(error) => return self.fail(index, Class::Connect, Some(&error)),
@@ -237,7 +235,11 @@ impl Generator<'_> {
             }
             None => self.set_free(index),
         }
-        if self.connections[index].state != State::Sending {
+        // Otherwise it has ended meanwhile, and the socket may be another.
+        if matches!(
+            self.connections[index].state,
+            State::Idle | State::Receiving
+        ) {
             self.set_interest(index, false);
         }
     }

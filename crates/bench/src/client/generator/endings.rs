@@ -2,8 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::{EXCHANGE_TIMEOUTS, Generator};
-use crate::client::connection::State;
+use super::Generator;
 use crate::client::io::Io;
 use crate::client::outcome::FirstReply;
 use crate::client::plan::{Address, Pace, Reuse};
@@ -94,15 +93,8 @@ impl Generator<'_> {
     pub(super) fn sweep(&mut self) {
         self.next_sweep_ns = self.now_ns + self.sweep_ns;
         let timeout_ns = nanoseconds(self.shared.plan.timeout);
-        let exchange_ns = timeout_ns.saturating_mul(EXCHANGE_TIMEOUTS);
         for index in 0..self.connections.len() {
-            let connection = &self.connections[index];
-            let silent_ns = self.now_ns.saturating_sub(connection.active_ns);
-            let exchange = connection
-                .carried
-                .map_or(0, |carried| self.now_ns.saturating_sub(carried.start_ns));
-            let waits = connection.carried.is_some() || connection.state == State::Connecting;
-            if waits && (silent_ns > timeout_ns || exchange > exchange_ns) {
+            if self.connections[index].is_overdue(self.now_ns, timeout_ns) {
                 self.fail(index, Class::Timeout, None);
             }
         }

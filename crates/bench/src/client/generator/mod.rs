@@ -34,8 +34,6 @@ const EVENTS_MAX: usize = 1024;
 const SLEEP_NS: u64 = 100_000_000;
 /// Sleep while another thread has the only connection.
 const GATE_SLEEP_NS: u64 = 1_000_000;
-/// An exchange may take this many of the plan's timeouts, if bytes keep coming.
-const EXCHANGE_TIMEOUTS: u64 = 10;
 /// A wait shorter than this is waited out by polling: a sleep would be late.
 const SPIN_BELOW_NS: u64 = 60_000;
 
@@ -49,8 +47,8 @@ pub(crate) struct Generator<'a> {
     positions: Vec<usize>,
     /// What is due at each endpoint, in an open loop.
     cursors: Vec<Option<Cursor>>,
-    /// Free connections of each endpoint, in an open loop. The last is taken first: it is warm.
-    free: Vec<Vec<usize>>,
+    /// Free connections of each endpoint, in an open loop.
+    free: Vec<Free>,
     /// Connections that begin, or begin again, at an instant.
     rests: BinaryHeap<Reverse<(u64, usize)>>,
     pub(crate) recorder: Recorder,
@@ -67,9 +65,28 @@ pub(crate) struct Generator<'a> {
     alive: usize,
     /// Behind the gate: not yet begun.
     held: Vec<usize>,
-    /// Time spent polling for want of work.
+    /// CPU time spent polling for want of work.
     spun_ns: u64,
+    /// CPU time when the last turn was over, if it was spent so.
+    spinning_since_ns: Option<u64>,
     pub(crate) usage: Usage,
+}
+
+/// Connections with nothing to do. The last is taken first: it is warm.
+#[derive(Debug, Clone, Default)]
+struct Free {
+    connections: Vec<usize>,
+    /// Since when there has been one.
+    since_ns: u64,
+}
+
+impl Free {
+    fn push(&mut self, index: usize, now_ns: u64) {
+        if self.connections.is_empty() {
+            self.since_ns = now_ns;
+        }
+        self.connections.push(index);
+    }
 }
 
 /// What a thread used while it recorded.
@@ -97,7 +114,7 @@ impl<'a> Generator<'a> {
             connections: mine.iter().map(|(e, _)| Connection::new(*e)).collect(),
             positions: vec![0; endpoints],
             cursors: Vec::new(),
-            free: vec![Vec::new(); endpoints],
+            free: vec![Free::default(); endpoints],
             rests: BinaryHeap::with_capacity(mine.len()),
             recorder: Recorder::new(plan),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
@@ -110,6 +127,7 @@ impl<'a> Generator<'a> {
             alive: mine.len(),
             held: Vec::new(),
             spun_ns: 0,
+            spinning_since_ns: None,
             usage: Usage::default(),
         };
         generator.stagger_orders();
@@ -198,9 +216,7 @@ impl<'a> Generator<'a> {
         if self.now_ns >= self.next_tenth_ns {
             self.pass_tenth();
         }
-        if !self.recorder.is_recording() && self.now_ns >= self.shared.pulse.recording_at() {
-            self.start_recording();
-        }
+        self.record_from_now_on();
         if self.shared.live.stopped() {
             return false;
         }
@@ -217,7 +233,8 @@ impl<'a> Generator<'a> {
     fn turn_open(&mut self) -> bool {
         if self.now_ns < self.shared.end_ns {
             self.send_due();
-            return self.busy > 0 || self.next_due_ns().is_some();
+            let waits = |cursor: &Cursor| cursor.peek().is_some() || cursor.ends_by_time();
+            return self.busy > 0 || self.cursors.iter().flatten().any(waits);
         }
         self.shared.live.set_phase(Phase::Draining);
         let drain_ns = nanoseconds(self.shared.plan.timeout) + 2 * self.sweep_ns;
@@ -234,7 +251,11 @@ impl<'a> Generator<'a> {
         self.next_tenth_ns = pulse.start_ns(reached + 1);
     }
 
-    fn start_recording(&mut self) {
+    /// Begins to record, if that instant has come.
+    fn record_from_now_on(&mut self) {
+        if self.recorder.is_recording() || self.now_ns < self.shared.pulse.recording_at() {
+            return;
+        }
         self.recorder.start(self.shared.pulse.recording_at());
         self.shared.live.set_phase(Phase::Recording);
         self.usage.begun_ns = self.now_ns;
@@ -251,7 +272,9 @@ impl<'a> Generator<'a> {
             self.usage.cpu_ns = used;
             self.usage.busy = (used.saturating_sub(spun) as f64 / passed as f64).min(1.0);
         }
-        self.recorder.counts.cut = self.busy as u64;
+        let carried = self.connections.iter().filter_map(|c| c.carried);
+        let cut = carried.filter(|carried| self.recorder.counts_from(carried.due_ns));
+        self.recorder.counts.cut = cut.count() as u64;
         self.count_unsent(now_ns);
         self.recorder.tell(self.shared.live);
         let Shared { pulse, live, .. } = self.shared;
@@ -300,11 +323,21 @@ impl<'a> Generator<'a> {
             Err(error) => return Err(error.into()),
         }
         if spins && events.is_empty() {
-            // Somebody else may have use for the core meanwhile.
-            rustix::thread::sched_yield();
-            self.spun_ns += self.shared.now_ns().saturating_sub(self.now_ns);
+            self.spin();
+        } else {
+            self.spinning_since_ns = None;
         }
         Ok(())
+    }
+
+    /// Lets somebody else have the core for a moment, and counts what polling costs ourselves.
+    fn spin(&mut self) {
+        rustix::thread::sched_yield();
+        let cpu_ns = os::cpu::thread_cpu_ns();
+        if let Some(since_ns) = self.spinning_since_ns {
+            self.spun_ns += cpu_ns.saturating_sub(since_ns);
+        }
+        self.spinning_since_ns = Some(cpu_ns);
     }
 
     fn ready(&mut self, index: usize, generation: u32, flags: epoll::EventFlags) {
@@ -322,5 +355,21 @@ impl<'a> Generator<'a> {
             State::Idle => self.read_idle(index),
             State::Closed | State::Resting | State::Done => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_free_connection_since_the_first_of_several() {
+        let mut free = Free::default();
+        free.push(7, 100);
+        free.push(8, 200);
+        assert_eq!((free.connections.pop(), free.since_ns), (Some(8), 100));
+        free.connections.pop();
+        free.push(9, 300);
+        assert_eq!(free.since_ns, 300);
     }
 }

@@ -97,6 +97,9 @@ impl Generator<'_> {
                 return;
             };
             match io.read(&mut self.buffer) {
+                Ok(0) if self.connections[index].scanner.end() == Ended::Whole => {
+                    return self.ended(index);
+                }
                 Ok(0) | Err(_) => return self.broken_off(index, cause),
                 Ok(count) => {
                     if !self.received(index, count) {
