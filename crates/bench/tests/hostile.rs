@@ -33,6 +33,14 @@ fn plan(address: SocketAddr, requests: u64) -> Plan {
     plan
 }
 
+fn constant(per_second: f64) -> Pace {
+    Pace::Open {
+        per_second,
+        arrivals: Arrivals::Constant,
+        ramp: Duration::ZERO,
+    }
+}
+
 fn load(plan: &Plan) -> Outcome {
     run(plan, &Live::new()).expect("the plan can be run")
 }
@@ -47,7 +55,11 @@ fn errors(outcome: &Outcome) -> Vec<(&'static str, u64)> {
 fn check(steps: Vec<Step>, class: &'static str) {
     let upstream = ScriptedUpstream::start(move |_| steps.clone());
     let mut plan = plan(upstream.address(), 3);
-    plan.timeout = Duration::from_millis(300);
+    // A busy machine may take long to answer, and that is another class.
+    plan.timeout = match class {
+        "timeout" => Duration::from_millis(300),
+        _ => LONG,
+    };
     let outcome = load(&plan);
     assert_eq!(
         errors(&outcome),
@@ -206,11 +218,7 @@ fn an_open_loop_counts_what_a_refusing_server_left_unsent() {
     let address = SocketAddr::from(([127, 0, 0, 1], testkit::free_port()));
     let mut plan = plan(address, u64::MAX);
     plan.end.after = Some(Duration::from_millis(500));
-    plan.pace = Pace::Open {
-        per_second: 10_000.0,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    };
+    plan.pace = constant(10_000.0);
     let outcome = load(&plan);
     assert_eq!(outcome.schedule.due, 5_000);
     assert_eq!(outcome.schedule.unsent + outcome.errors.connect, 5_000);
@@ -224,11 +232,7 @@ fn a_kept_connection_that_the_server_closed_is_no_failure() {
     for open in [false, true] {
         let mut plan = plan(upstream.address(), 20);
         if open {
-            plan.pace = Pace::Open {
-                per_second: 200.0,
-                arrivals: Arrivals::Constant,
-                ramp: Duration::ZERO,
-            };
+            plan.pace = constant(200.0);
         }
         let outcome = load(&plan);
         assert_eq!(

@@ -31,6 +31,14 @@ fn plan(upstream: &ScriptedUpstream, requests: u64) -> Plan {
     plan
 }
 
+fn constant(per_second: f64) -> Pace {
+    Pace::Open {
+        per_second,
+        arrivals: Arrivals::Constant,
+        ramp: Duration::ZERO,
+    }
+}
+
 fn load(plan: &Plan) -> Outcome {
     run(plan, &Live::new()).expect("the plan can be run")
 }
@@ -124,11 +132,7 @@ fn what_is_due_was_sent_or_is_counted_as_unsent() {
     plan.threads = 2;
     plan.warm_up = WarmUp::For(Duration::from_millis(150));
     plan.end.after = Some(Duration::from_millis(600));
-    plan.pace = Pace::Open {
-        per_second: 2000.0,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    };
+    plan.pace = constant(2000.0);
     let outcome = load(&plan);
     let ended = outcome.completed + outcome.errors.total() + outcome.cut;
     assert_eq!(outcome.schedule.due, 900);
@@ -140,11 +144,7 @@ fn an_open_loop_lasts_as_long_as_it_was_told_however_rare_its_requests() {
     let upstream = ScriptedUpstream::fixed("hello");
     let mut plan = plan(&upstream, u64::MAX);
     plan.end.after = Some(Duration::from_millis(600));
-    plan.pace = Pace::Open {
-        per_second: 4.0,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    };
+    plan.pace = constant(4.0);
     let outcome = load(&plan);
     assert_eq!(outcome.recorded, Duration::from_millis(600));
     assert_eq!(outcome.schedule.due, 3);
@@ -158,11 +158,7 @@ fn nothing_is_sent_once_the_load_is_over() {
     let upstream = ScriptedUpstream::start(move |_| vec![drip.clone()]);
     let mut plan = plan(&upstream, u64::MAX);
     plan.end.after = Some(Duration::from_millis(400));
-    plan.pace = Pace::Open {
-        per_second: 1000.0,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    };
+    plan.pace = constant(1000.0);
     let outcome = load(&plan);
     assert_eq!(outcome.schedule.due, 400);
     assert!(outcome.completed <= 11, "{}", outcome.completed);
