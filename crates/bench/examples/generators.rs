@@ -2,12 +2,13 @@
 //!
 //! Each runs as a process of its own, in turn, on core 1; nginx has core 0. What the system says
 //! a process used is divided into the requests it made, so that neither who else runs nor which
-//! of them is faster matters. `cargo run --profile quick -p bench --example generators [rounds]`
+//! of them is faster matters. Connections are kept by all three, then closed after each reply by
+//! those that can. `cargo run --profile quick -p bench --example generators [rounds]`
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bench::client::{Live, Plan, RequestBuilder, Url, run};
+use bench::client::{Live, Persistence, Plan, RequestBuilder, Url, run};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use testkit::Peer;
@@ -19,17 +20,37 @@ const SECONDS: u64 = 2;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [mode, url] = arguments.as_slice()
-        && mode == "--generate"
-    {
-        return generate(url);
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--generate", url] => return generate(url, Persistence::Keep),
+        ["--generate-closing", url] => return generate(url, Persistence::Close),
+        _ => {}
     }
     let rounds = arguments.first().and_then(|a| a.parse().ok()).unwrap_or(5);
     let Some(nginx) = start_nginx() else {
         return;
     };
     let url = format!("http://{}/", nginx.address());
-    let tools = [("ours", ours(&url)), ("wrk", wrk(&url)), ("ab", ab(&url))];
+    println!("requests per generator CPU second, {CONNECTIONS} connections, {rounds} rounds");
+    compare(
+        rounds,
+        &[
+            ("ours", ours("--generate", &url)),
+            ("wrk", wrk(&url)),
+            ("ab -k", ab("-k", &url)),
+        ],
+    );
+    println!("a new connection for each request");
+    compare(
+        rounds,
+        &[
+            ("ours", ours("--generate-closing", &url)),
+            ("ab", ab("-q", &url)),
+        ],
+    );
+}
+
+/// Runs tools in turn and prints what each makes of a CPU second, the first beside the others.
+fn compare(rounds: usize, tools: &[(&str, Vec<String>)]) {
     let mut figures = vec![Vec::new(); tools.len()];
     for _ in 0..rounds {
         for ((name, command), figures) in tools.iter().zip(&mut figures) {
@@ -39,7 +60,6 @@ fn main() {
             }
         }
     }
-    println!("requests per generator CPU second, {CONNECTIONS} connections, {rounds} rounds");
     let median_of = |figures: &[f64]| figures.get(figures.len() / 2).copied();
     for figures in &mut figures {
         figures.sort_by(f64::total_cmp);
@@ -58,9 +78,13 @@ fn main() {
 }
 
 /// What the process of its own does.
-fn generate(url: &str) {
+fn generate(url: &str, persistence: Persistence) {
     let url: Url = url.parse().expect("a URL of this program");
-    let request = RequestBuilder::default().build(&url);
+    let builder = RequestBuilder {
+        persistence,
+        ..RequestBuilder::default()
+    };
+    let request = builder.build(&url);
     let mut plan = Plan::new(vec![request.expect("a plain request")]);
     plan.connections = CONNECTIONS;
     plan.end.after = Some(Duration::from_secs(SECONDS));
@@ -69,18 +93,18 @@ fn generate(url: &str) {
     println!("{} requests in", outcome.completed);
 }
 
-fn ours(url: &str) -> Vec<String> {
+fn ours(mode: &str, url: &str) -> Vec<String> {
     let itself = std::env::current_exe().expect("a program that runs has a path");
-    words(&format!("{} --generate {url}", itself.display()))
+    words(&format!("{} {mode} {url}", itself.display()))
 }
 
 fn wrk(url: &str) -> Vec<String> {
     words(&format!("wrk -t1 -c{CONNECTIONS} -d{SECONDS}s {url}"))
 }
 
-fn ab(url: &str) -> Vec<String> {
+fn ab(flag: &str, url: &str) -> Vec<String> {
     words(&format!(
-        "ab -q -k -t {SECONDS} -n 100000000 -c {CONNECTIONS} {url}"
+        "ab -q {flag} -t {SECONDS} -n 100000000 -c {CONNECTIONS} {url}"
     ))
 }
 
