@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use super::comparison::{
     BlockRecord, Comparison, Ended, Figures, Judgement, Metric, Side, SideRecord, VERSION,
 };
+use super::judgement::{self, Bootstrap};
 use super::slice::Slice;
-use super::{Options, Progress, judgement};
+use super::{Options, Progress};
 use crate::client::{Live, Series};
 use crate::error::Error;
 use crate::report::QuantileSeries;
-use crate::stats::{BLOCKS_LEAST, Looks, Verdict};
+use crate::stats::{BLOCKS_LEAST, Looks, RESAMPLES, Verdict};
 
 /// Blocks run again at least, before disturbed ones count.
 const VOIDED_LEAST: usize = 10;
-/// A smallest detectable difference is told from so many blocks on.
-const BLOCKS_TO_CALIBRATE: usize = 5;
+/// Resamples of the interval that is good for watching only.
+const RESAMPLES_WATCHED: usize = 400;
 /// Quantiles of the record.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
@@ -51,7 +52,7 @@ pub(super) fn run(
         }
         told(&tally.progress());
         if looks.is_due(tally.blocks.len()) {
-            let judgement = judgement::judge(&tally.blocks, metric, options);
+            let judgement = judgement::judge(&tally.blocks, metric, options, RESAMPLES);
             let is_known = !matches!(judgement.verdict, Verdict::CannotTell { .. });
             last = Some(judgement);
             if is_known {
@@ -60,7 +61,8 @@ pub(super) fn run(
             }
         }
     }
-    let judgement = last.unwrap_or_else(|| judgement::judge(&tally.blocks, metric, options));
+    let judgement =
+        last.unwrap_or_else(|| judgement::judge(&tally.blocks, metric, options, RESAMPLES));
     Ok(tally.into_comparison(judgement, ended))
 }
 
@@ -158,19 +160,16 @@ impl Tally<'_> {
     }
 
     fn progress(&self) -> Progress {
-        let level = Looks::until(self.blocks_max).level();
-        let middles: Vec<f64> = (self.blocks.iter())
-            .filter_map(|block| block.middle(self.metric))
-            .collect();
-        let deviation = crate::stats::deviation(&middles);
-        let detectable = deviation.filter(|_| middles.len() >= BLOCKS_TO_CALIBRATE);
+        let watched = Bootstrap {
+            level: 0.95,
+            resamples: RESAMPLES_WATCHED,
+            seed: self.options.seed,
+        };
         Progress {
             blocks: self.blocks.len(),
             blocks_max: self.blocks_max,
             voided: self.voided.values().sum(),
-            ratio: judgement::ratio(&self.blocks, self.metric, 0.95, self.options.seed),
-            detectable: detectable
-                .map(|d| crate::stats::minimum_detectable(d, self.blocks_max, level)),
+            ratio: watched.ratio(&self.blocks, self.metric, 1.0),
         }
     }
 

@@ -127,7 +127,7 @@ pub struct Judgement {
     pub control: Option<Interval>,
     /// Level of both intervals: 97 % over all looks together.
     pub level: f64,
-    /// By how much both were widened because blocks resembled the ones before.
+    /// By how much the ratio's was widened because blocks resembled the ones before.
     pub widening: f64,
     /// Deviation of the logarithms of the ratios from block to block.
     pub deviation: Option<f64>,

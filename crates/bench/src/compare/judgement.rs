@@ -4,8 +4,8 @@ use super::Options;
 use super::comparison::{BlockRecord, Doubt, Figures, Judgement, Metric, Side, Weight};
 use crate::report::units;
 use crate::stats::{
-    self, BLOCKS_LEAST, Interval, Looks, Verdict, deviation, minimum_detectable, ratio_of_blocks,
-    spearman, widening, wilcoxon_signed_rank,
+    self, BLOCKS_LEAST, Interval, Looks, Verdict, deviation, minimum_detectable, spearman,
+    widening, wilcoxon_signed_rank,
 };
 
 /// Failed requests of one side that make its other figures worthless, as a share.
@@ -15,29 +15,39 @@ const BOUND_MAX: f64 = 0.1;
 /// Blocks that count although they were disturbed, of which is told, as a share.
 const NOISY_MAX: f64 = 0.1;
 
-/// Judges the blocks so far as a look does.
-pub(super) fn judge(blocks: &[BlockRecord], metric: Metric, options: &Options) -> Judgement {
-    let looks = Looks::until(options.blocks_max);
+/// Judges the blocks so far as a look does, by intervals of so many resamples.
+pub(super) fn judge(
+    blocks: &[BlockRecord],
+    metric: Metric,
+    options: &Options,
+    resamples: usize,
+) -> Judgement {
+    let bootstrap = Bootstrap {
+        level: Looks::until(options.blocks_max).level(),
+        resamples,
+        seed: options.seed,
+    };
     let middles: Vec<f64> = blocks.iter().filter_map(|b| b.middle(metric)).collect();
     let widening = widening(&middles);
     let seen = Seen {
-        ratio: ratio(blocks, metric, looks.level(), options.seed).map(|r| widened(r, widening)),
-        control: control(blocks, metric, looks.level(), options.seed),
+        ratio: bootstrap.ratio(blocks, metric, widening),
+        control: bootstrap.control(blocks, metric),
         widening,
     };
     let doubts = doubts(blocks, metric, options, &seen, &middles);
     let deviation = deviation(&middles);
     let most = options.blocks_max.max(BLOCKS_LEAST);
     Judgement {
-        verdict: verdict(blocks.len(), metric, options, &seen, &doubts),
+        verdict: verdict(middles.len(), metric, options, &seen, &doubts),
         ratio: seen.ratio,
         control: seen.control,
-        level: looks.level(),
+        level: bootstrap.level,
         widening,
         deviation,
-        detectable: deviation.map(|d| minimum_detectable(d * widening, most, looks.level())),
+        detectable: deviation
+            .map(|d| minimum_detectable(d * widening, most, bootstrap.level, options.margin)),
         chance: wilcoxon_signed_rank(&middles),
-        others: others(blocks, metric, options.seed),
+        others: bootstrap.others(blocks, metric),
         doubts,
     }
 }
@@ -48,39 +58,56 @@ struct Seen {
     widening: f64,
 }
 
-/// B to A: the logarithms to either A, drawn by blocks.
-pub(super) fn ratio(
-    blocks: &[BlockRecord],
-    metric: Metric,
-    level: f64,
-    seed: u64,
-) -> Option<Interval> {
-    let of_block = |block: &BlockRecord| {
-        let sides = [Side::A, Side::Again];
-        let logarithms = sides.map(|side| block.logarithm(metric, Side::B, side));
-        logarithms.into_iter().flatten().collect()
-    };
-    let logarithms: Vec<Vec<f64>> = blocks.iter().map(of_block).collect();
-    ratio_of_blocks(&logarithms, level, seed)
+/// How intervals are made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bootstrap {
+    pub(super) level: f64,
+    pub(super) resamples: usize,
+    pub(super) seed: u64,
 }
 
-fn control(blocks: &[BlockRecord], metric: Metric, level: f64, seed: u64) -> Option<Interval> {
-    let pairs = blocks
-        .iter()
-        .filter_map(|block| block.logarithm(metric, Side::Again, Side::A));
-    let logarithms: Vec<f64> = pairs.collect();
-    let widening = widening(&logarithms);
-    let single: Vec<Vec<f64>> = logarithms.into_iter().map(|value| vec![value]).collect();
-    ratio_of_blocks(&single, level, seed).map(|interval| widened(interval, widening))
-}
+impl Bootstrap {
+    /// B to A: the logarithms to either A, drawn by blocks.
+    pub(super) fn ratio(
+        &self,
+        blocks: &[BlockRecord],
+        metric: Metric,
+        widening: f64,
+    ) -> Option<Interval> {
+        let of_block = |block: &BlockRecord| {
+            let sides = [Side::A, Side::Again];
+            let logarithms = sides.map(|side| block.logarithm(metric, Side::B, side));
+            logarithms.into_iter().flatten().collect()
+        };
+        self.interval(blocks.iter().map(of_block).collect(), widening)
+    }
 
-fn widened(ratio: Interval, times: f64) -> Interval {
-    let logarithms = Interval {
-        low: ratio.low.ln(),
-        estimate: ratio.estimate.ln(),
-        high: ratio.high.ln(),
-    };
-    logarithms.widened(times).exponential()
+    /// The second A to the first.
+    fn control(&self, blocks: &[BlockRecord], metric: Metric) -> Option<Interval> {
+        let pairs = blocks
+            .iter()
+            .filter_map(|block| block.logarithm(metric, Side::Again, Side::A));
+        let logarithms: Vec<f64> = pairs.collect();
+        let widening = widening(&logarithms);
+        let single = logarithms.into_iter().map(|value| vec![value]).collect();
+        self.interval(single, widening)
+    }
+
+    /// What decides nothing, at 95 % each.
+    fn others(&self, blocks: &[BlockRecord], metric: Metric) -> Vec<(Metric, Interval)> {
+        let own = Bootstrap {
+            level: 0.95,
+            ..*self
+        };
+        let rest = Metric::ALL.into_iter().filter(|other| *other != metric);
+        rest.filter_map(|other| Some((other, own.ratio(blocks, other, 1.0)?)))
+            .collect()
+    }
+
+    fn interval(&self, logarithms: Vec<Vec<f64>>, widening: f64) -> Option<Interval> {
+        let seen = stats::interval(&logarithms, self.level, self.resamples, self.seed)?;
+        Some(seen.widened(widening).exponential())
+    }
 }
 
 fn verdict(
@@ -107,12 +134,6 @@ fn verdict(
         return Verdict::CannotTell { more_blocks };
     }
     found
-}
-
-fn others(blocks: &[BlockRecord], metric: Metric, seed: u64) -> Vec<(Metric, Interval)> {
-    let rest = Metric::ALL.into_iter().filter(|other| *other != metric);
-    rest.filter_map(|other| Some((other, ratio(blocks, other, 0.95, seed)?)))
-        .collect()
 }
 
 fn doubts(

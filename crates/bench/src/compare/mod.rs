@@ -9,6 +9,8 @@ mod blocks;
 mod comparison;
 mod judgement;
 mod page;
+#[cfg(test)]
+mod simulation;
 mod slice;
 #[cfg(test)]
 mod tests;
@@ -52,8 +54,6 @@ pub struct Progress {
     pub voided: usize,
     /// B to A so far, with a 95 % interval that is good for watching only.
     pub ratio: Option<crate::stats::Interval>,
-    /// The smallest difference that all blocks together would show, once that can be said.
-    pub detectable: Option<f64>,
 }
 
 /// Compares B with A until the difference is known, the blocks are used up, or `live` is told to

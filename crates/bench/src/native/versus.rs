@@ -104,7 +104,6 @@ mod tests {
             blocks_max: 80,
             voided: 2,
             ratio: None,
-            detectable: None,
         };
         assert_eq!(
             (line(&step).as_str(), permille(&step)),

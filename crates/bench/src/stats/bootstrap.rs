@@ -28,27 +28,16 @@ pub struct Interval {
 /// Pairs with a value that is not positive are left out. `None` of fewer than two pairs. Fewer
 /// than six cannot carry 95 %: the interval then spans about what was seen.
 pub fn paired_ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Option<Interval> {
-    paired_ratio_at(ours, theirs, 0.95, seed)
-}
-
-/// As `paired_ratio`, at another level than 0.95.
-pub fn paired_ratio_at(ours: &[f64], theirs: &[f64], level: f64, seed: u64) -> Option<Interval> {
     let pairs = ours.iter().zip(theirs);
     let blocks: Vec<Vec<f64>> = pairs
         .filter(|(ours, theirs)| is_ratio(**ours, **theirs))
         .map(|(ours, theirs)| vec![(ours / theirs).ln()])
         .collect();
-    ratio_of_blocks(&blocks, level, seed)
+    interval(&blocks, 0.95, RESAMPLES, seed).map(Interval::exponential)
 }
 
 fn is_ratio(ours: f64, theirs: f64) -> bool {
     ours > 0.0 && theirs > 0.0 && (ours / theirs).is_finite()
-}
-
-/// The ratio of which each block holds the logarithms, one or several: those of a block are drawn
-/// together, for they share what the machine did meanwhile.
-pub fn ratio_of_blocks(blocks: &[Vec<f64>], level: f64, seed: u64) -> Option<Interval> {
-    interval(blocks, level, RESAMPLES, seed).map(|logarithms| logarithms.exponential())
 }
 
 impl Interval {
@@ -73,41 +62,61 @@ impl Interval {
     }
 }
 
-/// The Hodges-Lehmann estimate of all values, and its interval over the blocks.
+/// The Hodges-Lehmann estimate of all values, and its interval over the blocks: the values of a
+/// block are drawn together, for they share what the machine did meanwhile.
+///
+/// Blocks without a finite value are left out. `None` of fewer than two.
 pub(crate) fn interval(
     blocks: &[Vec<f64>],
     level: f64,
     resamples: usize,
     seed: u64,
 ) -> Option<Interval> {
-    let blocks: Vec<&Vec<f64>> = blocks.iter().filter(|block| !block.is_empty()).collect();
-    if blocks.len() < 2 {
+    let values = by_value(blocks);
+    let all: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
+    let estimate = estimate::of_sorted(&all)?;
+    let count = values.iter().map(|(_, block)| block + 1).max()?;
+    if count < 2 {
         return None;
     }
-    let all: Vec<f64> = blocks
-        .iter()
-        .flat_map(|block| block.iter().copied())
-        .collect();
-    let estimate = estimate::hodges_lehmann(&all)?;
     let mut random = fastrand::Rng::with_seed(seed);
+    let mut times_drawn = vec![0; count];
     let mut drawn = Vec::with_capacity(all.len());
     let mut estimates = Vec::with_capacity(resamples);
     for _ in 0..resamples {
-        drawn.clear();
-        for _ in 0..blocks.len() {
-            let block = blocks.get(random.usize(..blocks.len()))?;
-            drawn.extend(block.iter().copied().filter(|value| value.is_finite()));
+        times_drawn.fill(0);
+        for _ in 0..count {
+            times_drawn[random.usize(..count)] += 1;
         }
-        drawn.sort_unstable_by(f64::total_cmp);
+        // In the order of all values, so that no resample has to be sorted.
+        drawn.clear();
+        for (value, block) in &values {
+            drawn.extend(std::iter::repeat_n(*value, times_drawn[*block]));
+        }
         estimates.extend(estimate::rough_of_sorted(&drawn));
     }
     estimates.sort_unstable_by(f64::total_cmp);
-    let outer = outer_share(level, blocks.len());
+    let outer = outer_share(level, count);
     Some(Interval {
         low: summary::quantile_of_sorted(&estimates, outer)?.min(estimate),
         estimate,
         high: summary::quantile_of_sorted(&estimates, 1.0 - outer)?.max(estimate),
     })
+}
+
+/// All finite values, ascending, each with the number of its block; blocks without one have none.
+fn by_value(blocks: &[Vec<f64>]) -> Vec<(f64, usize)> {
+    let finite = |block: &Vec<f64>| -> Vec<f64> {
+        let values = block.iter().copied();
+        values.filter(|value| value.is_finite()).collect()
+    };
+    let blocks = blocks.iter().map(finite).filter(|block| !block.is_empty());
+    let numbered = blocks.enumerate();
+    let mut values: Vec<(f64, usize)> = numbered
+        .flat_map(|(number, block)| block.into_iter().map(move |value| (value, number)))
+        .collect();
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    values
 }
 
 /// The share of resamples left out on each side.

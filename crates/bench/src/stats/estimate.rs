@@ -5,40 +5,50 @@
 
 use super::summary;
 
-/// Steps of bisection: the result is known to the 2^-40th part of the values' range.
+/// Steps of bisection: the result is known to the 2^-40th part of the middle half of the values.
 const STEPS: usize = 40;
-/// Steps where many estimates are ranked among each other: a millionth of the range is enough.
-const STEPS_ROUGH: usize = 20;
+/// Steps where many estimates are ranked among each other: a four-thousandth of the middle half of
+/// the values is far below what separates resamples.
+const STEPS_ROUGH: usize = 12;
 
 /// The median of `(x_i + x_j) / 2` over all pairs with `i <= j`; `None` of nothing.
 pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     of_sorted(&summary::sorted(values))
 }
 
-/// Finds the median by bisection over the value, for counting the pairs below a value takes one
-/// walk along the sorted values. Listing the pairs would take their square in time and memory.
-fn of_sorted(sorted: &[f64]) -> Option<f64> {
-    let (first, last) = (*sorted.first()?, *sorted.last()?);
+/// The same of sorted values. Finds the median by bisection over the value, for counting the pairs
+/// below a value takes one walk along the sorted values. Listing the pairs would take their square
+/// in time and memory.
+pub(super) fn of_sorted(sorted: &[f64]) -> Option<f64> {
+    let between = middle_half(sorted)?;
     let pairs = sorted.len() * (sorted.len() + 1) / 2;
-    let lower = value_of_rank(sorted, pairs.div_ceil(2), (first, last), STEPS);
+    let lower = value_of_rank(sorted, pairs.div_ceil(2), between, STEPS);
     if pairs % 2 == 1 {
         return Some(lower);
     }
-    let upper = value_of_rank(sorted, pairs / 2 + 1, (lower, last), STEPS);
+    let upper = value_of_rank(sorted, pairs / 2 + 1, (lower, between.1), STEPS);
     Some(f64::midpoint(lower, upper))
 }
 
 /// The same of sorted values, good enough for one of thousands of resamples.
 pub(super) fn rough_of_sorted(sorted: &[f64]) -> Option<f64> {
-    let (first, last) = (*sorted.first()?, *sorted.last()?);
+    let between = middle_half(sorted)?;
     let pairs = sorted.len() * (sorted.len() + 1) / 2;
-    let between = (first, last);
     Some(value_of_rank(
         sorted,
         pairs.div_ceil(2),
         between,
         STEPS_ROUGH,
     ))
+}
+
+/// Values that the estimate lies between. The least three quarters of the values make more than
+/// half of the pairs among themselves (9/16), and so do the largest; wild values are beyond.
+fn middle_half(sorted: &[f64]) -> Option<(f64, f64)> {
+    let reach = (3 * sorted.len()).div_ceil(4);
+    let low = sorted.get(sorted.len() - reach)?;
+    let high = sorted.get(reach.checked_sub(1)?)?;
+    Some((*low, *high))
 }
 
 /// The smallest value that at least `rank` means of pairs do not exceed.

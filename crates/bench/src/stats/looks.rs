@@ -43,11 +43,13 @@ impl Looks {
     }
 }
 
-/// The smallest difference that `blocks` blocks show in 80 of 100 comparisons, judged at `level`,
-/// where the logarithms of the ratios deviate by `deviation`: as a share, 0.02 for 2 %.
-pub fn minimum_detectable(deviation: f64, blocks: usize, level: f64) -> f64 {
-    let reach = normal_quantile(1.0 - (1.0 - level) / 2.0) + normal_quantile(0.8);
-    (reach * deviation / (blocks.max(1) as f64).sqrt()).exp_m1()
+/// The smallest difference that `blocks` blocks show in 80 of 100 comparisons, judged at `level`
+/// with a `margin`, where the logarithms of the ratios deviate by `deviation`: as a share, 0.02 for
+/// 2 %. It has to be sure of its direction, and estimated at the margin or beyond.
+pub fn minimum_detectable(deviation: f64, blocks: usize, level: f64, margin: f64) -> f64 {
+    let error = deviation / (blocks.max(1) as f64).sqrt();
+    let sure = normal_quantile(1.0 - (1.0 - level) / 2.0) * error;
+    (sure.max(margin.max(0.0).ln_1p()) + normal_quantile(0.8) * error).exp_m1()
 }
 
 #[cfg(test)]
@@ -74,9 +76,12 @@ mod tests {
     #[test]
     fn what_can_be_found_shrinks_with_the_root_of_the_blocks() {
         // 2.8 deviations over the root of n, the rule of thumb for 80 % at 5 %.
-        let seen = minimum_detectable(0.03, 30, 0.95);
+        let seen = minimum_detectable(0.03, 30, 0.95, 0.01);
         assert!((seen - 0.0154).abs() < 0.0002, "{seen}");
-        let more = minimum_detectable(0.03, 120, 0.95);
+        let more = minimum_detectable(0.03, 120, 0.95, 0.0);
         assert!((seen / more - 2.0).abs() < 0.02, "{more}");
+        // Below the margin nothing is called different, however quiet the machine.
+        let quiet = minimum_detectable(0.0001, 60, 0.95, 0.01);
+        assert!((0.01..0.0101).contains(&quiet), "{quiet}");
     }
 }

@@ -14,13 +14,12 @@ mod normal;
 mod ranks;
 mod series;
 mod several;
-#[cfg(test)]
-mod simulation;
 mod slope;
 mod summary;
 mod verdict;
 
-pub use bootstrap::{Interval, RESAMPLES, paired_ratio, paired_ratio_at, ratio_of_blocks};
+pub(crate) use bootstrap::interval;
+pub use bootstrap::{Interval, RESAMPLES, paired_ratio};
 pub use estimate::hodges_lehmann;
 pub use looks::{BLOCKS_LEAST, Looks, minimum_detectable};
 pub use ranks::{Correlation, mann_whitney, spearman, wilcoxon_signed_rank};

@@ -1,10 +1,17 @@
-//! How often the statistics err, seen by simulation with fixed seeds.
+//! How often comparisons err, seen by simulation with fixed seeds: everything but the slices is what
+//! runs.
 //!
 //! `NAGAYA_SIMULATIONS=2000 cargo test --profile quick -p bench --lib simulation -- --nocapture`
 //! prints the rates to a per cent; the tests here run fewer and are content with less.
 
-use super::noise::Noise;
-use super::{Better, Interval, Looks, Verdict, bootstrap, verdict, widening};
+use std::time::Duration;
+
+use super::Options;
+use super::comparison::{BlockRecord, Figures, Metric, Side};
+use super::judgement::{Bootstrap, judge};
+use crate::server::Which;
+use crate::stats::noise::Noise;
+use crate::stats::{Interval, Looks, RESAMPLES, Verdict};
 
 /// Simulations of an ordinary test run.
 const SHORT: usize = 40;
@@ -16,9 +23,13 @@ fn simulations() -> usize {
     asked.and_then(|text| text.parse().ok()).unwrap_or(SHORT)
 }
 
-/// More in a long run, where the tails are looked at.
+/// All of them in a long run, where the tails are looked at.
 fn resamples() -> usize {
-    if simulations() > SHORT { 2000 } else { 200 }
+    if simulations() > SHORT {
+        RESAMPLES
+    } else {
+        200
+    }
 }
 
 /// Of the logarithm of one ratio: what slices of CPU time per request have, and a bad day.
@@ -30,19 +41,32 @@ fn deviations() -> Vec<f64> {
     }
 }
 
-/// The logarithms of the ratios of a block: B to A, and B to the second A. `deviation` is that of
-/// one such ratio.
-fn block(noise: Noise, effect: f64, deviation: f64, random: &mut fastrand::Rng) -> Vec<f64> {
-    let mut slice = || deviation / 2.0_f64.sqrt() * noise.draw(random);
-    let (a, b, second) = (slice(), slice(), slice());
-    vec![effect + b - a, effect + b - second]
+/// A block of which all but the CPU times is nothing. `deviation` is that of the logarithm of B's to
+/// one A's.
+fn block(noise: Noise, effect: f64, deviation: f64, random: &mut fastrand::Rng) -> BlockRecord {
+    let mut slice = |effect: f64| Figures {
+        cpu_us: Some(20.0 * (effect + deviation / 2.0_f64.sqrt() * noise.draw(random)).exp()),
+        ..Figures::default()
+    };
+    BlockRecord {
+        order: [Side::A, Side::B, Side::Again],
+        a: slice(0.0),
+        b: slice(effect),
+        again: slice(0.0),
+        noise: None,
+        generator_bound: 0,
+    }
 }
 
-fn judge(blocks: &[Vec<f64>], level: f64, seed: u64) -> Verdict {
-    let ratio = bootstrap::interval(blocks, level, resamples(), seed).expect("enough blocks");
-    let middles: Vec<f64> = blocks.iter().map(|b| f64::midpoint(b[0], b[1])).collect();
-    let ratio = ratio.widened(widening(&middles)).exponential();
-    verdict(&ratio, blocks.len(), 0.01, Better::Lower)
+fn options(seed: u64) -> Options {
+    Options {
+        names: ["a".to_owned(), "b".to_owned()],
+        servers: [Which::MachineOnly, Which::MachineOnly],
+        blocks_max: 60,
+        slice: Duration::from_secs(1),
+        margin: 0.01,
+        seed,
+    }
 }
 
 /// A comparison as it is run: the verdict, and after how many blocks it fell.
@@ -55,7 +79,8 @@ fn comparison(noise: Noise, effect: f64, deviation: f64, seed: u64) -> (Verdict,
         while blocks.len() < *at {
             blocks.push(block(noise, effect, deviation, &mut random));
         }
-        last = (judge(&blocks, looks.level(), seed), *at);
+        let judged = judge(&blocks, Metric::CpuPerRequest, &options(seed), resamples());
+        last = (judged.verdict, *at);
         if !matches!(last.0, Verdict::CannotTell { .. }) {
             break;
         }
@@ -96,13 +121,18 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
         for count in [10, 20, 40] {
             let mut random = fastrand::Rng::with_seed(42);
             let runs = simulations();
-            let holds = |interval: &Interval| interval.low <= 0.0 && interval.high >= 0.0;
+            let holds = |interval: &Interval| interval.low <= 1.0 && interval.high >= 1.0;
             let held = (0..runs)
                 .filter_map(|seed| {
-                    let blocks: Vec<Vec<f64>> = (0..count)
+                    let blocks: Vec<BlockRecord> = (0..count)
                         .map(|_| block(noise, 0.0, 0.03, &mut random))
                         .collect();
-                    bootstrap::interval(&blocks, 0.95, resamples(), seed as u64)
+                    let bootstrap = Bootstrap {
+                        level: 0.95,
+                        resamples: resamples(),
+                        seed: seed as u64,
+                    };
+                    bootstrap.ratio(&blocks, Metric::CpuPerRequest, 1.0)
                 })
                 .filter(holds)
                 .count();
