@@ -2,7 +2,8 @@
 
 use super::comparison::{Comparison, Ended, Metric, Side, Weight};
 use crate::report::{
-    Column, Document, Line, Lines, Panel, QuantileSeries, Quantiles, Section, Table, Tone, units,
+    Along, Column, Document, Line, Lines, Panel, QuantileSeries, Quantiles, Section, Table, Tone,
+    units,
 };
 use crate::stats::{Interval, Verdict, median};
 
@@ -159,6 +160,7 @@ impl Comparison {
             caption: "Block by block, not over time. The second line is A against itself: what \
                       lies within its swing is noise."
                 .to_owned(),
+            along: Along::Figure(units::Unit::Count),
             panels: vec![Panel {
                 title: "Ratio".to_owned(),
                 unit: units::Unit::Ratio,

@@ -235,4 +235,5 @@ fn what_is_written_is_read_again() {
     assert_eq!(read.blocks.len(), seen.blocks.len());
     let page = seen.document().to_html();
     assert!(page.contains("slower") && page.contains("<svg"), "{page}");
+    assert!(!page.contains("10 s<"), "blocks are no seconds: {page}");
 }

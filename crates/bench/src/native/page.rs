@@ -1,7 +1,8 @@
 //! The report as a document with charts, for a page.
 
 use crate::report::{
-    Column, Document, Event, Line, Lines, Panel, QuantileSeries, Quantiles, Section, Table, Tone,
+    Along, Column, Document, Event, Line, Lines, Panel, QuantileSeries, Quantiles, Section, Table,
+    Tone,
     units::{self, Unit},
 };
 use crate::server::Sample;
@@ -156,6 +157,7 @@ fn course(document: &mut Document, report: &Report) {
             "From the end of the warm-up; each point stands for {}.",
             units::seconds(steps.first().map_or(0.0, |step| step.end_s))
         ),
+        along: Along::Time,
         panels: vec![
             Panel {
                 title: "Requests per second".to_owned(),
@@ -232,6 +234,7 @@ fn spent(section: &mut Section, server: &ServerRecord) {
         caption:
             "From before the warm-up. Memory is the proportional share (PSS) of all its processes."
                 .to_owned(),
+        along: Along::Time,
         panels: panels(&all),
         events,
     });

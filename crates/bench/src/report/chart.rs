@@ -75,7 +75,18 @@ pub struct Marker {
     pub label: String,
 }
 
-/// Figures over time.
+/// What runs from left to right.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Along {
+    /// Seconds since the start.
+    #[default]
+    Time,
+    /// A figure in this unit.
+    Figure(Unit),
+}
+
+/// Figures over time, or over another figure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lines {
     /// What is shown.
@@ -83,7 +94,10 @@ pub struct Lines {
     /// A sentence on how to read it; may be empty.
     #[serde(default)]
     pub caption: String,
-    /// One under the other on the same time; figures of different units never share one.
+    /// What runs from left to right.
+    #[serde(default)]
+    pub along: Along,
+    /// One under the other on the same axis; figures of different units never share one.
     pub panels: Vec<Panel>,
     /// Instants worth a vertical line: the load ends.
     #[serde(default)]

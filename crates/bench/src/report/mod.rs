@@ -14,7 +14,8 @@ mod text;
 pub mod units;
 
 pub use chart::{
-    Bar, BarGroup, Bars, Chart, Event, Line, Lines, Marker, Panel, QuantileSeries, Quantiles, Theme,
+    Along, Bar, BarGroup, Bars, Chart, Event, Line, Lines, Marker, Panel, QuantileSeries,
+    Quantiles, Theme,
 };
 pub use document::{Align, Block, Cell, Column, Document, Listing, Section, Table, Tone};
 pub use text::{Paint, terminal_width};

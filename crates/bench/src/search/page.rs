@@ -2,7 +2,7 @@
 
 use super::probe::{Probe, Result as ProbeResult};
 use super::{Knee, Search, Step};
-use crate::report::{Column, Document, Line, Lines, Panel, Section, Table, Tone, units};
+use crate::report::{Along, Column, Document, Line, Lines, Panel, Section, Table, Tone, units};
 use crate::stats::median;
 
 impl Search {
@@ -159,6 +159,7 @@ impl Search {
         Lines {
             title: "Response times by rate".to_owned(),
             caption: "From left to right: requests per second offered.".to_owned(),
+            along: Along::Figure(units::Unit::PerSecond),
             panels: vec![Panel {
                 title: "Response time".to_owned(),
                 unit: units::Unit::Micros,

@@ -2,8 +2,8 @@
 
 use bench::report::units::Unit;
 use bench::report::{
-    Bar, BarGroup, Bars, Cell, Column, Document, Event, Line, Lines, Marker, Panel, QuantileSeries,
-    Quantiles, Section, Table, Tone,
+    Along, Bar, BarGroup, Bars, Cell, Column, Document, Event, Line, Lines, Marker, Panel,
+    QuantileSeries, Quantiles, Section, Table, Tone,
 };
 
 /// Text that would run, were it not escaped.
@@ -235,6 +235,7 @@ fn over_time(section: &mut Section) {
     section.chart(Lines {
         title: "The load, second by second".to_owned(),
         caption: "Every tenth of a second; the warm-up is left out of all figures.".to_owned(),
+        along: Along::Time,
         panels: vec![
             Panel {
                 title: "Replies per second".to_owned(),
@@ -260,6 +261,7 @@ fn over_time(section: &mut Section) {
         title: "What the server's processes used".to_owned(),
         caption: "From the process tree of the server; memory is the proportional share."
             .to_owned(),
+        along: Along::Time,
         panels: vec![
             Panel {
                 title: "Cores used".to_owned(),

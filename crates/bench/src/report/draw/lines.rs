@@ -1,4 +1,5 @@
-//! Figures over time: panels under each other on one time axis, each with its own unit.
+//! Figures over time or over another figure: panels under each other on one axis, each with its own
+//! unit.
 
 use plotters::prelude::*;
 
@@ -9,7 +10,7 @@ use super::{
     Area, Drawn, Legend, NOTHING, SMALL, Screen, Side, TEXT, picture, stroke, style, thinned,
     trace, units, write,
 };
-use crate::report::chart::{Event, Line, Lines, Panel};
+use crate::report::chart::{Along, Event, Line, Lines, Panel};
 
 /// Lines of a panel, at most: more cannot be told apart.
 const LINES_MAX: usize = 4;
@@ -21,7 +22,7 @@ const EVENTS_MAX: usize = 12;
 const TITLE: f64 = 24.0;
 /// Space between panels.
 const GAP: f64 = 18.0;
-/// Height of the time axis.
+/// Height of the axis they share.
 const AXIS: f64 = 24.0;
 /// Height of a row of events' labels.
 const EVENT: f64 = 18.0;
@@ -33,7 +34,11 @@ pub(super) fn drawing(chart: &Lines, screen: Screen) -> Option<(f64, String)> {
         Screen::Wide => 170.0,
         Screen::Narrow => 150.0,
     };
-    let time = Axis::time(low, high, if width > 500.0 { 8 } else { 4 });
+    let ticks = if width > 500.0 { 8 } else { 4 };
+    let along = match chart.along {
+        Along::Time => Axis::time(low, high, ticks),
+        Along::Figure(unit) => Axis::linear(low, high, unit, ticks),
+    };
     let panels: Vec<Drawing<'_>> = chart
         .panels
         .iter()
@@ -57,15 +62,15 @@ pub(super) fn drawing(chart: &Lines, screen: Screen) -> Option<(f64, String)> {
                 width,
                 height: plot,
             };
-            frame.events_drawn(area, &events, &time, labels)?;
-            panel.drawn(area, &frame, &time)?;
+            frame.events_drawn(area, &events, &along, labels)?;
+            panel.drawn(area, &frame, &along)?;
             top += plot + GAP;
         }
-        time_drawn(area, &time, gutter, width, top - GAP)
+        along_drawn(area, &along, gutter, width, top - GAP)
     }))
 }
 
-/// First and last instant with a value.
+/// From where to where there are values.
 fn extent(chart: &Lines) -> Option<(f64, f64)> {
     let panels = chart.panels.iter().take(PANELS_MAX);
     let lines = panels.flat_map(|panel| panel.lines.iter().take(LINES_MAX));
@@ -153,7 +158,7 @@ impl<'a> Drawing<'a> {
         self.legend.draw(area, 0.0, top + TITLE)
     }
 
-    fn drawn(&self, area: &Area<'_>, frame: &Frame, time: &Axis) -> Drawn {
+    fn drawn(&self, area: &Area<'_>, frame: &Frame, along: &Axis) -> Drawn {
         let Some(axis) = &self.axis else {
             let y = frame.top + frame.height / 2.0;
             let middle = style(Ink::Muted, TEXT, Side::Middle);
@@ -165,7 +170,7 @@ impl<'a> Drawing<'a> {
         );
         let mut plot = ChartBuilder::on(&part)
             .set_label_area_size(LabelAreaPosition::Left, units(frame.gutter))
-            .build_cartesian_2d(time.clone(), axis.clone())?;
+            .build_cartesian_2d(along.clone(), axis.clone())?;
         let mut mesh = plot.configure_mesh();
         mesh.disable_x_mesh()
             .disable_x_axis()
@@ -192,10 +197,10 @@ impl<'a> Drawing<'a> {
 }
 
 impl Frame {
-    fn events_drawn(&self, area: &Area<'_>, events: &[&Event], time: &Axis, labels: f64) -> Drawn {
+    fn events_drawn(&self, area: &Area<'_>, events: &[&Event], along: &Axis, labels: f64) -> Drawn {
         let mut free = f64::NEG_INFINITY;
         for event in events {
-            let x = self.gutter + (self.width - self.gutter) * time.position(event.at);
+            let x = self.gutter + (self.width - self.gutter) * along.position(event.at);
             let ends = [
                 (units(x), units(self.top)),
                 (units(x), units(self.top + self.height)),
@@ -224,10 +229,10 @@ impl Frame {
     }
 }
 
-fn time_drawn(area: &Area<'_>, time: &Axis, gutter: f64, width: f64, top: f64) -> Drawn {
-    for (value, label) in time.ticks() {
+fn along_drawn(area: &Area<'_>, along: &Axis, gutter: f64, width: f64, top: f64) -> Drawn {
+    for (value, label) in along.ticks() {
         let half = measure::width(label, SMALL) / 2.0;
-        let x = gutter + (width - gutter) * time.position(*value);
+        let x = gutter + (width - gutter) * along.position(*value);
         let x = x.min(width - half);
         write(
             area,

@@ -14,7 +14,7 @@ mod span;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::chart::{Chart, Theme};
+use super::chart::{Along, Chart, Theme};
 use super::html::escaped;
 pub(crate) use ink::{CHART_STYLE, DARK, LIGHT};
 use ink::{Ink, SCALE};
@@ -117,7 +117,10 @@ impl Chart {
     fn description(&self) -> String {
         let kind = match self {
             Chart::Bars(_) => "Bars with 95 % intervals",
-            Chart::Lines(_) => "Lines over time",
+            Chart::Lines(lines) => match lines.along {
+                Along::Time => "Lines over time",
+                Along::Figure(_) => "Lines",
+            },
             Chart::Quantiles(_) => "Response time by percentile",
         };
         format!(
