@@ -7,7 +7,7 @@ use std::thread;
 use crate::client::Live;
 use crate::error::Error;
 use crate::report::{terminal_width, units};
-use crate::search::{self, Search, Tried};
+use crate::search::{self, ProbeResult, Search, Tried};
 
 use super::asked::Order;
 use super::progress::Progress;
@@ -70,16 +70,18 @@ fn searched(
     })
 }
 
-/// `5,390/s: p99 1.09 ms, holds`
+/// `5,390/s holds: p99 1.09 ms`, `5,390/s misses: p99 61.2 ms`
 fn line(tried: &Tried) -> String {
     let probe = &tried.probe;
-    let result = match probe.missed.is_empty() {
-        true => "holds".to_owned(),
-        false => probe.missed.join(", "),
-    };
-    format!(
-        "{}: p99 {}, {result}",
-        units::per_second(probe.offered),
-        units::micros(probe.p99_us)
-    )
+    let rate = units::per_second(probe.offered);
+    match probe.result {
+        ProbeResult::Holds => format!("{rate} holds: p99 {}", units::micros(probe.p99_us)),
+        ProbeResult::Fails => format!("{rate} misses: {}", probe.missed.join(", ")),
+        ProbeResult::GeneratorBound => {
+            format!(
+                "{rate}: {}, the generator was late",
+                probe.missed.join(", ")
+            )
+        }
+    }
 }

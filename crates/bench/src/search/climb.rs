@@ -9,13 +9,16 @@ use crate::error::Error;
 const PROBES_MAX: usize = 60;
 /// Times the last rate that held is tried again.
 const CONFIRMATIONS: usize = 3;
+/// Rates tried at which the generator was late, each half of the one before, until the search is
+/// given up: slower ones take longer and would not help.
+const LATE_MAX: usize = 6;
 /// Slowest rate that is tried, in requests per second.
 const SLOWEST: f64 = 1.0;
 /// Fastest.
 const FASTEST: f64 = 10_000_000.0;
 
-/// Tries a rate.
-pub(super) type TryRate<'a> = dyn FnMut(f64) -> Result<Probe, Error> + 'a;
+/// Tries a rate; `None` where somebody stopped it meanwhile, for then it says nothing.
+pub(super) type TryRate<'a> = dyn FnMut(f64) -> Result<Option<Probe>, Error> + 'a;
 
 pub(super) struct Climb<'a> {
     precision: f64,
@@ -64,7 +67,9 @@ impl<'a> Climb<'a> {
                 },
             };
             rate = next;
-            let seen = self.try_rate(step, rate, probe)?;
+            let Some(seen) = self.try_rate(step, rate, probe)? else {
+                break;
+            };
             bracket.learn(rate, seen);
         }
         let holds = bracket.holds.unwrap_or(0.0);
@@ -80,6 +85,9 @@ impl<'a> Climb<'a> {
                 true => Knee::GeneratorBound { holds: 0.0 },
                 false => Knee::Nowhere { tried: fails },
             }),
+            (None, Some(_)) if self.is_always_late() => {
+                Next::End(Knee::GeneratorBound { holds: 0.0 })
+            }
             (None, Some(fails)) => Next::Try(Step::Bracket, (fails / 2.0).max(SLOWEST)),
             (Some(holds), Some(fails)) if fails / holds > 1.0 + self.precision => {
                 Next::Try(Step::Narrow, (holds * fails).sqrt())
@@ -103,7 +111,9 @@ impl<'a> Climb<'a> {
             if self.is_over(live) {
                 return Ok(Some(Knee::Unfinished { holds }));
             }
-            let seen = self.try_rate(Step::Confirm, holds, probe)?;
+            let Some(seen) = self.try_rate(Step::Confirm, holds, probe)? else {
+                return Ok(Some(Knee::Unfinished { holds }));
+            };
             if seen == ProbeResult::Holds {
                 continue;
             }
@@ -115,7 +125,9 @@ impl<'a> Climb<'a> {
             }
             let seen = self.try_rate(Step::Narrow, lower, probe)?;
             bracket.holds = None;
-            bracket.learn(lower, seen);
+            if let Some(seen) = seen {
+                bracket.learn(lower, seen);
+            }
             return Ok(None);
         }
         Ok(Some(match bracket.generator {
@@ -129,13 +141,20 @@ impl<'a> Climb<'a> {
         step: Step,
         rate: f64,
         probe: &mut TryRate<'_>,
-    ) -> Result<ProbeResult, Error> {
-        let probe = probe(rate)?;
+    ) -> Result<Option<ProbeResult>, Error> {
+        let Some(probe) = probe(rate)? else {
+            return Ok(None);
+        };
         let result = probe.result;
         let tried = Tried { step, probe };
         (self.told)(&tried);
         self.probes.push(tried);
-        Ok(result)
+        Ok(Some(result))
+    }
+
+    fn is_always_late(&self) -> bool {
+        let late = |tried: &Tried| tried.probe.result == ProbeResult::GeneratorBound;
+        self.probes.len() >= LATE_MAX && self.probes.iter().all(late)
     }
 
     fn is_over(&self, live: &Live) -> bool {

@@ -96,12 +96,12 @@ impl Prober {
         Ok(outcome.per_second())
     }
 
-    /// Sends at a rate for as long as the goals need.
+    /// Sends at a rate for as long as the goals need; `None` where somebody stopped it.
     pub(super) fn open_loop(
         &mut self,
         per_second: f64,
         live: &Live,
-    ) -> std::result::Result<Probe, Error> {
+    ) -> std::result::Result<Option<Probe>, Error> {
         let needed = self.goals.requests_needed();
         let wanted = Duration::from_secs_f64((needed / per_second).min(PROBE_MAX.as_secs_f64()));
         // A tenth more, for Poisson's arrivals are not exactly as many as asked for.
@@ -121,7 +121,8 @@ impl Prober {
         let before = self.server.read();
         let outcome = client::run(&plan, live)?;
         let spent = Spent::between(&before, &self.server.read_memory());
-        Ok(probe(per_second, &outcome, &self.goals, &spent))
+        let is_whole = !live.stopped();
+        Ok(is_whole.then(|| probe(per_second, &outcome, &self.goals, &spent)))
     }
 
     fn arrivals(&self) -> Arrivals {

@@ -29,7 +29,7 @@ fn search(closed_loop: f64, answer: &mut dyn FnMut(f64) -> ProbeResult) -> Searc
     let mut climb = Climb::new(0.04, &mut told);
     let knee = climb
         .run(closed_loop, &live, &mut |rate| {
-            Ok(probe(rate, answer(rate)))
+            Ok(Some(probe(rate, answer(rate))))
         })
         .expect("nothing can fail");
     Search {
@@ -131,11 +131,43 @@ fn whoever_stops_it_gets_what_there_is() {
     let mut climb = Climb::new(0.04, &mut told);
     let knee = climb
         .run(1000.0, &live, &mut |rate| {
-            Ok(probe(rate, ProbeResult::Holds))
+            Ok(Some(probe(rate, ProbeResult::Holds)))
         })
         .expect("nothing can fail");
     assert_eq!(knee, Knee::Unfinished { holds: 500.0 });
     assert_eq!(climb.into_probes().len(), 1);
+}
+
+#[test]
+fn a_probe_that_was_cut_short_says_nothing() {
+    for whole in 0..20_usize {
+        let mut left = whole;
+        let mut told = |_: &super::Tried| {};
+        let mut climb = Climb::new(0.04, &mut told);
+        let knee = climb
+            .run(1000.0, &Live::new(), &mut |rate| {
+                let seen = left > 0;
+                left = left.saturating_sub(1);
+                Ok(seen.then(|| probe(rate, holds_below(900.0)(rate))))
+            })
+            .expect("nothing can fail");
+        let probes = climb.into_probes().len();
+        match knee {
+            Knee::Unfinished { .. } => assert_eq!(probes, whole),
+            knee => assert!(
+                matches!(knee, Knee::Found { .. }) && probes <= whole,
+                "{knee:?}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_generator_that_is_always_late_is_given_up() {
+    let seen = search(20_000.0, &mut |_| ProbeResult::GeneratorBound);
+    assert_eq!(seen.knee, Knee::GeneratorBound { holds: 0.0 });
+    assert_eq!(seen.probes.len(), 6);
+    assert!(seen.sentence().contains("late at every rate"));
 }
 
 #[test]
@@ -145,4 +177,6 @@ fn what_is_written_is_read_again() {
     assert_eq!(read.knee, seen.knee);
     assert_eq!(read.probes.len(), seen.probes.len());
     assert!(seen.document().to_markdown().contains("holds up to"));
+    let page = seen.document().to_html();
+    assert!(!page.contains("min<"), "rates are no times: {page}");
 }
