@@ -51,6 +51,7 @@ soak: ## the long run, most of an hour: reloads under load, programs, mutated re
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test cgi_ends -- after_many_requests
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
 	cargo run --locked --profile quick -p bench --example memory
+	NAGAYA_SIMULATIONS=400 cargo test --locked --profile quick -p bench --lib simulation -- --nocapture
 	cargo run --release --locked -p bench --example comparisons
 	cargo build --locked -p bench --examples
 	umask 022; cargo test --locked -p nagaya --test lab_experiments -- --ignored
