@@ -1,14 +1,14 @@
 //! A record as a report.
 
+use super::caveats;
 use super::figures;
-use super::judge::{self, Aim, CROSS_MARGIN, Judged, Variant};
+use super::judge::{self, Aim, Judged, Variant};
 use super::model::Than;
-use super::record::{Arm, Record, RowHead};
+use super::record::{Record, RowHead};
 use super::slope;
-use crate::report::units::{self, Unit};
+use crate::report::units;
 use crate::report::{
-    Bar, BarGroup, Bars, Cell, Column, Document, Marker, QuantileSeries, Quantiles, Section, Table,
-    Tone,
+    Bar, BarGroup, Bars, Cell, Column, Document, Marker, QuantileSeries, Quantiles, Table, Tone,
 };
 use crate::stats::{Interval, Verdict};
 
@@ -39,12 +39,8 @@ const BESIDES: [&str; 18] = [
 ];
 /// Figures commands and tenants added; more of them than this are left to the data.
 const OWN_FIGURES_MAX: usize = 8;
-/// The generator is what limits from here on.
-const BUSY_MAX: f64 = 0.9;
 /// As many missed targets are named in the answer.
 const MISSES_NAMED_MAX: usize = 3;
-/// The share of a variant's requests that may fail without a word.
-const FAILED_MAX: f64 = 0.001;
 
 /// Draws the report of a run.
 pub(crate) fn document(record: &Record) -> Document {
@@ -68,7 +64,7 @@ pub(crate) fn document(record: &Record) -> Document {
     reported(&mut document, record);
     besides(&mut document, record);
     curves(&mut document, record);
-    notes(&mut document, record, &aims);
+    caveats::section(&mut document, record, &aims);
     document
 }
 
@@ -517,105 +513,6 @@ fn curves(document: &mut Document, record: &Record) {
     }
 }
 
-fn notes(document: &mut Document, record: &Record, aims: &[Aim<'_>]) {
-    let mut section = Section {
-        heading: "To be read with it".into(),
-        blocks: Vec::new(),
-    };
-    for text in misses(aims) {
-        section.note(Tone::Bad, format!("Not reached: {text}."));
-    }
-    for row in &record.head.rows {
-        cross_check(&mut section, record, row);
-        busy(&mut section, record, row);
-        failures(&mut section, record, row);
-    }
-    for note in &record.notes {
-        let row = note
-            .row
-            .as_ref()
-            .map_or_else(String::new, |row| format!("{row}: "));
-        section.note(note.tone, format!("{row}{}.", note.text));
-    }
-    if !section.blocks.is_empty() {
-        document.sections.push(section);
-    }
-}
-
-fn cross_check(section: &mut Section, record: &Record, row: &RowHead) {
-    for (variant, name, ratio) in judge::crossed(record, row) {
-        let apart = (ratio.estimate - 1.0).abs();
-        let figure = figures::figure(name);
-        let tone = if apart > CROSS_MARGIN {
-            Tone::Warn
-        } else {
-            Tone::Plain
-        };
-        let verdict = if apart > CROSS_MARGIN {
-            format!("more than {:.0} % apart", CROSS_MARGIN * 100.0)
-        } else {
-            format!("within {:.0} %", CROSS_MARGIN * 100.0)
-        };
-        section.note(
-            tone,
-            format!(
-                "{}: cross-check with wrk on {variant}, {} of our generator ÷ wrk's {}: {verdict}.",
-                row.name,
-                figure.title,
-                ratio_text(&ratio)
-            ),
-        );
-    }
-}
-
-/// Where the generator was the limit, rates are its own. CPU per request stays the server's.
-fn busy(section: &mut Section, record: &Record, row: &RowHead) {
-    let busy = |variant: &&String| {
-        let busy = judge::median(record, &row.name, variant, "generator_busy");
-        busy.is_some_and(|busy| busy > BUSY_MAX)
-    };
-    let names: Vec<&str> = row
-        .variants
-        .iter()
-        .filter(busy)
-        .map(String::as_str)
-        .collect();
-    if !names.is_empty() {
-        section.note(
-            Tone::Plain,
-            format!(
-                "{}: the generator's core was busy for more than {:.0} % beside {}: requests per second are its limit there, not the server's.",
-                row.name,
-                BUSY_MAX * 100.0,
-                names.join(", ")
-            ),
-        );
-    }
-}
-
-/// Replies that failed are replies all the same, and cheap ones: who refuses much looks fast.
-fn failures(section: &mut Section, record: &Record, row: &RowHead) {
-    let sum = |variant: &str, figure: &str| -> f64 {
-        let values = record.by_block(&row.name, variant, Arm::Variant, figure);
-        values.into_values().sum()
-    };
-    let share = |variant: &String| {
-        let share = sum(variant, "failed") / sum(variant, "completed").max(1.0);
-        (share > FAILED_MAX).then(|| format!("{} of {variant}", Unit::Share.write(share)))
-    };
-    let failed: Vec<String> = row.variants.iter().filter_map(share).collect();
-    if !failed.is_empty() {
-        section.note(
-            Tone::Warn,
-            format!(
-                "{}: requests failed, {}; a reply that says no costs less than one that does the work.",
-                row.name,
-                failed.join(", ")
-            ),
-        );
-    }
-}
-
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -680,29 +577,6 @@ mod tests {
     }
 
     #[test]
-    fn variants_that_refuse_are_told() {
-        let mut record = example();
-        let told = |record: &Record| document(record).to_markdown().contains("requests failed");
-        for slice in &mut record.slices {
-            slice.figures.insert("completed".into(), 1000.0);
-            slice.figures.insert("failed".into(), 1.0);
-        }
-        assert!(!told(&record));
-        for slice in record
-            .slices
-            .iter_mut()
-            .filter(|slice| slice.variant == "two")
-        {
-            slice.figures.insert("failed".into(), 120.0);
-        }
-        let text = document(&record).to_markdown();
-        assert!(
-            text.contains("row: requests failed, 12 % of two;"),
-            "{text}"
-        );
-    }
-
-    #[test]
     fn numbers_of_strangers_are_drawn_without_harm() {
         for wild in [f64::MAX, f64::MIN_POSITIVE, 0.0, -1.0] {
             let mut record = example();
@@ -719,20 +593,5 @@ mod tests {
             document(&record).to_text(80, crate::report::Paint::Never);
             super::super::compare::compare(&example(), &record);
         }
-    }
-
-    #[test]
-    fn wrk_beside_us_is_told_where_it_was_asked() {
-        let mut record = example();
-        let mut slices = record.slices.clone();
-        slices.retain(|slice| slice.variant == "one" && slice.arm == Arm::Variant);
-        for slice in &mut slices {
-            slice.arm = Arm::Wrk;
-            slice.figures.values_mut().for_each(|value| *value *= 1.1);
-        }
-        record.slices.extend(slices);
-        let text = document(&record).to_markdown();
-        assert!(text.contains("cross-check with wrk on one"), "{text}");
-        assert!(text.contains("more than 3 % apart"), "{text}");
     }
 }

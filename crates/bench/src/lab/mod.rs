@@ -6,6 +6,7 @@
 
 mod answer;
 mod bed;
+mod caveats;
 mod child;
 mod compare;
 mod draw;
