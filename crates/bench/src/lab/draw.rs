@@ -55,7 +55,9 @@ pub(crate) fn document(record: &Record) -> Document {
         section.text(one_line(&head.question));
         section.text(format!("Field report: {source}. {}", one_line(words)));
     }
-    slope::sections(&mut document, record);
+    if let Some(told) = slope::sections(&mut document, record).filter(|_| aims.is_empty()) {
+        document.answer = warned(record, Some((Tone::Plain, told)));
+    }
     for name in figure_names(&judged) {
         let of_name: Vec<&Judged<'_>> =
             judged.iter().filter(|judged| judged.name == name).collect();

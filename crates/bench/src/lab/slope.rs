@@ -10,8 +10,9 @@ const FIGURE: &str = "cpu_us";
 /// Seed of resamples.
 const SEED: u64 = 0x7363_616c;
 
-/// A section for each scale that has rows with at least two different counts.
-pub(super) fn sections(document: &mut Document, record: &Record) {
+/// A section for each scale that has rows with at least two different counts. Returns the first in
+/// a sentence.
+pub(super) fn sections(document: &mut Document, record: &Record) -> Option<String> {
     let rows = record.head.rows.iter();
     let mut scales: Vec<&str> = Vec::new();
     for step in rows.filter_map(|row| row.scale.as_ref()) {
@@ -19,29 +20,35 @@ pub(super) fn sections(document: &mut Document, record: &Record) {
             scales.push(&step.of);
         }
     }
+    let mut told = None;
     for of in scales {
-        section(document, record, of);
+        told = told.or(section(document, record, of));
     }
+    told
 }
 
-fn section(document: &mut Document, record: &Record, of: &str) {
+fn section(document: &mut Document, record: &Record, of: &str) -> Option<String> {
     let rows: Vec<(f64, &RowHead)> = record
         .head
         .rows
         .iter()
         .filter_map(|row| Some((row.scale.as_ref().filter(|step| step.of == of)?.count, row)))
         .collect();
-    let Some((_, first)) = rows.first() else {
-        return;
-    };
+    let (_, first) = rows.first()?;
     let rises: Vec<(&str, Interval)> = first
         .variants
         .iter()
         .filter_map(|variant| Some((variant.as_str(), rise(record, &rows, variant)?)))
         .collect();
     if rises.is_empty() {
-        return;
+        return None;
     }
+    let costs = rises.iter().map(|(variant, rise)| {
+        let cost = Unit::Micros.write(rise.estimate);
+        format!("{cost} with {variant}")
+    });
+    let costs = costs.collect::<Vec<_>>().join(", ");
+    let told = format!("One more {of} costs a request {costs}.");
     let title = format!("What one more {of} costs");
     let section = document.section(&title);
     section.text(format!(
@@ -78,6 +85,7 @@ fn section(document: &mut Document, record: &Record, of: &str) {
         }],
         reference: None,
     });
+    Some(told)
 }
 
 /// The slope of a variant over the rows that have it.
@@ -128,7 +136,11 @@ mod tests {
             ..Record::default()
         };
         let mut document = Document::new("t", "q");
-        sections(&mut document, &record);
+        let told = sections(&mut document, &record).unwrap_or_default();
+        assert!(
+            told.contains("One more condition costs") && told.contains("130 ns"),
+            "{told}"
+        );
         let text = document.to_markdown();
         assert!(text.contains("What one more condition costs"), "{text}");
         assert!(text.contains("130 ns"), "{text}");
