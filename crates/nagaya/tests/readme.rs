@@ -127,7 +127,38 @@ fn try_line(
     {
         return false;
     }
-    let (command, directory) = if line.starts_with("curl ") {
+    let (command, directory) = on_this_machine(line, demo, machine, served, document);
+    let output = Command::new("sh")
+        .args(["-c", &command])
+        .current_dir(directory)
+        .output()
+        .expect("sh runs");
+    // A comparison or a search says by its status what it found.
+    let finds = [" --vs ", " --until "]
+        .iter()
+        .any(|flag| command.contains(flag));
+    let found = finds && matches!(output.status.code(), Some(1 | 3));
+    assert!(
+        output.status.success() || found,
+        "{document}: {command}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        !output.stdout.is_empty(),
+        "{document}: {command} says nothing"
+    );
+    true
+}
+
+/// The command of a line with paths and addresses of this machine, and where it is run.
+fn on_this_machine(
+    line: &str,
+    demo: &Gateway,
+    machine: &Machine,
+    served: Option<&Gateway>,
+    document: &str,
+) -> (String, PathBuf) {
+    if line.starts_with("curl ") {
         (
             line.replace("127.0.0.1:8080", &demo.address().to_string()),
             root(),
@@ -162,27 +193,7 @@ fn try_line(
         )
     } else {
         panic!("{document}: a line nothing runs: {line}");
-    };
-    let output = Command::new("sh")
-        .args(["-c", &command])
-        .current_dir(directory)
-        .output()
-        .expect("sh runs");
-    // A comparison or a search says by its status what it found.
-    let finds = [" --vs ", " --until "]
-        .iter()
-        .any(|flag| command.contains(flag));
-    let found = finds && matches!(output.status.code(), Some(1 | 3));
-    assert!(
-        output.status.success() || found,
-        "{document}: {command}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        !output.stdout.is_empty(),
-        "{document}: {command} says nothing"
-    );
-    true
+    }
 }
 
 /// What is shown of `nagaya bench`, with the demo for its servers and the times of a test.
