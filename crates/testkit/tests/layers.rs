@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("nagaya", &["engine", "bench", "config", "os"]),
-    ("engine", &["config", "fastcgi", "os", "wire"]),
+    ("engine", &["config", "fastcgi", "limits", "os", "wire"]),
     ("bench", &["os"]),
     ("config", &[]),
+    ("limits", &[]),
     ("os", &[]),
     ("testkit", &[]),
     ("fastcgi", &["wire"]),
@@ -21,7 +22,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates without a runtime: time, files and sockets are their callers' business.
-const WITHOUT_RUNTIME: [&str; 3] = ["wire", "fastcgi", "config"];
+const WITHOUT_RUNTIME: [&str; 4] = ["wire", "fastcgi", "limits", "config"];
 
 /// The only crate where `unsafe` may stand.
 const UNSAFE: [&str; 1] = ["os"];

@@ -1,0 +1,9 @@
+//! Limits: who may go on, who waits, who is refused. No sockets, no clock, no tasks.
+//!
+//! Time comes in as [`Time`], randomness as seeds, wake-ups go out through [`std::task::Waker`].
+//! So a model test runs a day of traffic in a second, and what it shows holds for the gateway.
+#![forbid(unsafe_code)]
+
+mod time;
+
+pub use time::Time;
