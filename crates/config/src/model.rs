@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod handler;
+mod limit;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,9 @@ use ipnet::IpNet;
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use handler::{
     Cgi, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, Redirect, Respond, Rlimits,
+};
+pub use limit::{
+    Concurrent, LIMITS_PER_REQUEST_MAX, Limit, LimitKey, LimitMode, Rate, When, Window,
 };
 
 /// A whole configuration: what one generation of the gateway runs on.
@@ -46,6 +50,11 @@ pub struct Model {
     pub request_headers: FieldEdits,
     /// Fields changed on every reply.
     pub reply_headers: FieldEdits,
+    /// Time zone of every `when` that names none, as the tz database spells it; `None`: the
+    /// machine's own.
+    pub time_zone: Option<String>,
+    /// Limits that every request meets.
+    pub limits: Arc<[Limit]>,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
     pub tenants: Vec<Tenant>,
     /// Upstreams by name. Handlers refer to them by index into this list.
@@ -194,10 +203,13 @@ pub struct Caps {
     pub programs: usize,
     /// Environment of one program's run, FastCGI or CGI; more is 431. Default 64 KiB.
     pub env_bytes: usize,
+    /// Keys of limits (clients, files, …) that one tenant's requests may keep in use; further ones
+    /// share one count. Default 4,096.
+    pub limit_keys: usize,
 }
 
 /// `[upstreams.NAME]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Upstream {
     /// Its name; for a handler's inline URL, that URL; for an inline address of FastCGI, that
     /// address behind `fastcgi:`.
@@ -219,6 +231,8 @@ pub struct Upstream {
     pub back_off_max_ms: u64,
     /// Servers tried for one request where retrying is safe. Default 2.
     pub tries: u32,
+    /// Limits that every request forwarded to it meets. None for an inline URL or address.
+    pub limits: Arc<[Limit]>,
 }
 
 /// What an upstream's servers speak.
@@ -305,10 +319,14 @@ pub enum TemplatePart {
 }
 
 /// `[tenants.NAME]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Tenant {
     /// Its name.
     pub name: String,
+    /// Its share of what several tenants wait for, relative to theirs: 1 to 1,000. Default 1.
+    pub weight: u32,
+    /// Limits that every request to its sites meets.
+    pub limits: Arc<[Limit]>,
     /// What the programs of all its sites share.
     pub cgroup: Option<Box<Cgroup>>,
 }
@@ -348,6 +366,8 @@ pub struct Site {
     pub settings: Arc<Settings>,
     /// Access log of this site.
     pub log: LogTarget,
+    /// Limits that every request to it meets. Sites share equal ones.
+    pub limits: Arc<[Limit]>,
     /// Rules in order.
     pub rules: Vec<Rule>,
 }
@@ -506,6 +526,8 @@ pub struct Rule {
     pub handler: Option<Handler>,
     /// What the rule adds.
     pub settings: Arc<Settings>,
+    /// Limits that the requests it matches meet. Rules share equal ones.
+    pub limits: Arc<[Limit]>,
     /// What the programs of this rule share. Never on a rule that forwards, or has no handler.
     pub cgroup: Option<Box<Cgroup>>,
 }

@@ -22,6 +22,7 @@ mod value;
 mod values;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::DeTable;
@@ -93,6 +94,8 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         log,
         user,
         cgroup_required: enforcement == Enforcement::Required,
+        time_zone: None,
+        limits: Arc::default(),
         tenants: tenants.finish(),
         upstreams: upstreams.finish(),
         sites,
@@ -239,6 +242,7 @@ fn caps(table: &Table<'_>) -> Caps {
         auth_waiting: table.count("auth_waiting") as usize,
         programs: table.count("programs") as usize,
         env_bytes: table.size("env_bytes") as usize,
+        limit_keys: 4_096,
     };
     if caps.target_bytes > caps.head_bytes {
         let message = format!(

@@ -65,6 +65,7 @@ pub(crate) fn rule(
         conditions,
         handler,
         settings: Arc::new(settings),
+        limits: Arc::default(),
         cgroup,
     })
 }

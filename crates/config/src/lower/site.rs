@@ -134,6 +134,7 @@ fn site(
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
         log: own_log.unwrap_or_else(|| around.log.clone()),
+        limits: Arc::default(),
         rules,
     })
 }

@@ -5,6 +5,7 @@
 //! its tenant's limits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem};
@@ -48,6 +49,8 @@ impl Tenants {
         let enforcement = Enforcement::of(&table, above);
         let tenant = Tenant {
             name: name.to_owned(),
+            weight: 1,
+            limits: Arc::default(),
             cgroup: cgroup(&table, enforcement),
         };
         if let Some((_, first)) = self.by_name.get(name) {

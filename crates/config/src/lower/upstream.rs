@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::context::{Spot, problem};
 use super::table::Table;
@@ -239,6 +240,7 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         back_off_ms: table.duration("back_off"),
         back_off_max_ms: table.duration("back_off_max"),
         tries: table.count("tries") as u32,
+        limits: Arc::default(),
     };
     if upstream.back_off_max_ms < upstream.back_off_ms {
         table.report_at(

@@ -168,6 +168,7 @@ mod tests {
             back_off_ms: 100,
             back_off_max_ms: 150,
             tries: 2,
+            limits: [].into(),
         }
     }
 

@@ -1,0 +1,121 @@
+//! Limits: how many requests go on at once, and how fast they come.
+
+use super::Condition;
+
+/// Limits that one request can meet over all its levels, at most. A site that could exceed it is
+/// refused when the configuration is loaded.
+pub const LIMITS_PER_REQUEST_MAX: usize = 16;
+
+/// An entry of `limits`. At least one of `concurrent` and `rate` is set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    /// Unique in its level, and what its state is kept by: the operator's word, or made of the key.
+    pub name: String,
+    /// What it counts by: every combination of values has a count of its own. At least one.
+    pub key: Vec<LimitKey>,
+    /// Requests under way at once.
+    pub concurrent: Option<Concurrent>,
+    /// Requests that may wait. Default 0; only beside `concurrent`.
+    pub queue: u32,
+    /// How long one waits in all. Default 2 s.
+    pub wait_ms: u64,
+    /// Requests that may begin in a time.
+    pub rate: Option<Rate>,
+    /// When it holds; `None`: always.
+    pub when: Option<When>,
+    /// Conditions, all of which must hold for the limit to count a request.
+    pub conditions: Vec<Condition>,
+    /// Whether it refuses. Default enforce.
+    pub mode: LimitMode,
+    /// Whether a tunnel keeps its permits. Default yes.
+    pub tunnels: bool,
+    /// Status of a refusal, 400 to 599. Default 503; 429 where the key tells clients apart.
+    pub status: u16,
+}
+
+/// What a limit counts by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LimitKey {
+    /// Everything together.
+    Process,
+    /// The tenant of the site.
+    Tenant,
+    /// The site.
+    Site,
+    /// The rule the limit stands on.
+    Rule,
+    /// The upstream that is forwarded to.
+    Upstream,
+    /// The resolved file; without one the canonical path.
+    File,
+    /// The canonical path.
+    Path,
+    /// The client's address, /64 for IPv6.
+    Client,
+    /// The value of the field of this name, in lower case.
+    Header(String),
+    /// The value of the cookie of this name.
+    Cookie(String),
+    /// This text, whatever the request.
+    Const(String),
+}
+
+impl LimitKey {
+    /// Whether its value differs by who asks, so that a refusal is the client's matter (429).
+    pub fn tells_clients_apart(&self) -> bool {
+        matches!(
+            self,
+            LimitKey::Client | LimitKey::Header(_) | LimitKey::Cookie(_)
+        )
+    }
+}
+
+/// How many requests at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Concurrent {
+    /// As many as this, at least 1.
+    Fixed(u32),
+    /// As many as measurement shows to be good. Only on the process or an upstream, whose own key
+    /// is the limit's only one then, and never beside a rate.
+    Auto,
+}
+
+/// Requests that may begin in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// So many, at least 1,
+    pub count: u32,
+    /// in each of these: a second, a minute, an hour or a day.
+    pub per_ms: u64,
+    /// So many at once, the first one included; at least 1. Default `count`.
+    pub burst: u32,
+}
+
+/// Whether a limit refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitMode {
+    /// It does.
+    Enforce,
+    /// It counts and decides, and lets everybody pass.
+    Shadow,
+}
+
+/// When a limit holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct When {
+    /// It holds in any of these, at least one.
+    pub windows: Vec<Window>,
+    /// The time zone, as the tz database spells it; `None`: [`super::Model::time_zone`].
+    pub zone: Option<String>,
+}
+
+/// A span of time on some days of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Days it begins on: bit 0 is Monday, bit 6 Sunday. At least one.
+    pub days: u8,
+    /// First minute of the day, 0 to 1,439.
+    pub from_minute: u16,
+    /// First minute after it, 1 to 1,440. Not after `from_minute`: it lies on the next day.
+    pub until_minute: u16,
+}
