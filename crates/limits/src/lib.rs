@@ -4,6 +4,11 @@
 //! So a model test runs a day of traffic in a second, and what it shows holds for the gateway.
 #![forbid(unsafe_code)]
 
+mod adaptive;
+mod rate;
+pub mod schedule;
 mod time;
 
+pub use adaptive::{Adaptive, Outcome};
+pub use rate::Rate;
 pub use time::Time;
