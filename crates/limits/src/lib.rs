@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod adaptive;
+mod queue;
 mod rate;
 pub mod schedule;
 mod time;
 
 pub use adaptive::{Adaptive, Outcome};
+pub use queue::{Charge, Next, Prefix, Queue, Share, Waiter};
 pub use rate::Rate;
 pub use time::Time;
