@@ -5,12 +5,28 @@
 #![forbid(unsafe_code)]
 
 mod adaptive;
+mod ask;
+mod definition;
+mod ledger;
+mod look;
+mod permit;
 mod queue;
 mod rate;
+mod refusal;
 pub mod schedule;
+mod ticket;
 mod time;
 
 pub use adaptive::{Adaptive, Outcome};
+pub use ask::{Ask, LimitId, TenantId, WANTS_MAX, Want};
+pub use definition::{
+    Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
+};
+pub use ledger::{Admission, Ledger};
+pub use look::GateLook;
+pub use permit::{Permit, Used};
 pub use queue::{Charge, Next, Prefix, Queue, Share, Waiter};
 pub use rate::Rate;
+pub use refusal::{Refusal, Why};
+pub use ticket::Ticket;
 pub use time::Time;

@@ -1,0 +1,40 @@
+//! What a request asks of the ledger: its worker, its tenant, its client, and a key at each limit.
+
+use std::net::IpAddr;
+
+/// Limits one request may stand under at once; further ones are not looked at.
+pub const WANTS_MAX: usize = 16;
+
+/// Names a limit of a [`Ledger`](crate::Ledger): the same as long as its identity is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LimitId {
+    pub(crate) index: u32,
+    /// Tells a limit from an earlier one at the same index, which old generations may still name.
+    pub(crate) version: u32,
+}
+
+/// Names a tenant of a [`Ledger`](crate::Ledger).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TenantId(pub(crate) u32);
+
+/// A request at the door.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The worker that asks, from 0; one too high is taken for another.
+    pub worker: usize,
+    /// Whose request it is.
+    pub tenant: TenantId,
+    /// Who sent it, for fairness between clients.
+    pub client: IpAddr,
+    /// The limits it stands under, most specific first; at most [`WANTS_MAX`] are looked at.
+    pub wants: &'a [Want<'a>],
+}
+
+/// One limit a request stands under, and its key there.
+#[derive(Debug, Clone, Copy)]
+pub struct Want<'a> {
+    /// The limit. One that is not in force any more admits everybody.
+    pub limit: LimitId,
+    /// The key: `None` for a fixed limit. A dynamic one without a key counts as the empty key.
+    pub key: Option<&'a [u8]>,
+}

@@ -1,0 +1,39 @@
+//! What an operator sees of a gate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ask::LimitId;
+
+/// One gate as it stands: a limit and one key of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateLook {
+    /// The limit.
+    pub limit: LimitId,
+    /// What the limit is called in messages.
+    pub name: Arc<str>,
+    /// What the limit's state is kept by.
+    pub identity: Arc<str>,
+    /// The key, cut and made printable; empty for a fixed limit.
+    pub key: String,
+    /// Whether this gate stands for all keys a tenant had no room for.
+    pub overflow: bool,
+    /// Permits given out.
+    pub in_flight: u32,
+    /// Permits there are; none: any number.
+    pub cap: Option<u32>,
+    /// Requests that wait here.
+    pub queued: u32,
+    /// Requests that may wait here.
+    pub queue_max: u32,
+    /// Requests admitted so far.
+    pub admitted: u64,
+    /// Requests refused here so far.
+    pub refused: u64,
+    /// Requests that would have been refused here, were it not in shadow.
+    pub shadow_refused: u64,
+    /// Requests that waited here so far.
+    pub waited: u64,
+    /// How long the oldest waiter has waited.
+    pub oldest: Option<Duration>,
+}

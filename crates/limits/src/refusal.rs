@@ -1,0 +1,89 @@
+//! Why a request may not go on, with everything an operator wants to read about it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ask::LimitId;
+
+/// A request that may not go on, and the limit that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The limit.
+    pub limit: LimitId,
+    /// What the limit is called in messages.
+    pub name: Arc<str>,
+    /// What the limit's state is kept by.
+    pub identity: Arc<str>,
+    /// The request's key, cut and made printable; empty for a fixed limit, `(other)` where the
+    /// tenant's keys were used up.
+    pub key: String,
+    /// Why.
+    pub why: Why,
+    /// Permits given out when it was decided.
+    pub in_flight: u32,
+    /// Permits there are.
+    pub cap: u32,
+    /// Requests that waited when it was decided.
+    pub queued: u32,
+    /// Requests that may wait.
+    pub queue_max: u32,
+    /// How long this one waited.
+    pub waited: Duration,
+    /// How long somebody who comes back should stay away, as predicted. The caller rounds up and
+    /// spreads it.
+    pub retry_after: Duration,
+    /// What would have let it pass, in the words of the configuration.
+    pub admits_if: String,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// No permit is free, and nobody may wait.
+    Full,
+    /// No permit is free, and as many wait as may.
+    QueueFull,
+    /// It would wait longer than it may, as predicted on arrival.
+    WaitTooLong,
+    /// It waited as long as it may.
+    WaitedTooLong,
+    /// The queue runs late, and it was too late in it (CoDel).
+    Late,
+    /// Too many began in too short a time.
+    Rate,
+}
+
+impl Why {
+    /// Names the reason with the word that stands in logs.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "limit_full",
+            Self::QueueFull => "limit_queue_full",
+            Self::WaitTooLong => "limit_wait_too_long",
+            Self::WaitedTooLong => "limit_waited_too_long",
+            Self::Late => "limit_late",
+            Self::Rate => "limit_rate",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    /// `limit file=/srv/a.php concurrent 2/2 queue 0/0`
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "limit {}", self.name)?;
+        if !self.key.is_empty() {
+            write!(formatter, "={}", self.key)?;
+        }
+        if self.why == Why::Rate {
+            return write!(formatter, " rate");
+        }
+        let Self { in_flight, cap, .. } = self;
+        write!(
+            formatter,
+            " concurrent {in_flight}/{cap} queue {}/{}",
+            self.queued, self.queue_max
+        )
+    }
+}
