@@ -47,3 +47,193 @@ pub fn holds(windows: &[Window], weekday: u8, minute_of_day: u16) -> bool {
         .iter()
         .any(|window| window.holds(weekday, minute_of_day))
 }
+
+/// Minutes from this minute until the answer of [`holds`] is another one, at most a week; none if
+/// it never is.
+///
+/// Minutes as the clock on the wall shows them: where a zone's clock is put forward or back, ask
+/// again afterwards.
+#[must_use]
+pub fn next_change(windows: &[Window], weekday: u8, minute_of_day: u16) -> Option<u16> {
+    let now = minute_of_week(weekday, minute_of_day);
+    let holds_now = holds(windows, weekday, minute_of_day);
+    let edges = windows.iter().flat_map(|window| window.edges());
+    // The answer changes at edges only, and all edges with another answer lie behind the first.
+    edges
+        .filter(|edge| holds(windows, (edge / DAY_MINUTES) as u8, edge % DAY_MINUTES) != holds_now)
+        .map(|edge| (edge + WEEK_MINUTES - now) % WEEK_MINUTES)
+        .min()
+}
+
+fn minute_of_week(weekday: u8, minute_of_day: u16) -> u16 {
+    (u16::from(weekday % 7) * DAY_MINUTES + minute_of_day) % WEEK_MINUTES
+}
+
+impl Window {
+    /// The minutes of the week at which it begins or ends.
+    fn edges(self) -> impl Iterator<Item = u16> {
+        let length = match self.until_minute.checked_sub(self.from_minute) {
+            Some(length) if length > 0 => length,
+            _ => self.until_minute + DAY_MINUTES - self.from_minute,
+        };
+        (0..7)
+            .filter(move |weekday| self.begins_on(*weekday))
+            .flat_map(move |weekday| {
+                let begins = minute_of_week(weekday, self.from_minute);
+                [begins, (begins + length) % WEEK_MINUTES]
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WEEKDAYS: u8 = 0b001_1111;
+    const EVERY_DAY: u8 = 0b111_1111;
+
+    fn window(days: u8, from: (u16, u16), until: (u16, u16)) -> Window {
+        Window {
+            days,
+            from_minute: from.0 * 60 + from.1,
+            until_minute: until.0 * 60 + until.1,
+        }
+    }
+
+    /// Paints every minute in which a window holds, one after the other from where it begins.
+    fn painted(windows: &[Window]) -> Vec<bool> {
+        let mut week = vec![false; usize::from(WEEK_MINUTES)];
+        for window in windows {
+            for day in (0..7).filter(|day| window.days & (1 << day) != 0) {
+                let mut minute_of_day = window.from_minute;
+                let mut minute = day * DAY_MINUTES + window.from_minute;
+                loop {
+                    week[usize::from(minute % WEEK_MINUTES)] = true;
+                    (minute, minute_of_day) = (minute + 1, minute_of_day % DAY_MINUTES + 1);
+                    if minute_of_day == window.until_minute
+                        || minute_of_day % DAY_MINUTES == window.until_minute
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+        week
+    }
+
+    /// For every minute of the week, how long until the next that is painted otherwise.
+    fn changes(week: &[bool]) -> Vec<Option<u16>> {
+        let mut until = vec![None; week.len()];
+        let mut next = None;
+        // Twice round, backwards, so that the week's last minutes have seen its first.
+        for minute in (0..2 * week.len()).rev().map(|minute| minute % week.len()) {
+            let other = week[(minute + 1) % week.len()] != week[minute];
+            next = if other {
+                Some(1)
+            } else {
+                next.map(|minutes| minutes + 1)
+            };
+            until[minute] = next;
+        }
+        until
+    }
+
+    fn check(windows: &[Window]) {
+        let week = painted(windows);
+        let changes = changes(&week);
+        for minute in 0..WEEK_MINUTES {
+            let (weekday, minute_of_day) = ((minute / DAY_MINUTES) as u8, minute % DAY_MINUTES);
+            let place = usize::from(minute);
+            assert_eq!(
+                holds(windows, weekday, minute_of_day),
+                week[place],
+                "{windows:?} {minute}"
+            );
+            assert_eq!(
+                next_change(windows, weekday, minute_of_day),
+                changes[place],
+                "{windows:?} {minute}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn every_minute_of_the_week_is_as_painted(
+            windows in proptest::collection::vec((0_u8..128, 0_u16..1_440, 0_u16..=1_440), 0..4),
+        ) {
+            let windows: Vec<_> = windows
+                .into_iter()
+                .map(|(days, from_minute, until_minute)| Window { days, from_minute, until_minute })
+                .collect();
+            check(&windows);
+        }
+    }
+
+    #[test]
+    fn the_windows_people_write_hold_every_minute_they_should() {
+        check(&[window(EVERY_DAY, (0, 0), (24, 0))]);
+        check(&[window(WEEKDAYS, (20, 0), (2, 0))]);
+        check(&[window(WEEKDAYS, (20, 0), (0, 0))]);
+        check(&[window(WEEKDAYS, (20, 0), (24, 0))]);
+        check(&[window(0b100_0000, (20, 0), (6, 0))]);
+        check(&[
+            window(WEEKDAYS, (9, 5), (17, 30)),
+            window(0b110_0000, (0, 0), (24, 0)),
+        ]);
+        check(&[window(0b000_0001, (8, 0), (8, 0))]);
+        check(&[]);
+    }
+
+    #[test]
+    fn five_past_nine_is_not_ninety_five() {
+        let windows = [window(WEEKDAYS, (9, 5), (17, 30))];
+        for (hour, minute, wanted) in [
+            (9, 4, false),
+            (9, 5, true),
+            (9, 50, true),
+            (10, 0, true),
+            (17, 29, true),
+            (17, 30, false),
+        ] {
+            assert_eq!(
+                holds(&windows, 0, hour * 60 + minute),
+                wanted,
+                "{hour}:{minute:02}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_window_over_midnight_belongs_to_the_day_it_began() {
+        let windows = [window(WEEKDAYS, (20, 0), (2, 0))];
+        let (friday, saturday, sunday, monday) = (4, 5, 6, 0);
+        for (weekday, hour, wanted) in [
+            (friday, 23, true),
+            (saturday, 0, true),
+            (saturday, 1, true),
+            (saturday, 2, false),
+            (saturday, 20, false),
+            (sunday, 1, false),
+            (monday, 1, false),
+            (monday, 20, true),
+        ] {
+            assert_eq!(
+                holds(&windows, weekday, hour * 60),
+                wanted,
+                "{weekday} {hour}:00"
+            );
+        }
+    }
+
+    #[test]
+    fn a_window_over_the_week_s_end_goes_on_on_monday() {
+        let windows = [window(0b100_0000, (20, 0), (6, 0))];
+        assert!(holds(&windows, 6, 23 * 60) && holds(&windows, 0, 5 * 60 + 59));
+        assert!(!holds(&windows, 0, 6 * 60) && !holds(&windows, 1, 0));
+        assert_eq!(next_change(&windows, 6, 23 * 60), Some(7 * 60));
+    }
+}
