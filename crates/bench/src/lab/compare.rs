@@ -3,7 +3,8 @@
 //! The idea: blocks of two runs do not belong together, so nothing is paired here. Mann and
 //! Whitney say whether the two sets of blocks differ, and a bootstrap of both how much. Where a
 //! row has a first variant and others, its ratio to them is compared as well: that is what the
-//! machine of the day does not move.
+//! machine of the day does not move. All lines are judged together (Holm), so that a long table
+//! does not call something different by its length alone.
 
 use super::judge;
 use super::record::{Arm, Record, RowHead};
@@ -15,7 +16,7 @@ const RESAMPLES: usize = 4000;
 const SEED: u64 = 0x6c61_6222;
 /// Nothing smaller is called a difference.
 const MARGIN: f64 = 0.01;
-/// Chance below which two sets are called different.
+/// Chance below which a whole comparison calls anything different where nothing is.
 const ERROR: f64 = 0.05;
 /// Blocks of each run below which nothing is said.
 const BLOCKS_LEAST: usize = 5;
@@ -63,16 +64,13 @@ pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
         Column::right("new ÷ old"),
         Column::left("new is"),
     ]);
-    let mut worse = 0;
+    let mut found = Vec::new();
     for row in &new.head.rows {
         let Some(before) = old.head.rows.iter().find(|before| before.name == row.name) else {
             section.note(Tone::Plain, format!("{} is new.", row.name));
             continue;
         };
-        for cells in lines(old, new, before, row) {
-            worse += usize::from(cells.last().is_some_and(|cell| cell.tone == Tone::Bad));
-            table.rows.push(cells);
-        }
+        found.extend(lines(old, new, before, row));
     }
     let gone = old
         .head
@@ -82,8 +80,25 @@ pub(crate) fn compare(old: &Record, new: &Record) -> Comparison {
     for row in gone {
         section.note(Tone::Plain, format!("{} is not there any more.", row.name));
     }
+    let chances: Vec<f64> = found.iter().map(|line| line.chance).collect();
+    let judged = found.into_iter().zip(stats::holm(&chances));
+    table.rows = judged.map(|(line, chance)| line.judged(chance)).collect();
+    let is_worse = |row: &&Vec<Cell>| row.last().is_some_and(|cell| cell.tone == Tone::Bad);
+    let worse = table.rows.iter().filter(is_worse).count();
     section.table(table);
     Comparison { document, worse }
+}
+
+/// One thing in both runs, not judged yet.
+struct Line {
+    cells: Vec<Cell>,
+    /// New over old.
+    ratio: Option<Interval>,
+    /// Of the run that has fewer.
+    blocks: usize,
+    better: Better,
+    /// Chance of so large a difference where there is none (Mann and Whitney).
+    chance: f64,
 }
 
 fn warnings(old: &Record, new: &Record) -> Vec<String> {
@@ -128,7 +143,7 @@ fn warnings(old: &Record, new: &Record) -> Vec<String> {
     found
 }
 
-fn lines(old: &Record, new: &Record, before: &RowHead, row: &RowHead) -> Vec<Vec<Cell>> {
+fn lines(old: &Record, new: &Record, before: &RowHead, row: &RowHead) -> Vec<Line> {
     let mut lines = Vec::new();
     let both = |now: &[String], then: &[String]| -> Vec<String> {
         let kept = now.iter().filter(|name| then.contains(name));
@@ -183,7 +198,7 @@ fn line(
     (old, new): (Vec<f64>, Vec<f64>),
     write: impl Fn(f64) -> String,
     better: Better,
-) -> Option<Vec<Cell>> {
+) -> Option<Line> {
     let (from, to) = (stats::median(&old)?, stats::median(&new)?);
     let ratio = ratio(&old, &new);
     let mut cells: Vec<Cell> = what.iter().map(|text| Cell::from(text.as_str())).collect();
@@ -191,9 +206,35 @@ fn line(
         Cell::from(write(from)),
         Cell::from(write(to)),
         Cell::from(ratio.map_or_else(String::new, |ratio| super::draw::ratio_text(&ratio))),
-        verdict(&old, &new, ratio, better),
     ]);
-    Some(cells)
+    Some(Line {
+        cells,
+        ratio,
+        blocks: old.len().min(new.len()),
+        better,
+        chance: stats::mann_whitney(&old, &new),
+    })
+}
+
+impl Line {
+    /// With its last cell, given the chance as it stands among all the others.
+    fn judged(mut self, chance: f64) -> Vec<Cell> {
+        let verdict = self.verdict(chance < ERROR);
+        self.cells.push(verdict);
+        self.cells
+    }
+
+    fn verdict(&self, differs: bool) -> Cell {
+        let (Some(ratio), true) = (self.ratio, self.blocks >= BLOCKS_LEAST) else {
+            return Cell::from("too few blocks to say");
+        };
+        match stats::verdict(&ratio, self.blocks, MARGIN, self.better) {
+            Verdict::Faster if differs => Cell::toned(Tone::Good, "better"),
+            Verdict::Slower if differs => Cell::toned(Tone::Bad, "worse"),
+            same @ Verdict::Same { .. } => Cell::from(same.to_string()),
+            _ => Cell::from("not to be told apart"),
+        }
+    }
 }
 
 /// New over old: the ratio of medians, and its bootstrap over the blocks of both.
@@ -220,20 +261,6 @@ fn ratio(old: &[f64], new: &[f64]) -> Option<Interval> {
         estimate,
         high: stats::quantile(&drawn, 0.975)?.max(estimate),
     })
-}
-
-fn verdict(old: &[f64], new: &[f64], ratio: Option<Interval>, better: Better) -> Cell {
-    let blocks = old.len().min(new.len());
-    let (Some(ratio), true) = (ratio, blocks >= BLOCKS_LEAST) else {
-        return Cell::from("too few blocks to say");
-    };
-    let differs = stats::mann_whitney(old, new) < ERROR;
-    match stats::verdict(&ratio, blocks, MARGIN, better) {
-        Verdict::Faster if differs => Cell::toned(Tone::Good, "better"),
-        Verdict::Slower if differs => Cell::toned(Tone::Bad, "worse"),
-        same @ Verdict::Same { .. } => Cell::from(same.to_string()),
-        _ => Cell::from("not to be told apart"),
-    }
 }
 
 #[cfg(test)]
