@@ -14,6 +14,7 @@ mod queue;
 mod rate;
 mod refusal;
 pub mod schedule;
+mod sync;
 mod ticket;
 mod time;
 

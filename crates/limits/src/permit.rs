@@ -1,14 +1,27 @@
 //! The right to go on, at all gates of a request at once, given back on every way out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Time;
 use crate::adaptive::Outcome;
+use crate::ledger::{Charged, Door, End, Holds};
 
 /// The right of one request to go on. Dropped, it is given back.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back at once"]
 pub struct Permit {
+    door: Arc<Door>,
+    since: Time,
+    holds: Holds,
+    /// Only of one that was waited for.
+    wait: Option<Box<Wait>>,
+}
+
+/// What is known of a permit that was waited for.
+#[derive(Debug)]
+struct Wait {
+    charged: Charged,
     waited: Duration,
 }
 
@@ -22,21 +35,58 @@ pub enum Used {
 }
 
 impl Permit {
-    /// A permit for no gate.
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn new(door: Arc<Door>, holds: Holds, since: Time) -> Self {
         Self {
-            waited: Duration::ZERO,
+            door,
+            since,
+            holds,
+            wait: None,
         }
     }
 
+    pub(crate) fn after_a_wait(
+        door: Arc<Door>,
+        holds: Holds,
+        since: Time,
+        charged: Charged,
+        waited: Duration,
+    ) -> Self {
+        let mut permit = Self::new(door, holds, since);
+        permit.wait = Some(Box::new(Wait { charged, waited }));
+        permit
+    }
+
     /// Gives the permit back, and says what was done with it.
-    pub fn end(self, now: Time, used: Used, outcome: Outcome) {
-        let _ = (now, used, outcome);
+    pub fn end(mut self, now: Time, used: Used, outcome: Outcome) {
+        let (now, used) = (Some(now), Some(used));
+        self.give_back(&End { now, used, outcome });
     }
 
     /// Tells how long the request waited for it.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.waited
+        self.wait
+            .as_ref()
+            .map_or(Duration::ZERO, |wait| wait.waited)
+    }
+
+    fn give_back(&mut self, end: &End) {
+        let holds = std::mem::take(&mut self.holds);
+        if holds.len() == 0 {
+            return;
+        }
+        let charged = self.wait.as_ref().map(|wait| &wait.charged);
+        self.door.give_back(&holds, self.since, charged, end);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let outcome = Outcome::Ignored;
+        self.give_back(&End {
+            now: None,
+            used: None,
+            outcome,
+        });
     }
 }

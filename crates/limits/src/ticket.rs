@@ -1,8 +1,10 @@
 //! A place in a queue, as its owner sees it.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Time;
+use crate::ledger::Door;
 use crate::permit::Permit;
 use crate::refusal::Refusal;
 
@@ -10,11 +12,25 @@ use crate::refusal::Refusal;
 #[derive(Debug)]
 #[must_use = "who drops a ticket leaves the queue"]
 pub struct Ticket {
+    door: Arc<Door>,
+    id: u64,
     until: Time,
+    /// It was told already what came of the wait.
+    over: bool,
 }
 
 impl Ticket {
+    pub(crate) fn new(door: Arc<Door>, id: u64, until: Time) -> Self {
+        Self {
+            door,
+            id,
+            until,
+            over: false,
+        }
+    }
+
     /// Asks whether the turn has come. The waker is called when it has, or when it never will.
+    /// Once it was ready it is pending for ever.
     ///
     /// # Errors
     /// The wait is over without a permit.
@@ -23,13 +39,30 @@ impl Ticket {
         now: Time,
         context: &mut Context<'_>,
     ) -> Poll<Result<Permit, Box<Refusal>>> {
-        let _ = (now, context);
-        Poll::Pending
+        if self.over {
+            return Poll::Pending;
+        }
+        match self.door.poll(now, self.id, context.waker().clone()) {
+            Poll::Ready(Some(outcome)) => {
+                self.over = true;
+                Poll::Ready(outcome)
+            }
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
     }
 
-    /// Tells until when it waits. Whoever polls then is answered; so does [`Ledger::tick`](crate::Ledger::tick).
+    /// Tells until when it waits. Polled then it is ready; so it is after
+    /// [`Ledger::tick`](crate::Ledger::tick).
     #[must_use]
     pub fn deadline(&self) -> Time {
         self.until
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.over {
+            self.door.abandon(self.id);
+        }
     }
 }

@@ -1,16 +1,72 @@
-//! The ledger: who holds which permits, for all workers.
+//! The ledger: who holds which permits, who waits, for all workers. Start reading here.
+//!
+//! Three kinds of locks, always taken in this order: the **desk** (everything that waits), the
+//! **cells** of workers by index (each a few permits of every fixed limit), the **shards** by index
+//! (all gates). A request locks its own worker's cells, which nobody else wants, and there finds
+//! either a permit of every limit, or which shards to lock besides. It takes a permit everywhere
+//! or nowhere while all of these locks are held, so nobody ever sees half of an attempt.
+//!
+//! What stops a request for longer than that goes to the desk: a gate that is full or waited at,
+//! and permits that lie in other workers' cells. Those are called in, all cells locked, before
+//! anybody is refused or queued; the gate is then counted in its shard alone, until it has been
+//! little used for a while. So a limit is never exceeded, and no permit lies idle while one waits.
+//!
+//! Limits are read from a table that each worker has under its own lock. Who holds the desk and
+//! all cells may replace it: no request is between two tables.
+//!
+//! Nothing is allocated, no key is walked over and nothing of others is called under the lock of
+//! a shard or of cells, but for a few that say so (`define`, `drift`). Wakers are called when no
+//! lock is held. Left out: when requests ask, and for what; that is the gateway's business.
+
+mod attempt;
+mod cells;
+mod define;
+mod desk;
+mod digest;
+mod door;
+mod entry;
+mod gate;
+mod holds;
+mod rates;
+mod route;
+mod settle;
+mod shard;
+mod view;
+mod waiting;
+
+use std::fmt;
+use std::sync::Arc;
 
 use crate::Time;
-use crate::ask::{Ask, LimitId};
+use crate::ask::{Ask, LimitId, WANTS_MAX};
 use crate::definition::{Change, Defined, Definition, TenantDefinition};
 use crate::look::GateLook;
 use crate::permit::Permit;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Why};
+use crate::sync::{Apart, Lock};
 use crate::ticket::Ticket;
 
+use attempt::Attempt;
+use cells::Cells;
+use desk::Desk;
+use digest::Secret;
+use shard::Shard;
+use waiting::Verdict;
+
+pub(crate) use desk::Charged;
+pub(crate) use door::{Door, End};
+pub(crate) use holds::Holds;
+
+/// Shards for each worker, so that two rarely meet at one.
+const SHARDS_A_WORKER: usize = 4;
+/// Shards of a ledger. Their set fits a word.
+const SHARDS: std::ops::RangeInclusive<usize> = 8..=64;
+
 /// All limits of a process and what is counted at them. Workers share one.
-#[derive(Debug)]
-pub struct Ledger {}
+pub struct Ledger {
+    /// One for each worker.
+    doors: Box<[Arc<Door>]>,
+}
 
 /// What the ledger says to a request.
 #[derive(Debug)]
@@ -23,31 +79,56 @@ pub enum Admission {
     Refused(Box<Refusal>),
 }
 
+/// What a ledger is made of.
+pub(crate) struct Books {
+    cells: Box<[Apart<Lock<Cells>>]>,
+    shards: Box<[Apart<Lock<Shard>>]>,
+    desk: Apart<Lock<Desk>>,
+    secret: Secret,
+    /// For what queues hash.
+    queue_seed: u64,
+}
+
 impl Ledger {
     /// Makes a ledger without limits for a number of workers, with a secret for hashing keys.
     #[must_use]
     pub fn new(workers: usize, seed: [u64; 4]) -> Self {
-        let _ = (workers, seed);
-        Self {}
+        let workers = workers.max(1);
+        let shards = (workers * SHARDS_A_WORKER)
+            .next_power_of_two()
+            .clamp(*SHARDS.start(), *SHARDS.end());
+        let [first, second, queue_seed, _] = seed;
+        let books = Arc::new(Books {
+            cells: (0..workers).map(|_| Apart::default()).collect(),
+            shards: (0..shards)
+                .map(|_| Apart(Lock::new(Shard::new())))
+                .collect(),
+            desk: Apart::default(),
+            secret: Secret([first, second]),
+            queue_seed,
+        });
+        let door = |worker| Door::new(worker, books.clone());
+        Self {
+            doors: (0..workers).map(|worker| Arc::new(door(worker))).collect(),
+        }
     }
 
-    /// Puts a generation's limits in force. One whose identity was there keeps its state.
+    /// Puts a generation's limits in force. One whose identity was there keeps its state, and what
+    /// was changed while running too, unless its definition is another now.
+    ///
+    /// Limits that are not named any more admit everybody, and are forgotten with their last permit.
     pub fn define(
         &self,
         now: Time,
         limits: &[Definition],
         tenants: &[TenantDefinition],
     ) -> Defined {
-        let _ = (now, limits, tenants);
-        Defined {
-            limits: Vec::new(),
-            tenants: Vec::new(),
-        }
+        self.books().define(now, limits, tenants)
     }
 
     /// Changes a limit at once. Nobody is evicted; what a change frees is handed out.
     pub fn change(&self, now: Time, limit: LimitId, change: &Change) {
-        let _ = (now, limit, change);
+        self.books().change(now, limit, change);
     }
 
     /// Checks the rates of all limits of a request, and charges all, or none.
@@ -55,26 +136,32 @@ impl Ledger {
     /// # Errors
     /// One is exceeded.
     pub fn check_rates(&self, now: Time, ask: &Ask<'_>) -> Result<(), Box<Refusal>> {
-        let _ = (now, ask);
-        Ok(())
+        let door = self.door(ask.worker);
+        door.books.check_rates(door.worker, now, ask)
     }
 
     /// Takes a permit at every gate of a request, or at none.
     pub fn admit(&self, now: Time, ask: &Ask<'_>) -> Admission {
-        let _ = (now, ask);
-        Admission::Admitted(Permit::nothing())
+        let door = self.door(ask.worker);
+        let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
+        let ask = &Ask { wants, ..*ask };
+        let mut holds = Holds::with_capacity(wants.len());
+        let taken = door.books.cells[door.worker].lock().take(wants, &mut holds);
+        if taken {
+            return Admission::Admitted(Permit::new(door.clone(), holds, now));
+        }
+        admit_among_shards(door, now, ask, holds)
     }
 
     /// Does what time asks for: ends waits, forgets idle keys, settles. A few times a second.
     pub fn tick(&self, now: Time) {
-        let _ = now;
+        self.books().tick(now);
     }
 
-    /// Shows the gates of one limit or of all, at most `keys_max`.
+    /// Shows the gates of one limit or of all, at most `keys_max`: the busiest.
     #[must_use]
     pub fn look(&self, now: Time, limit: Option<LimitId>, keys_max: usize) -> Vec<GateLook> {
-        let _ = (now, limit, keys_max);
-        Vec::new()
+        self.books().look(now, limit, keys_max)
     }
 
     /// Tells by how much the permits out differ from what the gates count: 0, or there is a bug.
@@ -82,6 +169,53 @@ impl Ledger {
     /// Walks all keys with everything locked: for tests and the curious, not for every second.
     #[must_use]
     pub fn drift(&self) -> u64 {
-        0
+        self.books().drift()
+    }
+
+    fn books(&self) -> &Books {
+        &self.door(0).books
+    }
+
+    fn door(&self, worker: usize) -> &Arc<Door> {
+        // There is at least one.
+        &self.doors[worker % self.doors.len()]
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Ledger")
+            .field("workers", &self.doors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The way of a request that did not find all permits in its worker's cells.
+fn admit_among_shards(door: &Arc<Door>, now: Time, ask: &Ask<'_>, mut holds: Holds) -> Admission {
+    let books = &door.books;
+    let mut keys = books.keys(ask.wants);
+    loop {
+        // Each need is met or replaced by a lesser one, so this ends after a few turns.
+        match books.attempt(door.worker, now, ask, &keys, &mut holds) {
+            Attempt::Taken => {
+                return Admission::Admitted(Permit::new(door.clone(), holds, now));
+            }
+            Attempt::Refused(at, facts) => {
+                let key = ask.wants.get(at).and_then(|want| want.key);
+                let refusal = facts.refuse(Why::Full, key, std::time::Duration::ZERO, None);
+                return Admission::Refused(Box::new(refusal));
+            }
+            Attempt::Desk => break,
+            Attempt::Need(need) => {
+                let table = books.cells[door.worker].lock().table.clone();
+                books.provide(now, ask, &table, &mut keys, need);
+            }
+        }
+    }
+    match books.ask_desk(now, ask, &mut keys, &mut holds) {
+        Verdict::Admitted => Admission::Admitted(Permit::new(door.clone(), holds, now)),
+        Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(door.clone(), id, until)),
+        Verdict::Refused(refusal) => Admission::Refused(refusal),
     }
 }

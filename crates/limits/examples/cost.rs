@@ -1,0 +1,184 @@
+//! What the ledger costs: nanoseconds for admitting and ending a request, bytes for a key.
+//!
+//! `cargo run --release -p limits --example cost`
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use limits::{
+    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Shared,
+    TenantDefinition, TenantId, Time, Used, Want,
+};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const KEYS: usize = 100_000;
+const ROUNDS: usize = 9;
+
+fn main() {
+    let loops = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(500_000);
+    one_fixed(loops);
+    three(loops);
+    refusal(loops);
+}
+
+fn one_fixed(loops: usize) {
+    let (ledger, limits, tenant) = ledger(&[fixed("site", 1000)]);
+    for threads in [1, 2] {
+        let cost = per_request(threads, loops, |worker, _| {
+            let wants = [want(limits[0], None)];
+            pass(&ledger, worker, tenant, &wants);
+        });
+        println!("one fixed limit, {threads} threads on one key: {cost:.1} ns a request");
+    }
+    let (ledger, limits, tenant) = self::ledger(&[fixed("site", 4)]);
+    for threads in [1, 2] {
+        let cost = per_request(threads, loops, |worker, _| {
+            let wants = [want(limits[0], None)];
+            pass(&ledger, worker, tenant, &wants);
+        });
+        println!("one small fixed limit (counted centrally), {threads} threads: {cost:.1} ns");
+    }
+}
+
+fn three(loops: usize) {
+    let limits = [
+        dynamic("file", 1000),
+        fixed("site", 1000),
+        fixed("tenant", 1000),
+    ];
+    let (ledger, limits, tenant) = ledger(&limits);
+    let keys: Vec<String> = (0..KEYS)
+        .map(|key| format!("/var/www/html/site{key:06}/index.php"))
+        .collect();
+    let before = resident_bytes();
+    for key in &keys {
+        let wants = [want(limits[0], Some(key.as_bytes()))];
+        pass(&ledger, 0, tenant, &wants);
+    }
+    let bytes = resident_bytes().saturating_sub(before);
+    println!("{:.1} bytes a live key", bytes as f64 / KEYS as f64);
+    for threads in [1, 2] {
+        let cost = per_request(threads, loops, |worker, at| {
+            // A step that is prime to the number of keys visits them all, in no order a cache likes.
+            let key = &keys[(at * 48_271 + worker * 31) % KEYS];
+            let wants = [
+                want(limits[0], Some(key.as_bytes())),
+                want(limits[1], None),
+                want(limits[2], None),
+            ];
+            pass(&ledger, worker, tenant, &wants);
+        });
+        println!("three limits, {KEYS} live keys, {threads} threads: {cost:.1} ns a request");
+    }
+}
+
+fn refusal(loops: usize) {
+    for (what, definition) in [("fixed", fixed("site", 2)), ("dynamic", dynamic("file", 2))] {
+        let key = (what == "dynamic").then_some(&b"/var/www/html/sleep.php"[..]);
+        let (ledger, limits, tenant) = ledger(&[definition]);
+        let wants = [want(limits[0], key)];
+        let held = [(); 2].map(|()| ledger.admit(Time(1), &ask(0, tenant, &wants)));
+        let cost = per_request(1, loops, |worker, _| {
+            let answer = ledger.admit(Time(2), &ask(worker, tenant, &wants));
+            assert!(matches!(black_box(answer), Admission::Refused(_)));
+        });
+        println!("a refusal at a full {what} gate without a queue: {cost:.1} ns");
+        drop(held);
+    }
+}
+
+fn pass(ledger: &Ledger, worker: usize, tenant: TenantId, wants: &[Want<'_>]) {
+    match ledger.admit(Time(1), &ask(worker, tenant, wants)) {
+        Admission::Admitted(permit) => {
+            black_box(permit).end(Time(2), Used::Measured(1), Outcome::Fine);
+        }
+        other => panic!("not admitted: {other:?}"),
+    }
+}
+
+/// The median of some rounds, of the wall time for a request of each thread.
+fn per_request(threads: usize, loops: usize, request: impl Fn(usize, usize) + Sync) -> f64 {
+    let mut rounds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let barrier = Barrier::new(threads);
+            let spent: Duration = std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..threads)
+                    .map(|worker| {
+                        let (barrier, request) = (&barrier, &request);
+                        scope.spawn(move || {
+                            barrier.wait();
+                            let begun = Instant::now();
+                            (0..loops).for_each(|at| request(worker, at));
+                            begun.elapsed()
+                        })
+                    })
+                    .collect();
+                let spent = workers.into_iter().map(|worker| worker.join());
+                spent.map(|spent| spent.expect("no thread panics")).sum()
+            });
+            spent.as_secs_f64() * 1e9 / (loops * threads) as f64
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds[ROUNDS / 2]
+}
+
+fn ledger(definitions: &[Definition]) -> (Ledger, Vec<LimitId>, TenantId) {
+    let ledger = Ledger::new(2, [1, 2, 3, 4]);
+    let tenant = TenantDefinition {
+        name: "example".to_owned(),
+        weight: 1,
+        keys_max: u32::MAX,
+    };
+    let defined = ledger.define(Time::ZERO, definitions, &[tenant]);
+    (ledger, defined.limits, defined.tenants[0])
+}
+
+fn ask<'a>(worker: usize, tenant: TenantId, wants: &'a [Want<'a>]) -> Ask<'a> {
+    Ask {
+        worker,
+        tenant,
+        client: CLIENT,
+        wants,
+    }
+}
+
+fn want(limit: LimitId, key: Option<&[u8]>) -> Want<'_> {
+    Want { limit, key }
+}
+
+fn fixed(name: &str, concurrent: u32) -> Definition {
+    Definition {
+        identity: name.to_owned(),
+        name: name.to_owned(),
+        shared: Shared::OneTenant,
+        keyed: Keyed::Fixed,
+        concurrent: Some(Concurrent::Fixed(concurrent)),
+        queue: 0,
+        wait: Duration::from_secs(2),
+        rate: None,
+        mode: Mode::Enforce,
+    }
+}
+
+fn dynamic(name: &str, concurrent: u32) -> Definition {
+    Definition {
+        keyed: Keyed::Dynamic,
+        ..fixed(name, concurrent)
+    }
+}
+
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
+    pages * 4096
+}

@@ -1,0 +1,181 @@
+//! The way of nearly every request: all gates looked at and passed under a worker's own lock and
+//! the locks of a few shards. What cannot be decided here goes to the desk.
+
+use std::sync::Arc;
+
+use super::Books;
+use super::cells::{Cell, Cells};
+use super::entry::Entry;
+use super::gate::Gate;
+use super::holds::{Hold, Holds};
+use super::route::{Keys, Need};
+use crate::Time;
+use crate::adaptive::Outcome;
+use crate::ask::Ask;
+
+/// What came of looking at all gates at once.
+#[derive(Debug)]
+pub(super) enum Attempt {
+    /// Every gate gave a permit.
+    Taken,
+    /// One gate is full and has no queue.
+    Refused(usize, Facts),
+    /// Somebody has to wait, or permits are to be called in.
+    Desk,
+    /// Nothing was done for want of something.
+    Need(Need),
+}
+
+/// A limit and its gate, as they stood when something was decided.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) entry: Arc<Entry>,
+    pub(super) gate: Gate,
+}
+
+impl Gate {
+    /// Gives a permit.
+    pub(super) fn admit(&mut self, cap: u32) {
+        if self.in_flight >= cap {
+            self.shadow_refused = self.shadow_refused.saturating_add(1);
+        }
+        self.in_flight += 1;
+        self.admitted += 1;
+    }
+
+    /// Whether a newcomer has to stop here.
+    pub(super) fn stops(&self, entry: &Entry) -> bool {
+        entry.enforces() && (self.in_flight >= entry.cap() || self.waiting > 0)
+    }
+}
+
+impl Books {
+    /// Takes a permit at every gate, or at none.
+    pub(super) fn attempt(
+        &self,
+        worker: usize,
+        now: Time,
+        ask: &Ask<'_>,
+        keys: &Keys,
+        holds: &mut Holds,
+    ) -> Attempt {
+        let mut own = self.cells[worker].lock();
+        let Cells {
+            table,
+            cells,
+            holds: count,
+        } = &mut *own;
+        let counted = |entry: &Entry| entry.settings.concurrent.is_some();
+        let mut route = self.route(table, ask.wants, keys, cells, counted);
+        let mut shards = self.lock_shards(route.shards);
+        if let Err(need) = self.find_gates(now, table, ask, keys, &mut route, &mut shards) {
+            return Attempt::Need(need);
+        }
+        for at in route.stops.iter().filter(|at| !route.local.has(*at)) {
+            let Some(entry) = table.at(ask.wants[at].limit.index) else {
+                continue;
+            };
+            let gate = shards.gate(route.places[at]);
+            let full = gate.in_flight >= entry.cap();
+            if route.draws.has(at) {
+                if full {
+                    return Attempt::Desk;
+                }
+            } else if gate.stops(entry) {
+                if gate.waiting > 0 || entry.settings.queue > 0 {
+                    return Attempt::Desk;
+                }
+                gate.refused = gate.refused.saturating_add(1);
+                let (entry, gate) = (entry.clone(), gate.clone());
+                return Attempt::Refused(at, Facts { entry, gate });
+            }
+        }
+        for at in route.stops.iter() {
+            let Some(entry) = table.at(ask.wants[at].limit.index) else {
+                continue;
+            };
+            let place = route.places[at];
+            match cells.get_mut(entry.index() as usize) {
+                Some(cell) if route.local.has(at) => cell.admit(),
+                Some(cell) if route.draws.has(at) => {
+                    cell.draw(shards.gate(place), entry.cap());
+                    cell.admit();
+                }
+                _ => shards.gate(place).admit(entry.cap()),
+            }
+            holds.push(Hold::new(entry.index(), place, entry.is_fixed()));
+        }
+        *count += i64::try_from(holds.len()).unwrap_or(0);
+        Attempt::Taken
+    }
+
+    /// Gives permits back. What is to be done at the desk for it is told.
+    pub(super) fn give_back(&self, worker: usize, holds: &Holds, freed: &mut Holds, how: &Held) {
+        let mut own = self.cells[worker].lock();
+        for hold in holds.iter() {
+            let place = hold.place();
+            let shard = &self.shards[usize::from(place.shard)];
+            if hold.fixed
+                && let Some(cell) = own.cells.get_mut(hold.limit as usize)
+                && cell.open
+            {
+                cell.free += 1;
+                cell.note_held(how.held_ns);
+                if cell.free > cell.batch * 2 {
+                    shard.lock().gate(place.slot).in_flight -= cell.batch;
+                    cell.free -= cell.batch;
+                }
+                continue;
+            }
+            let mut shard = shard.lock();
+            let gate = shard.gate(place.slot);
+            if let Some(entry) = own.table.at(hold.limit).filter(|entry| entry.is_auto()) {
+                entry.sample(gate, how);
+            }
+            gate.in_flight -= 1;
+            if let Some(held_ns) = how.held_ns {
+                gate.note_held(held_ns);
+            }
+            if gate.waiting > 0 {
+                freed.push(*hold);
+            }
+        }
+        own.holds -= i64::try_from(holds.len()).unwrap_or(0);
+    }
+}
+
+/// How long a permit was held, and what came of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) now: Time,
+    /// Unknown where a permit was only dropped.
+    pub(super) held_ns: Option<u64>,
+    pub(super) outcome: Outcome,
+}
+
+impl Entry {
+    /// Lets `auto` learn from a permit that comes back.
+    fn sample(&self, gate: &Gate, how: &Held) {
+        let Some(held_ns) = how.held_ns else {
+            return;
+        };
+        if let Some(adaptive) = &mut *self.life.adaptive.lock() {
+            adaptive.sample(how.now, held_ns, gate.in_flight, gate.waiting, how.outcome);
+            self.set_cap(adaptive.limit());
+        }
+    }
+}
+
+impl Cell {
+    fn admit(&mut self) {
+        self.free -= 1;
+        self.admitted += 1;
+    }
+
+    /// Draws a batch of a gate that is not full.
+    fn draw(&mut self, gate: &mut Gate, cap: u32) {
+        let drawn = self.batch.max(1).min(cap - gate.in_flight);
+        gate.in_flight += drawn;
+        self.free += drawn;
+    }
+}

@@ -1,0 +1,310 @@
+//! Puts limits in force: a generation's, and what is changed while running.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Books;
+use super::cells::Cell;
+use super::desk::{Desk, Wakers};
+use super::entry::{Entry, Life, Settings, Table, Tenant};
+use super::gate::Standing;
+use super::holds::{Hold, Place};
+use crate::Time;
+use crate::adaptive::Adaptive;
+use crate::ask::{LimitId, TenantId};
+use crate::definition::{Change, Concurrent, Defined, Definition, Keyed, TenantDefinition};
+
+impl Books {
+    /// Puts a generation's limits in force.
+    pub(super) fn define(
+        &self,
+        now: Time,
+        limits: &[Definition],
+        tenants: &[TenantDefinition],
+    ) -> Defined {
+        self.at_desk(Some(now), |desk, now, wakers| {
+            let mut table = (*desk.table).clone();
+            let tenants = table.set_tenants(tenants);
+            for shard in &self.shards {
+                shard.lock().set_tenants(table.tenants.len());
+            }
+            let limits: Vec<LimitId> = limits
+                .iter()
+                .map(|definition| self.place_limit(desk, &mut table, definition))
+                .collect();
+            let named: HashSet<LimitId> = limits.iter().copied().collect();
+            for entry in table.limits.iter_mut().flatten() {
+                if !named.contains(&entry.id) && !entry.retired {
+                    let retired = true;
+                    *entry = Arc::new(Entry {
+                        retired,
+                        ..(**entry).clone()
+                    });
+                }
+            }
+            self.replace(desk, now, table, wakers);
+            Defined { limits, tenants }
+        })
+    }
+
+    /// Changes one limit.
+    pub(super) fn change(&self, now: Time, limit: LimitId, change: &Change) {
+        self.at_desk(Some(now), |desk, now, wakers| {
+            let Some(entry) = desk.table.limit(limit) else {
+                return;
+            };
+            let settings = entry.settings.with(change);
+            let entry = Entry {
+                settings,
+                ..(**entry).clone()
+            };
+            let mut table = (*desk.table).clone();
+            if let Some(place) = table.limits.get_mut(limit.index as usize) {
+                *place = Some(Arc::new(entry));
+            }
+            self.replace(desk, now, table, wakers);
+        });
+    }
+
+    /// Forgets limits that are not configured any more and have no permit out.
+    pub(super) fn forget_retired(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
+        let gone: Vec<Arc<Entry>> = desk
+            .table
+            .limits
+            .iter()
+            .flatten()
+            .filter(|entry| entry.retired && self.is_unused(now, entry))
+            .cloned()
+            .collect();
+        if gone.is_empty() {
+            return;
+        }
+        let mut table = (*desk.table).clone();
+        for entry in &gone {
+            if let Some(place) = table.limits.get_mut(entry.index() as usize) {
+                *place = None;
+            }
+            if table.by_identity.get(&*entry.identity) == Some(&entry.index()) {
+                table.by_identity.remove(&*entry.identity);
+            }
+        }
+        self.replace(desk, now, table, wakers);
+        for entry in gone.iter().filter(|entry| entry.is_fixed()) {
+            let Place { shard, slot } = entry.place;
+            self.shards[usize::from(shard)].lock().vacate(slot);
+        }
+    }
+
+    fn is_unused(&self, now: Time, entry: &Entry) -> bool {
+        if !entry.is_fixed() {
+            return entry.life.gates.load(Ordering::Relaxed) == 0;
+        }
+        let Place { shard, slot } = entry.place;
+        self.shards[usize::from(shard)]
+            .lock()
+            .gate(slot)
+            .is_idle(now)
+    }
+
+    /// Finds the limit of a definition, or makes it.
+    fn place_limit(&self, desk: &mut Desk, table: &mut Table, definition: &Definition) -> LimitId {
+        let known = table
+            .by_identity
+            .get(&definition.identity)
+            .and_then(|index| table.at(*index))
+            .filter(|entry| entry.definition.keyed == definition.keyed);
+        if let Some(entry) = known {
+            let id = entry.id;
+            let changed = entry.definition != *definition;
+            let settings = if changed {
+                Settings::of(definition)
+            } else {
+                entry.settings
+            };
+            if changed || entry.retired {
+                let entry = Entry {
+                    name: definition.name.as_str().into(),
+                    definition: definition.clone(),
+                    settings,
+                    retired: false,
+                    ..(**entry).clone()
+                };
+                table.limits[id.index as usize] = Some(Arc::new(entry));
+            }
+            return id;
+        }
+        let vacant = table.limits.iter().position(Option::is_none);
+        let index = vacant.unwrap_or_else(|| {
+            table.limits.push(None);
+            table.limits.len() - 1
+        });
+        desk.last_version = desk.last_version.wrapping_add(1);
+        let id = LimitId {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            version: desk.last_version,
+        };
+        table.limits[index] = Some(Arc::new(self.entry(id, definition)));
+        table
+            .by_identity
+            .insert(definition.identity.clone(), id.index);
+        id
+    }
+
+    fn entry(&self, id: LimitId, definition: &Definition) -> Entry {
+        let place = match definition.keyed {
+            Keyed::Fixed => self.fixed_gate(id.index),
+            Keyed::Dynamic => Place::default(),
+        };
+        Entry {
+            id,
+            name: definition.name.as_str().into(),
+            identity: definition.identity.as_str().into(),
+            definition: definition.clone(),
+            settings: Settings::of(definition),
+            place,
+            retired: false,
+            life: Arc::new(Life::new()),
+        }
+    }
+
+    fn fixed_gate(&self, limit: u32) -> Place {
+        let index = limit as usize % self.shards.len();
+        let index = u16::try_from(index).unwrap_or(0);
+        if !self.shards[usize::from(index)].lock().has_room() {
+            self.make_room(index);
+        }
+        let mut shard = self.shards[usize::from(index)].lock();
+        Place {
+            shard: index,
+            // Only the desk adds fixed gates, but a key may have taken the room meanwhile.
+            slot: if shard.has_room() {
+                shard.occupy(limit, 0, Standing::Fixed)
+            } else {
+                drop(shard);
+                return self.fixed_gate(limit);
+            },
+        }
+    }
+
+    /// Puts another table in force, everywhere at once, and serves whom it lets pass.
+    fn replace(&self, desk: &mut Desk, now: Time, table: Table, wakers: &mut Wakers) {
+        let before = desk.table.clone();
+        let changed: Vec<Arc<Entry>> = table
+            .limits
+            .iter()
+            .flatten()
+            .filter(|entry| before.is_news(entry))
+            .cloned()
+            .collect();
+        for entry in &changed {
+            if desk.is_open(entry.index()) {
+                self.close(desk, Hold::new(entry.index(), entry.place, true));
+            }
+        }
+        let table = Arc::new(table);
+        let limits = table.limits.len();
+        desk.open.resize(limits, false);
+        // What every worker counts with changes under the locks of all of them, once a reload.
+        let mut all: Vec<_> = self.cells.iter().map(|cells| cells.lock()).collect();
+        for entry in &changed {
+            entry.apply(now);
+        }
+        for cells in &mut all {
+            cells.table = table.clone();
+            cells.cells.resize(limits, Cell::default());
+            for entry in changed.iter().filter(|entry| before.is_new(entry)) {
+                cells.cells[entry.index() as usize] = Cell::default();
+            }
+        }
+        drop(all);
+        desk.table = table;
+        for entry in &changed {
+            if !entry.suits_cells(self.cells.len()) {
+                continue;
+            }
+            if before.is_new(entry) {
+                self.open(desk, entry.index());
+            } else {
+                // Counted in cells again when it has settled.
+                desk.unsettled.insert(entry.index(), None);
+            }
+        }
+        let places: Vec<Place> = desk.queues.keys().copied().collect();
+        for place in places {
+            self.serve(desk, now, place, wakers);
+        }
+    }
+}
+
+impl Entry {
+    /// Makes the settings' numbers the ones that are counted with.
+    fn apply(&self, now: Time) {
+        let adaptive = &mut *self.life.adaptive.lock();
+        let cap = match self.settings.concurrent {
+            None => u32::MAX,
+            Some(Concurrent::Fixed(cap)) => cap,
+            Some(Concurrent::Auto { ceiling, .. }) if !self.is_fixed() => ceiling,
+            Some(Concurrent::Auto { floor, ceiling }) => {
+                let adaptive = adaptive.get_or_insert_with(|| Adaptive::new(floor, ceiling, now));
+                adaptive.set_bounds(floor, ceiling);
+                adaptive.limit()
+            }
+        };
+        if !self.is_auto() {
+            *adaptive = None;
+        }
+        self.set_cap(cap);
+    }
+}
+
+impl Table {
+    /// Whether an entry is not the one in force.
+    fn is_news(&self, entry: &Arc<Entry>) -> bool {
+        self.at(entry.index())
+            .is_none_or(|was| !Arc::ptr_eq(was, entry))
+    }
+
+    /// Whether an entry's limit was not there.
+    fn is_new(&self, entry: &Entry) -> bool {
+        self.at(entry.index()).is_none_or(|was| was.id != entry.id)
+    }
+
+    fn set_tenants(&mut self, definitions: &[TenantDefinition]) -> Vec<TenantId> {
+        let named: HashSet<&str> = definitions.iter().map(|tenant| &*tenant.name).collect();
+        let mut known: HashMap<String, usize> = HashMap::new();
+        let mut vacant = Vec::new();
+        for (at, tenant) in self.tenants.iter().enumerate() {
+            if named.contains(&*tenant.name) {
+                known.insert(tenant.name.clone(), at);
+            } else if tenant.keys.load(Ordering::Relaxed) == 0 {
+                vacant.push(at);
+            }
+        }
+        definitions
+            .iter()
+            .map(|definition| {
+                let at = known
+                    .get(&definition.name)
+                    .copied()
+                    .or_else(|| vacant.pop());
+                let keys = at
+                    .and_then(|at| self.tenants.get(at))
+                    .map_or_else(Arc::<AtomicU32>::default, |tenant| tenant.keys.clone());
+                let tenant = Arc::new(Tenant {
+                    name: definition.name.clone(),
+                    weight: definition.weight,
+                    keys_max: definition.keys_max,
+                    keys,
+                });
+                let at = at.unwrap_or(self.tenants.len());
+                match self.tenants.get_mut(at) {
+                    Some(place) => *place = tenant,
+                    None => self.tenants.push(tenant),
+                }
+                known.insert(definition.name.clone(), at);
+                TenantId(u32::try_from(at).unwrap_or(u32::MAX))
+            })
+            .collect()
+    }
+}

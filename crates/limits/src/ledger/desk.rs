@@ -1,0 +1,414 @@
+//! The desk: everything that waits. Queues, waiters, and the hand-over of what was freed.
+//!
+//! Whoever holds the desk is the only one who queues, serves and opens or closes cells; others
+//! may still pass gates that nobody waits at. A gate that somebody waits at is counted centrally
+//! and says so under its shard's lock, so a permit freed there always comes by the desk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::Books;
+use super::attempt::Facts;
+use super::entry::{Entry, Table};
+use super::gate::{Standing, printable};
+use super::holds::{Hold, Place};
+use crate::Time;
+use crate::queue::{Charge, Next, Prefix, Queue};
+use crate::refusal::{Refusal, Why};
+
+/// What a refused request is told to wait where nothing was measured yet.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Everything that waits.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    /// The limits in force; the same as in all cells.
+    pub(super) table: Arc<Table>,
+    /// The latest instant heard of, for those who give back without knowing the time.
+    pub(super) latest: Time,
+    pub(super) queues: BTreeMap<Place, GateQueue>,
+    pub(super) records: BTreeMap<u64, Record>,
+    pub(super) last_id: u64,
+    /// By index of the limit: whether it is counted in cells.
+    pub(super) open: Vec<bool>,
+    /// Limits that suit cells and are counted centrally: since when they are little used.
+    pub(super) unsettled: BTreeMap<u32, Option<Time>>,
+    /// Holds of permits that were given out here.
+    pub(super) holds: i64,
+    /// Where the next tick goes on looking for idle keys: a tenant.
+    pub(super) sweep: u32,
+    /// The version of the limit added last.
+    pub(super) last_version: u32,
+}
+
+/// The queue of one gate.
+#[derive(Debug)]
+pub(super) struct GateQueue {
+    pub(super) queue: Queue,
+    /// Those who moved here from another gate; they count against nothing.
+    pub(super) guests: usize,
+}
+
+/// Somebody who waits, or has waited and does not know yet what came of it.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) tenant: u32,
+    pub(super) weight: u32,
+    pub(super) client: Prefix,
+    pub(super) arrived: Time,
+    pub(super) until: Time,
+    /// All its gates, most specific first.
+    pub(super) gates: Box<[Hold]>,
+    /// At which of them it waits.
+    pub(super) at: usize,
+    /// Whether it came from another gate.
+    pub(super) guest: bool,
+    pub(super) state: State,
+}
+
+/// How far a waiter has come.
+#[derive(Debug)]
+pub(super) enum State {
+    /// In a queue.
+    Waiting(Option<Waker>),
+    /// Its permits are taken, and counted.
+    Granted(Time, Charged),
+    /// Its wait is over without.
+    Refused(Box<Refusal>),
+}
+
+/// What a queue charged for a permit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Charged {
+    pub(crate) place: Place,
+    pub(crate) tenant: u32,
+    pub(crate) client: Prefix,
+    pub(crate) charge: Charge,
+}
+
+/// Wakers to be called, or dropped, when nothing is locked any more: both run others' code.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    pub(super) wake: Vec<Waker>,
+    pub(super) drop: Vec<Waker>,
+}
+
+impl Books {
+    /// Does something at the desk, and calls the wakers afterwards.
+    pub(super) fn at_desk<R>(
+        &self,
+        now: Option<Time>,
+        work: impl FnOnce(&mut Desk, Time, &mut Wakers) -> R,
+    ) -> R {
+        let mut wakers = Wakers::default();
+        let result = {
+            let mut desk = self.desk.lock();
+            desk.latest = desk.latest.max(now.unwrap_or_default());
+            let now = now.unwrap_or(desk.latest);
+            work(&mut desk, now, &mut wakers)
+        };
+        for waker in wakers.wake {
+            waker.wake();
+        }
+        result
+    }
+
+    /// Hands on what is free at a gate, until nothing is free or nobody waits.
+    pub(super) fn serve(&self, desk: &mut Desk, now: Time, place: Place, wakers: &mut Wakers) {
+        // Each turn takes one out of this queue, and nobody joins it meanwhile while it has a
+        // free permit; the bound is for what was not foreseen.
+        let turns_max = desk.queues.get(&place).map_or(0, |queue| queue.queue.len());
+        for _ in 0..=turns_max {
+            if !self.has_free(desk, place) {
+                return;
+            }
+            let Some(next) = desk
+                .queues
+                .get_mut(&place)
+                .and_then(|queue| queue.queue.next(now))
+            else {
+                return;
+            };
+            match next {
+                Next::Late(waiter) => {
+                    self.turn_away(desk, now, waiter.id, Why::Late, wakers);
+                }
+                Next::Serve(waiter, charge) if waiter.until <= now => {
+                    desk.refund(now, place, waiter.id, charge);
+                    self.turn_away(desk, now, waiter.id, Why::WaitedTooLong, wakers);
+                }
+                Next::Serve(waiter, charge) => {
+                    self.serve_one(desk, now, place, waiter.id, charge, wakers);
+                }
+            }
+        }
+    }
+
+    /// Takes all permits of a waiter whose turn has come, or lets it wait at another gate.
+    fn serve_one(
+        &self,
+        desk: &mut Desk,
+        now: Time,
+        place: Place,
+        id: u64,
+        charge: Charge,
+        wakers: &mut Wakers,
+    ) {
+        let Some(mut record) = desk.records.remove(&id) else {
+            return;
+        };
+        match self.take_all(desk, &record) {
+            None => {
+                desk.holds += i64::try_from(record.gates.len()).unwrap_or(0);
+                desk.leave(place, &record);
+                let charged = Charged {
+                    place,
+                    tenant: record.tenant,
+                    client: record.client,
+                    charge,
+                };
+                let granted = State::Granted(now, charged);
+                if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, granted) {
+                    wakers.wake.push(waker);
+                }
+                desk.records.insert(id, record);
+            }
+            Some(at) => {
+                desk.leave(place, &record);
+                desk.records.insert(id, record);
+                desk.refund(now, place, id, charge);
+                if let Some(record) = desk.records.get_mut(&id) {
+                    record.guest |= record.at != at;
+                    record.at = at;
+                }
+                self.queue_up(desk, now, id);
+            }
+        }
+    }
+
+    /// Takes a permit at every gate of a waiter. If one is full, tells which, and the waiter is
+    /// counted there from then on; gates are asked most specific first.
+    fn take_all(&self, desk: &mut Desk, record: &Record) -> Option<usize> {
+        let table = desk.table.clone();
+        let mask = record
+            .gates
+            .iter()
+            .fold(0, |mask, hold| mask | 1 << hold.place().shard);
+        // Calling permits in settles one gate for good, so this ends after as many turns as gates.
+        loop {
+            let mut shards = self.lock_shards(mask);
+            let mut blocked = None;
+            for (at, hold) in record.gates.iter().enumerate() {
+                let Some(entry) = table.at(hold.limit) else {
+                    continue;
+                };
+                let gate = shards.gate(hold.place());
+                let full = gate.in_flight >= entry.cap();
+                if full && hold.fixed && desk.is_open(hold.limit) {
+                    blocked = Some((at, true));
+                    break;
+                }
+                let queued = gate.waiting > 0 && at != record.at;
+                if entry.enforces() && (full || queued) {
+                    blocked = Some((at, false));
+                    break;
+                }
+            }
+            match blocked {
+                Some((at, true)) => {
+                    drop(shards);
+                    self.close(desk, record.gates[at]);
+                }
+                Some((at, false)) => {
+                    shards.gate(record.gates[record.at].place()).waiting -= 1;
+                    let gate = shards.gate(record.gates[at].place());
+                    gate.waiting += 1;
+                    gate.queue = true;
+                    return Some(at);
+                }
+                None => {
+                    shards.gate(record.gates[record.at].place()).waiting -= 1;
+                    for hold in &record.gates {
+                        let gate = shards.gate(hold.place());
+                        gate.admit(table.at(hold.limit).map_or(u32::MAX, |entry| entry.cap()));
+                        gate.pins -= 1;
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Ends a wait without a permit. The waiter has left its queue already.
+    pub(super) fn turn_away(
+        &self,
+        desk: &mut Desk,
+        now: Time,
+        id: u64,
+        why: Why,
+        wakers: &mut Wakers,
+    ) {
+        let Some(mut record) = desk.records.remove(&id) else {
+            return;
+        };
+        let Some(hold) = record.gates.get(record.at).copied() else {
+            return;
+        };
+        let facts = self.facts(desk, hold);
+        self.unpin(&record);
+        desk.leave(hold.place(), &record);
+        let waited = now - record.arrived;
+        let refusal = facts.map(|facts| {
+            let predicted = desk.predicted(now, hold.place(), &facts);
+            facts.refuse(why, None, waited, predicted)
+        });
+        let Some(refusal) = refusal else {
+            return;
+        };
+        let refused = State::Refused(Box::new(refusal));
+        if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, refused) {
+            wakers.wake.push(waker);
+        }
+        desk.records.insert(id, record);
+    }
+
+    /// Takes a waiter's marks from its gates.
+    pub(super) fn unpin(&self, record: &Record) {
+        for (at, hold) in record.gates.iter().enumerate() {
+            let place = hold.place();
+            let mut shard = self.shards[usize::from(place.shard)].lock();
+            let gate = shard.gate(place.slot);
+            gate.pins -= 1;
+            if at == record.at {
+                gate.waiting -= 1;
+            }
+        }
+    }
+
+    /// Counts a refusal at the gate of a waiter, and notes how the gate stands.
+    fn facts(&self, desk: &Desk, hold: Hold) -> Option<Facts> {
+        let entry = desk.table.at(hold.limit)?.clone();
+        let place = hold.place();
+        let mut shard = self.shards[usize::from(place.shard)].lock();
+        let gate = shard.gate(place.slot);
+        gate.refused = gate.refused.saturating_add(1);
+        let gate = gate.clone();
+        Some(Facts { entry, gate })
+    }
+
+    /// Whether a waiter of a gate could have a permit of it.
+    fn has_free(&self, desk: &Desk, place: Place) -> bool {
+        let mut shard = self.shards[usize::from(place.shard)].lock();
+        let gate = shard.gate(place.slot);
+        let Some(entry) = desk.table.at(gate.limit) else {
+            return gate.waiting > 0;
+        };
+        gate.waiting > 0 && (!entry.enforces() || gate.in_flight < entry.cap())
+    }
+}
+
+impl Desk {
+    pub(super) fn is_open(&self, limit: u32) -> bool {
+        self.open.get(limit as usize).copied().unwrap_or(false)
+    }
+
+    /// Gives back what a queue charged for a service that did not come about.
+    fn refund(&mut self, now: Time, place: Place, id: u64, charge: Charge) {
+        if let (Some(record), Some(queue)) = (self.records.get(&id), self.queues.get_mut(&place)) {
+            let Record { tenant, client, .. } = *record;
+            queue.queue.refund(now, tenant, client, charge);
+        }
+    }
+
+    /// Keeps count of a waiter that has left a queue.
+    pub(super) fn leave(&mut self, place: Place, record: &Record) {
+        if record.guest
+            && let Some(queue) = self.queues.get_mut(&place)
+        {
+            queue.guests = queue.guests.saturating_sub(1);
+        }
+    }
+
+    /// How long somebody who came now would wait at a gate.
+    pub(super) fn predicted(&self, now: Time, place: Place, facts: &Facts) -> Option<Duration> {
+        let queue = self.queues.get(&place)?;
+        queue.queue.predicted_wait(now, facts.entry.cap())
+    }
+}
+
+impl Facts {
+    /// Puts a refusal into words. Nothing needs to be locked, and nothing should be.
+    pub(super) fn refuse(
+        &self,
+        why: Why,
+        key: Option<&[u8]>,
+        waited: Duration,
+        predicted: Option<Duration>,
+    ) -> Refusal {
+        let Self { entry, gate } = self;
+        let retry_after = predicted.unwrap_or_else(|| self.next_free());
+        Refusal {
+            limit: entry.id,
+            name: entry.name.clone(),
+            identity: entry.identity.clone(),
+            key: match key {
+                Some(key) if gate.standing == Standing::Key => printable(key),
+                _ => printable(gate.text()),
+            },
+            why,
+            in_flight: gate.in_flight,
+            cap: entry.cap(),
+            queued: gate.waiting,
+            queue_max: entry.settings.queue,
+            waited,
+            retry_after,
+            admits_if: self.admits_if(why, waited, predicted),
+        }
+    }
+
+    /// When a permit is likely to be free, from how long they were held lately.
+    fn next_free(&self) -> Duration {
+        if self.gate.held_us == 0 {
+            return RETRY_AFTER;
+        }
+        let held = Duration::from_micros(u64::from(self.gate.held_us));
+        held.saturating_mul(self.gate.waiting.saturating_add(1)) / self.entry.cap().max(1)
+    }
+
+    fn admits_if(&self, why: Why, waited: Duration, predicted: Option<Duration>) -> String {
+        let entry: &Entry = &self.entry;
+        let concurrent = self.gate.in_flight.saturating_add(1);
+        match why {
+            Why::Full => format!("concurrent >= {concurrent}, or queue >= 1"),
+            Why::QueueFull => {
+                let queue = entry.settings.queue.saturating_add(1);
+                format!("concurrent >= {concurrent}, or queue >= {queue}")
+            }
+            Why::WaitTooLong => {
+                let wait = predicted.unwrap_or(entry.settings.wait);
+                format!(
+                    "concurrent >= {concurrent}, or wait >= {}ms",
+                    wait.as_millis() + 1
+                )
+            }
+            Why::WaitedTooLong => {
+                format!(
+                    "concurrent >= {concurrent}, or wait > {}ms",
+                    waited.as_millis()
+                )
+            }
+            Why::Late => format!("concurrent >= {concurrent}"),
+            Why::Rate => match &entry.settings.rate {
+                Some(rate) => format!(
+                    "rate > {} in {}ms, or burst > {}",
+                    rate.count,
+                    rate.per.as_millis(),
+                    rate.burst
+                ),
+                None => "no rate".to_owned(),
+            },
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A worker's way into the ledger. Permits and tickets keep it: each worker counts references of
+//! its own, so that two workers do not take turns at one counter.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::Books;
+use super::attempt::Held;
+use super::desk::Charged;
+use super::holds::Holds;
+use super::waiting::Outcome as Waited;
+use crate::Time;
+use crate::adaptive::Outcome;
+use crate::permit::{Permit, Used};
+use crate::refusal::Refusal;
+
+/// A worker's way into the ledger.
+#[repr(align(128))]
+pub(crate) struct Door {
+    pub(super) worker: usize,
+    pub(super) books: Arc<Books>,
+}
+
+/// How a permit came back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    /// Unknown where it was only dropped.
+    pub(crate) now: Option<Time>,
+    pub(crate) used: Option<Used>,
+    pub(crate) outcome: Outcome,
+}
+
+impl Door {
+    pub(super) fn new(worker: usize, books: Arc<Books>) -> Self {
+        Self { worker, books }
+    }
+
+    /// Gives permits back and hands on what somebody waits for.
+    pub(crate) fn give_back(
+        &self,
+        holds: &Holds,
+        since: Time,
+        charged: Option<&Charged>,
+        end: &End,
+    ) {
+        let how = Held {
+            now: end.now.unwrap_or(since),
+            held_ns: end.now.map(|now| now.since_ns(since)),
+            outcome: end.outcome,
+        };
+        let mut freed = Holds::with_capacity(holds.len());
+        self.books.give_back(self.worker, holds, &mut freed, &how);
+        if freed.len() == 0 && charged.is_none() {
+            return;
+        }
+        self.books.at_desk(end.now, |desk, now, wakers| {
+            if let Some(charged) = charged {
+                desk.settle(now, charged, end.used);
+            }
+            for hold in freed.iter() {
+                desk.note_service(hold.place(), how.held_ns);
+                self.books.serve(desk, now, hold.place(), wakers);
+            }
+        });
+    }
+
+    /// Asks what came of a wait; `None` if that was told before.
+    pub(crate) fn poll(
+        self: &Arc<Self>,
+        now: Time,
+        id: u64,
+        waker: Waker,
+    ) -> Poll<Option<Result<Permit, Box<Refusal>>>> {
+        self.books.poll(now, id, waker).map(|outcome| {
+            outcome.map(|outcome| match outcome {
+                Waited::Refused(refusal) => Err(refusal),
+                Waited::Granted(since, holds, charged, waited) => {
+                    Ok(self.permit(since, holds, charged, waited))
+                }
+            })
+        })
+    }
+
+    /// Leaves the queue, or passes on what was granted.
+    pub(crate) fn abandon(&self, id: u64) {
+        self.books.abandon(id);
+    }
+
+    fn permit(
+        self: &Arc<Self>,
+        since: Time,
+        holds: Holds,
+        charged: Charged,
+        waited: Duration,
+    ) -> Permit {
+        Permit::after_a_wait(self.clone(), holds, since, charged, waited)
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Door")
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! The limits and tenants in force, as every worker reads them: a table that is replaced whole.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::holds::Place;
+use crate::adaptive::Adaptive;
+use crate::ask::{LimitId, TenantId};
+use crate::definition::{Change, Concurrent, Definition, Keyed, Mode, RateDefinition, Shared};
+use crate::rate::Rate;
+use crate::sync::Lock;
+
+/// Permits a cell draws at once, at most.
+const BATCH_MAX: u32 = 64;
+/// Permits for each worker that a limit needs for being counted in cells.
+const PERMITS_A_WORKER_MIN: u32 = 4;
+
+/// The limits and tenants in force.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Table {
+    pub(crate) limits: Vec<Option<Arc<Entry>>>,
+    pub(crate) tenants: Vec<Arc<Tenant>>,
+    /// Identities that are configured or not yet forgotten.
+    pub(crate) by_identity: HashMap<String, u32>,
+}
+
+/// One limit as it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) id: LimitId,
+    pub(crate) name: Arc<str>,
+    pub(crate) identity: Arc<str>,
+    /// As configured; what was changed while running stands in the settings alone.
+    pub(crate) definition: Definition,
+    pub(crate) settings: Settings,
+    /// Where a fixed limit's gate is.
+    pub(crate) place: Place,
+    /// Not configured any more; it admits everybody until the last permit is back.
+    pub(crate) retired: bool,
+    pub(crate) life: Arc<Life>,
+}
+
+/// What may change while a limit runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) concurrent: Option<Concurrent>,
+    pub(crate) queue: u32,
+    pub(crate) wait: Duration,
+    pub(crate) rate: Option<RateDefinition>,
+    pub(crate) mode: Mode,
+}
+
+/// What a limit keeps from one entry to the next.
+#[derive(Debug)]
+pub(crate) struct Life {
+    /// Permits there are. Written while no worker can read it.
+    cap: AtomicU32,
+    /// Gates that exist for it.
+    pub(crate) gates: AtomicU32,
+    /// What `auto` found out.
+    pub(crate) adaptive: Lock<Option<Adaptive>>,
+}
+
+impl Table {
+    /// The limit of a name, if it is in force.
+    pub(crate) fn limit(&self, id: LimitId) -> Option<&Arc<Entry>> {
+        let entry = self.limits.get(id.index as usize)?.as_ref()?;
+        (entry.id.version == id.version && !entry.retired).then_some(entry)
+    }
+
+    /// The limit of a name, if it is in force and counts concurrency.
+    pub(crate) fn counted(&self, id: LimitId) -> Option<&Arc<Entry>> {
+        self.limit(id)
+            .filter(|entry| entry.settings.concurrent.is_some())
+    }
+
+    /// The limit of something that refers to it, which keeps it from being forgotten.
+    pub(crate) fn at(&self, index: u32) -> Option<&Arc<Entry>> {
+        self.limits.get(index as usize)?.as_ref()
+    }
+
+    pub(crate) fn tenant(&self, id: TenantId) -> Option<&Arc<Tenant>> {
+        self.tenants.get(id.0 as usize)
+    }
+}
+
+impl Settings {
+    pub(crate) fn of(definition: &Definition) -> Self {
+        Self {
+            concurrent: definition.concurrent,
+            queue: definition.queue,
+            wait: definition.wait,
+            rate: definition.rate,
+            mode: definition.mode,
+        }
+    }
+
+    pub(crate) fn with(self, change: &Change) -> Self {
+        match *change {
+            Change::Concurrent(concurrent) => Self { concurrent, ..self },
+            Change::Queue(queue) => Self { queue, ..self },
+            Change::Wait(wait) => Self { wait, ..self },
+            Change::Rate(rate) => Self { rate, ..self },
+            Change::Mode(mode) => Self { mode, ..self },
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn index(&self) -> u32 {
+        self.id.index
+    }
+
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.definition.keyed == Keyed::Fixed
+    }
+
+    /// Whether several tenants compete in its queues.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.definition.shared == Shared::Tenants
+    }
+
+    /// Whether a full gate of it stops anybody.
+    pub(crate) fn enforces(&self) -> bool {
+        self.settings.mode == Mode::Enforce && !self.retired && self.settings.concurrent.is_some()
+    }
+
+    /// Permits there are for a key.
+    pub(crate) fn cap(&self) -> u32 {
+        self.life.cap.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_cap(&self, cap: u32) {
+        self.life.cap.store(cap, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        let RateDefinition { count, per, burst } = self.settings.rate?;
+        Some(Rate::new(count, per, burst))
+    }
+
+    pub(crate) fn is_auto(&self) -> bool {
+        self.is_fixed() && matches!(self.settings.concurrent, Some(Concurrent::Auto { .. }))
+    }
+
+    /// Whether it may be counted in workers' cells: fixed, and enough permits for all of them.
+    pub(crate) fn suits_cells(&self, workers: usize) -> bool {
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        self.is_fixed()
+            && !self.is_auto()
+            && !self.retired
+            && self.settings.concurrent.is_some()
+            && self.cap() / PERMITS_A_WORKER_MIN >= workers
+    }
+
+    /// Permits a cell draws at once.
+    pub(crate) fn batch(&self, workers: usize) -> u32 {
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        (self.cap() / workers.saturating_mul(PERMITS_A_WORKER_MIN)).clamp(1, BATCH_MAX)
+    }
+}
+
+impl Life {
+    pub(crate) fn new() -> Self {
+        Self {
+            cap: AtomicU32::new(0),
+            gates: AtomicU32::new(0),
+            adaptive: Lock::new(None),
+        }
+    }
+}
+
+/// One tenant as it stands.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    pub(crate) keys_max: u32,
+    /// Distinct dynamic keys it has now.
+    pub(crate) keys: Arc<AtomicU32>,
+}
+
+impl Tenant {
+    /// Counts one key more, unless it has as many as it may.
+    pub(crate) fn take_key(&self) -> bool {
+        let more = |keys: u32| (keys < self.keys_max).then(|| keys + 1);
+        self.keys
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    pub(crate) fn give_key_back(&self) {
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+    }
+}

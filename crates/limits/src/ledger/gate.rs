@@ -1,0 +1,155 @@
+//! One gate: a limit and one of its keys, with what is counted there.
+
+use super::digest::Digest;
+use crate::Time;
+
+/// Bytes kept of a key's text. The digest is its identity; the text is for people.
+const TEXT_BYTES: usize = 61;
+
+/// Bytes shown of a key whose request is at hand.
+const PRINTED_BYTES: usize = 256;
+
+/// No gate.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A limit and one of its keys.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    pub(crate) digest: Digest,
+    /// When the next request would come if they came evenly (the rate's only state).
+    pub(crate) tat: Time,
+    pub(crate) admitted: u64,
+    pub(crate) limit: u32,
+    pub(crate) tenant: u32,
+    /// Permits out; of a fixed limit also those that lie in workers' cells.
+    pub(crate) in_flight: u32,
+    /// Waiters in its queue.
+    pub(crate) waiting: u32,
+    /// Waiters that will need it, wherever they wait.
+    pub(crate) pins: u32,
+    pub(crate) refused: u32,
+    pub(crate) shadow_refused: u32,
+    pub(crate) waited: u32,
+    /// How long permits were held lately, in microseconds; 0: not measured.
+    pub(crate) held_us: u32,
+    /// When it was used last, in seconds.
+    pub(crate) seen_s: u32,
+    /// The next gate of its bucket, or of the vacant ones.
+    pub(crate) next: u32,
+    /// The next gate of its tenant in its shard, in a ring.
+    pub(crate) sibling: u32,
+    pub(crate) standing: Standing,
+    text_len: u8,
+    text: [u8; TEXT_BYTES],
+    /// It has a queue at the desk, perhaps an empty one.
+    pub(crate) queue: bool,
+}
+
+/// What a slot is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing.
+    Vacant,
+    /// The only gate of a fixed limit.
+    Fixed,
+    /// One key.
+    Key,
+    /// All keys a tenant had no room for.
+    Overflow,
+}
+
+impl Gate {
+    pub(crate) const VACANT: Self = Self {
+        digest: [0; 2],
+        tat: Time::ZERO,
+        admitted: 0,
+        limit: 0,
+        tenant: 0,
+        in_flight: 0,
+        waiting: 0,
+        pins: 0,
+        refused: 0,
+        shadow_refused: 0,
+        waited: 0,
+        held_us: 0,
+        seen_s: 0,
+        next: NONE,
+        sibling: NONE,
+        standing: Standing::Vacant,
+        text_len: 0,
+        text: [0; TEXT_BYTES],
+        queue: false,
+    };
+
+    /// A gate of a limit that counts nothing yet.
+    pub(crate) fn of(limit: u32, tenant: u32, standing: Standing) -> Self {
+        Self {
+            limit,
+            tenant,
+            standing,
+            ..Self::VACANT
+        }
+    }
+
+    /// A gate of nothing, in the list of vacant ones.
+    pub(crate) fn vacant(next: u32) -> Self {
+        Self {
+            next,
+            ..Self::VACANT
+        }
+    }
+
+    pub(crate) fn set_text(&mut self, text: &[u8]) {
+        for (to, from) in self.text.iter_mut().zip(text) {
+            *to = *from;
+        }
+        self.text_len = u8::try_from(text.len().min(TEXT_BYTES)).unwrap_or(0);
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        self.text.get(..usize::from(self.text_len)).unwrap_or(&[])
+    }
+
+    pub(crate) fn see(&mut self, now: Time) {
+        self.seen_s = seconds(now);
+    }
+
+    pub(crate) fn note_held(&mut self, held_ns: u64) {
+        self.held_us = smoothed_us(self.held_us, held_ns);
+    }
+
+    /// Whether forgetting it loses nothing.
+    pub(crate) fn is_idle(&self, now: Time) -> bool {
+        self.in_flight == 0 && self.waiting == 0 && self.pins == 0 && !self.queue && self.tat <= now
+    }
+}
+
+/// An exponential average over about ten values, in whole microseconds and never 0.
+pub(crate) fn smoothed_us(average_us: u32, held_ns: u64) -> u32 {
+    let held_us = u32::try_from(held_ns / 1000).unwrap_or(u32::MAX).max(1);
+    if average_us == 0 {
+        return held_us;
+    }
+    let sum = u64::from(average_us) * 9 + u64::from(held_us);
+    u32::try_from(sum / 10).unwrap_or(u32::MAX).max(1)
+}
+
+/// Whole seconds of an instant.
+pub(crate) fn seconds(now: Time) -> u32 {
+    u32::try_from(now.0 / 1_000_000_000).unwrap_or(u32::MAX)
+}
+
+/// Makes a key printable, and cuts what is longer than anybody reads.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let cut = bytes.get(..PRINTED_BYTES).unwrap_or(bytes);
+    String::from_utf8_lossy(cut)
+        .chars()
+        .map(|character| {
+            if character.is_control() {
+                '?'
+            } else {
+                character
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,314 @@
+//! From what a request wants to the gates it has to pass, and the shards they are in.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use super::Books;
+use super::cells::Cell;
+use super::digest::{Digest, Kind};
+use super::entry::{Entry, Table};
+use super::gate::{Gate, Standing};
+use super::holds::Place;
+use super::shard::{Forget, Shard};
+use crate::Time;
+use crate::ask::{Ask, WANTS_MAX, Want};
+
+/// Keys of a tenant looked at in one shard, to find an idle one in the place of a new one.
+const LOOKS_FOR_IDLE: u32 = 16;
+
+/// The text of a gate that stands for all keys a tenant had no room for.
+const OVERFLOW_TEXT: &[u8] = b"(other)";
+
+/// The digests of a request's keys, made before anything is locked.
+#[derive(Debug)]
+pub(super) struct Keys {
+    digests: [Digest; WANTS_MAX],
+    /// Those that stand for what the tenant had no room for.
+    overflow: Bits,
+}
+
+/// The gates of a request; by place in its list of wants.
+#[derive(Debug, Default)]
+pub(super) struct Route {
+    pub(super) places: [Place; WANTS_MAX],
+    /// Wants that matter here.
+    pub(super) stops: Bits,
+    /// Those whose gate is to be found by its digest.
+    dynamic: Bits,
+    /// Those that have a permit in the worker's cell.
+    pub(super) local: Bits,
+    /// Those whose cell is to draw permits.
+    pub(super) draws: Bits,
+    /// Shards to be locked.
+    pub(super) shards: u64,
+}
+
+/// A set of small numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Bits(u16);
+
+/// What is missing before a gate can be added.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Need {
+    /// Room in a shard.
+    Room(u16),
+    /// The tenant has as many keys as it may; the want whose key would be one more.
+    Keys(usize),
+}
+
+/// Locked shards, in order of index.
+#[derive(Debug)]
+pub(super) struct Guards<'l> {
+    mask: u64,
+    list: [Option<MutexGuard<'l, Shard>>; WANTS_MAX],
+}
+
+impl Bits {
+    pub(super) fn has(self, at: usize) -> bool {
+        self.0 & (1 << at) != 0
+    }
+
+    pub(super) fn add(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.0 &= !(1 << at);
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let at = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                at
+            })
+        })
+    }
+}
+
+impl Guards<'_> {
+    pub(super) fn shard(&mut self, shard: u16) -> &mut Shard {
+        let before = (self.mask & ((1 << shard) - 1)).count_ones();
+        self.list
+            .get_mut(before as usize)
+            .and_then(Option::as_deref_mut)
+            .expect("the shards of a request's gates are locked")
+    }
+
+    pub(super) fn gate(&mut self, place: Place) -> &mut Gate {
+        self.shard(place.shard).gate(place.slot)
+    }
+}
+
+impl Books {
+    /// Digests the keys of a request.
+    pub(super) fn keys(&self, wants: &[Want<'_>]) -> Keys {
+        let mut keys = Keys {
+            digests: [[0; 2]; WANTS_MAX],
+            overflow: Bits::default(),
+        };
+        for (digest, want) in keys.digests.iter_mut().zip(wants) {
+            *digest = match want.key {
+                Some(key) => self.secret.digest(number(want), Kind::Key, key),
+                // Of a fixed limit, whose gate is known; else the limit's number tells it apart.
+                None => [number(want), 0],
+            };
+        }
+        keys
+    }
+
+    /// Looks up which limits matter and which shards their gates are in.
+    pub(super) fn route(
+        &self,
+        table: &Table,
+        wants: &[Want<'_>],
+        keys: &Keys,
+        cells: &[Cell],
+        matters: impl Fn(&Entry) -> bool,
+    ) -> Route {
+        let mut route = Route::default();
+        for (at, want) in wants.iter().take(WANTS_MAX).enumerate() {
+            let Some(entry) = table.limit(want.limit).filter(|entry| matters(entry)) else {
+                continue;
+            };
+            if !entry.is_fixed() {
+                route.dynamic.add(at);
+                route.stops.add(at);
+                let shard = self.shard_of(keys.digests[at]);
+                route.places[at].shard = shard;
+                route.shards |= 1 << shard;
+                continue;
+            }
+            if route.passes(entry.place) {
+                continue;
+            }
+            route.stops.add(at);
+            route.places[at] = entry.place;
+            match cells.get(want.limit.index as usize) {
+                Some(cell) if cell.open && cell.free > 0 => {
+                    route.local.add(at);
+                    continue;
+                }
+                Some(cell) if cell.open => route.draws.add(at),
+                _ => {}
+            }
+            route.shards |= 1 << entry.place.shard;
+        }
+        route
+    }
+
+    pub(super) fn lock_shards(&self, mask: u64) -> Guards<'_> {
+        let mut list = [const { None }; WANTS_MAX];
+        let mut rest = mask;
+        for place in &mut list {
+            if rest == 0 {
+                break;
+            }
+            *place = Some(self.shards[rest.trailing_zeros() as usize].lock());
+            rest &= rest - 1;
+        }
+        Guards { mask, list }
+    }
+
+    /// Finds the gates of dynamic keys, and adds those that are new.
+    pub(super) fn find_gates(
+        &self,
+        now: Time,
+        table: &Table,
+        ask: &Ask<'_>,
+        keys: &Keys,
+        route: &mut Route,
+        shards: &mut Guards<'_>,
+    ) -> Result<(), Need> {
+        for at in route.dynamic.iter() {
+            let index = route.places[at].shard;
+            let shard = shards.shard(index);
+            let digest = keys.digests[at];
+            let slot = match shard.find(digest) {
+                Some(slot) => slot,
+                None => add_gate(table, ask, keys, at, index, shard)?,
+            };
+            let place = Place { shard: index, slot };
+            shard.gate(slot).see(now);
+            route.places[at] = Place::default();
+            if route
+                .stops
+                .iter()
+                .take_while(|other| *other < at)
+                .any(|other| route.places[other] == place)
+            {
+                // The same key of the same limit twice counts once.
+                route.stops.remove(at);
+            }
+            route.places[at] = place;
+        }
+        Ok(())
+    }
+
+    /// Brings what is missing; nothing but the desk may be locked.
+    pub(super) fn provide(
+        &self,
+        now: Time,
+        ask: &Ask<'_>,
+        table: &Table,
+        keys: &mut Keys,
+        need: Need,
+    ) {
+        match need {
+            Need::Room(shard) => self.make_room(shard),
+            Need::Keys(at) => {
+                if self.forget_one(now, table, ask, self.shard_of(keys.digests[at])) {
+                    return;
+                }
+                if let Some(want) = ask.wants.get(at) {
+                    let tenant = ask.tenant.0.to_le_bytes();
+                    keys.digests[at] = self.secret.digest(number(want), Kind::Overflow, &tenant);
+                    keys.overflow.add(at);
+                }
+            }
+        }
+    }
+
+    /// Gives a shard room for more gates.
+    pub(super) fn make_room(&self, shard: u16) {
+        let shard = &self.shards[usize::from(shard)];
+        let want = shard.lock().want_room();
+        let room = want.make();
+        let replaced = shard.lock().add_room(room);
+        drop(replaced);
+    }
+
+    /// Forgets one idle key of the asking tenant, looking at a bounded number of them, from the
+    /// shard on where the new key is to stand.
+    fn forget_one(&self, now: Time, table: &Table, ask: &Ask<'_>, first: u16) -> bool {
+        let bounds = Forget {
+            looks_max: LOOKS_FOR_IDLE,
+            forget_max: 1,
+            age_s: 0,
+        };
+        (0..self.shards.len()).any(|step| {
+            let index = (usize::from(first) + step) % self.shards.len();
+            let mut shard = self.shards[index].lock();
+            shard.forget_idle(now, ask.tenant.0, bounds, |gate| forgotten(table, gate)) > 0
+        })
+    }
+
+    fn shard_of(&self, digest: Digest) -> u16 {
+        // The upper half places it, the lower half finds it there. There are at most 64 shards.
+        (digest[1] as usize & (self.shards.len() - 1)) as u16
+    }
+}
+
+impl Route {
+    fn passes(&self, place: Place) -> bool {
+        self.stops
+            .iter()
+            .any(|stop| !self.dynamic.has(stop) && self.places[stop] == place)
+    }
+}
+
+/// Keeps count of a gate that is no more.
+pub(super) fn forgotten(table: &Table, gate: &Gate) {
+    if let Some(entry) = table.at(gate.limit) {
+        entry.life.gates.fetch_sub(1, Ordering::Relaxed);
+    }
+    if gate.standing == Standing::Key
+        && let Some(tenant) = table.tenants.get(gate.tenant as usize)
+    {
+        tenant.give_key_back();
+    }
+}
+
+fn add_gate(
+    table: &Table,
+    ask: &Ask<'_>,
+    keys: &Keys,
+    at: usize,
+    index: u16,
+    shard: &mut Shard,
+) -> Result<u32, Need> {
+    if !shard.has_room() {
+        return Err(Need::Room(index));
+    }
+    let want = &ask.wants[at];
+    let (standing, text) = if keys.overflow.has(at) {
+        (Standing::Overflow, OVERFLOW_TEXT)
+    } else {
+        let tenant = table.tenant(ask.tenant);
+        if !tenant.is_none_or(|tenant| tenant.take_key()) {
+            return Err(Need::Keys(at));
+        }
+        (Standing::Key, want.key.unwrap_or_default())
+    };
+    if let Some(entry) = table.at(want.limit.index) {
+        entry.life.gates.fetch_add(1, Ordering::Relaxed);
+    }
+    let limit = want.limit.index;
+    Ok(shard.insert(keys.digests[at], limit, ask.tenant.0, standing, text))
+}
+
+fn number(want: &Want<'_>) -> u64 {
+    u64::from(want.limit.version) << 32 | u64::from(want.limit.index)
+}

@@ -1,0 +1,216 @@
+//! What time asks for: waits that end, cells that open and close, keys that are forgotten.
+
+use std::time::Duration;
+
+use super::Books;
+use super::desk::{Charged, Desk, Wakers};
+use super::holds::{Hold, Place};
+use super::route::forgotten;
+use super::shard::Forget;
+use crate::Time;
+use crate::permit::Used;
+use crate::refusal::Why;
+
+/// How long a gate has to be little used before it is counted in cells again.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How long a key that nobody uses is remembered.
+const KEY_AGE_S: u32 = 60;
+/// Keys of one shard looked at in one tick.
+const LOOKS_A_TICK: u32 = 64;
+/// Tenants whose idle keys are looked for in one tick.
+const TENANTS_A_TICK: usize = 16;
+
+impl Books {
+    /// Does what time asks for.
+    pub(super) fn tick(&self, now: Time) {
+        self.at_desk(Some(now), |desk, now, wakers| {
+            self.end_waits(desk, now, wakers);
+            self.adapt(desk, now, wakers);
+            self.settle(desk, now);
+            self.drop_queues(desk, now);
+            self.forget_retired(desk, now, wakers);
+        });
+        self.forget_keys(now);
+    }
+
+    /// Counts a limit at its gate alone: every permit in a cell is called in.
+    pub(super) fn close(&self, desk: &mut Desk, hold: Hold) {
+        let Some(open) = desk.open.get_mut(hold.limit as usize) else {
+            return;
+        };
+        *open = false;
+        if desk
+            .table
+            .at(hold.limit)
+            .is_some_and(|entry| entry.suits_cells(self.cells.len()))
+        {
+            desk.unsettled.insert(hold.limit, None);
+        }
+        let mut all = Vec::with_capacity(self.cells.len());
+        all.extend(self.cells.iter().map(|cells| cells.lock()));
+        let place = hold.place();
+        let mut shard = self.shards[usize::from(place.shard)].lock();
+        let gate = shard.gate(place.slot);
+        for cells in &mut all {
+            if let Some(cell) = cells.cells.get_mut(hold.limit as usize) {
+                gate.in_flight -= std::mem::take(&mut cell.free);
+                cell.open = false;
+                if cell.held_us > 0 {
+                    gate.held_us = std::mem::take(&mut cell.held_us);
+                }
+            }
+        }
+    }
+
+    /// Lets workers count a limit in their cells. Nobody may wait at its gate.
+    pub(super) fn open(&self, desk: &mut Desk, limit: u32) {
+        let Some(entry) = desk.table.at(limit) else {
+            return;
+        };
+        let batch = entry.batch(self.cells.len());
+        let mut all = Vec::with_capacity(self.cells.len());
+        all.extend(self.cells.iter().map(|cells| cells.lock()));
+        for cells in &mut all {
+            if let Some(cell) = cells.cells.get_mut(limit as usize) {
+                cell.open = true;
+                cell.batch = batch;
+            }
+        }
+        if let Some(open) = desk.open.get_mut(limit as usize) {
+            *open = true;
+        }
+    }
+
+    /// Opens the cells of limits that have been little used for a while.
+    fn settle(&self, desk: &mut Desk, now: Time) {
+        let mut settled = Vec::new();
+        let mut unsettled = std::mem::take(&mut desk.unsettled);
+        unsettled.retain(|limit, since| {
+            let Some(entry) = desk.table.at(*limit) else {
+                return false;
+            };
+            if !entry.suits_cells(self.cells.len()) {
+                return false;
+            }
+            let mut shard = self.shards[usize::from(entry.place.shard)].lock();
+            let gate = shard.gate(entry.place.slot);
+            if gate.waiting > 0 || gate.in_flight >= entry.cap() / 2 {
+                *since = None;
+                return true;
+            }
+            let since = *since.get_or_insert(now);
+            if now - since >= SETTLED {
+                settled.push(*limit);
+                return false;
+            }
+            true
+        });
+        desk.unsettled = unsettled;
+        for limit in settled {
+            self.open(desk, limit);
+        }
+    }
+
+    /// Ends the waits whose time is up.
+    fn end_waits(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
+        let places: Vec<Place> = desk
+            .queues
+            .iter()
+            .filter(|(_, here)| here.queue.next_deadline().is_some_and(|next| next <= now))
+            .map(|(place, _)| *place)
+            .collect();
+        for place in places {
+            while let Some(waiter) = desk
+                .queues
+                .get_mut(&place)
+                .and_then(|here| here.queue.expired(now))
+            {
+                let why = Why::WaitedTooLong;
+                self.turn_away(desk, now, waiter.id, why, wakers);
+            }
+        }
+    }
+
+    /// Lets `auto` notice what does not come back.
+    fn adapt(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
+        let table = desk.table.clone();
+        for entry in table
+            .limits
+            .iter()
+            .flatten()
+            .filter(|entry| entry.is_auto())
+        {
+            {
+                let mut shard = self.shards[usize::from(entry.place.shard)].lock();
+                let gate = shard.gate(entry.place.slot);
+                if let Some(adaptive) = &mut *entry.life.adaptive.lock() {
+                    adaptive.tick(now, gate.in_flight, gate.waiting);
+                    entry.set_cap(adaptive.limit());
+                }
+            }
+            self.serve(desk, now, entry.place, wakers);
+        }
+    }
+
+    /// Drops queues in which nothing is worth keeping.
+    fn drop_queues(&self, desk: &mut Desk, now: Time) {
+        desk.queues.retain(|place, here| {
+            let keep = !here.queue.is_empty() || !here.queue.is_idle(now);
+            if !keep {
+                let mut shard = self.shards[usize::from(place.shard)].lock();
+                shard.gate(place.slot).queue = false;
+            }
+            keep
+        });
+    }
+
+    /// Forgets keys that were not used for a while, a bounded number at a time.
+    fn forget_keys(&self, now: Time) {
+        let (table, first) = self.at_desk(Some(now), |desk, _, _| {
+            let first = desk.sweep as usize;
+            let tenants = desk.table.tenants.len().max(1);
+            desk.sweep = u32::try_from((first + TENANTS_A_TICK) % tenants).unwrap_or(0);
+            (desk.table.clone(), first)
+        });
+        let tenants = table.tenants.len();
+        let bounds = Forget {
+            looks_max: LOOKS_A_TICK,
+            forget_max: LOOKS_A_TICK,
+            age_s: KEY_AGE_S,
+        };
+        for step in 0..TENANTS_A_TICK.min(tenants) {
+            let tenant = u32::try_from((first + step) % tenants).unwrap_or(0);
+            for shard in &self.shards {
+                let mut shard = shard.lock();
+                shard.forget_idle(now, tenant, bounds, |gate| forgotten(&table, gate));
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Replaces what a queue charged in advance by what was really taken.
+    pub(super) fn settle(&mut self, now: Time, charged: &Charged, used: Option<Used>) {
+        let Some(here) = self.queues.get_mut(&charged.place) else {
+            return;
+        };
+        let Charged {
+            tenant,
+            client,
+            charge,
+            ..
+        } = *charged;
+        match used {
+            Some(Used::Measured(nanos)) => here.queue.settle(now, tenant, client, charge, nanos),
+            Some(Used::Nothing) => here.queue.refund(now, tenant, client, charge),
+            None => {}
+        }
+    }
+
+    /// Tells a queue how long a permit of its gate was held.
+    pub(super) fn note_service(&mut self, place: Place, held_ns: Option<u64>) {
+        if let (Some(here), Some(held_ns)) = (self.queues.get_mut(&place), held_ns) {
+            here.queue.note_service(held_ns);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What an operator and a test see of the ledger.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Books;
+use super::entry::Table;
+use super::gate::{Gate, Standing, printable};
+use super::shard::Shard;
+use crate::Time;
+use crate::ask::LimitId;
+use crate::look::GateLook;
+
+/// What lies in workers' cells of one limit.
+#[derive(Debug, Clone, Copy, Default)]
+struct InCells {
+    free: u32,
+    admitted: u64,
+}
+
+impl Books {
+    /// Shows the busiest gates.
+    pub(super) fn look(&self, now: Time, limit: Option<LimitId>, keys_max: usize) -> Vec<GateLook> {
+        let (table, oldest) = self.at_desk(Some(now), |desk, now, _| {
+            let oldest: HashMap<(u16, u32), Duration> = desk
+                .queues
+                .iter()
+                .filter_map(|(place, here)| {
+                    Some(((place.shard, place.slot), now - here.queue.oldest()?))
+                })
+                .collect();
+            (desk.table.clone(), oldest)
+        });
+        let cells = self.in_cells(table.limits.len());
+        let mut looks = Vec::new();
+        for (index, shard) in (0..).zip(&self.shards) {
+            let mut chunk = 0;
+            loop {
+                // A chunk at a time, so that nobody waits for more than that.
+                let Some(gates) = shard.lock().chunk(chunk).map(<[Gate]>::to_vec) else {
+                    break;
+                };
+                for (at, gate) in gates.iter().enumerate() {
+                    let slot = Shard::slot_of(chunk, at);
+                    let oldest = oldest.get(&(index, slot)).copied();
+                    looks.extend(shown(&table, gate, limit, &cells, oldest));
+                }
+                chunk += 1;
+                keep_busiest(&mut looks, keys_max, keys_max.saturating_mul(2));
+            }
+        }
+        keep_busiest(&mut looks, keys_max, keys_max);
+        looks
+    }
+
+    /// By how much permits and counts differ.
+    pub(super) fn drift(&self) -> u64 {
+        let desk = self.desk.lock();
+        let all: Vec<_> = self.cells.iter().map(|cells| cells.lock()).collect();
+        let mut permits = desk.holds;
+        let mut free = HashMap::<u32, i64>::new();
+        for cells in &all {
+            permits += cells.holds;
+            for (limit, cell) in (0..).zip(&cells.cells) {
+                *free.entry(limit).or_default() += i64::from(cell.free);
+            }
+        }
+        let mut drift = 0;
+        let mut counted = 0;
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for gate in (0..).map_while(|at| shard.chunk(at)).flatten() {
+                let in_cells = match gate.standing {
+                    Standing::Fixed => free.get(&gate.limit).copied().unwrap_or(0),
+                    _ => 0,
+                };
+                let out = i64::from(gate.in_flight) - in_cells;
+                counted += out;
+                drift += u64::try_from(-out).unwrap_or(0);
+            }
+        }
+        drift + counted.abs_diff(permits)
+    }
+
+    fn in_cells(&self, limits: usize) -> Vec<InCells> {
+        let mut sum = vec![InCells::default(); limits];
+        for cells in &self.cells {
+            for (sum, cell) in sum.iter_mut().zip(&cells.lock().cells) {
+                sum.free += cell.free;
+                sum.admitted += cell.admitted;
+            }
+        }
+        sum
+    }
+}
+
+fn shown(
+    table: &Table,
+    gate: &Gate,
+    limit: Option<LimitId>,
+    cells: &[InCells],
+    oldest: Option<Duration>,
+) -> Option<GateLook> {
+    let entry = table.at(gate.limit).filter(|entry| !entry.retired)?;
+    if gate.standing == Standing::Vacant || limit.is_some_and(|limit| limit != entry.id) {
+        return None;
+    }
+    let in_cells = match gate.standing {
+        Standing::Fixed => cells.get(gate.limit as usize).copied().unwrap_or_default(),
+        _ => InCells::default(),
+    };
+    Some(GateLook {
+        limit: entry.id,
+        name: entry.name.clone(),
+        identity: entry.identity.clone(),
+        key: printable(gate.text()),
+        overflow: gate.standing == Standing::Overflow,
+        in_flight: gate.in_flight.saturating_sub(in_cells.free),
+        cap: entry.settings.concurrent.map(|_| entry.cap()),
+        queued: gate.waiting,
+        queue_max: entry.settings.queue,
+        admitted: gate.admitted + in_cells.admitted,
+        refused: gate.refused.into(),
+        shadow_refused: gate.shadow_refused.into(),
+        waited: gate.waited.into(),
+        oldest,
+    })
+}
+
+/// Shortens a list of more than `looks_max` to the `keep` busiest.
+fn keep_busiest(looks: &mut Vec<GateLook>, keep: usize, looks_max: usize) {
+    if looks.len() > looks_max {
+        looks.sort_by_key(|look| {
+            std::cmp::Reverse((look.queued, look.in_flight, look.refused, look.admitted))
+        });
+        looks.truncate(keep);
+    }
+}

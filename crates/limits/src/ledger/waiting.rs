@@ -1,0 +1,421 @@
+//! The way of a request that could not pass at once: admitted, refused or queued at the desk.
+
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::Books;
+use super::attempt::Facts;
+use super::desk::{Charged, Desk, GateQueue, Record, State, Wakers};
+use super::entry::Entry;
+use super::gate::Gate;
+use super::holds::{Hold, Holds, Place};
+use super::route::{Keys, Need};
+use crate::Time;
+use crate::ask::Ask;
+use crate::queue::{Prefix, Queue, Share, Waiter};
+use crate::refusal::{Refusal, Why};
+
+/// Times a gate that has both a free permit and waiters is served before a newcomer is judged.
+const SERVES_MAX: u32 = 4;
+
+/// What the desk says to a newcomer.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It holds its permits.
+    Admitted,
+    /// It waits until then, under this number.
+    Waiting(u64, Time),
+    /// It may not go on.
+    Refused(Box<Refusal>),
+}
+
+/// What came of one look at all gates.
+#[derive(Debug)]
+enum Considered {
+    Admitted,
+    /// Permits in cells are to be called in.
+    Close(Hold),
+    /// Somebody before the newcomer is to be served.
+    Serve(Place),
+    Need(Need),
+    /// The newcomer is counted at this of its gates, for this of its wants.
+    Queued(usize, usize, Facts, Vec<Hold>),
+    Full(usize, Facts),
+}
+
+impl Books {
+    /// Decides what could not be decided without the desk.
+    pub(super) fn ask_desk(
+        &self,
+        now: Time,
+        ask: &Ask<'_>,
+        keys: &mut Keys,
+        holds: &mut Holds,
+    ) -> Verdict {
+        self.at_desk(Some(now), |desk, now, wakers| {
+            let mut serves = 0;
+            loop {
+                match self.consider(desk, now, ask, keys, holds, serves < SERVES_MAX) {
+                    Considered::Admitted => {
+                        desk.holds += i64::try_from(holds.len()).unwrap_or(0);
+                        return Verdict::Admitted;
+                    }
+                    Considered::Close(hold) => self.close(desk, hold),
+                    Considered::Serve(place) => {
+                        serves += 1;
+                        self.serve(desk, now, place, wakers);
+                    }
+                    Considered::Need(need) => {
+                        let table = desk.table.clone();
+                        self.provide(now, ask, &table, keys, need);
+                    }
+                    Considered::Queued(among, at, facts, gates) => {
+                        let record = record(desk, now, ask, &facts, among, gates);
+                        return self.join(desk, now, record, &facts, key(ask, at), wakers);
+                    }
+                    Considered::Full(at, facts) => {
+                        let refusal = facts.refuse(Why::Full, key(ask, at), Duration::ZERO, None);
+                        return Verdict::Refused(Box::new(refusal));
+                    }
+                }
+            }
+        })
+    }
+
+    /// Looks at all gates at once, and counts the newcomer where it passes or waits.
+    fn consider(
+        &self,
+        desk: &Desk,
+        now: Time,
+        ask: &Ask<'_>,
+        keys: &Keys,
+        holds: &mut Holds,
+        may_serve: bool,
+    ) -> Considered {
+        let table = &*desk.table;
+        let mut gates = Vec::with_capacity(ask.wants.len());
+        let counted = |entry: &Entry| entry.settings.concurrent.is_some();
+        let mut route = self.route(table, ask.wants, keys, &[], counted);
+        let mut shards = self.lock_shards(route.shards);
+        if let Err(need) = self.find_gates(now, table, ask, keys, &mut route, &mut shards) {
+            return Considered::Need(need);
+        }
+        let mut stopped = None;
+        for at in route.stops.iter() {
+            let Some(entry) = table.at(ask.wants[at].limit.index) else {
+                continue;
+            };
+            let place = route.places[at];
+            let hold = Hold::new(entry.index(), place, entry.is_fixed());
+            let gate = shards.gate(place);
+            let full = gate.in_flight >= entry.cap();
+            if stopped.is_none() {
+                if full && desk.is_open(entry.index()) {
+                    return Considered::Close(hold);
+                }
+                if gate.stops(entry) {
+                    if !full && may_serve {
+                        return Considered::Serve(place);
+                    }
+                    stopped = Some((at, gates.len(), entry));
+                }
+            }
+            gates.push(hold);
+        }
+        let Some((at, among, entry)) = stopped else {
+            for hold in gates {
+                let entry = table.at(hold.limit);
+                let gate = shards.gate(hold.place());
+                gate.admit(entry.map_or(u32::MAX, |entry| entry.cap()));
+                holds.push(hold);
+            }
+            return Considered::Admitted;
+        };
+        let gate = shards.gate(route.places[at]);
+        let facts = |gate: &Gate| Facts {
+            entry: entry.clone(),
+            gate: gate.clone(),
+        };
+        if entry.settings.queue == 0 {
+            gate.refused = gate.refused.saturating_add(1);
+            return Considered::Full(at, facts(gate));
+        }
+        let facts = facts(gate);
+        gate.waiting += 1;
+        gate.queue = true;
+        for hold in &gates {
+            shards.gate(hold.place()).pins += 1;
+        }
+        Considered::Queued(among, at, facts, gates)
+    }
+
+    /// Lets a newcomer, who is counted at its gate already, wait there if it may.
+    fn join(
+        &self,
+        desk: &mut Desk,
+        now: Time,
+        record: Record,
+        facts: &Facts,
+        key: Option<&[u8]>,
+        wakers: &mut Wakers,
+    ) -> Verdict {
+        let place = record.gates[record.at].place();
+        desk.last_id += 1;
+        let id = desk.last_id;
+        let newcomer = waiter(id, &record);
+        let until = record.until;
+        let (refused, predicted) = self.judge(desk, now, place, facts, &newcomer, wakers);
+        let Some(why) = refused else {
+            desk.records.insert(id, record);
+            self.count(place, |gate| gate.waited = gate.waited.saturating_add(1));
+            self.queue_up(desk, now, id);
+            return Verdict::Waiting(id, until);
+        };
+        self.unpin(&record);
+        self.count(place, |gate| gate.refused = gate.refused.saturating_add(1));
+        let refusal = facts.refuse(why, key, Duration::ZERO, predicted);
+        Verdict::Refused(Box::new(refusal))
+    }
+
+    /// Whether a newcomer may wait; one who takes more than its share may have to make room.
+    fn judge(
+        &self,
+        desk: &mut Desk,
+        now: Time,
+        place: Place,
+        facts: &Facts,
+        newcomer: &Waiter,
+        wakers: &mut Wakers,
+    ) -> (Option<Why>, Option<Duration>) {
+        let entry = &facts.entry;
+        let seed = self.queue_seed;
+        let here = desk
+            .queues
+            .entry(place)
+            .or_insert_with(|| GateQueue::new(now, facts, seed));
+        let cap = entry.cap();
+        let predicted = here.queue.predicted_wait_for(now, cap, newcomer);
+        if predicted.is_some_and(|wait| wait > newcomer.until - now) {
+            return (Some(Why::WaitTooLong), predicted);
+        }
+        let waiting = here.queue.len().saturating_sub(here.guests);
+        if waiting < entry.settings.queue as usize {
+            return (None, predicted);
+        }
+        let Some(victim) = here.queue.push_out(newcomer) else {
+            return (Some(Why::QueueFull), predicted);
+        };
+        if desk
+            .records
+            .get(&victim.id)
+            .is_none_or(|record| record.guest)
+        {
+            // Who moved here counts against nothing, so it makes no room either.
+            if let Some(here) = desk.queues.get_mut(&place) {
+                here.queue.push(now, victim);
+            }
+            return (Some(Why::QueueFull), predicted);
+        }
+        self.turn_away(desk, now, victim.id, Why::QueueFull, wakers);
+        (None, predicted)
+    }
+
+    /// Puts somebody into the queue of the gate where it is counted as waiting.
+    pub(super) fn queue_up(&self, desk: &mut Desk, now: Time, id: u64) {
+        let Desk {
+            records,
+            queues,
+            table,
+            ..
+        } = desk;
+        let Some(record) = records.get(&id) else {
+            return;
+        };
+        let hold = record.gates[record.at];
+        let here = queues.entry(hold.place()).or_insert_with(|| {
+            let shared = table.at(hold.limit).is_some_and(|entry| entry.is_shared());
+            GateQueue::empty(now, shared_by(shared), self.queue_seed)
+        });
+        here.guests += usize::from(record.guest);
+        here.queue.push(now, waiter(id, record));
+    }
+
+    /// Counts something at a gate.
+    fn count(&self, place: Place, counting: impl FnOnce(&mut Gate)) {
+        let mut shard = self.shards[usize::from(place.shard)].lock();
+        counting(shard.gate(place.slot));
+    }
+
+    /// Asks for what came of a wait; while nothing has, the waker is kept.
+    pub(super) fn poll(&self, now: Time, id: u64, waker: Waker) -> Poll<Option<Outcome>> {
+        self.at_desk(Some(now), |desk, now, wakers| {
+            if desk
+                .records
+                .get(&id)
+                .is_some_and(|record| record.is_over(now))
+            {
+                self.expire(desk, now, id, wakers);
+            }
+            let Some(record) = desk.records.get_mut(&id) else {
+                wakers.drop.push(waker);
+                return Poll::Ready(None);
+            };
+            if let State::Waiting(kept) = &mut record.state {
+                wakers.drop.extend(kept.replace(waker));
+                return Poll::Pending;
+            }
+            wakers.drop.push(waker);
+            Poll::Ready(desk.records.remove(&id).map(outcome))
+        })
+    }
+
+    /// Ends a wait whose time is up.
+    pub(super) fn expire(&self, desk: &mut Desk, now: Time, id: u64, wakers: &mut Wakers) {
+        let place = desk
+            .records
+            .get(&id)
+            .and_then(|record| record.gates.get(record.at))
+            .map(Hold::place);
+        if let Some(here) = place.and_then(|place| desk.queues.get_mut(&place)) {
+            here.queue.remove(id);
+        }
+        self.turn_away(desk, now, id, Why::WaitedTooLong, wakers);
+    }
+
+    /// Lets somebody go who does not want to know any more what came of its wait.
+    pub(super) fn abandon(&self, id: u64) {
+        let gone = self.at_desk(None, |desk, now, wakers| {
+            let record = desk.records.remove(&id)?;
+            match &record.state {
+                State::Waiting(_) => {
+                    let place = record.gates[record.at].place();
+                    if let Some(here) = desk.queues.get_mut(&place) {
+                        here.queue.remove(id);
+                    }
+                    desk.leave(place, &record);
+                    self.unpin(&record);
+                }
+                State::Granted(_, charged) => {
+                    if let Some(here) = desk.queues.get_mut(&charged.place) {
+                        let Charged {
+                            tenant,
+                            client,
+                            charge,
+                            ..
+                        } = *charged;
+                        here.queue.refund(now, tenant, client, charge);
+                    }
+                    desk.holds -= i64::try_from(record.gates.len()).unwrap_or(0);
+                    self.free_here(desk, now, &record.gates, wakers);
+                }
+                State::Refused(_) => {}
+            }
+            // Its waker is somebody else's code: dropped outside.
+            Some(record)
+        });
+        drop(gone);
+    }
+
+    /// Gives permits back from the desk, which no worker has had.
+    fn free_here(&self, desk: &mut Desk, now: Time, gates: &[Hold], wakers: &mut Wakers) {
+        for hold in gates {
+            self.count(hold.place(), |gate| gate.in_flight -= 1);
+        }
+        for hold in gates {
+            self.serve(desk, now, hold.place(), wakers);
+        }
+    }
+}
+
+/// What came of a wait.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Permits, since then, at these gates.
+    Granted(Time, Holds, Charged, Duration),
+    Refused(Box<Refusal>),
+}
+
+impl GateQueue {
+    fn new(now: Time, facts: &Facts, seed: u64) -> Self {
+        let mut queue = Self::empty(now, shared_by(facts.entry.is_shared()), seed);
+        if facts.gate.held_us > 0 {
+            let held_us = u64::from(facts.gate.held_us);
+            queue.queue.note_service(held_us.saturating_mul(1000));
+        }
+        queue
+    }
+
+    fn empty(now: Time, share: Share, seed: u64) -> Self {
+        Self {
+            queue: Queue::with_seed(share, now, seed),
+            guests: 0,
+        }
+    }
+}
+
+impl Record {
+    fn is_over(&self, now: Time) -> bool {
+        matches!(self.state, State::Waiting(_)) && self.until <= now
+    }
+}
+
+fn shared_by(several: bool) -> Share {
+    if several {
+        Share::TenantsThenClients
+    } else {
+        Share::Clients
+    }
+}
+
+fn outcome(record: Record) -> Outcome {
+    let arrived = record.arrived;
+    let gates = record.gates;
+    match record.state {
+        State::Granted(since, charged) => {
+            let mut holds = Holds::with_capacity(gates.len());
+            gates.iter().for_each(|hold| holds.push(*hold));
+            Outcome::Granted(since, holds, charged, since - arrived)
+        }
+        State::Refused(refusal) => Outcome::Refused(refusal),
+        State::Waiting(_) => unreachable!("only a wait that is over has an outcome"),
+    }
+}
+
+fn key<'a>(ask: &Ask<'a>, at: usize) -> Option<&'a [u8]> {
+    ask.wants.get(at).and_then(|want| want.key)
+}
+
+fn waiter(id: u64, record: &Record) -> Waiter {
+    Waiter {
+        id,
+        arrived: record.arrived,
+        until: record.until,
+        tenant: record.tenant,
+        weight: record.weight,
+        client: record.client,
+    }
+}
+
+fn record(
+    desk: &Desk,
+    now: Time,
+    ask: &Ask<'_>,
+    facts: &Facts,
+    at: usize,
+    gates: Vec<Hold>,
+) -> Record {
+    Record {
+        tenant: ask.tenant.0,
+        weight: desk
+            .table
+            .tenant(ask.tenant)
+            .map_or(1, |tenant| tenant.weight),
+        client: Prefix::of(ask.client),
+        arrived: now,
+        until: now + facts.entry.settings.wait,
+        gates: gates.into_boxed_slice(),
+        at,
+        guest: false,
+        state: State::Waiting(None),
+    }
+}

@@ -1,0 +1,352 @@
+//! What the ledger promises, case by case, as the gateway will use it.
+
+mod setting;
+
+use std::time::Duration;
+
+use limits::{Change, Concurrent, Keyed, Mode, Outcome, RateDefinition, Time, Used, Why};
+
+use setting::{Said, Setting, dynamic, fixed, ms};
+
+#[test]
+fn a_third_request_is_refused_where_two_may_be_in_flight() {
+    let mut setting = Setting::new(2, vec![dynamic("file", 2)]);
+    let first = setting.admitted(0, &["a"]);
+    let _second = setting.admitted(1, &["a"]);
+    let refusal = setting.refused(0, &["a"]);
+    assert_eq!(refusal.why, Why::Full);
+    assert_eq!(refusal.to_string(), "limit file=a concurrent 2/2 queue 0/0");
+    assert_eq!(refusal.admits_if, "concurrent >= 3, or queue >= 1");
+    setting
+        .admitted(0, &["b"])
+        .end(ms(1), Used::Nothing, Outcome::Ignored);
+    first.end(ms(5), Used::Measured(1), Outcome::Fine);
+    drop(setting.admitted(1, &["a"]));
+}
+
+#[test]
+fn every_permit_of_a_fixed_limit_can_be_had_by_one_worker_and_not_one_more() {
+    for cap in [1, 2, 7, 8, 9, 100, 1000] {
+        let mut setting = Setting::new(2, vec![fixed("site", cap)]);
+        let other = setting.admitted(1, &[""]);
+        let mut held: Vec<_> = (1..cap).map(|_| setting.admitted(0, &[""])).collect();
+        assert_eq!(setting.refused(0, &[""]).in_flight, cap);
+        assert_eq!(setting.refused(1, &[""]).why, Why::Full);
+        other.end(ms(1), Used::Nothing, Outcome::Fine);
+        held.push(setting.admitted(0, &[""]));
+        assert_eq!(setting.in_flight("site"), cap);
+        drop(held);
+        assert_eq!((setting.in_flight("site"), setting.ledger.drift()), (0, 0));
+    }
+}
+
+#[test]
+fn an_attempt_that_fails_leaves_nothing_behind() {
+    let mut setting = Setting::new(2, vec![dynamic("file", 5), fixed("site", 1)]);
+    let held = setting.admitted(0, &["a", ""]);
+    for _ in 0..10 {
+        assert_eq!(&*setting.refused(1, &["b", ""]).name, "site");
+    }
+    drop(held);
+    let mut setting = Setting::new(2, vec![dynamic("file", 1), fixed("site", 100)]);
+    let held = setting.admitted(0, &["a", ""]);
+    for _ in 0..200 {
+        assert_eq!(&*setting.refused(1, &["a", ""]).name, "file");
+    }
+    assert_eq!(setting.in_flight("site"), 1);
+    drop(held);
+}
+
+#[test]
+fn a_freed_permit_goes_to_who_came_first_and_to_nobody_else() {
+    let mut setting = Setting::new(2, vec![queued(dynamic("file", 1), 8)]);
+    let held = setting.admitted(0, &["a"]);
+    let mut first = setting.waiting(1, &["a"]);
+    let mut second = setting.waiting(0, &["a"]);
+    assert!(setting.poll(&mut first).is_none());
+    assert!(setting.poll(&mut second).is_none());
+    held.end(ms(3), Used::Measured(3_000_000), Outcome::Fine);
+    // Somebody who comes now does not barge in, though the waiter has not looked yet.
+    let _third = setting.waiting(1, &["a"]);
+    assert_eq!(setting.woken(), 1);
+    assert!(setting.poll(&mut second).is_none());
+    let permit = setting.poll(&mut first).expect("woken").expect("admitted");
+    assert_eq!(permit.waited(), Duration::from_millis(3));
+}
+
+#[test]
+fn a_vanished_waiter_passes_its_permit_on() {
+    let mut setting = Setting::new(2, vec![queued(dynamic("file", 1), 8)]);
+    let held = setting.admitted(0, &["a"]);
+    let first = setting.waiting(1, &["a"]);
+    let gone = setting.waiting(1, &["a"]);
+    let mut last = setting.waiting(1, &["a"]);
+    drop(gone);
+    drop(held);
+    drop(first);
+    assert!(setting.poll(&mut last).expect("passed on").is_ok());
+    assert_eq!(setting.ledger.drift(), 0);
+}
+
+#[test]
+fn who_waits_holds_nothing_and_moves_to_an_outer_gate_with_its_deadline() {
+    let limits = vec![queued(dynamic("file", 1), 8), queued(fixed("site", 1), 0)];
+    let mut setting = Setting::new(2, limits);
+    let held = setting.admitted(0, &["a", ""]);
+    let mut waiter = setting.waiting(0, &["a", ""]);
+    assert_eq!(setting.in_flight("site"), 1);
+    assert_eq!(setting.refused(1, &["b", ""]).why, Why::Full);
+    // The site's permit goes to another file first.
+    let until = waiter.deadline();
+    setting.change("site", Change::Queue(1));
+    let mut other = setting.waiting(1, &["b", ""]);
+    held.end(ms(2), Used::Nothing, Outcome::Fine);
+    let permit = setting.poll(&mut other).expect("served").expect("admitted");
+    assert!(setting.poll(&mut waiter).is_none());
+    assert_eq!((setting.queued("file"), setting.queued("site")), (0, 1));
+    assert_eq!(waiter.deadline(), until);
+    drop(permit);
+    assert!(setting.poll(&mut waiter).expect("served").is_ok());
+}
+
+#[test]
+fn a_wait_ends_with_its_deadline_whether_polled_or_ticked() {
+    let mut setting = Setting::new(1, vec![queued(dynamic("file", 1), 8)]);
+    let held = setting.admitted(0, &["a"]);
+    let mut polled = setting.waiting(0, &["a"]);
+    let mut ticked = setting.waiting(0, &["a"]);
+    assert!(setting.poll(&mut ticked).is_none());
+    setting.now = polled.deadline();
+    let refusal = setting.poll(&mut polled).expect("over").expect_err("late");
+    assert_eq!(
+        (refusal.why, refusal.waited),
+        (Why::WaitedTooLong, Duration::from_secs(2))
+    );
+    setting.ledger.tick(setting.now);
+    assert_eq!(setting.woken(), 1);
+    assert!(setting.poll(&mut ticked).expect("over").is_err());
+    assert_eq!(setting.queued("file"), 0);
+    drop(held);
+}
+
+#[test]
+fn a_full_queue_refuses() {
+    let mut setting = Setting::new(1, vec![queued(dynamic("file", 1), 2)]);
+    let _held = setting.admitted(0, &["a"]);
+    let _waiters = [setting.waiting(0, &["a"]), setting.waiting(0, &["a"])];
+    let refusal = setting.refused(0, &["a"]);
+    assert_eq!((refusal.why, refusal.queued), (Why::QueueFull, 2));
+    assert_eq!(refusal.admits_if, "concurrent >= 2, or queue >= 3");
+}
+
+#[test]
+fn a_lowered_cap_evicts_nobody_and_a_raised_one_hands_out_at_once() {
+    let mut setting = Setting::new(2, vec![queued(fixed("site", 100), 8)]);
+    let mut held: Vec<_> = (0..50).map(|at| setting.admitted(at % 2, &[""])).collect();
+    setting.change("site", Change::Concurrent(Some(Concurrent::Fixed(10))));
+    assert_eq!(setting.in_flight("site"), 50);
+    let mut waiters = [setting.waiting(0, &[""]), setting.waiting(1, &[""])];
+    held.truncate(10);
+    assert!(setting.poll(&mut waiters[0]).is_none());
+    setting.change("site", Change::Concurrent(Some(Concurrent::Fixed(12))));
+    for waiter in &mut waiters {
+        held.push(setting.poll(waiter).expect("handed out").expect("admitted"));
+    }
+    assert_eq!(setting.in_flight("site"), 12);
+    setting.change("site", Change::Concurrent(None));
+    held.extend((0..90).map(|_| setting.admitted(0, &[""])));
+    drop(held);
+    assert_eq!(setting.ledger.drift(), 0);
+}
+
+#[test]
+fn a_shadow_counts_and_lets_everybody_pass() {
+    for definition in [fixed("site", 9), dynamic("site", 9), fixed("site", 1)] {
+        let cap = setting::cap(&definition);
+        let mut setting = Setting::new(2, vec![definition]);
+        setting.change("site", Change::Mode(Mode::Shadow));
+        let held: Vec<_> = (0..cap + 3).map(|_| setting.admitted(0, &["a"])).collect();
+        let look = setting.look("site");
+        assert_eq!(
+            (look.in_flight, look.shadow_refused, look.refused),
+            (cap + 3, 3, 0)
+        );
+        setting.change("site", Change::Mode(Mode::Enforce));
+        assert_eq!(setting.refused(1, &["a"]).why, Why::Full);
+        drop(held);
+    }
+}
+
+#[test]
+fn going_into_shadow_lets_the_waiters_pass() {
+    let mut setting = Setting::new(1, vec![queued(dynamic("file", 1), 8)]);
+    let _held = setting.admitted(0, &["a"]);
+    let mut waiter = setting.waiting(0, &["a"]);
+    setting.change("file", Change::Mode(Mode::Shadow));
+    assert!(setting.poll(&mut waiter).expect("let pass").is_ok());
+}
+
+#[test]
+fn a_reload_keeps_what_is_in_flight_and_what_was_changed_but_not_what_it_changes() {
+    let limits = vec![dynamic("file", 2), fixed("site", 100)];
+    let mut setting = Setting::new(2, limits.clone());
+    let held = [
+        setting.admitted(0, &["a", ""]),
+        setting.admitted(1, &["a", ""]),
+    ];
+    setting.change("site", Change::Concurrent(Some(Concurrent::Fixed(3))));
+    setting.define(limits.clone());
+    assert_eq!(setting.look("site").cap, Some(3));
+    assert_eq!(&*setting.refused(0, &["a", ""]).name, "file");
+    let mut limits = limits;
+    limits[1].concurrent = Some(Concurrent::Fixed(2));
+    setting.define(limits);
+    assert_eq!(&*setting.refused(0, &["b", ""]).name, "site");
+    drop(held);
+    assert_eq!((setting.in_flight("site"), setting.ledger.drift()), (0, 0));
+}
+
+#[test]
+fn a_limit_that_is_gone_lets_its_waiters_pass_and_is_forgotten_with_its_last_permit() {
+    let mut setting = Setting::new(2, vec![queued(fixed("site", 1), 1)]);
+    let held = setting.admitted(0, &[""]);
+    let mut waiter = setting.waiting(1, &[""]);
+    let (old, gone) = (setting.limits.clone(), setting.limits[0]);
+    setting.define(vec![dynamic("file", 1)]);
+    let permit = setting
+        .poll(&mut waiter)
+        .expect("let pass")
+        .expect("admitted");
+    setting.now = ms(100_000);
+    setting.ledger.tick(setting.now);
+    drop((held, permit));
+    setting.ledger.tick(setting.now);
+    setting.define(vec![dynamic("file", 1), fixed("other", 1)]);
+    assert_ne!(setting.limits[1], gone);
+    let _held = setting.admitted(0, &["a", ""]);
+    // A request of an earlier generation does not meet the limit that has taken the place.
+    setting.limits = old;
+    drop(setting.admitted(0, &[""]));
+    assert_eq!(setting.ledger.drift(), 0);
+}
+
+#[test]
+fn keys_beyond_a_tenants_share_count_together_once_none_is_idle() {
+    let mut setting = Setting::new(2, vec![dynamic("file", 2)]);
+    setting.keys_max = 3;
+    setting.define(vec![dynamic("file", 2)]);
+    for key in 0..50 {
+        drop(setting.admitted(0, &[&format!("idle{key}")]));
+    }
+    let held = ["a", "b", "c", "d", "e"].map(|key| setting.admitted(1, &[key]));
+    let refusal = setting.refused(0, &["f"]);
+    assert_eq!((&*refusal.key, refusal.in_flight), ("(other)", 2));
+    assert_eq!(setting.ledger.look(setting.now, None, 100).len(), 4);
+    drop(held);
+    let _held = ["f", "g", "h"].map(|key| setting.admitted(0, &[key]));
+    assert_eq!(setting.look("file").in_flight, 1);
+}
+
+#[test]
+fn keys_that_nobody_uses_are_forgotten() {
+    let mut setting = Setting::new(2, vec![dynamic("file", 2)]);
+    for key in 0..500 {
+        drop(setting.admitted(0, &[&format!("{key}")]));
+    }
+    let _held = setting.admitted(0, &["kept"]);
+    setting.now = ms(120_000);
+    (0..100).for_each(|_| setting.ledger.tick(setting.now));
+    let looks = setting.ledger.look(setting.now, None, 1000);
+    assert_eq!(
+        looks.iter().map(|look| &*look.key).collect::<Vec<_>>(),
+        ["kept"]
+    );
+}
+
+#[test]
+fn rates_are_charged_all_or_none() {
+    let per_second = |name, keyed, count| {
+        let mut definition = fixed(name, 1);
+        definition.keyed = keyed;
+        definition.concurrent = None;
+        definition.rate = Some(RateDefinition {
+            count,
+            per: Duration::from_secs(1),
+            burst: count,
+        });
+        definition
+    };
+    let limits = vec![
+        per_second("client", Keyed::Dynamic, 5),
+        per_second("site", Keyed::Fixed, 8),
+    ];
+    let mut setting = Setting::new(2, limits);
+    let passed = |setting: &mut Setting, key| {
+        (0..10)
+            .filter(|_| setting.check_rates(&[key, ""]).is_ok())
+            .count()
+    };
+    assert_eq!(passed(&mut setting, "a"), 5);
+    // What the client's rate refused was not charged to the site.
+    assert_eq!(passed(&mut setting, "b"), 3);
+    let refusal = setting.check_rates(&["b", ""]).expect_err("used up");
+    assert_eq!((&*refusal.name, refusal.why), ("site", Why::Rate));
+    assert_eq!(refusal.retry_after, Duration::from_millis(125));
+    setting.now = Time(setting.now.0 + 125_000_000);
+    assert!(setting.check_rates(&["b", ""]).is_ok());
+    setting.change("site", Change::Mode(Mode::Shadow));
+    assert!(setting.check_rates(&["c", ""]).is_ok());
+    assert_eq!(setting.look("site").shadow_refused, 1);
+}
+
+#[test]
+fn a_panic_while_a_permit_is_held_frees_it() {
+    let mut setting = Setting::new(2, vec![dynamic("file", 1), fixed("site", 100)]);
+    let permit = setting.admitted(0, &["a", ""]);
+    let panicked = std::thread::spawn(move || {
+        let _held = permit;
+        std::panic::resume_unwind(Box::new("for the test"));
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(setting.ledger.drift(), 0);
+    drop(setting.admitted(1, &["a", ""]));
+}
+
+#[test]
+fn an_idle_limit_is_counted_in_cells_again_and_stays_exact() {
+    let mut setting = Setting::new(2, vec![fixed("site", 20)]);
+    for round in 0..20_u64 {
+        let held: Vec<_> = (0..20).map(|at| setting.admitted(at % 2, &[""])).collect();
+        assert!(matches!(setting.say(1, &[""]), Said::Refused(_)));
+        drop(held);
+        for step in 0..3 {
+            setting.now = ms(round * 10_000 + step * 1500);
+            setting.ledger.tick(setting.now);
+        }
+        assert_eq!((setting.in_flight("site"), setting.ledger.drift()), (0, 0));
+    }
+}
+
+#[test]
+fn more_limits_than_a_permit_keeps_at_hand_are_all_counted() {
+    let limits: Vec<_> = (0..12)
+        .map(|at| dynamic(&format!("limit{at}"), 3))
+        .collect();
+    let mut setting = Setting::new(2, limits);
+    let keys = ["k"; 12];
+    let held = [(); 3].map(|()| setting.admitted(0, &keys));
+    assert_eq!(&*setting.refused(1, &keys).name, "limit0");
+    assert_eq!(setting.in_flight("limit11"), 3);
+    drop(held);
+    assert_eq!(
+        (setting.in_flight("limit11"), setting.ledger.drift()),
+        (0, 0)
+    );
+}
+
+fn queued(definition: limits::Definition, queue: u32) -> limits::Definition {
+    limits::Definition {
+        queue,
+        ..definition
+    }
+}
