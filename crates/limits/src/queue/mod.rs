@@ -4,14 +4,34 @@
 //! has used least for its weight is served next. What is left out: permits, deadlines' timers, wakers.
 //! The queue is asked, and answers; it holds no clock.
 
+mod codel;
+mod group;
+mod pace;
 mod prefix;
+mod ring;
 
-use std::collections::VecDeque;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::time::Time;
 
+use group::{Group, Lane, Seed};
+use pace::{Average, Pace};
+use ring::{Account, Ring, Turn};
+
 pub use prefix::Prefix;
+
+/// What a service costs before any was measured; also the quantum of weight 1 until then.
+const UNIT: Duration = Duration::from_millis(10);
+/// What is known of a flow is forgotten so long after its last waiter left: by then its debt is a quarter.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// At most so many flows without waiters are remembered in a queue.
+const IDLE_FLOWS_MAX: usize = 1_024;
+/// How many idle flows one call may forget.
+const FORGET_MAX: usize = 4;
 
 /// Somebody who waits at one gate and holds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +84,31 @@ pub enum Next {
 }
 
 /// One queue of one gate.
+///
+/// Memory: about 400 bytes for a waiter and 150 for an idle flow, see `tests/memory.rs`.
 #[derive(Debug)]
 pub struct Queue {
-    waiters: VecDeque<Waiter>,
     share: Share,
+    seed: Seed,
+    tenants: Ring,
+    groups: HashMap<u32, Group, Seed>,
+    waiting: HashMap<u64, Standing, Seed>,
+    /// By the end of their patience.
+    ends: BTreeSet<(Time, u64)>,
+    /// By arrival.
+    ages: BTreeSet<(Time, u64)>,
+    /// Flows without waiters, by when the last one left.
+    idle: BTreeSet<(Time, u32, u64)>,
+    cost: Average,
+    pace: Pace,
+    touched: Time,
+}
+
+/// A waiter and the flow it stands in.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    waiter: Waiter,
+    lane: Lane,
 }
 
 impl Queue {
@@ -79,10 +120,20 @@ impl Queue {
 
     /// Makes an empty queue whose hashes nobody outside can foresee.
     #[must_use]
-    pub fn with_seed(share: Share, _now: Time, _seed: u64) -> Self {
+    pub fn with_seed(share: Share, now: Time, seed: u64) -> Self {
+        let seed = Seed(seed);
         Self {
-            waiters: VecDeque::new(),
             share,
+            seed,
+            tenants: Ring::new(),
+            groups: HashMap::with_hasher(seed),
+            waiting: HashMap::with_hasher(seed),
+            ends: BTreeSet::new(),
+            ages: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            cost: Average::default(),
+            pace: Pace::default(),
+            touched: now,
         }
     }
 
@@ -95,100 +146,304 @@ impl Queue {
     /// How many wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiters.len()
+        self.waiting.len()
     }
 
     /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.waiting.is_empty()
     }
 
     /// Lets somebody wait, behind those of its flow who came before it.
     /// An id that waits already is ignored.
-    pub fn push(&mut self, _now: Time, waiter: Waiter) {
-        self.waiters.push_back(waiter);
+    pub fn push(&mut self, now: Time, waiter: Waiter) {
+        self.touch(now);
+        let tenant = self.tenant_of(&waiter);
+        let lane = self.groups.get(&tenant).map_or_else(
+            || Lane::of(waiter.client, 0),
+            |group| group.lane(waiter.client),
+        );
+        self.stand(now, waiter, lane);
+        self.forget(now);
     }
 
     /// Makes room for `newcomer` in a full queue: takes out one of those who take more than their share of it.
-    /// `None`: the newcomer has no better right than anybody who waits.
-    pub fn push_out(&mut self, _newcomer: &Waiter) -> Option<Waiter> {
-        None
+    /// `None`: the newcomer has no better right than anybody who waits, so it is refused.
+    ///
+    /// That is the one to be served last in the longest flow for its weight, and only if that flow is longer than
+    /// the newcomer's would be: first among tenants, then among the clients of the newcomer's own.
+    pub fn push_out(&mut self, newcomer: &Waiter) -> Option<Waiter> {
+        let tenant = self.tenant_of(newcomer);
+        let own = self.groups.get(&tenant);
+        let fresh = Account::new(self.touched, self.weight_of(newcomer));
+        let own_length = own.map_or(&fresh, |group| &group.account).length(1);
+        let longest = self
+            .tenants
+            .longest()
+            .filter(|&(length, _)| length > own_length);
+        let id = match longest.and_then(|(_, tenant)| self.groups.get(&(tenant as u32))) {
+            Some(group) => group.victim(0),
+            None => own?.rival((newcomer.arrived, newcomer.client), self.pace.lateness()),
+        };
+        self.take(id?).map(|standing| standing.waiter)
     }
 
     /// Takes out who is to be served next, or who should not be served any more.
     /// `None` only if nobody waits.
-    pub fn next(&mut self, _now: Time) -> Option<Next> {
-        Some(Next::Serve(self.waiters.pop_front()?, Charge::NONE))
+    pub fn next(&mut self, now: Time) -> Option<Next> {
+        self.touch(now);
+        let tenant = self.tenants.first(Turn::Oldest)? as u32;
+        let group = self.groups.get_mut(&tenant)?;
+        let light = self.tenants.is_light(&group.account);
+        let pick = group.pick(now, self.pace.lateness(), light)?;
+        let Standing { waiter, lane } = self.take(pick.id)?;
+        if pick.late {
+            return Some(Next::Late(waiter));
+        }
+        let charge = self.charge(now, tenant, lane);
+        Some(Next::Serve(waiter, charge))
     }
 
-    /// Undoes a [`Next::Serve`]: the waiter stands where it stood, its flow has its charge back.
+    /// Undoes a [`Next::Serve`]: the waiter stands in its flow where it stood, and the flow has its charge back.
     pub fn put_back(&mut self, now: Time, waiter: Waiter, charge: Charge) {
+        self.touch(now);
         self.refund(now, waiter.tenant, waiter.client, charge);
-        self.waiters.push_front(waiter);
+        self.stand(now, waiter, Lane::of(waiter.client, charge.bucket));
     }
 
     /// Lets somebody leave; `false` if it does not wait here.
     pub fn remove(&mut self, id: u64) -> bool {
-        let place = self.waiters.iter().position(|waiter| waiter.id == id);
-        place.is_some_and(|place| self.waiters.remove(place).is_some())
+        self.take(id).is_some()
     }
 
-    /// Replaces what was charged in advance by what the service really took.
+    /// Replaces what was charged in advance by what the service really took, in nanoseconds of handler or CPU time.
+    ///
+    /// What is owed beyond the charge is at most ten quanta, what is given back leaves at most two of credit.
     pub fn settle(
         &mut self,
-        _now: Time,
-        _tenant: u32,
-        _client: Prefix,
-        _charge: Charge,
-        _measured_ns: u64,
+        now: Time,
+        tenant: u32,
+        client: Prefix,
+        charge: Charge,
+        measured_ns: u64,
     ) {
+        self.touch(now);
+        self.correct(now, tenant, client, charge, measured_ns);
+        self.cost.note(measured_ns);
+        let (tenant, lane) = (self.tenant(tenant), Lane::of(client, charge.bucket));
+        let Some(group) = self.groups.get_mut(&tenant) else {
+            return;
+        };
+        group.account.cost.note(measured_ns);
+        if let Some(flow) = group.flows.get_mut(&lane.0) {
+            flow.cost.note(measured_ns);
+        }
     }
 
     /// Gives back what was charged for a service that never happened, as when the waiter moved to another gate.
-    pub fn refund(&mut self, _now: Time, _tenant: u32, _client: Prefix, _charge: Charge) {}
+    pub fn refund(&mut self, now: Time, tenant: u32, client: Prefix, charge: Charge) {
+        self.correct(now, tenant, client, charge, 0);
+    }
 
     /// Tells how long a permit of this gate was held.
-    pub fn note_service(&mut self, _held_ns: u64) {}
+    pub fn note_service(&mut self, held_ns: u64) {
+        self.pace.note(held_ns);
+    }
 
-    /// How long the last in the queue would wait with so many permits; `None` until a service was measured.
+    /// How long somebody behind all others would wait with so many permits; `None` until a service was measured.
+    /// Never less than the one who came first has waited by now.
     #[must_use]
-    pub fn predicted_wait(&self, _now: Time, _permits: u32) -> Option<Duration> {
-        None
+    pub fn predicted_wait(&self, now: Time, permits: u32) -> Option<Duration> {
+        let wait = self.pace.services(self.len() as u64 + 1, permits)?;
+        Some(self.oldest().map_or(wait, |oldest| wait.max(now - oldest)))
     }
 
     /// How long this newcomer would wait, given its flow's place among the others; `None` until a service was measured.
+    ///
+    /// Before it go those of its own flow, those who have not paid beyond the round, and of every other
+    /// flow as many as its share allows in the meantime: the rest of a long queue does not count.
     #[must_use]
     pub fn predicted_wait_for(
         &self,
-        _now: Time,
-        _permits: u32,
-        _newcomer: &Waiter,
+        now: Time,
+        permits: u32,
+        newcomer: &Waiter,
     ) -> Option<Duration> {
-        None
+        let unit_ns = self.unit_ns();
+        let fresh = Account::new(now, self.weight_of(newcomer));
+        let (account, own, oldest) = match self.groups.get(&self.tenant_of(newcomer)) {
+            None => (&fresh, 0, None),
+            Some(group) => {
+                let (own, oldest) = group.ahead(newcomer.client, unit_ns);
+                (&group.account, own, oldest)
+            }
+        };
+        let ahead = self
+            .tenants
+            .ahead(account, own, unit_ns)
+            .min(self.len() as u64);
+        let wait = self.pace.services(ahead + 1, permits)?;
+        Some(oldest.map_or(wait, |oldest| wait.max(now - oldest)))
     }
 
     /// When the one who waits longest came.
     #[must_use]
     pub fn oldest(&self) -> Option<Time> {
-        self.waiters.iter().map(|waiter| waiter.arrived).min()
+        self.ages.first().map(|&(arrived, _)| arrived)
     }
 
-    /// When the next waiter's patience ends.
+    /// When somebody's patience ends first.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.waiters.iter().map(|waiter| waiter.until).min()
+        self.ends.first().map(|&(until, _)| until)
     }
 
-    /// Takes out one whose patience has ended.
+    /// Takes out one whose patience has ended; to be called until there is none.
     pub fn expired(&mut self, now: Time) -> Option<Waiter> {
-        let place = self.waiters.iter().position(|waiter| waiter.until <= now)?;
-        self.waiters.remove(place)
+        self.forget(now);
+        let &(until, id) = self.ends.first()?;
+        if until > now {
+            return None;
+        }
+        self.take(id).map(|standing| standing.waiter)
     }
 
     /// Whether nothing here is worth keeping: nobody waits, and what is known is old.
     #[must_use]
-    pub fn is_idle(&self, _now: Time) -> bool {
-        self.waiters.is_empty()
+    pub fn is_idle(&self, now: Time) -> bool {
+        self.is_empty() && now.since_ns(self.touched) >= FORGET_AFTER.as_nanos() as u64
+    }
+}
+
+/// The insides.
+impl Queue {
+    fn touch(&mut self, now: Time) {
+        self.touched = self.touched.max(now);
+    }
+
+    fn tenant(&self, tenant: u32) -> u32 {
+        match self.share {
+            Share::Clients => 0,
+            Share::TenantsThenClients => tenant,
+        }
+    }
+
+    fn tenant_of(&self, waiter: &Waiter) -> u32 {
+        self.tenant(waiter.tenant)
+    }
+
+    fn weight_of(&self, waiter: &Waiter) -> u32 {
+        match self.share {
+            Share::Clients => 1,
+            Share::TenantsThenClients => waiter.weight,
+        }
+    }
+
+    /// The quantum of weight 1: what a service costs on average.
+    fn unit_ns(&self) -> u64 {
+        self.cost.value_ns().unwrap_or(UNIT.as_nanos() as u64)
+    }
+
+    fn stand(&mut self, now: Time, waiter: Waiter, lane: Lane) {
+        if self.waiting.contains_key(&waiter.id) {
+            return;
+        }
+        let (tenant, weight, lateness) = (
+            self.tenant_of(&waiter),
+            self.weight_of(&waiter),
+            self.pace.lateness(),
+        );
+        let (seed, unit_ns) = (self.seed, self.unit_ns());
+        let group = self
+            .groups
+            .entry(tenant)
+            .or_insert_with(|| Group::new(now, weight, seed));
+        if let Some(flow) = group.flows.get(&lane.0).filter(|flow| flow.waiting() == 0) {
+            self.idle.remove(&(flow.idle_since, tenant, lane.0));
+        }
+        self.tenants
+            .push(now, u64::from(tenant), &mut group.account, weight, unit_ns);
+        group.push(now, lane, (waiter.arrived, waiter.id), lateness, unit_ns);
+        self.waiting.insert(waiter.id, Standing { waiter, lane });
+        self.ends.insert((waiter.until, waiter.id));
+        self.ages.insert((waiter.arrived, waiter.id));
+    }
+
+    fn take(&mut self, id: u64) -> Option<Standing> {
+        let standing = self.waiting.remove(&id)?;
+        let Standing { waiter, lane } = standing;
+        self.ends.remove(&(waiter.until, id));
+        self.ages.remove(&(waiter.arrived, id));
+        let tenant = self.tenant_of(&waiter);
+        let group = self.groups.get_mut(&tenant)?;
+        self.tenants.pop(u64::from(tenant), &mut group.account);
+        if let Some(flow) = group.pop(lane, (waiter.arrived, id)) {
+            flow.idle_since = self.touched;
+            self.idle.insert((self.touched, tenant, lane.0));
+        }
+        Some(standing)
+    }
+
+    fn charge(&mut self, now: Time, tenant: u32, lane: Lane) -> Charge {
+        let unit_ns = self.unit_ns();
+        let Some(group) = self.groups.get_mut(&tenant) else {
+            return Charge::NONE;
+        };
+        let cost_ns = group.estimate_ns(lane).unwrap_or(unit_ns);
+        self.tenants
+            .charge(now, u64::from(tenant), &mut group.account, cost_ns);
+        if let Some(flow) = group.flows.get_mut(&lane.0) {
+            group.ring.charge(now, lane.0, flow, cost_ns);
+        }
+        Charge {
+            cost_ns,
+            bucket: lane.bucket(),
+        }
+    }
+
+    fn correct(&mut self, now: Time, tenant: u32, client: Prefix, charge: Charge, cost_ns: u64) {
+        let (tenant, lane, unit_ns) = (
+            self.tenant(tenant),
+            Lane::of(client, charge.bucket),
+            self.unit_ns(),
+        );
+        let Some(group) = self.groups.get_mut(&tenant) else {
+            return;
+        };
+        self.tenants.correct(
+            now,
+            u64::from(tenant),
+            &mut group.account,
+            charge.cost_ns,
+            cost_ns,
+            unit_ns,
+        );
+        if let Some(flow) = group.flows.get_mut(&lane.0) {
+            group
+                .ring
+                .correct(now, lane.0, flow, charge.cost_ns, cost_ns, unit_ns);
+        }
+    }
+
+    /// Forgets flows that have had no waiter for long, or the longest idle of too many.
+    fn forget(&mut self, now: Time) {
+        for _ in 0..FORGET_MAX {
+            let Some(&(since, tenant, lane)) = self.idle.first() else {
+                return;
+            };
+            let old = now.since_ns(since) >= FORGET_AFTER.as_nanos() as u64;
+            if !old && self.idle.len() <= IDLE_FLOWS_MAX {
+                return;
+            }
+            self.idle.remove(&(since, tenant, lane));
+            let Some(group) = self.groups.get_mut(&tenant) else {
+                continue;
+            };
+            group.flows.remove(&lane);
+            if group.flows.is_empty() {
+                self.groups.remove(&tenant);
+            }
+        }
     }
 }

@@ -22,6 +22,11 @@ impl Prefix {
         }
     }
 
+    /// The bits that tell networks apart; the highest byte is 4 or 6.
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
     fn of_four(address: Ipv4Addr) -> Self {
         Self(FOUR | u64::from(u32::from(address) >> 8))
     }
