@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Files, Settings, Site, TryEntry};
+use crate::model::{Files, Limit, Settings, Site, TryEntry};
 
 /// The values seen last.
 #[derive(Debug, Default)]
@@ -14,10 +14,12 @@ pub(crate) struct Alike {
     resolve: Last<Vec<TryEntry>>,
     files: Last<Files>,
     settings: Last<Settings>,
+    site_limits: Last<[Limit]>,
+    rule_limits: Last<[Limit]>,
 }
 
 #[derive(Debug)]
-struct Last<T>(Option<Arc<T>>);
+struct Last<T: ?Sized>(Option<Arc<T>>);
 
 impl Alike {
     /// Lets a site share what the one before has too.
@@ -26,19 +28,28 @@ impl Alike {
         self.resolve.share(&mut site.resolve);
         self.files.share(&mut site.files);
         self.settings.share(&mut site.settings);
+        share_limits(&mut self.site_limits, &mut site.limits);
         for rule in &mut site.rules {
             self.settings.share(&mut rule.settings);
+            share_limits(&mut self.rule_limits, &mut rule.limits);
         }
     }
 }
 
-impl<T> Default for Last<T> {
+/// Passes over levels without limits: they hold nothing to be shared, and stand between those with.
+fn share_limits(last: &mut Last<[Limit]>, limits: &mut Arc<[Limit]>) {
+    if !limits.is_empty() {
+        last.share(limits);
+    }
+}
+
+impl<T: ?Sized> Default for Last<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: PartialEq> Last<T> {
+impl<T: PartialEq + ?Sized> Last<T> {
     fn share(&mut self, value: &mut Arc<T>) {
         match &self.0 {
             Some(last) if last == value => *value = Arc::clone(last),

@@ -3,6 +3,8 @@
 //! The idea: what is printed loads again to the same model. Upstreams that came from a URL are
 //! left out of the list, for the handler's URL makes them anew.
 
+mod limit;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -12,8 +14,8 @@ use crate::lower::names::Named;
 use crate::lower::{FASTCGI_PREFIX, spell, spell_cpu};
 use crate::model::{
     Caps, Cgi, Cgroup, Condition, FastCgi, FieldEdits, Files, Glob, Handler, HostPattern, IoLimit,
-    ListenAddress, LogTarget, Model, Proxy, ProxyHost, Root, Rule, Server, ServerAddress, Settings,
-    Site, Template, Timeouts, TryEntry, Upstream,
+    Limit, ListenAddress, LogTarget, Model, Proxy, ProxyHost, Root, Rule, Server, ServerAddress,
+    Settings, Site, Template, Timeouts, TryEntry, Upstream,
 };
 use crate::units;
 
@@ -27,6 +29,10 @@ pub fn dump(model: &Model) -> String {
     out.key("cgroup_required", model.cgroup_required);
     out.key("trusted_proxies", list(&model.trusted_proxies, quote));
     out.edits(&model.request_headers, &model.reply_headers);
+    if let Some(zone) = &model.time_zone {
+        out.key("time_zone", quote(zone));
+    }
+    out.limits(&model.limits);
     if let Some(control) = &model.control {
         out.section("[control]");
         out.key("socket", quote_path(&control.socket));
@@ -56,6 +62,8 @@ pub fn dump(model: &Model) -> String {
     }
     for tenant in &model.tenants {
         out.section(&format!("[tenants.{}]", quote(&tenant.name)));
+        out.key("weight", tenant.weight);
+        out.limits(&tenant.limits);
         out.cgroup(tenant.cgroup.as_deref());
     }
     for site in &model.sites {
@@ -128,6 +136,7 @@ impl Lines {
         self.key("auth_waiting", caps.auth_waiting);
         self.key("programs", caps.programs);
         self.size("env_bytes", caps.env_bytes as u64);
+        self.key("limit_keys", caps.limit_keys);
     }
 
     fn upstream(&mut self, upstream: &Upstream) {
@@ -140,6 +149,7 @@ impl Lines {
         self.duration("back_off", upstream.back_off_ms);
         self.duration("back_off_max", upstream.back_off_max_ms);
         self.key("tries", upstream.tries);
+        self.limits(&upstream.limits);
     }
 
     fn site(&mut self, site: &Site, upstreams: &[Upstream]) {
@@ -169,6 +179,7 @@ impl Lines {
         let pages =
             pages.map(|(status, page)| format!("\"{status}\" = {}", quote_path(&page.file)));
         self.key("error_pages", braces(pages));
+        self.limits(&site.limits);
         self.settings(&site.settings);
         self.files(&site.files);
         for rule in &site.rules {
@@ -234,8 +245,15 @@ impl Lines {
         if let Some(given) = &rule.handler {
             self.key("handler", handler(given, upstreams));
         }
+        self.limits(&rule.limits);
         self.cgroup(rule.cgroup.as_deref());
         self.settings(&rule.settings);
+    }
+
+    fn limits(&mut self, limits: &[Limit]) {
+        if !limits.is_empty() {
+            self.key("limits", list(limits, limit::limit));
+        }
     }
 
     fn cgroup(&mut self, given: Option<&Cgroup>) {

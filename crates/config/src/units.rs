@@ -28,6 +28,22 @@ const SIZE_WORDS: &[(&[&str], &str)] = &[
     (&["g", "gb", "gi", "gib"], "GiB"),
 ];
 
+/// Rates' times in milliseconds.
+const PERIODS: &[(&str, u64)] = &[
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+
+/// What people write for rates' times, lower case and without `/` or `per`, and the one meant.
+const PERIOD_WORDS: &[(&[&str], &str)] = &[
+    (&["", "s", "sec", "second", "ps", "rps", "1s"], "s"),
+    (&["m", "min", "minute", "pm", "rpm", "1m"], "m"),
+    (&["h", "hr", "hour", "1h"], "h"),
+    (&["d", "day", "1d"], "d"),
+];
+
 /// Milliseconds of a duration.
 pub(crate) fn parse_duration(text: &str) -> Option<u64> {
     parse(text, TIMES)
@@ -62,6 +78,37 @@ fn sum(mut text: &str) -> Option<u64> {
 /// The size meant by a number with other people's unit.
 pub(crate) fn meant_size(text: &str) -> Option<String> {
     meant(text, SIZE_WORDS)
+}
+
+/// The number of a rate, and the milliseconds it is for.
+pub(crate) fn parse_rate(text: &str) -> Option<(u64, u64)> {
+    let (number, period) = text.split_once('/')?;
+    let (_, per_ms) = PERIODS.iter().find(|(name, _)| *name == period)?;
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    // Too long a number is out of range like any other large one.
+    (digits && !number.is_empty()).then(|| (number.parse().unwrap_or(u64::MAX), *per_ms))
+}
+
+/// The rate meant by a number alone, or with other people's words for its time.
+pub(crate) fn meant_rate(text: &str) -> Option<String> {
+    let (number, rest) = split(text);
+    let rest = rest.to_ascii_lowercase();
+    let words = rest.split(|c: char| c == '/' || c.is_whitespace());
+    let fillers = [
+        "", "r", "req", "reqs", "request", "requests", "per", "a", "every",
+    ];
+    let words: Vec<&str> = words.filter(|word| !fillers.contains(word)).collect();
+    let word = words.concat();
+    let (_, period) = PERIOD_WORDS
+        .iter()
+        .find(|(words, _)| words.contains(&&*word))?;
+    (!number.is_empty()).then(|| format!("{number}/{period}"))
+}
+
+/// The spelling of a rate.
+pub(crate) fn rate(count: u32, per_ms: u64) -> String {
+    let period = PERIODS.iter().find(|(_, ms)| *ms == per_ms);
+    format!("{count}/{}", period.map_or("s", |(name, _)| name))
 }
 
 /// The spelling of a duration of so many milliseconds.
@@ -102,4 +149,39 @@ fn spell(value: u64, units: &[(&str, u64)]) -> String {
         .find(|(_, factor)| fits(*factor))
         .unwrap_or(smallest);
     format!("{}{name}", value / factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_they_are_written_and_otherwise_guessed_at() {
+        for (text, expected) in [
+            ("10/s", Ok((10, 1_000))),
+            ("100/m", Ok((100, 60_000))),
+            ("1/d", Ok((1, 86_400_000))),
+            ("99999999999999999999/s", Ok((u64::MAX, 1_000))),
+            ("10", Err(Some("10/s"))),
+            ("10r/s", Err(Some("10/s"))),
+            ("30 r/m", Err(Some("30/m"))),
+            ("10 / s", Err(Some("10/s"))),
+            ("10 requests per minute", Err(Some("10/m"))),
+            ("5rps", Err(Some("5/s"))),
+            ("10/sec", Err(Some("10/s"))),
+            ("7/week", Err(None)),
+            ("/s", Err(None)),
+            ("-1/s", Err(None)),
+            ("1.5/s", Err(None)),
+            ("", Err(None)),
+        ] {
+            let read = parse_rate(text).ok_or_else(|| meant_rate(text));
+            assert_eq!(
+                read,
+                expected.map_err(|meant| meant.map(str::to_owned)),
+                "{text:?}"
+            );
+        }
+        assert_eq!(rate(100, 60_000), "100/m");
+    }
 }

@@ -4,6 +4,7 @@
 //! defaults of the lowering and the reference manual, so that none of them can drift from the
 //! others. What a key's value means stands in `lower`.
 
+pub(crate) mod limit;
 mod process;
 mod program;
 mod site;
@@ -13,6 +14,7 @@ mod tests;
 
 use std::fmt;
 
+pub(crate) use limit::LIMIT;
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use site::{AUTH, EDITS, FILES, HANDLER, MATCH, PROXY, RESPOND, RULE, SITE, SITE_LOG};
@@ -22,7 +24,7 @@ pub(crate) use suggest::{nearest, others_handler};
 pub(crate) const SECTIONS: &[&Section] = &[
     &TOP, &CONTROL, &LISTEN, &LOG, &TIMEOUTS, &CAPS, &UPSTREAM, &SERVER, &TENANT, &SITE, &SITE_LOG,
     &FILES, &AUTH, &EDITS, &RULE, &MATCH, &HANDLER, &PROXY, &FASTCGI, &CGI, &PARAMS, &RESPOND,
-    &CGROUP, &IO,
+    &LIMIT, &CGROUP, &IO,
 ];
 
 /// A table of the file and the keys it may hold.

@@ -1,6 +1,7 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
 use super::Fallback::{Absent, Required, Value};
+use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, TIME_ZONE};
 use super::{Kind, Section, key};
 
 /// The longest duration: a day.
@@ -115,6 +116,8 @@ pub(crate) const TOP: Section = Section {
              and says so at start. A tenant, a site or a rule may say otherwise; the nearest counts.",
             "cgroup_required = false",
         ),
+        LIMITS_OF_LEVEL,
+        TIME_ZONE,
         key(
             "sites",
             Kind::Other("list of tables"),
@@ -123,7 +126,7 @@ pub(crate) const TOP: Section = Section {
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
         ),
     ],
-    later: &["scripts", "maps", "shed", "limits"],
+    later: &["scripts", "maps", "shed"],
 };
 
 pub(crate) const CONTROL: Section = Section {
@@ -432,6 +435,7 @@ pub(crate) const CAPS: Section = Section {
             "The environment of one run, FastCGI or CGI; more is answered 431.",
             "env_bytes = \"32KiB\"",
         ),
+        LIMIT_KEYS,
     ],
     later: &[],
 };
@@ -499,8 +503,9 @@ pub(crate) const UPSTREAM: Section = Section {
             "Servers tried for one request, where trying again is safe.",
             "tries = 1",
         ),
+        LIMITS_OF_LEVEL,
     ],
-    later: &["limits"],
+    later: &[],
 };
 
 pub(crate) const SERVER: Section = Section {

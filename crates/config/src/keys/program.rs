@@ -1,6 +1,7 @@
 //! Keys of programs and of whom they run for: `fastcgi`, `cgi`, cgroups and tenants.
 
 use super::Fallback::{Absent, Required, Value};
+use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
 use super::{Key, Kind, Section, key};
 
 /// The longest duration: a day.
@@ -28,8 +29,8 @@ pub(crate) const TENANT: Section = Section {
     title: "[tenants.NAME]",
     about: "A tenant: what its sites share. Sites name it: `tenant = \"NAME\"`; a site that names none belongs to the \
         tenant called like its first host. A name is letters, digits, `-`, `_`, `.` and `*`.",
-    keys: &[CGROUP_OF_LEVEL, CGROUP_REQUIRED],
-    later: &["weight", "limits", "scripts"],
+    keys: &[WEIGHT, LIMITS_OF_LEVEL, CGROUP_OF_LEVEL, CGROUP_REQUIRED],
+    later: &["scripts"],
 };
 
 pub(crate) const CGROUP: Section = Section {

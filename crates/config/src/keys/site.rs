@@ -1,6 +1,7 @@
 //! Keys of `[[sites]]`, of their rules and of what stands within them.
 
 use super::Fallback::{Absent, Required, Value};
+use super::limit::LIMITS_OF_LEVEL;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 use super::{Key, Kind, Section, key};
 
@@ -156,6 +157,7 @@ pub(crate) const SITE: Section = Section {
             "The user the site's CGI programs run as, when the gateway is started as root. Uid 0 is refused.",
             "user = \"example\"",
         ),
+        LIMITS_OF_LEVEL,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
         REQUEST_HEADERS,
@@ -172,7 +174,7 @@ pub(crate) const SITE: Section = Section {
             "rules = [{ match = { path = \"/health\" }, handler = { respond = { body = \"ok\" } } }]",
         ),
     ],
-    later: &["limits", "scripts"],
+    later: &["scripts"],
 };
 
 pub(crate) const SITE_LOG: Section = Section {
@@ -338,15 +340,16 @@ pub(crate) const RULE: Section = Section {
         DENY,
         AUTHENTICATION,
         ENV,
+        LIMITS_OF_LEVEL,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
     ],
-    later: &["limits", "scripts"],
+    later: &["scripts"],
 };
 
 pub(crate) const MATCH: Section = Section {
     title: "match = { … }",
-    about: "Conditions of a rule. In globs `*` is any bytes including `/`, `?` one byte, `[a-z]` a class and \
+    about: "Conditions of a rule or a limit. In globs `*` is any bytes including `/`, `?` one byte, `[a-z]` a class and \
         `[!a-z]` its opposite; `[*]` is a star. A pattern over a file or path without a leading `/` matches at its end.",
     keys: &[
         key(

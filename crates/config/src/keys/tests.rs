@@ -15,6 +15,9 @@ const SILENT: &[&str] = &["include"];
 const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
 const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n";
 
+/// What a limit limits, and what other keys of it say nothing without.
+const LIMITING: &[&str] = &["concurrent = 2", "rate = \"5/s\""];
+
 /// What stands around a section's keys to make a configuration that loads.
 struct Frame {
     before: String,
@@ -66,6 +69,7 @@ fn frame(section: &Section) -> Frame {
             let own = &["device = \"/dev/vdb\"", "read_ops = 5"];
             within("cgroup = { io = { ", own, " } }\n")
         }
+        "limits = [{ … }]" => within("limits = [{ ", LIMITING, " }]\n"),
         "[[sites.rules]]" => {
             let own = &["handler = { static = true }", "cgroup = { pids = 5 }"];
             table(section.title, own)

@@ -8,6 +8,7 @@ mod context;
 mod fields;
 mod files;
 mod handler;
+mod limits;
 pub(crate) mod names;
 mod program;
 mod rule;
@@ -22,7 +23,6 @@ mod value;
 mod values;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::DeTable;
@@ -36,6 +36,8 @@ use cgroup::Enforcement;
 pub(crate) use cgroup::spell_cpu;
 use context::{Context, Spot, problem, problem_overall};
 use fields::Side;
+use limits::Level;
+pub(crate) use limits::{spell_key, spell_when};
 use table::Table;
 pub(crate) use template::spell;
 use tenant::Tenants;
@@ -72,11 +74,13 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         tenants.define(&named, enforcement);
     }
     let (log, user) = (log(&tops), user(&tops));
+    let limits = limits::limits(tops.single("limits"), Level::Process);
     let around = site::Around {
         log: &log.access,
         user: &user,
         tenants: &tenants,
         enforcement,
+        limits: limits.len(),
     };
     let sites = site::lower_all(&tops, &mut upstreams, &around);
     Model {
@@ -94,8 +98,10 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         log,
         user,
         cgroup_required: enforcement == Enforcement::Required,
-        time_zone: None,
-        limits: Arc::default(),
+        time_zone: tops
+            .single("time_zone")
+            .and_then(|value| limits::zone(&value)),
+        limits,
         tenants: tenants.finish(),
         upstreams: upstreams.finish(),
         sites,
@@ -242,7 +248,7 @@ fn caps(table: &Table<'_>) -> Caps {
         auth_waiting: table.count("auth_waiting") as usize,
         programs: table.count("programs") as usize,
         env_bytes: table.size("env_bytes") as usize,
-        limit_keys: 4_096,
+        limit_keys: table.count("limit_keys") as usize,
     };
     if caps.target_bytes > caps.head_bytes {
         let message = format!(

@@ -1,8 +1,8 @@
 //! The words for the model's choices, for reading and for printing.
 
 use crate::model::{
-    Balance, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Protocol, Slashes, Symlinks,
-    UnderscoreFields,
+    Balance, EncodedSlash, LimitMode, LogFormat, LogLevel, MetricsFormat, Protocol, Slashes,
+    Symlinks, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -60,6 +60,13 @@ impl Named for Balance {
     const NAMES: &'static [(&'static str, Balance)] = &[
         ("round_robin", Balance::RoundRobin),
         ("least_requests", Balance::LeastRequests),
+    ];
+}
+
+impl Named for LimitMode {
+    const NAMES: &'static [(&'static str, LimitMode)] = &[
+        ("enforce", LimitMode::Enforce),
+        ("shadow", LimitMode::Shadow),
     ];
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cgroup::{Enforcement, cgroup};
 use super::context::problem;
+use super::limits::{Forwards, Level, limits};
 use super::site::settings;
 use super::table::Table;
 use super::upstream::Upstreams;
@@ -45,7 +46,10 @@ pub(crate) fn rule(
         .and_then(|value| handler::handler(&value, upstreams));
     let found_before = table.context.found();
     let settings = settings(&table);
-    let is_idle = settings == Settings::default() && table.context.found() == found_before;
+    let forwards = Forwards::of(&table, handler.as_ref());
+    let limits = limits(table.get("limits"), Level::Rule(files, forwards));
+    let adds_nothing = settings == Settings::default() && limits.is_empty();
+    let is_idle = adds_nothing && table.context.found() == found_before;
     if files == SiteFiles::Rootless {
         report_missing_root(&table, handler.as_ref());
     }
@@ -65,7 +69,7 @@ pub(crate) fn rule(
         conditions,
         handler,
         settings: Arc::new(settings),
-        limits: Arc::default(),
+        limits,
         cgroup,
     })
 }
@@ -118,7 +122,8 @@ fn name(table: &Table<'_>, number: usize) -> String {
     name.to_owned()
 }
 
-fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Condition> {
+/// Conditions of a rule or a limit.
+pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> Vec<Condition> {
     if depth > NESTED_MAX {
         value.report(format!(
             "`not` stands in `not` more than {NESTED_MAX} times"

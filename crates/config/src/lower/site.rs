@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem};
 use super::fields::{self, Side};
+use super::limits::{Level, Outer, judge_site, limits};
 use super::rule::{SiteFiles, rule};
 use super::table::Table;
 use super::tenant::Tenants;
@@ -31,6 +32,8 @@ pub(crate) struct Around<'a> {
     pub(crate) user: &'a str,
     pub(crate) tenants: &'a Tenants,
     pub(crate) enforcement: Enforcement,
+    /// How many limits there are on the top level.
+    pub(crate) limits: usize,
 }
 
 /// Every site of every file.
@@ -104,6 +107,12 @@ fn site(
     let rules: Vec<_> = numbered
         .filter_map(|(value, number)| rule(value, number, rooted, enforcement, upstreams))
         .collect();
+    let limits = limits(table.get("limits"), Level::Site(rooted));
+    let outer = Outer {
+        process: around.limits,
+        tenant: tenant.limits,
+    };
+    judge_site(&table, outer, &limits, &rules, upstreams);
     let answered = rules.len() < rule_values.len()
         || rule_values.iter().any(|rule| rule.has_member("handler"));
     if rooted == SiteFiles::Rootless && !answered {
@@ -134,7 +143,7 @@ fn site(
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
         log: own_log.unwrap_or_else(|| around.log.clone()),
-        limits: Arc::default(),
+        limits,
         rules,
     })
 }

@@ -5,10 +5,10 @@
 //! its tenant's limits.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem};
+use super::limits::{Level, limits};
 use super::table::Table;
 use super::value::Value;
 use crate::keys;
@@ -35,6 +35,8 @@ pub(crate) struct Found {
     pub(crate) index: Option<usize>,
     /// What its `cgroup_required`, or the level above, says.
     pub(crate) enforcement: Enforcement,
+    /// How many limits it has.
+    pub(crate) limits: usize,
 }
 
 impl Tenants {
@@ -49,8 +51,8 @@ impl Tenants {
         let enforcement = Enforcement::of(&table, above);
         let tenant = Tenant {
             name: name.to_owned(),
-            weight: 1,
-            limits: Arc::default(),
+            weight: table.count("weight") as u32,
+            limits: limits(table.get("limits"), Level::Tenant),
             cgroup: cgroup(&table, enforcement),
         };
         if let Some((_, first)) = self.by_name.get(name) {
@@ -83,6 +85,7 @@ impl Tenants {
             name: name.to_owned(),
             index,
             enforcement: described.map_or(above, |described| described.enforcement),
+            limits: described.map_or(0, |described| described.tenant.limits.len()),
         }
     }
 

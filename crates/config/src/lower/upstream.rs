@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::context::{Spot, problem};
+use super::limits::{Level, limits};
 use super::table::Table;
 use super::value::Value;
 use super::values;
@@ -123,6 +123,13 @@ impl Upstreams {
         };
         value.context.report(finding.absence());
         None
+    }
+
+    /// How many limits the upstream of this index has.
+    pub(crate) fn limits_of(&self, index: usize) -> usize {
+        self.list
+            .get(index)
+            .map_or(0, |upstream| upstream.limits.len())
     }
 
     /// The list that the handlers' indices point into.
@@ -240,7 +247,7 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         back_off_ms: table.duration("back_off"),
         back_off_max_ms: table.duration("back_off_max"),
         tries: table.count("tries") as u32,
-        limits: Arc::default(),
+        limits: limits(table.get("limits"), Level::Upstream),
     };
     if upstream.back_off_max_ms < upstream.back_off_ms {
         table.report_at(

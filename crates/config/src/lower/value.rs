@@ -195,6 +195,33 @@ impl<'a> Value<'a> {
         self.measured(&DURATION, least, most)
     }
 
+    /// Up to `most` in a time of so many milliseconds.
+    pub(crate) fn rate(&self, most: u64) -> Option<(u64, u64)> {
+        let expected = "a rate such as \"10/s\", \"100/m\", \"1000/h\" or \"5000/d\"";
+        let node = self.node.get_ref();
+        let Some((count, per_ms)) = node.as_str().and_then(units::parse_rate) else {
+            let (message, written) = match node {
+                DeValue::String(text) => {
+                    let message = format!("`{}` must be {expected}", self.name);
+                    (message, Some(&**text))
+                }
+                DeValue::Integer(number) => (self.mistake(expected), Some(number.as_str())),
+                _ => (self.mistake(expected), None),
+            };
+            let meant = written.and_then(units::meant_rate);
+            self.report_meant(message, meant.map(|meant| format!("\"{meant}\"")));
+            return None;
+        };
+        if !(1..=most).contains(&count) {
+            self.report(format!(
+                "the number in `{}` must be from 1 to {most}",
+                self.name
+            ));
+            return None;
+        }
+        Some((count, per_ms))
+    }
+
     fn measured(&self, measure: &Measure, least: u64, most: u64) -> Option<u64> {
         let node = self.node.get_ref();
         if let Some(number) = node.as_str().and_then(measure.parse) {
@@ -265,6 +292,7 @@ impl<'a> Value<'a> {
                 (DeValue::Table(_), "rules") => {
                     Some("`[[sites.rules]]`, in double brackets".into())
                 }
+                (DeValue::Table(_), "limits") => Some("`limits = [{ … }]`, in brackets".into()),
                 _ => node.as_str().map(|text| format!("[{text:?}]")),
             };
             self.report_meant(self.mistake("a list"), meant);

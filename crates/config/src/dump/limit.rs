@@ -1,0 +1,55 @@
+//! An entry of `limits`, every default written out.
+
+use super::{braces, conditions, list, quote};
+use crate::lower::names::Named;
+use crate::lower::{spell_key, spell_when};
+use crate::model::{Concurrent, Limit, Rate};
+use crate::units;
+
+/// A limit as an inline table. What says nothing without `concurrent` or `rate` is left out
+/// where that is not set.
+pub(super) fn limit(limit: &Limit) -> String {
+    let key = match limit.key.as_slice() {
+        [only] => quote(spell_key(only)),
+        several => list(several, |key| quote(spell_key(key))),
+    };
+    let mut entries = vec![
+        format!("name = {}", quote(&limit.name)),
+        format!("key = {key}"),
+    ];
+    if let Some(most) = limit.concurrent {
+        entries.extend(concurrent(limit, most));
+    }
+    if let Some(given) = limit.rate {
+        entries.extend(rate(given));
+    }
+    if !limit.conditions.is_empty() {
+        entries.push(format!("match = {}", conditions(&limit.conditions)));
+    }
+    if let Some(when) = &limit.when {
+        entries.push(format!("when = {}", list(&spell_when(when), quote)));
+    }
+    entries.push(format!("mode = {}", quote(limit.mode.name())));
+    entries.push(format!("status = {}", limit.status));
+    braces(entries.into_iter())
+}
+
+fn concurrent(limit: &Limit, most: Concurrent) -> [String; 4] {
+    let most = match most {
+        Concurrent::Fixed(count) => count.to_string(),
+        Concurrent::Auto => quote("auto"),
+    };
+    [
+        format!("concurrent = {most}"),
+        format!("queue = {}", limit.queue),
+        format!("wait = {}", quote(units::duration(limit.wait_ms))),
+        format!("tunnels = {}", limit.tunnels),
+    ]
+}
+
+fn rate(rate: Rate) -> [String; 2] {
+    [
+        format!("rate = {}", quote(units::rate(rate.count, rate.per_ms))),
+        format!("burst = {}", rate.burst),
+    ]
+}

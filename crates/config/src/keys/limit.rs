@@ -1,0 +1,149 @@
+//! Keys of limits: `limits = [{ … }]` on every level, and a tenant's weight.
+
+use super::Fallback::{Absent, Value};
+use super::{Key, Kind, Section, key};
+
+/// Most requests that a limit, its queue or its rate may name.
+pub(crate) const REQUESTS_MAX: u64 = 1_000_000;
+/// Keys that one limit may count by together.
+pub(crate) const KEYS_MAX: usize = 4;
+/// The longest wait: beyond it no client is left.
+const WAIT_MAX: u64 = 3_600_000;
+
+pub(super) const LIMITS_OF_LEVEL: Key = key(
+    "limits",
+    Kind::Other("list of tables"),
+    Value("[]"),
+    "How many requests go on at once here, and how fast they come. The limits of all levels apply together. \
+     A request can meet 16 at most.",
+    "limits = [{ key = \"file\", concurrent = 20, queue = 10 }]",
+);
+
+pub(super) const WEIGHT: Key = key(
+    "weight",
+    Kind::Count(1, 1_000),
+    Value("1"),
+    "The tenant's share where several tenants wait for the same limit, relative to theirs.",
+    "weight = 2",
+);
+
+pub(super) const TIME_ZONE: Key = key(
+    "time_zone",
+    Kind::Text,
+    Absent("the machine's own"),
+    "The time zone of every `when` that names none, as the tz database calls it.",
+    "time_zone = \"Asia/Tokyo\"",
+);
+
+pub(super) const LIMIT_KEYS: Key = key(
+    "limit_keys",
+    Kind::Count(1, REQUESTS_MAX),
+    Value("4096"),
+    "Keys of limits (clients, files, values of fields) in use at once by the requests of one tenant. Further ones are \
+     counted together, under `(other)`. A key takes up to 200 bytes.",
+    "limit_keys = 65536",
+);
+
+pub(crate) const LIMIT: Section = Section {
+    title: "limits = [{ … }]",
+    about: "A limit, on the top level, a tenant, a site, a rule or an upstream: `concurrent`, `rate`, or both. It counts \
+        the requests that pass where it stands. A request takes a place in all its limits at once or in none; one that \
+        waits holds nothing. A place is free again when the handler has finished, however slowly its client reads.",
+    keys: &[
+        key(
+            "key",
+            Kind::Other("text or list of texts"),
+            Absent("the level it stands on"),
+            "What is counted: each value has a count of its own, and of a list each combination.\n\n\
+             - `\"file\"`: the file the request was resolved to, or else its path; `\"path\"`: its canonical path;\n\
+             - `\"client\"`: the client's address, or /64 for IPv6;\n\
+             - `\"header:NAME\"`, `\"cookie:NAME\"`: the value of that field or cookie;\n\
+             - `\"const:TEXT\"`: this text, whatever the request. It names the limit's only key;\n\
+             - `\"process\"` (top level only), `\"tenant\"` (not on a site or a rule), `\"site\"`, `\"rule\"` (on a rule), \
+             `\"upstream\"` (on an upstream, or a rule that forwards): each of those.",
+            "key = [\"client\", \"path\"]",
+        ),
+        key(
+            "concurrent",
+            Kind::Other("number, 1 to 1000000, or `\"auto\"`"),
+            Absent("any number"),
+            "Requests under way at once. `\"auto\"`, on the top level or an upstream, finds the number that serves most \
+             from how long replies take; it takes the level as its key, and no `rate` beside it.",
+            "concurrent = 50",
+        ),
+        key(
+            "queue",
+            Kind::Count(0, REQUESTS_MAX),
+            Value("0"),
+            "Requests that may wait for a place, for each key. More are refused at once.",
+            "queue = 100",
+        ),
+        key(
+            "wait",
+            Kind::Duration(1, WAIT_MAX),
+            Value("2s"),
+            "How long a request waits in all. It is refused at once where it would foreseeably take longer.",
+            "wait = \"5s\"",
+        ),
+        key(
+            "rate",
+            Kind::Other("rate: `\"10/s\"`, also `/m`, `/h` and `/d`"),
+            Absent("any rate"),
+            "Requests that may begin in a second, minute, hour or day, spread evenly. One above it is refused at once; it does not wait.",
+            "rate = \"100/m\"",
+        ),
+        key(
+            "burst",
+            Kind::Count(1, REQUESTS_MAX),
+            Absent("the number in `rate`"),
+            "Requests that may come at once, the first included, after a time without any.",
+            "burst = 20",
+        ),
+        key(
+            "name",
+            Kind::Text,
+            Absent("the key: `file`; a second one of that key is `file 2`"),
+            "What the limit is called in logs and `nagaya limits`. No two of one level share a name. A limit keeps its \
+             counts over a reload as long as it keeps its name.",
+            "name = \"uploads\"",
+        ),
+        key(
+            "match",
+            Kind::Other("table"),
+            Absent("every request"),
+            "Conditions, all of which must hold for a request to be counted.",
+            "match = { method = \"POST\" }",
+        ),
+        key(
+            "when",
+            Kind::Other("text or list of texts"),
+            Absent("always"),
+            "When it holds: days, times and a time zone, in this order and each if wanted: `\"mon-fri 20:00-02:00\"`, \
+             `\"mon,wed\"`, `\"daily 09:00-12:00,13:00-18:00 Asia/Tokyo\"`. A time past midnight belongs to the day it begins on. \
+             Several such texts add up. The zone, named once, holds for all of them.",
+            "when = \"mon-fri 20:00-02:00\"",
+        ),
+        key(
+            "mode",
+            Kind::Choice(&["enforce", "shadow"]),
+            Value("enforce"),
+            "`\"shadow\"` counts and decides but lets everybody pass: what it would have refused is shown.",
+            "mode = \"shadow\"",
+        ),
+        key(
+            "tunnels",
+            Kind::Flag,
+            Value("true"),
+            "Whether a tunnel (WebSocket) keeps its place for as long as it lasts; otherwise it gives it back once it stands.",
+            "tunnels = false",
+        ),
+        key(
+            "status",
+            Kind::Count(400, 599),
+            Absent("503; 429 where `key` has `client`, `header:` or `cookie:`"),
+            "Status of a refusal. `error_pages` may replace its body.",
+            "status = 429",
+        ),
+    ],
+    later: &[],
+};

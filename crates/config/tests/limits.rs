@@ -1,0 +1,314 @@
+//! What a configuration says of limits: what they count, when they hold, and what they are called.
+
+use std::sync::Arc;
+
+use config::model::{Concurrent, Limit, LimitKey, LimitMode, Model, Rate, When, Window};
+use config::{Sources, dump, load, load_and_warn};
+
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
+const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
+
+fn model(text: &str) -> Model {
+    let model = loaded(text);
+    let printed = dump(&model);
+    assert_eq!(loaded(&printed), model, "{printed}");
+    model
+}
+
+fn loaded(text: &str) -> Model {
+    load(&Sources::from_text("nagaya.toml", text))
+        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+fn problems(text: &str) -> String {
+    let sources = Sources::from_text("nagaya.toml", text);
+    load(&sources).expect_err("a problem").to_string()
+}
+
+/// The limits of a site whose `limits` hold `entries`.
+fn of_site(entries: &str) -> Arc<[Limit]> {
+    let model = model(&format!("{LISTEN}{SITE}limits = [{entries}]\n"));
+    Arc::clone(&model.sites[0].limits)
+}
+
+/// The windows of a limit that says `when`.
+fn when(when: &str) -> When {
+    let limits = of_site(&format!("{{ concurrent = 2, when = {when} }}"));
+    limits[0].when.clone().expect("it says when")
+}
+
+fn names(limits: &[Limit]) -> Vec<&str> {
+    limits.iter().map(|limit| limit.name.as_str()).collect()
+}
+
+#[test]
+fn every_level_has_limits_that_count_by_it() {
+    let text = format!(
+        "limits = [{{ concurrent = 1 }}]\n{LISTEN}\
+         [upstreams.app]\nservers = [\"127.0.0.1:9000\"]\nlimits = [{{ concurrent = 5 }}]\n\
+         [tenants.example]\nlimits = [{{ concurrent = 2 }}]\n\
+         {SITE}tenant = \"example\"\nlimits = [{{ concurrent = 3 }}]\n\
+         [[sites.rules]]\nhandler = {{ proxy = \"app\" }}\nlimits = [{{ concurrent = 4 }}]\n"
+    );
+    let model = model(&text);
+    let site = &model.sites[0];
+    let levels = [
+        (&model.limits, LimitKey::Process),
+        (&model.tenants[0].limits, LimitKey::Tenant),
+        (&site.limits, LimitKey::Site),
+        (&site.rules[0].limits, LimitKey::Rule),
+        (&model.upstreams[0].limits, LimitKey::Upstream),
+    ];
+    for ((limits, key), number) in levels.into_iter().zip(1..) {
+        assert_eq!(limits[0].key, [key]);
+        assert_eq!(limits[0].concurrent, Some(Concurrent::Fixed(number)));
+    }
+}
+
+#[test]
+fn an_entry_means_what_it_says_and_the_defaults() {
+    let limits = of_site("{ concurrent = 2 }, { key = \"client\", rate = \"100/m\" }");
+    let plain = Limit {
+        name: "site".to_owned(),
+        key: vec![LimitKey::Site],
+        concurrent: Some(Concurrent::Fixed(2)),
+        queue: 0,
+        wait_ms: 2_000,
+        rate: None,
+        when: None,
+        conditions: Vec::new(),
+        mode: LimitMode::Enforce,
+        tunnels: true,
+        status: 503,
+    };
+    assert_eq!(limits[0], plain);
+    let rate = Rate {
+        count: 100,
+        per_ms: 60_000,
+        burst: 100,
+    };
+    let of_clients = Limit {
+        name: "client".to_owned(),
+        key: vec![LimitKey::Client],
+        concurrent: None,
+        rate: Some(rate),
+        status: 429,
+        ..plain
+    };
+    assert_eq!(limits[1], of_clients);
+}
+
+#[test]
+fn a_refusal_is_the_clients_matter_where_the_key_tells_clients_apart() {
+    for (key, expected) in [
+        ("\"file\"", 503),
+        ("\"path\"", 503),
+        ("\"const:x\"", 503),
+        ("\"client\"", 429),
+        ("\"header:X-Api-Key\"", 429),
+        ("[\"file\", \"cookie:session\"]", 429),
+    ] {
+        let limits = of_site(&format!("{{ key = {key}, concurrent = 1 }}"));
+        assert_eq!(limits[0].status, expected, "{key}");
+        let own = of_site(&format!("{{ key = {key}, concurrent = 1, status = 420 }}"));
+        assert_eq!(own[0].status, 420);
+    }
+}
+
+#[test]
+fn names_come_from_keys_and_are_never_shared() {
+    let limits = of_site(
+        "{ key = \"file\", concurrent = 1 }, { key = \"file\", rate = \"1/s\" }, \
+         { concurrent = 3, name = \"file 2\" }, { key = [\"client\", \"header:X-Key\"], rate = \"1/s\" }",
+    );
+    let expected = ["file", "file 3", "file 2", "client+header:x-key"];
+    assert_eq!(names(&limits), expected);
+}
+
+#[test]
+fn the_longest_names_made_of_keys_are_printed_so_that_they_load() {
+    let text = |kind: &str, letter: &str| format!("\"{kind}:{}\"", letter.repeat(64));
+    let keys = [
+        text("const", "a"),
+        text("const", "b"),
+        text("header", "c"),
+        text("cookie", "d"),
+    ];
+    let limits = of_site(&format!(
+        "{{ key = [{}], concurrent = 1 }}",
+        keys.join(", ")
+    ));
+    assert!(limits[0].name.len() > 256);
+}
+
+#[test]
+fn windows_past_midnight_keep_the_day_they_begin_on() {
+    let window = |days, from_minute, until_minute| Window {
+        days,
+        from_minute,
+        until_minute,
+    };
+    for (text, expected) in [
+        ("\"mon-fri 20:00-02:00\"", vec![window(0x1f, 1_200, 120)]),
+        ("\"mon,wed\"", vec![window(0b101, 0, 1_440)]),
+        ("\"daily\"", vec![window(0x7f, 0, 1_440)]),
+        ("\"9:05-17:30\"", vec![window(0x7f, 545, 1_050)]),
+        ("\"22:00-00:00\"", vec![window(0x7f, 1_320, 1_440)]),
+        (
+            "\"sat, sun 08:00-12:00, 13:00-24:00\"",
+            vec![window(0x60, 480, 720), window(0x60, 780, 1_440)],
+        ),
+        (
+            "\"mon 20:00-02:00, sat,sun\"",
+            vec![window(1, 1_200, 120), window(0x60, 0, 1_440)],
+        ),
+        (
+            "[\"sat\", \"fri-mon 20:00-02:00\"]",
+            vec![window(0x20, 0, 1_440), window(0x71, 1_200, 120)],
+        ),
+    ] {
+        let when = when(text);
+        assert_eq!((when.windows, when.zone), (expected, None), "{text}");
+    }
+}
+
+#[test]
+fn a_time_zone_named_once_holds_for_all_windows() {
+    for text in [
+        "\"mon 20:00-02:00 asia/tokyo\"",
+        "[\"mon 20:00-02:00 Asia/Tokyo\", \"tue\"]",
+        "[\"mon Asia/Tokyo\", \"tue Asia/Tokyo\"]",
+    ] {
+        assert_eq!(when(text).zone.as_deref(), Some("Asia/Tokyo"), "{text}");
+    }
+    let text = format!("time_zone = \"europe/berlin\"\n{LISTEN}{SITE}");
+    assert_eq!(model(&text).time_zone.as_deref(), Some("Europe/Berlin"));
+}
+
+#[test]
+fn what_is_measured_is_an_upstream_or_the_process() {
+    let text = format!(
+        "limits = [{{ concurrent = \"auto\", key = \"process\" }}, {{ rate = \"10/s\" }}]\n{LISTEN}\
+         [upstreams.app]\nservers = [\"127.0.0.1:9000\"]\nlimits = [{{ concurrent = \"auto\", queue = 10 }}]\n{SITE}"
+    );
+    let model = model(&text);
+    assert_eq!(model.limits[0].concurrent, Some(Concurrent::Auto));
+    let upstream = &model.upstreams[0].limits[0];
+    assert_eq!(
+        (upstream.concurrent, upstream.queue),
+        (Some(Concurrent::Auto), 10)
+    );
+}
+
+#[test]
+fn a_limit_of_a_rule_may_count_by_the_upstream_that_it_forwards_to() {
+    for (handler, fine) in [
+        ("handler = { proxy = \"http://127.0.0.1:1\" }", true),
+        ("handler = { fastcgi = \"127.0.0.1:1\" }", true),
+        ("handler = { cgi = true }", false),
+        ("", false),
+    ] {
+        let limits = "limits = [{ key = \"upstream\", concurrent = 2 }]";
+        let text = format!("{LISTEN}{SITE}[[sites.rules]]\n{handler}\n{limits}\n");
+        let loaded = load(&Sources::from_text("nagaya.toml", &text));
+        assert_eq!(loaded.is_ok(), fine, "{handler}");
+    }
+}
+
+#[test]
+fn an_upstream_that_stands_for_an_address_has_no_limits() {
+    let rule = "[[sites.rules]]\nhandler = { proxy = \"http://127.0.0.1:1\" }\n";
+    let model = model(&format!("{LISTEN}{SITE}{rule}"));
+    assert!(model.upstreams[0].limits.is_empty());
+}
+
+#[test]
+fn a_wait_that_nobody_waits_is_warned_of() {
+    let warned = |entry: &str| {
+        let text = format!("{LISTEN}{SITE}limits = [{{ concurrent = 2, {entry} }}]\n");
+        let (_, warnings) = load_and_warn(&Sources::from_text("nagaya.toml", &text)).expect(entry);
+        warnings.to_string()
+    };
+    let told = warned("wait = \"5s\"");
+    assert!(
+        told.contains("`wait` says nothing without `queue`"),
+        "{told}"
+    );
+    assert_eq!(warned("wait = \"5s\", queue = 1"), "");
+    // Who writes the 0 may mean to raise it while the gateway runs.
+    assert_eq!(warned("wait = \"5s\", queue = 0"), "");
+}
+
+/// A configuration with so many limits on the top level, the site, a rule that adds, a rule that
+/// forwards, one that answers, and the upstream.
+fn crowded(counts: [usize; 6]) -> String {
+    let limits = |count: usize| {
+        let entries = vec!["{ concurrent = 1 }"; count];
+        format!("limits = [{}]\n", entries.join(", "))
+    };
+    let [process, site, adding, forwarding, answering, upstream] = counts.map(limits);
+    format!(
+        "{process}{LISTEN}[upstreams.app]\nservers = [\"127.0.0.1:1\"]\n{upstream}{SITE}{site}\
+         [[sites.rules]]\nenv = {{ A = \"b\" }}\n{adding}\
+         [[sites.rules]]\nmatch = {{ path = \"/x\" }}\nhandler = {{ proxy = \"app\" }}\n{forwarding}\
+         [[sites.rules]]\nhandler = {{ redirect = \"/\" }}\n{answering}"
+    )
+}
+
+#[test]
+fn no_request_can_meet_more_limits_than_one_can_hold() {
+    for fine in [
+        [0; 6],
+        [4, 4, 4, 2, 4, 2],
+        [1, 1, 1, 12, 13, 1],
+        [0, 0, 0, 16, 16, 0],
+    ] {
+        loaded(&crowded(fine));
+    }
+    for (crowd, most) in [
+        (
+            [4, 4, 4, 2, 5, 2],
+            "could meet 17 limits, and 16 are the most: 4 of the top level, 4 of the site, 9 of its rules",
+        ),
+        (
+            [4, 4, 4, 3, 0, 2],
+            "could meet 17 limits, and 16 are the most: 4 of the top level, 4 of the site, 7 of its rules, 2 of an upstream",
+        ),
+    ] {
+        let told = problems(&crowded(crowd));
+        assert!(told.contains(most), "{told}");
+    }
+    let told = problems(&crowded([17, 0, 0, 0, 0, 0]));
+    assert!(told.contains("17 limits stand here"), "{told}");
+}
+
+#[test]
+fn a_tenants_limits_count_for_its_sites() {
+    let entries = ["{ concurrent = 1 }"; 9].join(", ");
+    let text = format!(
+        "{LISTEN}[tenants.example]\nlimits = [{entries}]\n{SITE}limits = [{entries}]\ntenant = \"example\"\n"
+    );
+    let told = problems(&text);
+    assert!(told.contains("9 of the tenant, 9 of the site"), "{told}");
+}
+
+#[test]
+fn levels_without_limits_share_one_empty_list_and_equal_lists_are_kept_once() {
+    let site = |host: &str, limits: &str| {
+        format!(
+            "[[sites]]\nhosts = [\"{host}\"]\nroot = \"/srv\"\n{limits}\
+             [[sites.rules]]\nhandler = {{ static = true }}\n{limits}"
+        )
+    };
+    let some = "limits = [{ concurrent = 2 }]\n";
+    let text: String = [("a", some), ("b", ""), ("c", some)]
+        .map(|(host, limits)| site(host, limits))
+        .concat();
+    let model = model(&format!("{LISTEN}{text}"));
+    let [a, b, c] = model.sites.as_slice() else {
+        panic!("three sites");
+    };
+    assert!(Arc::ptr_eq(&a.limits, &c.limits));
+    assert!(Arc::ptr_eq(&a.rules[0].limits, &c.rules[0].limits));
+    assert!(b.limits.is_empty() && b.rules[0].limits.is_empty());
+}
