@@ -7,12 +7,14 @@
 mod adaptive;
 mod ask;
 mod definition;
+mod histogram;
 mod ledger;
 mod look;
 mod permit;
 mod queue;
 mod rate;
 mod refusal;
+pub mod replay;
 pub mod schedule;
 mod sync;
 mod ticket;

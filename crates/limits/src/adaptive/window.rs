@@ -4,14 +4,7 @@
 //! [`Seen`] is what closed windows come to when they are taken together.
 
 use crate::Time;
-
-/// Parts of each doubling of time: the median is off by at most 1/8, mostly by much less.
-const PARTS: u32 = 8;
-/// The shortest time told apart, 2^14 ns (16 us); shorter ones count as this.
-const LEAST_LOG: u32 = 14;
-/// Doublings from there, up to 2^38 ns (275 s); longer ones count as that.
-const DOUBLINGS: u32 = 24;
-const PLACES: usize = (DOUBLINGS * PARTS) as usize;
+use crate::histogram::Histogram;
 
 /// Share by which a rate or a median must change to be called another, at least.
 const UPHEAVAL: f64 = 0.3;
@@ -30,7 +23,7 @@ pub(super) struct Window {
     in_flight: u64,
     held_s: f64,
     held_square: f64,
-    places: [u32; PLACES],
+    times: Histogram,
 }
 
 impl Window {
@@ -44,7 +37,7 @@ impl Window {
             in_flight: 0,
             held_s: 0.0,
             held_square: 0.0,
-            places: [0; PLACES],
+            times: Histogram::new(),
         }
     }
 
@@ -54,7 +47,7 @@ impl Window {
         self.fine += 1;
         self.held_s += held_s;
         self.held_square += held_s * held_s;
-        self.places[place(held_ns)] += 1;
+        self.times.add(held_ns);
     }
 
     /// Counts a request that failed.
@@ -84,7 +77,7 @@ impl Window {
         Some(Seen {
             fine: f64::from(self.fine),
             seconds,
-            median_ns: self.median_ns(),
+            median_ns: self.times.quantile_ns(0.5),
             full: f64::from(self.full) / samples,
             variation: self.variation(),
             waits: self.queued > 0,
@@ -100,38 +93,6 @@ impl Window {
         let count = f64::from(self.fine);
         (self.held_square * count / (self.held_s * self.held_s) - 1.0).max(0.0)
     }
-
-    fn median_ns(&self) -> f64 {
-        let half = f64::from(self.fine) / 2.0;
-        let mut below = 0.0;
-        for (place, count) in self
-            .places
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0)
-        {
-            let count = f64::from(*count);
-            if below + count >= half {
-                let (low, high) = (lower_ns(place), lower_ns(place + 1));
-                return low + (high - low) * (half - below) / count;
-            }
-            below += count;
-        }
-        0.0
-    }
-}
-
-/// Where a time is counted: each doubling has [`PARTS`] equal parts.
-fn place(held_ns: u64) -> usize {
-    let held_ns = held_ns.clamp(1 << LEAST_LOG, (1 << (LEAST_LOG + DOUBLINGS)) - 1);
-    let log = held_ns.ilog2();
-    let part = (held_ns >> (log - PARTS.ilog2())) as u32 % PARTS;
-    ((log - LEAST_LOG) * PARTS + part) as usize
-}
-
-fn lower_ns(place: usize) -> f64 {
-    let (doubling, part) = (place as u32 / PARTS, place as u32 % PARTS);
-    (1_u64 << (LEAST_LOG + doubling)) as f64 * (1.0 + f64::from(part) / f64::from(PARTS))
 }
 
 /// What one or more windows showed.
@@ -190,36 +151,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn the_median_is_off_by_an_eighth_at_most(
-            mut times in proptest::collection::vec(1_u64 << LEAST_LOG..1 << 37, 1..300),
-        ) {
-            let mut window = Window::new(Time::ZERO);
-            times.iter().for_each(|held_ns| window.fine(*held_ns));
-            times.sort_unstable();
-            let (low, high) = (times[(times.len() - 1) / 2] as f64, times[times.len() / 2] as f64);
-            let median = window.median_ns();
-            prop_assert!(low * 0.88 <= median && median <= high * 1.125, "{low} {median} {high}");
-        }
-
-        #[test]
-        fn every_time_has_a_place_whose_bounds_hold_it(held_ns in 1_u64 << LEAST_LOG..1 << 38) {
-            let place = place(held_ns);
-            prop_assert!(place < PLACES);
-            prop_assert!(lower_ns(place) <= held_ns as f64 && (held_ns as f64) < lower_ns(place + 1));
-        }
-    }
-
-    #[test]
-    fn the_shortest_and_the_longest_times_have_places_too() {
-        assert_eq!(place(0), 0);
-        assert_eq!(place(u64::MAX), PLACES - 1);
-    }
 
     #[test]
     fn a_window_tells_rate_and_variation() {
