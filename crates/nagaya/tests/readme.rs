@@ -12,7 +12,7 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 12] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
@@ -21,6 +21,7 @@ const DOCUMENTS: [&str; 11] = [
     "docs/guide/php.md",
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",
+    "docs/guide/limits.md",
     "docs/guide/logs-and-status.md",
     "docs/guide/ab.md",
     "docs/guide/measuring.md",
