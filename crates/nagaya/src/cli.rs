@@ -9,6 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::control::Where;
+use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
 
@@ -37,6 +39,8 @@ Signals to the process of `nagaya serve`:
 
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
+Which limit is full, and for whom?     nagaya limits top
+Why was this request refused?          nagaya why REQUEST-ID
 What does this machine lack?           nagaya doctor
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
 What does each part of it cost?        nagaya lab list
@@ -61,6 +65,11 @@ pub(crate) enum Command {
     Doctor,
     /// Ask the running gateway how it is
     Status(StatusOptions),
+    /// Limits: what they hold now, and changing them
+    #[command(subcommand)]
+    Limits(Limits),
+    /// Say why a request was refused by a limit, and what would have admitted it
+    Why(WhyOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments that anyone can run again: what is started, what is asked, what is compared
@@ -88,9 +97,8 @@ pub(crate) struct StatusOptions {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Control socket to ask, instead of the one the configuration names
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Where,
 }
 
 /// Words of a command that reads its own.
@@ -253,6 +261,8 @@ mod tests {
             "check",
             "doctor",
             "status",
+            "limits",
+            "why",
             "bench",
             "lab",
             "completions",

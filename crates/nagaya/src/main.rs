@@ -5,7 +5,9 @@
 
 mod check;
 mod cli;
+mod control;
 mod doctor;
+mod limits;
 mod man;
 mod outcome;
 mod serve;
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
+        Command::Limits(command) => limits::run(&config, &command),
+        Command::Why(options) => limits::why(&config, &options),
         Command::Bench(elsewhere) => cli::refuse_configuration("bench", &elsewhere),
         Command::Lab(elsewhere) => cli::refuse_configuration("lab", &elsewhere),
         Command::Completions { shell } => cli::print_completions(shell),

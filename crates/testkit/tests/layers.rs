@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
 const ARROWS: [(&str, &[&str]); 9] = [
-    ("nagaya", &["engine", "bench", "config", "os"]),
+    ("nagaya", &["engine", "bench", "config", "limits", "os"]),
     ("engine", &["config", "fastcgi", "limits", "os", "wire"]),
     ("bench", &["os"]),
     ("config", &[]),

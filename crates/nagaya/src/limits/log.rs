@@ -1,0 +1,335 @@
+//! Access logs read back: who came when, for what, and how long it took.
+//!
+//! Ours (`json`, `ltsv`) say it all. Apache's and nginx's formats do when a duration is logged
+//! behind the usual fields: `%D` (microseconds), `%T` or `$request_time` (seconds). A line that
+//! cannot be read is counted and left out. Not here: what is done with the lines.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+
+/// Bytes of a line that are looked at; a longer one counts as unreadable.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Fields of a line of Apache's or nginx's.
+const FIELDS_MAX: usize = 64;
+/// Place of the duration at the earliest: behind host, identity, user, time, request, status, bytes.
+const FIELDS_LEAST: usize = 7;
+
+/// A request as a log tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// When it came in, microseconds after 1970.
+    pub(crate) arrived_us: i64,
+    /// How long it was being worked on.
+    pub(crate) held_us: u64,
+    /// How long it waited for a permit before, where the log tells.
+    pub(crate) waited_us: u64,
+    pub(crate) client: IpAddr,
+    /// The site, or the host where only that is known; empty where neither is.
+    pub(crate) site: String,
+    /// Without the query.
+    pub(crate) path: String,
+    pub(crate) upstream: Option<String>,
+    pub(crate) status: u16,
+}
+
+/// How exact the times of a log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// To the microsecond, of the arrival.
+    Exact,
+    /// To the second: what falls into one is spread over it.
+    Seconds,
+}
+
+/// What is made of one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) entry: Entry,
+    pub(crate) clock: Clock,
+}
+
+/// Reads a line of any known format.
+///
+/// # Errors
+/// Why it could not be read, in words.
+pub(crate) fn read(line: &str) -> Result<Line, &'static str> {
+    let line = line.trim_end_matches(['\n', '\r']);
+    if line.len() > LINE_BYTES_MAX {
+        return Err("it is longer than 64 KiB");
+    }
+    match line.as_bytes() {
+        [b'{', ..] => json(line),
+        _ if line.contains("\ttarget:") || line.starts_with("time:") => ltsv(line),
+        _ => classic(line),
+    }
+}
+
+fn json(line: &str) -> Result<Line, &'static str> {
+    let record: serde_json::Value =
+        serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
+    ours(|name| match record.get(name)? {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    })
+}
+
+fn ltsv(line: &str) -> Result<Line, &'static str> {
+    let value = |name: &str| {
+        let mut fields = line.split('\t').filter_map(|field| field.split_once(':'));
+        let (_, value) = fields.find(|(label, _)| *label == name)?;
+        (value != "-").then(|| value.to_owned())
+    };
+    ours(value)
+}
+
+/// A record of ours, by the names of its values.
+fn ours(value: impl Fn(&str) -> Option<String>) -> Result<Line, &'static str> {
+    let number = |name| value(name).and_then(|text| text.parse::<u64>().ok());
+    let time = value("time").ok_or("it has no `time`")?;
+    let time: Timestamp = time.parse().map_err(|_| "its `time` is no time")?;
+    let total_us = number("total_us").ok_or("it has no `total_us`")?;
+    let waited_us = number("waited_us").unwrap_or(0);
+    // A permit is given back when the back end has said its last, not when the client has it all.
+    let queue_us = number("queue_us").unwrap_or(0);
+    let held_us = number("upstream_us").unwrap_or(total_us.saturating_sub(queue_us));
+    let target = value("target").ok_or("it was no request")?;
+    let site = value("site").or_else(|| value("host"));
+    Ok(Line {
+        entry: Entry {
+            arrived_us: time.as_microsecond(),
+            held_us,
+            waited_us,
+            client: address(value("client").as_deref()),
+            site: site.unwrap_or_default(),
+            path: path(&target),
+            upstream: value("upstream"),
+            status: number("status").map_or(0, |status| u16::try_from(status).unwrap_or(0)),
+        },
+        clock: Clock::Exact,
+    })
+}
+
+/// A line of Apache's or nginx's: `[vhost:port] client - user [time] "request" status bytes … duration`.
+fn classic(line: &str) -> Result<Line, &'static str> {
+    let fields = fields(line);
+    let at = fields
+        .iter()
+        .position(|field| field.kind == Kind::Bracketed)
+        .filter(|at| (3..=4).contains(at))
+        .ok_or("it has no [time]")?;
+    let text = |index: usize| fields.get(index).map(|field| field.text.as_str());
+    let site = match at {
+        4 => text(0).unwrap_or_default(),
+        _ => "",
+    };
+    let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", text(at).unwrap_or_default())
+        .and_then(|parsed| parsed.to_timestamp())
+        .map_err(|_| "its [time] is none")?;
+    let request = text(at + 1).unwrap_or_default();
+    let target = request.split(' ').nth(1).ok_or("it was no request")?;
+    let status = text(at + 2).and_then(|status| status.parse().ok());
+    let (held_us, logged_at) = fields
+        .iter()
+        .skip(FIELDS_LEAST.max(at + 4))
+        .rev()
+        .find_map(|field| duration(&field.text))
+        .ok_or("no duration is logged: add %D (Apache) or $request_time (nginx) to the format")?;
+    let ended = time.as_microsecond();
+    let arrived_us = match logged_at {
+        Logged::Arrival => ended,
+        Logged::End => ended.saturating_sub(i64::try_from(held_us).unwrap_or(i64::MAX)),
+    };
+    let client = text(at - 3);
+    Ok(Line {
+        entry: Entry {
+            arrived_us,
+            held_us,
+            waited_us: 0,
+            client: address(client),
+            site: site
+                .rsplit_once(':')
+                .map_or(site, |(host, _)| host)
+                .to_owned(),
+            path: path(target),
+            upstream: None,
+            status: status.ok_or("it has no status")?,
+        },
+        clock: Clock::Seconds,
+    })
+}
+
+/// Which instant a log's time is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    /// Apache logs when a request came.
+    Arrival,
+    /// nginx logs when it had been answered.
+    End,
+}
+
+/// Microseconds as Apache writes them, or seconds with a point as nginx does; also behind `rt=`.
+fn duration(field: &str) -> Option<(u64, Logged)> {
+    let text = field.rsplit_once('=').map_or(field, |(_, value)| value);
+    if let Ok(us) = text.parse::<u64>() {
+        return Some((us, Logged::Arrival));
+    }
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, part) = text.split_once('.')?;
+    if !digits(whole) || !digits(part) || part.len() > 6 {
+        return None;
+    }
+    let seconds: u64 = whole.parse().ok()?;
+    let micros: u64 = format!("{part:0<6}").parse().ok()?;
+    Some((
+        seconds.checked_mul(1_000_000)?.checked_add(micros)?,
+        Logged::End,
+    ))
+}
+
+/// Where a field of a line stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bare,
+    Quoted,
+    Bracketed,
+}
+
+#[derive(Debug)]
+struct Field {
+    kind: Kind,
+    text: String,
+}
+
+/// The fields of a line, of which some stand in quotes and one in brackets.
+fn fields(line: &str) -> Vec<Field> {
+    let mut found = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() && found.len() < FIELDS_MAX {
+        let (kind, text, after) = match rest.as_bytes() {
+            [b'"', ..] => quoted(rest.get(1..).unwrap_or_default()),
+            [b'[', ..] => {
+                let inside = rest.get(1..).unwrap_or_default();
+                let (text, after) = inside.split_once(']').unwrap_or((inside, ""));
+                (Kind::Bracketed, text.to_owned(), after)
+            }
+            _ => {
+                let (text, after) = rest.split_once(' ').unwrap_or((rest, ""));
+                (Kind::Bare, text.to_owned(), after)
+            }
+        };
+        found.push(Field { kind, text });
+        rest = after.trim_start();
+    }
+    found
+}
+
+/// Up to the closing quote; a backslash keeps what follows it.
+fn quoted(text: &str) -> (Kind, String, &str) {
+    let mut inside = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return (Kind::Quoted, inside, text.get(at + 1..).unwrap_or_default()),
+            '\\' => inside.extend(characters.next().map(|(_, kept)| kept)),
+            other => inside.push(other),
+        }
+    }
+    (Kind::Quoted, inside, "")
+}
+
+/// What is before the query; of an absolute target what follows its host.
+fn path(target: &str) -> String {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let path = match path.split_once("://") {
+        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),
+        None => path,
+    };
+    path.to_owned()
+}
+
+/// A client that is a name, or not told, counts as one.
+fn address(text: Option<&str>) -> IpAddr {
+    let parsed = text.and_then(|text| text.parse().ok());
+    parsed.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(line: &str) -> Entry {
+        read(line).expect(line).entry
+    }
+
+    #[test]
+    fn our_records_are_read_in_both_formats() {
+        let json = r#"{"time":"2026-11-21T20:45:00.250000Z","site":"a.jp","host":"www.a.jp","client":"192.0.2.7","target":"/x.php?q=1","status":200,"upstream":"unix:/run/php.sock","queue_us":1000,"upstream_us":30000,"total_us":32000,"waited_us":500}"#;
+        let ltsv = "time:2026-11-21T20:45:00.250000Z\tsite:a.jp\thost:www.a.jp\tclient:192.0.2.7\ttarget:/x.php?q=1\tstatus:200\tupstream:unix:/run/php.sock\tqueue_us:1000\tupstream_us:30000\ttotal_us:32000\twaited_us:500";
+        assert_eq!(entry(json), entry(ltsv));
+        let entry = entry(json);
+        assert_eq!((entry.held_us, entry.waited_us), (30_000, 500));
+        assert_eq!(
+            (entry.site.as_str(), entry.path.as_str()),
+            ("a.jp", "/x.php")
+        );
+        assert_eq!(entry.arrived_us % 1_000_000, 250_000);
+    }
+
+    #[test]
+    fn without_a_back_end_the_time_of_the_handler_counts() {
+        let line = r#"{"time":"2026-11-21T20:45:00Z","client":null,"target":"/a","status":200,"queue_us":1000,"upstream_us":null,"total_us":3000}"#;
+        assert_eq!(entry(line).held_us, 2_000);
+    }
+
+    #[test]
+    fn apaches_and_nginxs_lines_are_read_with_their_durations() {
+        let begin = r#"192.0.2.7 - frank [21/Nov/2026:21:45:00 +0100] "GET /a%20b.php?x=\"y HTTP/1.1" 200 5391 "http://a/ b" "Agent (\"7\"; 8)""#;
+        for (end, held_us, before_us) in [
+            (" 1500000", 1_500_000, 0),
+            (" 1.500", 1_500_000, 1_500_000),
+            (" rt=0.25", 250_000, 250_000),
+            (" \"0.250\" \"-\"", 250_000, 250_000),
+            (" 42 upstream", 42, 0),
+        ] {
+            let read = read(&format!("{begin}{end}")).expect(end);
+            assert_eq!(read.clock, Clock::Seconds);
+            assert_eq!(read.entry.held_us, held_us, "{end}");
+            assert_eq!(read.entry.path, "/a%20b.php");
+            let second_us = 1_795_293_900_000_000;
+            assert_eq!(second_us - read.entry.arrived_us, before_us, "{end}");
+        }
+    }
+
+    #[test]
+    fn the_host_before_a_line_is_its_site() {
+        let line = r#"a.jp:443 192.0.2.7 - - [21/Nov/2026:20:45:00 +0000] "GET http://a.jp/x HTTP/1.1" 503 - "-" "-" 9"#;
+        let entry = entry(line);
+        assert_eq!((entry.site.as_str(), entry.path.as_str()), ("a.jp", "/x"));
+        assert_eq!(entry.status, 503);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        for (line, why) in [
+            ("", "[time]"),
+            ("{\"time\":", "JSON"),
+            ("{}", "time"),
+            ("a b c [21/Nov/2026] \"GET /\" 200 1", "[time] is none"),
+            (
+                "h - - [21/Nov/2026:20:45:00 +0000] \"-\" 400 0 \"-\" \"-\" 5",
+                "no request",
+            ),
+            (
+                "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"",
+                "%D",
+            ),
+        ] {
+            let said = read(line).expect_err(line);
+            assert!(said.contains(why), "{line}: {said}");
+        }
+        assert!(read(&"x".repeat(LINE_BYTES_MAX + 1)).is_err());
+    }
+}

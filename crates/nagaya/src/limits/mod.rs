@@ -1,0 +1,183 @@
+//! `nagaya limits …` and `nagaya why`: what limits hold now, what others would have done.
+//!
+//! `list`, `top`, `set` and `why` ask the running gateway; `simulate` and `propose` ask an access
+//! log, and run the gateway's own limits over it on a clock of their own.
+
+mod history;
+mod log;
+mod simulate;
+mod spec;
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use simulate::{ProposeOptions, SimulateOptions};
+
+use crate::control::{self, Where};
+use crate::outcome::{Outcome, complain, print};
+
+/// How often `top` asks again.
+const TOP_EVERY: Duration = Duration::from_secs(1);
+/// Clears a terminal and begins at its first line.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+/// Characters of a limit's name, of a change and of a request id that are sent on.
+const WORD_BYTES_MAX: usize = 1_024;
+
+/// What to do with limits.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Limits {
+    /// Every limit and its keys in use: in flight, waiting, refused
+    List(ListOptions),
+    /// The busiest keys, again every second until Ctrl-C; once where it is no terminal
+    Top(TopOptions),
+    /// Change a limit of the running gateway at once; nobody under way is sent away
+    ///
+    /// `nagaya limits list` shows what limits are called. The change lasts until a reload brings
+    /// another configuration of that limit.
+    #[command(after_help = "\
+Example: nagaya limits set 'site example.jp/file' concurrent=4 queue=10 wait=2s
+Keys: concurrent, queue, wait, rate, burst, mode (enforce or shadow)")]
+    Set(SetOptions),
+    /// Try limits on an access log: who would have waited or been refused
+    #[command(after_help = LOGS_HELP)]
+    Simulate(SimulateOptions),
+    /// Find for each site of an access log the smallest limit that would have refused nobody
+    #[command(after_help = LOGS_HELP)]
+    Propose(ProposeOptions),
+}
+
+const LOGS_HELP: &str = "\
+Example: nagaya limits simulate --log access.log --limit 'file concurrent=2 queue=10' --only '*.php'
+Apache logs a duration with %D, nginx with $request_time, as the last field of the line.
+Compressed logs: zcat access.log.*.gz | nagaya limits propose --log -";
+
+/// Options of `limits list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListOptions {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// Options of `limits top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopOptions {
+    /// Keys shown
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) keys: u16,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// Options of `limits set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetOptions {
+    /// The limit, as `nagaya limits list` names it
+    #[arg(value_name = "LIMIT")]
+    pub(crate) limit: String,
+    /// What to change: concurrent=4 queue=10 wait=2s rate=10/s burst=20 mode=shadow
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    pub(crate) changes: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// Options of `why`.
+#[derive(Debug, Args)]
+pub(crate) struct WhyOptions {
+    /// What the reply carried as X-Request-Id
+    #[arg(value_name = "REQUEST-ID")]
+    pub(crate) request_id: String,
+    #[command(flatten)]
+    pub(crate) place: Where,
+}
+
+/// Runs `nagaya limits …`.
+pub(crate) fn run(config: &Path, command: &Limits) -> Outcome {
+    match command {
+        Limits::List(options) => {
+            let question = match options.json {
+                true => "limits list json",
+                false => "limits list",
+            };
+            control::show(config, &options.place, question)
+        }
+        Limits::Top(options) => top(config, options),
+        Limits::Set(options) => set(config, options),
+        Limits::Simulate(options) => simulate::simulate(options),
+        Limits::Propose(options) => simulate::propose(options),
+    }
+}
+
+/// Runs `nagaya why`.
+pub(crate) fn why(config: &Path, options: &WhyOptions) -> Outcome {
+    match sound(&options.request_id) {
+        true => control::show(
+            config,
+            &options.place,
+            &format!("why {}", options.request_id),
+        ),
+        false => {
+            complain(
+                "nagaya: a request id has no spaces: it is what the reply carried as X-Request-Id\n",
+            );
+            Outcome::Wrong
+        }
+    }
+}
+
+fn top(config: &Path, options: &TopOptions) -> Outcome {
+    let question = format!("limits top {}", options.keys);
+    if !std::io::stdout().is_terminal() {
+        return control::show(config, &options.place, &question);
+    }
+    loop {
+        let answer = match control::answer(config, &options.place, &question) {
+            Ok(answer) => answer,
+            Err(outcome) => return outcome,
+        };
+        let mut stdout = std::io::stdout().lock();
+        if stdout.write_all(CLEAR).is_err() {
+            return Outcome::Fine;
+        }
+        drop(stdout);
+        if print(&answer) != Outcome::Fine {
+            return Outcome::Failed;
+        }
+        std::thread::sleep(TOP_EVERY);
+    }
+}
+
+fn set(config: &Path, options: &SetOptions) -> Outcome {
+    let odd = options
+        .changes
+        .iter()
+        .find(|change| !change.contains('=') || !sound(change));
+    if let Some(odd) = odd {
+        complain(&format!(
+            "nagaya: `{odd}` is no change: write KEY=VALUE, such as concurrent=4 or mode=shadow\n"
+        ));
+        return Outcome::Wrong;
+    }
+    if options.limit.len() > WORD_BYTES_MAX || options.limit.contains(['\n', '\t']) {
+        complain("nagaya: no limit is called so: nagaya limits list shows their names\n");
+        return Outcome::Wrong;
+    }
+    // A limit's name has spaces; a tab ends it.
+    let question = format!(
+        "limits set {}\t{}",
+        options.limit,
+        options.changes.join("\t")
+    );
+    control::show(config, &options.place, &question)
+}
+
+/// Whether a word can be sent as one.
+fn sound(word: &str) -> bool {
+    !word.is_empty() && word.len() <= WORD_BYTES_MAX && !word.contains(char::is_whitespace)
+}

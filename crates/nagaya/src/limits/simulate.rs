@@ -1,0 +1,320 @@
+//! `nagaya limits simulate` and `propose`: what limits would have done to the requests of a log.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use config::model::LimitKey;
+use engine::glob::Matcher;
+use limits::Definition;
+use limits::replay::{self, KeyReport, Report, Thresholds};
+
+use super::history::History;
+use super::spec::Spec;
+use crate::outcome::{Outcome, complain, print};
+
+/// Keys shown of each limit.
+const KEYS_SHOWN: usize = 20;
+/// Sites that something is proposed for.
+const SITES_MAX: usize = 50;
+/// Requests below which nothing is proposed for a site.
+const REQUESTS_LEAST: usize = 100;
+/// Characters of a key.
+const KEY_WIDTH: usize = 44;
+
+/// Where requests come from.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// Access log: json or ltsv of Nagaya's, or Apache's or nginx's with a duration; `-` is standard input
+    #[arg(long = "log", value_name = "FILE", required = true)]
+    log: Vec<PathBuf>,
+    /// Only requests whose path matches, such as '*.php'
+    #[arg(long, value_name = "GLOB")]
+    only: Option<String>,
+}
+
+/// Options of `limits simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateOptions {
+    #[command(flatten)]
+    logs: Logs,
+    /// A limit, such as 'file concurrent=2 queue=10 wait=2s'; each one is tried alone
+    #[arg(long = "limit", value_name = "LIMIT", required = true)]
+    limit: Vec<String>,
+}
+
+/// Options of `limits propose`.
+#[derive(Debug, Args)]
+pub(crate) struct ProposeOptions {
+    #[command(flatten)]
+    logs: Logs,
+    /// Key, queue and wait of what is proposed; the number is found
+    #[arg(
+        long = "limit",
+        value_name = "LIMIT",
+        default_value = "file queue=10 wait=2s"
+    )]
+    limit: String,
+}
+
+/// Runs `nagaya limits simulate`.
+pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
+    let specs: Result<Vec<Spec>, Outcome> =
+        options.limit.iter().map(|text| Spec::read(text)).collect();
+    let specs = match specs {
+        Ok(specs) => specs,
+        Err(outcome) => return outcome,
+    };
+    let history = match history(&options.logs) {
+        Ok(history) => history,
+        Err(outcome) => return outcome,
+    };
+    let mut text = heading(&history);
+    for spec in &specs {
+        let (definition, tenants) = (spec.definition(), history.tenants());
+        let arrivals = || history.arrivals(&spec.limit.key, None);
+        let report = replay::run(&definition, &tenants, arrivals(), |_| {});
+        let thresholds = definition
+            .concurrent
+            .map(|_| replay::thresholds(&definition, &tenants, arrivals));
+        told(&mut text, spec, &report, thresholds);
+    }
+    print(text.as_bytes())
+}
+
+/// Runs `nagaya limits propose`.
+pub(crate) fn propose(options: &ProposeOptions) -> Outcome {
+    // What is sought stands in for itself.
+    let spec = match Spec::read(&format!("{} concurrent=1", options.limit)) {
+        Ok(spec) => spec,
+        Err(outcome) => return outcome,
+    };
+    let history = match history(&options.logs) {
+        Ok(history) => history,
+        Err(outcome) => return outcome,
+    };
+    let (definition, tenants) = (spec.definition(), history.tenants());
+    let mut text: String = heading(&history)
+        .lines()
+        .map(|line| format!("# {line}\n"))
+        .collect();
+    text.push_str(
+        "# Try it in shadow first: it counts what it would refuse (nagaya limits list).\n",
+    );
+    let sites = history.sites();
+    let worth = sites.iter().filter(|(_, count)| *count >= REQUESTS_LEAST);
+    for (site, count) in worth.take(SITES_MAX) {
+        let arrivals = || history.arrivals(&spec.limit.key, Some(site));
+        let found = replay::thresholds(&definition, &tenants, arrivals);
+        proposal(&mut text, (site, *count), &spec, &definition, found);
+    }
+    if sites.iter().all(|(_, count)| *count < REQUESTS_LEAST) {
+        complain(&format!(
+            "nagaya: no site has {REQUESTS_LEAST} requests in the log: too few to propose anything\n"
+        ));
+        return Outcome::Failed;
+    }
+    print(text.as_bytes())
+}
+
+fn history(logs: &Logs) -> Result<History, Outcome> {
+    let only = match logs.only.as_deref().map(Matcher::new).transpose() {
+        Ok(only) => only,
+        Err(error) => {
+            complain(&format!("nagaya: --only: {error}\n"));
+            return Err(Outcome::Wrong);
+        }
+    };
+    let history = History::read(&logs.log, only.as_ref())?;
+    if history.len() > 0 {
+        return Ok(history);
+    }
+    let why = history.doubts().into_iter().next();
+    complain(&format!(
+        "nagaya: not one request was found in the log{}\n",
+        why.map_or(String::new(), |why| format!(": {why}"))
+    ));
+    Err(Outcome::Failed)
+}
+
+fn heading(history: &History) -> String {
+    let mut text = format!(
+        "{} requests, {}\n",
+        grouped(history.len() as u64),
+        history.span()
+    );
+    for doubt in history.doubts() {
+        let _ = writeln!(text, "({doubt})");
+    }
+    text
+}
+
+fn told(text: &mut String, spec: &Spec, report: &Report, thresholds: Option<Thresholds>) {
+    let total = &report.total;
+    let at_once = total.admitted - total.waited.min(total.admitted);
+    let _ = writeln!(
+        text,
+        "\nlimit {}\n  {} at once · {} after a wait{} · {} refused{}",
+        spec.text,
+        grouped(at_once),
+        grouped(total.waited),
+        waits(total),
+        grouped(total.refused_total()),
+        reasons(total),
+    );
+    let eventful = |key: &&KeyReport| key.waited > 0 || key.refused_total() > 0;
+    let shown: Vec<&KeyReport> = report
+        .keys
+        .iter()
+        .filter(eventful)
+        .take(KEYS_SHOWN)
+        .collect();
+    if !shown.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n  {:KEY_WIDTH$} {:>10} {:>7} {:>8} {:>9} {:>9}",
+            "key", "requests", "wanted", "waited", "p99 wait", "refused"
+        );
+    }
+    for key in &shown {
+        let _ = writeln!(
+            text,
+            "  {:KEY_WIDTH$} {:>10} {:>7} {:>8} {:>9} {:>9}",
+            shortened(&key.key),
+            grouped(key.admitted + key.refused_total()),
+            key.wanted,
+            grouped(key.waited),
+            duration(key.wait_p99),
+            grouped(key.refused_total()),
+        );
+    }
+    let eventful = report.keys.iter().filter(eventful).count();
+    if eventful > shown.len() {
+        let _ = writeln!(text, "  … and {} more keys", eventful - shown.len());
+    }
+    if let Some(found) = thresholds {
+        let _ = writeln!(text, "\n  {}", in_words(found));
+    }
+}
+
+/// `wanted` is how many a key would have had under way at once without a limit.
+fn in_words(found: Thresholds) -> String {
+    let waits = found.without_waits;
+    match found.without_refusals {
+        Some(refusals) => format!(
+            "nobody would have been refused with concurrent = {refusals}, and nobody would have waited with {waits}"
+        ),
+        None => format!(
+            "nobody would have waited with concurrent = {waits}; somebody is refused with any number, for there are more keys than are told apart"
+        ),
+    }
+}
+
+fn proposal(
+    text: &mut String,
+    (site, count): (&str, usize),
+    spec: &Spec,
+    definition: &Definition,
+    found: Thresholds,
+) {
+    let name = if site.is_empty() {
+        "(no host in the log)"
+    } else {
+        site
+    };
+    let concurrent = found.without_refusals.unwrap_or(found.without_waits);
+    let keys: Vec<String> = spec.limit.key.iter().map(key_text).collect();
+    let key = match keys.as_slice() {
+        [only] => only.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    let _ = writeln!(
+        text,
+        "\n# {name}: {} requests; {}\nlimits = [{{ key = {key}, concurrent = {concurrent}, queue = {}, wait = {:?}, mode = \"shadow\" }}]",
+        grouped(count as u64),
+        in_words(found),
+        definition.queue,
+        config::duration(u64::try_from(definition.wait.as_millis()).unwrap_or(u64::MAX)),
+    );
+}
+
+/// As it stands in a configuration.
+fn key_text(key: &LimitKey) -> String {
+    let text = match key {
+        LimitKey::Process => "process".to_owned(),
+        LimitKey::Tenant => "tenant".to_owned(),
+        LimitKey::Site => "site".to_owned(),
+        LimitKey::Rule => "rule".to_owned(),
+        LimitKey::Upstream => "upstream".to_owned(),
+        LimitKey::File => "file".to_owned(),
+        LimitKey::Path => "path".to_owned(),
+        LimitKey::Client => "client".to_owned(),
+        LimitKey::Header(name) => format!("header:{name}"),
+        LimitKey::Cookie(name) => format!("cookie:{name}"),
+        LimitKey::Const(text) => format!("const:{text}"),
+    };
+    format!("{text:?}")
+}
+
+fn waits(total: &KeyReport) -> String {
+    match total.waited {
+        0 => String::new(),
+        _ => format!(
+            " (half ≤ {}, 99 % ≤ {}, longest {})",
+            duration(total.wait_p50),
+            duration(total.wait_p99),
+            duration(total.wait_max)
+        ),
+    }
+}
+
+fn reasons(total: &KeyReport) -> String {
+    let told: Vec<String> = total
+        .refused
+        .iter()
+        .map(|(why, count)| format!("{} {}", grouped(*count), why.word()))
+        .collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", told.join(", ")),
+    }
+}
+
+/// The end of a key tells more than its beginning.
+fn shortened(key: &str) -> String {
+    let shown: String = key.replace('\u{fffd}', " ");
+    let count = shown.chars().count();
+    match count > KEY_WIDTH {
+        true => format!(
+            "…{}",
+            shown
+                .chars()
+                .skip(count + 1 - KEY_WIDTH)
+                .collect::<String>()
+        ),
+        false => shown,
+    }
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_micros() {
+        0 => "–".to_owned(),
+        us @ 1..1_000 => format!("{us} µs"),
+        us @ 1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        us => format!("{:.2} s", us as f64 / 1e6),
+    }
+}
+
+/// `18,204`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,147 @@
+//! `nagaya limits simulate` and `propose`, run over logs whose answers can be told by hand.
+
+use std::fmt::Write;
+
+use testkit::Gateway;
+
+const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+
+/// Three requests a second apart, each of three seconds, of one page; and a quick one beside them.
+fn ours() -> String {
+    let mut log = String::new();
+    for second in 0..3 {
+        let _ = writeln!(
+            log,
+            r#"{{"time":"2026-11-21T20:45:0{second}.000000Z","site":"a.jp","client":"192.0.2.7","target":"/sleep.php?n={second}","status":200,"upstream":"unix:/php.sock","queue_us":0,"upstream_us":3000000,"total_us":3100000}}"#
+        );
+    }
+    log + r#"{"time":"2026-11-21T20:45:02.500000Z","site":"a.jp","client":"192.0.2.8","target":"/quick.php","status":200,"upstream":null,"queue_us":0,"upstream_us":null,"total_us":1000}"#
+}
+
+/// A hundred requests in a second of one page, each of a tenth of one, as nginx logs them.
+fn nginxs() -> String {
+    let line = |number: u32| {
+        format!(
+            "192.0.2.{number} - - [21/Nov/2026:20:45:10 +0000] \"GET /page.php HTTP/1.1\" 200 9 \"-\" \"-\" 0.100\n"
+        )
+    };
+    (0..200).map(line).collect()
+}
+
+fn run(log: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let place = Gateway::with_config(NAGAYA, "");
+    let file = place.directory().path().join("access.log");
+    std::fs::write(&file, log).expect("a temporary directory can be written");
+    let file = file.to_string_lossy();
+    let mut words = vec!["limits"];
+    words.extend(arguments);
+    words.extend(["--log", &file]);
+    let (status, out, err) = place.run(&words);
+    (status.code(), out, err)
+}
+
+#[test]
+fn a_limit_is_tried_on_our_own_log() {
+    for (limit, told) in [
+        (
+            "file concurrent=2",
+            [
+                "3 at once",
+                "1 refused (1 limit_full)",
+                "concurrent = 3, and nobody would have waited with 3",
+            ],
+        ),
+        (
+            "file concurrent=2 queue=1 wait=5s",
+            [
+                "3 at once",
+                "1 after a wait (half ≤ 1.00 s",
+                "concurrent = 2",
+            ],
+        ),
+        (
+            "file concurrent=3",
+            ["4 at once", "0 refused", "concurrent = 3"],
+        ),
+        ("client rate=1/m", ["2 at once", "2 refused", "rate"]),
+    ] {
+        let (status, out, err) = run(&ours(), &["simulate", "--limit", limit]);
+        assert_eq!(status, Some(0), "{limit}: {err}");
+        for part in told {
+            assert!(out.contains(part), "{limit}: {part} is missing in:\n{out}");
+        }
+    }
+}
+
+#[test]
+fn keys_and_paths_are_told_and_can_be_left_out() {
+    let limits = ["simulate", "--limit", "file concurrent=1"];
+    let (_, out, _) = run(&ours(), &limits);
+    assert!(
+        out.contains("a.jp/sleep.php") && out.contains("4 requests, 2026-11-21 20:45:00"),
+        "{out}"
+    );
+    let (_, out, _) = run(&ours(), &[&limits[..], &["--only", "/quick*"]].concat());
+    assert!(
+        out.starts_with("1 requests") && out.contains("0 refused"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_log_of_whole_seconds_is_read_with_a_warning() {
+    let (status, out, err) = run(&nginxs(), &["simulate", "--limit", "file concurrent=100"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(
+        out.contains("whole seconds") && out.contains("200 at once"),
+        "{out}"
+    );
+}
+
+#[test]
+fn what_is_proposed_is_an_entry_of_a_configuration() {
+    let (status, out, err) = run(&nginxs(), &["propose"]);
+    assert_eq!(status, Some(0), "{err}");
+    let proposed = out
+        .lines()
+        .find(|line| line.starts_with("limits = "))
+        .expect("a proposal");
+    let config = format!(
+        "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"*\"]\nrules = [{{ handler = {{ respond = {{ body = \"x\" }} }} }}]\n{proposed}\n"
+    );
+    let (status, _, err) = Gateway::with_config(NAGAYA, &config).run(&["check"]);
+    assert!(status.success(), "{proposed}: {err}");
+}
+
+#[test]
+fn too_little_and_what_cannot_be_read_is_said() {
+    for (log, arguments, told) in [
+        (ours(), &["propose"][..], "too few"),
+        (
+            "no log\n".to_owned(),
+            &["simulate", "--limit", "file concurrent=1"],
+            "not one request",
+        ),
+        (
+            "a - - [21/Nov/2026:20:45:10 +0000] \"GET / HTTP/1.1\" 200 9 \"-\" \"-\"\n".to_owned(),
+            &["simulate", "--limit", "file concurrent=1"],
+            "%D",
+        ),
+        (
+            ours(),
+            &["simulate", "--limit", "colour concurrent=1"],
+            "colour",
+        ),
+        (
+            ours(),
+            &["simulate", "--limit", "cookie:id concurrent=1"],
+            "shadow",
+        ),
+    ] {
+        let (status, _, err) = run(&log, arguments);
+        assert!(
+            status != Some(0) && err.contains(told),
+            "{told} is missing in: {err}"
+        );
+    }
+}
