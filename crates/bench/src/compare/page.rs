@@ -31,7 +31,9 @@ impl Comparison {
         self.facts(&mut document);
         self.figures(document.section("Figures"));
         self.doubts(&mut document);
-        self.charts(document.section("Blocks"));
+        if !self.blocks.is_empty() {
+            self.charts(document.section("Blocks"));
+        }
         document
     }
 
@@ -93,6 +95,10 @@ impl Comparison {
     }
 
     fn figures(&self, section: &mut Section) {
+        if self.blocks.is_empty() {
+            section.text("Not one block was done, so there is nothing to compare.");
+            return;
+        }
         let mut table = Table::new([
             Column::left("median of slices"),
             Column::right("A"),
