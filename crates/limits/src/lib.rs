@@ -8,6 +8,8 @@ mod adaptive;
 mod ask;
 mod definition;
 mod histogram;
+#[cfg(test)]
+mod interleave;
 mod ledger;
 mod look;
 mod permit;

@@ -62,7 +62,7 @@ impl Why {
             Self::Full => "limit_full",
             Self::QueueFull => "limit_queue_full",
             Self::WaitTooLong => "limit_wait_too_long",
-            Self::WaitedTooLong => "limit_waited_too_long",
+            Self::WaitedTooLong => "limit_waited",
             Self::Late => "limit_late",
             Self::Rate => "limit_rate",
         }

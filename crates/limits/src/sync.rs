@@ -16,6 +16,10 @@ impl<T> Lock<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(test)]
+        crate::interleave::turn_when(|| {
+            !matches!(self.0.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+        });
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -90,21 +90,21 @@ fn a_vanished_waiter_passes_its_permit_on() {
 
 #[test]
 fn who_waits_holds_nothing_and_moves_to_an_outer_gate_with_its_deadline() {
-    let limits = vec![queued(dynamic("file", 1), 8), queued(fixed("site", 1), 0)];
+    let limits = vec![queued(dynamic("file", 1), 8), queued(fixed("site", 1), 1)];
     let mut setting = Setting::new(2, limits);
     let held = setting.admitted(0, &["a", ""]);
-    let mut waiter = setting.waiting(0, &["a", ""]);
-    assert_eq!(setting.in_flight("site"), 1);
-    assert_eq!(setting.refused(1, &["b", ""]).why, Why::Full);
-    // The site's permit goes to another file first.
-    let until = waiter.deadline();
-    setting.change("site", Change::Queue(1));
     let mut other = setting.waiting(1, &["b", ""]);
+    let mut waiter = setting.waiting(0, &["a", ""]);
+    assert_eq!((setting.in_flight("site"), setting.queued("file")), (1, 1));
+    let until = waiter.deadline();
+    // Its file is free now, and the site's permit goes to who came before it.
     held.end(ms(2), Used::Nothing, Outcome::Fine);
-    let permit = setting.poll(&mut other).expect("served").expect("admitted");
     assert!(setting.poll(&mut waiter).is_none());
     assert_eq!((setting.queued("file"), setting.queued("site")), (0, 1));
-    assert_eq!(waiter.deadline(), until);
+    assert_eq!((setting.in_flight("file"), waiter.deadline()), (1, until));
+    let permit = setting.poll(&mut other).expect("served").expect("admitted");
+    // It counts against nothing: the site's queue of one is still open.
+    let _third = setting.waiting(1, &["c", ""]);
     drop(permit);
     assert!(setting.poll(&mut waiter).expect("served").is_ok());
 }
