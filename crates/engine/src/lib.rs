@@ -28,6 +28,7 @@ pub mod generation;
 pub mod glob;
 pub mod handler;
 pub mod helper;
+pub mod intake;
 pub mod io;
 pub mod link;
 pub mod listener;

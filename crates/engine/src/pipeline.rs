@@ -24,6 +24,7 @@ use crate::error_reply;
 use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
+use crate::intake;
 use crate::resolve;
 use crate::stats::{self, bump};
 use crate::worker::Worker;
@@ -65,6 +66,7 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool
     choose_rules(exchange);
     admission::check(worker, exchange).await?;
     fields::edit_request(exchange);
+    intake::beforehand(worker, exchange).await?;
     #[cfg(test)]
     tests::break_down(exchange);
     exchange.record.handler_started = Some(match waited.get() {

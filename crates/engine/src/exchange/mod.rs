@@ -26,6 +26,7 @@ use wire::FieldId;
 use crate::error::Result;
 use crate::fields;
 use crate::outbox::Outbox;
+use crate::spool::Spool;
 
 /// Stands in records for the status nobody was left to see.
 const CLIENT_LEFT: u16 = 499;
@@ -39,6 +40,8 @@ pub struct Exchange {
     pub route: Route,
     /// The request's body.
     pub body: Body,
+    /// The same, where it was taken before the handler began.
+    pub spooled: Option<Spool>,
     /// Status and fields of the reply, filled by a handler before [`Exchange::send_head`].
     pub outgoing: Outgoing,
     /// The way back to the client.
@@ -103,6 +106,7 @@ impl Exchange {
             request: Request::new(peer),
             route: Route::default(),
             body,
+            spooled: None,
             outgoing: Outgoing::default(),
             reply,
             record: Record::default(),
@@ -113,6 +117,7 @@ impl Exchange {
     /// Makes it ready for the next request on the same connection.
     pub fn reset(&mut self) {
         self.route.clear();
+        self.spooled = None;
         self.outgoing.clear();
         self.record.clear();
     }

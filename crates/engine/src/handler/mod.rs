@@ -3,12 +3,12 @@
 mod cgi;
 mod delivery;
 mod fastcgi;
-mod intake;
 mod metrics;
 mod program;
 mod proxy;
 mod redirect;
 mod respond;
+mod source;
 pub(crate) mod static_file;
 mod upload;
 
@@ -42,6 +42,24 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         }
         Handler::Redirect(redirect) => redirect::answer(exchange, redirect),
         Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,
+    }
+}
+
+/// Refuses what the chosen handler will refuse whatever the request's body says.
+///
+/// # Errors
+/// As [`run`].
+pub async fn check(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    let Some(serving) = exchange.route.serving.clone() else {
+        return Err(Error::refused(421, "no_generation"));
+    };
+    match exchange.route.handler_in(&serving) {
+        Handler::Proxy(_) => proxy::check(exchange),
+        Handler::FastCgi(_) => fastcgi::check(worker, exchange).await,
+        Handler::Cgi(_) => cgi::check(worker, exchange).await,
+        Handler::Static | Handler::Respond(_) | Handler::Redirect(_) | Handler::Metrics(_) => {
+            Ok(())
+        }
     }
 }
 

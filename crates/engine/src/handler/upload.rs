@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use fastcgi::record;
 use wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
 
-use super::intake::Source;
+use super::source::Source;
 use crate::error::Result;
 use crate::exchange::Body;
 use crate::spool::Spool;

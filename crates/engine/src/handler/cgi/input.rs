@@ -4,7 +4,7 @@
 
 use std::task::{Context, Poll};
 
-use super::super::intake::Source;
+use super::super::source::Source;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Body;
 use crate::pipe::PipeWriter;

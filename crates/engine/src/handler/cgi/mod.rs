@@ -16,11 +16,12 @@ use std::rc::Rc;
 use config::model::Cgi;
 
 use self::relay::Relay;
-use super::{intake, program};
+use super::program;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::pipe::{PipeReader, PipeWriter};
 use crate::programs::message::Run;
+use crate::resolve::Resolved;
 use crate::spool::Spool;
 use crate::worker::Worker;
 
@@ -40,15 +41,8 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
     ) else {
         return Err(Error::new(Kind::Internal, "no_rule", String::new()));
     };
-    let resolved = program::script(worker, exchange).await?;
-    if crate::site::is_backup(resolved.relative()) {
-        return Err(Error::refused(404, "backup"));
-    }
-    // A program is told the length before it reads.
-    let spooled = match exchange.body.length() {
-        Some(_) => None,
-        None => intake::take(worker, &serving, exchange).await?,
-    };
+    let resolved = script(worker, exchange).await?;
+    let spooled = exchange.spooled.take();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let params = &cgi.params;
     let environment =
@@ -76,6 +70,19 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
     Relay::new((worker, &serving), cgi, exchange, program, pipes, spooled)
         .run(exchange)
         .await
+}
+
+/// Refuses what is no program, whatever it would be told.
+pub(super) async fn check(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    script(worker, exchange).await.map(drop)
+}
+
+async fn script(worker: &Worker, exchange: &mut Exchange) -> Result<Rc<Resolved>> {
+    let resolved = program::script(worker, exchange).await?;
+    match crate::site::is_backup(resolved.relative()) {
+        true => Err(Error::refused(404, "backup")),
+        false => Ok(resolved),
+    }
 }
 
 impl Pipes {

@@ -1,12 +1,12 @@
 //! FastCGI: a request becomes records for a server such as php-fpm, its records the reply.
 //!
 //! Each process of such a server takes one connection at a time, so what a slow client would make
-//! of that is kept away from it: the request's body is taken before a connection is (`intake`),
-//! and the reply is taken off its hands as fast as it comes (`delivery`). Connections are kept,
-//! but not while anybody waits for a process ([`crate::upstream::Slots`]). A request is tried
-//! again only where nothing of it reached the server, or where it is idempotent, without a body,
-//! and a reused connection had closed. Whoever leaves has the connection closed: that is how a
-//! program learns of it.
+//! of that is kept away from it: the request's body is taken before a connection is
+//! ([`crate::intake`]), and the reply is taken off its hands as fast as it comes (`delivery`).
+//! Connections are kept, but not while anybody waits for a process ([`crate::upstream::Slots`]).
+//! A request is tried again only where nothing of it reached the server, or where it is
+//! idempotent, without a body, and a reused connection had closed. Whoever leaves has the
+//! connection closed: that is how a program learns of it.
 
 mod incoming;
 mod relay;
@@ -18,7 +18,7 @@ use config::model::FastCgi;
 use fastcgi::environment::Environment;
 use fastcgi::record::{self, Connection};
 
-use super::{intake, program};
+use super::program;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::Spool;
@@ -50,12 +50,7 @@ pub(super) async fn serve(
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
     let script = program::script(worker, exchange).await?;
-    // A program must be told the length, so a body without one is always taken first.
-    let taken = fastcgi.buffer_request || exchange.body.length().is_none();
-    let spooled = match taken {
-        true => intake::take(worker, &serving, exchange).await?,
-        false => None,
-    };
+    let spooled = exchange.spooled.take();
     let root = fastcgi.root.as_deref();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let params = &fastcgi.params;
@@ -72,6 +67,11 @@ pub(super) async fn serve(
         exchange.record.note_upstream_time(ask.started);
     }
     outcome
+}
+
+/// Refuses what is no program, whatever it would be told.
+pub(super) async fn check(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    program::script(worker, exchange).await.map(drop)
 }
 
 impl Ask<'_> {

@@ -4,8 +4,8 @@
 //! sent (`upload`) while the reply is awaited and passed on ([`relay`]), both at once, so that
 //! an upstream may answer early. A request is tried again only where that is safe: nothing of it
 //! reached a server, or it is idempotent, without a body, and a reused connection had closed.
-//! Where the rule says so, the request's body is taken before a server is chosen (`intake`) and
-//! the reply is taken off its hands ([`download`]).
+//! Where the rule says so, the request's body was taken before ([`crate::intake`]) and the reply is
+//! taken off the server's hands ([`download`]).
 
 mod download;
 mod head;
@@ -18,7 +18,6 @@ use std::time::Instant;
 use config::model::Proxy;
 use wire::{FieldId, strip_hop_by_hop};
 
-use super::intake;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::Spool;
@@ -71,7 +70,7 @@ pub(super) async fn forward(
     let Some(pool) = serving.pools.get(proxy.upstream) else {
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
-    refuse_circles(exchange)?;
+    check(exchange)?;
     let upgrade = exchange
         .request
         .head
@@ -79,20 +78,15 @@ pub(super) async fn forward(
         .filter(|_| proxy.tunnels)
         .map(<[u8]>::to_vec);
     strip_hop_by_hop(&mut exchange.request.head.fields);
-    let mut forward = Forward {
+    let spooled = exchange.spooled.take();
+    let forward = Forward {
         worker,
         serving: &serving,
         proxy,
         started: Instant::now(),
-        spooled_bytes: None,
+        spooled_bytes: spooled.as_ref().map(Spool::len),
         upgrade,
     };
-    let spooled = match proxy.buffer_request {
-        true => intake::take(worker, &serving, exchange).await?,
-        false => None,
-    };
-    forward.spooled_bytes = spooled.as_ref().map(Spool::len);
-    forward.started = Instant::now();
     let outcome = forward.attempts(exchange, pool, spooled).await;
     if outcome.is_err() {
         exchange.record.note_upstream_time(forward.started);
@@ -101,7 +95,7 @@ pub(super) async fn forward(
 }
 
 /// A request that has come through here too often is going in circles.
-fn refuse_circles(exchange: &Exchange) -> Result<()> {
+pub(super) fn check(exchange: &Exchange) -> Result<()> {
     let fields = &exchange.request.head.fields;
     let hops = fields
         .get_all(FieldId::Via)

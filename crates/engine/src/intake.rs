@@ -1,0 +1,87 @@
+//! Taking a request's body before anybody is asked for anything (`buffer_request`).
+//!
+//! A slow upload then holds no permit of a limit, no connection and no process of whoever answers.
+//! What doesn't fit is refused before they hear of it, and what the handler would refuse anyway is
+//! refused before the client has sent its body. The body waits in the exchange.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use config::model::Handler;
+
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::handler;
+use crate::spool::{Room, Spool};
+use crate::worker::{Serving, Worker};
+
+/// Takes the whole body, where there is one and the handler wants it first.
+///
+/// # Errors
+/// Whatever ends an upload, and 413 or 503 where it can't be kept; what the handler refuses.
+pub async fn beforehand(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    if exchange.body.is_ended() {
+        return Ok(());
+    }
+    let Some(serving) = exchange.route.serving.clone() else {
+        return Ok(());
+    };
+    if is_wanted(exchange.route.handler_in(&serving), exchange.body.length()) {
+        // Boxed: most exchanges take nothing beforehand and need not have room for it.
+        let taken = Box::pin(async {
+            handler::check(worker, exchange).await?;
+            take(worker, &serving, exchange).await
+        });
+        exchange.spooled = Some(taken.await?);
+    }
+    Ok(())
+}
+
+/// A program must be told the length, so a body without one is always taken first.
+fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
+    match handler {
+        Handler::Proxy(proxy) => proxy.buffer_request,
+        Handler::FastCgi(fastcgi) => fastcgi.buffer_request || length.is_none(),
+        Handler::Cgi(_) => length.is_none(),
+        Handler::Static | Handler::Respond(_) | Handler::Redirect(_) | Handler::Metrics(_) => false,
+    }
+}
+
+async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Result<Spool> {
+    let caps = &serving.generation.process.caps;
+    let kept_bytes_max = caps.spool_disk_bytes + caps.spool_memory_bytes as u64;
+    if exchange
+        .body
+        .length()
+        .is_some_and(|length| length > kept_bytes_max)
+    {
+        return Err(too_long());
+    }
+    exchange.invite_body().await?;
+    let mut spool = worker.spool(serving);
+    loop {
+        exchange.body.fill().await?;
+        if exchange.body.is_ended() {
+            return Ok(spool);
+        }
+        let Room::Bytes(room) = poll_fn(|cx| spool.poll_room(cx)).await? else {
+            return Err(no_room(&spool, caps.spool_disk_bytes));
+        };
+        let data = exchange.body.data();
+        let count = data.len().min(room);
+        spool.push(data.get(..count).unwrap_or_default());
+        exchange.body.consume(count);
+    }
+}
+
+fn no_room(spool: &Spool, disk_bytes: u64) -> Error {
+    if spool.len() > disk_bytes {
+        return too_long();
+    }
+    let detail = "caps.spool_disk_bytes is used up, or the temporary directory can't be written";
+    Error::new(Kind::Full, "spool_full", detail)
+}
+
+fn too_long() -> Error {
+    Error::refused(413, "body_too_long_to_spool")
+}
