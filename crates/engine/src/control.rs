@@ -1,8 +1,8 @@
-//! The control socket: answers `nagaya status`, on a thread of its own.
+//! The control socket: answers `nagaya status` and what is asked of limits, on a thread of its own.
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
-//! wait, the workers never do. Asked is in one line (`status` or `status json`); only root and the
-//! server's own user are answered.
+//! wait, the workers never do. Asked is in one line (`status`, `status json`, or what
+//! [`questions`] knows); only root and the server's own user are answered.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,14 +13,18 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 use crate::figures;
+use crate::permits::questions;
 use crate::worker::Shared;
 
 /// How often the thread looks whether another socket has taken its place.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What is said to a question nobody knows.
+const UNKNOWN: &str =
+    "unknown question; known are: status, limits list, limits top, limits set, why\n";
 /// Bytes of a question.
-const QUESTION_BYTES_MAX: usize = 64;
+const QUESTION_BYTES_MAX: usize = 1_024;
 
 /// The control socket in use.
 #[derive(Debug, Default)]
@@ -78,12 +82,13 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
         return stream.write_all(b"only root and the gateway's own user may ask\n");
     }
     let question = question(&mut stream)?;
-    let figures = figures::collect(shared);
-    match question.trim_ascii() {
-        b"status" => stream.write_all(figures::table(&figures).as_bytes()),
-        b"status json" => stream.write_all(figures::json(&figures).as_bytes()),
-        _ => stream.write_all(b"unknown question; known are: status, status json\n"),
-    }
+    let question = String::from_utf8_lossy(question.trim_ascii()).into_owned();
+    let answer = match question.as_str() {
+        "status" => figures::table(&figures::collect(shared)),
+        "status json" => figures::json(&figures::collect(shared)),
+        other => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),
+    };
+    stream.write_all(answer.as_bytes())
 }
 
 /// Reads up to the line's end, the stream's end or as much as a question may have.
@@ -138,7 +143,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         assert!(ask(&path, "status json\n").starts_with("{\"version\":"));
         assert!(ask(&path, "shutdown\n").starts_with("unknown question"));
-        assert!(ask(&path, &"x".repeat(64)).starts_with("unknown question"));
+        assert!(ask(&path, &"x".repeat(1_024)).starts_with("unknown question"));
         control.replace(Some(bind()), &bed.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         drop(watched);

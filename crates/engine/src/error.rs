@@ -35,6 +35,14 @@ pub enum Kind {
     UpstreamSlow,
     /// A cap of ours was reached.
     Full,
+    /// A limit lets no more requests in: the status its configuration gives it, and when to come
+    /// back.
+    OverLimit {
+        /// Status of the reply.
+        status: u16,
+        /// Seconds.
+        retry_after_s: u8,
+    },
     /// A program ran into a limit set for it.
     Limited,
     /// Our own failing.

@@ -18,6 +18,10 @@ const KEPT: [FieldId; 4] = [
     FieldId::WwwAuthenticate,
 ];
 
+/// How the built-in pages begin.
+const HTML_START: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+    <meta name=\"viewport\" content=\"width=device-width\"><title>";
+
 /// The look of the built-in pages.
 const STYLE: &str = "html{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}\
     body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}\
@@ -27,7 +31,7 @@ const STYLE: &str = "html{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans
 /// The status a client sees for an error; `None` when nobody is left to see one.
 pub fn status_of(kind: Kind) -> Option<u16> {
     match kind {
-        Kind::Refused(status) => Some(status),
+        Kind::Refused(status) | Kind::OverLimit { status, .. } => Some(status),
         Kind::ClientGone => None,
         Kind::ClientSlow => Some(408),
         Kind::UpstreamDown | Kind::UpstreamBroken => Some(502),
@@ -48,15 +52,26 @@ pub fn answer(exchange: &mut Exchange, error: &Error) {
             // What a handler had prepared for another reply must not adorn this one.
             let fields = &mut exchange.outgoing.fields;
             fields.retain(|field| KEPT.contains(&field.id));
-            if error.kind == Kind::Full {
-                fields.push(b"Retry-After", b"1");
+            if let Some(seconds) = retry_after_s(error.kind) {
+                let mut digits = itoa::Buffer::new();
+                let seconds = digits.format(seconds).as_bytes();
+                fields.push_known(FieldId::RetryAfter, seconds);
             }
-            // A program's user may know which limit it ran into; how large it is, is the operator's.
-            let reason = (error.kind == Kind::Limited).then_some(error.reason);
-            page_for(exchange, status, reason);
+            // Who runs into a limit may know which kind it was; how large it is, is the operator's.
+            let is_told = matches!(error.kind, Kind::Limited | Kind::OverLimit { .. });
+            page_for(exchange, status, is_told.then_some(error.reason));
             exchange.reply.finish();
         }
         _ => exchange.reply.abort(),
+    }
+}
+
+/// When a client may try again, in seconds; `None` where nobody can say.
+fn retry_after_s(kind: Kind) -> Option<u8> {
+    match kind {
+        Kind::Full => Some(1),
+        Kind::OverLimit { retry_after_s, .. } => Some(retry_after_s),
+        _ => None,
     }
 }
 
@@ -95,27 +110,55 @@ fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
         .outgoing
         .fields
         .push(b"Content-Type", content_type.as_bytes());
-    exchange.answer(body.as_bytes());
+    exchange.answer(&body);
 }
 
-/// Neither phrases, reasons nor ids hold a byte that would need escaping, here and below.
-fn json(status: u16, reason: Option<&str>, id: RequestId) -> String {
-    let phrase = status::phrase(status);
-    let reason = reason.map(|reason| format!("\"reason\":\"{reason}\","));
-    let reason = reason.unwrap_or_default();
-    format!("{{\"status\":{status},\"error\":\"{phrase}\",{reason}\"request_id\":\"{id}\"}}\n")
+/// Room for any of our pages.
+const PAGE_BYTES: usize = 1_024;
+
+/// Neither phrases, reasons nor ids hold a byte that would need escaping, here and below. Put
+/// together by hand: when there is too much of everything, many of these are made.
+fn json(status: u16, reason: Option<&str>, id: RequestId) -> Vec<u8> {
+    let mut digits = itoa::Buffer::new();
+    let mut out = Vec::with_capacity(PAGE_BYTES);
+    let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+    put("{\"status\":");
+    put(digits.format(status));
+    put(",\"error\":\"");
+    put(status::phrase(status));
+    if let Some(reason) = reason {
+        put("\",\"reason\":\"");
+        put(reason);
+    }
+    put("\",\"request_id\":\"");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b"\"}\n");
+    out
 }
 
-fn html(status: u16, reason: Option<&str>, id: RequestId) -> String {
-    let phrase = status::phrase(status);
-    let reason = reason.map(|reason| format!(": {reason}"));
-    let reason = reason.unwrap_or_default();
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{status} {phrase}</title>\n\
-         <style>{STYLE}</style>\n\
-         <h1>{status}</h1>\n<p>{phrase}{reason}</p>\n<small>{id}</small>\n"
-    )
+fn html(status: u16, reason: Option<&str>, id: RequestId) -> Vec<u8> {
+    let mut digits = itoa::Buffer::new();
+    let (number, phrase) = (digits.format(status), status::phrase(status));
+    let mut out = Vec::with_capacity(PAGE_BYTES);
+    let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
+    put(HTML_START);
+    put(number);
+    put(" ");
+    put(phrase);
+    put("</title>\n<style>");
+    put(STYLE);
+    put("</style>\n<h1>");
+    put(number);
+    put("</h1>\n<p>");
+    put(phrase);
+    if let Some(reason) = reason {
+        put(": ");
+        put(reason);
+    }
+    put("</p>\n<small>");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b"</small>\n");
+    out
 }
 
 /// A head or body that was not understood leaves the connection in an unknown state.
@@ -137,6 +180,12 @@ fn log(exchange: &Exchange, error: &Error) {
             let root = exchange.route.site().and_then(|site| site.root.as_ref());
             let root = root.map(|root| tracing::field::display(root.path.display()));
             tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
+        }
+        // At other levels the log hears of them by the second, with a count.
+        Kind::OverLimit { .. } => {
+            let refusal = exchange.record.refusal.as_deref();
+            let refusal = refusal.map(tracing::field::display);
+            tracing::debug!(%client, request_id = %id, host, reason = error.reason, refusal, "request refused");
         }
         Kind::Refused(_) | Kind::ClientGone | Kind::ClientSlow => {
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");

@@ -13,6 +13,7 @@ use os::cgroup::Layout;
 use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
+use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
 use crate::site::{self, Site};
 use crate::stats::SiteStats;
@@ -31,6 +32,8 @@ pub struct Generation {
     pub sites: Vec<Site>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
+    /// Its limits, but for those of sites and rules.
+    pub limits: Limits,
     /// The groups that programs run in, by path and owner, each after those it is in.
     pub groups: Vec<(Vec<String>, Owner)>,
     /// Where these groups stand; not known to the model.
@@ -79,7 +82,7 @@ impl Generation {
     /// stopped `before`.
     ///
     /// # Errors
-    /// When a pattern is too large to compile.
+    /// When a pattern is too large to compile, or a time zone is not known here.
     pub fn compile(number: u64, model: &Model, before: Option<&Self>) -> Result<Self> {
         let mut targets = TargetsBuilder::new(&model.log.access);
         let upstreams = model.upstreams.iter().cloned();
@@ -95,6 +98,7 @@ impl Generation {
             },
             sites: Vec::with_capacity(model.sites.len()),
             upstreams: upstreams.map(Arc::new).collect(),
+            limits: Limits::default(),
             groups: groups(model),
             layout: Layout::default(),
             logs: Targets::default(),
@@ -103,11 +107,14 @@ impl Generation {
             any: None,
         };
         let mut copies = Copies::default();
+        let mut limits = permits::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             generation.point_hosts(site, &mut targets)?;
-            let site = Site::compile(site, stats, generation.sites.last(), &mut copies)?;
+            let before = generation.sites.last();
+            let site = Site::compile(site, stats, before, &mut copies, &mut limits)?;
             generation.sites.push(site);
         }
+        generation.limits = limits.finish();
         generation.logs = targets.finish();
         Ok(generation)
     }

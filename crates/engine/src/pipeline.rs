@@ -25,6 +25,7 @@ use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
 use crate::intake;
+use crate::permits;
 use crate::resolve;
 use crate::stats::{self, bump};
 use crate::worker::Worker;
@@ -37,7 +38,7 @@ const CUT_OFF: &str = "cut_off";
 /// # Errors
 /// When the client did not take it all.
 pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let underway = Underway::begin(worker, exchange);
+    let mut underway = Underway::begin(worker, exchange);
     let waited = Cell::new(false);
     // Pinned where it is made: moved, it would be copied whole, with the room of every handler.
     let outcome = caught(
@@ -46,6 +47,7 @@ pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         &waited,
     )
     .await;
+    underway.give_back(&outcome, &waited);
     underway.finish(outcome).await
 }
 
@@ -64,16 +66,24 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool
     check_announced_length(exchange)?;
     resolve::before_rules(worker, exchange).await?;
     choose_rules(exchange);
-    admission::check(worker, exchange).await?;
-    fields::edit_request(exchange);
+    admission::check_client(exchange)?;
+    permits::rates(worker, exchange)?;
+    admission::check_credentials(worker, exchange).await?;
     intake::beforehand(worker, exchange).await?;
+    permits::admit(worker, exchange, lately(exchange, waited)).await?;
+    fields::edit_request(exchange);
     #[cfg(test)]
-    tests::break_down(exchange);
-    exchange.record.handler_started = Some(match waited.get() {
+    tests::break_down(exchange).await;
+    exchange.record.handler_started = Some(lately(exchange, waited));
+    handler::run(worker, exchange).await
+}
+
+/// A moment ago at most: while nothing had to be waited for, no clock need be read.
+fn lately(exchange: &Exchange, waited: &Cell<bool>) -> Instant {
+    match waited.get() {
         true => Instant::now(),
         false => exchange.request.received,
-    });
-    handler::run(worker, exchange).await
+    }
 }
 
 /// Fixes the generation, the client and the request's id.
@@ -152,6 +162,19 @@ impl<'a> Underway<'a> {
         Self { worker, exchange }
     }
 
+    /// Gives back the permits of a handler that has not done so itself, its source having ended.
+    fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
+        if self.exchange.held.is_some() {
+            let now = lately(self.exchange, waited);
+            let outcome = match outcome {
+                // What we answered ourselves says nothing about a back end.
+                Ok(()) => limits::Outcome::Ignored,
+                Err(error) => permits::outcome_of(error),
+            };
+            permits::end_at(self.worker, self.exchange, now, outcome);
+        }
+    }
+
     /// An end for the reply, or an answer for an error; done when the kernel has its last byte.
     async fn finish(self, outcome: Result<()>) -> Result<()> {
         let reason = match outcome {
@@ -175,6 +198,7 @@ impl<'a> Underway<'a> {
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
+        self.exchange.held = None;
         let ended = Instant::now();
         stats::count(self.worker, self.exchange, ended);
         access_log::record(self.worker, self.exchange, ended);
@@ -191,7 +215,9 @@ async fn caught(
         // What the panic left behind is either dropped with `work` or given up with the connection.
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
             Ok(poll) => {
-                waited.set(poll.is_pending());
+                if poll.is_pending() {
+                    waited.set(true);
+                }
                 poll
             }
             Err(payload) => {

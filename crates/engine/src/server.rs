@@ -199,6 +199,7 @@ impl Server {
         self.open = open;
         self.watched.retain(&kept);
         self.use_programs(configure.programs);
+        self.shared.limits.put_in_force(&generation.limits);
         self.swap(generation, added, &kept);
         self.shared.set_generation(generation);
         // Who sees the reload sees its generation.

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
-use ipnet::IpNet;
-use regex::bytes::Regex;
+use config::model::{self, Files, Handler, Root, Settings, TryEntry};
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
+use crate::conditions::{self, Conditions};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
-use crate::glob::{self, Matcher};
+use crate::glob::Matcher;
+use crate::permits::{self, Level, Place};
 use crate::resolve::{Resolved, SIBLINGS};
 use crate::stats::SiteStats;
 
@@ -29,7 +29,7 @@ pub fn is_backup(name: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct Site {
     /// Its first host: the name it has in logs and metrics.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// How its paths are made canonical.
     pub path_rules: PathRules,
     /// What happens to field names that CGI would fold.
@@ -50,8 +50,12 @@ pub struct Site {
     pub stats: Arc<SiteStats>,
     /// Its rules in order.
     pub rules: Box<[Rule]>,
-    /// Whether a rule looks at the resolved file: then a request is resolved before its rules.
-    pub rules_need_file: bool,
+    /// Whether a rule or a limit looks at the resolved file: then a request is resolved before.
+    pub needs_file: bool,
+    /// Index of its tenant among those with limits.
+    pub tenant: u32,
+    /// The limits its requests meet.
+    pub limits: Level,
     sources: Arc<Vec<Matcher>>,
 }
 
@@ -64,21 +68,9 @@ pub struct Rule {
     pub handler: Option<Handler>,
     /// What it adds; `None` is nothing.
     pub settings: Option<Box<Settings>>,
-    conditions: Box<[Test]>,
-}
-
-/// A compiled condition.
-#[derive(Debug)]
-enum Test {
-    File(Matcher),
-    Path(Matcher),
-    PathRegex(Regex),
-    Method(Box<[Box<[u8]>]>),
-    Header(Box<[u8]>, Option<Matcher>),
-    Query(Box<[u8]>, Option<Matcher>),
-    Client(Box<[IpNet]>),
-    Exists(bool),
-    Not(Box<[Test]>),
+    /// The limits that the requests it matches meet.
+    pub limits: Level,
+    conditions: Conditions,
 }
 
 impl Site {
@@ -86,11 +78,12 @@ impl Site {
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub(crate) fn compile(
-        site: &model::Site,
+    pub(crate) fn compile<'a>(
+        site: &'a model::Site,
         stats: Arc<SiteStats>,
         before: Option<&Site>,
         copies: &mut Copies,
+        limits: &mut permits::Builder<'a>,
     ) -> Result<Self> {
         let name = name(site);
         let files = copies.files.of(&site.files);
@@ -98,9 +91,16 @@ impl Site {
             Some(before) if Arc::ptr_eq(&before.files, &files) => Arc::clone(&before.sources),
             _ => Arc::new(compile_sources(&files, &name)?),
         };
-        let rules_need_file = site.rules.iter().any(|rule| needs_file(&rule.conditions));
+        let mut rules = site.rules.iter();
+        let needs_file =
+            limits.need_file(site) || rules.any(|rule| conditions::need_file(&rule.conditions));
         let rules = site.rules.iter();
+        let rules = rules.map(|rule| Rule::compile(rule, &name, limits));
+        let rules = rules.collect::<Result<_>>()?;
+        let place = format_args!("site {name}");
         Ok(Self {
+            tenant: limits.tenant(site)?,
+            limits: limits.level(Place::Site, &place, &site.limits)?,
             name: name.into(),
             path_rules: PathRules {
                 slashes: match site.slashes {
@@ -124,8 +124,8 @@ impl Site {
             error_pages: site.error_pages.clone(),
             settings: unless_empty(&site.settings),
             stats,
-            rules: rules.map(Rule::compile).collect::<Result<_>>()?,
-            rules_need_file,
+            rules,
+            needs_file,
             sources,
         })
     }
@@ -152,9 +152,11 @@ fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
 }
 
 impl Rule {
-    fn compile(rule: &model::Rule) -> Result<Self> {
-        let conditions = compile_all(&rule.conditions);
+    fn compile(rule: &model::Rule, site: &str, limits: &mut permits::Builder<'_>) -> Result<Self> {
+        let conditions = Conditions::compile(&rule.conditions);
+        let place = format_args!("rule {site}/{}", rule.name);
         Ok(Self {
+            limits: limits.level(Place::Rule, &place, &rule.limits)?,
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),
@@ -164,71 +166,8 @@ impl Rule {
 
     /// Whether all its conditions hold.
     pub fn matches(&self, request: &Request, file: Option<&Resolved>) -> bool {
-        self.conditions.iter().all(|test| test.holds(request, file))
+        self.conditions.hold(request, file)
     }
-}
-
-impl Test {
-    fn holds(&self, request: &Request, file: Option<&Resolved>) -> bool {
-        let head = &request.head;
-        match self {
-            // A site without a root has no files: there the path stands for them.
-            Self::File(glob) => match file {
-                None => glob.matches(head.path()),
-                Some(file) => file.exists() && glob.matches(file.name()),
-            },
-            Self::Path(glob) => glob.matches(head.path()),
-            Self::PathRegex(regex) => regex.is_match(head.path()),
-            Self::Method(methods) => methods
-                .iter()
-                .any(|method| **method == *head.method_bytes()),
-            Self::Header(name, None) => head.fields.get_named(name).is_some(),
-            Self::Header(name, Some(glob)) => {
-                head.fields.all_named(name).any(|value| glob.matches(value))
-            }
-            Self::Query(name, value) => query_values(head.query().unwrap_or_default(), name)
-                .any(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))),
-            Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
-            Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
-            Self::Not(tests) => !tests.iter().all(|test| test.holds(request, file)),
-        }
-    }
-}
-
-/// The decoded values of a query parameter.
-fn query_values<'a>(query: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
-    query.split(|byte| *byte == b'&').filter_map(move |pair| {
-        let mut halves = pair.splitn(2, |byte| *byte == b'=');
-        let found = decode(halves.next()?);
-        (found == name).then(|| decode(halves.next().unwrap_or_default()))
-    })
-}
-
-/// Undoes `application/x-www-form-urlencoded`; a broken escape stays as it is.
-fn decode(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        match (first, tail) {
-            (b'+', _) => out.push(b' '),
-            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
-                (Some(high), Some(low)) => {
-                    out.push(high << 4 | low);
-                    rest = after;
-                }
-                _ => out.push(b'%'),
-            },
-            _ => out.push(*first),
-        }
-    }
-    out
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|value| u8::try_from(value).ok())
 }
 
 /// The name of a site: its first host.
@@ -247,54 +186,10 @@ fn compile_sources(files: &Files, site: &str) -> Result<Vec<Matcher>> {
     sources.map_err(|error| too_large(site, &error))
 }
 
-fn needs_file(conditions: &[Condition]) -> bool {
-    conditions.iter().any(|condition| match condition {
-        Condition::File(_) | Condition::Exists(_) => true,
-        Condition::Not(inner) => needs_file(inner),
-        _ => false,
-    })
-}
-
-fn compile_all(conditions: &[Condition]) -> std::result::Result<Box<[Test]>, regex::Error> {
-    conditions.iter().map(compile).collect()
-}
-
 fn too_large(place: &str, error: &regex::Error) -> Error {
     Error::new(
         Kind::Internal,
         "pattern_too_large",
         format!("{place}: {error}"),
     )
-}
-
-fn compile(condition: &Condition) -> std::result::Result<Test, regex::Error> {
-    let bytes = |text: &String| Box::from(text.as_bytes());
-    let value = |glob: &Option<model::Glob>| {
-        let glob = glob.as_ref().map(|glob| Matcher::whole(&glob.0));
-        glob.transpose()
-    };
-    Ok(match condition {
-        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0)?),
-        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0)?),
-        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(pattern)?),
-        Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),
-        Condition::Header(name, glob) => Test::Header(bytes(name), value(glob)?),
-        Condition::Query(name, glob) => Test::Query(bytes(name), value(glob)?),
-        Condition::Client(nets) => Test::Client(nets.as_slice().into()),
-        Condition::Exists(wanted) => Test::Exists(*wanted),
-        Condition::Not(inner) => Test::Not(compile_all(inner)?),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn query_parameters_are_decoded_before_they_are_compared() {
-        let values: Vec<_> = query_values(b"a=1&b=x%20y&a=%31+2&c", b"a").collect();
-        assert_eq!(values, [b"1".to_vec(), b"1 2".to_vec()]);
-        assert_eq!(query_values(b"c", b"c").count(), 1);
-        assert_eq!(decode(b"%zz%4"), b"%zz%4");
-    }
 }

@@ -26,8 +26,17 @@ impl Bed {
 
     pub(crate) fn of(generation: Arc<Generation>) -> Self {
         let (shared, _) = Shared::new(1);
+        shared.limits.put_in_force(&generation.limits);
+        shared.set_generation(&generation);
         let worker = Rc::new(Worker::new(0, generation, shared.clone(), 1));
         Self { worker, shared }
+    }
+
+    /// Serves another generation from now on.
+    pub(crate) fn reload(&self, generation: Arc<Generation>) {
+        self.shared.limits.put_in_force(&generation.limits);
+        self.shared.set_generation(&generation);
+        self.worker.swap(generation);
     }
 
     /// Serves one request from `peer` to its end.

@@ -24,6 +24,7 @@ use crate::exchange::{RequestId, Spares};
 use crate::generation::Generation;
 use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients, Listener};
+use crate::permits::{self, Limiter};
 use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
 use crate::site::Site;
@@ -68,8 +69,11 @@ pub struct Worker {
     pub auth_checks: Checks,
     /// What it shares with the others.
     pub shared: Shared,
+    /// Its scratch for the keys of limits.
+    pub(crate) wants: RefCell<permits::Scratch>,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
+    next_draw: Cell<u64>,
     draining: Cell<bool>,
     /// Busy halves of its connections.
     pub(crate) busy: Cell<usize>,
@@ -96,6 +100,8 @@ pub struct Shared {
     pub spool_disk: Arc<Disk>,
     /// Who waits for the processes of FastCGI servers.
     pub slots: Arc<AllSlots>,
+    /// Who holds permits of limits, and who was refused.
+    pub limits: Arc<Limiter>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -108,7 +114,9 @@ impl Shared {
         let (doors, receivers) = (0..workers)
             .map(|_| mpsc::channel(COMMANDS_MAX))
             .unzip::<_, _, Vec<_>, Vec<_>>();
+        let process = Arc::<ProcessStats>::default();
         let shared = Self {
+            limits: Arc::new(Limiter::new(workers, process.started)),
             board: Arc::new(Board::new(workers)),
             peers: Peers {
                 doors: doors.into(),
@@ -120,7 +128,7 @@ impl Shared {
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
-            process: Arc::default(),
+            process,
             generation: Arc::default(),
         };
         (shared, receivers)
@@ -329,7 +337,9 @@ impl Worker {
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
             programs: Programs::new(Arc::clone(&shared.programs_running)),
             auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
+            wants: RefCell::default(),
             next_id: Cell::new(seed),
+            next_draw: Cell::new(!seed),
             draining: Cell::new(false),
             busy: Cell::new(0),
             shared,
@@ -362,6 +372,13 @@ impl Worker {
         RequestId::from_number(mix(number))
     }
 
+    /// A number as good as random, for what is to be spread.
+    pub fn draw(&self) -> u64 {
+        let number = self.next_draw.get();
+        self.next_draw.set(number.wrapping_add(1));
+        mix(number)
+    }
+
     /// An empty spool for a body.
     pub fn spool(&self, serving: &Serving) -> Spool {
         let caps = &serving.generation.process.caps;
@@ -388,6 +405,7 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.access_log.tick();
+        self.shared.limits.tick(Instant::now());
         self.serving.borrow().files.sweep(self.deadlines.now_ms());
         self.board.beat(self.index);
     }

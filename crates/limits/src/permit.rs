@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::Time;
 use crate::adaptive::Outcome;
+use crate::ask::LimitId;
 use crate::ledger::{Charged, Door, End, Holds};
 
 /// The right of one request to go on. Dropped, it is given back.
@@ -60,6 +61,30 @@ impl Permit {
     pub fn end(mut self, now: Time, used: Used, outcome: Outcome) {
         let (now, used) = (Some(now), Some(used));
         self.give_back(&End { now, used, outcome });
+    }
+
+    /// Gives back the permits of these limits, and keeps those of all others.
+    pub fn end_of(&mut self, now: Time, limits: &[LimitId]) {
+        let all = std::mem::take(&mut self.holds);
+        let mut given = Holds::with_capacity(all.len());
+        for hold in all.iter() {
+            let is_meant = limits.iter().any(|limit| limit.index == hold.limit);
+            let list = if is_meant {
+                &mut given
+            } else {
+                &mut self.holds
+            };
+            list.push(*hold);
+        }
+        if given.len() > 0 {
+            let end = End {
+                now: Some(now),
+                used: None,
+                outcome: Outcome::Ignored,
+            };
+            // What was charged for the wait is settled with the last of them.
+            self.door.give_back(&given, self.since, None, &end);
+        }
     }
 
     /// Tells how long the request waited for it.

@@ -118,6 +118,11 @@ impl<'a> Value<'a> {
         text.map_or(Self::Absent, Self::Text)
     }
 
+    /// A number that is there or not.
+    fn known(number: Option<u64>) -> Self {
+        number.map_or(Self::Absent, Self::Number)
+    }
+
     /// A word that is empty where there is none.
     fn word(word: &'a str) -> Self {
         Self::text((!word.is_empty()).then_some(word.as_bytes()))
@@ -126,67 +131,74 @@ impl<'a> Value<'a> {
 
 /// Hands out names and values of the formats that carry everything, but for `env`.
 fn values<'a>(facts: &Facts<'a>, mut put: impl FnMut(&'static str, Value<'a>)) {
-    let exchange = facts.exchange;
-    let (request, record, head) = (&exchange.request, &exchange.record, &exchange.request.head);
-    let known = !head.method_bytes().is_empty();
-    let upstream_status = match record.upstream_status {
-        0 => Value::Absent,
-        status => Value::Number(status.into()),
-    };
-    let upstream_us = match record.upstream {
-        None => Value::Absent,
-        Some(_) => Value::Number(record.upstream_us),
-    };
-    let (cpu_us, peak_bytes) = match record.program {
-        None => (Value::Absent, Value::Absent),
-        Some(used) => (Value::Number(used.cpu_us), Value::Number(used.peak_bytes)),
-    };
-    let queue_us = match record.handler_started {
-        None => Value::Absent,
-        Some(started) => Value::Number(micros(started.duration_since(request.received))),
-    };
-    let rule = exchange.route.deciding_rule();
     put("time", Value::Time);
+    asked(facts, &mut put);
+    answered(facts, &mut put);
+    let head = &facts.exchange.request.head;
+    put("referer", Value::text(head.fields.get(FieldId::Referer)));
+    let user_agent = head.fields.get(FieldId::UserAgent);
+    put("user_agent", Value::text(user_agent));
+}
+
+/// What was asked, by whom.
+fn asked<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
+    let (request, head) = (&facts.exchange.request, &facts.exchange.request.head);
+    let known = !head.method_bytes().is_empty();
+    let address = |address| address_of(address).map_or(Value::Absent, Value::Address);
     put("site", Value::text(site(facts).map(str::as_bytes)));
     put("host", Value::word(head.host()));
-    put(
-        "client",
-        address_of(request.client).map_or(Value::Absent, Value::Address),
-    );
-    put(
-        "peer",
-        address_of(request.peer.address.ip()).map_or(Value::Absent, Value::Address),
-    );
+    put("client", address(request.client));
+    put("peer", address(request.peer.address.ip()));
     put("port", Value::Number(request.peer.local_port.into()));
     put("method", Value::text(known.then(|| head.method_bytes())));
     put("target", Value::text(known.then(|| head.target())));
     put("version", Value::text(known.then(|| version(head.version))));
+}
+
+/// What became of it.
+fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
+    let exchange = facts.exchange;
+    let (request, record) = (&exchange.request, &exchange.record);
+    let rule = exchange.route.deciding_rule();
+    let upstream = record.upstream.as_ref();
+    let upstream_status = match record.upstream_status {
+        0 => None,
+        status => Some(status.into()),
+    };
+    let begun_us = |started: Instant| micros(started.duration_since(request.received));
+    let total_us = micros(facts.ended.duration_since(request.received));
+    let (used, refusal) = (record.program, record.refusal.as_deref());
     put("status", Value::Number(exchange.status().into()));
     put("bytes", Value::Number(exchange.reply.body_bytes()));
     put("bytes_in", Value::Number(exchange.body.bytes_read()));
     put("request_id", Value::Text(request.id.as_bytes()));
     put("handler", Value::word(record.handler));
     put("rule", Value::text(rule.map(|rule| rule.name.as_bytes())));
+    put("upstream", Value::text(upstream.map(|it| it.as_bytes())));
+    put("upstream_status", Value::known(upstream_status));
     put(
-        "upstream",
-        Value::text(record.upstream.as_ref().map(|name| name.as_bytes())),
+        "queue_us",
+        Value::known(record.handler_started.map(begun_us)),
     );
-    put("upstream_status", upstream_status);
-    put("queue_us", queue_us);
-    put("upstream_us", upstream_us);
+    put("waited_us", Value::known(record.waited_us));
     put(
-        "total_us",
-        Value::Number(micros(facts.ended.duration_since(request.received))),
+        "upstream_us",
+        Value::known(upstream.map(|_| record.upstream_us)),
     );
-    put("program_cpu_us", cpu_us);
-    put("program_peak_bytes", peak_bytes);
+    put("total_us", Value::Number(total_us));
+    put("program_cpu_us", Value::known(used.map(|it| it.cpu_us)));
+    put(
+        "program_peak_bytes",
+        Value::known(used.map(|it| it.peak_bytes)),
+    );
     put("reason", Value::word(record.reason));
-    put("user", Value::word(&record.user));
-    put("referer", Value::text(head.fields.get(FieldId::Referer)));
+    let limit = refusal.map(|it| it.identity.as_bytes());
+    put("limit", Value::text(limit));
     put(
-        "user_agent",
-        Value::text(head.fields.get(FieldId::UserAgent)),
+        "limit_key",
+        Value::text(refusal.map(|it| it.key.as_bytes())),
     );
+    put("user", Value::word(&record.user));
 }
 
 fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {

@@ -34,11 +34,19 @@ const REMEMBERED_MS: u64 = 60_000;
 /// Good answers a worker remembers.
 const REMEMBERED_MAX: usize = 4_096;
 
-/// Lets the request pass or refuses it.
+/// Lets the client pass or refuses it, by its address.
 ///
 /// # Errors
-/// 403 for a client kept out, 401 for wrong credentials, 503 when too many are being compared.
-pub async fn check(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+/// 403 for a client kept out.
+pub fn check_client(exchange: &Exchange) -> Result<()> {
+    admit(&exchange.route, exchange.request.client)
+}
+
+/// Lets the request pass or refuses it, by its credentials.
+///
+/// # Errors
+/// 401 for wrong ones, 503 when too many are being compared.
+pub async fn check_credentials(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     let Exchange {
         request,
         route,
@@ -46,7 +54,6 @@ pub async fn check(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         record,
         ..
     } = exchange;
-    admit(route, request.client)?;
     let Some(auth) = route
         .settings()
         .filter_map(|level| level.auth.as_ref())

@@ -19,6 +19,7 @@ pub use request::{Peer, Request, RequestId};
 pub use route::Route;
 pub use spare::Spares;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use wire::FieldId;
@@ -26,6 +27,7 @@ use wire::FieldId;
 use crate::error::Result;
 use crate::fields;
 use crate::outbox::Outbox;
+use crate::permits::Held;
 use crate::spool::Spool;
 
 /// Stands in records for the status nobody was left to see.
@@ -42,6 +44,8 @@ pub struct Exchange {
     pub body: Body,
     /// The same, where it was taken before the handler began.
     pub spooled: Option<Spool>,
+    /// What it holds of the limits it met, until the source of its reply has ended.
+    pub held: Option<Held>,
     /// Status and fields of the reply, filled by a handler before [`Exchange::send_head`].
     pub outgoing: Outgoing,
     /// The way back to the client.
@@ -60,7 +64,7 @@ pub struct Record {
     /// Time spent on the upstream: connect to last byte, in microseconds.
     pub upstream_us: u64,
     /// Address of the upstream's server that was tried last.
-    pub upstream: Option<std::sync::Arc<str>>,
+    pub upstream: Option<Arc<str>>,
     /// Status the upstream gave; 0 if none.
     pub upstream_status: u16,
     /// What the program took that was run for it.
@@ -69,6 +73,10 @@ pub struct Record {
     pub handler: &'static str,
     /// Why the exchange failed or was refused; empty if it was not.
     pub reason: &'static str,
+    /// How long it waited for permits, in microseconds; `None` where no limit asked for any.
+    pub waited_us: Option<u64>,
+    /// The limit that refused it, and why.
+    pub refusal: Option<Arc<limits::Refusal>>,
     /// User name of Basic auth; empty if none.
     pub user: String,
 }
@@ -107,6 +115,7 @@ impl Exchange {
             route: Route::default(),
             body,
             spooled: None,
+            held: None,
             outgoing: Outgoing::default(),
             reply,
             record: Record::default(),
@@ -118,6 +127,7 @@ impl Exchange {
     pub fn reset(&mut self) {
         self.route.clear();
         self.spooled = None;
+        self.held = None;
         self.outgoing.clear();
         self.record.clear();
     }

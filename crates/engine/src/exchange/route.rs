@@ -45,7 +45,7 @@ impl Route {
     }
 
     /// The rules that matched, in order.
-    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+    pub fn rules(&self) -> impl DoubleEndedIterator<Item = &Rule> {
         let rules = self.site().map_or(&[][..], |site| &site.rules);
         self.matched.iter().filter_map(|index| rules.get(*index))
     }

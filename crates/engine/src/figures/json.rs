@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{Figures, ProgramFigures, ReplyFigures, Times};
+use crate::permits::questions::row_json;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into one JSON object and a line feed.
@@ -59,6 +60,7 @@ pub fn json(figures: &Figures) -> String {
             );
         },
     );
+    list("limits", &figures.limits, &mut out, row_json);
     groups(&figures.groups, &mut out);
     out.push_str("}\n");
     out
@@ -145,7 +147,7 @@ fn times(name: &str, times: &Times, out: &mut String) {
 }
 
 /// A quoted string. Names come from the configuration and are text.
-fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {

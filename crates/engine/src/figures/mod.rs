@@ -12,8 +12,10 @@ mod tests;
 
 pub use groups::GroupFigures;
 pub use json::json;
+pub(crate) use json::text as quoted;
 pub use prometheus::prometheus;
 pub use table::table;
+pub(crate) use table::{count, grid};
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{
@@ -23,6 +25,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 use crate::error_log;
+use crate::permits::rows::{self, Row};
 use crate::stats::{BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, WorkerStats};
 use crate::worker::Shared;
 
@@ -59,6 +62,8 @@ pub struct Figures {
     pub programs: ProgramFigures,
     /// What programs used, by group.
     pub groups: GroupFigures,
+    /// By limit, in the order of the configuration; those that requests have met.
+    pub limits: Vec<Row>,
     /// Of whole exchanges.
     pub total_time: Times,
     /// Of the upstreams' part.
@@ -152,6 +157,8 @@ pub fn collect(shared: &Shared) -> Figures {
         lines_lost: error_log::dropped(),
         ..Figures::default()
     };
+    figures.limits = rows::collect(shared);
+    figures.limits.retain(Row::is_in_use);
     figures.programs.running = shared.programs_running.load(Relaxed);
     for (index, stats) in shared.stats.iter().enumerate() {
         figures.add_worker(shared.board.connections(index), stats);

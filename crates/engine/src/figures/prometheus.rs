@@ -4,6 +4,8 @@ use std::fmt::{Display, Write as _};
 
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures, WorkerFigures};
+use crate::permits::refusals::REASONS;
+use crate::permits::rows::Row;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
@@ -16,6 +18,7 @@ pub fn prometheus(figures: &Figures) -> String {
     programs(&figures.programs, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
+    limits(&figures.limits, &mut text);
     groups(&figures.groups, &mut text);
     text.family(
         "request_seconds",
@@ -247,6 +250,53 @@ fn upstreams(figures: &Figures, text: &mut Text) {
         for ((upstream, server), figures) in &figures.upstreams {
             let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
             text.sample(name, &labels, value(figures));
+        }
+    }
+}
+
+/// All keys of a limit together. What was admitted is told for keys in use, so it may fall.
+fn limits(rows: &[Row], text: &mut Text) {
+    let families: [(_, _, Figure<Row>); 6] = [
+        ("limit_in_flight", "Requests that hold a permit.", |row| {
+            row.in_flight
+        }),
+        ("limit_queued", "Requests that wait for a permit.", |row| {
+            row.queued
+        }),
+        ("limit_keys", "Keys in use.", |row| row.keys as u64),
+        (
+            "limit_admitted",
+            "Requests admitted by the keys in use.",
+            |row| row.admitted,
+        ),
+        (
+            "limit_waited",
+            "Requests that waited at the keys in use.",
+            |row| row.waited,
+        ),
+        (
+            "limit_shadow_refused",
+            "Requests the keys in use would have refused, were the limit enforced.",
+            |row| row.shadow_refused,
+        ),
+    ];
+    for (name, help, value) in families {
+        text.family(name, "gauge", help);
+        for row in rows {
+            text.sample(name, &[("limit", &row.limit.identity)], value(row));
+        }
+    }
+    let name = "limit_refused_total";
+    text.family(name, "counter", "Requests refused, by limit and reason.");
+    for row in rows {
+        for (reason, count) in REASONS.iter().zip(row.refused) {
+            if count > 0 {
+                let labels = [
+                    ("limit", row.limit.identity.as_str()),
+                    ("reason", reason.word()),
+                ];
+                text.sample(name, &labels, count);
+            }
         }
     }
 }

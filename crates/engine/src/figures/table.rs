@@ -1,12 +1,16 @@
 //! Figures for a person at a terminal: `nagaya status`.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::groups::GroupFigures;
 use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures};
+use crate::permits::rows::Row;
 
 /// Sites shown, the busiest first.
 const SITES_MAX: usize = 30;
+/// Limits shown.
+const LIMITS_MAX: usize = 30;
 /// Groups shown, those that used most processor time first.
 const GROUPS_MAX: usize = 30;
 
@@ -51,14 +55,43 @@ pub fn table(figures: &Figures) -> String {
     workers(figures, &mut out);
     upstreams(figures, &mut out);
     sites(figures, &mut out);
+    limits(&figures.limits, &mut out);
     groups(&figures.groups, &mut out);
     out
+}
+
+/// Those at which most wait first, then those that refused most.
+fn limits(rows: &[Row], out: &mut String) {
+    let mut busiest: Vec<_> = rows.iter().collect();
+    busiest.sort_by_key(|row| Reverse((row.queued, row.refused_total(), row.in_flight)));
+    let cells = busiest.iter().take(LIMITS_MAX).map(|row| {
+        vec![
+            row.limit.identity.clone(),
+            count(row.keys as u64),
+            count(row.in_flight),
+            count(row.queued),
+            count(row.refused_total()),
+            count(row.shadow_refused),
+        ]
+    });
+    let heads = [
+        "limit",
+        "keys",
+        "in flight",
+        "waiting",
+        "refused",
+        "would be refused",
+    ];
+    grid(&heads, cells.collect(), out);
+    if let more @ 1.. = busiest.len().saturating_sub(LIMITS_MAX) {
+        let _ = writeln!(out, "and {more} more: nagaya limits list");
+    }
 }
 
 /// Those that used most first; a figure that the machine does not have is a dash.
 fn groups(figures: &GroupFigures, out: &mut String) {
     let mut busiest: Vec<_> = figures.groups.iter().collect();
-    busiest.sort_by_key(|(_, usage)| std::cmp::Reverse(usage.cpu_us));
+    busiest.sort_by_key(|(_, usage)| Reverse(usage.cpu_us));
     let or_dash = |value: Option<u64>, spell: fn(u64) -> String| value.map_or("-".into(), spell);
     let rows = busiest.iter().take(GROUPS_MAX).map(|(owner, usage)| {
         vec![
@@ -216,7 +249,7 @@ fn state(figures: &UpstreamFigures) -> String {
 
 fn sites(figures: &Figures, out: &mut String) {
     let mut busiest: Vec<_> = figures.sites.iter().collect();
-    busiest.sort_by_key(|(name, replies)| (std::cmp::Reverse(replies.count()), name));
+    busiest.sort_by_key(|(name, replies)| (Reverse(replies.count()), name));
     let unnamed = ("(no site)".to_owned(), figures.without_site);
     if unnamed.1.count() > 0 {
         busiest.push(&unnamed);
@@ -235,7 +268,7 @@ fn sites(figures: &Figures, out: &mut String) {
 }
 
 /// Rows in columns as wide as their widest cell: the first to the left, the others to the right.
-fn grid(heads: &[&str], mut rows: Vec<Vec<String>>, out: &mut String) {
+pub(crate) fn grid(heads: &[&str], mut rows: Vec<Vec<String>>, out: &mut String) {
     if rows.is_empty() {
         return;
     }
@@ -258,7 +291,7 @@ fn grid(heads: &[&str], mut rows: Vec<Vec<String>>, out: &mut String) {
 }
 
 /// `1,234,567`
-fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

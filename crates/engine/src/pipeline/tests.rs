@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
 
 use crate::exchange::{Exchange, Peer};
 use crate::listener::{self, Arrival};
@@ -23,10 +24,24 @@ hosts = ["a"]
 rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
 "#;
 
-/// Fails like a handler with a mistake in it.
-pub(super) fn break_down(exchange: &mut Exchange) {
+thread_local! {
+    /// Lets those go on that wait in [`break_down`], one for each permit.
+    static HELD: Rc<Semaphore> = Rc::new(Semaphore::const_new(0));
+}
+
+/// Lets one exchange go on that is held, now or when it comes.
+pub(crate) fn release_one() {
+    HELD.with(|held| held.add_permits(1));
+}
+
+/// Takes its time, or fails, like a handler that is slow or has a mistake in it.
+pub(super) async fn break_down(exchange: &mut Exchange) {
+    if exchange.request.head.path().starts_with(b"/hold") {
+        let held = HELD.with(Rc::clone);
+        held.acquire().await.expect("never closed").forget();
+    }
     let path = exchange.request.head.path();
-    if path.starts_with(b"/panic") {
+    if path.starts_with(b"/panic") || path.ends_with(b"/panic") {
         if path.ends_with(b"/late") {
             exchange.outgoing.status = 200;
             exchange.send_head(crate::exchange::BodySize::Length(100));
@@ -60,10 +75,10 @@ async fn read_all(client: &mut UnixStream) -> String {
 }
 
 /// More than a socket takes whose peer does not read.
-const LARGE: usize = 4 << 20;
+pub(crate) const LARGE: usize = 4 << 20;
 
 /// Asks for a large reply and reads its beginning; the rest waits for the client.
-async fn read_beginning(bed: &Bed) -> UnixStream {
+pub(crate) async fn read_beginning(bed: &Bed) -> UnixStream {
     let mut client = connect(bed);
     say(&mut client, "/").await;
     client.read_exact(&mut [0; 1000]).await.unwrap();

@@ -121,13 +121,13 @@ impl Resolved {
     }
 }
 
-/// Resolves the path where a rule will look at the result.
+/// Resolves the path where a rule or a limit will look at the result.
 ///
 /// # Errors
 /// As [`fn@file`].
 pub async fn before_rules(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     match exchange.route.site() {
-        Some(site) if site.rules_need_file => file(worker, exchange).await.map(drop),
+        Some(site) if site.needs_file => file(worker, exchange).await.map(drop),
         _ => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 //! the locks of a few shards. What cannot be decided here goes to the desk.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Books;
 use super::cells::{Cell, Cells};
@@ -34,13 +35,21 @@ pub(super) struct Facts {
 }
 
 impl Gate {
-    /// Gives a permit.
-    pub(super) fn admit(&mut self, cap: u32) {
-        if self.in_flight >= cap {
-            self.shadow_refused = self.shadow_refused.saturating_add(1);
+    /// Gives a permit. One above the number there is is given by a limit in shadow.
+    pub(super) fn admit(&mut self, entry: Option<&Entry>) {
+        if let Some(entry) = entry
+            && self.in_flight >= entry.cap()
+        {
+            self.would_refuse(entry);
         }
         self.in_flight += 1;
         self.admitted += 1;
+    }
+
+    /// Notes that a limit in shadow would have refused.
+    pub(super) fn would_refuse(&mut self, entry: &Entry) {
+        self.shadow_refused = self.shadow_refused.saturating_add(1);
+        entry.life.untold.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a newcomer has to stop here.
@@ -101,7 +110,7 @@ impl Books {
                     cell.draw(shards.gate(place), entry.cap());
                     cell.admit();
                 }
-                _ => shards.gate(place).admit(entry.cap()),
+                _ => shards.gate(place).admit(Some(entry)),
             }
             holds.push(Hold::new(entry.index(), place, entry.is_fixed()));
         }

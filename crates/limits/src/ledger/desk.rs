@@ -232,7 +232,7 @@ impl Books {
                     shards.gate(record.gates[record.at].place()).waiting -= 1;
                     for hold in &record.gates {
                         let gate = shards.gate(hold.place());
-                        gate.admit(table.at(hold.limit).map_or(u32::MAX, |entry| entry.cap()));
+                        gate.admit(table.at(hold.limit).map(|entry| &**entry));
                         gate.pins -= 1;
                     }
                     return None;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::holds::Place;
@@ -59,6 +59,8 @@ pub(crate) struct Life {
     cap: AtomicU32,
     /// Gates that exist for it.
     pub(crate) gates: AtomicU32,
+    /// What it would have refused in shadow, since somebody asked.
+    pub(crate) untold: AtomicU64,
     /// What `auto` found out.
     pub(crate) adaptive: Lock<Option<Adaptive>>,
 }
@@ -167,6 +169,7 @@ impl Life {
         Self {
             cap: AtomicU32::new(0),
             gates: AtomicU32::new(0),
+            untold: AtomicU64::new(0),
             adaptive: Lock::new(None),
         }
     }

@@ -164,6 +164,13 @@ impl Ledger {
         self.books().look(now, limit, keys_max)
     }
 
+    /// Takes the numbers of requests that limits in shadow would have refused since the last time,
+    /// with what each limit's state is kept by.
+    #[must_use]
+    pub fn take_shadow_refused(&self) -> Vec<(Arc<str>, u64)> {
+        self.books().take_shadow_refused()
+    }
+
     /// Tells by how much the permits out differ from what the gates count: 0, or there is a bug.
     ///
     /// Walks all keys with everything locked: for tests and the curious, not for every second.

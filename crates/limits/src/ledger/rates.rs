@@ -96,7 +96,10 @@ impl Books {
         }
         for at in route.stops.iter() {
             if let Some(tat) = charged[at] {
-                shards.gate(route.places[at]).charge(tat);
+                let entry = table.at(ask.wants[at].limit.index);
+                shards
+                    .gate(route.places[at])
+                    .charge(tat, entry.map(|entry| &**entry));
             }
         }
         Ok(None)
@@ -122,9 +125,11 @@ impl Exceeded {
 
 impl Gate {
     /// Moves the rate's instant on; one that stays says that a shadow would have refused.
-    fn charge(&mut self, tat: Time) {
-        if self.tat == tat {
-            self.shadow_refused = self.shadow_refused.saturating_add(1);
+    fn charge(&mut self, tat: Time, entry: Option<&Entry>) {
+        if let Some(entry) = entry
+            && self.tat == tat
+        {
+            self.would_refuse(entry);
         }
         self.tat = tat;
     }

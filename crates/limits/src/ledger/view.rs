@@ -1,6 +1,8 @@
 //! What an operator and a test see of the ledger.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Books;
@@ -51,6 +53,21 @@ impl Books {
         }
         keep_busiest(&mut looks, keys_max, keys_max);
         looks
+    }
+
+    /// Takes what limits in shadow would have refused.
+    pub(super) fn take_shadow_refused(&self) -> Vec<(Arc<str>, u64)> {
+        let table = self.cells.first().map(|cells| cells.lock().table.clone());
+        let table = table.unwrap_or_default();
+        let entries = table.limits.iter().flatten();
+        let taken = entries.filter_map(|entry| match entry.life.untold.load(Ordering::Relaxed) {
+            0 => None,
+            _ => Some((
+                entry.identity.clone(),
+                entry.life.untold.swap(0, Ordering::Relaxed),
+            )),
+        });
+        taken.collect()
     }
 
     /// By how much permits and counts differ.

@@ -126,7 +126,7 @@ impl Books {
             for hold in gates {
                 let entry = table.at(hold.limit);
                 let gate = shards.gate(hold.place());
-                gate.admit(entry.map_or(u32::MAX, |entry| entry.cap()));
+                gate.admit(entry.map(|entry| &**entry));
                 holds.push(hold);
             }
             return Considered::Admitted;

@@ -15,6 +15,8 @@ const CONFIG: &str = r#"
 workers = {workers}
 [[listen]]
 address = "127.0.0.1:{port}"
+[control]
+socket = "{dir}/control"
 [log]
 access = ""
 level = "warn"

@@ -17,6 +17,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, ProgramUse};
 use crate::handler::program::ProgramReply;
+use crate::permits;
 use crate::pipe::PipeReader;
 use crate::programs::message::{End, Ended};
 use crate::programs::{Outcome, Program, lost};
@@ -108,6 +109,11 @@ impl<'a> Relay<'a> {
         let answered = self.answer(exchange).await;
         let outcome = self.last_report().await;
         self.note(exchange, outcome.as_ref(), &answered);
+        let ended = match &answered {
+            Ok(()) => permits::outcome_of_reply(&exchange.outgoing),
+            Err(error) => permits::outcome_of(error),
+        };
+        permits::end(self.behind.0, exchange, ended);
         answered?;
         // The program is gone: what the client has still to take holds nothing of it.
         let mut reply = self.into_reply();

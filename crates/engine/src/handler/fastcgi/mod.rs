@@ -21,6 +21,7 @@ use fastcgi::record::{self, Connection};
 use super::program;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::permits;
 use crate::spool::Spool;
 use crate::upstream::{Chosen, Fresh, Pool, Tried};
 use crate::worker::{Serving, Worker};
@@ -139,6 +140,8 @@ impl Ask<'_> {
         }
         // What the client has still to take is no business of the server's.
         drop(in_flight);
+        let outcome = permits::outcome_of_reply(&exchange.outgoing);
+        permits::end(self.worker, exchange, outcome);
         relay.send_rest(exchange).await.map_err(Failure::Last)
     }
 }

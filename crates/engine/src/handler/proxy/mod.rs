@@ -20,6 +20,7 @@ use wire::{FieldId, strip_hop_by_hop};
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::permits;
 use crate::spool::Spool;
 use crate::upstream::{Chosen, Fresh, Pool, Tried};
 use crate::worker::{Serving, Worker};
@@ -175,6 +176,7 @@ impl Forward<'_> {
         let passed = attempt.pass_on(self, exchange, &mut link).await;
         passed.map_err(Failure::last)?;
         exchange.record.note_upstream_time(self.started);
+        let outcome = permits::outcome_of_reply(&exchange.outgoing);
         if attempt.leaves_reusable(&link) {
             pool.keep(self.worker, link, &in_flight);
         } else {
@@ -182,6 +184,7 @@ impl Forward<'_> {
         }
         // What the client has still to take is no business of the server's.
         drop(in_flight);
+        permits::end(self.worker, exchange, outcome);
         attempt.send_rest(exchange).await.map_err(Failure::last)
     }
 
@@ -190,6 +193,7 @@ impl Forward<'_> {
         exchange: &mut Exchange,
         link: Box<crate::upstream::Link>,
     ) -> std::result::Result<(), Failure> {
+        permits::begin_tunnel(self.worker, exchange);
         let tunnel_ms = self.serving.generation.process.timeouts.tunnel_ms;
         tunnel::open(exchange, link, self.upgrade.as_deref(), tunnel_ms)
             .await

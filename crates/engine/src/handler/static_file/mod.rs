@@ -22,6 +22,7 @@ use wire::{FieldId, Method, field_value_ok};
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange};
+use crate::permits;
 use crate::resolve::{self, File, Found, Handle, Resolved};
 use crate::site::Site;
 use crate::worker::{Serving, Worker};
@@ -67,7 +68,7 @@ pub(super) async fn serve(
             };
             send_file(maker, exchange, &resolved, file).await
         }
-        Found::Directory(handle) => list(exchange, site, handle).await,
+        Found::Directory(handle) => list(worker, exchange, site, handle).await,
         Found::Unslashed => redirect(exchange),
         Found::Missing(why) => Err(Error::refused(404, why)),
         Found::Unreadable if resolved.is_source() => Err(Error::refused(404, "source")),
@@ -200,6 +201,8 @@ async fn reply(worker: &Worker, exchange: &mut Exchange, sent: &Representation) 
     }
     exchange.outgoing.status = status;
     exchange.send_head(BodySize::Length(length));
+    // The file is open: what the client takes its time for is no business of a limit.
+    permits::end(worker, exchange, limits::Outcome::Ignored);
     send::body(worker, exchange, &sent.content, first, length).await
 }
 
@@ -241,7 +244,12 @@ fn redirect(exchange: &mut Exchange) -> Result<()> {
 }
 
 /// Answers with a directory's listing, read by a helper thread.
-async fn list(exchange: &mut Exchange, site: &Site, handle: &Arc<Handle>) -> Result<()> {
+async fn list(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    site: &Site,
+    handle: &Arc<Handle>,
+) -> Result<()> {
     let held = Arc::clone(handle);
     let work = move || os::file::list(held.as_fd(), listing::ENTRIES_MAX);
     let entries = handle.run(work).await?;
@@ -257,6 +265,7 @@ async fn list(exchange: &mut Exchange, site: &Site, handle: &Arc<Handle>) -> Res
         .fields
         .push(b"Content-Type", b"text/html; charset=utf-8");
     exchange.send_head(BodySize::Length(page.len() as u64));
+    permits::end(worker, exchange, limits::Outcome::Ignored);
     exchange.reply.write(page.as_bytes()).await
 }
 

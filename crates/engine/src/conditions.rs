@@ -1,0 +1,150 @@
+//! Conditions of rules and limits, compiled: what a request must be like.
+
+use config::model::{self, Condition};
+use ipnet::IpNet;
+use regex::bytes::Regex;
+
+use crate::exchange::Request;
+use crate::glob::{self, Matcher};
+use crate::resolve::Resolved;
+
+/// Conditions that must all hold.
+#[derive(Debug)]
+pub struct Conditions(Box<[Test]>);
+
+/// A compiled condition.
+#[derive(Debug)]
+enum Test {
+    File(Matcher),
+    Path(Matcher),
+    PathRegex(Regex),
+    Method(Box<[Box<[u8]>]>),
+    Header(Box<[u8]>, Option<Matcher>),
+    Query(Box<[u8]>, Option<Matcher>),
+    Client(Box<[IpNet]>),
+    Exists(bool),
+    Not(Box<[Test]>),
+}
+
+impl Conditions {
+    /// Compiles conditions.
+    ///
+    /// # Errors
+    /// When a pattern's compiled form is too large.
+    pub fn compile(conditions: &[Condition]) -> Result<Self, regex::Error> {
+        compile_all(conditions).map(Self)
+    }
+
+    /// Whether a request meets all of them.
+    pub fn hold(&self, request: &Request, file: Option<&Resolved>) -> bool {
+        self.0.iter().all(|test| test.holds(request, file))
+    }
+}
+
+/// Whether one of them looks at the resolved file.
+pub fn need_file(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| match condition {
+        Condition::File(_) | Condition::Exists(_) => true,
+        Condition::Not(inner) => need_file(inner),
+        _ => false,
+    })
+}
+
+impl Test {
+    fn holds(&self, request: &Request, file: Option<&Resolved>) -> bool {
+        let head = &request.head;
+        match self {
+            // A site without a root has no files: there the path stands for them.
+            Self::File(glob) => match file {
+                None => glob.matches(head.path()),
+                Some(file) => file.exists() && glob.matches(file.name()),
+            },
+            Self::Path(glob) => glob.matches(head.path()),
+            Self::PathRegex(regex) => regex.is_match(head.path()),
+            Self::Method(methods) => methods
+                .iter()
+                .any(|method| **method == *head.method_bytes()),
+            Self::Header(name, None) => head.fields.get_named(name).is_some(),
+            Self::Header(name, Some(glob)) => {
+                head.fields.all_named(name).any(|value| glob.matches(value))
+            }
+            Self::Query(name, value) => query_values(head.query().unwrap_or_default(), name)
+                .any(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))),
+            Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
+            Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
+            Self::Not(tests) => !tests.iter().all(|test| test.holds(request, file)),
+        }
+    }
+}
+
+/// The decoded values of a query parameter.
+fn query_values<'a>(query: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
+    query.split(|byte| *byte == b'&').filter_map(move |pair| {
+        let mut halves = pair.splitn(2, |byte| *byte == b'=');
+        let found = decode(halves.next()?);
+        (found == name).then(|| decode(halves.next().unwrap_or_default()))
+    })
+}
+
+/// Undoes `application/x-www-form-urlencoded`; a broken escape stays as it is.
+fn decode(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'+', _) => out.push(b' '),
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    out.push(high << 4 | low);
+                    rest = after;
+                }
+                _ => out.push(b'%'),
+            },
+            _ => out.push(*first),
+        }
+    }
+    out
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+fn compile_all(conditions: &[Condition]) -> Result<Box<[Test]>, regex::Error> {
+    conditions.iter().map(compile).collect()
+}
+
+fn compile(condition: &Condition) -> Result<Test, regex::Error> {
+    let bytes = |text: &String| Box::from(text.as_bytes());
+    let value = |glob: &Option<model::Glob>| {
+        let glob = glob.as_ref().map(|glob| Matcher::whole(&glob.0));
+        glob.transpose()
+    };
+    Ok(match condition {
+        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0)?),
+        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0)?),
+        Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(pattern)?),
+        Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),
+        Condition::Header(name, glob) => Test::Header(bytes(name), value(glob)?),
+        Condition::Query(name, glob) => Test::Query(bytes(name), value(glob)?),
+        Condition::Client(nets) => Test::Client(nets.as_slice().into()),
+        Condition::Exists(wanted) => Test::Exists(*wanted),
+        Condition::Not(inner) => Test::Not(compile_all(inner)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_parameters_are_decoded_before_they_are_compared() {
+        let values: Vec<_> = query_values(b"a=1&b=x%20y&a=%31+2&c", b"a").collect();
+        assert_eq!(values, [b"1".to_vec(), b"1 2".to_vec()]);
+        assert_eq!(query_values(b"c", b"c").count(), 1);
+        assert_eq!(decode(b"%zz%4"), b"%zz%4");
+    }
+}

@@ -1,0 +1,292 @@
+//! All limits of a generation: compiled with it, named by the ledger once it is in force.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use config::model::{self, Model};
+use limits::{
+    Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared,
+    TenantDefinition, TenantId,
+};
+
+use super::limit::{Key, Level, Limit, Place};
+use crate::error::{Error, Kind, Result};
+
+/// Most requests at once that `concurrent = "auto"` comes to.
+const AUTO_MAX: u32 = 1_000;
+
+/// The limits of one generation.
+#[derive(Debug, Default)]
+pub struct Limits {
+    /// Those of the process.
+    pub(super) process: Level,
+    /// Those of tenants, in the order of `tenant_definitions`.
+    pub(super) tenants: Vec<Level>,
+    /// Those of upstreams, in the order of the configuration; none at all where no upstream has any.
+    pub(super) upstreams: Vec<Level>,
+    /// Whether there is one that counts how fast requests come.
+    pub(super) has_rates: bool,
+    /// Whether there is one that counts how many there are at once.
+    pub(super) has_permits: bool,
+    /// Whether one that stands outside of sites looks at the resolved file.
+    pub(super) needs_file: bool,
+    definitions: Vec<Definition>,
+    tenant_definitions: Vec<TenantDefinition>,
+    defined: OnceLock<Defined>,
+}
+
+impl Limits {
+    /// What the ledger is told of the limits, in the order of their indexes.
+    pub fn definitions(&self) -> &[Definition] {
+        &self.definitions
+    }
+
+    /// What the ledger is told of the tenants.
+    pub fn tenant_definitions(&self) -> &[TenantDefinition] {
+        &self.tenant_definitions
+    }
+
+    /// Notes how the ledger names them. Only the first time counts.
+    pub fn name(&self, defined: Defined) {
+        let _ = self.defined.set(defined);
+    }
+
+    /// How the ledger names all of them.
+    pub(super) fn ids(&self) -> impl Iterator<Item = LimitId> {
+        let defined = self.defined.get().into_iter();
+        defined.flat_map(|defined| defined.limits.iter().copied())
+    }
+
+    /// Index of a limit by its identity.
+    pub(super) fn position(&self, identity: &str) -> Option<usize> {
+        let mut known = self.definitions.iter();
+        known.position(|definition| definition.identity == identity)
+    }
+
+    /// How the ledger names a limit; `None` before the generation was in force.
+    pub fn id(&self, index: usize) -> Option<LimitId> {
+        self.defined.get()?.limits.get(index).copied()
+    }
+
+    /// How the ledger names a tenant; `None` before the generation was in force.
+    pub(super) fn tenant_id(&self, index: u32) -> Option<TenantId> {
+        let index = usize::try_from(index).ok()?;
+        self.defined.get()?.tenants.get(index).copied()
+    }
+
+    /// The name of a tenant.
+    pub(super) fn tenant_name(&self, index: u32) -> &str {
+        let tenant = usize::try_from(index).ok();
+        let tenant = tenant.and_then(|index| self.tenant_definitions.get(index));
+        tenant.map_or("", |tenant| &tenant.name)
+    }
+}
+
+/// Limits being compiled, one level after another.
+#[derive(Debug)]
+pub(crate) struct Builder<'a> {
+    limits: Limits,
+    model: &'a Model,
+    tenants: HashMap<&'a str, u32>,
+    identities: HashSet<String>,
+    /// Whether the model has any limit at all.
+    is_needed: bool,
+}
+
+impl<'a> Builder<'a> {
+    /// Compiles what stands outside of sites.
+    ///
+    /// # Errors
+    /// As [`Limit::compile`].
+    pub(crate) fn new(model: &'a Model) -> Result<Self> {
+        let mut builder = Self {
+            limits: Limits::default(),
+            model,
+            tenants: HashMap::new(),
+            identities: HashSet::new(),
+            is_needed: has_any(model),
+        };
+        if !builder.is_needed {
+            return Ok(builder);
+        }
+        builder.limits.process = builder.level(Place::Process, &"process", &model.limits)?;
+        if model.upstreams.iter().any(|it| !it.limits.is_empty()) {
+            for upstream in &model.upstreams {
+                let place = format_args!("upstream {}", upstream.name);
+                let level = builder.level(Place::Upstream, &place, &upstream.limits)?;
+                builder.limits.upstreams.push(level);
+            }
+        }
+        builder.limits.needs_file = outer(model).any(needs_file);
+        Ok(builder)
+    }
+
+    /// Index of the tenant of a site, whose limits are compiled with the first of its sites.
+    ///
+    /// # Errors
+    /// As [`Limit::compile`].
+    pub(crate) fn tenant(&mut self, site: &'a model::Site) -> Result<u32> {
+        if !self.is_needed {
+            return Ok(0);
+        }
+        if let Some(known) = self.tenants.get(site.tenant.as_str()) {
+            return Ok(*known);
+        }
+        let index = number(self.limits.tenants.len())?;
+        let said = site
+            .tenant_index
+            .and_then(|index| self.model.tenants.get(index));
+        let place = format_args!("tenant {}", site.tenant);
+        let limits = said.map_or(&[][..], |tenant| &tenant.limits);
+        let level = self.level(Place::Tenant, &place, limits)?;
+        self.limits.tenants.push(level);
+        self.limits.tenant_definitions.push(TenantDefinition {
+            name: site.tenant.clone(),
+            weight: said.map_or(1, |tenant| tenant.weight),
+            keys_max: u32::try_from(self.model.caps.limit_keys).unwrap_or(u32::MAX),
+        });
+        self.tenants.insert(&site.tenant, index);
+        Ok(index)
+    }
+
+    /// Compiles the limits of one level; `name` says where they stand.
+    ///
+    /// # Errors
+    /// As [`Limit::compile`].
+    pub(crate) fn level(
+        &mut self,
+        place: Place,
+        name: &dyn Display,
+        limits: &[model::Limit],
+    ) -> Result<Level> {
+        let zone = self.model.time_zone.as_deref();
+        let mut level = Vec::with_capacity(limits.len());
+        for limit in limits {
+            let index = number(self.limits.definitions.len())?;
+            let compiled = Limit::compile(limit, index, place, zone)?;
+            self.limits.has_rates |= compiled.has_rate;
+            self.limits.has_permits |= compiled.has_permits;
+            let identity = self.identity(format!("{name}/{}", limit.name));
+            let definition = definition(limit, identity, &compiled.key, place, self.model.workers);
+            self.limits.definitions.push(definition);
+            level.push(compiled);
+        }
+        level.sort_by_key(Limit::is_fixed);
+        Ok(level.into())
+    }
+
+    /// Whether a site's requests are resolved for the sake of a limit.
+    pub(crate) fn need_file(&self, site: &model::Site) -> bool {
+        let rules = site.rules.iter().flat_map(|rule| rule.limits.iter());
+        let tenant = self.tenant_limits(site).iter();
+        self.is_needed
+            && (self.limits.needs_file
+                || site
+                    .limits
+                    .iter()
+                    .chain(tenant)
+                    .chain(rules)
+                    .any(needs_file))
+    }
+
+    /// All of them.
+    pub(crate) fn finish(self) -> Limits {
+        self.limits
+    }
+
+    fn tenant_limits(&self, site: &model::Site) -> &'a [model::Limit] {
+        let tenant = site.tenant_index;
+        let tenant = tenant.and_then(|index| self.model.tenants.get(index));
+        tenant.map_or(&[], |tenant| &tenant.limits)
+    }
+
+    /// Names of rules may occur twice in a site: then the second is told from the first.
+    fn identity(&mut self, plain: String) -> String {
+        let mut identity = plain.clone();
+        let mut number = 2;
+        while !self.identities.insert(identity.clone()) {
+            identity = format!("{plain}#{number}");
+            number += 1;
+        }
+        identity
+    }
+}
+
+fn has_any(model: &Model) -> bool {
+    let sites = model.sites.iter();
+    let site = |site: &model::Site| {
+        !site.limits.is_empty() || site.rules.iter().any(|rule| !rule.limits.is_empty())
+    };
+    let tenants = model.tenants.iter();
+    outer(model).next().is_some()
+        || tenants.clone().any(|tenant| !tenant.limits.is_empty())
+        || sites.clone().any(site)
+}
+
+/// Limits that stand outside of tenants and sites.
+fn outer(model: &Model) -> impl Iterator<Item = &model::Limit> {
+    let upstreams = model.upstreams.iter().flat_map(|it| it.limits.iter());
+    model.limits.iter().chain(upstreams)
+}
+
+fn needs_file(limit: &model::Limit) -> bool {
+    Key::needs_file(&limit.key) || crate::conditions::need_file(&limit.conditions)
+}
+
+fn definition(
+    limit: &model::Limit,
+    identity: String,
+    key: &Key,
+    place: Place,
+    workers: usize,
+) -> Definition {
+    let plain = Definition {
+        identity,
+        name: limit.name.clone(),
+        shared: match key.is_of_one_tenant(place) {
+            true => Shared::OneTenant,
+            false => Shared::Tenants,
+        },
+        keyed: match key {
+            Key::Fixed => Keyed::Fixed,
+            Key::Parts(_) => Keyed::Dynamic,
+        },
+        concurrent: None,
+        queue: 0,
+        wait: Duration::ZERO,
+        rate: None,
+        mode: Mode::Enforce,
+    };
+    changed(&plain, limit, workers)
+}
+
+/// The definition of the same limit, with the values of `limit`.
+pub(super) fn changed(before: &Definition, limit: &model::Limit, workers: usize) -> Definition {
+    Definition {
+        concurrent: limit.concurrent.map(|concurrent| match concurrent {
+            model::Concurrent::Fixed(count) => Concurrent::Fixed(count),
+            model::Concurrent::Auto => Concurrent::Auto {
+                floor: u32::try_from(workers).unwrap_or(AUTO_MAX).min(AUTO_MAX),
+                ceiling: AUTO_MAX,
+            },
+        }),
+        queue: limit.queue,
+        wait: Duration::from_millis(limit.wait_ms),
+        rate: limit.rate.map(|rate| RateDefinition {
+            count: rate.count,
+            per: Duration::from_millis(rate.per_ms),
+            burst: rate.burst,
+        }),
+        mode: match limit.mode {
+            model::LimitMode::Enforce => Mode::Enforce,
+            model::LimitMode::Shadow => Mode::Shadow,
+        },
+        ..before.clone()
+    }
+}
+
+fn number(count: usize) -> Result<u32> {
+    u32::try_from(count).map_err(|_| Error::new(Kind::Internal, "too_many_limits", String::new()))
+}

@@ -1,0 +1,195 @@
+//! Limits of one generation, compiled: what they count by, and when they count a request.
+//!
+//! The ledger knows a limit by an id and a key by its bytes; what these are for a request is
+//! decided here. Which parts of a key can differ between requests depends on where the limit
+//! stands: the site is the same for all requests of a site's limit, so that a limit by site there
+//! has one key, known beforehand, and costs least.
+
+use config::model::{self, LimitKey};
+
+use super::hours::Hours;
+use crate::conditions::Conditions;
+use crate::error::{Error, Kind, Result};
+
+/// Where a limit stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At the top: every request meets it.
+    Process,
+    /// On a tenant.
+    Tenant,
+    /// On a site.
+    Site,
+    /// On a rule.
+    Rule,
+    /// On an upstream.
+    Upstream,
+}
+
+/// The limits that stand on one thing, those by finer keys first.
+pub type Level = Box<[Limit]>;
+
+/// A limit, ready to be asked.
+#[derive(Debug)]
+pub struct Limit {
+    index: u32,
+    pub(super) key: Key,
+    conditions: Option<Box<Conditions>>,
+    hours: Option<Box<Hours>>,
+    /// Whether it counts how fast requests come.
+    pub(super) has_rate: bool,
+    /// Whether it counts how many there are at once.
+    pub(super) has_permits: bool,
+    /// Whether a tunnel keeps its permits.
+    pub(super) keeps_tunnels: bool,
+    /// Status of a refusal.
+    pub(super) status: u16,
+}
+
+/// What a limit counts by.
+#[derive(Debug)]
+pub(super) enum Key {
+    /// All its requests together.
+    Fixed,
+    /// These, together.
+    Parts(Box<[Part]>),
+}
+
+/// Something that may differ between the requests of a limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Tenant,
+    Site,
+    Rule,
+    Upstream,
+    File,
+    Path,
+    Client,
+    Header(Box<[u8]>),
+    Cookie(Box<[u8]>),
+}
+
+impl Limit {
+    /// Compiles a limit that stands at `place`.
+    ///
+    /// # Errors
+    /// When a pattern is too large to compile, or a time zone is not known here.
+    pub(super) fn compile(
+        limit: &model::Limit,
+        index: u32,
+        place: Place,
+        zone: Option<&str>,
+    ) -> Result<Self> {
+        let conditions = match limit.conditions.as_slice() {
+            [] => None,
+            some => Some(Box::new(Conditions::compile(some).map_err(|error| {
+                let detail = format!("limit {}: {error}", limit.name);
+                Error::new(Kind::Internal, "pattern_too_large", detail)
+            })?)),
+        };
+        let hours = limit.when.as_ref().map(|when| Hours::compile(when, zone));
+        Ok(Self {
+            index,
+            key: Key::of(&limit.key, place),
+            conditions,
+            hours: hours.transpose()?.map(Box::new),
+            has_rate: limit.rate.is_some(),
+            has_permits: limit.concurrent.is_some(),
+            keeps_tunnels: limit.tunnels,
+            status: limit.status,
+        })
+    }
+
+    /// Its index among all limits of the generation.
+    pub(super) fn index(&self) -> usize {
+        usize::try_from(self.index).unwrap_or(usize::MAX)
+    }
+
+    /// Whether its key is known before a request is.
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self.key, Key::Fixed)
+    }
+
+    /// Whether it counts this request, at this second since 1970.
+    pub(super) fn counts(&self, facts: &super::wants::Facts<'_>) -> bool {
+        let now = |hours: &Hours| hours.hold(facts.unix_s);
+        let holds = |conditions: &Conditions| conditions.hold(facts.request, facts.file);
+        self.hours.as_deref().is_none_or(now) && self.conditions.as_deref().is_none_or(holds)
+    }
+}
+
+impl Key {
+    fn of(keys: &[LimitKey], place: Place) -> Self {
+        let parts: Box<[Part]> = keys.iter().filter_map(|key| Part::of(key, place)).collect();
+        match parts.is_empty() {
+            true => Self::Fixed,
+            false => Self::Parts(parts),
+        }
+    }
+
+    /// Whether requests of one tenant only can have the same key, at `place`.
+    pub(super) fn is_of_one_tenant(&self, place: Place) -> bool {
+        let names_tenant = match self {
+            Self::Fixed => false,
+            Self::Parts(parts) => {
+                let finer = |part| matches!(part, &Part::Tenant | &Part::Site | &Part::Rule);
+                parts.iter().any(finer)
+            }
+        };
+        names_tenant || matches!(place, Place::Tenant | Place::Site | Place::Rule)
+    }
+
+    /// Whether the resolved file is part of it.
+    pub(super) fn needs_file(keys: &[LimitKey]) -> bool {
+        keys.contains(&LimitKey::File)
+    }
+}
+
+impl Part {
+    /// `None` for what is the same for all requests that come to `place`.
+    fn of(key: &LimitKey, place: Place) -> Option<Self> {
+        use Place::{Rule, Site, Tenant, Upstream};
+        match key {
+            LimitKey::Process | LimitKey::Const(_) => None,
+            LimitKey::Tenant => (!matches!(place, Tenant | Site | Rule)).then_some(Self::Tenant),
+            LimitKey::Site => (!matches!(place, Site | Rule)).then_some(Self::Site),
+            LimitKey::Rule => (place != Rule).then_some(Self::Rule),
+            LimitKey::Upstream => (place != Upstream).then_some(Self::Upstream),
+            LimitKey::File => Some(Self::File),
+            LimitKey::Path => Some(Self::Path),
+            LimitKey::Client => Some(Self::Client),
+            LimitKey::Header(name) => Some(Self::Header(name.as_bytes().into())),
+            LimitKey::Cookie(name) => Some(Self::Cookie(name.as_bytes().into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_for_all_requests_of_a_place_is_no_part_of_a_key() {
+        use LimitKey as By;
+        let fixed = |keys: &[LimitKey], place| matches!(Key::of(keys, place), Key::Fixed);
+        for (keys, place, is_fixed) in [
+            (&[By::Process][..], Place::Process, true),
+            (&[By::Process], Place::Upstream, true),
+            (&[By::Tenant], Place::Process, false),
+            (&[By::Tenant], Place::Rule, true),
+            (&[By::Tenant], Place::Upstream, false),
+            (&[By::Site], Place::Tenant, false),
+            (&[By::Site, By::Const("a".into())], Place::Site, true),
+            (&[By::Rule], Place::Site, false),
+            (&[By::Upstream], Place::Upstream, true),
+            (&[By::Upstream], Place::Process, false),
+            (&[By::Site, By::Client], Place::Rule, false),
+        ] {
+            assert_eq!(fixed(keys, place), is_fixed, "{keys:?} {place:?}");
+        }
+        let Key::Parts(parts) = Key::of(&[By::Site, By::File], Place::Site) else {
+            panic!("a file is not known beforehand");
+        };
+        assert_eq!(*parts, [Part::File]);
+    }
+}

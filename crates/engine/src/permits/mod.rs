@@ -1,0 +1,209 @@
+//! Limits on the way of a request: two phases that ask the ledger, and what a request holds of it.
+//!
+//! [`rates`] asks whether the request comes too fast, [`admit`] whether too many are under way, and
+//! waits where a queue lets it. What it was admitted to lies in the exchange ([`Held`]) until the
+//! source of its reply has said its last ([`end`]), or on every other way out until it is dropped.
+//! Who may go on is decided in the crate `limits`; here is which limits a request meets
+//! ([`wants`]), what is told of a refusal ([`refusals`]) and what an operator may ask
+//! ([`questions`]).
+
+mod compiled;
+mod hours;
+mod limit;
+mod limiter;
+pub mod questions;
+pub mod refusals;
+pub mod rows;
+mod set;
+#[cfg(test)]
+mod tests;
+mod wants;
+
+pub(crate) use compiled::Builder;
+pub use compiled::Limits;
+pub use limit::{Level, Place};
+pub use limiter::Limiter;
+pub use wants::Scratch;
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+
+use limits::{Admission, Outcome, Permit, Refusal, Ticket, Time, Used};
+use wire::FieldId;
+
+use crate::deadline::TICK_MS;
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{Exchange, Outgoing};
+use crate::worker::Worker;
+use wants::Phase;
+
+/// What an exchange holds of the limits it met.
+#[derive(Debug)]
+pub struct Held {
+    permit: Permit,
+    since: Instant,
+    /// How long it was answered before it became a tunnel.
+    before_tunnel_ns: Option<u64>,
+}
+
+/// Checks and charges the rates of every limit the request meets.
+///
+/// # Errors
+/// One is exceeded; then none is charged.
+pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    if !of_generation(exchange).is_some_and(|limits| limits.has_rates) {
+        return Ok(());
+    }
+    let now = worker.shared.limits.time(exchange.request.received);
+    let ledger = &worker.shared.limits.ledger;
+    let checked = wants::ask(worker, exchange, Phase::Rates, |ask| {
+        ledger.check_rates(now, ask)
+    });
+    match checked {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(refusal)) => Err(refusals::refuse(worker, exchange, refusal)),
+    }
+}
+
+/// Takes a permit at every limit the request meets, at once, and waits for it where that is
+/// allowed. `now` is a moment ago at most.
+///
+/// # Errors
+/// The request may not go on, or its client left while it waited.
+pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Result<()> {
+    if !of_generation(exchange).is_some_and(|limits| limits.has_permits) {
+        return Ok(());
+    }
+    let limiter = &worker.shared.limits;
+    let time = limiter.time(now);
+    let admission = wants::ask(worker, exchange, Phase::Permits, |ask| {
+        limiter.ledger.admit(time, ask)
+    });
+    match admission {
+        None => {}
+        Some(Admission::Admitted(permit)) => hold(exchange, permit, now),
+        Some(Admission::Waiting(ticket)) => {
+            // Boxed: few wait, and the others need not have room for it.
+            let waited = Box::pin(wait(worker, exchange, ticket)).await;
+            exchange.record.waited_us = Some(micros(now));
+            match waited? {
+                Ok(permit) => hold(exchange, permit, Instant::now()),
+                Err(refusal) => return Err(refusals::refuse(worker, exchange, refusal)),
+            }
+        }
+        Some(Admission::Refused(refusal)) => {
+            return Err(refusals::refuse(worker, exchange, refusal));
+        }
+    }
+    Ok(())
+}
+
+/// Gives back what the exchange holds: the source of its reply has said its last.
+pub fn end(worker: &Worker, exchange: &mut Exchange, outcome: Outcome) {
+    if exchange.held.is_some() {
+        end_at(worker, exchange, Instant::now(), outcome);
+    }
+}
+
+/// As [`end`], at a moment that is known already.
+pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: Outcome) {
+    let Some(held) = exchange.held.take() else {
+        return;
+    };
+    // A program's processor time says more about what it cost than how long it took.
+    let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
+    let lasted = || nanos(held.since, now);
+    let used_ns = cpu_ns.or(held.before_tunnel_ns).unwrap_or_else(lasted);
+    let now = worker.shared.limits.time(now);
+    held.permit.end(now, Used::Measured(used_ns), outcome);
+}
+
+/// Gives back what a tunnel does not keep: the exchange becomes one now.
+pub fn begin_tunnel(worker: &Worker, exchange: &mut Exchange) {
+    let Some(mut held) = exchange.held.take() else {
+        return;
+    };
+    let now = Instant::now();
+    held.before_tunnel_ns = Some(nanos(held.since, now));
+    let given_back: Vec<_> = wants::not_for_tunnels(exchange).collect();
+    let now = worker.shared.limits.time(now);
+    held.permit.end_of(now, &given_back);
+    exchange.held = Some(held);
+}
+
+/// What an error says about whoever should have answered.
+pub fn outcome_of(error: &Error) -> Outcome {
+    match error.kind {
+        Kind::UpstreamDown | Kind::UpstreamBroken | Kind::UpstreamSlow => Outcome::Failed,
+        Kind::Full | Kind::Limited => Outcome::Failed,
+        Kind::Refused(_)
+        | Kind::OverLimit { .. }
+        | Kind::ClientGone
+        | Kind::ClientSlow
+        | Kind::Internal => Outcome::Ignored,
+    }
+}
+
+/// What a reply says about whoever gave it: a back end that is too busy says so; one that has a
+/// mistake in it, or keeps telling news, says nothing about how busy it is.
+pub fn outcome_of_reply(reply: &Outgoing) -> Outcome {
+    let content_type = reply.fields.get(FieldId::ContentType).unwrap_or_default();
+    match reply.status {
+        502..=504 => Outcome::Failed,
+        500.. => Outcome::Ignored,
+        _ if content_type.starts_with(b"text/event-stream") => Outcome::Ignored,
+        _ => Outcome::Fine,
+    }
+}
+
+fn of_generation(exchange: &Exchange) -> Option<&Limits> {
+    Some(&exchange.route.serving.as_ref()?.generation.limits)
+}
+
+fn hold(exchange: &mut Exchange, permit: Permit, since: Instant) {
+    exchange.record.waited_us.get_or_insert(0);
+    exchange.held = Some(Held {
+        permit,
+        since,
+        before_tunnel_ns: None,
+    });
+}
+
+/// Waits for a turn, at most as long as the limit allows and the client stays. Whoever is dropped
+/// here leaves the queue with the ticket.
+async fn wait(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    mut ticket: Ticket,
+) -> Result<std::result::Result<Permit, Box<Refusal>>> {
+    let limiter = &worker.shared.limits;
+    let deadline = worker.deadlines.register();
+    let patience = ticket.deadline() - limiter.time(Instant::now());
+    deadline.set(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
+    poll_fn(|cx| {
+        let now: Time = limiter.time(Instant::now());
+        if let Poll::Ready(turn) = ticket.poll_wait(now, cx) {
+            return Poll::Ready(Ok(turn));
+        }
+        if exchange.body.poll_client_gone(cx).is_ready() {
+            let gone = Error::new(Kind::ClientGone, "client_gone", String::new());
+            return Poll::Ready(Err(gone));
+        }
+        // The ledger ends a wait that is over; asked a little early it is asked again.
+        if deadline.poll_expired(cx).is_ready() {
+            deadline.set(TICK_MS);
+            let _ = deadline.poll_expired(cx);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+fn nanos(since: Instant, until: Instant) -> u64 {
+    u64::try_from(until.saturating_duration_since(since).as_nanos()).unwrap_or(u64::MAX)
+}

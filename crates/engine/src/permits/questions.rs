@@ -1,0 +1,327 @@
+//! What an operator may ask of limits over the control socket, and the answers as text or JSON.
+//!
+//! `limits list [json]`, `limits top [N] [json]`, `limits set LIMIT KEY=VALUE…`, `why REQUEST-ID`.
+//! An answer that begins with `error: ` says that nothing was done, and why.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use limits::{Concurrent, Definition, GateLook, Mode, RateDefinition};
+
+use super::refusals::{REASONS, Remembered};
+use super::rows::{self, Row};
+use super::set;
+use crate::figures::{count, grid, quoted};
+use crate::worker::Shared;
+
+/// Keys `limits top` shows unless it is told how many.
+const TOP: usize = 20;
+/// Keys `limits top` shows at most.
+const TOP_MAX: usize = 10_000;
+
+/// What an answer looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+}
+
+/// Answers a question about limits; `None` where it is none.
+pub fn answer(shared: &Shared, question: &str) -> Option<String> {
+    let (first, rest) = question.split_once(' ').unwrap_or((question, ""));
+    match first {
+        "why" => Some(why(shared, rest.trim())),
+        "limits" => Some(about_limits(shared, rest)),
+        _ => None,
+    }
+}
+
+fn about_limits(shared: &Shared, rest: &str) -> String {
+    let mut words = rest.split_ascii_whitespace();
+    let verb = words.next().unwrap_or_default();
+    let (mut form, mut number) = (Form::Text, None);
+    if verb == "set" {
+        let order = rest.trim_start().strip_prefix("set").unwrap_or_default();
+        return set::set(shared, order.trim()).unwrap_or_else(|why| format!("error: {why}\n"));
+    }
+    for word in words {
+        match word.parse::<usize>() {
+            _ if word == "json" => form = Form::Json,
+            Ok(count) if verb == "top" => number = Some(count),
+            _ => return format!("error: `{word}` means nothing after `limits {verb}`\n"),
+        }
+    }
+    match (verb, form) {
+        ("list", Form::Text) => list(&rows::collect(shared)),
+        ("list", Form::Json) => list_json(&rows::collect(shared)),
+        ("top", Form::Text) => top(&busiest(shared, number.unwrap_or(TOP))),
+        ("top", Form::Json) => top_json(&busiest(shared, number.unwrap_or(TOP))),
+        _ => "error: known are: limits list, limits top, limits set, why\n".to_owned(),
+    }
+}
+
+fn list(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "no limits are configured\n".to_owned();
+    }
+    let mut out = String::new();
+    let heads = [
+        "limit",
+        "is",
+        "in flight",
+        "waiting",
+        "keys",
+        "admitted",
+        "waited",
+        "refused",
+        "would be refused",
+        "from",
+    ];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.limit.identity.clone(),
+            describe(&row.limit, row.cap),
+            count(row.in_flight),
+            count(row.queued),
+            count(row.keys as u64),
+            count(row.admitted),
+            count(row.waited),
+            count(row.refused_total()),
+            count(row.shadow_refused),
+            row.origin.word().to_owned(),
+        ]
+    });
+    grid(&heads, cells.collect(), &mut out);
+    out.trim_start().to_owned()
+}
+
+/// A limit in the words of the configuration: `concurrent 2, queue 10, wait 2s`.
+pub(super) fn describe(limit: &Definition, cap: Option<u32>) -> String {
+    let mut parts = Vec::new();
+    match limit.concurrent {
+        None => {}
+        Some(Concurrent::Fixed(count)) => parts.push(format!("concurrent {count}")),
+        Some(Concurrent::Auto { .. }) => parts.push(match cap {
+            Some(now) => format!("concurrent auto (now {now})"),
+            None => "concurrent auto".to_owned(),
+        }),
+    }
+    if limit.concurrent.is_some() && limit.queue > 0 {
+        parts.push(format!("queue {}", limit.queue));
+        parts.push(format!("wait {}", spelled(limit.wait)));
+    }
+    if let Some(rate) = &limit.rate {
+        parts.push(format!("rate {}, burst {}", rate_text(rate), rate.burst));
+    }
+    if limit.mode == Mode::Shadow {
+        parts.push("shadow".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// A rate as the configuration spells it: `10/s`.
+pub(super) fn rate_text(rate: &RateDefinition) -> String {
+    let unit = match rate.per.as_secs() {
+        60 => "m",
+        3_600 => "h",
+        86_400 => "d",
+        _ => "s",
+    };
+    format!("{}/{unit}", rate.count)
+}
+
+/// A duration as the configuration spells it.
+pub(super) fn spelled(duration: Duration) -> String {
+    config::duration(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn list_json(rows: &[Row]) -> String {
+    let mut out = String::from("[");
+    for (at, row) in rows.iter().enumerate() {
+        out.push_str(if at == 0 { "{" } else { ",{" });
+        row_json(row, &mut out);
+        out.push('}');
+    }
+    out.push_str("]\n");
+    out
+}
+
+/// The members of a limit, without braces.
+pub(crate) fn row_json(row: &Row, out: &mut String) {
+    let limit = &row.limit;
+    // Writing to memory does not fail, here and below.
+    let _ = write!(
+        out,
+        "\"limit\":{},\"name\":{},\"from\":\"{}\",\"mode\":\"{}\"",
+        quoted(&limit.identity),
+        quoted(&limit.name),
+        row.origin.word(),
+        mode_word(limit.mode),
+    );
+    match limit.concurrent {
+        None => {}
+        Some(Concurrent::Fixed(count)) => {
+            let _ = write!(out, ",\"concurrent\":{count}");
+        }
+        Some(Concurrent::Auto { .. }) => {
+            let now = row.cap.unwrap_or_default();
+            let _ = write!(out, ",\"concurrent\":\"auto\",\"concurrent_now\":{now}");
+        }
+    }
+    if limit.concurrent.is_some() {
+        let wait_ms = limit.wait.as_millis();
+        let _ = write!(out, ",\"queue\":{},\"wait_ms\":{wait_ms}", limit.queue);
+    }
+    if let Some(rate) = &limit.rate {
+        let text = rate_text(rate);
+        let _ = write!(out, ",\"rate\":\"{text}\",\"burst\":{}", rate.burst);
+    }
+    let _ = write!(
+        out,
+        ",\"keys\":{},\"in_flight\":{},\"queued\":{},\"admitted\":{},\"waited\":{},\
+         \"shadow_refused\":{},\"refused\":{{",
+        row.keys, row.in_flight, row.queued, row.admitted, row.waited, row.shadow_refused
+    );
+    for (at, (reason, count)) in REASONS.iter().zip(row.refused).enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(out, "{comma}\"{}\":{count}", reason.word());
+    }
+    out.push('}');
+}
+
+/// The word of a mode.
+pub(super) fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+    }
+}
+
+/// The keys with most going on: those at which most wait first, then those with most under way.
+fn busiest(shared: &Shared, number: usize) -> Vec<GateLook> {
+    let now = shared.limits.time(Instant::now());
+    let number = number.clamp(1, TOP_MAX);
+    let mut gates = shared.limits.ledger.look(now, None, number);
+    gates.sort_by_key(|gate| Reverse((gate.queued, gate.in_flight, gate.refused, gate.admitted)));
+    gates
+}
+
+fn top(gates: &[GateLook]) -> String {
+    if gates.is_empty() {
+        return "no key of a limit is in use\n".to_owned();
+    }
+    let mut out = String::new();
+    let heads = [
+        "limit",
+        "key",
+        "in flight",
+        "waiting",
+        "oldest",
+        "admitted",
+        "waited",
+        "refused",
+        "would be refused",
+    ];
+    let cells = gates.iter().map(|gate| {
+        let of = |now: u32, max: Option<u32>| match max {
+            Some(max) => format!("{now}/{max}"),
+            None => now.to_string(),
+        };
+        vec![
+            gate.identity.to_string(),
+            gate.key.clone(),
+            of(gate.in_flight, gate.cap),
+            of(gate.queued, Some(gate.queue_max)),
+            gate.oldest.map_or("-".to_owned(), tenths),
+            count(gate.admitted),
+            count(gate.waited),
+            count(gate.refused),
+            count(gate.shadow_refused),
+        ]
+    });
+    grid(&heads, cells.collect(), &mut out);
+    out.trim_start().to_owned()
+}
+
+fn top_json(gates: &[GateLook]) -> String {
+    let mut out = String::from("[");
+    for (at, gate) in gates.iter().enumerate() {
+        out.push_str(if at == 0 { "{" } else { ",{" });
+        let _ = write!(
+            out,
+            "\"limit\":{},\"key\":{},\"overflow\":{},\"in_flight\":{},\"queued\":{},\
+             \"queue\":{},\"admitted\":{},\"waited\":{},\"refused\":{},\"shadow_refused\":{}",
+            quoted(&gate.identity),
+            quoted(&gate.key),
+            gate.overflow,
+            gate.in_flight,
+            gate.queued,
+            gate.queue_max,
+            gate.admitted,
+            gate.waited,
+            gate.refused,
+            gate.shadow_refused,
+        );
+        if let Some(cap) = gate.cap {
+            let _ = write!(out, ",\"concurrent\":{cap}");
+        }
+        if let Some(oldest) = gate.oldest {
+            let _ = write!(out, ",\"oldest_ms\":{}", oldest.as_millis());
+        }
+        out.push('}');
+    }
+    out.push_str("]\n");
+    out
+}
+
+fn why(shared: &Shared, id: &str) -> String {
+    if id.is_empty() {
+        return "error: say which request: why REQUEST-ID\n".to_owned();
+    }
+    match shared.limits.refusals.find(id.as_bytes()) {
+        Some(remembered) => told(&remembered),
+        None => format!(
+            "error: no refusal of request {id} is remembered: the last 4,096 are, until the \
+             server restarts; its access record has the reason, if json or ltsv is written\n"
+        ),
+    }
+}
+
+fn told(remembered: &Remembered) -> String {
+    let refusal = &remembered.refusal;
+    let mut out = String::new();
+    let _ = writeln!(out, "request     {}", remembered.id);
+    let _ = writeln!(out, "at          {}", moment(remembered.at));
+    let _ = writeln!(out, "site        {}", remembered.site);
+    let _ = writeln!(out, "limit       {}", refusal.identity);
+    if !refusal.key.is_empty() {
+        let _ = writeln!(out, "key         {}", refusal.key);
+    }
+    let _ = writeln!(out, "reason      {}", refusal.why.word());
+    let _ = writeln!(out, "found       {refusal}");
+    if !refusal.waited.is_zero() {
+        let _ = writeln!(out, "had waited  {}", tenths(refusal.waited));
+    }
+    let _ = writeln!(
+        out,
+        "free again  in {}, as predicted then",
+        tenths(refusal.retry_after)
+    );
+    let _ = writeln!(out, "passes if   {}", refusal.admits_if);
+    out
+}
+
+/// A moment as RFC 3339 has it, in UTC.
+fn moment(since_1970: Duration) -> String {
+    let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |it| it.to_string())
+}
+
+/// `12 ms`, `1.5 s`
+fn tenths(duration: Duration) -> String {
+    match duration.as_millis() {
+        ms @ 0..1_000 => format!("{ms} ms"),
+        ms => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+    }
+}

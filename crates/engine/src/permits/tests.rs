@@ -1,0 +1,399 @@
+//! Limits on the way of a request, with exchanges in memory and a handler that is held.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, spawn_local, yield_now};
+
+use crate::exchange::Exchange;
+use crate::permits::questions;
+use crate::pipeline::{
+    self,
+    tests::{LARGE, read_beginning, release_one},
+};
+use crate::testbed::{self, Bed, block_on, generation_after, peer, reply};
+
+/// Turns of the runtime within which what is ready has happened.
+const TURNS: usize = 100;
+
+const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[log]
+access = "-"
+format = "json"
+{process}
+[[sites]]
+hosts = ["a"]
+tenant = "one"
+{site}
+rules = [{ {rule} handler = { respond = { status = 200, body = "fine" } } }]
+[[sites]]
+hosts = ["b"]
+tenant = "two"
+rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
+"#;
+
+/// A configuration with limits of the process, the site and the rule.
+fn config(process: &str, site: &str, rule: &str) -> String {
+    let of = |limits: &str| match limits {
+        "" => String::new(),
+        some => format!("limits = [{some}]"),
+    };
+    let rule = match rule {
+        "" => String::new(),
+        some => format!("limits = [{some}], "),
+    };
+    let (first, rest) = SITES.split_once("[[listen]]").expect("a listener");
+    let text = format!("{first}{}\n[[listen]]{rest}", of(process));
+    text.replace("{process}", "")
+        .replace("{site}", &of(site))
+        .replace("{rule}", &rule)
+}
+
+fn bed(process: &str, site: &str, rule: &str) -> Bed {
+    Bed::new(&config(process, site, rule))
+}
+
+/// Exchanges under way on one bed.
+struct Crowd<'a> {
+    bed: &'a Bed,
+    under_way: Vec<JoinHandle<Exchange>>,
+    /// In the order in which they ended.
+    ended: Rc<RefCell<Vec<String>>>,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(bed: &'a Bed) -> Self {
+        Self {
+            bed,
+            under_way: Vec::new(),
+            ended: Rc::default(),
+        }
+    }
+
+    /// Begins a request and lets it come as far as it can.
+    async fn ask(&mut self, client: &str, host: &str, path: &str) {
+        let (worker, ended) = (Rc::clone(&self.bed.worker), Rc::clone(&self.ended));
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: id={path}\r\n\r\n");
+        let mut exchange = testbed::exchange(peer(&format!("{client}:40000")), &request);
+        let path = path.to_owned();
+        self.under_way.push(spawn_local(async move {
+            pipeline::serve(&worker, &mut exchange)
+                .await
+                .expect("memory takes all");
+            ended.borrow_mut().push(path);
+            exchange
+        }));
+        settle().await;
+    }
+
+    /// Lets those that are held go on, one after the other, and waits for all.
+    async fn finish(self) -> Vec<(u16, Vec<String>, String)> {
+        while !self.under_way.iter().all(JoinHandle::is_finished) {
+            release_one();
+            settle().await;
+        }
+        let mut replies = Vec::new();
+        for exchange in self.under_way {
+            replies.push(reply(&exchange.await.expect("it ends")));
+        }
+        replies
+    }
+}
+
+/// Lets everything happen that can without time passing.
+async fn settle() {
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
+}
+
+fn statuses(replies: &[(u16, Vec<String>, String)]) -> Vec<u16> {
+    replies.iter().map(|(status, _, _)| *status).collect()
+}
+
+/// Nothing is held and nobody waits.
+fn check_quiet(bed: &Bed) {
+    let limiter = &bed.shared.limits;
+    let now = limiter.time(std::time::Instant::now());
+    for gate in limiter.ledger.look(now, None, 100) {
+        assert_eq!((gate.in_flight, gate.queued), (0, 0), "{gate:?}");
+    }
+    assert_eq!(limiter.ledger.drift(), 0);
+}
+
+fn field(reply: &(u16, Vec<String>, String), name: &str) -> Option<String> {
+    let lines = reply.1.iter().filter_map(|line| line.split_once(": "));
+    let mut found = lines.filter(|(field, _)| *field == name);
+    found.next().map(|(_, value)| value.to_owned())
+}
+
+/// Sends so many requests for a page that takes its time, at once.
+fn together(bed: &Bed, count: usize) -> Vec<(u16, Vec<String>, String)> {
+    block_on(async {
+        let mut crowd = Crowd::new(bed);
+        for _ in 0..count {
+            crowd.ask("192.0.2.7", "a", "/hold").await;
+        }
+        crowd.finish().await
+    })
+}
+
+#[test]
+fn of_three_at_once_two_pass_and_the_third_is_told_when_to_come_back() {
+    let bed = bed("", r#"{ key = "file", concurrent = 2 }"#, "");
+    let replies = together(&bed, 3);
+    assert_eq!(statuses(&replies), [200, 200, 503]);
+    let seconds: u64 = field(&replies[2], "Retry-After").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds));
+    let id = field(&replies[2], "X-Request-Id").unwrap();
+    assert!(replies[2].2.contains("limit_full") && replies[2].2.contains(&id));
+    check_quiet(&bed);
+    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
+}
+
+#[test]
+fn those_that_may_wait_are_served_in_the_order_they_came() {
+    let limit = r#"{ key = "site", concurrent = 2, queue = 8, wait = "600s" }"#;
+    let bed = bed("", limit, "");
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        let paths: Vec<String> = (0..10).map(|nth| format!("/hold/{nth}")).collect();
+        for path in &paths {
+            crowd.ask("192.0.2.7", "a", path).await;
+        }
+        crowd.ask("192.0.2.7", "a", "/hold/refused").await;
+        let ended = Rc::clone(&crowd.ended);
+        let replies = crowd.finish().await;
+        assert_eq!(statuses(&replies)[..10], [200; 10]);
+        assert!(replies[10].2.contains("limit_queue_full"), "{replies:?}");
+        assert_eq!(ended.borrow()[1..], paths);
+    });
+    check_quiet(&bed);
+}
+
+#[test]
+fn a_request_passes_all_its_limits_or_takes_nothing_of_any() {
+    let bed = bed(
+        r#"{ concurrent = 3 }"#,
+        r#"{ concurrent = 2 }"#,
+        r#"{ key = "path", concurrent = 1 }"#,
+    );
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        for (host, path) in [
+            ("a", "/hold/1"),
+            ("a", "/hold/1"),
+            ("a", "/hold/2"),
+            ("a", "/hold/3"),
+            ("b", "/hold/4"),
+            ("b", "/hold/5"),
+        ] {
+            crowd.ask("192.0.2.7", host, path).await;
+        }
+        let replies = crowd.finish().await;
+        assert_eq!(statuses(&replies), [200, 503, 200, 503, 200, 503]);
+    });
+    let records = bed.records();
+    for limit in ["rule a/rule 1/path", "site a/site", "process/process"] {
+        let found = format!("\"limit\":\"{limit}\"");
+        assert_eq!(records.matches(&found).count(), 1, "{limit}: {records}");
+    }
+    check_quiet(&bed);
+}
+
+#[test]
+fn requests_that_come_too_fast_are_refused_before_anything_is_asked() {
+    let bed = bed("", r#"{ rate = "1/d", burst = 2 }"#, "");
+    let replies = together(&bed, 3);
+    assert_eq!(statuses(&replies), [200, 200, 503]);
+    assert!(replies[2].2.contains("limit_rate"));
+    assert_eq!(field(&replies[2], "Retry-After").unwrap(), "60");
+}
+
+#[test]
+fn a_limit_by_client_blames_the_client_and_spares_the_others() {
+    let bed = bed("", r#"{ key = "client", concurrent = 1 }"#, "");
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        for client in [
+            "192.0.2.7",
+            "192.0.2.7",
+            "192.0.2.8",
+            "[2001:db8::1]",
+            "[2001:db8::2]",
+        ] {
+            crowd.ask(client, "a", "/hold").await;
+        }
+        let replies = crowd.finish().await;
+        assert_eq!(statuses(&replies), [200, 429, 200, 200, 429]);
+    });
+}
+
+#[test]
+fn who_leaves_out_what_a_key_is_made_of_escapes_nothing() {
+    let bed = bed(
+        "",
+        r#"{ key = ["cookie:id", "header:x-api-key"], concurrent = 1 }"#,
+        "",
+    );
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        for path in ["/hold/1", "/hold/1", "/hold/2"] {
+            crowd.ask("192.0.2.7", "a", path).await;
+        }
+        assert_eq!(statuses(&crowd.finish().await), [200, 429, 200]);
+    });
+}
+
+#[test]
+fn a_limit_counts_what_matches_it_while_it_holds() {
+    for (limit, expected) in [
+        (r#"{ concurrent = 1, match = { path = "/hold*" } }"#, 503),
+        (r#"{ concurrent = 1, match = { path = "/other" } }"#, 200),
+        (r#"{ concurrent = 1, when = "daily" }"#, 503),
+    ] {
+        let bed = bed("", limit, "");
+        assert_eq!(statuses(&together(&bed, 2)), [200, expected], "{limit}");
+        check_quiet(&bed);
+    }
+}
+
+#[test]
+fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
+    let bed = bed("", r#"{ concurrent = 1, mode = "shadow" }"#, "");
+    assert_eq!(statuses(&together(&bed, 3)), [200, 200, 200]);
+    let rows = super::rows::collect(&bed.shared);
+    assert_eq!((rows[0].shadow_refused, rows[0].refused), (2, [0; 6]));
+    check_quiet(&bed);
+}
+
+#[test]
+fn a_panic_and_a_client_that_leaves_hold_nothing() {
+    let bed = bed("", r#"{ concurrent = 2, queue = 8, wait = "600s" }"#, "");
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        for path in ["/hold/panic", "/hold/a", "/hold/b", "/hold/c"] {
+            crowd.ask("192.0.2.7", "a", path).await;
+        }
+        // One that holds a permit and one that waits for one.
+        for left in [1, 2] {
+            crowd.under_way[left].abort();
+        }
+        settle().await;
+        let left = crowd.under_way.split_off(2).pop().expect("the last");
+        release_one();
+        release_one();
+        assert_eq!(reply(&left.await.expect("it ends")).0, 200);
+        assert_eq!(
+            reply(&crowd.under_way.remove(0).await.expect("it ends")).0,
+            500
+        );
+    });
+    check_quiet(&bed);
+}
+
+#[test]
+fn a_client_that_does_not_read_on_holds_no_permit() {
+    let text = config("", "{ concurrent = 1 }", "");
+    let bed = Bed::new(&text.replace("fine", &"x".repeat(LARGE)));
+    let client = block_on(async {
+        let client = read_beginning(&bed).await;
+        check_quiet(&bed);
+        client
+    });
+    drop(client);
+}
+
+#[test]
+fn a_reload_keeps_counts_and_a_lowered_limit_evicts_nobody() {
+    let limit = |count| config("", &format!("{{ concurrent = {count} }}"), "");
+    let bed = Bed::new(&limit(3));
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        for _ in 0..3 {
+            crowd.ask("192.0.2.7", "a", "/hold").await;
+        }
+        let before = bed.worker.serving();
+        bed.reload(generation_after(&before.generation, &limit(2)));
+        crowd.ask("192.0.2.7", "a", "/hold").await;
+        release_one();
+        settle().await;
+        crowd.ask("192.0.2.7", "a", "/hold").await;
+        release_one();
+        settle().await;
+        crowd.ask("192.0.2.7", "a", "/hold").await;
+        assert_eq!(
+            statuses(&crowd.finish().await),
+            [200, 200, 200, 503, 503, 200]
+        );
+    });
+    check_quiet(&bed);
+}
+
+#[test]
+fn an_operator_asks_and_changes_what_a_limit_is() {
+    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
+    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let replies = together(&bed, 2);
+    let id = field(&replies[1], "X-Request-Id").unwrap();
+    let why = ask(&format!("why {id}"));
+    for part in ["site a/path", "/hold", "limit_full", "concurrent 1/1"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    assert!(ask("why 0").starts_with("error: "));
+    assert!(ask("limits list").contains("concurrent 1"));
+    assert!(ask("limits list json").contains("\"limit_full\":1"));
+    assert!(ask("limits top 5").contains("/hold"));
+    let answer = ask("limits set site a/path concurrent=2 queue=3 wait=5s");
+    assert!(
+        answer.starts_with("site a/path: concurrent 2, queue 3, wait 5s"),
+        "{answer}"
+    );
+    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
+    assert!(ask("limits list").contains("set"));
+    for (order, part) in [
+        ("limits set site a/path", "what to set"),
+        ("limits set site b/path queue=1", "`site a/path`"),
+        ("limits set site a/path queue=x", "queue"),
+        ("limits set site a/path rate=1/s", "cannot be set"),
+        ("limits", "known are"),
+    ] {
+        let answer = ask(order);
+        assert!(
+            answer.starts_with("error: ") && answer.contains(part),
+            "{order}: {answer}"
+        );
+    }
+    assert_eq!(questions::answer(&bed.shared, "what"), None);
+}
+
+#[test]
+fn the_log_is_told_of_refusals_by_the_second() {
+    let bed = bed("", r#"{ concurrent = 1 }"#, "");
+    together(&bed, 5);
+    let told = bed.shared.limits.refusals.take_lines();
+    assert_eq!(told, ["limit site concurrent 1/1 queue 0/0: 4 refused"]);
+}
+
+#[test]
+fn what_is_told_to_wait_is_whole_seconds_within_bounds() {
+    use super::refusals::retry_after_s;
+    for (predicted_ms, random, expected) in [
+        (0, 0, 1),
+        (1, u64::MAX, 1),
+        (2_000, 0, 2),
+        (2_000, 1_023, 3),
+        (10_000, 512, 13),
+        (3_600_000, u64::MAX, 60),
+    ] {
+        let predicted = Duration::from_millis(predicted_ms);
+        assert_eq!(
+            retry_after_s(predicted, random),
+            expected,
+            "{predicted_ms} {random}"
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! What a request asks of the ledger: the limits it meets, and its key at each.
+//!
+//! Most specific first: the limits of the rules that matched, the last one's before the others',
+//! then those of the site, the tenant, the upstream and the process; on each level those whose key
+//! is found in the request before those with one key. Nothing is allocated here once a worker's
+//! scratch has its size.
+//!
+//! Keys are made so that a client gains nothing by how it asks: the file is the resolved one, the
+//! path the canonical one, the client the one trusted proxies name (an IPv6 one by its /64), of
+//! several fields or cookies of a name the first counts, and who sends none counts as those who
+//! send an empty one: nobody escapes a limit by leaving something out.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Range;
+
+use config::model::Handler;
+use limits::{Ask, LimitId, WANTS_MAX, Want};
+use wire::FieldId;
+
+use super::limit::{Key, Limit, Part};
+use crate::address;
+use crate::exchange::{Exchange, Request, Route};
+use crate::resolve::Resolved;
+use crate::worker::{Serving, Worker};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Whether the request comes too fast.
+    Rates,
+    /// Whether there are too many at once.
+    Permits,
+}
+
+/// What a limit may look at.
+pub(super) struct Facts<'a> {
+    pub(super) request: &'a Request,
+    pub(super) file: Option<&'a Resolved>,
+    pub(super) unix_s: u64,
+    serving: &'a Serving,
+    route: &'a Route,
+}
+
+/// A worker's scratch: the limits found for one request, and the bytes of their keys.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    found: Vec<(LimitId, Option<Range<usize>>)>,
+    keys: Vec<u8>,
+}
+
+/// Puts the question of a phase; `None` where no limit has anything to say.
+pub(super) fn ask<T>(
+    worker: &Worker,
+    exchange: &Exchange,
+    phase: Phase,
+    put: impl FnOnce(&Ask<'_>) -> T,
+) -> Option<T> {
+    let facts = Facts::of(worker, exchange)?;
+    let mut scratch = worker.wants.take();
+    scratch.fill(&facts, phase);
+    let answer = scratch.put(worker, &facts, put);
+    worker.wants.replace(scratch);
+    answer
+}
+
+/// The limit of this id, among those the request meets.
+pub(super) fn limit(exchange: &Exchange, id: LimitId) -> Option<&Limit> {
+    let serving = exchange.route.serving.as_deref()?;
+    levels(serving, &exchange.route)
+        .flatten()
+        .find(|limit| serving.generation.limits.id(limit.index()) == Some(id))
+}
+
+/// The ids of limits the request meets whose permits a tunnel gives back.
+pub(super) fn not_for_tunnels(exchange: &Exchange) -> impl Iterator<Item = LimitId> {
+    let serving = exchange.route.serving.as_deref();
+    serving.into_iter().flat_map(|serving| {
+        levels(serving, &exchange.route)
+            .flatten()
+            .filter(|limit| !limit.keeps_tunnels)
+            .filter_map(|limit| serving.generation.limits.id(limit.index()))
+    })
+}
+
+/// What is limited by level, innermost first.
+fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'a [Limit]> {
+    let limits = &serving.generation.limits;
+    let site = route.site_index.and_then(|index| serving.site(index));
+    let tenant = site.and_then(|site| limits.tenants.get(usize::try_from(site.tenant).ok()?));
+    let upstream = match limits.upstreams.is_empty() {
+        true => None,
+        false => upstream(serving, route).and_then(|index| limits.upstreams.get(index)),
+    };
+    let rules = route.rules().rev().map(|rule| &*rule.limits);
+    let outer = [
+        site.map(|site| &*site.limits),
+        tenant.map(|tenant| &**tenant),
+        upstream.map(|upstream| &**upstream),
+        Some(&*limits.process),
+    ];
+    rules.chain(outer.into_iter().flatten())
+}
+
+/// Index of the upstream that the handler forwards to.
+fn upstream(serving: &Serving, route: &Route) -> Option<usize> {
+    match route.handler_in(serving) {
+        Handler::Proxy(proxy) => Some(proxy.upstream),
+        Handler::FastCgi(fastcgi) => Some(fastcgi.upstream),
+        _ => None,
+    }
+}
+
+impl<'a> Facts<'a> {
+    fn of(worker: &Worker, exchange: &'a Exchange) -> Option<Self> {
+        Some(Self {
+            request: &exchange.request,
+            file: exchange.route.file.as_deref(),
+            unix_s: worker.clock.unix_s(),
+            serving: exchange.route.serving.as_deref()?,
+            route: &exchange.route,
+        })
+    }
+
+    /// Appends the value of a part of a key.
+    fn push(&self, part: &Part, out: &mut Vec<u8>) {
+        let head = &self.request.head;
+        let limits = &self.serving.generation.limits;
+        match part {
+            Part::Tenant => {
+                let site = self.route.site();
+                let name = site.map(|site| limits.tenant_name(site.tenant));
+                out.extend_from_slice(name.unwrap_or_default().as_bytes());
+            }
+            Part::Site => {
+                let site = self.route.site();
+                out.extend_from_slice(site.map_or(&b""[..], |site| site.name.as_bytes()));
+            }
+            Part::Rule => {
+                let rule = self.route.rules().next_back();
+                out.extend_from_slice(rule.map_or(&b""[..], |rule| rule.name.as_bytes()));
+            }
+            Part::Upstream => {
+                let upstream = upstream(self.serving, self.route);
+                let upstream =
+                    upstream.and_then(|index| self.serving.generation.upstreams.get(index));
+                out.extend_from_slice(upstream.map_or(&b""[..], |it| it.name.as_bytes()));
+            }
+            Part::File => {
+                out.extend_from_slice(self.file.map_or(head.path(), Resolved::name));
+            }
+            Part::Path => out.extend_from_slice(head.path()),
+            Part::Client => push_client(self.request.client, out),
+            Part::Header(name) => {
+                out.extend_from_slice(head.fields.get_named(name).unwrap_or_default());
+            }
+            Part::Cookie(name) => {
+                let lines = head.fields.get_all(FieldId::Cookie);
+                out.extend_from_slice(cookie(lines, name).unwrap_or_default());
+            }
+        }
+    }
+}
+
+impl Scratch {
+    fn fill(&mut self, facts: &Facts<'_>, phase: Phase) {
+        self.found.clear();
+        self.keys.clear();
+        for limit in levels(facts.serving, facts.route).flatten() {
+            let is_asked = match phase {
+                Phase::Rates => limit.has_rate,
+                Phase::Permits => limit.has_permits,
+            };
+            if !is_asked || !limit.counts(facts) || self.found.len() == WANTS_MAX {
+                continue;
+            }
+            let Some(id) = facts.serving.generation.limits.id(limit.index()) else {
+                continue;
+            };
+            let key = match &limit.key {
+                Key::Fixed => None,
+                Key::Parts(parts) => Some(self.push_key(parts, facts)),
+            };
+            self.found.push((id, key));
+        }
+    }
+
+    /// Several parts are joined by a space, which none of them can hold then.
+    fn push_key(&mut self, parts: &[Part], facts: &Facts<'_>) -> Range<usize> {
+        let from = self.keys.len();
+        match parts {
+            [only] => facts.push(only, &mut self.keys),
+            several => {
+                let mut value = Vec::new();
+                for (at, part) in several.iter().enumerate() {
+                    if at > 0 {
+                        self.keys.push(b' ');
+                    }
+                    value.clear();
+                    facts.push(part, &mut value);
+                    push_escaped(&value, &mut self.keys);
+                }
+            }
+        }
+        from..self.keys.len()
+    }
+
+    fn put<T>(
+        &self,
+        worker: &Worker,
+        facts: &Facts<'_>,
+        put: impl FnOnce(&Ask<'_>) -> T,
+    ) -> Option<T> {
+        let (first, _) = self.found.first()?;
+        let nothing = Want {
+            limit: *first,
+            key: None,
+        };
+        let mut wants = [nothing; WANTS_MAX];
+        for (want, (limit, key)) in wants.iter_mut().zip(&self.found) {
+            *want = Want {
+                limit: *limit,
+                key: key.clone().and_then(|key| self.keys.get(key)),
+            };
+        }
+        let limits = &facts.serving.generation.limits;
+        let site = facts.route.site()?;
+        Some(put(&Ask {
+            worker: worker.index,
+            tenant: limits.tenant_id(site.tenant)?,
+            client: facts.request.client,
+            wants: wants.get(..self.found.len()).unwrap_or_default(),
+        }))
+    }
+}
+
+/// Whoever has an IPv6 address has all of its /64.
+fn push_client(client: IpAddr, out: &mut Vec<u8>) {
+    match client.to_canonical() {
+        IpAddr::V4(_) => address::push(client, out),
+        IpAddr::V6(v6) => {
+            let network = Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64);
+            address::push(network.into(), out);
+            out.extend_from_slice(b"/64");
+        }
+    }
+}
+
+/// The value of the first cookie of this name (RFC 6265 §4.2).
+fn cookie<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
+    let mut pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let mut halves = pair.splitn(2, |byte| *byte == b'=');
+        let found = halves.next()?.trim_ascii() == name;
+        found.then(|| halves.next().unwrap_or_default().trim_ascii())
+    })
+}
+
+fn push_escaped(value: &[u8], out: &mut Vec<u8>) {
+    for byte in value {
+        match byte {
+            b' ' => out.extend_from_slice(b"%20"),
+            b'%' => out.extend_from_slice(b"%25"),
+            plain => out.push(*plain),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_the_first_counts() {
+        let lines: [&[u8]; 2] = [b"a=1; session=x=y ;b", b"session=z; c=3"];
+        let find = |name: &[u8]| cookie(lines.into_iter(), name);
+        assert_eq!(find(b"session"), Some(&b"x=y"[..]));
+        assert_eq!(find(b"b"), Some(&b""[..]));
+        assert_eq!(find(b"c"), Some(&b"3"[..]));
+        assert_eq!(find(b"sess"), None);
+    }
+
+    #[test]
+    fn a_client_is_its_address_or_its_network() {
+        for (address, expected) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ] {
+            let mut out = Vec::new();
+            push_client(address.parse().expect(address), &mut out);
+            assert_eq!(out, expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_joined_key_can_look_like_two() {
+        let joined = |parts: [&[u8]; 2]| {
+            let mut out = Vec::new();
+            push_escaped(parts[0], &mut out);
+            out.push(b' ');
+            push_escaped(parts[1], &mut out);
+            out
+        };
+        assert_ne!(joined([b"a b", b"c"]), joined([b"a", b"b c"]));
+        assert_ne!(joined([b"a%20b", b"c"]), joined([b"a b", b"c"]));
+    }
+}
