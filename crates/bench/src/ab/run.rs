@@ -166,6 +166,7 @@ impl<'a> Load<'a> {
                 false => Reuse::Close,
             },
             timeout: flags.timeout,
+            deadline: None,
             judge: match flags.any_length {
                 true => Judge::Nothing,
                 false => Judge::SameLength,

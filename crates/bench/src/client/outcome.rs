@@ -16,6 +16,8 @@ pub struct Outcome {
     pub warm_up: LeftOut,
     /// Exchanges that ended with a whole reply.
     pub completed: u64,
+    /// Whole replies with a status from 200 to 399, within the plan's deadline.
+    pub good: u64,
     /// Exchanges counted as failed by `Judge`, among the completed.
     pub judged_failed: u64,
     /// Exchanges over a connection that had served another.
@@ -127,6 +129,10 @@ pub struct Times {
     /// From the due instant to the last byte: what a user would have waited. In a closed loop the
     /// same as `service`.
     pub response: Series,
+    /// `response` of replies with a status from 200 to 399: whom the server let in.
+    pub admitted: Series,
+    /// `response` of 429 and 503: whom it sent away.
+    pub refused: Series,
 }
 
 /// Whole replies of one request of the plan.
@@ -140,8 +146,12 @@ pub struct ByRequest {
     pub failed: u64,
     /// Of these, exchanges without a whole reply.
     pub lost: u64,
+    /// Whole replies with a status from 200 to 399, within the plan's deadline.
+    pub good: u64,
     /// From the due instant to the last byte.
     pub response: Series,
+    /// The same of replies with a status from 200 to 399.
+    pub admitted: Series,
 }
 
 /// A tenth of a second.

@@ -39,6 +39,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// Which replies are failures.
     pub judge: Judge,
+    /// From the due instant: a reply later than this is no good one, whatever its status.
+    pub deadline: Option<Duration>,
     /// Whether each exchange is kept, beside the histograms. Memory grows with it.
     pub keep: Keep,
     /// Settings of the sockets.
@@ -64,6 +66,7 @@ impl Plan {
             warm_up: WarmUp::None,
             timeout: Duration::from_secs(30),
             judge: Judge::Status,
+            deadline: None,
             keep: Keep::Histograms,
             socket: SocketOptions::default(),
         }
@@ -176,6 +179,9 @@ pub enum Arrivals {
     Poisson(u64),
     /// Equal gaps.
     Constant,
+    /// As from many independent people, six times as many of them in the first tenth of each
+    /// second as in the rest of it; from this seed. The rate is the mean of both.
+    Bursts(u64),
 }
 
 /// When the load ends; whichever comes first.

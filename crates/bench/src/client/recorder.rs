@@ -69,6 +69,8 @@ pub(crate) struct Recorder {
     stage: Stage,
     open_loop: bool,
     judge: Judge,
+    /// Later than this is too late; the largest number where nothing is.
+    deadline_us: u64,
     keep_max: usize,
     pub(crate) counts: Counts,
     left_out: LeftOut,
@@ -81,6 +83,9 @@ pub(crate) struct Recorder {
     fresh: Fresh,
     /// In an open loop alone.
     response: Option<Series>,
+    /// Response times by what the server said.
+    admitted: Series,
+    refused: Series,
     /// Where there is more than one request.
     by_request: Vec<ByRequest>,
     schedule: Schedule,
@@ -101,6 +106,7 @@ pub(crate) struct Recorder {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) completed: u64,
+    good: u64,
     judged_failed: u64,
     keeps: u64,
     errors: Errors,
@@ -134,7 +140,9 @@ impl Recorder {
             completed: 0,
             failed: 0,
             lost: 0,
+            good: 0,
             response: Series::with_digits(digits),
+            admitted: Series::with_digits(digits),
         };
         let several = plan.requests.iter().filter(|_| plan.requests.len() > 1);
         let open_loop = plan.pace != Pace::Closed;
@@ -142,6 +150,9 @@ impl Recorder {
             stage: Stage::WarmUp,
             open_loop,
             judge: plan.judge,
+            deadline_us: plan
+                .deadline
+                .map_or(u64::MAX, |most| most.as_micros() as u64),
             keep_max: match plan.keep {
                 Keep::Histograms => 0,
                 Keep::Each(most) => most,
@@ -153,6 +164,8 @@ impl Recorder {
             kept: Series::default(),
             fresh: Fresh::default(),
             response: open_loop.then(Series::default),
+            admitted: Series::default(),
+            refused: Series::default(),
             by_request: several.map(|request| one(&request.label)).collect(),
             schedule: Schedule::default(),
             generator: Series::default(),
@@ -224,7 +237,9 @@ impl Recorder {
             self.left_out.completed += 1;
             return;
         }
+        let good = u64::from(!bad_status && response_us <= self.deadline_us);
         self.counts.completed += 1;
+        self.counts.good += good;
         self.counts.judged_failed += u64::from(failed);
         self.counts.keeps += u64::from(whole.keeps);
         self.counts.body_bytes += whole.body_bytes;
@@ -238,7 +253,11 @@ impl Recorder {
         if let Some(request) = self.by_request.get_mut(whole.request as usize) {
             request.completed += 1;
             request.failed += u64::from(bad_status);
+            request.good += good;
             request.response.record(response_us);
+            if !bad_status {
+                request.admitted.record(response_us);
+            }
         }
         if self.each.len() < self.keep_max {
             self.each.push(Exchange {
@@ -268,6 +287,11 @@ impl Recorder {
         }
         if let Some(response) = &mut self.response {
             response.record(response_us);
+        }
+        match whole.status {
+            200..400 => self.admitted.record(response_us),
+            429 | 503 => self.refused.record(response_us),
+            _ => {}
         }
     }
 
@@ -345,6 +369,8 @@ impl Recorder {
             processing,
             service,
             response: Series::default(),
+            admitted: self.admitted,
+            refused: self.refused,
         };
         outcome.on_kept_connections = self.kept.count();
         times.connect.record_n(0, self.kept.count());
@@ -363,12 +389,15 @@ impl Recorder {
                 completed: self.counts.completed,
                 failed: bad + self.counts.errors.total(),
                 lost: self.counts.errors.total(),
+                good: self.counts.good,
                 response: times.response.clone(),
+                admitted: times.admitted.clone(),
             }];
         }
         outcome.times = times;
         outcome.warm_up.completed = self.left_out.completed;
         outcome.completed = self.counts.completed;
+        outcome.good = self.counts.good;
         outcome.kept = self.counts.keeps;
         outcome.judged_failed = self.counts.judged_failed;
         outcome.errors = self.counts.errors;
@@ -506,6 +535,31 @@ mod tests {
             assert_eq!((outcome.completed, outcome.errors.total()), (counted, 0));
             assert_eq!(outcome.warm_up.completed, 3 - counted);
         }
+    }
+
+    #[test]
+    fn refusals_and_late_replies_are_no_good_ones() {
+        let mut plan = open();
+        plan.deadline = Some(Duration::from_millis(500));
+        let mut recorder = Recorder::new(&plan);
+        recorder.start(0);
+        for (status, took_ms) in [(200, 100), (200, 700), (503, 1), (429, 2), (404, 3)] {
+            let reply = Whole {
+                status,
+                ..whole(0, 0, took_ms * 1_000_000)
+            };
+            recorder.whole(&reply, 5);
+        }
+        let outcome = finished(recorder, &plan);
+        assert_eq!((outcome.completed, outcome.good), (5, 1));
+        let times = &outcome.times;
+        assert_eq!(
+            (times.admitted.count(), times.admitted.min_us),
+            (2, 100_000)
+        );
+        assert_eq!((times.refused.count(), times.refused.max_us), (2, 2_000));
+        let by = &outcome.by_request[0];
+        assert_eq!((by.good, by.admitted.count(), by.failed), (1, 2, 3));
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl Default for Outcome {
             recorded: Duration::ZERO,
             warm_up: LeftOut::default(),
             completed: 0,
+            good: 0,
             judged_failed: 0,
             on_kept_connections: 0,
             statuses: BTreeMap::new(),

@@ -8,12 +8,19 @@ use std::time::Duration;
 
 use super::plan::Arrivals;
 
+/// Of a second with a burst: how long that lasts, and what share of the requests it has. Six times
+/// the rest's rate: `0.4 / 0.1` over `0.6 / 0.9`.
+const BURST_TIME: f64 = 0.1;
+/// See [`BURST_TIME`].
+const BURST_SHARE: f64 = 0.4;
+
 /// Due instants in nanoseconds since the load began, without end and never falling.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     per_second: f64,
     ramp_seconds: f64,
     gaps: Gaps,
+    seconds: Seconds,
     /// How many requests of the full rate have been due.
     units: f64,
 }
@@ -24,16 +31,46 @@ enum Gaps {
     Exponential(fastrand::Rng),
 }
 
+/// How the requests of a second lie in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seconds {
+    Even,
+    /// Most of them at its beginning.
+    Bursts,
+}
+
+impl Seconds {
+    /// Where a moment of an even second comes to lie: bursts have in [`BURST_TIME`] of a second the
+    /// [`BURST_SHARE`] of what is due in it.
+    fn place(self, seconds: f64) -> f64 {
+        let (whole, part) = (seconds.floor(), seconds.fract());
+        match self {
+            Seconds::Even => seconds,
+            Seconds::Bursts if part < BURST_SHARE => whole + part / BURST_SHARE * BURST_TIME,
+            Seconds::Bursts => {
+                let after = (part - BURST_SHARE) / (1.0 - BURST_SHARE);
+                whole + BURST_TIME + after * (1.0 - BURST_TIME)
+            }
+        }
+    }
+}
+
 impl Schedule {
     pub(crate) fn new(per_second: f64, arrivals: Arrivals, ramp: Duration) -> Schedule {
         let gaps = match arrivals {
             Arrivals::Constant => Gaps::Equal,
-            Arrivals::Poisson(seed) => Gaps::Exponential(fastrand::Rng::with_seed(seed)),
+            Arrivals::Poisson(seed) | Arrivals::Bursts(seed) => {
+                Gaps::Exponential(fastrand::Rng::with_seed(seed))
+            }
         };
         let mut schedule = Schedule {
             per_second,
             ramp_seconds: ramp.as_secs_f64(),
             gaps,
+            seconds: match arrivals {
+                Arrivals::Bursts(_) => Seconds::Bursts,
+                Arrivals::Constant | Arrivals::Poisson(_) => Seconds::Even,
+            },
             units: 0.0,
         };
         // A constant schedule begins at once, a random one with a gap like any other.
@@ -66,7 +103,7 @@ impl Schedule {
         } else {
             units / self.per_second + self.ramp_seconds / 2.0
         };
-        (seconds * 1e9).round() as u64
+        (self.seconds.place(seconds) * 1e9).round() as u64
     }
 }
 
@@ -196,6 +233,20 @@ mod tests {
             .count();
         let share = longer as f64 / due.len() as f64;
         assert!((share - (-1.0_f64).exp()).abs() < 0.01, "{share}");
+    }
+
+    #[test]
+    fn a_burst_has_six_times_the_rate_of_the_rest_of_its_second() {
+        let schedule = Schedule::new(3_000.0, Arrivals::Bursts(7), Duration::ZERO);
+        let due = instants(&schedule, 300_000);
+        assert!(due.is_sorted());
+        let in_burst = |at: &&u64| **at % SECOND < SECOND / 10;
+        let burst = due.iter().filter(in_burst).count() as f64;
+        let rest = due.len() as f64 - burst;
+        let times = (burst / 0.1) / (rest / 0.9);
+        assert!((times - 6.0).abs() < 0.1, "{times}");
+        let seconds = due[due.len() - 1] as f64 / 1e9;
+        assert!((seconds - 100.0).abs() < 1.5, "{seconds}");
     }
 
     #[test]

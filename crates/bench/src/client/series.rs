@@ -127,6 +127,8 @@ impl Times {
         self.processing.merge(&other.processing);
         self.service.merge(&other.service);
         self.response.merge(&other.response);
+        self.admitted.merge(&other.admitted);
+        self.refused.merge(&other.refused);
     }
 }
 
@@ -199,6 +201,7 @@ impl Outcome {
             (a, b) => a.or(b),
         };
         self.completed += other.completed;
+        self.good += other.good;
         self.judged_failed += other.judged_failed;
         self.on_kept_connections += other.on_kept_connections;
         self.kept += other.kept;
@@ -242,7 +245,9 @@ fn merge_requests(ours: &mut Vec<ByRequest>, theirs: &[ByRequest]) {
                 our.completed += request.completed;
                 our.failed += request.failed;
                 our.lost += request.lost;
+                our.good += request.good;
                 our.response.merge(&request.response);
+                our.admitted.merge(&request.admitted);
             }
             None => ours.push(request.clone()),
         }

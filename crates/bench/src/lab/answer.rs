@@ -58,6 +58,7 @@ pub(crate) fn get(port: u16, path: &str) -> Result<Answer, String> {
         body: Vec::new(),
         weight: 1,
         tenant: None,
+        share: 1,
     };
     ask(port, &plain)
 }

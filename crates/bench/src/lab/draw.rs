@@ -274,7 +274,7 @@ fn wanted(judged: &Judged<'_>, variant: &Variant, aims: &[Aim<'_>]) -> Cell {
     let own = aims.iter().filter(|aim| {
         let stands_at = match &aim.target.than {
             Some(Than::Variant(name)) => name,
-            Some(Than::Best) | None => &aim.target.variant,
+            Some(Than::Best | Than::Row(_)) | None => &aim.target.variant,
         };
         aim.row.name == judged.row.name
             && aim.target.of == judged.name
@@ -294,32 +294,39 @@ fn wanted(judged: &Judged<'_>, variant: &Variant, aims: &[Aim<'_>]) -> Cell {
 }
 
 fn bound(aim: &Aim<'_>) -> String {
+    let figure = figures::figure(&aim.target.of);
     let write = |value: f64| match aim.target.than {
         Some(_) => units::ratio(value),
-        None => figures::figure(&aim.target.of).write(value),
+        None => figure.write(value),
     };
     let least = aim
         .target
         .at_least
         .map(|least| format!("≥ {}", write(least)));
     let most = aim.target.at_most.map(|most| format!("≤ {}", write(most)));
-    let both: Vec<String> = least.into_iter().chain(most).collect();
+    let more = aim.target.more_at_most;
+    let more = more.map(|most| format!("at most {} more", figure.write(most)));
+    let all: Vec<String> = least.into_iter().chain(most).chain(more).collect();
     let beside = match &aim.target.than {
-        Some(Than::Best) => " of the best other",
-        _ => "",
+        Some(Than::Best) => " of the best other".to_owned(),
+        Some(Than::Row(row)) => format!(" than in “{row}”"),
+        _ => String::new(),
     };
-    format!("{}{beside}", both.join(" and "))
+    format!("{}{beside}", all.join(" and "))
 }
 
 fn aim_words(aim: &Aim<'_>) -> String {
     let figure = figures::figure(&aim.target.of);
-    let got = match aim.target.than {
-        Some(_) => units::ratio(aim.got),
-        None => figure.write(aim.got),
+    let got = match (&aim.target.than, aim.target.more_at_most) {
+        (_, Some(_)) if aim.got < 0.0 => format!("{} less", figure.write(-aim.got)),
+        (_, Some(_)) => format!("{} more", figure.write(aim.got)),
+        (Some(_), None) => units::ratio(aim.got),
+        (None, None) => figure.write(aim.got),
     };
     let beside = match &aim.target.than {
         Some(Than::Variant(name)) => format!(" beside {name}"),
         Some(Than::Best) => " beside the best other".to_owned(),
+        Some(Than::Row(row)) => format!(" beside “{row}”"),
         None => String::new(),
     };
     format!(

@@ -12,7 +12,7 @@ pub(crate) struct Figure {
 }
 
 /// Figures by name: title, unit, which way is better.
-const KNOWN: [(&str, &str, Unit, Better); 33] = [
+const KNOWN: [(&str, &str, Unit, Better); 39] = [
     (
         "per_cpu_second",
         "requests per CPU second",
@@ -30,6 +30,37 @@ const KNOWN: [(&str, &str, Unit, Better); 33] = [
         "good replies per second",
         Unit::Count,
         Better::Higher,
+    ),
+    ("refused", "refused per second", Unit::Count, Better::Lower),
+    (
+        "admitted_p50_us",
+        "p50 of the admitted",
+        Unit::Micros,
+        Better::Lower,
+    ),
+    (
+        "admitted_p99_us",
+        "p99 of the admitted",
+        Unit::Micros,
+        Better::Lower,
+    ),
+    (
+        "refused_p99_us",
+        "p99 of the refused",
+        Unit::Micros,
+        Better::Lower,
+    ),
+    (
+        "others_refused",
+        "others refused per second",
+        Unit::Count,
+        Better::Lower,
+    ),
+    (
+        "others_p99_us",
+        "p99 of the others",
+        Unit::Micros,
+        Better::Lower,
     ),
     (
         "cpu_us",
@@ -139,6 +170,8 @@ pub(crate) fn figure(name: &str) -> Figure {
             Unit::Count,
             Better::Lower,
         )
+    } else if let Some(tenant) = name.strip_prefix("p99_us.") {
+        (format!("p99 of {tenant}"), Unit::Micros, Better::Lower)
     } else if let Some(rest) = name.strip_suffix("_us") {
         (rest.replace('_', " "), Unit::Micros, Better::Lower)
     } else if let Some(rest) = name.strip_suffix("_seconds") {
@@ -193,6 +226,7 @@ mod tests {
                 Unit::Count,
                 Better::Higher,
             ),
+            ("p99_us.small", "p99 of small", Unit::Micros, Better::Lower),
             ("check_seconds", "check", Unit::Seconds, Better::Lower),
             (
                 "queries_per_second",

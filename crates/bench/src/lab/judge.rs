@@ -45,7 +45,7 @@ pub(crate) struct Variant {
 pub(crate) struct Aim<'a> {
     pub(crate) row: &'a RowHead,
     pub(crate) target: &'a Target,
-    /// The ratio, or the figure.
+    /// The ratio, the difference or the figure.
     pub(crate) got: f64,
     pub(crate) is_met: bool,
 }
@@ -131,7 +131,7 @@ fn ratio(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>) -> Option<I
 pub(crate) fn aims(record: &Record) -> Vec<Aim<'_>> {
     let rows = record.head.rows.iter();
     rows.flat_map(|row| row.targets.iter().map(move |target| (row, target)))
-        .filter(|(row, target)| is_there(row, target))
+        .filter(|(row, target)| is_there(record, row, target))
         .filter_map(|(row, target)| {
             let got = got(record, row, target)?;
             Some(Aim {
@@ -145,11 +145,12 @@ pub(crate) fn aims(record: &Record) -> Vec<Aim<'_>> {
 }
 
 /// A target beside somebody who was not there says nothing.
-fn is_there(row: &RowHead, target: &Target) -> bool {
+fn is_there(record: &Record, row: &RowHead, target: &Target) -> bool {
     let has = |name: &String| row.variants.contains(name);
     let other = match &target.than {
         Some(Than::Variant(name)) => has(name),
         Some(Than::Best) => row.variants.len() > 1,
+        Some(Than::Row(name)) => record.head.rows.iter().any(|row| row.name == *name),
         None => true,
     };
     has(&target.variant) && other
@@ -158,15 +159,28 @@ fn is_there(row: &RowHead, target: &Target) -> bool {
 fn holds(target: &Target, got: f64) -> bool {
     target.at_least.is_none_or(|least| got >= least)
         && target.at_most.is_none_or(|most| got <= most)
+        && target.more_at_most.is_none_or(|most| got <= most)
 }
 
 fn got(record: &Record, row: &RowHead, target: &Target) -> Option<f64> {
     let blocks = |name: &str| record.by_block(&row.name, name, Arm::Variant, &target.of);
     let ours = blocks(&target.variant);
+    let own = || median(record, &row.name, &target.variant, &target.of);
+    let in_row = |other: &str| median(record, other, &target.variant, &target.of);
+    if target.more_at_most.is_some() {
+        let other = match target.than.as_ref()? {
+            Than::Row(other) => in_row(other),
+            Than::Variant(name) => median(record, &row.name, name, &target.of),
+            Than::Best => None,
+        };
+        return Some(own()? - other?);
+    }
     let over = |name: &str| ratio(&ours, &blocks(name)).map(|ratio| ratio.estimate);
     match &target.than {
-        None => stats::median(&ours.into_values().collect::<Vec<_>>()),
+        None => own(),
         Some(Than::Variant(name)) => over(name),
+        // Blocks of another row are no pairs of these.
+        Some(Than::Row(other)) => Some(own()? / in_row(other)?).filter(|ratio| ratio.is_finite()),
         Some(Than::Best) => {
             let others = row.variants.iter().filter(|name| **name != target.variant);
             let ratios = others.filter_map(|name| over(name));
@@ -264,6 +278,41 @@ mod tests {
         assert!(!aims(&record)[0].is_met);
         record.head.rows[0].variants.truncate(1);
         assert!(aims(&record).is_empty(), "nobody is there to compare with");
+    }
+
+    #[test]
+    fn a_target_may_lean_on_another_row_and_bound_a_difference() {
+        let mut record = example();
+        let mut other = record.slices.clone();
+        for slice in &mut other {
+            slice.row = "other".into();
+            for value in slice.figures.values_mut() {
+                *value *= 2.0;
+            }
+        }
+        record.slices.extend(other);
+        record.head.rows.push(RowHead {
+            name: "other".into(),
+            ..record.head.rows[0].clone()
+        });
+        let mut seen = |target: &dyn Fn(&mut Target)| {
+            target(&mut record.head.rows[0].targets[0]);
+            let aims = aims(&record);
+            (aims[0].got, aims[0].is_met)
+        };
+        let (ratio, is_met) = seen(&|target| target.than = Some(Than::Row("other".into())));
+        assert!((ratio - 0.5).abs() < 1e-9 && !is_met, "{ratio}");
+        let (difference, is_met) = seen(&|target| {
+            (target.at_least, target.more_at_most) = (None, Some(1.0));
+        });
+        assert!(difference < 0.0 && is_met, "{difference}");
+        let (difference, is_met) = seen(&|target| target.than = Some(Than::Variant("two".into())));
+        assert!(difference > 1.0 && !is_met, "{difference}");
+        let (_, is_met) = seen(&|target| target.than = Some(Than::Row("nobody".into())));
+        assert!(
+            is_met,
+            "the other row's own target, for this one leans on nobody"
+        );
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::model::{Arrivals, Ask, Background, Failures, Load, Rate};
 use crate::client::{
     self, End, Judge, Keep, Opening, Outcome, Pace, Persistence, Plan, RequestBuilder, Reuse,
-    SocketOptions, Url, WarmUp,
+    SocketOptions, Times, Url, WarmUp,
 };
 use crate::error::Error;
-use crate::stats;
 
 /// The generator's core, where there are two.
 pub(crate) const CORE: usize = 1;
@@ -64,6 +63,7 @@ pub(crate) fn plan(
             Failures::Status => Judge::Status,
             Failures::Broken => Judge::Nothing,
         },
+        deadline: load.deadline,
         keep: Keep::Histograms,
         socket: SocketOptions::default(),
     })
@@ -102,6 +102,7 @@ fn pace(load: &Load, rate: Rate, seed: u64) -> Pace {
             arrivals: match load.arrivals {
                 Arrivals::Poisson => client::Arrivals::Poisson(seed),
                 Arrivals::Constant => client::Arrivals::Constant,
+                Arrivals::Bursts => client::Arrivals::Bursts(seed),
             },
             ramp: load.ramp,
         },
@@ -132,12 +133,9 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     let response = &outcome.times.response;
     let waiting = &outcome.times.waiting;
     let quantile = |q| response.quantile_us(q) as f64;
-    // Whatever the plan judges: a refusal is a reply, but no good one.
-    let good: u64 = outcome
-        .statuses
-        .range(200..400)
-        .map(|(_, count)| count)
-        .sum();
+    let Times {
+        admitted, refused, ..
+    } = &outcome.times;
     let mut found: BTreeMap<String, f64> = [
         ("completed", outcome.completed as f64),
         (
@@ -145,7 +143,9 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
             (outcome.completed + outcome.warm_up.completed) as f64,
         ),
         ("per_second", outcome.completed as f64 / seconds),
-        ("goodput", good as f64 / seconds),
+        // Whatever the plan judges: a refusal is a reply, but no good one.
+        ("goodput", outcome.good as f64 / seconds),
+        ("refused", refused.count() as f64 / seconds),
         ("failed", outcome.failed() as f64),
         ("generator_busy", outcome.generator_busy),
     ]
@@ -163,6 +163,14 @@ pub(crate) fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
             ("first_byte_p99_us", waiting.quantile_us(0.99) as f64),
         ];
         found.extend(times.map(|(name, value)| (name.to_owned(), value)));
+    }
+    if admitted.count() > 0 {
+        for (name, q) in [("admitted_p50_us", 0.5), ("admitted_p99_us", 0.99)] {
+            found.insert(name.into(), admitted.quantile_us(q) as f64);
+        }
+    }
+    if refused.count() > 0 {
+        found.insert("refused_p99_us".into(), refused.quantile_us(0.99) as f64);
     }
     if outcome.schedule.due > 0 {
         let late = outcome.schedule.late_by_generator as f64 / outcome.schedule.due as f64;
@@ -185,33 +193,6 @@ pub(crate) fn times(outcome: &Outcome) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What each tenant got: `goodput.NAME` and `refused.NAME` a second, and Jain's index of it all.
-/// `loads` are asks with what became of them.
-pub(crate) fn tenants(loads: &[(&[Ask], &Outcome)]) -> BTreeMap<String, f64> {
-    let mut got: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for (asks, outcome) in loads {
-        let seconds = outcome.recorded.as_secs_f64().max(1e-9);
-        for (ask, by) in asks.iter().zip(&outcome.by_request) {
-            if let Some(tenant) = &ask.tenant {
-                let entry = got.entry(tenant).or_default();
-                let refused = by.failed.saturating_sub(by.lost);
-                entry.0 += by.completed.saturating_sub(refused) as f64 / seconds;
-                entry.1 += refused as f64 / seconds;
-            }
-        }
-    }
-    let mut found = BTreeMap::new();
-    let shares: Vec<f64> = got.values().map(|(good, _)| *good).collect();
-    for (tenant, (good, refused)) in got {
-        found.insert(format!("goodput.{tenant}"), good);
-        found.insert(format!("refused.{tenant}"), refused);
-    }
-    if shares.len() > 1 {
-        found.extend(stats::jain(&shares).map(|index| ("jain".to_owned(), index)));
-    }
-    found
-}
-
 /// How a row is loaded, in words.
 pub(crate) fn words(load: &Load) -> String {
     let length = match load.requests {
@@ -225,8 +206,17 @@ pub(crate) fn words(load: &Load) -> String {
     };
     let rate = match load.rate {
         Rate::Full => String::new(),
-        Rate::PerSecond(rate) => format!(", {rate} requests a second"),
+        Rate::PerSecond(rate) => match load.arrivals {
+            Arrivals::Bursts => format!(", {rate} requests a second in bursts"),
+            Arrivals::Constant | Arrivals::Poisson => format!(", {rate} requests a second"),
+        },
         Rate::Share(share) => format!(", {:.0} % of the slowest variant's rate", share * 100.0),
     };
-    format!("{} connections, {kept}, {length}{rate}", load.connections)
+    let deadline = load.deadline.map_or_else(String::new, |deadline| {
+        format!(", good within {} ms", deadline.as_millis())
+    });
+    format!(
+        "{} connections, {kept}, {length}{rate}{deadline}",
+        load.connections
+    )
 }

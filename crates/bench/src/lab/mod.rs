@@ -32,6 +32,7 @@ mod slice;
 mod slope;
 mod source;
 mod template;
+mod tenants;
 mod together;
 mod wrk;
 

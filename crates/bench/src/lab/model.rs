@@ -163,6 +163,8 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
     pub(crate) weight: u32,
     pub(crate) tenant: Option<String>,
+    /// The tenant's fair share, relative to others'.
+    pub(crate) share: u32,
 }
 
 /// Whether more of a figure is better.
@@ -184,6 +186,9 @@ pub(crate) struct Target {
     pub(crate) than: Option<Than>,
     pub(crate) at_least: Option<f64>,
     pub(crate) at_most: Option<f64>,
+    /// By how much it may exceed the other's, in the figure's own unit.
+    #[serde(default)]
+    pub(crate) more_at_most: Option<f64>,
 }
 
 /// Beside whom.
@@ -193,6 +198,8 @@ pub(crate) enum Than {
     Best,
     /// This one.
     Variant(String),
+    /// The same variant in this row.
+    Row(String),
 }
 
 /// A figure somebody reported.
@@ -231,6 +238,8 @@ pub(crate) struct Load {
     pub(crate) arrivals: Arrivals,
     pub(crate) ramp: Duration,
     pub(crate) timeout: Duration,
+    /// From the due instant: what comes later is no good reply.
+    pub(crate) deadline: Option<Duration>,
     pub(crate) failures: Failures,
     /// Blocks after which variants are started afresh; 0 is never.
     pub(crate) restart_blocks: usize,
@@ -254,6 +263,7 @@ pub(crate) enum Rate {
 pub(crate) enum Arrivals {
     Poisson,
     Constant,
+    Bursts,
 }
 
 /// Which replies count as failures.

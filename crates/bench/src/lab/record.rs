@@ -324,6 +324,7 @@ pub(crate) fn example() -> Record {
                     than: Some(super::model::Than::Variant("two".into())),
                     at_least: Some(1.1),
                     at_most: None,
+                    more_at_most: None,
                 }],
                 reported: vec![Reported {
                     variant: None,

@@ -9,6 +9,7 @@ use super::bed::Started;
 use super::interrupt;
 use super::load;
 use super::model::{Ask, Load, Rate, Read, Row};
+use super::tenants;
 use crate::client::{self, Live, Outcome, Plan};
 use crate::error::Error;
 use crate::server::{Noise, Sample, Sampler, Server, Spent, Which};
@@ -65,7 +66,7 @@ pub(crate) fn load(
     for (background, outcome) in row.background.iter().zip(&beside) {
         loads.push((std::slice::from_ref(&background.ask), outcome));
     }
-    figures.extend(load::tenants(&loads));
+    figures.extend(tenants::figures(&loads));
     Ok(Measured {
         figures,
         times: load::times(&outcome),

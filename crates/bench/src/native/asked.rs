@@ -262,6 +262,7 @@ fn plan(options: &Options, requests: Vec<Request>) -> Plan {
         },
         warm_up: warm_up(options, after),
         timeout: options.timeout,
+        deadline: None,
         judge: match options.accept_any_status {
             true => Judge::Nothing,
             false => Judge::Status,
@@ -370,6 +371,7 @@ fn asked(options: &Options, targets: &[Target], plan: &Plan, builder: &RequestBu
             let word = match arrivals {
                 Arrivals::Poisson(_) => "poisson",
                 Arrivals::Constant => "constant",
+                Arrivals::Bursts(_) => "bursts",
             };
             (PaceWord::Open, Some(per_second), Some(word.to_owned()))
         }

@@ -57,6 +57,20 @@ pub(crate) fn asked_openly() -> Asked {
     }
 }
 
+fn by_request() -> Vec<ByRequest> {
+    (0..2u64)
+        .map(|n| ByRequest {
+            label: n.to_string(),
+            completed: 5000,
+            failed: 50 * n,
+            lost: 0,
+            good: 5000 - 50 * n,
+            response: series((0..5000).map(|n| 250 + n % 1000)),
+            admitted: series((0..5000).map(|n| 250 + n % 1000)),
+        })
+        .collect()
+}
+
 /// Ten thousand replies in eight seconds, a hundredth of them failed.
 pub(crate) fn outcome() -> Outcome {
     let service = series((0..10_000).map(|n| 200 + n % 1000));
@@ -69,6 +83,7 @@ pub(crate) fn outcome() -> Outcome {
             steady: Some(true),
         },
         completed: 10_000,
+        good: 9950,
         judged_failed: 70,
         on_kept_connections: 9_950,
         statuses: BTreeMap::from([(200, 9_900), (304, 30), (503, 70)]),
@@ -91,17 +106,11 @@ pub(crate) fn outcome() -> Outcome {
             waiting: series((0..10_000).map(|n| 150 + n % 1000)),
             processing: service.clone(),
             response: series((0..10_000).map(|n| 250 + n % 1000)),
+            admitted: series((0..10_000).map(|n| 250 + n % 1000)),
+            refused: Series::default(),
             service,
         },
-        by_request: (0..2u64)
-            .map(|n| ByRequest {
-                label: n.to_string(),
-                completed: 5000,
-                failed: 50 * n,
-                lost: 0,
-                response: series((0..5000).map(|n| 250 + n % 1000)),
-            })
-            .collect(),
+        by_request: by_request(),
         timeline: (0..81u64)
             .map(|n| Interval {
                 completed: 100 + n,

@@ -24,7 +24,7 @@ pub use estimate::hodges_lehmann;
 pub use looks::{BLOCKS_LEAST, Looks, minimum_detectable};
 pub use ranks::{Correlation, mann_whitney, spearman, wilcoxon_signed_rank};
 pub use series::{autocorrelation, widening};
-pub use several::{holm, jain};
+pub use several::{holm, jain, max_min};
 pub use slope::slope;
 pub use summary::{Summary, deviation, mean, median, quantile, summary};
 pub use verdict::{Better, Verdict, verdict};

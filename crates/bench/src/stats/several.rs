@@ -23,9 +23,61 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
+/// What each would get of `total` if it were shared out max-min fairly: nobody more than it wants,
+/// and what one leaves goes to the others by weight (Bertsekas and Gallager, Data Networks, 6.5.2).
+/// `wanted` are pairs of demand (it may be without end) and weight, above 0.
+pub fn max_min(total: f64, wanted: &[(f64, f64)]) -> Vec<f64> {
+    let mut fair = vec![0.0; wanted.len()];
+    let mut left = total;
+    // Whoever is served in full first wants least for its weight.
+    let per_weight = |index: &usize| {
+        wanted
+            .get(*index)
+            .map_or(0.0, |(want, weight)| want / weight)
+    };
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|a, b| per_weight(a).total_cmp(&per_weight(b)));
+    let mut weights: f64 = wanted.iter().map(|(_, weight)| weight).sum();
+    for index in order {
+        let (want, weight) = wanted[index];
+        let got = want.min(left * weight / weights);
+        fair[index] = got;
+        left -= got;
+        weights -= weight;
+    }
+    fair
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn max_min_gives_the_modest_all_and_the_others_the_rest_by_weight() {
+        let check = |total, wanted: &[(f64, f64)], fair: &[f64]| {
+            let seen = max_min(total, wanted);
+            for (seen, fair) in seen.iter().zip(fair) {
+                assert!(
+                    (seen - fair).abs() < 1e-9,
+                    "{wanted:?}: {seen} is not {fair}"
+                );
+            }
+        };
+        check(
+            10.0,
+            &[(2.0, 1.0), (2.6, 1.0), (4.0, 1.0), (5.0, 1.0)],
+            &[2.0, 2.6, 2.7, 2.7],
+        );
+        let greedy = f64::INFINITY;
+        check(
+            700.0,
+            &[(greedy, 1.0), (greedy, 2.0), (greedy, 4.0)],
+            &[100.0, 200.0, 400.0],
+        );
+        check(100.0, &[(greedy, 1.0), (20.0, 9.0)], &[80.0, 20.0]);
+        check(100.0, &[(20.0, 1.0), (30.0, 1.0)], &[20.0, 30.0]);
+        check(1.0, &[], &[]);
+    }
 
     #[test]
     fn holm_multiplies_by_the_tests_that_are_left() {

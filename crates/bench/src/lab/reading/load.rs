@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::model::{Arrivals, Failures, Load, Rate};
 use super::super::source::{Table, Value};
 
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "connections",
     "keep_alive",
     "requests_per_connection",
@@ -17,6 +17,7 @@ pub(super) const KEYS: [&str; 14] = [
     "arrivals",
     "ramp_seconds",
     "timeout_seconds",
+    "deadline_ms",
     "failures",
     "restart_blocks",
     "rest_seconds",
@@ -36,6 +37,7 @@ impl Default for Load {
             arrivals: Arrivals::Poisson,
             ramp: Duration::ZERO,
             timeout: Duration::from_secs(30),
+            deadline: None,
             failures: Failures::Status,
             restart_blocks: 0,
             rest: Duration::ZERO,
@@ -76,11 +78,15 @@ pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
                 value.one_of(&[
                     ("poisson", Arrivals::Poisson),
                     ("constant", Arrivals::Constant),
+                    ("bursts", Arrivals::Bursts),
                 ])
             })
             .unwrap_or(base.arrivals),
         ramp: seconds("ramp_seconds", base.ramp),
         timeout: seconds("timeout_seconds", base.timeout),
+        deadline: count("deadline_ms", 1, 3_600_000)
+            .map(Duration::from_millis)
+            .or(base.deadline),
         failures: table
             .get("failures")
             .and_then(|value| {

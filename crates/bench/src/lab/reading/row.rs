@@ -9,6 +9,7 @@ use super::super::model::{
 use super::super::source::{Table, Value};
 use super::service::{named, unknown};
 use super::{command, commands, limited, load};
+use crate::client::REQUESTS_MAX;
 
 const ROW: [&str; 29] = [
     "name",
@@ -42,10 +43,10 @@ const ROW: [&str; 29] = [
     "scale",
 ];
 const SWITCHES: [&str; 2] = ["fresh", "cross_check"];
-const ASK: [&str; 7] = [
-    "label", "method", "path", "headers", "body", "weight", "tenant",
+const ASK: [&str; 9] = [
+    "label", "method", "path", "headers", "body", "weight", "tenant", "share", "repeat",
 ];
-const BACKGROUND: [&str; 11] = [
+const BACKGROUND: [&str; 12] = [
     "label",
     "method",
     "path",
@@ -53,12 +54,21 @@ const BACKGROUND: [&str; 11] = [
     "body",
     "weight",
     "tenant",
+    "share",
     "backend",
     "connections",
     "keep_alive",
     "rate",
 ];
-const TARGET: [&str; 5] = ["of", "variant", "than", "at_least", "at_most"];
+const TARGET: [&str; 7] = [
+    "of",
+    "variant",
+    "than",
+    "row",
+    "at_least",
+    "at_most",
+    "more_at_most",
+];
 /// Longest body of a request.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const READS: [(&str, Read); 7] = [
@@ -109,6 +119,7 @@ pub(super) fn rows(
         }
         found.push(row);
     }
+    check_targets(&value, &found);
     found
 }
 
@@ -218,8 +229,7 @@ fn measure(table: &Table<'_>, name: &str) -> Measure {
         if table.has("path") {
             table.report("`path` and `requests`: one of them is enough");
         }
-        let ask = |value: &Value<'_>| ask(&value.table("`requests`", &ASK)?, None);
-        return Measure::Load(value.list().iter().filter_map(ask).collect());
+        return Measure::Load(asks(&value));
     }
     let Some(ask) = ask(table, Some(name)) else {
         return nothing();
@@ -233,6 +243,44 @@ fn measure(table: &Table<'_>, name: &str) -> Measure {
                 table.number("settle_seconds", 0.0, 600.0).unwrap_or(2.0),
             ),
         },
+    }
+}
+
+/// Several requests; an entry with `repeat` stands for as many of them.
+fn asks(value: &Value<'_>) -> Vec<Ask> {
+    let repeated = |value: &Value<'_>| {
+        let table = value.table("`requests`", &ASK)?;
+        let count = table.count("repeat", 1, REQUESTS_MAX as u64).unwrap_or(1);
+        let one = ask(&table, None)?;
+        Some((0..count).map(move |n| numbered(&one, n)))
+    };
+    let all: Vec<Ask> = value
+        .list()
+        .iter()
+        .filter_map(repeated)
+        .flatten()
+        .take(REQUESTS_MAX + 1)
+        .collect();
+    if all.len() > REQUESTS_MAX {
+        value.report(format!("more than {REQUESTS_MAX} requests"));
+        return Vec::new();
+    }
+    all
+}
+
+/// One of several that differ in a number: `@n@` in texts is it.
+fn numbered(ask: &Ask, n: u64) -> Ask {
+    let fill = |text: &String| text.replace("@n@", &n.to_string());
+    Ask {
+        label: fill(&ask.label),
+        path: fill(&ask.path),
+        headers: ask
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), fill(value)))
+            .collect(),
+        tenant: ask.tenant.as_ref().map(fill),
+        ..ask.clone()
     }
 }
 
@@ -271,6 +319,7 @@ fn ask(table: &Table<'_>, row: Option<&str>) -> Option<Ask> {
         body,
         weight: table.count("weight", 1, 1_000_000).unwrap_or(1) as u32,
         tenant: table.text("tenant"),
+        share: table.count("share", 1, 1_000).unwrap_or(1) as u32,
     })
 }
 
@@ -321,21 +370,53 @@ fn targets(table: &Table<'_>, names: &[&str], figure: Option<&String>) -> Vec<Ta
         }
         let limit = |key: &str| table.number(key, 0.0, 1e15);
         let (at_least, at_most) = (limit("at_least"), limit("at_most"));
-        if at_least.is_none() && at_most.is_none() {
-            table.report("a target has `at_least` or `at_most`");
+        let more_at_most = limit("more_at_most");
+        let than = beside(than, table.text("row"), &table);
+        match (at_least.or(at_most), more_at_most, &than) {
+            (None, None, _) => table.report("a target has `at_least` or `at_most`"),
+            (Some(_), Some(_), _) => {
+                table.report("`more_at_most` bounds a difference: no other bound beside it");
+            }
+            (None, Some(_), None | Some(Than::Best)) => {
+                table.report("`more_at_most` needs `row`, or a variant for `than`");
+            }
+            _ => {}
         }
         Some(Target {
             of: table.text("of").or_else(|| figure.cloned())?,
             variant,
-            than: than.map(|name| match name.as_str() {
-                "best" => Than::Best,
-                _ => Than::Variant(name),
-            }),
+            than,
             at_least,
             at_most,
+            more_at_most,
         })
     };
     list.iter().filter_map(target).collect()
+}
+
+/// What a target is taken over: `than` a variant or the best of the others, or another `row`.
+fn beside(than: Option<String>, row: Option<String>, table: &Table<'_>) -> Option<Than> {
+    match (than, row) {
+        (Some(_), Some(_)) => {
+            table.report("`than` and `row`: one of them is enough");
+            None
+        }
+        (Some(name), None) if name == "best" => Some(Than::Best),
+        (Some(name), None) => Some(Than::Variant(name)),
+        (None, row) => row.map(Than::Row),
+    }
+}
+
+/// Rows that targets lean on have to be there.
+fn check_targets(value: &Value<'_>, rows: &[Row]) {
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    for target in rows.iter().flat_map(|row| &row.targets) {
+        if let Some(Than::Row(name)) = &target.than
+            && !names.contains(&name.as_str())
+        {
+            value.report(unknown("row", name, &names));
+        }
+    }
 }
 
 fn reported(table: &Table<'_>, names: &[&str]) -> Vec<Reported> {

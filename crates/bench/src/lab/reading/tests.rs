@@ -68,6 +68,32 @@ fn targets_and_reported_figures_name_their_variants() {
 }
 
 #[test]
+fn targets_may_lean_on_another_row() {
+    let target = |text: &str| format!("{SMALL}targets = [{{ {text} }}]\n");
+    let row = &good(&target("row = \"root\", more_at_most = 50000")).rows[0];
+    assert_eq!(row.targets[0].than, Some(Than::Row("root".into())));
+    assert_eq!(row.targets[0].more_at_most, Some(50_000.0));
+    for (text, told) in [
+        (
+            "row = \"rot\", at_most = 1",
+            "no row is called `rot`; did you mean `root`?",
+        ),
+        (
+            "row = \"root\", than = \"two\", at_most = 1",
+            "one of them is enough",
+        ),
+        ("more_at_most = 1", "`more_at_most` needs `row`"),
+        (
+            "than = \"two\", at_most = 1, more_at_most = 1",
+            "no other bound beside it",
+        ),
+    ] {
+        let problems = problems(&target(text));
+        assert!(problems[0].contains(told), "{text}: {problems:?}");
+    }
+}
+
+#[test]
 fn measures_are_told_apart() {
     let row = |more: &str| good(&SMALL.replace("path = \"/\"\n", more)).rows[0].clone();
     let Measure::Load(asks) = row(
@@ -97,6 +123,36 @@ fn measures_are_told_apart() {
     let said = row("command = \"measure.sh\"\nfigures = [\"check_ms\"]\n");
     assert!(matches!(said.measure, Measure::Command { .. }));
     assert_eq!(said.control, Control::None);
+}
+
+#[test]
+fn one_entry_stands_for_several_requests() {
+    let requests = "requests = [{ path = \"/@n@\", headers = { Host = \"t@n@.lab\" }, tenant = \"t@n@\", share = 2, repeat = 3 }, { path = \"/\" }]\n";
+    let row = good(&SMALL.replace("path = \"/\"\n", requests)).rows[0].clone();
+    let Measure::Load(asks) = row.measure else {
+        panic!("a load");
+    };
+    let paths: Vec<&str> = asks.iter().map(|ask| ask.path.as_str()).collect();
+    assert_eq!(paths, ["/0", "/1", "/2", "/"]);
+    assert_eq!(asks[2].headers, [("Host".to_owned(), "t2.lab".to_owned())]);
+    assert_eq!((asks[1].tenant.as_deref(), asks[1].share), (Some("t1"), 2));
+    assert_eq!((asks[3].tenant.as_deref(), asks[3].share), (None, 1));
+    let many = requests.replace("repeat = 3", "repeat = 1000");
+    let told = problems(&SMALL.replace("path = \"/\"\n", &many));
+    assert!(told[0].contains("more than 1000 requests"), "{told:?}");
+}
+
+#[test]
+fn a_deadline_and_bursts_are_part_of_the_load() {
+    let more = "load = { rate = 300, arrivals = \"bursts\", deadline_ms = 500 }\n";
+    let load = good(&format!("{SMALL}{more}")).rows[0].load.clone();
+    assert_eq!(load.arrivals, Arrivals::Bursts);
+    assert_eq!(load.deadline, Some(std::time::Duration::from_millis(500)));
+    let words = super::super::load::words(&load);
+    assert!(
+        words.ends_with(", 300 requests a second in bursts, good within 500 ms"),
+        "{words}"
+    );
 }
 
 #[test]
