@@ -8,7 +8,7 @@ PORT ?= 8080
 ARGS ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test test-cgroup2 bench lab soak lint fmt package readme-figures
+.PHONY: help run demo test test-cgroup2 bench lab soak lint fmt package readme-figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -18,6 +18,12 @@ run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port
 	@scripts/bootstrap.sh build
 	cargo build --release --locked -p nagaya
 	@scripts/demo.sh $(TARGET_DIR)/release/nagaya $(PORT)
+
+demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, in a minute
+	@scripts/bootstrap.sh demo
+	cargo build --release --locked -p nagaya
+	cargo build --release --locked -p bench --example demo
+	$(TARGET_DIR)/release/examples/demo $(TARGET_DIR)/release/nagaya
 
 test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@scripts/bootstrap.sh test
@@ -32,16 +38,16 @@ test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, under qemu
 	cargo build --locked -p nagaya
 	@scripts/test-cgroup2.sh
 
-bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; half an hour
+bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; three quarters of an hour
 	@scripts/bootstrap.sh bench
 	cargo build --release --locked -p nagaya
-	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites --together lab/results/bench.md $(ARGS)
+	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites access-limiter --together lab/results/bench.md $(ARGS)
 
-lab: ## PHP, conditions, programs and control groups measured: lab/results/NAME/; an hour
+lab: ## PHP, conditions, programs, control groups and overload measured: lab/results/NAME/; nearly two hours
 	@scripts/bootstrap.sh lab
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p bench --examples
-	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup \
+	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup overload \
 	  --peer birth=$(TARGET_DIR)/release/examples/birth --peer attach=$(TARGET_DIR)/release/examples/attach $(ARGS)
 
 soak: ## the long run, most of an hour: reloads under load, programs, mutated requests, comparisons, fuzzing

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build, the tests or the benchmark need and this machine lacks.
 #
-#   scripts/bootstrap.sh build|test|bench|lab|cgroup2
+#   scripts/bootstrap.sh build|demo|test|bench|lab|cgroup2
 #
 # Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
 # when not root; elsewhere it prints what to install and stops. Services a package would start
@@ -16,6 +16,10 @@ build_tools=(
   make:make:required
   git:git:required
   pkg-config:pkg-config:required
+)
+demo_tools=(
+  /usr/sbin/php-fpm*:php-fpm:required
+  nginx:nginx-light:optional
 )
 test_tools=(
   curl:curl:required
@@ -46,6 +50,7 @@ lab_tools=(
   python3:python3:required
   nginx:nginx-light:required
   apache2:apache2-bin:required
+  haproxy:haproxy:required
   fcgiwrap:fcgiwrap:required
   cc:gcc:required
   /usr/sbin/php-fpm*:php-fpm:required
@@ -62,11 +67,12 @@ cgroup2_tools=(
 main() {
   case "${1:-}" in
     build) tools=("${build_tools[@]}") ;;
+    demo) tools=("${build_tools[@]}" "${demo_tools[@]}") ;;
     test) tools=("${build_tools[@]}" "${test_tools[@]}") ;;
     bench) tools=("${build_tools[@]}" "${bench_tools[@]}") ;;
     lab) tools=("${build_tools[@]}" "${lab_tools[@]}") ;;
     cgroup2) tools=("${build_tools[@]}" "${cgroup2_tools[@]}") ;;
-    *) echo "usage: scripts/bootstrap.sh build|test|bench|lab|cgroup2" >&2; exit 2 ;;
+    *) echo "usage: scripts/bootstrap.sh build|demo|test|bench|lab|cgroup2" >&2; exit 2 ;;
   esac
   # nginx and haproxy live in sbin, which an ordinary user's PATH may lack.
   PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"

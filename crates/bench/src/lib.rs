@@ -11,6 +11,7 @@ mod ab;
 pub mod client;
 mod command;
 pub mod compare;
+pub mod demo;
 mod error;
 pub mod lab;
 pub mod native;

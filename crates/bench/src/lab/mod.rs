@@ -43,6 +43,11 @@ use std::process::ExitCode;
 
 use crate::error::Error;
 use crate::report::{Document, Paint, terminal_width};
+pub(crate) use child::{Running, Start, Sweep, adopt};
+pub(crate) use interrupt::{catch as catch_signals, check as interrupted};
+pub(crate) use ports::Ports;
+pub(crate) use program::on_path;
+
 use bed::Keep;
 use model::Experiment;
 use options::Command;
