@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""A back end whose capacity is known: it sleeps instead of computing, so that two cores suffice.
+
+    backend.py PORT SLOTS SERVICE_MS [degrades] [notices] [tally=FILE:INDEX]
+
+SLOTS requests at once take SERVICE_MS each, so it does SLOTS / SERVICE_MS * 1000 a second. More at
+once make every one slower, as locks, caches and swapping do: with `degrades` the service time of n
+at once grows by 1 + (n / SLOTS)^2, up to 20 times. `?ms=N` takes N in place of SERVICE_MS.
+
+Whoever has begun goes on to the end although nobody waits for it any more, as php-fpm does; with
+`notices` it ends with its connection. `/stats` tells what it did since the last look. With `tally`
+two of them add up what is in flight in a file that outlives each (kills.py).
+"""
+
+import asyncio
+import mmap
+import struct
+import sys
+from pathlib import Path
+
+BODY = b"thick walls.."
+SLOWEST = 20
+SLOT = struct.Struct("ii")  # in flight, whether it counts
+TALLY_BYTES = 2 * SLOT.size
+
+
+class Tally:
+    """In flight at two back ends together, and the most of it that this one has seen."""
+
+    def __init__(self, place):
+        name, index = place.rsplit(":", 1)
+        file = open(name, "r+b")
+        self.map = mmap.mmap(file.fileno(), TALLY_BYTES)
+        self.offset = int(index) * SLOT.size
+        self.set(0)
+
+    def set(self, in_flight):
+        SLOT.pack_into(self.map, self.offset, in_flight, 1)
+
+    def all(self):
+        slots = [SLOT.unpack_from(self.map, offset) for offset in range(0, TALLY_BYTES, SLOT.size)]
+        return sum(in_flight for in_flight, counts in slots if counts)
+
+
+class Server:
+    def __init__(self, slots, service_ms, words):
+        self.slots, self.seconds = int(slots), float(service_ms) / 1000
+        self.degrades, self.notices = "degrades" in words, "notices" in words
+        places = [word.removeprefix("tally=") for word in words if word.startswith("tally=")]
+        self.tally = Tally(places[0]) if places else None
+        self.in_flight = 0
+        self.figures = dict(most=0, served=0, started=0, wasted=0)
+
+    def begin(self):
+        self.change(1)
+        self.figures["started"] += 1
+
+    def change(self, by):
+        self.in_flight += by
+        now = self.in_flight
+        if self.tally:
+            self.tally.set(now)
+            now = self.tally.all()
+        self.figures["most"] = max(self.figures["most"], now)
+
+    def seconds_for(self, target):
+        if b"ms=" in target:
+            return float(target.split(b"ms=", 1)[1].split(b"&")[0]) / 1000
+        load = self.in_flight / self.slots
+        if self.degrades and load > 1:
+            return self.seconds * min(SLOWEST, 1 + load * load)
+        return self.seconds
+
+    def told(self):
+        lines = dict(in_flight=self.in_flight, **self.figures)
+        self.figures = dict(most=self.in_flight, served=0, started=0, wasted=0)
+        return "".join(f"{name} {value}\n" for name, value in lines.items()).encode()
+
+
+def reply(body):
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, server):
+        self.server = server
+        self.input = b""
+        self.gone = False
+        self.timer = None
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def eof_received(self):
+        self.leave()
+
+    def connection_lost(self, _):
+        self.leave()
+
+    def leave(self):
+        if self.gone:
+            return
+        self.gone = True
+        if self.timer and self.server.notices:
+            self.timer.cancel()
+            self.timer = None
+            self.server.change(-1)
+
+    def data_received(self, data):
+        self.input += data
+        if self.timer is None:
+            self.next()
+
+    def next(self):
+        head, whole, rest = self.input.partition(b"\r\n\r\n")
+        if not whole or self.gone:
+            return
+        self.input = rest
+        target = head.split(b" ", 2)[1]
+        if target == b"/stats":
+            self.transport.write(reply(self.server.told()))
+            return self.next()
+        self.server.begin()
+        loop = asyncio.get_running_loop()
+        self.timer = loop.call_later(self.server.seconds_for(target), self.done)
+
+    def done(self):
+        self.timer = None
+        self.server.change(-1)
+        if self.gone:
+            self.server.figures["wasted"] += 1
+            return
+        self.server.figures["served"] += 1
+        self.transport.write(reply(BODY))
+        self.next()
+
+
+async def main(port, *words):
+    server = Server(*words[:2], words[2:])
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Connection(server), "127.0.0.1", int(port), backlog=4096, reuse_address=True)
+    await listening.serve_forever()
+
+
+def clean_tally(name):
+    Path(name).write_bytes(bytes(TALLY_BYTES))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Back ends that are killed, clients that leave, a server's process that dies: what stays counted.
+
+    kills.py nagaya|nginx LIMIT SECONDS PORT PORT
+
+Two back ends on these ports count what is in flight at both together. One of them is killed every
+two seconds and started again; after a third of the time a process of the server's own as well: the
+one that serves. 30 % of the clients leave within 60 ms. Then all is quiet, the server is asked for
+its counters, and as many requests as the limit allows are made at once: those that are refused are
+what is stuck.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from backend import SLOT, clean_tally
+
+HERE = Path(__file__).parent
+PORT, PID = int(os.environ["LAB_PORT"]), int(os.environ["LAB_PID"])
+CLIENTS, LEAVING = 200, 0.3
+BETWEEN_KILLS = 2
+COUNTERS_WAIT = 10
+PROBE_MS = 1500
+
+
+class BackEnds:
+    """Two of them, and what they have seen."""
+
+    def __init__(self, ports, directory):
+        self.ports, self.tally = ports, f"{directory}/tally"
+        clean_tally(self.tally)
+        self.most = 0
+        self.running = [self.start(index) for index in range(len(ports))]
+
+    def start(self, index):
+        words = [str(self.ports[index]), "20", "50", "notices", f"tally={self.tally}:{index}"]
+        return subprocess.Popen([sys.executable, HERE / "backend.py", *words])
+
+    def kill(self, index):
+        # What it had in flight is nobody's from now on; it must not be counted until it is back.
+        with open(self.tally, "r+b") as file:
+            file.seek(index * SLOT.size)
+            file.write(SLOT.pack(0, 0))
+            self.running[index].kill()
+            self.running[index].wait()
+            file.seek(index * SLOT.size)
+            file.write(SLOT.pack(0, 0))
+        self.running[index] = self.start(index)
+
+    def look(self):
+        for port in self.ports:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=1) as reply:
+                    seen = dict(line.split() for line in reply.read().decode().splitlines())
+                self.most = max(self.most, int(seen["most"]))
+            except (OSError, ValueError, KeyError):
+                pass  # It is being killed.
+
+    def end(self):
+        for running in self.running:
+            running.kill()
+            running.wait()
+
+
+class Load:
+    def __init__(self):
+        self.served = self.left = self.refused = self.broken = 0
+        self.over = False
+
+    async def client(self, number):
+        while not self.over:
+            try:
+                await asyncio.wait_for(self.ask(number), 5)
+            except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, ValueError):
+                self.broken += 1
+            await asyncio.sleep(random.uniform(0.01, 0.1))
+
+    async def ask(self, number):
+        reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+        try:
+            writer.write(request("/", f"10.2.{number}.7"))
+            if random.random() < LEAVING:
+                await asyncio.sleep(random.uniform(0, 0.06))
+                self.left += 1
+                return writer.transport.abort()
+            status = await status_of(reader)
+            self.served += status == 200
+            self.refused += status == 503
+        finally:
+            writer.close()
+
+
+def request(path, address):
+    head = f"GET {path} HTTP/1.1\r\nHost: shared.lab\r\nX-Forwarded-For: {address}\r\nConnection: close\r\n\r\n"
+    return head.encode()
+
+
+async def status_of(reader):
+    line = await reader.readline()
+    await reader.read(-1)
+    return int(line.split()[1])
+
+
+def serving_process():
+    """The child of the server's first process that serves: an nginx worker, or Nagaya's server."""
+    children = Path(f"/proc/{PID}/task/{PID}/children").read_text().split()
+    def most_threads_then_last(pid):
+        return len(os.listdir(f"/proc/{pid}/task")), int(pid)
+    return int(max(children, key=most_threads_then_last))
+
+
+async def disturb(seconds, back_ends, kind):
+    """Kills one after another; returns how many."""
+    killed, began, own_is_due = 0, time.monotonic(), True
+    while (passed := time.monotonic() - began) < seconds:
+        if passed >= killed * BETWEEN_KILLS:
+            await asyncio.to_thread(back_ends.kill, killed % 2)
+            killed += 1
+        if own_is_due and passed > seconds / 3:
+            own_is_due = False
+            os.kill(serving_process(), signal.SIGKILL)
+        await asyncio.to_thread(back_ends.look)
+        await asyncio.sleep(0.1)
+    return killed + 1
+
+
+def counted(value):
+    """What a look at the limits has in flight or waiting, wherever in it that stands."""
+    if isinstance(value, dict):
+        own = sum(value.get(name, 0) for name in ("in_flight", "queued") if isinstance(value.get(name, 0), int))
+        return own + sum(counted(inner) for inner in value.values() if isinstance(inner, (dict, list)))
+    return sum(counted(inner) for inner in value) if isinstance(value, list) else 0
+
+
+def counters():
+    words = [os.environ["LAB_PROGRAM"], "limits", "list", "--json", "-c", os.environ["LAB_CONFIG"]]
+    return counted(json.loads(subprocess.run(words, capture_output=True, check=True).stdout))
+
+
+def wait_for_zero():
+    began = time.monotonic()
+    while True:
+        left, passed = counters(), time.monotonic() - began
+        if left == 0 or passed > COUNTERS_WAIT:
+            return left, passed
+        time.sleep(0.02)
+
+
+async def admitted_at_once(limit):
+    """How many of `limit` requests are let in together."""
+    async def one(number):
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+            writer.write(request(f"/?ms={PROBE_MS}", f"10.3.{number}.7"))
+            status = await status_of(reader)
+            writer.close()
+            return status == 200
+        except (OSError, IndexError, ValueError):
+            return False
+    return sum(await asyncio.gather(*(one(number) for number in range(limit))))
+
+
+async def measure(kind, limit, seconds, back_ends):
+    load = Load()
+    clients = [asyncio.create_task(load.client(number)) for number in range(CLIENTS)]
+    killed = await disturb(seconds, back_ends, kind)
+    load.over = True
+    await asyncio.gather(*clients)
+    if kind == "nagaya":
+        left, passed = await asyncio.to_thread(wait_for_zero)
+        print("left_in_counters", left)
+        print("zero_after_seconds", f"{passed:.3f}", "s")
+    await asyncio.sleep(1)
+    print("stuck_slots", limit - await admitted_at_once(limit))
+    back_ends.look()
+    print("most_at_once", back_ends.most)
+    print("served_requests", load.served)
+    print("left_requests", load.left)
+    print("refused_requests", load.refused)
+    print("broken_requests", load.broken)
+    print("killed_processes", killed)
+
+
+def main(kind, limit, seconds, *ports):
+    with tempfile.TemporaryDirectory() as directory:
+        back_ends = BackEnds([int(port) for port in ports], directory)
+        try:
+            time.sleep(1)
+            asyncio.run(measure(kind, int(limit), float(seconds), back_ends))
+        finally:
+            back_ends.end()
+
+
+main(*sys.argv[1:])
