@@ -1,4 +1,5 @@
 //! A site with PHP, php-fpm for it, and the gateway in front of both.
+#![allow(dead_code, reason = "not every test asks in every way")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
