@@ -11,7 +11,7 @@ use crate::time::Time;
 use super::codel::Codel;
 use super::pace::{Average, Lateness};
 use super::prefix::Prefix;
-use super::ring::{Account, Ring, Turn};
+use super::ring::{Account, Newcomers, Ring, Turn};
 
 /// More client flows than this at once, and further ones share buckets.
 const FLOWS_MAX: usize = 1_024;
@@ -80,7 +80,7 @@ impl Group {
     pub(super) fn new(now: Time, weight: u32, seed: Seed) -> Self {
         Self {
             account: Account::new(now, weight),
-            ring: Ring::new(),
+            ring: Ring::new(Newcomers::Strangers),
             flows: HashMap::with_hasher(seed),
             codel: Codel::default(),
             order: BTreeSet::new(),
@@ -158,6 +158,7 @@ impl Group {
         now: Time,
         lateness: Option<Lateness>,
         light: bool,
+        unit_ns: u64,
     ) -> Option<Pick> {
         if let Some(lateness) = lateness {
             self.codel.roll(now, lateness);
@@ -176,7 +177,7 @@ impl Group {
         let late =
             lateness.is_some_and(|lateness| self.codel.is_late(waited_ns, first_ns, lateness));
         let flow = self.flows.get(&lane)?;
-        let innocent = light || flow.waiting() < 2 || self.ring.is_light(flow);
+        let innocent = light || flow.waiting() < 2 || self.ring.is_light(flow, unit_ns);
         Some(Pick {
             id,
             late: late && !innocent,

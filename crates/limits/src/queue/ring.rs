@@ -2,7 +2,7 @@
 //!
 //! Deficit round robin (Shreedhar and Varghese 1995) with rounds as small as they can be: instead of visiting
 //! flows in turn and letting each save up a quantum, the flow that has paid least for its weight comes next,
-//! and the round is what that one has paid (start-time fair queueing, Goyal, Vin and Cheng 1996). A flow's
+//! and the round follows what that one has paid (start-time fair queueing, Goyal, Vin and Cheng 1996). A flow's
 //! deficit is `(round - paid) * weight`. So the bound between two backlogged flows is that of deficit round
 //! robin without its two quanta, no visit is in vain however deep the debts are, and a heavy weight does not
 //! get its thousand services in one go. Finding the flow and putting it back costs O(log flows).
@@ -16,9 +16,11 @@ use super::pace::Average;
 
 /// A debt beyond what was charged in advance is at most so many quanta.
 const DEBT_QUANTA_MAX: u64 = 10;
-/// A refund, or time without waiters, leaves at most so many quanta of credit: a light flow's burst of so many
-/// goes before those who always wait.
+/// A refund leaves at most so many quanta of credit.
 const CREDIT_QUANTA_MAX: u64 = 2;
+/// Time without waiters leaves at most so many quanta of credit: a light flow's burst of so many goes before
+/// those who always wait. Between flows that always wait it plays no part.
+const REST_QUANTA_MAX: u64 = 16;
 /// Debts halve in this time, so that nobody is punished for yesterday.
 const HALVING: Duration = Duration::from_secs(30);
 /// The least a service costs: what measures as nothing must not be free.
@@ -87,9 +89,19 @@ pub(super) enum Turn {
     Newest,
 }
 
+/// How a flow is met that was not known before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Newcomers {
+    /// As one that has rested: there are only so many, as of tenants.
+    Rested,
+    /// Without credit: anybody can come as somebody new, as clients can.
+    Strangers,
+}
+
 /// The flows of one level that have waiters, in the order they will be served.
 #[derive(Debug)]
 pub(super) struct Ring {
+    newcomers: Newcomers,
     round_ns: u64,
     turn: u64,
     /// By what they paid, then by turn.
@@ -102,8 +114,9 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(newcomers: Newcomers) -> Self {
         Self {
+            newcomers,
             round_ns: FIRST_ROUND_NS,
             turn: 0,
             order: BTreeSet::new(),
@@ -137,7 +150,7 @@ impl Ring {
         self.lengths.last().copied()
     }
 
-    /// One more waits in this flow. A new flow has no credit; the debt of a known one has faded.
+    /// One more waits in this flow. If it is the first, its debt has faded and its credit is bounded.
     pub(super) fn push(
         &mut self,
         now: Time,
@@ -147,15 +160,14 @@ impl Ring {
         unit_ns: u64,
     ) {
         let round_ns = self.round_ns;
-        let least_ns = self.least(unit_ns);
+        let least_ns = self.start(account, unit_ns);
         self.turn += 1;
         let turn = self.turn;
         self.change(id, account, |account| {
             account.weight = weight.max(1);
             if account.waiting == 0 {
                 account.fade(now, round_ns);
-                let known = account.turn > 0;
-                account.paid_ns = account.paid_ns.max(if known { least_ns } else { round_ns });
+                account.paid_ns = account.paid_ns.max(least_ns);
                 account.turn = turn;
             }
             account.waiting += 1;
@@ -172,6 +184,7 @@ impl Ring {
     /// Charges a flow for a service that begins.
     pub(super) fn charge(&mut self, now: Time, id: u64, account: &mut Account, cost_ns: u64) {
         self.advance(account.paid_ns);
+        self.drift(cost_ns / (self.weights + u64::from(account.weight)));
         let round_ns = self.round_ns;
         self.turn += 1;
         let turn = self.turn;
@@ -194,7 +207,7 @@ impl Ring {
         cost_ns: u64,
         unit_ns: u64,
     ) {
-        let least_ns = self.least(unit_ns);
+        let least_ns = self.least(unit_ns, CREDIT_QUANTA_MAX);
         let round_ns = self.round_ns;
         self.change(id, account, |account| {
             account.fade(now, round_ns);
@@ -219,8 +232,7 @@ impl Ring {
             return own;
         }
         let start_ns = match account.waiting {
-            0 if account.turn == 0 => self.round_ns,
-            0 => account.paid_ns.max(self.least(unit_ns)),
+            0 => account.paid_ns.max(self.start(account, unit_ns)),
             _ => account.paid_ns,
         };
         let own_ns = by_weight(
@@ -247,15 +259,38 @@ impl Ring {
             .saturating_add(due)
     }
 
-    /// Whether a flow has used less than its share while others wanted theirs.
-    pub(super) fn is_light(&self, account: &Account) -> bool {
-        self.order.len() > 1 && account.paid_ns < self.round_ns
+    /// Whether others are to blame if this flow's waiters are late: it has used less than its share by more than
+    /// a service, or somebody's queue is more than twice as long for its weight.
+    pub(super) fn is_light(&self, account: &Account, unit_ns: u64) -> bool {
+        let longest = self.longest().map_or(0, |(length, _)| length);
+        self.order.len() > 1
+            && (account.paid_ns < self.least(unit_ns, 1) || longest > 2 * account.length(0))
     }
 
-    /// The least a flow can have paid.
-    fn least(&self, unit_ns: u64) -> u64 {
-        self.round_ns
-            .saturating_sub(unit_ns.saturating_mul(CREDIT_QUANTA_MAX))
+    /// The least a flow without waiters begins with: strangers have earned no credit.
+    fn start(&self, account: &Account, unit_ns: u64) -> u64 {
+        match (self.newcomers, account.turn) {
+            (Newcomers::Strangers, 0) => self.round_ns,
+            _ => self.least(unit_ns, REST_QUANTA_MAX),
+        }
+    }
+
+    /// What a flow has paid that has so many quanta of credit.
+    fn least(&self, unit_ns: u64, quanta: u64) -> u64 {
+        self.round_ns.saturating_sub(unit_ns.saturating_mul(quanta))
+    }
+
+    /// Moves the round on by a service's worth, but not past who comes next.
+    ///
+    /// Or newcomers without end would hold it still, and whoever was served once would wait for all of them.
+    fn drift(&mut self, by_ns: u64) {
+        let next = self
+            .order
+            .range((self.round_ns.saturating_add(1), 0, 0)..)
+            .next();
+        if let Some(&(paid_ns, _, _)) = next {
+            self.advance(paid_ns.min(self.round_ns.saturating_add(by_ns)));
+        }
     }
 
     /// Moves the round on to what the flow served now has paid.

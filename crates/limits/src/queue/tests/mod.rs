@@ -7,6 +7,8 @@ mod basics;
 mod fairness;
 mod lateness;
 mod memory;
+mod neighbours;
+mod prediction;
 mod simulation;
 
 use std::time::Duration;

@@ -47,6 +47,8 @@ pub(super) struct Outcome {
     pub(super) late: u64,
     pub(super) expired: u64,
     pub(super) pushed_out: u64,
+    /// Predicted and real waits of those who waited and were served.
+    pub(super) predictions: Vec<(u64, u64)>,
 }
 
 impl Outcome {
@@ -91,8 +93,8 @@ pub(super) struct Simulation {
     ids: u64,
     chance: Vec<Rng>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
-    /// Of those who wait: source.
-    waiting: HashMap<u64, usize>,
+    /// Of those who wait: source and predicted wait.
+    waiting: HashMap<u64, (usize, Option<Duration>)>,
     events_made: u64,
 }
 
@@ -260,7 +262,7 @@ impl Simulation {
             let victim = self.left(victim.id);
             self.outcomes[victim].pushed_out += 1;
         }
-        self.waiting.insert(waiter.id, source);
+        self.waiting.insert(waiter.id, (source, predicted));
         self.queue.push(self.now, waiter);
     }
 
@@ -281,7 +283,15 @@ impl Simulation {
                     self.outcomes[source].late += 1;
                 }
                 Some(Next::Serve(waiter, charge)) => {
+                    let predicted = self.waiting.get(&waiter.id).and_then(|waiting| waiting.1);
                     let source = self.left(waiter.id);
+                    if let Some(predicted) = predicted {
+                        let waits_ns = (
+                            predicted.as_nanos() as u64,
+                            self.now.since_ns(waiter.arrived),
+                        );
+                        self.outcomes[source].predictions.push(waits_ns);
+                    }
                     self.serve(source, &waiter, charge);
                 }
             }
@@ -290,7 +300,7 @@ impl Simulation {
 
     /// One no longer waits; another of a backlog comes in its place.
     fn left(&mut self, id: u64) -> usize {
-        let source = self
+        let (source, _) = self
             .waiting
             .remove(&id)
             .expect("nobody leaves who did not wait");
