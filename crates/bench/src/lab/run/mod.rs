@@ -240,7 +240,7 @@ impl Run<'_> {
                 |versions: &[(String, String)]| versions.iter().any(|(other, _)| other == name);
             if !name.starts_with('/') && !known(&self.record.head.versions) {
                 let version = program::version(name, &path);
-                let version = version.unwrap_or_else(|| path.display().to_string());
+                let version = version.unwrap_or_else(|| name.clone());
                 self.record.head.versions.push((name.clone(), version));
             }
         }
