@@ -126,7 +126,7 @@ impl Books {
             let shard = &self.shards[usize::from(place.shard)];
             if hold.fixed
                 && let Some(cell) = own.cells.get_mut(hold.limit as usize)
-                && cell.open
+                && cell.is_open()
             {
                 cell.free += 1;
                 cell.note_held(how.held_ns);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::entry::Table;
+use super::entry::{Entry, Table};
 use super::gate::smoothed_us;
-use super::holds::{Hold, Holds};
-use crate::ask::Want;
+use super::holds::{Hold, Holds, Place};
+use crate::ask::{LimitId, Want};
 
 /// What one worker keeps for itself.
 #[derive(Debug, Default)]
@@ -21,42 +21,90 @@ pub(crate) struct Cells {
 /// A worker's permits of one fixed limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cell {
+    /// The limit's version, so that the usual way needs no look into the table.
+    pub(crate) version: u32,
     /// Drawn from the gate, and not given out.
     pub(crate) free: u32,
-    /// Whether the limit is counted here, or at its gate alone.
-    pub(crate) open: bool,
+    pub(crate) counted: Counted,
     /// Permits drawn at once, and given back at once.
     pub(crate) batch: u32,
     /// How long permits were held lately, in microseconds; 0: not measured.
     pub(crate) held_us: u32,
+    /// Where the gate is.
+    pub(crate) place: Place,
     /// Requests admitted from here.
     pub(crate) admitted: u64,
+}
+
+/// Where a limit is counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// At its gate.
+    #[default]
+    AtGate,
+    /// In workers' cells.
+    InCells,
+    /// Nowhere: any number may be in flight.
+    Nowhere,
 }
 
 impl Cells {
     /// Takes a permit of each limit, if all of them have one right here.
     pub(crate) fn take(&mut self, wants: &[Want<'_>], holds: &mut Holds) -> bool {
         for (at, want) in wants.iter().enumerate() {
-            let Some(entry) = self.table.counted(want.limit) else {
-                continue;
+            let LimitId { index, version } = want.limit;
+            let Some(cell) = self.cells.get(index as usize) else {
+                return false;
             };
-            let twice = wants.iter().take(at).any(|other| other.limit == want.limit);
-            let cell = self.cells.get(entry.index() as usize);
-            if twice || !cell.is_some_and(|cell| cell.open && cell.free > 0) {
+            if cell.version != version {
                 return false;
             }
+            match cell.counted {
+                Counted::Nowhere => continue,
+                Counted::InCells if cell.free > 0 => {}
+                Counted::InCells | Counted::AtGate => return false,
+            }
+            if wants.iter().take(at).any(|other| other.limit == want.limit) {
+                return false;
+            }
+            holds.push(Hold::new(index, cell.place, true));
         }
-        for want in wants {
-            if let Some(entry) = self.table.counted(want.limit)
-                && let Some(cell) = self.cells.get_mut(entry.index() as usize)
-            {
+        for hold in holds.iter() {
+            if let Some(cell) = self.cells.get_mut(hold.limit as usize) {
                 cell.free -= 1;
                 cell.admitted += 1;
-                holds.push(Hold::new(entry.index(), entry.place, true));
             }
         }
         self.holds += i64::try_from(holds.len()).unwrap_or(0);
         true
+    }
+}
+
+impl Cell {
+    /// The cell of a limit that was just put in force.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Self {
+            version: entry.id.version,
+            place: entry.place,
+            counted: Counted::without_cells(entry),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.counted == Counted::InCells
+    }
+}
+
+impl Counted {
+    /// Where a limit is counted that is not in cells.
+    pub(crate) fn without_cells(entry: &Entry) -> Self {
+        // One that is not in force any more is told by the table, as one that never was.
+        if entry.settings.concurrent.is_none() && !entry.retired {
+            Self::Nowhere
+        } else {
+            Self::AtGate
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Books;
-use super::cells::Cell;
+use super::cells::{Cell, Counted};
 use super::desk::{Desk, Wakers};
 use super::entry::{Entry, Life, Settings, Table, Tenant};
 use super::gate::Standing;
@@ -29,9 +29,10 @@ impl Books {
             for shard in &self.shards {
                 shard.lock().set_tenants(table.tenants.len());
             }
+            let mut vacant = table.vacant();
             let limits: Vec<LimitId> = limits
                 .iter()
-                .map(|definition| self.place_limit(desk, &mut table, definition))
+                .map(|definition| self.place_limit(desk, &mut table, &mut vacant, definition))
                 .collect();
             let named: HashSet<LimitId> = limits.iter().copied().collect();
             for entry in table.limits.iter_mut().flatten() {
@@ -108,7 +109,13 @@ impl Books {
     }
 
     /// Finds the limit of a definition, or makes it.
-    fn place_limit(&self, desk: &mut Desk, table: &mut Table, definition: &Definition) -> LimitId {
+    fn place_limit(
+        &self,
+        desk: &mut Desk,
+        table: &mut Table,
+        vacant: &mut Vec<usize>,
+        definition: &Definition,
+    ) -> LimitId {
         let known = table
             .by_identity
             .get(&definition.identity)
@@ -134,8 +141,7 @@ impl Books {
             }
             return id;
         }
-        let vacant = table.limits.iter().position(Option::is_none);
-        let index = vacant.unwrap_or_else(|| {
+        let index = vacant.pop().unwrap_or_else(|| {
             table.limits.push(None);
             table.limits.len() - 1
         });
@@ -213,8 +219,12 @@ impl Books {
         for cells in &mut all {
             cells.table = table.clone();
             cells.cells.resize(limits, Cell::default());
-            for entry in changed.iter().filter(|entry| before.is_new(entry)) {
-                cells.cells[entry.index() as usize] = Cell::default();
+            for entry in &changed {
+                let cell = &mut cells.cells[entry.index() as usize];
+                if before.is_new(entry) {
+                    *cell = Cell::of(entry);
+                }
+                cell.counted = Counted::without_cells(entry);
             }
         }
         drop(all);
@@ -259,6 +269,15 @@ impl Entry {
 }
 
 impl Table {
+    /// Places of limits that were forgotten.
+    fn vacant(&self) -> Vec<usize> {
+        let places = self.limits.iter().enumerate();
+        places
+            .filter(|(_, entry)| entry.is_none())
+            .map(|(at, _)| at)
+            .collect()
+    }
+
     /// Whether an entry is not the one in force.
     fn is_news(&self, entry: &Arc<Entry>) -> bool {
         self.at(entry.index())

@@ -72,12 +72,6 @@ impl Table {
         (entry.id.version == id.version && !entry.retired).then_some(entry)
     }
 
-    /// The limit of a name, if it is in force and counts concurrency.
-    pub(crate) fn counted(&self, id: LimitId) -> Option<&Arc<Entry>> {
-        self.limit(id)
-            .filter(|entry| entry.settings.concurrent.is_some())
-    }
-
     /// The limit of something that refers to it, which keeps it from being forgotten.
     pub(crate) fn at(&self, index: u32) -> Option<&Arc<Entry>> {
         self.limits.get(index as usize)?.as_ref()

@@ -66,6 +66,11 @@ impl Holds {
         }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.few_len = 0;
+        self.more.clear();
+    }
+
     pub(crate) fn len(&self) -> usize {
         usize::from(self.few_len) + self.more.len()
     }

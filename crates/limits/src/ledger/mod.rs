@@ -150,6 +150,7 @@ impl Ledger {
         if taken {
             return Admission::Admitted(Permit::new(door.clone(), holds, now));
         }
+        holds.clear();
         admit_among_shards(door, now, ask, holds)
     }
 
@@ -185,7 +186,7 @@ impl Ledger {
 
     fn door(&self, worker: usize) -> &Arc<Door> {
         // There is at least one.
-        &self.doors[worker % self.doors.len()]
+        self.doors.get(worker).unwrap_or(&self.doors[0])
     }
 }
 

@@ -147,11 +147,11 @@ impl Books {
             route.stops.add(at);
             route.places[at] = entry.place;
             match cells.get(want.limit.index as usize) {
-                Some(cell) if cell.open && cell.free > 0 => {
+                Some(cell) if cell.is_open() && cell.free > 0 => {
                     route.local.add(at);
                     continue;
                 }
-                Some(cell) if cell.open => route.draws.add(at),
+                Some(cell) if cell.is_open() => route.draws.add(at),
                 _ => {}
             }
             route.shards |= 1 << entry.place.shard;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Books;
+use super::cells::Counted;
 use super::desk::{Charged, Desk, Wakers};
 use super::holds::{Hold, Place};
 use super::route::forgotten;
@@ -54,7 +55,7 @@ impl Books {
         for cells in &mut all {
             if let Some(cell) = cells.cells.get_mut(hold.limit as usize) {
                 gate.in_flight -= std::mem::take(&mut cell.free);
-                cell.open = false;
+                cell.counted = Counted::AtGate;
                 if cell.held_us > 0 {
                     gate.held_us = std::mem::take(&mut cell.held_us);
                 }
@@ -72,7 +73,7 @@ impl Books {
         all.extend(self.cells.iter().map(|cells| cells.lock()));
         for cells in &mut all {
             if let Some(cell) = cells.cells.get_mut(limit as usize) {
-                cell.open = true;
+                cell.counted = Counted::InCells;
                 cell.batch = batch;
             }
         }
