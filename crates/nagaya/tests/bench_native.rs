@@ -291,7 +291,29 @@ fn a_load_without_a_server_says_why_and_fails() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = stdout(&output);
     assert!(text.contains("not one whole reply"), "{text}");
-    assert!(text.to_lowercase().contains("connection refused"), "{text}");
+    assert!(text.contains(": connection refused"), "{text}");
+    assert!(text.contains("Does the server run"), "{text}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_load() {
+    let directory = TempDir::new();
+    let page = directory.path().join("page.html");
+    let page = page.to_str().unwrap();
+    for flags in [
+        &["--json", "/nowhere/out.json", "--html", page][..],
+        &["-n", "1", "--html", page, "--json", "/nowhere/out.json"],
+    ] {
+        let output = bench(&[flags, &["http://127.0.0.1:9/"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = stderr(&output);
+        assert!(
+            said.contains("write /nowhere/out.json: no such file or directory"),
+            "{said}"
+        );
+        assert!(!stdout(&output).contains("not one"), "{output:?}");
+        assert!(!std::path::Path::new(page).exists(), "{page} was left");
+    }
 }
 
 #[test]

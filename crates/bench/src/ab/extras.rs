@@ -8,9 +8,20 @@ use super::refusal::{Refusal, refuse_plainly};
 use super::request::Sent;
 use super::target::Target;
 use crate::client::{Live, Outcome};
+use crate::error::Error;
 use crate::native::{self, Asked, AskedUrl, PaceWord, Report, ServerRecord, Watched};
 use crate::report::Paint;
 use crate::server::Which;
+
+/// Finds out before the load that a file cannot be written.
+pub(crate) fn try_out(extras: &Extras) -> Result<(), Refusal> {
+    let files = [&extras.json, &extras.html];
+    let tried = files
+        .into_iter()
+        .flatten()
+        .try_for_each(|file| native::try_out(file));
+    tried.or_else(|error| refuse_plainly(1, error.to_string()))
+}
 
 /// Begins to watch the server that was named, if one was.
 pub(crate) fn watch(extras: &Extras) -> Result<Option<Watched>, Refusal> {
@@ -62,7 +73,10 @@ fn write(
 fn written(file: &Path, text: &str) -> Result<(), Refusal> {
     match std::fs::write(file, text) {
         Ok(()) => Ok(()),
-        Err(error) => refuse_plainly(1, format!("write {}: {error}", file.display())),
+        Err(error) => {
+            let error = Error::new(format!("write {}", file.display()), error);
+            refuse_plainly(1, error.to_string())
+        }
     }
 }
 

@@ -96,6 +96,7 @@ impl<'a> Load<'a> {
     fn run(&self) -> Result<ExitCode, Refusal> {
         let flags = self.flags;
         let plan = self.plan()?;
+        extras::try_out(&flags.extras)?;
         let interrupted = interruptions()?;
         let watched = extras::watch(&flags.extras)?;
         let live = Live::new();

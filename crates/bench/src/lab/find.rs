@@ -26,6 +26,13 @@ pub(crate) fn file(name: &str) -> Result<PathBuf, Error> {
     if let Some(found) = choices.iter().find(|path| path.is_file()) {
         return Ok(found.clone());
     }
+    if name.contains('/') || name.ends_with(".toml") {
+        let missing = match given.is_dir() {
+            true => format!("the directory has no {OWN_FILE}"),
+            false => "there is no such file".to_owned(),
+        };
+        return Err(Error::new(format!("read the experiment {name}"), missing));
+    }
     let [short, long] = choices.map(|path| path.display().to_string());
     let known: Vec<String> = all()
         .iter()
@@ -65,4 +72,22 @@ pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries.filter_map(file).collect();
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_there_is_not_looked_for_as_a_name() {
+        for given in ["./nowhere/own.toml", "own.toml", "nowhere/own"] {
+            let said = file(given).expect_err("it is not there").to_string();
+            assert_eq!(
+                said,
+                format!("read the experiment {given}: there is no such file")
+            );
+        }
+        let said = file("nowhere").expect_err("it is not there").to_string();
+        assert!(said.contains("lab/nowhere.toml"), "{said}");
+    }
 }

@@ -34,6 +34,7 @@ pub use series::{QUANTILES, SeriesRecord, needed_for};
 pub use watch::ServerRecord;
 
 pub(crate) use page::document;
+pub(crate) use run::try_out;
 pub(crate) use watch::{Watched, table as server_table};
 
 use asked::{Order, Refused};

@@ -12,6 +12,10 @@ use super::watch::ServerRecord;
 const REACHED: f64 = 0.99;
 /// Share of late requests that is told.
 const LATE_SHARE: f64 = 0.01;
+/// How the system's words end where nobody listens.
+const REFUSED: &str = "connection refused";
+/// How they end where the other side does not speak TLS.
+const NO_TLS: &str = "InvalidContentType";
 
 /// The rate in one sentence, never more than can be answered for.
 pub(crate) fn headline(report: &Report) -> String {
@@ -32,6 +36,9 @@ pub(crate) fn notes(report: &Report) -> Vec<(Tone, String)> {
     let mut notes = Vec::new();
     if report.completed == 0 {
         notes.push((Tone::Bad, nothing_came(report)));
+    }
+    if report.is_all_refused() {
+        notes.push((Tone::Bad, nothing_good(report)));
     }
     if report.cut_short {
         notes.push((
@@ -74,13 +81,25 @@ fn nothing_came(report: &Report) -> String {
             units::count(report.warm_up.completed)
         );
     }
-    let first = report
-        .first_failures
-        .first()
-        .map(|failure| failure.text.as_str());
+    let Some(first) = report.first_failures.first() else {
+        return "Not one whole reply: nothing came before the end.".to_owned();
+    };
+    let hint = match first.kind.as_str() {
+        "connect" if first.text.ends_with(REFUSED) => {
+            " Does the server run, and is this its port? `ss -ltn` shows who listens."
+        }
+        "tls" if first.text.ends_with(NO_TLS) => " Is it plain http:// there?",
+        "closed" => " Is this the right port, and is it https:// there?",
+        _ => "",
+    };
+    format!("Not one whole reply: {}.{hint}", first.text)
+}
+
+/// Replies came, and the status of each counts as a failure.
+fn nothing_good(report: &Report) -> String {
+    let first = report.first.as_ref().map_or(0, |first| first.status);
     format!(
-        "Not one whole reply: {}.",
-        first.unwrap_or("nothing came before the end")
+        "Not one good reply, the first was status {first}: is the URL right? Refusals are often faster than what was asked for. If they are what is to be measured: --accept-any-status."
     )
 }
 

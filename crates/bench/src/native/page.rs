@@ -42,13 +42,18 @@ pub(crate) fn document(report: &Report) -> Document {
 }
 
 fn tone(report: &Report) -> Tone {
-    if report.completed == 0 || report.own.bound {
+    if report.completed == 0 || report.is_all_refused() || report.own.bound {
         Tone::Bad
-    } else if report.failed > 0 || report.cut_short {
+    } else if report.failed > 0 || has_warnings(report) {
         Tone::Warn
     } else {
         Tone::Plain
     }
+}
+
+fn has_warnings(report: &Report) -> bool {
+    let notes = notes::notes(report);
+    notes.iter().any(|(tone, _)| *tone == Tone::Warn)
 }
 
 fn answer(report: &Report) -> String {
@@ -147,6 +152,15 @@ fn course(document: &mut Document, report: &Report) {
         name: name.to_owned(),
         points: steps.iter().map(|step| (step.end_s, of(step))).collect(),
     };
+    // Where no reply came there is no time to show, least of all a short one.
+    let times = |name: &str, of: fn(&timeline::Step) -> f64| Line {
+        name: name.to_owned(),
+        points: steps
+            .iter()
+            .filter(|step| step.per_second > 0.0)
+            .map(|step| (step.end_s, of(step)))
+            .collect(),
+    };
     let mut rates = vec![line("replies", |step| step.per_second)];
     if report.failed > 0 {
         rates.push(line("failures", |step| step.failed_per_second));
@@ -168,9 +182,9 @@ fn course(document: &mut Document, report: &Report) {
                 title: "Response time".to_owned(),
                 unit: Unit::Micros,
                 lines: vec![
-                    line("median", |step| step.p50_us),
-                    line("p99", |step| step.p99_us),
-                    line("longest", |step| step.max_us),
+                    times("median", |step| step.p50_us),
+                    times("p99", |step| step.p99_us),
+                    times("longest", |step| step.max_us),
                 ],
             },
         ],

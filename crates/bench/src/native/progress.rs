@@ -79,6 +79,17 @@ impl Progress {
         }
     }
 
+    /// Shows a line that stands for a step of its own: where there is no terminal none is left out.
+    pub(crate) fn milestone(&mut self, permille: u64, line: String) {
+        match &mut self.place {
+            Place::Lines(last) => {
+                *last = Instant::now();
+                eprintln!("{line}");
+            }
+            Place::Terminal(_) | Place::Nowhere => self.step(permille, line),
+        }
+    }
+
     /// Says something beside the line.
     pub(crate) fn say(&self, text: &str) {
         match &self.place {

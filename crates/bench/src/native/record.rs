@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::client::{Errors, FirstReply, Interval, Outcome};
-use crate::error::Error;
+use crate::error::{Error, in_words};
 use crate::report::units;
 
 use super::series::SeriesRecord;
@@ -254,7 +254,7 @@ impl Report {
                 .iter()
                 .map(|failure| FailureRecord {
                     kind: failure.class.to_owned(),
-                    text: failure.text.clone(),
+                    text: in_words(&failure.text),
                 })
                 .collect(),
             cut: outcome.cut,
@@ -288,6 +288,11 @@ impl Report {
         errors
             .iter()
             .fold(self.completed, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// Whether replies came, and not one had a status that counts as good.
+    pub(crate) fn is_all_refused(&self) -> bool {
+        self.completed > 0 && self.failed_by_status == self.completed
     }
 
     /// As JSON, on one line. The format is described in docs/reference/bench-json.md.

@@ -29,6 +29,11 @@ const INTERRUPTED: i32 = 130;
 
 /// Does what was ordered, reports it, and says the exit status.
 pub(crate) fn run(order: &Order) -> Result<u8, Error> {
+    let files = [&order.json, &order.html];
+    files
+        .into_iter()
+        .flatten()
+        .try_for_each(|file| try_out(file))?;
     let interrupted = catch_signals()?;
     match &order.task {
         Task::Load => load(order, &interrupted),
@@ -157,6 +162,28 @@ fn print(text: &str) -> Result<(), Error> {
         // `nagaya bench … | head` is no failure.
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::new("print the report", e)),
         _ => Ok(()),
+    }
+}
+
+/// Finds out before a load, and not after it, that a file cannot be written. Leaves no trace.
+pub(crate) fn try_out(path: &Path) -> Result<(), Error> {
+    let failed = |e| Error::new(format!("write {}", path.display()), e);
+    let is_new = match path.metadata() {
+        // Whoever reads a pipe would take this for its end.
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return Ok(()),
+        Ok(_) => false,
+        Err(_) if path == Path::new("-") => return Ok(()),
+        Err(_) => true,
+    };
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(failed)?;
+    match is_new {
+        true => std::fs::remove_file(path).map_err(failed),
+        false => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::report::{Paint, Table, Tone, harmless, wrapped};
 use super::notes;
 use super::record::{Asked, PaceWord, Report, per_second};
 use super::tables;
-use super::timeline;
+use super::timeline::{self, Step};
 use super::watch;
 
 /// Width of the names on the left.
@@ -19,6 +19,8 @@ const BESIDE_BLOCKS: usize = LABEL + 24;
 const WIDTH_MIN: usize = 40;
 /// Blocks of a line over time, at most.
 const BLOCKS_MAX: usize = 60;
+/// The line over time that tells times.
+const TIMES: &str = "p99";
 /// URLs that are named on top.
 const URLS_SHOWN: usize = 3;
 
@@ -238,35 +240,30 @@ fn course(report: &Report, width: usize) -> Option<String> {
     let room = width.saturating_sub(BESIDE_BLOCKS).min(BLOCKS_MAX);
     let steps = timeline::steps(&report.timeline, room);
     let first = steps.first()?;
-    let line = |name: &str, values: Vec<f64>, say: fn(f64) -> String| {
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(0.0, f64::max);
+    let line = |name: &str, of: fn(&Step) -> f64, say: fn(f64) -> String| {
+        let values = steps.iter().map(of);
+        // Where no reply came there is no time, least of all a short one.
+        let told = |step: &&Step| name != TIMES || step.per_second > 0.0;
+        let most = values.clone().fold(0.0, f64::max);
+        let least = steps.iter().filter(told).map(of).fold(most, f64::min);
         format!(
             "{name:<LABEL$}{}  {} to {}",
-            timeline::blocks(values.iter().copied()),
+            timeline::blocks(values),
             say(least),
             say(most)
         )
     };
-    let mut lines = vec![
-        line(
-            "rate",
-            steps.iter().map(|s| s.per_second).collect(),
-            units::per_second,
-        ),
-        line(
-            "p99",
-            steps.iter().map(|s| s.p99_us).collect(),
-            units::micros,
-        ),
-    ];
+    let mut lines = Vec::new();
+    if report.completed > 0 {
+        lines.push(line("rate", |s| s.per_second, units::per_second));
+        lines.push(line(TIMES, |s| s.p99_us, units::micros));
+    }
     if report.failed > 0 {
-        let failed = steps.iter().map(|s| s.failed_per_second).collect();
-        lines.push(line("failures", failed, units::per_second));
+        lines.push(line("failures", |s| s.failed_per_second, units::per_second));
     }
     let step = units::seconds(first.end_s);
-    lines.insert(0, format!("Over time, a block each {step}"));
-    Some(lines.join("\n"))
+    let title = format!("Over time, a block each {step}\n");
+    (!lines.is_empty()).then(|| title + &lines.join("\n"))
 }
 
 fn plural(count: u64, noun: &str) -> String {
@@ -373,6 +370,61 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("p50"), "{text}");
+    }
+
+    #[test]
+    fn nobody_listening_and_the_wrong_scheme_are_told_with_what_to_look_at() {
+        for (kind, words, hint) in [
+            (
+                "connect",
+                "connect to a: connection refused",
+                "Does the server run,",
+            ),
+            (
+                "tls",
+                "agree on TLS with a: received corrupt message of type InvalidContentType",
+                "http:// there?",
+            ),
+            (
+                "closed",
+                "a closed the connection before its reply was whole",
+                "https:// there?",
+            ),
+        ] {
+            let mut report = closed();
+            report.completed = 0;
+            let first = report.first_failures.first_mut().expect("there is one");
+            (first.kind, first.text) = (kind.to_owned(), words.to_owned());
+            let text = text(&report, WIDE, Paint::Never);
+            assert!(text.contains(hint), "{text}");
+            assert!(!text.contains("\nrate  "), "{text}");
+        }
+    }
+
+    #[test]
+    fn replies_of_a_wrong_url_are_no_good_result() {
+        let mut report = closed();
+        report.failed_by_status = report.completed;
+        report.first.as_mut().expect("a reply").status = 404;
+        let said = text(&report, WIDE, Paint::Never);
+        assert!(
+            said.contains("! Not one good reply, the first was status 404"),
+            "{said}"
+        );
+        report.failed_by_status -= 1;
+        assert!(!text(&report, WIDE, Paint::Never).contains("Not one good reply"));
+    }
+
+    #[test]
+    fn a_time_without_a_reply_is_no_short_response_time() {
+        let mut report = closed();
+        // The two tenths of the first block.
+        for tenth in report.timeline.iter_mut().take(2) {
+            (tenth.completed, tenth.p99_us, tenth.max_us) = (0, 0, 0);
+        }
+        let text = text(&report, WIDE, Paint::Never);
+        assert!(text.contains("  1.10 ms to 1.18 ms"), "{text}");
+        assert!(text.contains("  0/s to 1,790/s"), "{text}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn searched(
 ) -> Result<Search, Error> {
     let live = Live::new();
     let mut progress = Progress::new(order.volume, order.plan.end);
-    progress.step(0, "a closed loop, to find a rate to begin with".to_owned());
+    progress.milestone(0, "a closed loop, to find a rate to begin with".to_owned());
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
         let searching = scope.spawn(|| {
@@ -60,7 +60,7 @@ fn searched(
             match told.recv_timeout(LOOK_EVERY) {
                 Ok(line) => {
                     done = (done + PROBE_PERMILLE).min(1000 - PROBE_PERMILLE);
-                    progress.step(done, line);
+                    progress.milestone(done, line);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

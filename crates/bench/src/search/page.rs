@@ -22,7 +22,7 @@ impl Search {
             ),
             Knee::GeneratorBound { .. } => {
                 "the generator was late at every rate, so nothing is known of the server: give it \
-                 cores of its own (--cores), or a machine"
+                 cores (--cores) or a machine of its own"
                     .to_owned()
             }
             Knee::Nowhere { tried } => {
@@ -94,8 +94,9 @@ impl Search {
             section.note(
                 Tone::Warn,
                 format!(
-                    "{short} probes had fewer requests than the goals' quantiles need, though each \
-                     took half a minute: their far quantiles are guesses"
+                    "{short} of {} probes had fewer requests than the goals' quantiles need, even \
+                     in half a minute: far quantiles are guesses there",
+                    self.probes.len()
                 ),
             );
         }
