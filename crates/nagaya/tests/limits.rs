@@ -5,6 +5,7 @@ mod php;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -189,8 +190,14 @@ fn a_limit_is_changed_while_it_is_full_and_whoever_waits_goes_on() {
     let list = ask(&gateway, "limits list");
     let identity = list.lines().find(|line| line.contains("pages")).unwrap();
     let identity = identity.split("  ").next().unwrap().to_owned();
-    let answer = ask(&gateway, &format!("limits set {identity} concurrent=3"));
-    assert!(answer.contains("concurrent 3"), "{answer}");
+    let config = gateway.directory().path().join("nagaya.toml");
+    let output = Command::new(env!("CARGO_BIN_EXE_nagaya"))
+        .args(["limits", "set", &identity, "concurrent=3", "queue=9", "-c"])
+        .arg(config)
+        .output()
+        .unwrap();
+    let answer = String::from_utf8_lossy(&output.stdout);
+    assert!(answer.contains("concurrent 3, queue 9"), "{output:?}");
     await_counts(&gateway, 3, 1);
     gate.open();
     assert_eq!(count(&replies(clients), 200), 4);

@@ -168,12 +168,8 @@ fn set(config: &Path, options: &SetOptions) -> Outcome {
         complain("nagaya: no limit is called so: nagaya limits list shows their names\n");
         return Outcome::Wrong;
     }
-    // A limit's name has spaces; a tab ends it.
-    let question = format!(
-        "limits set {}\t{}",
-        options.limit,
-        options.changes.join("\t")
-    );
+    // A limit's name may have spaces; what follows it is known by its `=`.
+    let question = format!("limits set {} {}", options.limit, options.changes.join(" "));
     control::show(config, &options.place, &question)
 }
 
