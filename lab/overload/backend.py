@@ -1,53 +1,27 @@
 #!/usr/bin/env python3
 """A back end whose capacity is known: it sleeps instead of computing, so that two cores suffice.
 
-    backend.py PORT SLOTS SERVICE_MS [degrades] [notices] [tally=FILE:INDEX]
+    backend.py PORT SLOTS SERVICE_MS [degrades] [notices]
 
 SLOTS requests at once take SERVICE_MS each, so it does SLOTS / SERVICE_MS * 1000 a second. More at
 once make every one slower, as locks, caches and swapping do: with `degrades` the service time of n
 at once grows by 1 + (n / SLOTS)^2, up to 20 times. `?ms=N` takes N in place of SERVICE_MS.
 
 Whoever has begun goes on to the end although nobody waits for it any more, as php-fpm does; with
-`notices` it ends with its connection. `/stats` tells what it did since the last look. With `tally`
-two of them add up what is in flight in a file that outlives each (kills.py).
+`notices` it ends with its connection. `/stats` tells what it did since the last look.
 """
 
 import asyncio
-import mmap
-import struct
 import sys
-from pathlib import Path
 
 BODY = b"thick walls.."
 SLOWEST = 20
-SLOT = struct.Struct("ii")  # in flight, whether it counts
-TALLY_BYTES = 2 * SLOT.size
-
-
-class Tally:
-    """In flight at two back ends together, and the most of it that this one has seen."""
-
-    def __init__(self, place):
-        name, index = place.rsplit(":", 1)
-        file = open(name, "r+b")
-        self.map = mmap.mmap(file.fileno(), TALLY_BYTES)
-        self.offset = int(index) * SLOT.size
-        self.set(0)
-
-    def set(self, in_flight):
-        SLOT.pack_into(self.map, self.offset, in_flight, 1)
-
-    def all(self):
-        slots = [SLOT.unpack_from(self.map, offset) for offset in range(0, TALLY_BYTES, SLOT.size)]
-        return sum(in_flight for in_flight, counts in slots if counts)
 
 
 class Server:
     def __init__(self, slots, service_ms, words):
         self.slots, self.seconds = int(slots), float(service_ms) / 1000
         self.degrades, self.notices = "degrades" in words, "notices" in words
-        places = [word.removeprefix("tally=") for word in words if word.startswith("tally=")]
-        self.tally = Tally(places[0]) if places else None
         self.in_flight = 0
         self.figures = dict(most=0, served=0, started=0, wasted=0)
 
@@ -57,11 +31,7 @@ class Server:
 
     def change(self, by):
         self.in_flight += by
-        now = self.in_flight
-        if self.tally:
-            self.tally.set(now)
-            now = self.tally.all()
-        self.figures["most"] = max(self.figures["most"], now)
+        self.figures["most"] = max(self.figures["most"], self.in_flight)
 
     def seconds_for(self, target):
         if b"ms=" in target:
@@ -142,9 +112,4 @@ async def main(port, *words):
     await listening.serve_forever()
 
 
-def clean_tally(name):
-    Path(name).write_bytes(bytes(TALLY_BYTES))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+asyncio.run(main(*sys.argv[1:]))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Back ends that are killed, clients that leave, a server's process that dies: what stays counted.
+"""A back end that is killed, clients that leave, a server's process that dies: what stays counted.
 
-    kills.py nagaya|nginx LIMIT SECONDS PORT PORT
+    kills.py nagaya|nginx LIMIT SECONDS PORT
 
-Two back ends on these ports count what is in flight at both together. One of them is killed every
-two seconds and started again; of nginx the busiest worker as well, once, after a third of the time.
+The back end on this port counts what it has in flight. It is killed every two seconds and started
+again; of nginx the busiest worker as well, once, after a third of the time.
 30 % of the clients leave within 60 ms. Then all is quiet, Nagaya is asked for its counters, and as
 many requests as the limit allows are made at once: those that are refused are what is stuck.
 """
@@ -16,13 +16,9 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
-
-sys.dont_write_bytecode = True
-from backend import SLOT, clean_tally
 
 HERE = Path(__file__).parent
 PORT, PID = int(os.environ["LAB_PORT"]), int(os.environ["LAB_PID"])
@@ -32,43 +28,33 @@ COUNTERS_WAIT = 10
 PROBE_MS = 1500
 
 
-class BackEnds:
-    """Two of them, and what they have seen."""
+class BackEnd:
+    """It, and the most it has seen at once in all its lives."""
 
-    def __init__(self, ports, directory):
-        self.ports, self.tally = ports, f"{directory}/tally"
-        clean_tally(self.tally)
-        self.most = 0
-        self.running = [self.start(index) for index in range(len(ports))]
+    def __init__(self, port):
+        self.port, self.most = port, 0
+        self.start()
 
-    def start(self, index):
-        words = [str(self.ports[index]), "20", "50", "notices", f"tally={self.tally}:{index}"]
-        return subprocess.Popen([sys.executable, HERE / "backend.py", *words])
-
-    def kill(self, index):
-        # What it had in flight is nobody's from now on; it must not be counted until it is back.
-        with open(self.tally, "r+b") as file:
-            file.seek(index * SLOT.size)
-            file.write(SLOT.pack(0, 0))
-            self.running[index].kill()
-            self.running[index].wait()
-            file.seek(index * SLOT.size)
-            file.write(SLOT.pack(0, 0))
-        self.running[index] = self.start(index)
-
-    def look(self):
-        for port in self.ports:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=1) as reply:
-                    seen = dict(line.split() for line in reply.read().decode().splitlines())
-                self.most = max(self.most, int(seen["most"]))
-            except (OSError, ValueError, KeyError):
-                pass  # It is being killed.
+    def start(self):
+        words = [sys.executable, HERE / "backend.py", str(self.port), "20", "50", "notices"]
+        self.running = subprocess.Popen(words)
 
     def end(self):
-        for running in self.running:
-            running.kill()
-            running.wait()
+        self.running.kill()
+        self.running.wait()
+
+    def kill(self):
+        self.look()
+        self.end()
+        self.start()
+
+    def look(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=1) as reply:
+                seen = dict(line.split() for line in reply.read().decode().splitlines())
+            self.most = max(self.most, int(seen["most"]))
+        except (OSError, ValueError, KeyError):
+            pass  # It is not up yet.
 
 
 class Load:
@@ -118,17 +104,17 @@ def busiest_worker():
     return int(max(children, key=lambda pid: len(os.listdir(f"/proc/{pid}/fd"))))
 
 
-async def disturb(seconds, back_ends, kind):
+async def disturb(seconds, back_end, kind):
     """Kills one after another; returns how many."""
     killed, began, worker_is_due = 0, time.monotonic(), kind == "nginx"
     while (passed := time.monotonic() - began) < seconds:
         if passed >= killed * BETWEEN_KILLS:
-            await asyncio.to_thread(back_ends.kill, killed % 2)
+            await asyncio.to_thread(back_end.kill)
             killed += 1
         if worker_is_due and passed > seconds / 3:
             worker_is_due = False
             os.kill(busiest_worker(), signal.SIGKILL)
-        await asyncio.to_thread(back_ends.look)
+        await asyncio.to_thread(back_end.look)
         await asyncio.sleep(0.1)
     return killed + (kind == "nginx")
 
@@ -169,10 +155,10 @@ async def admitted_at_once(limit):
     return sum(await asyncio.gather(*(one(number) for number in range(limit))))
 
 
-async def measure(kind, limit, seconds, back_ends):
+async def measure(kind, limit, seconds, back_end):
     load = Load()
     clients = [asyncio.create_task(load.client(number)) for number in range(CLIENTS)]
-    killed = await disturb(seconds, back_ends, kind)
+    killed = await disturb(seconds, back_end, kind)
     load.over = True
     await asyncio.gather(*clients)
     if kind == "nagaya":
@@ -181,8 +167,8 @@ async def measure(kind, limit, seconds, back_ends):
         print("zero_after_seconds", f"{passed:.3f}", "s")
     await asyncio.sleep(1)
     print("stuck_slots", limit - await admitted_at_once(limit))
-    back_ends.look()
-    print("most_at_once", back_ends.most)
+    back_end.look()
+    print("most_at_once", back_end.most)
     print("served_requests", load.served)
     print("left_requests", load.left)
     print("refused_requests", load.refused)
@@ -190,14 +176,13 @@ async def measure(kind, limit, seconds, back_ends):
     print("killed_processes", killed)
 
 
-def main(kind, limit, seconds, *ports):
-    with tempfile.TemporaryDirectory() as directory:
-        back_ends = BackEnds([int(port) for port in ports], directory)
-        try:
-            time.sleep(1)
-            asyncio.run(measure(kind, int(limit), float(seconds), back_ends))
-        finally:
-            back_ends.end()
+def main(kind, limit, seconds, port):
+    back_end = BackEnd(int(port))
+    try:
+        time.sleep(1)
+        asyncio.run(measure(kind, int(limit), float(seconds), back_end))
+    finally:
+        back_end.end()
 
 
 main(*sys.argv[1:])
