@@ -111,7 +111,8 @@ async def disturb(seconds, back_end, kind):
         if passed >= killed * BETWEEN_KILLS:
             await asyncio.to_thread(back_end.kill)
             killed += 1
-        if worker_is_due and passed > seconds / 3:
+        # Between two kills of the back end, so that something is in flight.
+        if worker_is_due and passed > seconds / 3 + BETWEEN_KILLS / 2:
             worker_is_due = False
             os.kill(busiest_worker(), signal.SIGKILL)
         await asyncio.to_thread(back_end.look)
