@@ -143,7 +143,7 @@ fn a_clients_certificate_and_unknown_suites_are_read_beforehand() {
         assert!(error.to_string().contains(part), "{error}");
     };
     tls.identity = Some("/nowhere.pem".into());
-    refused(tls.clone(), "read /nowhere.pem: No such file");
+    refused(tls.clone(), "read /nowhere.pem: no such file");
     tls.identity = None;
     tls.suites = vec!["ROT13".to_owned()];
     refused(
