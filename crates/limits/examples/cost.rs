@@ -3,7 +3,10 @@
 //! Times are of the threads' CPU, so that others on the machine disturb less. With two threads on
 //! two cores that is what a request costs while both are at the same key all the time.
 //!
-//! `cargo run --release -p limits --example cost`
+//! `cargo run --release -p limits --example cost -- [LOOPS [scale|one|small|three|refusal]]`
+//!
+//! Instructions: `valgrind --tool=callgrind --toggle-collect='*cost*pass*' … 10000 one`, whose sum is
+//! for all rounds, of one thread and of two.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,14 +23,24 @@ const KEYS: usize = 100_000;
 const ROUNDS: usize = 9;
 
 fn main() {
-    let loops = std::env::args()
-        .nth(1)
+    let mut arguments = std::env::args().skip(1);
+    let loops = arguments
+        .next()
         .and_then(|text| text.parse().ok())
         .unwrap_or(500_000);
-    scale(loops);
-    one_fixed(loops);
-    three(loops);
-    refusal(loops);
+    let only = arguments.next();
+    let cases: [(&str, fn(usize)); 5] = [
+        ("scale", scale),
+        ("one", one_fixed),
+        ("small", small_fixed),
+        ("three", three),
+        ("refusal", refusal),
+    ];
+    for (name, case) in cases {
+        if only.as_deref().is_none_or(|only| only == name) {
+            case(loops);
+        }
+    }
 }
 
 fn one_fixed(loops: usize) {
@@ -39,7 +52,10 @@ fn one_fixed(loops: usize) {
         });
         println!("one fixed limit, {threads} threads on one key: {cost:.1} ns a request");
     }
-    let (ledger, limits, tenant) = self::ledger(&[fixed("site", 4)]);
+}
+
+fn small_fixed(loops: usize) {
+    let (ledger, limits, tenant) = ledger(&[fixed("site", 4)]);
     for threads in [1, 2] {
         let cost = per_request(threads, loops, |worker, _| {
             let wants = [want(limits[0], None)];

@@ -15,6 +15,8 @@ pub struct Permit {
     door: Arc<Door>,
     since: Time,
     holds: Holds,
+    /// Whether it was not given back yet.
+    is_held: bool,
     /// Only of one that was waited for.
     wait: Option<Box<Wait>>,
 }
@@ -41,6 +43,7 @@ impl Permit {
             door,
             since,
             holds,
+            is_held: true,
             wait: None,
         }
     }
@@ -96,12 +99,11 @@ impl Permit {
     }
 
     fn give_back(&mut self, end: &End) {
-        let holds = std::mem::take(&mut self.holds);
-        if holds.len() == 0 {
+        if !std::mem::replace(&mut self.is_held, false) || self.holds.len() == 0 {
             return;
         }
         let charged = self.wait.as_ref().map(|wait| &wait.charged);
-        self.door.give_back(&holds, self.since, charged, end);
+        self.door.give_back(&self.holds, self.since, charged, end);
     }
 }
 

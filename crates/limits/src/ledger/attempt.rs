@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::Books;
 use super::cells::{Cell, Cells};
-use super::entry::Entry;
+use super::entry::{Entry, Table};
 use super::gate::Gate;
-use super::holds::{Hold, Holds};
+use super::holds::{Hold, Holds, Place};
 use super::route::{Keys, Need};
 use crate::Time;
 use crate::adaptive::Outcome;
@@ -119,37 +119,62 @@ impl Books {
     }
 
     /// Gives permits back. What is to be done at the desk for it is told.
-    pub(super) fn give_back(&self, worker: usize, holds: &Holds, freed: &mut Holds, how: &Held) {
+    pub(super) fn give_back(&self, worker: usize, holds: &Holds, how: &Held) -> Holds {
+        let mut freed = Holds::with_capacity(holds.len());
         let mut own = self.cells[worker].lock();
-        for hold in holds.iter() {
-            let place = hold.place();
-            let shard = &self.shards[usize::from(place.shard)];
-            if hold.fixed
-                && let Some(cell) = own.cells.get_mut(hold.limit as usize)
-                && cell.is_open()
-            {
-                cell.free += 1;
-                cell.note_held(how.held_ns);
-                if cell.free > cell.batch * 2 {
-                    shard.lock().gate(place.slot).in_flight -= cell.batch;
-                    cell.free -= cell.batch;
+        for part in holds.parts() {
+            for hold in part {
+                if !self.give_to_cell(&mut own, hold, how) {
+                    self.give_to_gate(&own.table, hold, how, &mut freed);
                 }
-                continue;
-            }
-            let mut shard = shard.lock();
-            let gate = shard.gate(place.slot);
-            if let Some(entry) = own.table.at(hold.limit).filter(|entry| entry.is_auto()) {
-                entry.sample(gate, how);
-            }
-            gate.in_flight -= 1;
-            if let Some(held_ns) = how.held_ns {
-                gate.note_held(held_ns);
-            }
-            if gate.waiting > 0 {
-                freed.push(*hold);
             }
         }
         own.holds -= i64::try_from(holds.len()).unwrap_or(0);
+        freed
+    }
+
+    /// Puts a permit into the worker's cell, if its limit is counted there.
+    fn give_to_cell(&self, own: &mut Cells, hold: &Hold, how: &Held) -> bool {
+        let Some(cell) = own.cells.get_mut(hold.limit as usize) else {
+            return false;
+        };
+        if !hold.fixed || !cell.is_open() {
+            return false;
+        }
+        cell.free += 1;
+        cell.note_held(how.held_ns);
+        if cell.free > cell.batch * 2 {
+            self.give_batch(cell, hold.place());
+        }
+        true
+    }
+
+    /// Gives some of a cell's permits back to their gate.
+    #[inline(never)]
+    fn give_batch(&self, cell: &mut Cell, place: Place) {
+        let mut shard = self.shards[usize::from(place.shard)].lock();
+        shard.gate(place.slot).in_flight -= cell.batch;
+        cell.free -= cell.batch;
+    }
+
+    /// Gives a permit back to its gate. Apart, as all that is not needed where cells suffice.
+    #[inline(never)]
+    fn give_to_gate(&self, table: &Table, hold: &Hold, how: &Held, freed: &mut Holds) {
+        let Place { shard, slot } = hold.place();
+        let mut shard = self.shards[usize::from(shard)].lock();
+        let gate = shard.gate(slot);
+        if hold.fixed
+            && let Some(entry) = table.at(hold.limit).filter(|entry| entry.is_auto())
+        {
+            entry.sample(gate, how);
+        }
+        gate.in_flight -= 1;
+        if let Some(held_ns) = how.held_ns {
+            gate.note_held(held_ns);
+        }
+        if gate.waiting > 0 {
+            freed.push(*hold);
+        }
     }
 }
 

@@ -64,15 +64,17 @@ impl Cells {
                 Counted::InCells if cell.free > 0 => {}
                 Counted::InCells | Counted::AtGate => return false,
             }
-            if wants.iter().take(at).any(|other| other.limit == want.limit) {
+            if at > 0 && wants.iter().take(at).any(|other| other.limit == want.limit) {
                 return false;
             }
             holds.push(Hold::new(index, cell.place, true));
         }
-        for hold in holds.iter() {
-            if let Some(cell) = self.cells.get_mut(hold.limit as usize) {
-                cell.free -= 1;
-                cell.admitted += 1;
+        for part in holds.parts() {
+            for hold in part {
+                if let Some(cell) = self.cells.get_mut(hold.limit as usize) {
+                    cell.free -= 1;
+                    cell.admitted += 1;
+                }
             }
         }
         self.holds += i64::try_from(holds.len()).unwrap_or(0);

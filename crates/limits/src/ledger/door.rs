@@ -50,17 +50,21 @@ impl Door {
             held_ns: end.now.map(|now| now.since_ns(since)),
             outcome: end.outcome,
         };
-        let mut freed = Holds::with_capacity(holds.len());
-        self.books.give_back(self.worker, holds, &mut freed, &how);
-        if freed.len() == 0 && charged.is_none() {
-            return;
+        let freed = self.books.give_back(self.worker, holds, &how);
+        if freed.len() > 0 || charged.is_some() {
+            self.hand_on(&freed, charged, end, how.held_ns);
         }
+    }
+
+    /// Hands on what somebody waits for, and settles what a wait was charged.
+    #[inline(never)]
+    fn hand_on(&self, freed: &Holds, charged: Option<&Charged>, end: &End, held_ns: Option<u64>) {
         self.books.at_desk(end.now, |desk, now, wakers| {
             if let Some(charged) = charged {
                 desk.settle(now, charged, end.used);
             }
             for hold in freed.iter() {
-                desk.note_service(hold.place(), how.held_ns);
+                desk.note_service(hold.place(), held_ns);
                 self.books.serve(desk, now, hold.place(), wakers);
             }
         });

@@ -44,16 +44,21 @@ impl Hold {
 pub(crate) struct Holds {
     few: [Hold; FEW],
     few_len: u8,
-    more: Vec<Hold>,
+    #[allow(
+        clippy::box_collection,
+        reason = "permits are moved about, and nearly none has more: 8 bytes instead of 24"
+    )]
+    more: Option<Box<Vec<Hold>>>,
 }
 
 impl Holds {
+    #[inline]
     pub(crate) fn with_capacity(holds: usize) -> Self {
-        Self {
-            few: [Hold::default(); FEW],
-            few_len: 0,
-            more: Vec::with_capacity(holds.saturating_sub(FEW)),
+        let mut empty = Self::default();
+        if holds > FEW {
+            empty.more = Some(Box::new(Vec::with_capacity(holds - FEW)));
         }
+        empty
     }
 
     pub(crate) fn push(&mut self, hold: Hold) {
@@ -62,23 +67,31 @@ impl Holds {
                 *place = hold;
                 self.few_len += 1;
             }
-            None => self.more.push(hold),
+            None => self.more.get_or_insert_default().push(hold),
         }
     }
 
     pub(crate) fn clear(&mut self) {
         self.few_len = 0;
-        self.more.clear();
+        if let Some(more) = &mut self.more {
+            more.clear();
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        usize::from(self.few_len) + self.more.len()
+        usize::from(self.few_len) + self.more.as_ref().map_or(0, |more| more.len())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Hold> {
-        self.few
-            .iter()
-            .take(usize::from(self.few_len))
-            .chain(&self.more)
+        let [few, more] = self.parts();
+        few.iter().chain(more)
+    }
+
+    /// The holds as two slices: loops over them are shorter than one over a chain, and the usual
+    /// way through the ledger consists of little else.
+    pub(crate) fn parts(&self) -> [&[Hold]; 2] {
+        let few = self.few.get(..usize::from(self.few_len));
+        let more = self.more.as_ref().map(|more| more.as_slice());
+        [few.unwrap_or(&[]), more.unwrap_or(&[])]
     }
 }

@@ -144,14 +144,13 @@ impl Ledger {
     pub fn admit(&self, now: Time, ask: &Ask<'_>) -> Admission {
         let door = self.door(ask.worker);
         let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
-        let ask = &Ask { wants, ..*ask };
         let mut holds = Holds::with_capacity(wants.len());
         let taken = door.books.cells[door.worker].lock().take(wants, &mut holds);
         if taken {
             return Admission::Admitted(Permit::new(door.clone(), holds, now));
         }
         holds.clear();
-        admit_among_shards(door, now, ask, holds)
+        admit_among_shards(door, now, &Ask { wants, ..*ask }, holds)
     }
 
     /// Does what time asks for: ends waits, forgets idle keys, settles. A few times a second.
@@ -199,7 +198,9 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// The way of a request that did not find all permits in its worker's cells.
+/// The way of a request that did not find all permits in its worker's cells. Apart, so that those
+/// who did pay for none of its room on the stack.
+#[inline(never)]
 fn admit_among_shards(door: &Arc<Door>, now: Time, ask: &Ask<'_>, mut holds: Holds) -> Admission {
     let books = &door.books;
     let mut keys = books.keys(ask.wants);
