@@ -22,11 +22,13 @@ const KEPT: [FieldId; 4] = [
 const HTML_START: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
     <meta name=\"viewport\" content=\"width=device-width\"><title>";
 
-/// The look of the built-in pages.
-const STYLE: &str = "html{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}\
+/// The end of their heads: how they look.
+const HTML_MIDDLE: &str = "</title>\n<style>\
+    html{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}\
     body{margin:18vh auto;max-width:32rem;padding:0 1.5rem}\
     h1{font-size:4rem;line-height:1;margin:0;font-weight:300}p{margin:.5rem 0 2rem}\
-    small{opacity:.5;font-family:ui-monospace,monospace}";
+    small{opacity:.5;font-family:ui-monospace,monospace}\
+    </style>\n<h1>";
 
 /// The status a client sees for an error; `None` when nobody is left to see one.
 pub fn status_of(kind: Kind) -> Option<u16> {
@@ -145,9 +147,7 @@ fn html(status: u16, reason: Option<&str>, id: RequestId) -> Vec<u8> {
     put(number);
     put(" ");
     put(phrase);
-    put("</title>\n<style>");
-    put(STYLE);
-    put("</style>\n<h1>");
+    put(HTML_MIDDLE);
     put(number);
     put("</h1>\n<p>");
     put(phrase);
@@ -183,9 +183,8 @@ fn log(exchange: &Exchange, error: &Error) {
         }
         // At other levels the log hears of them by the second, with a count.
         Kind::OverLimit { .. } => {
-            let refusal = exchange.record.refusal.as_deref();
-            let refusal = refusal.map(tracing::field::display);
-            tracing::debug!(%client, request_id = %id, host, reason = error.reason, refusal, "request refused");
+            let (limit, key) = (exchange.record.limit.as_deref(), &exchange.record.limit_key);
+            tracing::debug!(%client, request_id = %id, host, reason = error.reason, limit, key, "request refused");
         }
         Kind::Refused(_) | Kind::ClientGone | Kind::ClientSlow => {
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ask::LimitId;
+use crate::definition::RateDefinition;
 
 /// A request that may not go on, and the limit that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub struct Refusal {
     /// How long somebody who comes back should stay away, as predicted. The caller rounds up and
     /// spreads it.
     pub retry_after: Duration,
-    /// What would have let it pass, in the words of the configuration.
-    pub admits_if: String,
+    /// How many may begin in a time, where the limit says so.
+    pub rate: Option<RateDefinition>,
 }
 
 /// Why a request was refused.
@@ -65,6 +66,37 @@ impl Why {
             Self::WaitedTooLong => "limit_waited",
             Self::Late => "limit_late",
             Self::Rate => "limit_rate",
+        }
+    }
+}
+
+impl Refusal {
+    /// Tells what would have let it pass, in the words of the configuration.
+    #[must_use]
+    pub fn admits_if(&self) -> String {
+        let concurrent = self.in_flight.saturating_add(1);
+        match self.why {
+            Why::Full => format!("concurrent >= {concurrent}, or queue >= 1"),
+            Why::QueueFull => {
+                let queue = self.queue_max.saturating_add(1);
+                format!("concurrent >= {concurrent}, or queue >= {queue}")
+            }
+            Why::WaitTooLong => {
+                let wait_ms = self.retry_after.as_millis() + 1;
+                format!("concurrent >= {concurrent}, or wait >= {wait_ms}ms")
+            }
+            Why::WaitedTooLong => {
+                let wait_ms = self.waited.as_millis();
+                format!("concurrent >= {concurrent}, or wait > {wait_ms}ms")
+            }
+            Why::Late => format!("concurrent >= {concurrent}"),
+            Why::Rate => match &self.rate {
+                Some(RateDefinition { count, per, burst }) => {
+                    let per_ms = per.as_millis();
+                    format!("rate > {count} in {per_ms}ms, or burst > {burst}")
+                }
+                None => "no rate".to_owned(),
+            },
         }
     }
 }

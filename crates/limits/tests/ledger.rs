@@ -16,7 +16,7 @@ fn a_third_request_is_refused_where_two_may_be_in_flight() {
     let refusal = setting.refused(0, &["a"]);
     assert_eq!(refusal.why, Why::Full);
     assert_eq!(refusal.to_string(), "limit file=a concurrent 2/2 queue 0/0");
-    assert_eq!(refusal.admits_if, "concurrent >= 3, or queue >= 1");
+    assert_eq!(refusal.admits_if(), "concurrent >= 3, or queue >= 1");
     setting
         .admitted(0, &["b"])
         .end(ms(1), Used::Nothing, Outcome::Ignored);
@@ -136,7 +136,7 @@ fn a_full_queue_refuses() {
     let _waiters = [setting.waiting(0, &["a"]), setting.waiting(0, &["a"])];
     let refusal = setting.refused(0, &["a"]);
     assert_eq!((refusal.why, refusal.queued), (Why::QueueFull, 2));
-    assert_eq!(refusal.admits_if, "concurrent >= 2, or queue >= 3");
+    assert_eq!(refusal.admits_if(), "concurrent >= 2, or queue >= 3");
 }
 
 #[test]

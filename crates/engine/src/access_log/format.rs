@@ -167,7 +167,7 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     };
     let begun_us = |started: Instant| micros(started.duration_since(request.received));
     let total_us = micros(facts.ended.duration_since(request.received));
-    let (used, refusal) = (record.program, record.refusal.as_deref());
+    let (used, limit) = (record.program, record.limit.as_deref());
     put("status", Value::Number(exchange.status().into()));
     put("bytes", Value::Number(exchange.reply.body_bytes()));
     put("bytes_in", Value::Number(exchange.body.bytes_read()));
@@ -192,12 +192,9 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
         Value::known(used.map(|it| it.peak_bytes)),
     );
     put("reason", Value::word(record.reason));
-    let limit = refusal.map(|it| it.identity.as_bytes());
-    put("limit", Value::text(limit));
-    put(
-        "limit_key",
-        Value::text(refusal.map(|it| it.key.as_bytes())),
-    );
+    let key = limit.map(|_| record.limit_key.as_bytes());
+    put("limit", Value::text(limit.map(str::as_bytes)));
+    put("limit_key", Value::text(key));
     put("user", Value::word(&record.user));
 }
 

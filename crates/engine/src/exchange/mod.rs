@@ -75,8 +75,10 @@ pub struct Record {
     pub reason: &'static str,
     /// How long it waited for permits, in microseconds; `None` where no limit asked for any.
     pub waited_us: Option<u64>,
-    /// The limit that refused it, and why.
-    pub refusal: Option<Arc<limits::Refusal>>,
+    /// The limit that refused it, as its state is kept by.
+    pub limit: Option<Arc<str>>,
+    /// Its key there.
+    pub limit_key: String,
     /// User name of Basic auth; empty if none.
     pub user: String,
 }
@@ -99,9 +101,12 @@ impl Record {
 
     fn clear(&mut self) {
         let mut user = std::mem::take(&mut self.user);
+        let mut limit_key = std::mem::take(&mut self.limit_key);
         user.clear();
+        limit_key.clear();
         *self = Self {
             user,
+            limit_key,
             ..Self::default()
         };
     }

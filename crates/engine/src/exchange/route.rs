@@ -44,6 +44,11 @@ impl Route {
         self.serving.as_ref()?.site(self.site_index?)
     }
 
+    /// The indexes of the rules that matched, in order.
+    pub fn matched(&self) -> &[usize] {
+        &self.matched
+    }
+
     /// The rules that matched, in order.
     pub fn rules(&self) -> impl DoubleEndedIterator<Item = &Rule> {
         let rules = self.site().map_or(&[][..], |site| &site.rules);

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use config::model::{self, Model};
 use limits::{
-    Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared,
-    TenantDefinition, TenantId,
+    Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
 
 use super::limit::{Key, Level, Limit, Place};
@@ -70,10 +69,9 @@ impl Limits {
         self.defined.get()?.limits.get(index).copied()
     }
 
-    /// How the ledger names a tenant; `None` before the generation was in force.
-    pub(super) fn tenant_id(&self, index: u32) -> Option<TenantId> {
-        let index = usize::try_from(index).ok()?;
-        self.defined.get()?.tenants.get(index).copied()
+    /// How the ledger names limits and tenants; `None` before the generation was in force.
+    pub(super) fn defined(&self) -> Option<&Defined> {
+        self.defined.get()
     }
 
     /// The name of a tenant.

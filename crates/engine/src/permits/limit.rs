@@ -102,7 +102,7 @@ impl Limit {
 
     /// Its index among all limits of the generation.
     pub(super) fn index(&self) -> usize {
-        usize::try_from(self.index).unwrap_or(usize::MAX)
+        self.index as usize
     }
 
     /// Whether its key is known before a request is.

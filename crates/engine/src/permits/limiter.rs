@@ -55,7 +55,8 @@ impl Limiter {
 
     /// The ledger's time at a moment.
     pub fn time(&self, moment: Instant) -> Time {
-        Time::ZERO + moment.saturating_duration_since(self.started)
+        let since = moment.saturating_duration_since(self.started);
+        Time(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
     }
 
     /// Puts the limits of a generation in force. What was changed while running stays changed

@@ -43,6 +43,8 @@ use wants::Phase;
 pub struct Held {
     permit: Permit,
     since: Instant,
+    /// The same, as the ledger has it.
+    since_time: Time,
     /// How long it was answered before it became a tunnel.
     before_tunnel_ns: Option<u64>,
 }
@@ -82,13 +84,16 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
     });
     match admission {
         None => {}
-        Some(Admission::Admitted(permit)) => hold(exchange, permit, now),
+        Some(Admission::Admitted(permit)) => hold(exchange, permit, now, time),
         Some(Admission::Waiting(ticket)) => {
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(worker, exchange, ticket)).await;
             exchange.record.waited_us = Some(micros(now));
             match waited? {
-                Ok(permit) => hold(exchange, permit, Instant::now()),
+                Ok(permit) => {
+                    let now = Instant::now();
+                    hold(exchange, permit, now, limiter.time(now));
+                }
                 Err(refusal) => return Err(refusals::refuse(worker, exchange, refusal)),
             }
         }
@@ -111,6 +116,10 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
     let Some(held) = exchange.held.take() else {
         return;
     };
+    if now == held.since {
+        // No clock was read meanwhile: it took no time to speak of.
+        return held.permit.end(held.since_time, Used::Measured(0), outcome);
+    }
     // A program's processor time says more about what it cost than how long it took.
     let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
     let lasted = || nanos(held.since, now);
@@ -161,11 +170,12 @@ fn of_generation(exchange: &Exchange) -> Option<&Limits> {
     Some(&exchange.route.serving.as_ref()?.generation.limits)
 }
 
-fn hold(exchange: &mut Exchange, permit: Permit, since: Instant) {
+fn hold(exchange: &mut Exchange, permit: Permit, since: Instant, since_time: Time) {
     exchange.record.waited_us.get_or_insert(0);
     exchange.held = Some(Held {
         permit,
         since,
+        since_time,
         before_tunnel_ns: None,
     });
 }

@@ -308,7 +308,7 @@ fn told(remembered: &Remembered) -> String {
         "free again  in {}, as predicted then",
         tenths(refusal.retry_after)
     );
-    let _ = writeln!(out, "passes if   {}", refusal.admits_if);
+    let _ = writeln!(out, "passes if   {}", refusal.admits_if());
     out
 }
 

@@ -5,9 +5,8 @@
 //! reply's words are fixed, the log hears of each limit and key once a second with a count, and
 //! the ring takes the facts as they are; they are put into words when somebody asks.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,14 +34,14 @@ const STATUS: u16 = 503;
 pub struct Refusals {
     /// Held for one refusal, or to copy what is asked for.
     recent: Mutex<Recent>,
-    hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct Recent {
     ring: VecDeque<Remembered>,
-    counts: HashMap<LimitId, Counts>,
-    lines: HashMap<u64, Line>,
+    /// In the order of limits.
+    counts: Vec<(LimitId, Counts)>,
+    lines: Vec<Line>,
     /// Those of limits and keys beyond the lines.
     unnamed: u64,
     said_ms: u64,
@@ -71,13 +70,14 @@ pub struct Remembered {
     /// The site it was for.
     pub site: Arc<str>,
     /// Everything the ledger says.
-    pub refusal: Arc<Refusal>,
+    pub refusal: Box<Refusal>,
 }
 
+/// Refusals of a limit and key.
 #[derive(Debug)]
 struct Line {
-    /// The last of them.
-    refusal: Arc<Refusal>,
+    /// The first of them, with the figures of the last.
+    refusal: Refusal,
     count: u64,
 }
 
@@ -86,20 +86,22 @@ pub(super) fn refuse(worker: &Worker, exchange: &mut Exchange, refusal: Box<Refu
     let limit = wants::limit(exchange, refusal.limit);
     let status = limit.map_or(STATUS, |limit| limit.status);
     let site = exchange.route.site().map(|site| Arc::clone(&site.name));
-    let refusal = Arc::<Refusal>::from(refusal);
-    exchange.record.refusal = Some(Arc::clone(&refusal));
-    exchange.record.waited_us.get_or_insert(0);
-    worker.shared.limits.refusals.add(Remembered {
-        id: exchange.request.id,
-        at: worker.clock.unix_at(exchange.request.received),
-        site: site.unwrap_or_default(),
-        refusal: Arc::clone(&refusal),
-    });
+    let record = &mut exchange.record;
+    record.limit = Some(Arc::clone(&refusal.identity));
+    record.limit_key.push_str(&refusal.key);
+    record.waited_us.get_or_insert(0);
     let kind = Kind::OverLimit {
         status,
         retry_after_s: retry_after_s(refusal.retry_after, worker.draw()),
     };
-    Error::new(kind, refusal.why.word(), String::new())
+    let reason = refusal.why.word();
+    worker.shared.limits.refusals.add(Remembered {
+        id: exchange.request.id,
+        at: worker.clock.unix_at(exchange.request.received),
+        site: site.unwrap_or_default(),
+        refusal,
+    });
+    Error::new(kind, reason, String::new())
 }
 
 /// Whole seconds, spread over half as much again: who was sent away together shall not come back
@@ -114,14 +116,9 @@ pub(super) fn retry_after_s(predicted: Duration, random: u64) -> u8 {
 
 impl Refusals {
     fn add(&self, remembered: Remembered) {
-        let Refusal { limit, why, .. } = *remembered.refusal;
-        let line = self.hasher.hash_one((limit, &remembered.refusal.key));
         let mut recent = self.lock();
-        let counts = recent.counts.entry(limit).or_default();
-        if let Some(count) = counts.get_mut(why as usize) {
-            *count += 1;
-        }
-        recent.note(line, &remembered.refusal);
+        recent.count(&remembered.refusal);
+        recent.note(&remembered.refusal);
         let oldest = match recent.ring.len() < REMEMBERED_MAX {
             true => None,
             false => recent.ring.pop_front(),
@@ -141,13 +138,16 @@ impl Refusals {
 
     /// Refusals of a limit so far.
     pub fn counts(&self, limit: LimitId) -> Counts {
-        self.lock().counts.get(&limit).copied().unwrap_or_default()
+        let recent = self.lock();
+        let at = recent.counts.binary_search_by_key(&limit, |(id, _)| *id);
+        let found = at.ok().and_then(|at| recent.counts.get(at));
+        found.map(|(_, counts)| *counts).unwrap_or_default()
     }
 
     /// Forgets what was counted of limits that are no more.
     pub(super) fn retain(&self, in_force: &HashSet<LimitId>) {
         let mut recent = self.lock();
-        recent.counts.retain(|limit, _| in_force.contains(limit));
+        recent.counts.retain(|(limit, _)| in_force.contains(limit));
     }
 
     /// Tells the log of the refusals since the last time, once a second.
@@ -160,7 +160,7 @@ impl Refusals {
         let lines = std::mem::take(&mut recent.lines);
         let unnamed = std::mem::take(&mut recent.unnamed);
         drop(recent);
-        for line in lines.values() {
+        for line in &lines {
             let (refusal, reason) = (&line.refusal, line.refusal.why.word());
             tracing::warn!(limit = %refusal.identity, reason, "{line}");
         }
@@ -176,7 +176,7 @@ impl Refusals {
     #[cfg(test)]
     pub(super) fn take_lines(&self) -> Vec<String> {
         let lines = std::mem::take(&mut self.lock().lines);
-        lines.values().map(Line::to_string).collect()
+        lines.iter().map(Line::to_string).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Recent> {
@@ -185,13 +185,34 @@ impl Refusals {
 }
 
 impl Recent {
-    fn note(&mut self, line: u64, refusal: &Arc<Refusal>) {
-        if let Some(line) = self.lines.get_mut(&line) {
+    fn count(&mut self, refusal: &Refusal) {
+        let found = self
+            .counts
+            .binary_search_by_key(&refusal.limit, |(id, _)| *id);
+        let at = found.unwrap_or_else(|at| {
+            self.counts.insert(at, (refusal.limit, Counts::default()));
+            at
+        });
+        let counts = self.counts.get_mut(at);
+        if let Some(count) = counts.and_then(|(_, it)| it.get_mut(refusal.why as usize)) {
+            *count += 1;
+        }
+    }
+
+    fn note(&mut self, refusal: &Refusal) {
+        let is_same = |line: &&mut Line| {
+            line.refusal.limit == refusal.limit && line.refusal.key == refusal.key
+        };
+        if let Some(line) = self.lines.iter_mut().find(is_same) {
             line.count += 1;
-            line.refusal = Arc::clone(refusal);
+            line.refusal.why = refusal.why;
+            line.refusal.in_flight = refusal.in_flight;
+            line.refusal.cap = refusal.cap;
+            line.refusal.queued = refusal.queued;
+            line.refusal.queue_max = refusal.queue_max;
         } else if self.lines.len() < LINES_MAX {
-            let refusal = Arc::clone(refusal);
-            self.lines.insert(line, Line { refusal, count: 1 });
+            let refusal = refusal.clone();
+            self.lines.push(Line { refusal, count: 1 });
         } else {
             self.unnamed += 1;
         }

@@ -11,16 +11,17 @@
 //! send an empty one: nobody escapes a limit by leaving something out.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::ops::Range;
 
 use config::model::Handler;
 use limits::{Ask, LimitId, WANTS_MAX, Want};
 use wire::FieldId;
 
+use super::compiled::Limits;
 use super::limit::{Key, Limit, Part};
 use crate::address;
 use crate::exchange::{Exchange, Request, Route};
 use crate::resolve::Resolved;
+use crate::site::Site;
 use crate::worker::{Serving, Worker};
 
 /// What is asked.
@@ -38,14 +39,37 @@ pub(super) struct Facts<'a> {
     pub(super) file: Option<&'a Resolved>,
     pub(super) unix_s: u64,
     serving: &'a Serving,
+    limits: &'a Limits,
+    site: Option<&'a Site>,
     route: &'a Route,
 }
 
 /// A worker's scratch: the limits found for one request, and the bytes of their keys.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    found: Vec<(LimitId, Option<Range<usize>>)>,
+    found: Vec<Found>,
     keys: Vec<u8>,
+}
+
+/// A limit the request meets, and where its key lies among the bytes.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    id: LimitId,
+    from: u32,
+    until: u32,
+}
+
+impl Found {
+    /// Where the key of a fixed limit lies: nowhere.
+    const NO_KEY: (u32, u32) = (1, 0);
+
+    fn want(self, keys: &[u8]) -> Want<'_> {
+        let (from, until) = (self.from as usize, self.until as usize);
+        Want {
+            limit: self.id,
+            key: keys.get(from..until),
+        }
+    }
 }
 
 /// Puts the question of a phase; `None` where no limit has anything to say.
@@ -56,11 +80,33 @@ pub(super) fn ask<T>(
     put: impl FnOnce(&Ask<'_>) -> T,
 ) -> Option<T> {
     let facts = Facts::of(worker, exchange)?;
-    let mut scratch = worker.wants.take();
-    scratch.fill(&facts, phase);
-    let answer = scratch.put(worker, &facts, put);
-    worker.wants.replace(scratch);
-    answer
+    let defined = facts.limits.defined()?;
+    let tenant = defined.tenants.get(facts.site?.tenant as usize)?;
+    let mut scratch = worker.wants.borrow_mut();
+    scratch.fill(&facts, &defined.limits, phase);
+    let Scratch { found, keys } = &*scratch;
+    let ask = Ask {
+        worker: worker.index,
+        tenant: *tenant,
+        client: exchange.request.client,
+        wants: &[],
+    };
+    // Most meet one limit, and need not have room for all others prepared.
+    match found.as_slice() {
+        [] => None,
+        [only] => Some(put(&Ask {
+            wants: &[only.want(keys)],
+            ..ask
+        })),
+        [first, ..] => {
+            let mut wants = [first.want(keys); WANTS_MAX];
+            for (want, found) in wants.iter_mut().zip(found) {
+                *want = found.want(keys);
+            }
+            let wants = wants.get(..found.len()).unwrap_or_default();
+            Some(put(&Ask { wants, ..ask }))
+        }
+    }
 }
 
 /// The limit of this id, among those the request meets.
@@ -112,28 +158,29 @@ fn upstream(serving: &Serving, route: &Route) -> Option<usize> {
 
 impl<'a> Facts<'a> {
     fn of(worker: &Worker, exchange: &'a Exchange) -> Option<Self> {
+        let serving = exchange.route.serving.as_deref()?;
         Some(Self {
             request: &exchange.request,
             file: exchange.route.file.as_deref(),
             unix_s: worker.clock.unix_s(),
-            serving: exchange.route.serving.as_deref()?,
+            limits: &serving.generation.limits,
+            site: serving.site(exchange.route.site_index?),
             route: &exchange.route,
+            serving,
         })
     }
 
     /// Appends the value of a part of a key.
     fn push(&self, part: &Part, out: &mut Vec<u8>) {
         let head = &self.request.head;
-        let limits = &self.serving.generation.limits;
         match part {
             Part::Tenant => {
-                let site = self.route.site();
-                let name = site.map(|site| limits.tenant_name(site.tenant));
+                let name = self.site.map(|site| self.limits.tenant_name(site.tenant));
                 out.extend_from_slice(name.unwrap_or_default().as_bytes());
             }
             Part::Site => {
-                let site = self.route.site();
-                out.extend_from_slice(site.map_or(&b""[..], |site| site.name.as_bytes()));
+                let name = self.site.map_or(&b""[..], |site| site.name.as_bytes());
+                out.extend_from_slice(name);
             }
             Part::Rule => {
                 let rule = self.route.rules().next_back();
@@ -162,10 +209,39 @@ impl<'a> Facts<'a> {
 }
 
 impl Scratch {
-    fn fill(&mut self, facts: &Facts<'_>, phase: Phase) {
+    /// Every level in turn, innermost first: as [`levels`], spelt out because each request comes
+    /// through here.
+    fn fill(&mut self, facts: &Facts<'_>, ids: &[LimitId], phase: Phase) {
         self.found.clear();
         self.keys.clear();
-        for limit in levels(facts.serving, facts.route).flatten() {
+        let Some(site) = facts.site else {
+            return;
+        };
+        let mut add = |level: &[Limit]| {
+            if !level.is_empty() {
+                self.add(level, facts, ids, phase);
+            }
+        };
+        for rule in facts.route.matched().iter().rev() {
+            if let Some(rule) = site.rules.get(*rule) {
+                add(&rule.limits);
+            }
+        }
+        add(&site.limits);
+        if let Some(tenant) = facts.limits.tenants.get(site.tenant as usize) {
+            add(tenant);
+        }
+        if !facts.limits.upstreams.is_empty()
+            && let Some(upstream) = upstream(facts.serving, facts.route)
+            && let Some(upstream) = facts.limits.upstreams.get(upstream)
+        {
+            add(upstream);
+        }
+        add(&facts.limits.process);
+    }
+
+    fn add(&mut self, level: &[Limit], facts: &Facts<'_>, ids: &[LimitId], phase: Phase) {
+        for limit in level {
             let is_asked = match phase {
                 Phase::Rates => limit.has_rate,
                 Phase::Permits => limit.has_permits,
@@ -173,20 +249,25 @@ impl Scratch {
             if !is_asked || !limit.counts(facts) || self.found.len() == WANTS_MAX {
                 continue;
             }
-            let Some(id) = facts.serving.generation.limits.id(limit.index()) else {
+            let Some(id) = ids.get(limit.index()) else {
                 continue;
             };
-            let key = match &limit.key {
-                Key::Fixed => None,
-                Key::Parts(parts) => Some(self.push_key(parts, facts)),
+            let (from, until) = match &limit.key {
+                Key::Fixed => Found::NO_KEY,
+                Key::Parts(parts) => self.push_key(parts, facts),
             };
-            self.found.push((id, key));
+            self.found.push(Found {
+                id: *id,
+                from,
+                until,
+            });
         }
     }
 
     /// Several parts are joined by a space, which none of them can hold then.
-    fn push_key(&mut self, parts: &[Part], facts: &Facts<'_>) -> Range<usize> {
-        let from = self.keys.len();
+    fn push_key(&mut self, parts: &[Part], facts: &Facts<'_>) -> (u32, u32) {
+        let end = |keys: &Vec<u8>| u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        let from = end(&self.keys);
         match parts {
             [only] => facts.push(only, &mut self.keys),
             several => {
@@ -201,35 +282,7 @@ impl Scratch {
                 }
             }
         }
-        from..self.keys.len()
-    }
-
-    fn put<T>(
-        &self,
-        worker: &Worker,
-        facts: &Facts<'_>,
-        put: impl FnOnce(&Ask<'_>) -> T,
-    ) -> Option<T> {
-        let (first, _) = self.found.first()?;
-        let nothing = Want {
-            limit: *first,
-            key: None,
-        };
-        let mut wants = [nothing; WANTS_MAX];
-        for (want, (limit, key)) in wants.iter_mut().zip(&self.found) {
-            *want = Want {
-                limit: *limit,
-                key: key.clone().and_then(|key| self.keys.get(key)),
-            };
-        }
-        let limits = &facts.serving.generation.limits;
-        let site = facts.route.site()?;
-        Some(put(&Ask {
-            worker: worker.index,
-            tenant: limits.tenant_id(site.tenant)?,
-            client: facts.request.client,
-            wants: wants.get(..self.found.len()).unwrap_or_default(),
-        }))
+        (from, end(&self.keys))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Books;
 use super::attempt::Facts;
-use super::entry::{Entry, Table};
+use super::entry::Table;
 use super::gate::{Standing, printable};
 use super::holds::{Hold, Place};
 use crate::Time;
@@ -364,7 +364,7 @@ impl Facts {
             queue_max: entry.settings.queue,
             waited,
             retry_after,
-            admits_if: self.admits_if(why, waited, predicted),
+            rate: entry.settings.rate,
         }
     }
 
@@ -375,40 +375,5 @@ impl Facts {
         }
         let held = Duration::from_micros(u64::from(self.gate.held_us));
         held.saturating_mul(self.gate.waiting.saturating_add(1)) / self.entry.cap().max(1)
-    }
-
-    fn admits_if(&self, why: Why, waited: Duration, predicted: Option<Duration>) -> String {
-        let entry: &Entry = &self.entry;
-        let concurrent = self.gate.in_flight.saturating_add(1);
-        match why {
-            Why::Full => format!("concurrent >= {concurrent}, or queue >= 1"),
-            Why::QueueFull => {
-                let queue = entry.settings.queue.saturating_add(1);
-                format!("concurrent >= {concurrent}, or queue >= {queue}")
-            }
-            Why::WaitTooLong => {
-                let wait = predicted.unwrap_or(entry.settings.wait);
-                format!(
-                    "concurrent >= {concurrent}, or wait >= {}ms",
-                    wait.as_millis() + 1
-                )
-            }
-            Why::WaitedTooLong => {
-                format!(
-                    "concurrent >= {concurrent}, or wait > {}ms",
-                    waited.as_millis()
-                )
-            }
-            Why::Late => format!("concurrent >= {concurrent}"),
-            Why::Rate => match &entry.settings.rate {
-                Some(rate) => format!(
-                    "rate > {} in {}ms, or burst > {}",
-                    rate.count,
-                    rate.per.as_millis(),
-                    rate.burst
-                ),
-                None => "no rate".to_owned(),
-            },
-        }
     }
 }
