@@ -22,6 +22,9 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const KEYS: usize = 100_000;
 const ROUNDS: usize = 9;
 
+/// What is measured, by name.
+type Case = (&'static str, fn(usize));
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let loops = arguments
@@ -29,7 +32,7 @@ fn main() {
         .and_then(|text| text.parse().ok())
         .unwrap_or(500_000);
     let only = arguments.next();
-    let cases: [(&str, fn(usize)); 5] = [
+    let cases: [Case; 5] = [
         ("scale", scale),
         ("one", one_fixed),
         ("small", small_fixed),

@@ -314,6 +314,29 @@ fn changes_reloads_and_ticks_lose_nothing_under_any_schedule() {
 }
 
 #[test]
+fn nobody_barges_in_between_a_permit_that_is_freed_and_who_waits_for_it() {
+    for seed in 0..seeds() {
+        let stage = Stage::new([1, 100], 8);
+        let Admission::Admitted(held) = stage.admit(0, 0) else {
+            panic!("the first is admitted");
+        };
+        let Admission::Waiting(mut first) = stage.admit(0, 0) else {
+            panic!("the second waits");
+        };
+        let held = Mutex::new(Some(held));
+        run(seed, 2, |own, _| {
+            if own == 0 {
+                drop(held.lock().expect("nobody panics").take());
+            } else if let Admission::Admitted(_) = stage.admit(1, 0) {
+                panic!("seed {seed}: a newcomer is admitted before who waited");
+            }
+        });
+        let polled = first.poll_wait(Time(2), &mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Ok(_))), "seed {seed}");
+    }
+}
+
+#[test]
 fn the_same_seed_makes_the_same_schedule() {
     let order = |seed| {
         let order = Mutex::new(Vec::new());
