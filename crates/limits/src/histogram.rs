@@ -29,7 +29,7 @@ impl Histogram {
         self.count += 1;
     }
 
-    /// The time that this share of all is not above; 0 if there are none.
+    /// About the time that this share of all is not above; 0 if there are none.
     pub(crate) fn quantile_ns(&self, share: f64) -> f64 {
         let wanted = self.count as f64 * share;
         let mut below = 0.0;

@@ -55,7 +55,7 @@ fn a_limit_is_tried_on_our_own_log() {
             "file concurrent=2 queue=1 wait=5s",
             [
                 "3 at once",
-                "1 after a wait (half ≤ 1.00 s",
+                "the longest 1.00 s",
                 "concurrent = 2",
             ],
         ),

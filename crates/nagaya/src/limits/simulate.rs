@@ -261,7 +261,7 @@ fn waits(total: &KeyReport) -> String {
     match total.waited {
         0 => String::new(),
         _ => format!(
-            " (half ≤ {}, 99 % ≤ {}, longest {})",
+            " (half of them about {}, 99 % no more than about {}, the longest {})",
             duration(total.wait_p50),
             duration(total.wait_p99),
             duration(total.wait_max)
