@@ -53,11 +53,7 @@ fn a_limit_is_tried_on_our_own_log() {
         ),
         (
             "file concurrent=2 queue=1 wait=5s",
-            [
-                "3 at once",
-                "the longest 1.00 s",
-                "concurrent = 2",
-            ],
+            ["3 at once", "the longest 1.00 s", "concurrent = 2"],
         ),
         (
             "file concurrent=3",
