@@ -23,6 +23,8 @@ workers = 1
 cgroup_required = {required}
 [[listen]]
 address = "127.0.0.1:{port}"
+[timeouts] # an emulated machine takes its time to fill a group's memory
+upstream_read = "10m"
 [log]
 access = ""
 [control]
