@@ -30,8 +30,6 @@ pub use definition::{
 pub use ledger::{Admission, Ledger};
 pub use look::GateLook;
 pub use permit::{Permit, Used};
-pub use queue::{Charge, Next, Prefix, Queue, Share, Waiter};
-pub use rate::Rate;
 pub use refusal::{Refusal, Why};
 pub use ticket::Ticket;
 pub use time::Time;

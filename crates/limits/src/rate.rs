@@ -12,7 +12,7 @@ use crate::Time;
 ///
 /// In any stretch of time `w` it lets at most `w / interval + burst` requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub(crate) struct Rate {
     interval_ns: u64,
     tolerance_ns: u64,
 }
@@ -23,7 +23,7 @@ impl Rate {
     /// The interval between two requests is rounded up to a whole nanosecond, so a rate is never
     /// exceeded by rounding. A count or burst of 0 counts as 1.
     #[must_use]
-    pub fn new(count: u32, per: Duration, burst: u32) -> Self {
+    pub(crate) fn new(count: u32, per: Duration, burst: u32) -> Self {
         let per_ns = u64::try_from(per.as_nanos()).unwrap_or(u64::MAX);
         let interval_ns = per_ns.div_ceil(u64::from(count.max(1))).max(1);
         let tolerance_ns = interval_ns.saturating_mul(u64::from(burst.max(1)) - 1);
@@ -39,19 +39,13 @@ impl Rate {
     ///
     /// # Errors
     /// The time from `now` at which the same question is answered with yes, if nothing else passes.
-    pub fn check(self, tat: Time, now: Time) -> Result<Time, Duration> {
+    pub(crate) fn check(self, tat: Time, now: Time) -> Result<Time, Duration> {
         let start_ns = self.within(tat, now).0.max(now.0);
         let over_ns = (start_ns - now.0).saturating_sub(self.tolerance_ns);
         if over_ns > 0 {
             return Err(Duration::from_nanos(over_ns));
         }
         Ok(Time(start_ns.saturating_add(self.interval_ns)))
-    }
-
-    /// Whether a key with this instant reads like one never seen, so that forgetting it loses nothing.
-    #[must_use]
-    pub fn is_stale(self, tat: Time, now: Time) -> bool {
-        tat <= now
     }
 
     /// An instant can be at most one whole burst ahead; one left by another rate is brought down.
@@ -141,7 +135,7 @@ mod tests {
             let (mut kept, mut forgetful, mut now) = (Time::ZERO, Time::ZERO, Time(1 << 40));
             for gap in gaps {
                 now = Time(now.0 + gap);
-                if rate.is_stale(forgetful, now) {
+                if forgetful <= now {
                     forgetful = Time::ZERO;
                 }
                 prop_assert_eq!(rate.check(kept, now), rate.check(forgetful, now));

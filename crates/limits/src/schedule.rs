@@ -48,43 +48,6 @@ pub fn holds(windows: &[Window], weekday: u8, minute_of_day: u16) -> bool {
         .any(|window| window.holds(weekday, minute_of_day))
 }
 
-/// Minutes from this minute until the answer of [`holds`] is another one, at most a week; none if
-/// it never is.
-///
-/// Minutes as the clock on the wall shows them: where a zone's clock is put forward or back, ask
-/// again afterwards.
-#[must_use]
-pub fn next_change(windows: &[Window], weekday: u8, minute_of_day: u16) -> Option<u16> {
-    let now = minute_of_week(weekday, minute_of_day);
-    let holds_now = holds(windows, weekday, minute_of_day);
-    let edges = windows.iter().flat_map(|window| window.edges());
-    // The answer changes at edges only, and all edges with another answer lie behind the first.
-    edges
-        .filter(|edge| holds(windows, (edge / DAY_MINUTES) as u8, edge % DAY_MINUTES) != holds_now)
-        .map(|edge| (edge + WEEK_MINUTES - now) % WEEK_MINUTES)
-        .min()
-}
-
-fn minute_of_week(weekday: u8, minute_of_day: u16) -> u16 {
-    (u16::from(weekday % 7) * DAY_MINUTES + minute_of_day) % WEEK_MINUTES
-}
-
-impl Window {
-    /// The minutes of the week at which it begins or ends.
-    fn edges(self) -> impl Iterator<Item = u16> {
-        let length = match self.until_minute.checked_sub(self.from_minute) {
-            Some(length) if length > 0 => length,
-            _ => self.until_minute + DAY_MINUTES - self.from_minute,
-        };
-        (0..7)
-            .filter(move |weekday| self.begins_on(*weekday))
-            .flat_map(move |weekday| {
-                let begins = minute_of_week(weekday, self.from_minute);
-                [begins, (begins + length) % WEEK_MINUTES]
-            })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -123,37 +86,14 @@ mod tests {
         week
     }
 
-    /// For every minute of the week, how long until the next that is painted otherwise.
-    fn changes(week: &[bool]) -> Vec<Option<u16>> {
-        let mut until = vec![None; week.len()];
-        let mut next = None;
-        // Twice round, backwards, so that the week's last minutes have seen its first.
-        for minute in (0..2 * week.len()).rev().map(|minute| minute % week.len()) {
-            let other = week[(minute + 1) % week.len()] != week[minute];
-            next = if other {
-                Some(1)
-            } else {
-                next.map(|minutes| minutes + 1)
-            };
-            until[minute] = next;
-        }
-        until
-    }
-
     fn check(windows: &[Window]) {
         let week = painted(windows);
-        let changes = changes(&week);
         for minute in 0..WEEK_MINUTES {
             let (weekday, minute_of_day) = ((minute / DAY_MINUTES) as u8, minute % DAY_MINUTES);
             let place = usize::from(minute);
             assert_eq!(
                 holds(windows, weekday, minute_of_day),
                 week[place],
-                "{windows:?} {minute}"
-            );
-            assert_eq!(
-                next_change(windows, weekday, minute_of_day),
-                changes[place],
                 "{windows:?} {minute}"
             );
         }
@@ -234,6 +174,5 @@ mod tests {
         let windows = [window(0b100_0000, (20, 0), (6, 0))];
         assert!(holds(&windows, 6, 23 * 60) && holds(&windows, 0, 5 * 60 + 59));
         assert!(!holds(&windows, 0, 6 * 60) && !holds(&windows, 1, 0));
-        assert_eq!(next_change(&windows, 6, 23 * 60), Some(7 * 60));
     }
 }

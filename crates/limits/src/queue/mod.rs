@@ -22,7 +22,7 @@ use group::{Group, Lane, Seed};
 use pace::{Average, Pace};
 use ring::{Account, Newcomers, Ring, Turn};
 
-pub use prefix::Prefix;
+pub(crate) use prefix::Prefix;
 
 /// What a service costs before any was measured; also the quantum of weight 1 until then.
 const UNIT: Duration = Duration::from_millis(10);
@@ -35,24 +35,24 @@ const FORGET_MAX: usize = 4;
 
 /// Somebody who waits at one gate and holds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiter {
+pub(crate) struct Waiter {
     /// Unique among those who wait in one queue.
-    pub id: u64,
+    pub(crate) id: u64,
     /// When it came, at whichever gate that was.
-    pub arrived: Time,
+    pub(crate) arrived: Time,
     /// When its patience ends.
-    pub until: Time,
+    pub(crate) until: Time,
     /// Whose request it is, as a number.
-    pub tenant: u32,
+    pub(crate) tenant: u32,
     /// The tenant's weight, 1 to 1000.
-    pub weight: u32,
+    pub(crate) weight: u32,
     /// The network the client is in.
-    pub client: Prefix,
+    pub(crate) client: Prefix,
 }
 
 /// Among whom a queue shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
+pub(crate) enum Share {
     /// Client prefixes, all alike: the limit belongs to one tenant.
     Clients,
     /// Tenants by weight, and inside each its client prefixes: several tenants share the limit.
@@ -61,14 +61,14 @@ pub enum Share {
 
 /// What a flow was charged in advance for one service; given back to [`Queue::settle`] or [`Queue::refund`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Charge {
+pub(crate) struct Charge {
     cost_ns: u64,
     bucket: u8,
 }
 
 impl Charge {
     /// Nothing was charged: the request never waited.
-    pub const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         cost_ns: 0,
         bucket: 0,
     };
@@ -76,7 +76,7 @@ impl Charge {
 
 /// Who left the queue at its head, and what for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// It gets the permit.
     Serve(Waiter, Charge),
     /// It waited too long for being served to make sense: refuse it, and ask again.
@@ -87,7 +87,7 @@ pub enum Next {
 ///
 /// Memory: about 250 bytes for a waiter, 170 for an idle flow, 350 for the queue; `tests/memory.rs` prints it.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     share: Share,
     seed: Seed,
     tenants: Ring,
@@ -113,14 +113,14 @@ struct Standing {
 
 impl Queue {
     /// Makes an empty queue.
-    #[must_use]
-    pub fn new(share: Share, now: Time) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(share: Share, now: Time) -> Self {
         Self::with_seed(share, now, 0)
     }
 
     /// Makes an empty queue whose hashes nobody outside can foresee.
     #[must_use]
-    pub fn with_seed(share: Share, now: Time, seed: u64) -> Self {
+    pub(crate) fn with_seed(share: Share, now: Time, seed: u64) -> Self {
         let seed = Seed(seed);
         Self {
             share,
@@ -137,27 +137,21 @@ impl Queue {
         }
     }
 
-    /// Among whom it shares.
-    #[must_use]
-    pub fn share(&self) -> Share {
-        self.share
-    }
-
     /// How many wait.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether nobody waits.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Lets somebody wait, behind those of its flow who came before it.
     /// An id that waits already is ignored.
-    pub fn push(&mut self, now: Time, waiter: Waiter) {
+    pub(crate) fn push(&mut self, now: Time, waiter: Waiter) {
         self.touch(now);
         let tenant = self.tenant_of(&waiter);
         let lane = self.groups.get(&tenant).map_or_else(
@@ -173,7 +167,7 @@ impl Queue {
     ///
     /// That is the one to be served last in the longest flow for its weight, and only if that flow is longer than
     /// the newcomer's would be: first among tenants, then among the clients of the newcomer's own.
-    pub fn push_out(&mut self, newcomer: &Waiter) -> Option<Waiter> {
+    pub(crate) fn push_out(&mut self, newcomer: &Waiter) -> Option<Waiter> {
         let tenant = self.tenant_of(newcomer);
         let own = self.groups.get(&tenant);
         let fresh = Account::new(self.touched, self.weight_of(newcomer));
@@ -191,7 +185,7 @@ impl Queue {
 
     /// Takes out who is to be served next, or who should not be served any more.
     /// `None` only if nobody waits.
-    pub fn next(&mut self, now: Time) -> Option<Next> {
+    pub(crate) fn next(&mut self, now: Time) -> Option<Next> {
         self.touch(now);
         let tenant = self.tenants.first(Turn::Oldest)? as u32;
         let unit_ns = self.unit_ns();
@@ -206,22 +200,15 @@ impl Queue {
         Some(Next::Serve(waiter, charge))
     }
 
-    /// Undoes a [`Next::Serve`]: the waiter stands in its flow where it stood, and the flow has its charge back.
-    pub fn put_back(&mut self, now: Time, waiter: Waiter, charge: Charge) {
-        self.touch(now);
-        self.refund(now, waiter.tenant, waiter.client, charge);
-        self.stand(now, waiter, Lane::of(waiter.client, charge.bucket));
-    }
-
     /// Lets somebody leave; `false` if it does not wait here.
-    pub fn remove(&mut self, id: u64) -> bool {
+    pub(crate) fn remove(&mut self, id: u64) -> bool {
         self.take(id).is_some()
     }
 
     /// Replaces what was charged in advance by what the service really took, in nanoseconds of handler or CPU time.
     ///
     /// What is owed beyond the charge is at most ten quanta, what is given back leaves at most two of credit.
-    pub fn settle(
+    pub(crate) fn settle(
         &mut self,
         now: Time,
         tenant: u32,
@@ -243,19 +230,19 @@ impl Queue {
     }
 
     /// Gives back what was charged for a service that never happened, as when the waiter moved to another gate.
-    pub fn refund(&mut self, now: Time, tenant: u32, client: Prefix, charge: Charge) {
+    pub(crate) fn refund(&mut self, now: Time, tenant: u32, client: Prefix, charge: Charge) {
         self.correct(now, tenant, client, charge, 0);
     }
 
     /// Tells how long a permit of this gate was held.
-    pub fn note_service(&mut self, held_ns: u64) {
+    pub(crate) fn note_service(&mut self, held_ns: u64) {
         self.pace.note(held_ns);
     }
 
     /// How long somebody behind all others would wait with so many permits; `None` until a service was measured.
     /// Never less than the one who came first has waited by now.
     #[must_use]
-    pub fn predicted_wait(&self, now: Time, permits: u32) -> Option<Duration> {
+    pub(crate) fn predicted_wait(&self, now: Time, permits: u32) -> Option<Duration> {
         let wait = self.pace.services(self.len() as u64 + 1, permits)?;
         Some(self.oldest().map_or(wait, |oldest| wait.max(now - oldest)))
     }
@@ -267,7 +254,7 @@ impl Queue {
     /// comes later and goes first is not foreseen, nor are others with credit: beside other flows the prediction
     /// tends to be too short, so nobody is refused because of what others might do.
     #[must_use]
-    pub fn predicted_wait_for(
+    pub(crate) fn predicted_wait_for(
         &self,
         now: Time,
         permits: u32,
@@ -292,18 +279,18 @@ impl Queue {
 
     /// When the one who waits longest came.
     #[must_use]
-    pub fn oldest(&self) -> Option<Time> {
+    pub(crate) fn oldest(&self) -> Option<Time> {
         self.ages.first().map(|&(arrived, _)| arrived)
     }
 
     /// When somebody's patience ends first.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.ends.first().map(|&(until, _)| until)
     }
 
     /// Takes out one whose patience has ended; to be called until there is none.
-    pub fn expired(&mut self, now: Time) -> Option<Waiter> {
+    pub(crate) fn expired(&mut self, now: Time) -> Option<Waiter> {
         self.forget(now);
         let &(until, id) = self.ends.first()?;
         if until > now {
@@ -314,7 +301,7 @@ impl Queue {
 
     /// Whether nothing here is worth keeping: nobody waits, and what is known is old.
     #[must_use]
-    pub fn is_idle(&self, now: Time) -> bool {
+    pub(crate) fn is_idle(&self, now: Time) -> bool {
         self.is_empty() && now.since_ns(self.touched) >= FORGET_AFTER.as_nanos() as u64
     }
 }

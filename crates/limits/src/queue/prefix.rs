@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The network a client is in: /24 for IPv4, /56 for IPv6, which is what one subscriber commonly has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix(u64);
+pub(crate) struct Prefix(u64);
 
 const FOUR: u64 = 4 << 56;
 const SIX: u64 = 6 << 56;
@@ -12,7 +12,7 @@ const SIX: u64 = 6 << 56;
 impl Prefix {
     /// The network of an address. An IPv4 address in IPv6 clothes is taken as IPv4.
     #[must_use]
-    pub fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::of_four(address),
             IpAddr::V6(address) => match address.to_ipv4_mapped() {

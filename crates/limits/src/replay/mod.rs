@@ -1,11 +1,10 @@
 //! What if: an access log run through the same ledger, with a virtual clock.
 //!
-//! [`Sorter`] puts logged requests into the order of their arrival, [`run`] lets them arrive at one
-//! limit and tells what would have come of it, [`thresholds`] finds the smallest number that would
-//! have refused nobody. The code that decides is the gateway's own. Left out: reading logs.
+//! [`run`] lets logged requests arrive at one limit and tells what would have come of it,
+//! [`thresholds`] finds the smallest number that would have refused nobody. The code that decides is
+//! the gateway's own. Left out: reading logs, and sorting them by arrival.
 
 mod report;
-mod sorter;
 mod tally;
 
 use std::cmp::Reverse;
@@ -21,7 +20,6 @@ use crate::{
 };
 
 pub use report::{KeyReport, Report};
-pub use sorter::{KEPT_MAX, Sorter};
 pub use tally::{KEYS_MAX, OTHER};
 
 use tally::Tally;

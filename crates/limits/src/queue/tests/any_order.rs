@@ -129,7 +129,9 @@ impl Model {
             Call::PutBack => {
                 if let Some((waiter, charge)) = self.served.pop() {
                     self.waiting.insert(waiter.id, waiter);
-                    self.queue.put_back(self.now, waiter, charge);
+                    self.queue
+                        .refund(self.now, waiter.tenant, waiter.client, charge);
+                    self.queue.push(self.now, waiter);
                 }
             }
             Call::Refund => {
