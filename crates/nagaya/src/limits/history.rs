@@ -18,8 +18,9 @@ use crate::outcome::{Outcome, complain};
 
 /// Requests kept; further ones are counted and left out. Some 400 MB.
 const REQUESTS_MAX: usize = 8_000_000;
-/// Bytes of one line; what is longer is skipped to its end.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes of a line that are read: enough that one cut off is known to be too long. The rest is
+/// skipped.
+const LINE_BYTES_READ: u64 = log::LINE_BYTES_MAX as u64 + 2;
 /// Joins the parts of a key that has several.
 const BETWEEN: u8 = 0x1f;
 
@@ -100,15 +101,12 @@ impl History {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if (&mut input)
-                .take(LINE_BYTES_MAX)
-                .read_until(b'\n', &mut line)?
-                == 0
-            {
+            let mut first = (&mut input).take(LINE_BYTES_READ);
+            if first.read_until(b'\n', &mut line)? == 0 {
                 return Ok(());
             }
             self.lines += 1;
-            if !line.ends_with(b"\n") && line.len() as u64 == LINE_BYTES_MAX {
+            if !line.ends_with(b"\n") && line.len() as u64 == LINE_BYTES_READ {
                 input.skip_until(b'\n')?;
             }
             let text = String::from_utf8_lossy(&line);
@@ -131,9 +129,8 @@ impl History {
         }
         self.has_seconds |= clock == Clock::Seconds;
         self.requests.push(Request {
-            // A wait at our own gate is no part of the arrival: the replay decides on waits.
             arrived_us: entry.arrived_us,
-            held_us: entry.held_us.saturating_sub(entry.waited_us),
+            held_us: entry.held_us,
             client: entry.client,
             site: self.texts.number(&entry.site),
             path: self.texts.number(&entry.path),
@@ -282,5 +279,38 @@ impl History {
             }
         }
         text.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(log: &str) -> History {
+        let mut history = History::default();
+        history.take(log.as_bytes(), None).expect("memory");
+        history
+    }
+
+    #[test]
+    fn a_wait_for_a_permit_is_no_part_of_how_long_it_was_held() {
+        let log = r#"{"time":"2026-11-21T20:45:00Z","target":"/a","queue_us":9000,"waited_us":8000,"upstream_us":30000,"total_us":40000}
+{"time":"2026-11-21T20:45:00Z","target":"/a","queue_us":9000,"waited_us":8000,"upstream_us":null,"total_us":40000}"#;
+        let history = read(log);
+        let held: Vec<u64> = history.requests.iter().map(|it| it.held_us).collect();
+        assert_eq!(held, [30_000, 31_000]);
+    }
+
+    #[test]
+    fn a_line_too_long_is_left_out_whole_and_the_next_is_read() {
+        let begin = "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 5 ";
+        for (longer, unread) in [(0, 0), (1, 1), (2, 1), (100_000, 1)] {
+            let filled = "x".repeat(log::LINE_BYTES_MAX - begin.len() + longer);
+            for end in ["\n", "\r\n"] {
+                let history = read(&format!("{begin}{filled}{end}{begin}\n"));
+                let read = (history.len(), history.unread, history.lines);
+                assert_eq!(read, (2 - unread as usize, unread, 2), "{longer} {end:?}");
+            }
+        }
     }
 }

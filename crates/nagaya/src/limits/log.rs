@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::fmt::strtime;
 
 /// Bytes of a line that are looked at; a longer one counts as unreadable.
-const LINE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a line of Apache's or nginx's.
 const FIELDS_MAX: usize = 64;
 /// Place of the duration at the earliest: behind host, identity, user, time, request, status, bytes.
@@ -21,10 +21,8 @@ const FIELDS_LEAST: usize = 7;
 pub(crate) struct Entry {
     /// When it came in, microseconds after 1970.
     pub(crate) arrived_us: i64,
-    /// How long it was being worked on.
+    /// How long it was being worked on, without any wait for a permit before.
     pub(crate) held_us: u64,
-    /// How long it waited for a permit before, where the log tells.
-    pub(crate) waited_us: u64,
     pub(crate) client: IpAddr,
     /// The site, or the host where only that is known; empty where neither is.
     pub(crate) site: String,
@@ -91,8 +89,8 @@ fn ours(value: impl Fn(&str) -> Option<String>) -> Result<Line, &'static str> {
     let time = value("time").ok_or("it has no `time`")?;
     let time: Timestamp = time.parse().map_err(|_| "its `time` is no time")?;
     let total_us = number("total_us").ok_or("it has no `total_us`")?;
-    let waited_us = number("waited_us").unwrap_or(0);
     // A permit is given back when the back end has said its last, not when the client has it all.
+    // Waits for permits lie before the handler, so in `queue_us`.
     let queue_us = number("queue_us").unwrap_or(0);
     let held_us = number("upstream_us").unwrap_or(total_us.saturating_sub(queue_us));
     let target = value("target").ok_or("it was no request")?;
@@ -101,7 +99,6 @@ fn ours(value: impl Fn(&str) -> Option<String>) -> Result<Line, &'static str> {
         entry: Entry {
             arrived_us: time.as_microsecond(),
             held_us,
-            waited_us,
             client: address(value("client").as_deref()),
             site: site.unwrap_or_default(),
             path: path(&target),
@@ -147,7 +144,6 @@ fn classic(line: &str) -> Result<Line, &'static str> {
         entry: Entry {
             arrived_us,
             held_us,
-            waited_us: 0,
             client: address(client),
             site: site
                 .rsplit_once(':')
@@ -270,7 +266,7 @@ mod tests {
         let ltsv = "time:2026-11-21T20:45:00.250000Z\tsite:a.jp\thost:www.a.jp\tclient:192.0.2.7\ttarget:/x.php?q=1\tstatus:200\tupstream:unix:/run/php.sock\tqueue_us:1000\tupstream_us:30000\ttotal_us:32000\twaited_us:500";
         assert_eq!(entry(json), entry(ltsv));
         let entry = entry(json);
-        assert_eq!((entry.held_us, entry.waited_us), (30_000, 500));
+        assert_eq!(entry.held_us, 30_000);
         assert_eq!(
             (entry.site.as_str(), entry.path.as_str()),
             ("a.jp", "/x.php")
