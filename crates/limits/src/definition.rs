@@ -1,5 +1,6 @@
 //! What is configured: limits, tenants, and changes while running.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::ask::{LimitId, TenantId};
@@ -69,6 +70,20 @@ pub struct RateDefinition {
     pub per: Duration,
     /// How many may come at once, at least 1.
     pub burst: u32,
+}
+
+impl fmt::Display for RateDefinition {
+    /// As the configuration spells it: `10/s`, `100/m`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, per, .. } = self;
+        match per.as_millis() {
+            1_000 => write!(formatter, "{count}/s"),
+            60_000 => write!(formatter, "{count}/m"),
+            3_600_000 => write!(formatter, "{count}/h"),
+            86_400_000 => write!(formatter, "{count}/d"),
+            per_ms => write!(formatter, "{count} in {per_ms}ms"),
+        }
+    }
 }
 
 /// Whether a limit refuses.

@@ -91,10 +91,7 @@ impl Refusal {
             }
             Why::Late => format!("concurrent >= {concurrent}"),
             Why::Rate => match &self.rate {
-                Some(RateDefinition { count, per, burst }) => {
-                    let per_ms = per.as_millis();
-                    format!("rate > {count} in {per_ms}ms, or burst > {burst}")
-                }
+                Some(rate) => format!("rate > {rate}, or burst > {}", rate.burst),
                 None => "no rate".to_owned(),
             },
         }

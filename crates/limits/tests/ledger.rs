@@ -291,6 +291,7 @@ fn rates_are_charged_all_or_none() {
     assert_eq!(passed(&mut setting, "b"), 3);
     let refusal = setting.check_rates(&["b", ""]).expect_err("used up");
     assert_eq!((&*refusal.name, refusal.why), ("site", Why::Rate));
+    assert_eq!(refusal.admits_if(), "rate > 8/s, or burst > 8");
     assert_eq!(refusal.retry_after, Duration::from_millis(125));
     setting.now = Time(setting.now.0 + 125_000_000);
     assert!(setting.check_rates(&["b", ""]).is_ok());

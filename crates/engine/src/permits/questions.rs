@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use limits::{Concurrent, Definition, GateLook, Mode, RateDefinition};
+use limits::{Concurrent, Definition, GateLook, Mode};
 
 use super::refusals::{REASONS, Remembered};
 use super::rows::{self, Row};
@@ -112,23 +112,12 @@ pub(super) fn describe(limit: &Definition, cap: Option<u32>) -> String {
         parts.push(format!("wait {}", spelled(limit.wait)));
     }
     if let Some(rate) = &limit.rate {
-        parts.push(format!("rate {}, burst {}", rate_text(rate), rate.burst));
+        parts.push(format!("rate {rate}, burst {}", rate.burst));
     }
     if limit.mode == Mode::Shadow {
         parts.push("shadow".to_owned());
     }
     parts.join(", ")
-}
-
-/// A rate as the configuration spells it: `10/s`.
-pub(super) fn rate_text(rate: &RateDefinition) -> String {
-    let unit = match rate.per.as_secs() {
-        60 => "m",
-        3_600 => "h",
-        86_400 => "d",
-        _ => "s",
-    };
-    format!("{}/{unit}", rate.count)
 }
 
 /// A duration as the configuration spells it.
@@ -174,8 +163,7 @@ pub(crate) fn row_json(row: &Row, out: &mut String) {
         let _ = write!(out, ",\"queue\":{},\"wait_ms\":{wait_ms}", limit.queue);
     }
     if let Some(rate) = &limit.rate {
-        let text = rate_text(rate);
-        let _ = write!(out, ",\"rate\":\"{text}\",\"burst\":{}", rate.burst);
+        let _ = write!(out, ",\"rate\":\"{rate}\",\"burst\":{}", rate.burst);
     }
     let _ = write!(
         out,

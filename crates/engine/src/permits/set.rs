@@ -11,7 +11,7 @@ use config::model;
 use limits::{Change, Concurrent, Definition, Keyed, Shared as SharedBy};
 
 use super::compiled;
-use super::questions::{describe, mode_word, rate_text, spelled};
+use super::questions::{describe, mode_word, spelled};
 use crate::worker::Shared;
 
 /// Keys that can be changed.
@@ -121,7 +121,7 @@ fn as_configuration(now: &Definition, pairs: &Pairs<'_>) -> String {
         values.push(("wait", spelled(now.wait)));
     }
     if let Some(rate) = &now.rate {
-        values.push(("rate", rate_text(rate)));
+        values.push(("rate", rate.to_string()));
         values.push(("burst", rate.burst.to_string()));
     }
     values.push(("mode", mode_word(now.mode).to_owned()));
