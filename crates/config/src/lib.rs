@@ -21,7 +21,7 @@ mod units;
 
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::dump;
-pub use lower::{load, load_and_warn};
+pub use lower::{load, load_and_warn, spell_key};
 pub use reason::reason;
 pub use reference::reference;
 pub use sources::{Damaged, Sources};

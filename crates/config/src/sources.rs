@@ -3,7 +3,8 @@
 //! The idea: [`Sources::read`] is the only function of this crate that touches files. It follows
 //! includes and fetches whatever the keys name (password files, error pages, whether directories
 //! exist), so that [`crate::load`] is a pure function and two processes that hold the same bytes
-//! hold the same configuration. A file that cannot be read is remembered as such and becomes a
+//! hold the same configuration. One thing is not among them: which time zones there are is looked
+//! up by [`crate::load`], in the machine's tz database or else the one built in. A file that cannot be read is remembered as such and becomes a
 //! problem at its key, beside all the others. Nothing is validated here.
 
 use std::collections::{BTreeMap, BTreeSet};

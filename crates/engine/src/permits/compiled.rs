@@ -260,8 +260,10 @@ fn definition(
     changed(&plain, limit, workers)
 }
 
-/// The definition of the same limit, with the values of `limit`.
-pub(super) fn changed(before: &Definition, limit: &model::Limit, workers: usize) -> Definition {
+/// The definition of the same limit, with the values that an entry of `limits` gives it; `workers`
+/// is how many the gateway has.
+#[must_use]
+pub fn changed(before: &Definition, limit: &model::Limit, workers: usize) -> Definition {
     Definition {
         concurrent: limit.concurrent.map(|concurrent| match concurrent {
             model::Concurrent::Fixed(count) => Concurrent::Fixed(count),

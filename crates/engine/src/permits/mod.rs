@@ -20,7 +20,7 @@ mod tests;
 mod wants;
 
 pub(crate) use compiled::Builder;
-pub use compiled::Limits;
+pub use compiled::{Limits, changed};
 pub use limit::{Level, Place};
 pub use limiter::Limiter;
 pub use wants::Scratch;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bench::report::units;
 use clap::Args;
-use config::model::LimitKey;
 use engine::glob::Matcher;
 use limits::Definition;
 use limits::replay::{self, KeyReport, Report, Thresholds};
@@ -20,6 +20,9 @@ const KEYS_SHOWN: usize = 20;
 const SITES_MAX: usize = 50;
 /// Requests below which nothing is proposed for a site.
 const REQUESTS_LEAST: usize = 100;
+/// What a column of the table means.
+const WANTED: &str =
+    "wanted: requests of this key that would have been under way at once without the limit";
 /// Characters of a key.
 const KEY_WIDTH: usize = 44;
 
@@ -85,8 +88,7 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
 
 /// Runs `nagaya limits propose`.
 pub(crate) fn propose(options: &ProposeOptions) -> Outcome {
-    // What is sought stands in for itself.
-    let spec = match Spec::read(&format!("{} concurrent=1", options.limit)) {
+    let spec = match Spec::sought(&options.limit) {
         Ok(spec) => spec,
         Err(outcome) => return outcome,
     };
@@ -141,7 +143,7 @@ fn history(logs: &Logs) -> Result<History, Outcome> {
 fn heading(history: &History) -> String {
     let mut text = format!(
         "{} requests, {}\n",
-        grouped(history.len() as u64),
+        units::count(history.len() as u64),
         history.span()
     );
     for doubt in history.doubts() {
@@ -157,10 +159,10 @@ fn told(text: &mut String, spec: &Spec, report: &Report, thresholds: Option<Thre
         text,
         "\nlimit {}\n  {} at once · {} after a wait{} · {} refused{}",
         spec.text,
-        grouped(at_once),
-        grouped(total.waited),
+        units::count(at_once),
+        units::count(total.waited),
         waits(total),
-        grouped(total.refused_total()),
+        units::count(total.refused_total()),
         reasons(total),
     );
     let eventful = |key: &&KeyReport| key.waited > 0 || key.refused_total() > 0;
@@ -182,16 +184,19 @@ fn told(text: &mut String, spec: &Spec, report: &Report, thresholds: Option<Thre
             text,
             "  {:KEY_WIDTH$} {:>10} {:>7} {:>8} {:>9} {:>9}",
             shortened(&key.key),
-            grouped(key.admitted + key.refused_total()),
+            units::count(key.admitted + key.refused_total()),
             key.wanted,
-            grouped(key.waited),
+            units::count(key.waited),
             duration(key.wait_p99),
-            grouped(key.refused_total()),
+            units::count(key.refused_total()),
         );
     }
     let eventful = report.keys.iter().filter(eventful).count();
     if eventful > shown.len() {
         let _ = writeln!(text, "  … and {} more keys", eventful - shown.len());
+    }
+    if !shown.is_empty() {
+        let _ = writeln!(text, "  {WANTED}");
     }
     if let Some(found) = thresholds {
         let _ = writeln!(text, "\n  {}", in_words(found));
@@ -224,7 +229,8 @@ fn proposal(
         site
     };
     let concurrent = found.without_refusals.unwrap_or(found.without_waits);
-    let keys: Vec<String> = spec.limit.key.iter().map(key_text).collect();
+    let keys = spec.limit.key.iter().map(config::spell_key);
+    let keys: Vec<String> = keys.map(|key| format!("{key:?}")).collect();
     let key = match keys.as_slice() {
         [only] => only.clone(),
         several => format!("[{}]", several.join(", ")),
@@ -232,29 +238,11 @@ fn proposal(
     let _ = writeln!(
         text,
         "\n# {name}: {} requests; {}\nlimits = [{{ key = {key}, concurrent = {concurrent}, queue = {}, wait = {:?}, mode = \"shadow\" }}]",
-        grouped(count as u64),
+        units::count(count as u64),
         in_words(found),
         definition.queue,
         config::duration(u64::try_from(definition.wait.as_millis()).unwrap_or(u64::MAX)),
     );
-}
-
-/// As it stands in a configuration.
-fn key_text(key: &LimitKey) -> String {
-    let text = match key {
-        LimitKey::Process => "process".to_owned(),
-        LimitKey::Tenant => "tenant".to_owned(),
-        LimitKey::Site => "site".to_owned(),
-        LimitKey::Rule => "rule".to_owned(),
-        LimitKey::Upstream => "upstream".to_owned(),
-        LimitKey::File => "file".to_owned(),
-        LimitKey::Path => "path".to_owned(),
-        LimitKey::Client => "client".to_owned(),
-        LimitKey::Header(name) => format!("header:{name}"),
-        LimitKey::Cookie(name) => format!("cookie:{name}"),
-        LimitKey::Const(text) => format!("const:{text}"),
-    };
-    format!("{text:?}")
 }
 
 fn waits(total: &KeyReport) -> String {
@@ -273,7 +261,7 @@ fn reasons(total: &KeyReport) -> String {
     let told: Vec<String> = total
         .refused
         .iter()
-        .map(|(why, count)| format!("{} {}", grouped(*count), why.word()))
+        .map(|(why, count)| format!("{} {}", units::count(*count), why.word()))
         .collect();
     match told.is_empty() {
         true => String::new(),
@@ -299,22 +287,7 @@ fn shortened(key: &str) -> String {
 
 fn duration(time: Duration) -> String {
     match time.as_micros() {
-        0 => "–".to_owned(),
-        us @ 1..1_000 => format!("{us} µs"),
-        us @ 1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
-        us => format!("{:.2} s", us as f64 / 1e6),
+        0 => units::NONE.to_owned(),
+        us => units::micros(us as f64),
     }
-}
-
-/// `18,204`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

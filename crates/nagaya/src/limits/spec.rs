@@ -4,16 +4,23 @@
 //! both mean the same and complain in the same words.
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::time::Duration;
 
-use config::Sources;
-use config::model::{Concurrent, Limit, LimitKey, LimitMode, Model};
-use limits::{Definition, Keyed, Mode, RateDefinition, Shared};
+use config::model::{Limit, LimitKey, Model};
+use config::{Diagnostics, Sources};
+use limits::{Definition, Keyed, Mode, Shared};
 
-use crate::outcome::{Outcome, complain, wrong_config};
+use crate::outcome::{Outcome, complain};
 
-/// Permits of `auto` at most, where a log is replayed.
-const AUTO_MAX: u32 = 1_024;
+/// Workers of the gateway that a log is replayed on: `auto` gives each at least one permit.
+const WORKERS: usize = 1;
+
+/// How the entry of a limit begins.
+const ENTRY: &str = "limits = [";
+/// Limits written rightly.
+const EXAMPLES: &str =
+    "'file concurrent=2 queue=10 wait=2s', 'client rate=10/s burst=20', 'site,client concurrent=4'";
 
 /// A limit to be tried.
 #[derive(Debug, Clone)]
@@ -26,29 +33,26 @@ pub(super) struct Spec {
 impl Spec {
     /// Reads a limit; when it cannot be understood, that has been told.
     pub(super) fn read(text: &str) -> Result<Spec, Outcome> {
-        let entry = entry(text).ok_or_else(|| {
-            complain(&format!(
-                "nagaya: `{text}` is no limit: write a key and what holds for it, such as \
-                 'file concurrent=2 queue=10 wait=2s' or 'client rate=10/s burst=20'\n"
-            ));
-            Outcome::Wrong
-        })?;
-        let sources = Sources::from_text("the limit", &around(text, &entry));
-        let model = config::load(&sources).map_err(|problems| wrong_config(&problems))?;
-        let limit = only_limit(&model).ok_or(Outcome::Wrong)?;
-        if let Some(unlogged) = limit.key.iter().find(|key| is_unlogged(key)) {
-            let word = match unlogged {
-                LimitKey::Header(_) => "fields",
-                _ => "cookies",
-            };
-            complain(&format!(
-                "nagaya: access logs hold no {word}, so `{text}` cannot be tried on one; put it in \
-                 the configuration with mode = \"shadow\" instead\n"
-            ));
-            return Err(Outcome::Wrong);
-        }
-        let text = text.to_owned();
-        Ok(Spec { text, limit })
+        Written::split(text)
+            .and_then(|written| written.understand(""))
+            .map_err(|wrong| wrong.tell(text))
+    }
+
+    /// Reads a limit whose number is yet to be found: one stands in for it.
+    pub(super) fn sought(text: &str) -> Result<Spec, Outcome> {
+        Written::split(text)
+            .and_then(|written| {
+                let named = written.words.iter().find(|word| word.name == "concurrent");
+                match named {
+                    Some(word) => Err(Wrong {
+                        message: "`concurrent` is what is looked for".to_owned(),
+                        help: Some("leave it out".to_owned()),
+                        place: word.place.clone(),
+                    }),
+                    None => written.understand(", concurrent = 1"),
+                }
+            })
+            .map_err(|wrong| wrong.tell(text))
     }
 
     /// What the ledger is told of it.
@@ -59,7 +63,7 @@ impl Spec {
             .iter()
             .all(|key| matches!(key, LimitKey::Process | LimitKey::Const(_)));
         let over_tenants = |key: &LimitKey| matches!(key, LimitKey::Process | LimitKey::Upstream);
-        Definition {
+        let plain = Definition {
             identity: limit.name.clone(),
             name: limit.name.clone(),
             shared: match limit.key.iter().any(over_tenants) {
@@ -70,63 +74,190 @@ impl Spec {
                 true => Keyed::Fixed,
                 false => Keyed::Dynamic,
             },
-            concurrent: limit.concurrent.map(|concurrent| match concurrent {
-                Concurrent::Fixed(count) => limits::Concurrent::Fixed(count),
-                Concurrent::Auto => limits::Concurrent::Auto {
-                    floor: 1,
-                    ceiling: AUTO_MAX,
-                },
+            concurrent: None,
+            queue: 0,
+            wait: Duration::ZERO,
+            rate: None,
+            mode: Mode::Enforce,
+        };
+        engine::permits::changed(&plain, limit, WORKERS)
+    }
+}
+
+/// A text taken apart: what is counted, then what holds for it.
+struct Written<'a> {
+    text: &'a str,
+    keys: &'a str,
+    keys_place: Range<usize>,
+    words: Vec<Word<'a>>,
+}
+
+/// `queue=10`, and where it stands in the text.
+struct Word<'a> {
+    name: &'a str,
+    value: &'a str,
+    place: Range<usize>,
+}
+
+/// What is wrong with a text, and where in it.
+struct Wrong {
+    message: String,
+    help: Option<String>,
+    place: Range<usize>,
+}
+
+impl<'a> Written<'a> {
+    fn split(text: &'a str) -> Result<Written<'a>, Wrong> {
+        let mut end = 0;
+        let mut pieces = text.split_whitespace().map(|piece| {
+            let start = end
+                + text
+                    .get(end..)
+                    .and_then(|rest| rest.find(piece))
+                    .unwrap_or(0);
+            end = start + piece.len();
+            (start..end, piece)
+        });
+        let (keys_place, keys) = pieces.next().ok_or_else(|| Wrong {
+            message: "nothing is written there".to_owned(),
+            help: None,
+            place: 0..text.len(),
+        })?;
+        if keys.split(':').next().is_some_and(|key| key.contains('=')) {
+            return Err(Wrong {
+                message: format!("what is counted has to stand before `{keys}`"),
+                help: Some(format!("write 'file {text}' to count by file, for example")),
+                place: keys_place,
+            });
+        }
+        let words: Result<Vec<Word<'a>>, Wrong> = pieces.map(word).collect();
+        let written = Written {
+            text,
+            keys,
+            keys_place,
+            words: words?,
+        };
+        written.judge_names()?;
+        Ok(written)
+    }
+
+    /// What is said twice would only be told as a mistake in TOML.
+    fn judge_names(&self) -> Result<(), Wrong> {
+        let mut named = vec!["key"];
+        for word in &self.words {
+            if named.contains(&word.name) {
+                return Err(Wrong {
+                    message: format!("`{}` stands there twice", word.name),
+                    help: (word.name == "key")
+                        .then(|| "what is counted stands first, without `key=`".to_owned()),
+                    place: word.place.clone(),
+                });
+            }
+            named.push(word.name);
+        }
+        Ok(())
+    }
+
+    /// The limit, as the configuration's own code reads it; `added` is an end of its entry.
+    fn understand(&self, added: &str) -> Result<Spec, Wrong> {
+        let (entry, columns) = self.entry(added);
+        let sources = Sources::from_text("the limit", &around(self.keys, &entry));
+        let model = config::load(&sources).map_err(|problems| self.wrong(&problems, &columns))?;
+        let all_of_it = || Wrong {
+            message: "it could not be read".to_owned(),
+            help: None,
+            place: 0..self.text.len(),
+        };
+        let limit = only_limit(&model).ok_or_else(all_of_it)?;
+        let unlogged = limit.key.iter().find_map(|key| match key {
+            LimitKey::Header(_) => Some("fields"),
+            LimitKey::Cookie(_) => Some("cookies"),
+            _ => None,
+        });
+        match unlogged {
+            Some(what) => Err(Wrong {
+                message: format!("access logs hold no {what}, so this cannot be tried on one"),
+                help: Some("put it in the configuration with mode = \"shadow\"".to_owned()),
+                place: self.keys_place.clone(),
             }),
-            queue: limit.queue,
-            wait: Duration::from_millis(limit.wait_ms),
-            rate: limit.rate.map(|rate| RateDefinition {
-                count: rate.count,
-                per: Duration::from_millis(rate.per_ms),
-                burst: rate.burst,
+            None => Ok(Spec {
+                text: self.text.to_owned(),
+                limit,
             }),
-            mode: match limit.mode {
-                LimitMode::Enforce => Mode::Enforce,
-                LimitMode::Shadow => Mode::Shadow,
-            },
+        }
+    }
+
+    /// The entry of `limits` it stands for, and at which of its columns each part of it begins.
+    fn entry(&self, added: &str) -> (String, Vec<(usize, Range<usize>)>) {
+        let keys: Vec<String> = self.keys.split(',').map(|key| format!("{key:?}")).collect();
+        let mut entry = format!("{ENTRY}{{ key = [{}]", keys.join(", "));
+        let mut columns = vec![(0, self.keys_place.clone())];
+        for Word { name, value, place } in &self.words {
+            columns.push((entry.chars().count(), place.clone()));
+            // Writing to memory does not fail.
+            let _ = match value.parse::<u64>() {
+                Ok(number) => write!(entry, ", {name} = {number}"),
+                Err(_) => write!(entry, ", {name} = {value:?}"),
+            };
+        }
+        let _ = write!(entry, "{added} }}]");
+        (entry, columns)
+    }
+
+    /// The first problem of the entry, at the part of the text that it is about.
+    fn wrong(&self, problems: &Diagnostics, columns: &[(usize, Range<usize>)]) -> Wrong {
+        let first = problems.problems().first();
+        let column = first.and_then(|it| Some(it.place.as_ref()?.column));
+        let part = column.and_then(|column| columns.iter().rfind(|(begin, _)| *begin < column));
+        Wrong {
+            message: first.map_or_else(|| problems.to_string(), |it| it.message.clone()),
+            help: first.and_then(|it| it.help.clone()),
+            place: part.map_or(0..self.text.len(), |(_, place)| place.clone()),
         }
     }
 }
 
-fn is_unlogged(key: &LimitKey) -> bool {
-    matches!(key, LimitKey::Header(_) | LimitKey::Cookie(_))
+fn word((place, text): (Range<usize>, &str)) -> Result<Word<'_>, Wrong> {
+    let is_name = |name: &str| {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        !name.is_empty() && name.bytes().all(fits)
+    };
+    match text.split_once('=') {
+        Some((name, value)) if is_name(name) && !value.is_empty() => {
+            Ok(Word { name, value, place })
+        }
+        _ => Err(Wrong {
+            message: format!("`{text}` is not of the form name=value"),
+            help: Some("without spaces around the `=`, as in concurrent=2".to_owned()),
+            place,
+        }),
+    }
 }
 
-/// The entry of `limits` that a text stands for.
-fn entry(text: &str) -> Option<String> {
-    let mut words = text.split_whitespace();
-    let keys: Vec<String> = words
-        .next()?
-        .split(',')
-        .map(|key| format!("{key:?}"))
-        .collect();
-    let mut entry = format!("{{ key = [{}]", keys.join(", "));
-    for word in words {
-        let (name, value) = word.split_once('=')?;
-        let is_name = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        if !is_name {
-            return None;
-        }
-        match value.parse::<u64>() {
-            Ok(number) => write!(entry, ", {name} = {number}").ok()?,
-            Err(_) => write!(entry, ", {name} = {value:?}").ok()?,
-        }
+impl Wrong {
+    /// Says it, below the text it is about.
+    fn tell(self, text: &str) -> Outcome {
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let shown: String = text.chars().map(printable).collect();
+        let columns = |range: Range<usize>| text.get(range).map_or(0, |part| part.chars().count());
+        let before = " ".repeat(columns(0..self.place.start));
+        let marks = "^".repeat(columns(self.place).max(1));
+        let help = self
+            .help
+            .map_or(String::new(), |help| format!("  {help}\n"));
+        let message = self.message;
+        complain(&format!(
+            "nagaya: --limit: {message}\n    {shown}\n    {before}{marks}\n{help}  \
+             a limit is a key and what holds for it: {EXAMPLES}\n"
+        ));
+        Outcome::Wrong
     }
-    Some(entry + " }")
 }
 
 /// The smallest configuration in which the entry may stand.
-fn around(text: &str, entry: &str) -> String {
-    let first = text.split_whitespace().next().unwrap_or_default();
-    let has = |key: &str| first.split(',').any(|word| word == key);
-    let limits = format!("limits = [{entry}]\n");
+fn around(keys: &str, entry: &str) -> String {
+    let has = |key: &str| keys.split(',').any(|word| word == key);
+    let limits = format!("{entry}\n");
     let at = |level: bool| if level { limits.as_str() } else { "" };
     let (process, tenant, rule) = (has("process"), has("tenant"), has("rule"));
     let upstream = has("upstream");
@@ -195,19 +326,50 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_refused() {
-        for text in [
-            "",
-            "file",
-            "file concurrent",
-            "file concurrent=none",
-            "file CONCURRENT=2",
-            "nothing concurrent=2",
-            "header:x concurrent=2",
-            "cookie:id concurrent=2",
-            "file concurrent=2 colour=red",
+    fn what_is_no_limit_is_refused_and_says_where() {
+        for (text, part, told) in [
+            ("", "", "nothing is written"),
+            ("file", "file", "limits nothing"),
+            (
+                "concurrent=2 queue=1",
+                "concurrent=2",
+                "has to stand before",
+            ),
+            ("file concurrent", "concurrent", "name=value"),
+            ("file concurrent = 2", "concurrent", "name=value"),
+            (
+                "file concurrent=none",
+                "concurrent=none",
+                "must be a number",
+            ),
+            ("file CONCURRENT=2", "CONCURRENT=2", "name=value"),
+            ("file queue=1 concurrent=2 queue=3", "queue=3", "twice"),
+            ("client key=file concurrent=2", "key=file", "twice"),
+            (
+                "nothing concurrent=2",
+                "nothing",
+                "nothing a limit counts by",
+            ),
+            (
+                "header:x concurrent=2",
+                "header:x",
+                "access logs hold no fields",
+            ),
+            (
+                "cookie:id concurrent=2",
+                "cookie:id",
+                "access logs hold no cookies",
+            ),
+            ("file concurrent=2 colour=red", "colour=red", "colour"),
+            ("file  rate=10/s  wait=1s", "wait=1s", "`concurrent`"),
         ] {
+            let wrong = Written::split(text).and_then(|written| written.understand(""));
+            let wrong = wrong.expect_err(text);
+            assert!(wrong.message.contains(told), "{text}: {}", wrong.message);
+            assert_eq!(text.get(wrong.place), Some(part), "{text}");
             assert_eq!(Spec::read(text).err(), Some(Outcome::Wrong), "{text}");
         }
+        assert!(Spec::sought("file concurrent=4").is_err());
+        assert!(Spec::sought("file queue=4").is_ok());
     }
 }

@@ -85,8 +85,9 @@ pub(super) fn keys(table: &Table<'_>, level: Level) -> Vec<LimitKey> {
     found
 }
 
-/// How a key is written.
-pub(crate) fn spell(key: &LimitKey) -> String {
+/// How a key is written in a configuration, without quotes: `file`, `header:x-api-key`.
+#[must_use]
+pub fn spell(key: &LimitKey) -> String {
     match key {
         LimitKey::Header(name) => format!("header:{name}"),
         LimitKey::Cookie(name) => format!("cookie:{name}"),

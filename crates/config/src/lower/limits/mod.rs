@@ -18,7 +18,7 @@ use super::value::Value;
 use crate::keys::{self, limit};
 use crate::model::{Concurrent, Handler, LIMITS_PER_REQUEST_MAX, Limit, LimitKey, Rate, Rule};
 
-pub(crate) use key::spell as spell_key;
+pub use key::spell as spell_key;
 pub(crate) use when::{spell as spell_when, zone};
 
 /// Longest name: no shorter than any that is made of keys.
