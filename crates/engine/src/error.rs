@@ -53,6 +53,23 @@ pub enum Kind {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether the upstream may go on with the request it was given, its connection being sound:
+    /// somebody else is at fault. One that is silent, broken or gone is not waited for.
+    pub fn leaves_upstream_at_work(&self) -> bool {
+        match self.kind {
+            Kind::ClientGone
+            | Kind::ClientSlow
+            | Kind::Refused(_)
+            | Kind::OverLimit { .. }
+            | Kind::Internal => true,
+            Kind::UpstreamDown
+            | Kind::UpstreamBroken
+            | Kind::UpstreamSlow
+            | Kind::Full
+            | Kind::Limited => false,
+        }
+    }
+
     /// Makes an error.
     pub fn new(kind: Kind, reason: &'static str, detail: impl Into<String>) -> Self {
         Self {

@@ -40,6 +40,8 @@ pub struct WorkerStats {
     pub upstream_time: Histogram,
     /// Programs of its exchanges.
     pub programs: ProgramStats,
+    /// Servers and programs at work for clients that have gone.
+    pub stragglers: StragglerStats,
     /// Taken when pools are made and when figures are collected, for the length of a list.
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
 }
@@ -74,6 +76,24 @@ pub enum Killed {
     Client,
     /// Its spawner had gone.
     Spawner,
+}
+
+/// What became of one worker's stragglers.
+#[derive(Debug, Default)]
+pub struct StragglerStats {
+    now: AtomicU64,
+    ended: [AtomicU64; StragglerEnd::ALL.len()],
+}
+
+/// How a straggler ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StragglerEnd {
+    /// It came to its end, or its connection did.
+    Finished,
+    /// It had its time; the connection was closed.
+    Cut,
+    /// There were too many: the connection was closed at once.
+    Crowded,
 }
 
 /// What a site's exchanges came to on one worker.
@@ -238,6 +258,42 @@ impl ProgramStats {
     /// The counter of programs killed for this.
     pub fn killed(&self, killed: Killed) -> &AtomicU64 {
         &self.killed[killed as usize]
+    }
+}
+
+impl StragglerEnd {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; 3] = [Self::Finished, Self::Cut, Self::Crowded];
+
+    /// The word for it in figures.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Cut => "cut",
+            Self::Crowded => "crowded",
+        }
+    }
+}
+
+impl StragglerStats {
+    /// How many there are.
+    pub fn now(&self) -> u64 {
+        self.now.load(Relaxed)
+    }
+
+    /// The counter of those that ended like this.
+    pub fn ended(&self, end: StragglerEnd) -> &AtomicU64 {
+        &self.ended[end as usize]
+    }
+
+    /// There is one more.
+    pub fn begin(&self) {
+        bump(&self.now, 1);
+    }
+
+    /// There is one less.
+    pub fn leave(&self) {
+        self.now.store(self.now() - 1, Relaxed);
     }
 }
 

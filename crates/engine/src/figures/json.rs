@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::groups::{FIGURES, GroupFigures, Unit};
-use super::{Figures, ProgramFigures, ReplyFigures, Times};
+use super::{Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times};
 use crate::permits::questions::row_json;
 use crate::stats::BOUNDS_US;
 
@@ -32,6 +32,7 @@ pub fn json(figures: &Figures) -> String {
     out.push('}');
     workers(figures, &mut out);
     programs(&figures.programs, &mut out);
+    stragglers(&figures.stragglers, &mut out);
     out.push_str(",\"without_site\":{");
     replies(&figures.without_site, &mut out);
     out.push('}');
@@ -113,6 +114,14 @@ fn programs(programs: &ProgramFigures, out: &mut String) {
         let _ = write!(out, "{comma}\"{word}\":{count}");
     }
     out.push_str("}}");
+}
+
+fn stragglers(stragglers: &StragglerFigures, out: &mut String) {
+    let _ = write!(out, ",\"stragglers\":{{\"now\":{}", stragglers.now);
+    for (word, count) in stragglers.ended() {
+        let _ = write!(out, ",\"{word}\":{count}");
+    }
+    out.push('}');
 }
 
 fn list<T>(

@@ -26,7 +26,10 @@ use std::time::Duration;
 
 use crate::error_log;
 use crate::permits::rows::{self, Row};
-use crate::stats::{BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, WorkerStats};
+use crate::stats::{
+    BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, StragglerEnd, StragglerStats,
+    WorkerStats,
+};
 use crate::worker::Shared;
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
@@ -60,6 +63,8 @@ pub struct Figures {
     pub upstreams: BTreeMap<(String, String), UpstreamFigures>,
     /// Programs of all workers.
     pub programs: ProgramFigures,
+    /// Servers and programs at work for clients that have gone.
+    pub stragglers: StragglerFigures,
     /// What programs used, by group.
     pub groups: GroupFigures,
     /// By limit, in the order of the configuration; those that requests have met.
@@ -132,6 +137,15 @@ pub struct ProgramFigures {
     pub killed: [u64; Killed::ALL.len()],
 }
 
+/// What became of stragglers.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct StragglerFigures {
+    /// Those there are.
+    pub now: u64,
+    /// Those there were, in the order of [`StragglerEnd::ALL`].
+    pub ended: [u64; StragglerEnd::ALL.len()],
+}
+
 /// Durations in the buckets of [`BOUNDS_US`].
 #[derive(Debug, Default, Clone)]
 pub struct Times {
@@ -191,6 +205,7 @@ impl Figures {
             panics: stats.panics.load(Relaxed),
         });
         self.programs.add(&stats.programs);
+        self.stragglers.add(&stats.stragglers);
         self.without_site.add(&stats.without_site);
         self.total_time.add(&stats.total_time);
         self.upstream_time.add(&stats.upstream_time);
@@ -244,6 +259,28 @@ impl ReplyFigures {
     /// How many exchanges they are.
     pub fn count(&self) -> u64 {
         self.by_class.iter().sum()
+    }
+}
+
+impl StragglerFigures {
+    fn add(&mut self, stats: &StragglerStats) {
+        self.now += stats.now();
+        for (sum, end) in self.ended.iter_mut().zip(StragglerEnd::ALL) {
+            *sum += stats.ended(end).load(Relaxed);
+        }
+    }
+
+    /// Whether there ever was one.
+    pub fn any(&self) -> bool {
+        self.now > 0 || self.ended.iter().any(|count| *count > 0)
+    }
+
+    /// How they ended, and how often.
+    pub fn ended(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        StragglerEnd::ALL
+            .map(StragglerEnd::word)
+            .into_iter()
+            .zip(self.ended)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::{Display, Write as _};
 
 use super::groups::{FIGURES, GroupFigures, Unit};
-use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures, WorkerFigures};
+use super::{
+    Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times, UpstreamFigures, WorkerFigures,
+};
 use crate::permits::refusals::REASONS;
 use crate::permits::rows::Row;
 use crate::stats::BOUNDS_US;
@@ -16,6 +18,7 @@ pub fn prometheus(figures: &Figures) -> String {
     process(figures, &mut text);
     workers(figures, &mut text);
     programs(&figures.programs, &mut text);
+    stragglers(&figures.stragglers, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
     limits(&figures.limits, &mut text);
@@ -111,6 +114,20 @@ fn programs(programs: &ProgramFigures, text: &mut Text) {
     text.family(name, "counter", "Programs killed, by reason.");
     for (reason, count) in programs.killed() {
         text.sample(name, &[("reason", reason)], count);
+    }
+}
+
+fn stragglers(stragglers: &StragglerFigures, text: &mut Text) {
+    text.family(
+        "stragglers",
+        "gauge",
+        "Servers and programs at work for clients that have gone, with permits of limits.",
+    );
+    text.sample("stragglers", &[], stragglers.now);
+    let name = "stragglers_ended_total";
+    text.family(name, "counter", "Such work that ended, by how.");
+    for (end, count) in stragglers.ended() {
+        text.sample(name, &[("end", end)], count);
     }
 }
 

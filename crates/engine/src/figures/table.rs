@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::groups::GroupFigures;
-use super::{Figures, ProgramFigures, ReplyFigures, Times, UpstreamFigures};
+use super::{Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times, UpstreamFigures};
 use crate::permits::rows::Row;
 
 /// Sites shown, the busiest first.
@@ -50,6 +50,9 @@ pub fn table(figures: &Figures) -> String {
     }
     if figures.programs.any() {
         line("programs", programs(&figures.programs));
+    }
+    if figures.stragglers.any() {
+        line("stragglers", stragglers(&figures.stragglers));
     }
     line("life", life(figures));
     workers(figures, &mut out);
@@ -173,6 +176,14 @@ fn programs(programs: &ProgramFigures) -> String {
     }
     for (word, number) in programs.killed().filter(|(_, number)| *number > 0) {
         let _ = write!(text, " · killed: {word} {}", count(number));
+    }
+    text
+}
+
+fn stragglers(stragglers: &StragglerFigures) -> String {
+    let mut text = format!("{} at work for clients that left", count(stragglers.now));
+    for (word, number) in stragglers.ended().filter(|(_, number)| *number > 0) {
+        let _ = write!(text, " · {} {word}", count(number));
     }
     text
 }

@@ -10,6 +10,7 @@ mod redirect;
 mod respond;
 mod source;
 pub(crate) mod static_file;
+mod straggler;
 mod upload;
 
 use std::rc::Rc;

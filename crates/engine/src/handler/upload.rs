@@ -22,6 +22,8 @@ pub(super) struct Upload {
     coding: Coding,
     /// Bytes still owed of the open piece.
     piece_left: usize,
+    /// Something of the body, or all there was before it, has gone.
+    has_sent: bool,
     write_ms: u64,
 }
 
@@ -56,6 +58,7 @@ impl Upload {
             coding,
             source: Source::new(spooled),
             piece_left: 0,
+            has_sent: false,
             write_ms,
         }
     }
@@ -63,6 +66,11 @@ impl Upload {
     /// Gives the body back, where it was taken beforehand. Useful while nothing of it was sent.
     pub(super) fn into_spooled(self) -> Option<Spool> {
         self.source.into_spooled()
+    }
+
+    /// Whether a byte of the request was sent, its head included.
+    pub(super) fn has_sent(&self, link: &Link) -> bool {
+        self.has_sent || !link.out.is_untouched()
     }
 
     /// Whether everything was sent.
@@ -99,6 +107,7 @@ impl Upload {
                 }
                 // While the client makes us wait, what there is goes out and the upstream is not to blame.
                 ready!(link.poll_send(cx, &[], self.write_ms))?;
+                self.has_sent = true;
                 return Poll::Pending;
             } else {
                 ready!(self.poll_pass(cx, body, link))?;
@@ -106,6 +115,7 @@ impl Upload {
         }
         if self.state == State::Flushing {
             ready!(link.poll_send(cx, &[], self.write_ms))?;
+            self.has_sent = true;
             self.state = State::Done;
         }
         Poll::Ready(Ok(()))
@@ -124,6 +134,7 @@ impl Upload {
         let data = self.source.data(body);
         let data = data.get(..self.piece_left).unwrap_or(data);
         let sent = ready!(link.poll_send(cx, data, self.write_ms))?;
+        self.has_sent = true;
         self.source.consume(sent, body);
         self.piece_left -= sent;
         if sent > 0 && self.piece_left == 0 {

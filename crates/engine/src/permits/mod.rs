@@ -49,6 +49,22 @@ pub struct Held {
     before_tunnel_ns: Option<u64>,
 }
 
+impl Held {
+    /// Gives it back for a request nobody waited for to its end: what it took is charged, and says
+    /// nothing about whoever answered.
+    pub(crate) fn end_abandoned(self, limiter: &Limiter) {
+        let now = Instant::now();
+        let used = Used::Measured(self.used_ns(now));
+        let now = limiter.time(now);
+        self.permit.end(now, used, Outcome::Ignored);
+    }
+
+    fn used_ns(&self, now: Instant) -> u64 {
+        let lasted = || nanos(self.since, now);
+        self.before_tunnel_ns.unwrap_or_else(lasted)
+    }
+}
+
 /// Checks and charges the rates of every limit the request meets.
 ///
 /// # Errors
@@ -122,8 +138,7 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
     }
     // A program's processor time says more about what it cost than how long it took.
     let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
-    let lasted = || nanos(held.since, now);
-    let used_ns = cpu_ns.or(held.before_tunnel_ns).unwrap_or_else(lasted);
+    let used_ns = cpu_ns.unwrap_or_else(|| held.used_ns(now));
     let now = worker.shared.limits.time(now);
     held.permit.end(now, Used::Measured(used_ns), outcome);
 }

@@ -17,6 +17,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, ProgramUse};
 use crate::handler::program::ProgramReply;
+use crate::handler::straggler;
 use crate::permits;
 use crate::pipe::PipeReader;
 use crate::programs::message::{End, Ended};
@@ -113,16 +114,19 @@ impl<'a> Relay<'a> {
             Ok(()) => permits::outcome_of_reply(&exchange.outgoing),
             Err(error) => permits::outcome_of(error),
         };
-        permits::end(self.behind.0, exchange, ended);
+        // What is left of it: what the client has still to take holds nothing of the program.
+        let Self {
+            behind,
+            program,
+            mut reply,
+            ..
+        } = self;
+        match outcome {
+            Some(_) => permits::end(behind.0, exchange, ended),
+            None => straggler::follow_program(behind, exchange, program),
+        }
         answered?;
-        // The program is gone: what the client has still to take holds nothing of it.
-        let mut reply = self.into_reply();
         poll_fn(|cx| reply.poll_rest(cx, &mut exchange.reply)).await
-    }
-
-    /// Gives up everything else.
-    fn into_reply(self) -> ProgramReply {
-        self.reply
     }
 
     async fn answer(&mut self, exchange: &mut Exchange) -> Result<()> {

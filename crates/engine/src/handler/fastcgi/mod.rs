@@ -6,10 +6,12 @@
 //! Connections are kept, but not while anybody waits for a process ([`crate::upstream::Slots`]).
 //! A request is tried again only where nothing of it reached the server, or where it is
 //! idempotent, without a body, and a reused connection had closed. Whoever leaves has the
-//! connection closed: that is how a program learns of it.
+//! connection closed: that is how a program learns of it. Where permits are held for the program,
+//! they are until it has ended ([`super::straggler`]).
 
 mod incoming;
 mod relay;
+mod rest;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -19,13 +21,15 @@ use fastcgi::environment::Environment;
 use fastcgi::record::{self, Connection};
 
 use super::program;
+use super::straggler::{self, Abandoned};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
-use crate::upstream::{Chosen, Fresh, Pool, Tried};
+use crate::upstream::{Chosen, Fresh, InFlight, Link, Pool, Tried};
 use crate::worker::{Serving, Worker};
 use relay::{Failure, Relay};
+pub(super) use rest::Rest;
 
 /// What every attempt at a request needs to know.
 struct Ask<'a> {
@@ -126,22 +130,42 @@ impl Ask<'_> {
             server.note_success();
         }
         if let Err(error) = outcome {
+            let rest = relay.take_rest(&error, exchange, &link);
             let failure = relay.failed(error, exchange, &link);
             if matches!(failure, Failure::Servers(_)) {
                 self.pool.note_failure(server, self.worker);
+            }
+            if let Some(rest) = rest {
+                self.abandon(exchange, (link, in_flight), rest);
             }
             return Err(failure);
         }
         exchange.record.note_upstream_time(self.started);
         if self.pool.keeps() && relay.leaves_reusable(&link) {
             self.pool.keep(self.worker, link, &in_flight);
+            // What the client has still to take is no business of the server's.
+            drop(in_flight);
         } else {
-            drop(link);
+            // A program may have more to say than it has promised.
+            let rest = relay.rest(exchange);
+            self.abandon(exchange, (link, in_flight), rest);
         }
-        // What the client has still to take is no business of the server's.
-        drop(in_flight);
         let outcome = permits::outcome_of_reply(&exchange.outgoing);
         permits::end(self.worker, exchange, outcome);
         relay.send_rest(exchange).await.map_err(Failure::Last)
+    }
+    /// Leaves a server that may be at work: it keeps the permits, where there are any.
+    fn abandon(
+        &self,
+        exchange: &mut Exchange,
+        (link, in_flight): (Box<Link>, InFlight),
+        rest: Rest,
+    ) {
+        let abandoned = Abandoned {
+            link,
+            in_flight,
+            rest: straggler::Rest::Records(Box::new(rest)),
+        };
+        straggler::follow_server((self.worker, self.serving), exchange, abandoned);
     }
 }

@@ -12,6 +12,7 @@ use super::super::program::ProgramReply;
 use super::super::upload::{Coding, Upload};
 use super::Ask;
 use super::incoming::Incoming;
+use super::rest::Rest;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::Spool;
@@ -135,6 +136,26 @@ impl Relay {
         }
     }
 
+    /// What is still to come, if the server may be at work on it in spite of this error.
+    pub(super) fn take_rest(
+        &mut self,
+        error: &Error,
+        exchange: &Exchange,
+        link: &Link,
+    ) -> Option<Rest> {
+        let is_sound = error.leaves_upstream_at_work() || self.is_programs_fault;
+        let is_at_work = self.incoming.end().is_none() && self.upload.has_sent(link);
+        (is_sound && is_at_work).then(|| self.rest(exchange))
+    }
+
+    /// What is still to come.
+    pub(super) fn rest(&mut self, exchange: &Exchange) -> Rest {
+        Rest {
+            incoming: std::mem::take(&mut self.incoming),
+            stderr: std::mem::replace(&mut self.stderr, StderrLog::new(exchange)),
+        }
+    }
+
     /// Sends the client what of the reply it has not taken yet.
     pub(super) async fn send_rest(&mut self, exchange: &mut Exchange) -> Result<()> {
         poll_fn(|cx| self.reply.poll_rest(cx, &mut exchange.reply)).await
@@ -203,7 +224,7 @@ impl Relay {
         }
         match self.upload.poll(cx, &mut exchange.body, link) {
             Poll::Ready(Err(error)) if error.kind == Kind::UpstreamBroken => {
-                self.is_unsent = link.out.is_untouched();
+                self.is_unsent = !self.upload.has_sent(link);
                 self.upload.stop();
                 Ok(())
             }

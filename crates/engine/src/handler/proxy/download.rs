@@ -9,6 +9,7 @@ use wire::{BodyCaps, BodyDecoder, ReplyFraming};
 
 use super::super::delivery::{Delivery, Place};
 use super::{Forward, cut};
+use crate::buffer::ReadBuffer;
 use crate::decoding::Decoding;
 use crate::error::Result;
 use crate::exchange::Reply;
@@ -16,10 +17,15 @@ use crate::upstream::Link;
 
 /// Where a download stands.
 pub(super) struct Download {
-    decoding: Decoding,
-    body_caps: BodyCaps,
+    incoming: Incoming,
     delivery: Delivery,
     read_ms: u64,
+}
+
+/// A reply's body being decoded.
+pub(super) struct Incoming {
+    decoding: Decoding,
+    body_caps: BodyCaps,
 }
 
 impl Download {
@@ -32,8 +38,10 @@ impl Download {
             trailer_bytes: process.caps.trailer_bytes,
         };
         Self {
-            decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
-            body_caps,
+            incoming: Incoming {
+                decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
+                body_caps,
+            },
             delivery: Delivery::new(forward.proxy.buffer_reply_bytes),
             read_ms: process.timeouts.upstream_read_ms,
         }
@@ -41,12 +49,17 @@ impl Download {
 
     /// Begins with a body framed like this.
     pub(super) fn begin(&mut self, framing: ReplyFraming) {
-        self.decoding = Decoding::new(BodyDecoder::for_reply(framing, &self.body_caps));
+        self.incoming.begin(framing);
+    }
+
+    /// Gives up the client, and everything that was set aside for it.
+    pub(super) fn into_incoming(self) -> Incoming {
+        self.incoming
     }
 
     /// Whether the body was read to its end.
     pub(super) fn is_read(&self) -> bool {
-        self.decoding.is_ended()
+        self.incoming.decoding.is_ended()
     }
 
     /// Moves on as far as it goes; ready when the upstream's last byte was read.
@@ -57,16 +70,17 @@ impl Download {
         reply: &mut Reply,
         link: &mut Link,
     ) -> Poll<Result<()>> {
+        let decoding = &mut self.incoming.decoding;
         loop {
-            self.decoding
+            decoding
                 .advance(&mut link.buffer)
                 .map_err(|refusal| cut(refusal.reason))?;
-            if self.decoding.is_ended() {
+            if decoding.is_ended() {
                 return Poll::Ready(Ok(()));
             }
-            let data = self.decoding.data(&link.buffer);
+            let data = decoding.data(&link.buffer);
             let has_data = !data.is_empty();
-            let place = match self.decoding.is_last() {
+            let place = match decoding.is_last() {
                 true => Place::Last,
                 false => Place::Within,
             };
@@ -74,7 +88,7 @@ impl Download {
             let taken = self.delivery.poll_take(cx, behind, reply, data, place);
             if has_data {
                 let count = ready!(taken)?;
-                self.decoding.consume(count, &mut link.buffer);
+                decoding.consume(count, &mut link.buffer);
                 continue;
             }
             if let Poll::Ready(Err(error)) = taken {
@@ -82,7 +96,7 @@ impl Download {
             }
             match link.poll_read(cx) {
                 Poll::Ready(Ok(0)) => {
-                    self.decoding.eof().map_err(|refusal| cut(refusal.reason))?;
+                    decoding.eof().map_err(|refusal| cut(refusal.reason))?;
                 }
                 Poll::Ready(read) => drop(read?),
                 Poll::Pending => {
@@ -101,5 +115,28 @@ impl Download {
         reply: &mut Reply,
     ) -> Poll<Result<()>> {
         self.delivery.poll_rest(cx, reply)
+    }
+}
+
+impl Incoming {
+    /// Begins with a body framed like this.
+    pub(super) fn begin(&mut self, framing: ReplyFraming) {
+        self.decoding = Decoding::new(BodyDecoder::for_reply(framing, &self.body_caps));
+    }
+
+    /// Throws away what the buffer holds of it; says whether that was its end.
+    ///
+    /// # Errors
+    /// When the framing is wrong.
+    pub(super) fn discard(&mut self, buffer: &mut ReadBuffer) -> Result<bool> {
+        loop {
+            let advanced = self.decoding.advance(buffer);
+            advanced.map_err(|refusal| cut(refusal.reason))?;
+            let count = self.decoding.data(buffer).len();
+            if count == 0 {
+                return Ok(self.decoding.is_ended());
+            }
+            self.decoding.consume(count, buffer);
+        }
     }
 }

@@ -9,7 +9,9 @@
 
 mod download;
 mod head;
+mod heading;
 mod relay;
+mod rest;
 mod tunnel;
 
 use std::rc::Rc;
@@ -18,13 +20,16 @@ use std::time::Instant;
 use config::model::Proxy;
 use wire::{FieldId, strip_hop_by_hop};
 
+use super::straggler::{self, Abandoned};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
-use crate::upstream::{Chosen, Fresh, Pool, Tried};
+use crate::upstream::{Chosen, Fresh, InFlight, Link, Pool, Tried};
 use crate::worker::{Serving, Worker};
-use relay::Attempt;
+use relay::{Attempt, Head};
+pub(super) use rest::Rest;
+use tunnel::Over;
 
 /// Times a request may come through this gateway before it counts as going in circles.
 const HOPS_MAX: usize = 8;
@@ -166,15 +171,24 @@ impl Forward<'_> {
             if upstreams_fault && failure.retry == Retry::No {
                 pool.note_failure(server, self.worker);
             }
+            self.abandon(
+                exchange,
+                attempt,
+                Head::Awaited,
+                (link, in_flight),
+                &failure.error,
+            );
             return Err(failure);
         }
         server.note_success();
         exchange.record.upstream_status = link.reply.status;
         if link.reply.status == 101 {
-            return self.switch(exchange, link).await;
+            return self.switch(exchange, link, in_flight).await;
         }
-        let passed = attempt.pass_on(self, exchange, &mut link).await;
-        passed.map_err(Failure::last)?;
+        if let Err(error) = attempt.pass_on(self, exchange, &mut link).await {
+            self.abandon(exchange, attempt, Head::Read, (link, in_flight), &error);
+            return Err(Failure::last(error));
+        }
         exchange.record.note_upstream_time(self.started);
         let outcome = permits::outcome_of_reply(&exchange.outgoing);
         if attempt.leaves_reusable(&link) {
@@ -188,16 +202,52 @@ impl Forward<'_> {
         attempt.send_rest(exchange).await.map_err(Failure::last)
     }
 
+    /// Leaves an attempt that failed: a server that may be at work keeps the permits.
+    fn abandon(
+        &self,
+        exchange: &mut Exchange,
+        attempt: Attempt,
+        head: Head,
+        (link, in_flight): (Box<Link>, InFlight),
+        error: &Error,
+    ) {
+        let method = exchange.request.head.method;
+        if exchange.held.is_some()
+            && error.leaves_upstream_at_work()
+            && let Some(rest) = attempt.into_rest(method, head, &link)
+        {
+            let abandoned = Abandoned {
+                link,
+                in_flight,
+                rest: straggler::Rest::Http(Box::new(rest)),
+            };
+            straggler::follow_server((self.worker, self.serving), exchange, abandoned);
+        }
+    }
+
     async fn switch(
         &self,
         exchange: &mut Exchange,
-        link: Box<crate::upstream::Link>,
+        mut link: Box<Link>,
+        in_flight: InFlight,
     ) -> std::result::Result<(), Failure> {
         permits::begin_tunnel(self.worker, exchange);
         let tunnel_ms = self.serving.generation.process.timeouts.tunnel_ms;
-        tunnel::open(exchange, link, self.upgrade.as_deref(), tunnel_ms)
-            .await
-            .map_err(Failure::last)
+        let upgrade = self.upgrade.as_deref();
+        let over = tunnel::open(exchange, &mut link, upgrade, tunnel_ms).await;
+        let is_left = match &over {
+            Ok(over) => *over == Over::Broken,
+            Err(error) => error.leaves_upstream_at_work(),
+        };
+        if is_left {
+            let abandoned = Abandoned {
+                link,
+                in_flight,
+                rest: straggler::Rest::Bytes,
+            };
+            straggler::follow_server((self.worker, self.serving), exchange, abandoned);
+        }
+        over.map(drop).map_err(Failure::last)
     }
 }
 

@@ -3,30 +3,34 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use wire::{FieldId, HeadCaps, ReplyFraming, strip_hop_by_hop};
+use wire::{FieldId, Method, ReplyFraming, strip_hop_by_hop};
 
 use super::super::upload::{Coding, Upload};
 use super::download::Download;
-use super::{Failure, Forward, Retry, cut};
+use super::heading::Heading;
+use super::rest::Rest;
+use super::{Failure, Forward, Retry};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Body, BodySize, Exchange};
 use crate::spool::Spool;
 use crate::upstream::Link;
 
-/// Interim replies (1xx) an upstream may send before its real one.
-const INTERIMS_MAX: usize = 16;
-
 /// One attempt.
 pub(super) struct Attempt {
     upload: Upload,
     download: Download,
-    head_caps: HeadCaps,
+    heading: Heading,
     read_ms: u64,
-    interims: usize,
-    /// An interim reply announced a body, which may follow it or not.
-    distrusted: bool,
-    is_upgrade: bool,
     may_repeat: bool,
+}
+
+/// How far a reply has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Its head is still to come.
+    Awaited,
+    /// Its head was read.
+    Read,
 }
 
 impl Attempt {
@@ -42,15 +46,8 @@ impl Attempt {
         let has_body = spooled.is_some() || !exchange.body.is_ended();
         Self {
             download: Download::new(forward),
-            head_caps: HeadCaps {
-                head_bytes: process.caps.upstream_head_bytes,
-                target_bytes: 0,
-                fields: process.caps.fields,
-            },
+            heading: Heading::new(forward),
             read_ms: process.timeouts.upstream_read_ms,
-            interims: 0,
-            distrusted: false,
-            is_upgrade: forward.upgrade.is_some(),
             may_repeat: link.reused && head.method.is_idempotent() && !has_body,
             upload: Upload::new(
                 match spooled.is_none() && exchange.body.length().is_none() {
@@ -122,33 +119,12 @@ impl Attempt {
     }
 
     /// Reads a head from the buffer; `true` when it is the final one.
-    fn parse(
-        &mut self,
-        link: &mut Link,
-        method: wire::Method,
-    ) -> std::result::Result<bool, Failure> {
-        loop {
-            let parsed = link
-                .reply
-                .parse(link.buffer.data(), method, &self.head_caps);
-            let Some(used) = parsed.map_err(|refusal| broken(refusal.reason))? else {
-                return Ok(false);
-            };
-            link.buffer.consume(used);
-            let status = link.reply.status;
-            if status == 101 && self.is_upgrade {
-                return Ok(true);
-            }
-            if !(100..200).contains(&status) {
-                self.download.begin(link.reply.framing);
-                return Ok(true);
-            }
-            self.interims += 1;
-            self.distrusted |= !link.reply.keep_alive;
-            if status == 101 || self.interims > INTERIMS_MAX {
-                return Err(broken("upstream_interim"));
-            }
+    fn parse(&mut self, link: &mut Link, method: Method) -> std::result::Result<bool, Failure> {
+        let is_final = self.heading.parse(link, method).map_err(Failure::last)?;
+        if is_final {
+            self.download.begin(link.reply.framing);
         }
+        Ok(is_final)
     }
 
     fn closed(&self, link: &Link) -> Failure {
@@ -158,10 +134,11 @@ impl Attempt {
 
     /// A reused connection that closed before a byte of its reply may just have been too old.
     fn failed(&self, link: &Link, error: Error) -> Failure {
-        let retry = match link.buffer.is_empty() && self.interims == 0 && self.may_repeat {
-            true => Retry::Reconnect,
-            false => Retry::No,
-        };
+        let retry =
+            match link.buffer.is_empty() && self.heading.is_before_first() && self.may_repeat {
+                true => Retry::Reconnect,
+                false => Retry::No,
+            };
         Failure { error, retry }
     }
 
@@ -194,10 +171,23 @@ impl Attempt {
         poll_fn(|cx| self.download.poll_rest(cx, &mut exchange.reply)).await
     }
 
+    /// What is still to come where the client has gone; `None` where not a byte of the request was
+    /// sent. `head` says how far the reply has come.
+    pub(super) fn into_rest(self, method: Method, head: Head, link: &Link) -> Option<Rest> {
+        self.upload.has_sent(link).then(|| Rest {
+            method,
+            heading: match head {
+                Head::Awaited => Some(self.heading),
+                Head::Read => None,
+            },
+            incoming: self.download.into_incoming(),
+        })
+    }
+
     /// Whether the connection can carry another exchange.
     pub(super) fn leaves_reusable(&self, link: &Link) -> bool {
         link.reply.keep_alive
-            && !self.distrusted
+            && !self.heading.distrusted
             && self.download.is_read()
             && self.upload.is_done()
             && link.buffer.is_empty()
@@ -223,10 +213,6 @@ fn copy_head(exchange: &mut Exchange, link: &mut Link) -> BodySize {
         (ReplyFraming::None, Some(length)) => BodySize::Length(length),
         (ReplyFraming::None, None) => BodySize::None,
     }
-}
-
-fn broken(reason: &'static str) -> Failure {
-    Failure::last(cut(reason))
 }
 
 fn client_gone() -> Error {

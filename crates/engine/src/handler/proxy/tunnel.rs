@@ -17,13 +17,22 @@ use crate::io::Io;
 use crate::outbox::Outbox;
 use crate::upstream::Link;
 
+/// How a tunnel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Both sides have said their last.
+    Both,
+    /// One broke, or nothing moved for too long: the far end may not know.
+    Broken,
+}
+
 /// Answers 101 and passes bytes until both sides have ended or neither moves for `tunnel_ms`.
 pub(super) async fn open(
     exchange: &mut Exchange,
-    mut link: Box<Link>,
+    link: &mut Link,
     asked: Option<&[u8]>,
     tunnel_ms: u64,
-) -> Result<()> {
+) -> Result<Over> {
     let granted = link.reply.upgrade().map(<[u8]>::to_vec);
     let Some(protocol) = granted.filter(|granted| is_among(granted, asked.unwrap_or_default()))
     else {
@@ -48,23 +57,24 @@ pub(super) async fn open(
     exchange.send_head(BodySize::None);
     poll_fn(|cx| exchange.reply.poll_flush(cx)).await?;
     let Some(mut client) = exchange.body.take_stream() else {
-        return Ok(());
+        return Ok(Over::Broken);
     };
     let (up, down) = (&mut Lane::default(), &mut Lane::default());
-    poll_fn(|cx| {
+    let over = poll_fn(|cx| {
         let there = up.poll(cx, &client.io, &mut client.buffer, &link.io, &link.deadline);
         let back = down.poll(cx, &link.io, &mut link.buffer, &client.io, &link.deadline);
         // A side that has broken takes the other with it; one that has ended may still be answered.
         match (there, back) {
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
+                return Poll::Ready(Over::Broken);
+            }
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Over::Both),
             _ => {}
         }
         link.deadline.set_if_clear(tunnel_ms);
-        link.deadline.poll_expired(cx)
-    })
-    .await;
-    Ok(())
+        link.deadline.poll_expired(cx).map(|()| Over::Broken)
+    });
+    Ok(over.await)
 }
 
 /// Whether a granted protocol is one of those asked for (RFC 9110 §7.8).

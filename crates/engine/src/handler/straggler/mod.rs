@@ -1,0 +1,216 @@
+//! Stragglers: servers and programs at work for a request that nobody waits for any more.
+//!
+//! A client that leaves ends its exchange at once, but hardly ever the work it began. A permit that
+//! came back then would admit the next request beside the old one, and whoever the limit protects
+//! would do more at once than it says. So the permits stay with the work: the connection is closed
+//! in our direction, which is all a server sees of a client that goes (and one that looks, such as
+//! nginx or Go, stops at once); then what it still says is thrown away until it ends, and only then
+//! are the permits given back.
+//!
+//! There is an end to that. A server that says nothing has `timeouts.upstream_read`, and at most
+//! [`SILENCE_MS_MAX`]; one that speaks has [`LAST_WORDS_MS`] and [`SAID_BYTES_MAX`] to come to its
+//! end. Then the connection is closed for good: a server that writes to it is told by the kernel,
+//! and that is how a PHP page learns that its client has gone. FastCGI has a record that asks for an
+//! end; it is not sent, because php-fpm reads nothing while a page runs, and what lies unread when
+//! it closes would destroy its last words. An exchange that holds no permit never comes here: its
+//! connection is closed at once.
+//!
+//! Each is a task of its worker and ends with it; a drain waits for none.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{fastcgi, proxy};
+use crate::deadline::Deadline;
+use crate::error::Result;
+use crate::exchange::Exchange;
+use crate::permits::{Held, Limiter};
+use crate::programs::Program;
+use crate::stats::{StragglerEnd, WorkerStats, bump};
+use crate::upstream::{InFlight, Link};
+use crate::worker::{Serving, Worker};
+
+/// How many a worker follows. Of one more the connection is closed and the permit given back.
+const STRAGGLERS_MAX: u64 = if cfg!(test) { 2 } else { 1_024 };
+/// How long one that says nothing is followed, however long it might be silent otherwise.
+const SILENCE_MS_MAX: u64 = 10 * 60 * 1_000;
+/// How long a server that speaks to nobody may take to come to its end, from its first byte on.
+const LAST_WORDS_MS: u64 = if cfg!(test) { 100 } else { 2_000 };
+/// How much it may say meanwhile.
+const SAID_BYTES_MAX: usize = 256 * 1024;
+
+/// A connection whose server may be at work, and what is still to come of its reply.
+pub(super) struct Abandoned {
+    pub(super) link: Box<Link>,
+    /// The server has it in flight for as long.
+    #[allow(dead_code, reason = "held for its drop")]
+    pub(super) in_flight: InFlight,
+    pub(super) rest: Rest,
+}
+
+/// What is still to come of a reply.
+pub(super) enum Rest {
+    /// A reply in HTTP/1.1.
+    Http(Box<proxy::Rest>),
+    /// Records of FastCGI.
+    Records(Box<fastcgi::Rest>),
+    /// Bytes of a tunnel, until the server closes it.
+    Bytes,
+}
+
+/// A server at work for nobody.
+struct Straggler {
+    abandoned: Abandoned,
+    said_bytes: usize,
+    patience: Deadline,
+}
+
+/// What a straggler holds, given back when this is dropped at the latest.
+struct Holding {
+    held: Held,
+    limiter: Arc<Limiter>,
+    counted: Counted,
+}
+
+/// Counts a straggler until dropped.
+struct Counted(Arc<WorkerStats>);
+
+/// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
+/// the connection where it holds none.
+pub(super) fn follow_server(
+    (worker, serving): (&Worker, &Serving),
+    exchange: &mut Exchange,
+    abandoned: Abandoned,
+) {
+    let Some(holding) = Holding::take(worker, exchange) else {
+        return;
+    };
+    abandoned.link.io.shutdown_write();
+    let patience = patience((worker, serving));
+    let mut straggler = Straggler::new(abandoned, patience);
+    tokio::task::spawn_local(async move {
+        let end = poll_fn(|cx| straggler.poll(cx)).await;
+        // In this order: whoever is admitted next finds the connection closed.
+        drop(straggler);
+        holding.end(end);
+    });
+}
+
+/// Waits for the end of a program that was killed, if the exchange holds permits.
+pub(super) fn follow_program(
+    (worker, serving): (&Worker, &Serving),
+    exchange: &mut Exchange,
+    program: Program,
+) {
+    let Some(holding) = Holding::take(worker, exchange) else {
+        return;
+    };
+    let patience = patience((worker, serving));
+    tokio::task::spawn_local(async move {
+        let end = poll_fn(|cx| match program.poll_outcome(cx) {
+            Poll::Ready(_) => Poll::Ready(StragglerEnd::Finished),
+            Poll::Pending => patience.poll_expired(cx).map(|()| StragglerEnd::Cut),
+        });
+        holding.end(end.await);
+    });
+}
+
+/// Runs while a straggler says nothing.
+fn patience((worker, serving): (&Worker, &Serving)) -> Deadline {
+    let silence_ms = serving.generation.process.timeouts.upstream_read_ms;
+    let deadline = worker.deadlines.register();
+    deadline.set(silence_ms.min(SILENCE_MS_MAX));
+    deadline
+}
+
+impl Rest {
+    /// Throws away what the link has read; says whether the reply's end was among it.
+    fn discard(&mut self, link: &mut Link) -> Result<bool> {
+        match self {
+            Self::Http(rest) => rest.discard(link),
+            Self::Records(rest) => rest.discard(link),
+            Self::Bytes => {
+                link.buffer.consume(link.buffer.data().len());
+                Ok(false)
+            }
+        }
+    }
+}
+
+impl Straggler {
+    fn new(abandoned: Abandoned, patience: Deadline) -> Self {
+        Self {
+            abandoned,
+            said_bytes: 0,
+            patience,
+        }
+    }
+
+    /// Throws away what comes; ready when the server has ended or has had its time.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<StragglerEnd> {
+        let Abandoned { link, rest, .. } = &mut self.abandoned;
+        loop {
+            match rest.discard(link) {
+                Ok(true) => return Poll::Ready(StragglerEnd::Finished),
+                Ok(false) => {}
+                Err(_) => return Poll::Ready(StragglerEnd::Cut),
+            }
+            match link.poll_read(cx) {
+                // Closed, or killed: either way nobody works there any more.
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(StragglerEnd::Finished),
+                Poll::Ready(Ok(count)) => {
+                    if self.said_bytes == 0 {
+                        self.patience.set(LAST_WORDS_MS);
+                    }
+                    self.said_bytes += count;
+                    if self.said_bytes > SAID_BYTES_MAX {
+                        return Poll::Ready(StragglerEnd::Cut);
+                    }
+                }
+                Poll::Pending => {
+                    let over = self.patience.poll_expired(cx);
+                    return over.map(|()| StragglerEnd::Cut);
+                }
+            }
+        }
+    }
+}
+
+impl Holding {
+    /// Takes the permits over. `None` where the exchange has none, or where there is no room for
+    /// one more: then they stay with the exchange, and go with it.
+    fn take(worker: &Worker, exchange: &mut Exchange) -> Option<Self> {
+        let stragglers = &worker.stats.stragglers;
+        if exchange.held.is_some() && stragglers.now() >= STRAGGLERS_MAX {
+            bump(stragglers.ended(StragglerEnd::Crowded), 1);
+            return None;
+        }
+        Some(Self {
+            held: exchange.held.take()?,
+            limiter: Arc::clone(&worker.shared.limits),
+            counted: Counted::new(&worker.stats),
+        })
+    }
+
+    fn end(self, end: StragglerEnd) {
+        bump(self.counted.0.stragglers.ended(end), 1);
+        self.held.end_abandoned(&self.limiter);
+    }
+}
+
+impl Counted {
+    fn new(stats: &Arc<WorkerStats>) -> Self {
+        stats.stragglers.begin();
+        Self(Arc::clone(stats))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.stragglers.leave();
+    }
+}

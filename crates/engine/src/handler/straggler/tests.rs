@@ -1,0 +1,243 @@
+//! Stragglers on real sockets: servers that notice, that do not, and that never stop.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::permits;
+use crate::testbed::{self, Bed, block_on, peer};
+use crate::upstream::{Chosen, Fresh, Tried};
+
+const CONFIG: &str = r#"
+limits = [{ concurrent = 8 }]
+timeouts = { upstream_read = "{read}" }
+[[listen]]
+address = "127.0.0.1:8080"
+[upstreams.app]
+servers = ["{server}"]
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { proxy = "app" } }]
+"#;
+
+/// More looks than any of this takes, 5 ms apart.
+const LOOKS_MAX: usize = 6_000;
+/// A time that does not pass here.
+const LONG: &str = "10m";
+
+/// What a server has in hand.
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// Where a server listens.
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A worker, and the server it asks.
+struct Scene {
+    bed: Bed,
+    door: Door,
+}
+
+impl Scene {
+    fn tcp(read: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address").to_string();
+        Self::new(Door::Tcp(listener), &address, read)
+    }
+
+    fn unix(read: &str) -> Self {
+        let (process, thread) = (std::process::id(), std::thread::current().id());
+        let name = format!("nagaya-straggler-{process}-{thread:?}");
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let address = format!("unix:{}", path.display());
+        Self::new(Door::Unix(listener), &address, read)
+    }
+
+    fn new(door: Door, address: &str, read: &str) -> Self {
+        let config = CONFIG.replace("{server}", address).replace("{read}", read);
+        let bed = Bed::new(&config);
+        Self { bed, door }
+    }
+
+    fn accept(&self) -> Box<dyn Stream> {
+        match &self.door {
+            Door::Tcp(listener) => Box::new(listener.accept().expect("a connection").0),
+            Door::Unix(listener) => Box::new(listener.accept().expect("a connection").0),
+        }
+    }
+
+    /// An exchange admitted to the limit.
+    async fn admitted(&self) -> Exchange {
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut exchange = testbed::exchange(peer("192.0.2.7:40000"), request);
+        exchange.route.serving = Some(self.bed.worker.serving());
+        exchange.route.site_index = Some(0);
+        let admitted = permits::admit(&self.bed.worker, &mut exchange, Instant::now()).await;
+        admitted.expect("there is room");
+        assert!(exchange.held.is_some());
+        exchange
+    }
+
+    /// Connects to the server and leaves it at work for an exchange.
+    async fn leave(&self, exchange: &mut Exchange) -> Box<dyn Stream> {
+        let worker = Rc::clone(&self.bed.worker);
+        let serving = worker.serving();
+        let pool = &serving.pools[0];
+        let mut tried = Tried::default();
+        let chosen = pool.reach(&worker, &mut tried, Fresh::Yes).await;
+        let Chosen { link, in_flight } = chosen.expect("it listens");
+        let server = self.accept();
+        let rest = Rest::Bytes;
+        let abandoned = Abandoned {
+            link,
+            in_flight,
+            rest,
+        };
+        follow_server((&worker, &serving), exchange, abandoned);
+        server
+    }
+
+    /// As [`Self::leave`], for an exchange that ends at once.
+    async fn abandon(&self) -> Box<dyn Stream> {
+        let mut exchange = self.admitted().await;
+        let server = self.leave(&mut exchange).await;
+        assert_eq!(self.in_flight(), 1, "the permit stays with the server");
+        server
+    }
+
+    fn in_flight(&self) -> u32 {
+        let limiter = &self.bed.shared.limits;
+        let gates = limiter.ledger.look(limiter.time(Instant::now()), None, 100);
+        gates.iter().map(|gate| gate.in_flight).sum()
+    }
+
+    fn ended(&self, end: StragglerEnd) -> u64 {
+        let counter = self.bed.worker.stats.stragglers.ended(end);
+        counter.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Lets time pass until nothing is held.
+    async fn await_quiet(&self) {
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        for _ in 0..LOOKS_MAX {
+            if self.in_flight() == 0 {
+                assert_eq!(self.bed.worker.stats.stragglers.now(), 0);
+                return;
+            }
+            looks.tick().await;
+            self.bed.worker.tick();
+        }
+        panic!("a permit is held for ever");
+    }
+
+    /// Lets everything happen that can.
+    async fn settle(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            self.bed.worker.tick();
+        }
+    }
+}
+
+/// Writes until that fails, on a thread of its own: a server that does not look.
+fn talk(mut server: Box<dyn Stream>, piece: usize, pause: Duration) {
+    std::thread::spawn(move || {
+        let piece = vec![b'.'; piece];
+        while server.write_all(&piece).is_ok() {
+            std::thread::park_timeout(pause);
+        }
+    });
+}
+
+#[test]
+fn the_permit_stays_with_the_server_until_it_closes() {
+    for scene in [Scene::tcp(LONG), Scene::unix(LONG)] {
+        block_on(async {
+            let mut server = scene.abandon().await;
+            let mut byte = [0];
+            let end = server.read(&mut byte).expect("no reset");
+            assert_eq!(end, 0, "the server is told that nobody waits");
+            server.write_all(b"last words").expect("they are read");
+            scene.settle().await;
+            assert_eq!(scene.in_flight(), 1);
+            drop(server);
+            scene.await_quiet().await;
+            assert_eq!(scene.ended(StragglerEnd::Finished), 1);
+        });
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_left_after_its_time() {
+    for scene in [Scene::tcp("100ms"), Scene::unix("100ms")] {
+        block_on(async {
+            let server = scene.abandon().await;
+            scene.await_quiet().await;
+            assert_eq!(scene.ended(StragglerEnd::Cut), 1);
+            drop(server);
+        });
+    }
+}
+
+#[test]
+fn a_server_that_never_stops_talking_is_cut_whether_it_drips_or_pours() {
+    let drip = Duration::from_millis(10);
+    for (piece, pause) in [(1, drip), (64 * 1024, Duration::ZERO)] {
+        for scene in [Scene::tcp(LONG), Scene::unix(LONG)] {
+            block_on(async {
+                talk(scene.abandon().await, piece, pause);
+                scene.await_quiet().await;
+                assert_eq!(scene.ended(StragglerEnd::Cut), 1);
+            });
+        }
+    }
+}
+
+#[test]
+fn of_too_many_the_last_is_closed_and_its_permit_goes_with_its_exchange() {
+    let scene = Scene::tcp(LONG);
+    block_on(async {
+        let mut servers = Vec::new();
+        for _ in 0..STRAGGLERS_MAX {
+            servers.push(scene.leave(&mut scene.admitted().await).await);
+        }
+        let mut exchange = scene.admitted().await;
+        let mut server = scene.leave(&mut exchange).await;
+        assert_eq!(server.read(&mut [0]).expect("no reset"), 0);
+        assert_eq!(scene.in_flight(), 3);
+        drop(exchange);
+        assert_eq!(scene.in_flight(), 2);
+        assert_eq!(scene.ended(StragglerEnd::Crowded), 1);
+        drop(servers);
+        scene.await_quiet().await;
+    });
+}
+
+#[test]
+fn an_exchange_that_holds_nothing_leaves_nobody_behind() {
+    let scene = Scene::tcp(LONG);
+    block_on(async {
+        let mut exchange = scene.admitted().await;
+        exchange.held = None;
+        let mut server = scene.leave(&mut exchange).await;
+        assert_eq!(server.read(&mut [0]).expect("no reset"), 0);
+        assert_eq!(scene.bed.worker.stats.stragglers.now(), 0);
+    });
+}
+
+#[test]
+fn a_worker_that_ends_waits_for_none() {
+    let scene = Scene::tcp(LONG);
+    let server = block_on(scene.abandon());
+    assert_eq!(scene.in_flight(), 0);
+    assert_eq!(scene.bed.worker.stats.stragglers.now(), 0);
+    drop(server);
+}
