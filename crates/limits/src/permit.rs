@@ -38,6 +38,7 @@ pub enum Used {
 }
 
 impl Permit {
+    #[inline]
     pub(crate) fn new(door: Arc<Door>, holds: Holds, since: Time) -> Self {
         Self {
             door,
@@ -61,6 +62,7 @@ impl Permit {
     }
 
     /// Gives the permit back, and says what was done with it.
+    #[inline]
     pub fn end(mut self, now: Time, used: Used, outcome: Outcome) {
         let (now, used) = (Some(now), Some(used));
         self.give_back(&End { now, used, outcome });
@@ -98,6 +100,7 @@ impl Permit {
             .map_or(Duration::ZERO, |wait| wait.waited)
     }
 
+    #[inline]
     fn give_back(&mut self, end: &End) {
         if !std::mem::replace(&mut self.is_held, false) || self.holds.len() == 0 {
             return;
@@ -108,6 +111,7 @@ impl Permit {
 }
 
 impl Drop for Permit {
+    #[inline]
     fn drop(&mut self) {
         let outcome = Outcome::Ignored;
         self.give_back(&End {

@@ -9,7 +9,7 @@ use super::cells::{Cell, Cells};
 use super::entry::{Entry, Table};
 use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
-use super::route::{Keys, Need};
+use super::route::{Bits, Keys, Need};
 use crate::Time;
 use crate::adaptive::Outcome;
 use crate::ask::Ask;
@@ -60,12 +60,12 @@ impl Gate {
 
 impl Books {
     /// Takes a permit at every gate, or at none.
-    pub(super) fn attempt(
+    pub(super) fn attempt<const N: usize>(
         &self,
         worker: usize,
         now: Time,
         ask: &Ask<'_>,
-        keys: &Keys,
+        keys: &Keys<N>,
         holds: &mut Holds,
     ) -> Attempt {
         let mut own = self.cells[worker].lock();
@@ -81,7 +81,7 @@ impl Books {
             return Attempt::Need(need);
         }
         for at in route.stops.iter().filter(|at| !route.local.has(*at)) {
-            let Some(entry) = table.at(ask.wants[at].limit.index) else {
+            let Some(entry) = route.entries[at] else {
                 continue;
             };
             let gate = shards.gate(route.places[at]);
@@ -100,7 +100,7 @@ impl Books {
             }
         }
         for at in route.stops.iter() {
-            let Some(entry) = table.at(ask.wants[at].limit.index) else {
+            let Some(entry) = route.entries[at] else {
                 continue;
             };
             let place = route.places[at];
@@ -118,15 +118,19 @@ impl Books {
         Attempt::Taken
     }
 
-    /// Gives permits back. What is to be done at the desk for it is told.
-    pub(super) fn give_back(&self, worker: usize, holds: &Holds, how: &Held) -> Holds {
-        let mut freed = Holds::with_capacity(holds.len());
+    /// Gives permits back. Those are told that somebody waits for at the desk, by their place.
+    pub(super) fn give_back(&self, worker: usize, holds: &Holds, how: &Held) -> Bits {
+        let mut freed = Bits::default();
         let mut own = self.cells[worker].lock();
-        for part in holds.parts() {
-            for hold in part {
-                if !self.give_to_cell(&mut own, hold, how) {
-                    self.give_to_gate(&own.table, hold, how, &mut freed);
-                }
+        let [few, more] = holds.parts();
+        for (at, hold) in few.iter().enumerate() {
+            if !self.give_to_cell(&mut own, hold, how) && self.give_to_gate(&own.table, hold, how) {
+                freed.add(at);
+            }
+        }
+        for (at, hold) in (few.len()..).zip(more) {
+            if !self.give_to_cell(&mut own, hold, how) && self.give_to_gate(&own.table, hold, how) {
+                freed.add(at);
             }
         }
         own.holds -= i64::try_from(holds.len()).unwrap_or(0);
@@ -134,6 +138,7 @@ impl Books {
     }
 
     /// Puts a permit into the worker's cell, if its limit is counted there.
+    #[inline]
     fn give_to_cell(&self, own: &mut Cells, hold: &Hold, how: &Held) -> bool {
         let Some(cell) = own.cells.get_mut(hold.limit as usize) else {
             return false;
@@ -157,9 +162,10 @@ impl Books {
         cell.free -= cell.batch;
     }
 
-    /// Gives a permit back to its gate. Apart, as all that is not needed where cells suffice.
+    /// Gives a permit back to its gate, and tells whether somebody waits for it. Apart, as all that
+    /// is not needed where cells suffice.
     #[inline(never)]
-    fn give_to_gate(&self, table: &Table, hold: &Hold, how: &Held, freed: &mut Holds) {
+    fn give_to_gate(&self, table: &Table, hold: &Hold, how: &Held) -> bool {
         let Place { shard, slot } = hold.place();
         let mut shard = self.shards[usize::from(shard)].lock();
         let gate = shard.gate(slot);
@@ -172,9 +178,7 @@ impl Books {
         if let Some(held_ns) = how.held_ns {
             gate.note_held(held_ns);
         }
-        if gate.waiting > 0 {
-            freed.push(*hold);
-        }
+        gate.waiting > 0
     }
 }
 
@@ -201,11 +205,6 @@ impl Entry {
 }
 
 impl Cell {
-    fn admit(&mut self) {
-        self.free -= 1;
-        self.admitted += 1;
-    }
-
     /// Draws a batch of a gate that is not full.
     fn draw(&mut self, gate: &mut Gate, cap: u32) {
         let drawn = self.batch.max(1).min(cap - gate.in_flight);

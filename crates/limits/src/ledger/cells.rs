@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entry::{Entry, Table};
 use super::gate::smoothed_us;
 use super::holds::{Hold, Holds, Place};
-use crate::ask::{LimitId, Want};
+use crate::ask::Want;
 
 /// What one worker keeps for itself.
 #[derive(Debug, Default)]
@@ -49,35 +49,53 @@ pub(crate) enum Counted {
 }
 
 impl Cells {
+    /// Takes a permit of a request's only limit, if there is one right here.
+    #[inline]
+    pub(crate) fn take_one(&mut self, want: &Want<'_>) -> Option<Hold> {
+        let cell = self.cells.get_mut(want.limit.index as usize)?;
+        if cell.version != want.limit.version || !cell.is_open() || cell.free == 0 {
+            return None;
+        }
+        cell.admit();
+        self.holds += 1;
+        Some(Hold::new(want.limit.index, cell.place, true))
+    }
+
     /// Takes a permit of each limit, if all of them have one right here.
     pub(crate) fn take(&mut self, wants: &[Want<'_>], holds: &mut Holds) -> bool {
+        if !self.has_all(wants) {
+            return false;
+        }
+        for want in wants {
+            if let Some(cell) = self.cells.get_mut(want.limit.index as usize)
+                && cell.is_open()
+            {
+                cell.admit();
+                self.holds += 1;
+                holds.push(Hold::new(want.limit.index, cell.place, true));
+            }
+        }
+        true
+    }
+
+    /// Whether there is a permit of each limit right here; one that is named twice is for others.
+    fn has_all(&self, wants: &[Want<'_>]) -> bool {
+        let mut before = &[][..];
         for (at, want) in wants.iter().enumerate() {
-            let LimitId { index, version } = want.limit;
-            let Some(cell) = self.cells.get(index as usize) else {
+            let Some(cell) = self.cells.get(want.limit.index as usize) else {
                 return false;
             };
-            if cell.version != version {
+            let has = match cell.counted {
+                Counted::Nowhere => true,
+                Counted::InCells => cell.free > 0,
+                Counted::AtGate => false,
+            };
+            let is_named = |other: &Want<'_>| other.limit == want.limit;
+            if !has || cell.version != want.limit.version || before.iter().any(is_named) {
                 return false;
             }
-            match cell.counted {
-                Counted::Nowhere => continue,
-                Counted::InCells if cell.free > 0 => {}
-                Counted::InCells | Counted::AtGate => return false,
-            }
-            if at > 0 && wants.iter().take(at).any(|other| other.limit == want.limit) {
-                return false;
-            }
-            holds.push(Hold::new(index, cell.place, true));
+            before = wants.get(..=at).unwrap_or(wants);
         }
-        for part in holds.parts() {
-            for hold in part {
-                if let Some(cell) = self.cells.get_mut(hold.limit as usize) {
-                    cell.free -= 1;
-                    cell.admitted += 1;
-                }
-            }
-        }
-        self.holds += i64::try_from(holds.len()).unwrap_or(0);
         true
     }
 }
@@ -93,8 +111,16 @@ impl Cell {
         }
     }
 
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.counted == Counted::InCells
+    }
+
+    /// Gives out a permit that lies here.
+    #[inline]
+    pub(crate) fn admit(&mut self) {
+        self.free -= 1;
+        self.admitted += 1;
     }
 }
 

@@ -15,6 +15,7 @@ use super::entry::Table;
 use super::gate::{Standing, printable};
 use super::holds::{Hold, Place};
 use crate::Time;
+use crate::ask::WANTS_MAX;
 use crate::queue::{Charge, Next, Prefix, Queue};
 use crate::refusal::{Refusal, Why};
 
@@ -198,7 +199,7 @@ impl Books {
             .fold(0, |mask, hold| mask | 1 << hold.place().shard);
         // Calling permits in settles one gate for good, so this ends after as many turns as gates.
         loop {
-            let mut shards = self.lock_shards(mask);
+            let mut shards = self.lock_shards::<WANTS_MAX>(mask);
             let mut blocked = None;
             for (at, hold) in record.gates.iter().enumerate() {
                 let Some(entry) = table.at(hold.limit) else {

@@ -10,6 +10,7 @@ use super::Books;
 use super::attempt::Held;
 use super::desk::Charged;
 use super::holds::Holds;
+use super::route::Bits;
 use super::waiting::Outcome as Waited;
 use crate::Time;
 use crate::adaptive::Outcome;
@@ -38,6 +39,7 @@ impl Door {
     }
 
     /// Gives permits back and hands on what somebody waits for.
+    #[inline]
     pub(crate) fn give_back(
         &self,
         holds: &Holds,
@@ -51,19 +53,27 @@ impl Door {
             outcome: end.outcome,
         };
         let freed = self.books.give_back(self.worker, holds, &how);
-        if freed.len() > 0 || charged.is_some() {
-            self.hand_on(&freed, charged, end, how.held_ns);
+        if !freed.is_empty() || charged.is_some() {
+            self.hand_on(holds, freed, charged, end, how.held_ns);
         }
     }
 
     /// Hands on what somebody waits for, and settles what a wait was charged.
     #[inline(never)]
-    fn hand_on(&self, freed: &Holds, charged: Option<&Charged>, end: &End, held_ns: Option<u64>) {
+    fn hand_on(
+        &self,
+        holds: &Holds,
+        freed: Bits,
+        charged: Option<&Charged>,
+        end: &End,
+        held_ns: Option<u64>,
+    ) {
         self.books.at_desk(end.now, |desk, now, wakers| {
             if let Some(charged) = charged {
                 desk.settle(now, charged, end.used);
             }
-            for hold in freed.iter() {
+            let all = holds.iter().enumerate();
+            for (_, hold) in all.filter(|(at, _)| freed.has(*at)) {
                 desk.note_service(hold.place(), held_ns);
                 self.books.serve(desk, now, hold.place(), wakers);
             }

@@ -21,6 +21,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
+    #[inline]
     pub(crate) fn new(limit: u32, place: Place, fixed: bool) -> Self {
         let Place { shard, slot } = place;
         Self {
@@ -31,6 +32,7 @@ impl Hold {
         }
     }
 
+    #[inline]
     pub(crate) fn place(&self) -> Place {
         Place {
             shard: self.shard,
@@ -56,11 +58,26 @@ impl Holds {
     pub(crate) fn with_capacity(holds: usize) -> Self {
         let mut empty = Self::default();
         if holds > FEW {
-            empty.more = Some(Box::new(Vec::with_capacity(holds - FEW)));
+            empty.reserve(holds - FEW);
         }
         empty
     }
 
+    /// The gate of a request that has but one.
+    #[inline]
+    pub(crate) fn of_one(hold: Hold) -> Self {
+        let mut one = Self::default();
+        one.few[0] = hold;
+        one.few_len = 1;
+        one
+    }
+
+    #[cold]
+    fn reserve(&mut self, holds: usize) {
+        self.more = Some(Box::new(Vec::with_capacity(holds)));
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, hold: Hold) {
         match self.few.get_mut(usize::from(self.few_len)) {
             Some(place) => {
@@ -71,24 +88,20 @@ impl Holds {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.few_len = 0;
-        if let Some(more) = &mut self.more {
-            more.clear();
-        }
-    }
-
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         usize::from(self.few_len) + self.more.as_ref().map_or(0, |more| more.len())
     }
 
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Hold> {
         let [few, more] = self.parts();
         few.iter().chain(more)
     }
 
-    /// The holds as two slices: loops over them are shorter than one over a chain, and the usual
-    /// way through the ledger consists of little else.
+    /// The holds as two slices, the second of which is nearly always empty: loops over them are
+    /// shorter than one over a chain, and the usual way through the ledger consists of little else.
+    #[inline]
     pub(crate) fn parts(&self) -> [&[Hold]; 2] {
         let few = self.few.get(..usize::from(self.few_len));
         let more = self.more.as_ref().map(|more| more.as_slice());

@@ -50,6 +50,7 @@ use attempt::Attempt;
 use cells::Cells;
 use desk::Desk;
 use digest::Secret;
+use route::FEW;
 use shard::Shard;
 use waiting::Verdict;
 
@@ -143,14 +144,14 @@ impl Ledger {
     /// Takes a permit at every gate of a request, or at none.
     pub fn admit(&self, now: Time, ask: &Ask<'_>) -> Admission {
         let door = self.door(ask.worker);
-        let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
-        let mut holds = Holds::with_capacity(wants.len());
-        let taken = door.books.cells[door.worker].lock().take(wants, &mut holds);
-        if taken {
-            return Admission::Admitted(Permit::new(door.clone(), holds, now));
+        if let [only] = ask.wants {
+            let taken = door.books.cells[door.worker].lock().take_one(only);
+            if let Some(hold) = taken {
+                let holds = Holds::of_one(hold);
+                return Admission::Admitted(Permit::new(door.clone(), holds, now));
+            }
         }
-        holds.clear();
-        admit_among_shards(door, now, &Ask { wants, ..*ask }, holds)
+        admit_elsewhere(door, now, ask)
     }
 
     /// Does what time asks for: ends waits, forgets idle keys, settles. A few times a second.
@@ -198,12 +199,30 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// The way of a request that did not find all permits in its worker's cells. Apart, so that those
-/// who did pay for none of its room on the stack.
+/// The way of a request that has several limits, or did not find the permit of its only one in its
+/// worker's cells. Apart, so that those who did pay for none of its room on the stack.
 #[inline(never)]
-fn admit_among_shards(door: &Arc<Door>, now: Time, ask: &Ask<'_>, mut holds: Holds) -> Admission {
+fn admit_elsewhere(door: &Arc<Door>, now: Time, ask: &Ask<'_>) -> Admission {
+    let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
+    if wants.len() != 1 && wants.iter().all(|want| want.key.is_none()) {
+        let mut holds = Holds::with_capacity(wants.len());
+        let taken = door.books.cells[door.worker].lock().take(wants, &mut holds);
+        if taken {
+            return Admission::Admitted(Permit::new(door.clone(), holds, now));
+        }
+    }
+    let ask = Ask { wants, ..*ask };
+    match wants.len() {
+        ..=FEW => admit_among_shards::<FEW>(door, now, &ask),
+        _ => admit_among_shards::<WANTS_MAX>(door, now, &ask),
+    }
+}
+
+/// Looks at all gates of at most `N` limits at once.
+fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>) -> Admission {
+    let mut holds = Holds::with_capacity(ask.wants.len());
     let books = &door.books;
-    let mut keys = books.keys(ask.wants);
+    let mut keys = books.keys::<N>(ask.wants);
     loop {
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         match books.attempt(door.worker, now, ask, &keys, &mut holds) {
@@ -222,7 +241,7 @@ fn admit_among_shards(door: &Arc<Door>, now: Time, ask: &Ask<'_>, mut holds: Hol
             }
         }
     }
-    match books.ask_desk(now, ask, &mut keys, &mut holds) {
+    match books.ask_desk(now, ask, &mut keys.widened(), &mut holds) {
         Verdict::Admitted => Admission::Admitted(Permit::new(door.clone(), holds, now)),
         Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(door.clone(), id, until)),
         Verdict::Refused(refusal) => Admission::Refused(refusal),

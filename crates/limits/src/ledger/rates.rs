@@ -6,7 +6,7 @@ use super::Books;
 use super::attempt::Facts;
 use super::entry::Entry;
 use super::gate::Gate;
-use super::route::{Keys, Need};
+use super::route::{FEW, Keys, Need};
 use crate::Time;
 use crate::ask::{Ask, WANTS_MAX};
 use crate::definition::Mode;
@@ -30,16 +30,25 @@ impl Books {
     ) -> Result<(), Box<Refusal>> {
         let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
         let ask = &Ask { wants, ..*ask };
-        if !self.has_rate(worker, ask) {
-            return Ok(());
+        match wants.len() {
+            ..=FEW => self.charge_or_refuse::<FEW>(worker, now, ask),
+            _ => self.charge_or_refuse::<WANTS_MAX>(worker, now, ask),
         }
-        let mut keys = self.keys(wants);
+    }
+
+    fn charge_or_refuse<const N: usize>(
+        &self,
+        worker: usize,
+        now: Time,
+        ask: &Ask<'_>,
+    ) -> Result<(), Box<Refusal>> {
+        let mut keys = self.keys::<N>(ask.wants);
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         loop {
             match self.charge(worker, now, ask, &keys) {
                 Ok(None) => return Ok(()),
                 Ok(Some(exceeded)) => {
-                    let key = wants.get(exceeded.want).and_then(|want| want.key);
+                    let key = ask.wants.get(exceeded.want).and_then(|want| want.key);
                     let Exceeded {
                         facts, retry_after, ..
                     } = exceeded;
@@ -54,20 +63,12 @@ impl Books {
         }
     }
 
-    fn has_rate(&self, worker: usize, ask: &Ask<'_>) -> bool {
-        let own = self.cells[worker].lock();
-        ask.wants
-            .iter()
-            .filter_map(|want| own.table.limit(want.limit))
-            .any(|entry| entry.settings.rate.is_some())
-    }
-
-    fn charge(
+    fn charge<const N: usize>(
         &self,
         worker: usize,
         now: Time,
         ask: &Ask<'_>,
-        keys: &Keys,
+        keys: &Keys<N>,
     ) -> Result<Option<Exceeded>, Need> {
         let own = self.cells[worker].lock();
         let table = &own.table;
@@ -75,12 +76,10 @@ impl Books {
         let mut route = self.route(table, ask.wants, keys, &[], rated);
         let mut shards = self.lock_shards(route.shards);
         self.find_gates(now, table, ask, keys, &mut route, &mut shards)?;
-        let mut charged = [None; WANTS_MAX];
+        let mut charged = [None; N];
         for at in route.stops.iter() {
-            let Some(entry) = table.at(ask.wants[at].limit.index) else {
-                continue;
-            };
-            let Some(rate) = entry.rate() else {
+            let Some((entry, rate)) = route.entries[at].and_then(|it| Some((it, it.rate()?)))
+            else {
                 continue;
             };
             let gate = shards.gate(route.places[at]);
@@ -96,7 +95,7 @@ impl Books {
         }
         for at in route.stops.iter() {
             if let Some(tat) = charged[at] {
-                let entry = table.at(ask.wants[at].limit.index);
+                let entry = route.entries[at];
                 shards
                     .gate(route.places[at])
                     .charge(tat, entry.map(|entry| &**entry));

@@ -1,7 +1,7 @@
 //! From what a request wants to the gates it has to pass, and the shards they are in.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use super::Books;
 use super::cells::Cell;
@@ -16,21 +16,26 @@ use crate::ask::{Ask, WANTS_MAX, Want};
 /// Keys of a tenant looked at in one shard, to find an idle one in the place of a new one.
 const LOOKS_FOR_IDLE: u32 = 16;
 
+/// Limits that hardly a request has more of; those who have pay for room for all.
+pub(super) const FEW: usize = 4;
+
 /// The text of a gate that stands for all keys a tenant had no room for.
 const OVERFLOW_TEXT: &[u8] = b"(other)";
 
 /// The digests of a request's keys, made before anything is locked.
 #[derive(Debug)]
-pub(super) struct Keys {
-    digests: [Digest; WANTS_MAX],
+pub(super) struct Keys<const N: usize> {
+    digests: [Digest; N],
     /// Those that stand for what the tenant had no room for.
     overflow: Bits,
 }
 
 /// The gates of a request; by place in its list of wants.
-#[derive(Debug, Default)]
-pub(super) struct Route {
-    pub(super) places: [Place; WANTS_MAX],
+#[derive(Debug)]
+pub(super) struct Route<'t, const N: usize> {
+    /// The limits of the wants that matter here.
+    pub(super) entries: [Option<&'t Arc<Entry>>; N],
+    pub(super) places: [Place; N],
     /// Wants that matter here.
     pub(super) stops: Bits,
     /// Those whose gate is to be found by its digest.
@@ -58,9 +63,8 @@ pub(super) enum Need {
 
 /// Locked shards, in order of index.
 #[derive(Debug)]
-pub(super) struct Guards<'l> {
-    mask: u64,
-    list: [Option<MutexGuard<'l, Shard>>; WANTS_MAX],
+pub(super) struct Guards<'l, const N: usize> {
+    list: [Option<(u16, MutexGuard<'l, Shard>)>; N],
 }
 
 impl Bits {
@@ -76,6 +80,10 @@ impl Bits {
         self.0 &= !(1 << at);
     }
 
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub(super) fn iter(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -88,13 +96,12 @@ impl Bits {
     }
 }
 
-impl Guards<'_> {
+impl<const N: usize> Guards<'_, N> {
     pub(super) fn shard(&mut self, shard: u16) -> &mut Shard {
-        let before = (self.mask & ((1 << shard) - 1)).count_ones();
-        self.list
-            .get_mut(before as usize)
-            .and_then(Option::as_deref_mut)
-            .expect("the shards of a request's gates are locked")
+        let mut locked = self.list.iter_mut().flatten();
+        let found = locked.find(|(index, _)| *index == shard);
+        let (_, guard) = found.expect("the shards of a request's gates are locked");
+        guard
     }
 
     pub(super) fn gate(&mut self, place: Place) -> &mut Gate {
@@ -104,9 +111,9 @@ impl Guards<'_> {
 
 impl Books {
     /// Digests the keys of a request.
-    pub(super) fn keys(&self, wants: &[Want<'_>]) -> Keys {
+    pub(super) fn keys<const N: usize>(&self, wants: &[Want<'_>]) -> Keys<N> {
         let mut keys = Keys {
-            digests: [[0; 2]; WANTS_MAX],
+            digests: [[0; 2]; N],
             overflow: Bits::default(),
         };
         for (digest, want) in keys.digests.iter_mut().zip(wants) {
@@ -120,19 +127,20 @@ impl Books {
     }
 
     /// Looks up which limits matter and which shards their gates are in.
-    pub(super) fn route(
+    pub(super) fn route<'t, const N: usize>(
         &self,
-        table: &Table,
+        table: &'t Table,
         wants: &[Want<'_>],
-        keys: &Keys,
+        keys: &Keys<N>,
         cells: &[Cell],
         matters: impl Fn(&Entry) -> bool,
-    ) -> Route {
-        let mut route = Route::default();
-        for (at, want) in wants.iter().take(WANTS_MAX).enumerate() {
+    ) -> Route<'t, N> {
+        let mut route = Route::new();
+        for (at, want) in wants.iter().take(N).enumerate() {
             let Some(entry) = table.limit(want.limit).filter(|entry| matters(entry)) else {
                 continue;
             };
+            route.entries[at] = Some(entry);
             if !entry.is_fixed() {
                 route.dynamic.add(at);
                 route.stops.add(at);
@@ -159,28 +167,30 @@ impl Books {
         route
     }
 
-    pub(super) fn lock_shards(&self, mask: u64) -> Guards<'_> {
-        let mut list = [const { None }; WANTS_MAX];
+    pub(super) fn lock_shards<const N: usize>(&self, mask: u64) -> Guards<'_, N> {
+        let mut list = [const { None }; N];
         let mut rest = mask;
         for place in &mut list {
             if rest == 0 {
                 break;
             }
-            *place = Some(self.shards[rest.trailing_zeros() as usize].lock());
+            // There are at most 64.
+            let shard = rest.trailing_zeros() as u16;
+            *place = Some((shard, self.shards[usize::from(shard)].lock()));
             rest &= rest - 1;
         }
-        Guards { mask, list }
+        Guards { list }
     }
 
     /// Finds the gates of dynamic keys, and adds those that are new.
-    pub(super) fn find_gates(
+    pub(super) fn find_gates<const N: usize>(
         &self,
         now: Time,
         table: &Table,
         ask: &Ask<'_>,
-        keys: &Keys,
-        route: &mut Route,
-        shards: &mut Guards<'_>,
+        keys: &Keys<N>,
+        route: &mut Route<'_, N>,
+        shards: &mut Guards<'_, N>,
     ) -> Result<(), Need> {
         for at in route.dynamic.iter() {
             let index = route.places[at].shard;
@@ -208,12 +218,12 @@ impl Books {
     }
 
     /// Brings what is missing; nothing but the desk may be locked.
-    pub(super) fn provide(
+    pub(super) fn provide<const N: usize>(
         &self,
         now: Time,
         ask: &Ask<'_>,
         table: &Table,
-        keys: &mut Keys,
+        keys: &mut Keys<N>,
         need: Need,
     ) {
         match need {
@@ -261,7 +271,31 @@ impl Books {
     }
 }
 
-impl Route {
+impl<const N: usize> Keys<N> {
+    /// The same, with room for as many as there may be.
+    pub(super) fn widened(&self) -> Keys<WANTS_MAX> {
+        let mut digests = [[0; 2]; WANTS_MAX];
+        for (to, from) in digests.iter_mut().zip(self.digests) {
+            *to = from;
+        }
+        let overflow = self.overflow;
+        Keys { digests, overflow }
+    }
+}
+
+impl<const N: usize> Route<'_, N> {
+    fn new() -> Self {
+        Self {
+            entries: [None; N],
+            places: [Place::default(); N],
+            stops: Bits::default(),
+            dynamic: Bits::default(),
+            local: Bits::default(),
+            draws: Bits::default(),
+            shards: 0,
+        }
+    }
+
     fn passes(&self, place: Place) -> bool {
         self.stops
             .iter()
@@ -281,10 +315,10 @@ pub(super) fn forgotten(table: &Table, gate: &Gate) {
     }
 }
 
-fn add_gate(
+fn add_gate<const N: usize>(
     table: &Table,
     ask: &Ask<'_>,
-    keys: &Keys,
+    keys: &Keys<N>,
     at: usize,
     index: u16,
     shard: &mut Shard,

@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
 use super::route::{Keys, Need};
 use crate::Time;
-use crate::ask::Ask;
+use crate::ask::{Ask, WANTS_MAX};
 use crate::queue::{Prefix, Queue, Share, Waiter};
 use crate::refusal::{Refusal, Why};
 
@@ -49,7 +49,7 @@ impl Books {
         &self,
         now: Time,
         ask: &Ask<'_>,
-        keys: &mut Keys,
+        keys: &mut Keys<WANTS_MAX>,
         holds: &mut Holds,
     ) -> Verdict {
         self.at_desk(Some(now), |desk, now, wakers| {
@@ -88,7 +88,7 @@ impl Books {
         desk: &Desk,
         now: Time,
         ask: &Ask<'_>,
-        keys: &Keys,
+        keys: &Keys<WANTS_MAX>,
         holds: &mut Holds,
         may_serve: bool,
     ) -> Considered {
@@ -102,7 +102,7 @@ impl Books {
         }
         let mut stopped = None;
         for at in route.stops.iter() {
-            let Some(entry) = table.at(ask.wants[at].limit.index) else {
+            let Some(entry) = route.entries[at] else {
                 continue;
             };
             let place = route.places[at];
