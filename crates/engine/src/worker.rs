@@ -261,7 +261,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Takes over from `before` the pools of upstreams that have not changed.
+    /// Takes over from `before` the pools of upstreams in which nothing has changed that matters to
+    /// a pool.
     fn new(
         generation: Arc<Generation>,
         before: Option<&Serving>,
@@ -269,11 +270,9 @@ impl Serving {
         slots: &AllSlots,
     ) -> Rc<Self> {
         let known = before.map_or(&[][..], |serving| &serving.pools).iter();
-        let known: HashMap<&str, &Rc<Pool>> = known
-            .map(|pool| (pool.config().name.as_str(), pool))
-            .collect();
+        let known: HashMap<&str, &Rc<Pool>> = known.map(|pool| (pool.name(), pool)).collect();
         let pool = |config: &Arc<model::Upstream>| match known.get(config.name.as_str()) {
-            Some(pool) if pool.config() == config => Rc::clone(pool),
+            Some(pool) if pool.suits(config) => Rc::clone(pool),
             _ => Rc::new(Pool::new(config, stats, slots)),
         };
         let pools: Vec<_> = generation.upstreams.iter().map(pool).collect();

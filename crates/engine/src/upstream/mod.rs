@@ -87,9 +87,36 @@ impl Pool {
         }
     }
 
-    /// The configuration it was made for.
-    pub fn config(&self) -> &Arc<model::Upstream> {
-        &self.config
+    /// Name of the upstream it was made for.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Whether another configuration of the upstream needs no other pool: nothing that the pool
+    /// looks at is different. Limits are the ledger's.
+    pub fn suits(&self, other: &model::Upstream) -> bool {
+        // Every field by name, so that whoever adds one decides.
+        let model::Upstream {
+            name,
+            protocol,
+            servers,
+            keepalive,
+            balance,
+            fails,
+            back_off_ms,
+            back_off_max_ms,
+            tries,
+            limits: _,
+        } = &*self.config;
+        *name == other.name
+            && *protocol == other.protocol
+            && *servers == other.servers
+            && *keepalive == other.keepalive
+            && *balance == other.balance
+            && *fails == other.fails
+            && *back_off_ms == other.back_off_ms
+            && *back_off_max_ms == other.back_off_max_ms
+            && *tries == other.tries
     }
 
     /// The servers, in the order of the configuration.
@@ -213,4 +240,43 @@ pub enum Fresh {
     OrSettled,
     /// Any that is open.
     No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::{Bed, generation_after};
+
+    const CONFIG: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[upstreams.app]
+servers = ["127.0.0.1:9000"]
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { proxy = "app" } }]
+"#;
+
+    /// Whether the pool outlives a reload that puts this line in the place of the servers'.
+    fn check(line: &str, is_kept: bool) {
+        let bed = Bed::new(CONFIG);
+        let before = bed.worker.serving();
+        let servers = r#"servers = ["127.0.0.1:9000"]"#;
+        let changed = CONFIG.replace(servers, line);
+        bed.reload(generation_after(&before.generation, &changed));
+        let after = bed.worker.serving();
+        let same = Rc::ptr_eq(&before.pools[0], &after.pools[0]);
+        assert_eq!(same, is_kept, "{line}");
+        assert_eq!(before.pools[0].is_retired.get(), !is_kept, "{line}");
+    }
+
+    #[test]
+    fn a_reload_keeps_the_connections_of_an_upstream_whose_limits_alone_have_changed() {
+        let servers = r#"servers = ["127.0.0.1:9000"]"#;
+        check(servers, true);
+        check(&format!("{servers}\nlimits = [{{ concurrent = 2 }}]"), true);
+        check(&format!("{servers}\nkeepalive = 3"), false);
+        check(&format!("{servers}\ntries = 1"), false);
+        check(r#"servers = ["127.0.0.1:9001"]"#, false);
+    }
 }
