@@ -41,7 +41,7 @@ pub enum Kind {
         /// Status of the reply.
         status: u16,
         /// Seconds.
-        retry_after_s: u8,
+        retry_after_s: u16,
     },
     /// A program ran into a limit set for it.
     Limited,

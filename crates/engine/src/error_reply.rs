@@ -69,7 +69,7 @@ pub fn answer(exchange: &mut Exchange, error: &Error) {
 }
 
 /// When a client may try again, in seconds; `None` where nobody can say.
-fn retry_after_s(kind: Kind) -> Option<u8> {
+fn retry_after_s(kind: Kind) -> Option<u16> {
     match kind {
         Kind::Full => Some(1),
         Kind::OverLimit { retry_after_s, .. } => Some(retry_after_s),

@@ -28,7 +28,7 @@ pub use definition::{
     Change, Concurrent, Defined, Definition, Keyed, Mode, RateDefinition, Shared, TenantDefinition,
 };
 pub use ledger::{Admission, Ledger};
-pub use look::GateLook;
+pub use look::{GateLook, LimitLook, Totals};
 pub use permit::{Permit, Used};
 pub use refusal::{Refusal, Why};
 pub use ticket::Ticket;

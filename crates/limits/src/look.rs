@@ -1,9 +1,41 @@
-//! What an operator sees of a gate.
+//! What an operator sees of limits, and of their gates.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ask::LimitId;
+use crate::refusal::Why;
+
+/// One limit as it stands, all its keys together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitLook {
+    /// The limit.
+    pub limit: LimitId,
+    /// Keys in use; a fixed limit has one.
+    pub keys: u64,
+    /// Permits given out.
+    pub in_flight: u64,
+    /// Requests that wait.
+    pub queued: u64,
+    /// Permits there are for each key; none: any number.
+    pub cap: Option<u32>,
+    /// What it has come to.
+    pub totals: Totals,
+}
+
+/// What a limit has come to, keys included that are forgotten. None of it ever falls as long as
+/// the limit's identity is configured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests admitted.
+    pub admitted: u64,
+    /// Requests that waited, whatever came of it.
+    pub waited: u64,
+    /// Requests it would have refused, were it not in shadow.
+    pub shadow_refused: u64,
+    /// Requests refused, in the order of [`Why::ALL`].
+    pub refused: [u64; Why::ALL.len()],
+}
 
 /// One gate as it stands: a limit and one key of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

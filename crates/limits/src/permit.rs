@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::Time;
 use crate::adaptive::Outcome;
 use crate::ask::LimitId;
-use crate::ledger::{Charged, Door, End, Holds};
+use crate::ledger::{Charged, Door, End, Holds, Wait};
+use crate::refusal::Refusal;
 
 /// The right of one request to go on. Dropped, it is given back.
 #[derive(Debug)]
@@ -17,15 +18,16 @@ pub struct Permit {
     holds: Holds,
     /// Whether it was not given back yet.
     is_held: bool,
-    /// Only of one that was waited for.
-    wait: Option<Box<Wait>>,
+    /// Only of one that was waited for, or that a limit in shadow would not have given.
+    aside: Option<Box<Aside>>,
 }
 
-/// What is known of a permit that was waited for.
+/// What few permits have.
 #[derive(Debug)]
-struct Wait {
-    charged: Charged,
+struct Aside {
+    charged: Option<Charged>,
     waited: Duration,
+    shadows: Vec<Refusal>,
 }
 
 /// What a request took of what it was admitted to.
@@ -45,20 +47,35 @@ impl Permit {
             since,
             holds,
             is_held: true,
-            wait: None,
+            aside: None,
         }
     }
 
-    pub(crate) fn after_a_wait(
-        door: Arc<Door>,
-        holds: Holds,
-        since: Time,
-        charged: Charged,
-        waited: Duration,
-    ) -> Self {
+    pub(crate) fn after_a_wait(door: Arc<Door>, holds: Holds, since: Time, wait: Wait) -> Self {
         let mut permit = Self::new(door, holds, since);
-        permit.wait = Some(Box::new(Wait { charged, waited }));
+        permit.aside = Some(Box::new(Aside {
+            charged: Some(wait.charged),
+            waited: wait.waited,
+            shadows: wait.shadows,
+        }));
         permit
+    }
+
+    /// Keeps what limits in shadow would have refused.
+    pub(crate) fn keep_shadows(&mut self, shadows: Vec<Refusal>) {
+        self.aside = Some(Box::new(Aside {
+            charged: None,
+            waited: Duration::ZERO,
+            shadows,
+        }));
+    }
+
+    /// Takes what limits in shadow would have said: none, mostly, and then in the order of the
+    /// request's limits.
+    #[must_use]
+    pub fn take_shadows(&mut self) -> Vec<Refusal> {
+        let aside = self.aside.as_deref_mut();
+        aside.map_or_else(Vec::new, |aside| std::mem::take(&mut aside.shadows))
     }
 
     /// Gives the permit back, and says what was done with it.
@@ -95,9 +112,9 @@ impl Permit {
     /// Tells how long the request waited for it.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        self.wait
+        self.aside
             .as_ref()
-            .map_or(Duration::ZERO, |wait| wait.waited)
+            .map_or(Duration::ZERO, |aside| aside.waited)
     }
 
     #[inline]
@@ -105,7 +122,7 @@ impl Permit {
         if !std::mem::replace(&mut self.is_held, false) || self.holds.len() == 0 {
             return;
         }
-        let charged = self.wait.as_ref().map(|wait| &wait.charged);
+        let charged = self.aside.as_ref().and_then(|it| it.charged.as_ref());
         self.door.give_back(&self.holds, self.since, charged, end);
     }
 }

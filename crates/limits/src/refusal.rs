@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ask::LimitId;
-use crate::definition::RateDefinition;
+use crate::definition::{Mode, RateDefinition};
 
 /// A request that may not go on, and the limit that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Refusal {
     pub key: String,
     /// Why.
     pub why: Why,
+    /// Whether it really was refused; in shadow it only would have been.
+    pub mode: Mode,
     /// Permits given out when it was decided.
     pub in_flight: u32,
     /// Permits there are.
@@ -56,6 +58,16 @@ pub enum Why {
 }
 
 impl Why {
+    /// Every reason there is.
+    pub const ALL: [Self; 6] = [
+        Self::Full,
+        Self::QueueFull,
+        Self::WaitTooLong,
+        Self::WaitedTooLong,
+        Self::Late,
+        Self::Rate,
+    ];
+
     /// Names the reason with the word that stands in logs.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -75,10 +87,12 @@ impl Refusal {
     #[must_use]
     pub fn admits_if(&self) -> String {
         let concurrent = self.in_flight.saturating_add(1);
+        // In shadow more may be under way than there are permits: they would all have waited.
+        let above = concurrent.saturating_sub(self.cap).max(1);
         match self.why {
-            Why::Full => format!("concurrent >= {concurrent}, or queue >= 1"),
+            Why::Full => format!("concurrent >= {concurrent}, or queue >= {above}"),
             Why::QueueFull => {
-                let queue = self.queue_max.saturating_add(1);
+                let queue = self.queue_max.saturating_add(1).max(above);
                 format!("concurrent >= {concurrent}, or queue >= {queue}")
             }
             Why::WaitTooLong => {
@@ -99,14 +113,18 @@ impl Refusal {
 }
 
 impl fmt::Display for Refusal {
-    /// `limit file=/srv/a.php concurrent 2/2 queue 0/0`
+    /// `limit file=/srv/a.php concurrent 2/2 queue 0/0`; a key that could be taken for something
+    /// else, or change how the line looks, is quoted and escaped.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "limit {}", self.name)?;
         if !self.key.is_empty() {
-            write!(formatter, "={}", self.key)?;
+            match is_plain(&self.key) {
+                true => write!(formatter, "={}", self.key)?,
+                false => write!(formatter, "={:?}", self.key)?,
+            }
         }
-        if self.why == Why::Rate {
-            return write!(formatter, " rate");
+        if let (Why::Rate, Some(rate)) = (self.why, &self.rate) {
+            return write!(formatter, " rate {rate} burst {}", rate.burst);
         }
         let Self { in_flight, cap, .. } = self;
         write!(
@@ -114,5 +132,46 @@ impl fmt::Display for Refusal {
             " concurrent {in_flight}/{cap} queue {}/{}",
             self.queued, self.queue_max
         )
+    }
+}
+
+/// Whether a key can be told from what stands around it: letters of any script, digits and signs
+/// of ASCII, without a space.
+fn is_plain(key: &str) -> bool {
+    key.chars().all(|character| match character {
+        '"' | '\\' => false,
+        _ => character.is_ascii_graphic() || character.is_alphanumeric(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_place_and_a_word_of_its_own() {
+        let mut words: Vec<_> = Why::ALL.into_iter().map(Why::word).collect();
+        for (at, why) in Why::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, at, "{why:?}");
+        }
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Why::ALL.len());
+    }
+
+    #[test]
+    fn a_key_cannot_be_taken_for_the_rest_of_a_line() {
+        for (key, is_plain) in [
+            ("/srv/htdocs/a-b_c.php", true),
+            ("/srv/日本語.php", true),
+            ("2001:db8::/64", true),
+            ("x concurrent 2/2 queue 0/0: 9 refused", false),
+            ("a\"b", false),
+            ("a\\b", false),
+            ("a\u{202e}b", false),
+            ("a\u{1b}[31m", false),
+        ] {
+            assert_eq!(super::is_plain(key), is_plain, "{key:?}");
+        }
     }
 }

@@ -22,6 +22,7 @@ pub use spare::Spares;
 use std::sync::Arc;
 use std::time::Instant;
 
+use limits::Refusal;
 use wire::FieldId;
 
 use crate::error::Result;
@@ -79,6 +80,8 @@ pub struct Record {
     pub limit: Option<Arc<str>>,
     /// Its key there.
     pub limit_key: String,
+    /// What would have refused it first, were that limit not in shadow.
+    pub shadow: Option<Box<Refusal>>,
     /// User name of Basic auth; empty if none.
     pub user: String,
 }

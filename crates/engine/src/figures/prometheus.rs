@@ -2,11 +2,12 @@
 
 use std::fmt::{Display, Write as _};
 
+use limits::Why;
+
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{
     Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times, UpstreamFigures, WorkerFigures,
 };
-use crate::permits::refusals::REASONS;
 use crate::permits::rows::Row;
 use crate::stats::BOUNDS_US;
 
@@ -271,34 +272,43 @@ fn upstreams(figures: &Figures, text: &mut Text) {
     }
 }
 
-/// All keys of a limit together. What was admitted is told for keys in use, so it may fall.
+/// All keys of a limit together; what is a total counts those too that are forgotten by now.
 fn limits(rows: &[Row], text: &mut Text) {
-    let families: [(_, _, Figure<Row>); 6] = [
-        ("limit_in_flight", "Requests that hold a permit.", |row| {
-            row.in_flight
-        }),
-        ("limit_queued", "Requests that wait for a permit.", |row| {
-            row.queued
-        }),
-        ("limit_keys", "Keys in use.", |row| row.keys as u64),
+    let families: [(_, _, _, Figure<Row>); 6] = [
         (
-            "limit_admitted",
-            "Requests admitted by the keys in use.",
-            |row| row.admitted,
+            "limit_in_flight",
+            "gauge",
+            "Requests that hold a permit.",
+            |row| row.look.in_flight,
         ),
         (
-            "limit_waited",
-            "Requests that waited at the keys in use.",
-            |row| row.waited,
+            "limit_queued",
+            "gauge",
+            "Requests that wait for a permit.",
+            |row| row.look.queued,
+        ),
+        ("limit_keys", "gauge", "Keys in use.", |row| row.look.keys),
+        (
+            "limit_admitted_total",
+            "counter",
+            "Requests admitted.",
+            |row| row.look.totals.admitted,
         ),
         (
-            "limit_shadow_refused",
-            "Requests the keys in use would have refused, were the limit enforced.",
-            |row| row.shadow_refused,
+            "limit_waited_total",
+            "counter",
+            "Requests that waited, whatever came of it.",
+            |row| row.look.totals.waited,
+        ),
+        (
+            "limit_shadow_refused_total",
+            "counter",
+            "Requests the limit would have refused, were it not in shadow.",
+            |row| row.look.totals.shadow_refused,
         ),
     ];
-    for (name, help, value) in families {
-        text.family(name, "gauge", help);
+    for (name, kind, help, value) in families {
+        text.family(name, kind, help);
         for row in rows {
             text.sample(name, &[("limit", &row.limit.identity)], value(row));
         }
@@ -306,7 +316,7 @@ fn limits(rows: &[Row], text: &mut Text) {
     let name = "limit_refused_total";
     text.family(name, "counter", "Requests refused, by limit and reason.");
     for row in rows {
-        for (reason, count) in REASONS.iter().zip(row.refused) {
+        for (reason, count) in Why::ALL.iter().zip(row.look.totals.refused) {
             if count > 0 {
                 let labels = [
                     ("limit", row.limit.identity.as_str()),

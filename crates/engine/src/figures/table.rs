@@ -66,15 +66,15 @@ pub fn table(figures: &Figures) -> String {
 /// Those at which most wait first, then those that refused most.
 fn limits(rows: &[Row], out: &mut String) {
     let mut busiest: Vec<_> = rows.iter().collect();
-    busiest.sort_by_key(|row| Reverse((row.queued, row.refused_total(), row.in_flight)));
+    busiest.sort_by_key(|row| Reverse((row.look.queued, row.refused_total(), row.look.in_flight)));
     let cells = busiest.iter().take(LIMITS_MAX).map(|row| {
         vec![
             row.limit.identity.clone(),
-            count(row.keys as u64),
-            count(row.in_flight),
-            count(row.queued),
+            count(row.look.keys),
+            count(row.look.in_flight),
+            count(row.look.queued),
             count(row.refused_total()),
-            count(row.shadow_refused),
+            count(row.look.totals.shadow_refused),
         ]
     });
     let heads = [

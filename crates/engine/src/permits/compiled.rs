@@ -52,12 +52,6 @@ impl Limits {
         let _ = self.defined.set(defined);
     }
 
-    /// How the ledger names all of them.
-    pub(super) fn ids(&self) -> impl Iterator<Item = LimitId> {
-        let defined = self.defined.get().into_iter();
-        defined.flat_map(|defined| defined.limits.iter().copied())
-    }
-
     /// Index of a limit by its identity.
     pub(super) fn position(&self, identity: &str) -> Option<usize> {
         let mut known = self.definitions.iter();

@@ -73,7 +73,6 @@ impl Limiter {
             let at = limits.position(&it.configured.identity);
             at.and_then(|at| limits.definitions().get(at)) == Some(&it.configured)
         });
-        self.refusals.retain(&limits.ids().collect());
     }
 
     /// Changes a limit of the generation in force at once; `false` where there is no such limit.
@@ -133,8 +132,7 @@ impl Limiter {
                 .is_ok();
         if mine {
             self.ledger.tick(time);
-            self.refusals
-                .say(now_ms, || self.ledger.take_shadow_refused());
+            self.refusals.say(now_ms);
         }
     }
 }

@@ -11,6 +11,7 @@ mod compiled;
 mod hours;
 mod limit;
 mod limiter;
+mod lines;
 pub mod questions;
 pub mod refusals;
 pub mod rows;
@@ -79,9 +80,11 @@ pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
         ledger.check_rates(now, ask)
     });
     match checked {
-        None | Some(Ok(())) => Ok(()),
-        Some(Err(refusal)) => Err(refusals::refuse(worker, exchange, refusal)),
+        None => {}
+        Some(Ok(shadows)) => refusals::pass_in_shadow(worker, exchange, shadows),
+        Some(Err(refusal)) => return Err(refusals::refuse(worker, exchange, refusal)),
     }
+    Ok(())
 }
 
 /// Takes a permit at every limit the request meets, at once, and waits for it where that is
@@ -100,7 +103,7 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
     });
     match admission {
         None => {}
-        Some(Admission::Admitted(permit)) => hold(exchange, permit, now, time),
+        Some(Admission::Admitted(permit)) => hold(worker, exchange, permit, now, time),
         Some(Admission::Waiting(ticket)) => {
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(worker, exchange, ticket)).await;
@@ -108,7 +111,7 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
             match waited? {
                 Ok(permit) => {
                     let now = Instant::now();
-                    hold(exchange, permit, now, limiter.time(now));
+                    hold(worker, exchange, permit, now, limiter.time(now));
                 }
                 Err(refusal) => return Err(refusals::refuse(worker, exchange, refusal)),
             }
@@ -185,7 +188,14 @@ fn of_generation(exchange: &Exchange) -> Option<&Limits> {
     Some(&exchange.route.serving.as_ref()?.generation.limits)
 }
 
-fn hold(exchange: &mut Exchange, permit: Permit, since: Instant, since_time: Time) {
+fn hold(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    mut permit: Permit,
+    since: Instant,
+    since_time: Time,
+) {
+    refusals::pass_in_shadow(worker, exchange, permit.take_shadows());
     exchange.record.waited_us.get_or_insert(0);
     exchange.held = Some(Held {
         permit,

@@ -4,12 +4,12 @@
 //! An answer that begins with `error: ` says that nothing was done, and why.
 
 use std::cmp::Reverse;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::time::{Duration, Instant};
 
-use limits::{Concurrent, Definition, GateLook, Mode};
+use limits::{Concurrent, Definition, GateLook, Mode, Why};
 
-use super::refusals::{REASONS, Remembered};
+use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
 use crate::figures::{count, grid, quoted};
@@ -55,7 +55,10 @@ fn about_limits(shared: &Shared, rest: &str) -> String {
     match (verb, form) {
         ("list", Form::Text) => list(&rows::collect(shared)),
         ("list", Form::Json) => list_json(&rows::collect(shared)),
-        ("top", Form::Text) => top(&busiest(shared, number.unwrap_or(TOP))),
+        ("top", Form::Text) => {
+            let gates = busiest(shared, number.unwrap_or(TOP));
+            top(&gates, keys_in_use(shared))
+        }
         ("top", Form::Json) => top_json(&busiest(shared, number.unwrap_or(TOP))),
         _ => "error: known are: limits list, limits top, limits set, why\n".to_owned(),
     }
@@ -81,14 +84,14 @@ fn list(rows: &[Row]) -> String {
     let cells = rows.iter().map(|row| {
         vec![
             row.limit.identity.clone(),
-            describe(&row.limit, row.cap),
-            count(row.in_flight),
-            count(row.queued),
-            count(row.keys as u64),
-            count(row.admitted),
-            count(row.waited),
+            describe(&row.limit, row.look.cap),
+            count(row.look.in_flight),
+            count(row.look.queued),
+            count(row.look.keys),
+            count(row.look.totals.admitted),
+            count(row.look.totals.waited),
             count(row.refused_total()),
-            count(row.shadow_refused),
+            count(row.look.totals.shadow_refused),
             row.origin.word().to_owned(),
         ]
     });
@@ -138,7 +141,7 @@ fn list_json(rows: &[Row]) -> String {
 
 /// The members of a limit, without braces.
 pub(crate) fn row_json(row: &Row, out: &mut String) {
-    let limit = &row.limit;
+    let (limit, look, totals) = (&row.limit, &row.look, &row.look.totals);
     // Writing to memory does not fail, here and below.
     let _ = write!(
         out,
@@ -154,7 +157,7 @@ pub(crate) fn row_json(row: &Row, out: &mut String) {
             let _ = write!(out, ",\"concurrent\":{count}");
         }
         Some(Concurrent::Auto { .. }) => {
-            let now = row.cap.unwrap_or_default();
+            let now = row.look.cap.unwrap_or_default();
             let _ = write!(out, ",\"concurrent\":\"auto\",\"concurrent_now\":{now}");
         }
     }
@@ -169,9 +172,14 @@ pub(crate) fn row_json(row: &Row, out: &mut String) {
         out,
         ",\"keys\":{},\"in_flight\":{},\"queued\":{},\"admitted\":{},\"waited\":{},\
          \"shadow_refused\":{},\"refused\":{{",
-        row.keys, row.in_flight, row.queued, row.admitted, row.waited, row.shadow_refused
+        look.keys,
+        look.in_flight,
+        look.queued,
+        totals.admitted,
+        totals.waited,
+        totals.shadow_refused
     );
-    for (at, (reason, count)) in REASONS.iter().zip(row.refused).enumerate() {
+    for (at, (reason, count)) in Why::ALL.iter().zip(totals.refused).enumerate() {
         let comma = if at == 0 { "" } else { "," };
         let _ = write!(out, "{comma}\"{}\":{count}", reason.word());
     }
@@ -186,16 +194,26 @@ pub(super) fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-/// The keys with most going on: those at which most wait first, then those with most under way.
+/// How many keys there are.
+fn keys_in_use(shared: &Shared) -> u64 {
+    let looks = shared.limits.ledger.totals().into_iter();
+    looks.map(|look| look.keys).sum()
+}
+
+/// The keys with most going on: those at which most wait first, then those with most under way,
+/// then those that refused most, or would have.
 fn busiest(shared: &Shared, number: usize) -> Vec<GateLook> {
     let now = shared.limits.time(Instant::now());
     let number = number.clamp(1, TOP_MAX);
     let mut gates = shared.limits.ledger.look(now, None, number);
-    gates.sort_by_key(|gate| Reverse((gate.queued, gate.in_flight, gate.refused, gate.admitted)));
+    gates.sort_by_key(|gate| {
+        let refused = gate.refused + gate.shadow_refused;
+        Reverse((gate.queued, gate.in_flight, refused, gate.admitted))
+    });
     gates
 }
 
-fn top(gates: &[GateLook]) -> String {
+fn top(gates: &[GateLook], keys: u64) -> String {
     if gates.is_empty() {
         return "no key of a limit is in use\n".to_owned();
     }
@@ -229,6 +247,14 @@ fn top(gates: &[GateLook]) -> String {
         ]
     });
     grid(&heads, cells.collect(), &mut out);
+    if let more @ 1.. = keys.saturating_sub(gates.len() as u64) {
+        let _ = writeln!(
+            out,
+            "and {} keys with less going on: nagaya limits top {}",
+            count(more),
+            keys.min(TOP_MAX as u64)
+        );
+    }
     out.trim_start().to_owned()
 }
 
@@ -267,36 +293,59 @@ fn why(shared: &Shared, id: &str) -> String {
     if id.is_empty() {
         return "error: say which request: why REQUEST-ID\n".to_owned();
     }
-    match shared.limits.refusals.find(id.as_bytes()) {
-        Some(remembered) => told(&remembered),
-        None => format!(
-            "error: no refusal of request {id} is remembered: the last 4,096 are, until the \
-             server restarts; its access record has the reason, if json or ltsv is written\n"
-        ),
+    let remembered = shared.limits.refusals.find(id.as_bytes());
+    if remembered.is_empty() {
+        return format!(
+            "error: no refusal of request {id} is remembered: the last {} are, until the \
+             server restarts; its access record has the reason, if json or ltsv is written\n",
+            count(REMEMBERED_MAX as u64)
+        );
     }
+    let told: Vec<String> = remembered.iter().map(told).collect();
+    told.join("\n")
 }
 
 fn told(remembered: &Remembered) -> String {
-    let refusal = &remembered.refusal;
+    let Remembered {
+        id,
+        at,
+        site,
+        refusal,
+        others,
+    } = remembered;
     let mut out = String::new();
-    let _ = writeln!(out, "request     {}", remembered.id);
-    let _ = writeln!(out, "at          {}", moment(remembered.at));
-    let _ = writeln!(out, "site        {}", remembered.site);
-    let _ = writeln!(out, "limit       {}", refusal.identity);
+    let mut line = |name: &str, value: &dyn Display| {
+        let _ = writeln!(out, "{name:<11} {value}");
+    };
+    line("request", id);
+    line("at", &moment(*at));
+    line("site", site);
+    line("limit", &refusal.identity);
     if !refusal.key.is_empty() {
-        let _ = writeln!(out, "key         {}", refusal.key);
+        line("key", &refusal.key);
     }
-    let _ = writeln!(out, "reason      {}", refusal.why.word());
-    let _ = writeln!(out, "found       {refusal}");
+    let is_shadow = refusal.mode == Mode::Shadow;
+    if is_shadow {
+        line(
+            "outcome",
+            &"passed: would have been refused, but the limit is in shadow",
+        );
+    }
+    line("reason", &refusal.why.word());
+    line("found", refusal);
     if !refusal.waited.is_zero() {
-        let _ = writeln!(out, "had waited  {}", tenths(refusal.waited));
+        line("had waited", &tenths(refusal.waited));
     }
-    let _ = writeln!(
-        out,
-        "free again  in {}, as predicted then",
-        tenths(refusal.retry_after)
-    );
-    let _ = writeln!(out, "passes if   {}", refusal.admits_if());
+    if !is_shadow {
+        let free = format!("in {}, as predicted then", tenths(refusal.retry_after));
+        line("free again", &free);
+    }
+    line("passes if", &refusal.admits_if());
+    if *others > 0 {
+        let limits = if *others == 1 { "limit" } else { "limits" };
+        let besides = format!("{others} further {limits} in shadow would have refused it");
+        line("besides", &besides);
+    }
     out
 }
 

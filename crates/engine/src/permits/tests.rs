@@ -210,7 +210,7 @@ fn requests_that_come_too_fast_are_refused_before_anything_is_asked() {
     let replies = together(&bed, 3);
     assert_eq!(statuses(&replies), [200, 200, 503]);
     assert!(replies[2].2.contains("limit_rate"));
-    assert_eq!(field(&replies[2], "Retry-After").unwrap(), "60");
+    assert_eq!(field(&replies[2], "Retry-After").unwrap(), "3600");
 }
 
 #[test]
@@ -263,11 +263,58 @@ fn a_limit_counts_what_matches_it_while_it_holds() {
 
 #[test]
 fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
-    let bed = bed("", r#"{ concurrent = 1, mode = "shadow" }"#, "");
-    assert_eq!(statuses(&together(&bed, 3)), [200, 200, 200]);
+    let bed = bed(
+        r#"{ concurrent = 2, mode = "shadow" }"#,
+        r#"{ key = "path", concurrent = 1, mode = "shadow" }"#,
+        "",
+    );
+    let replies = together(&bed, 3);
+    assert_eq!(statuses(&replies), [200, 200, 200]);
     let rows = super::rows::collect(&bed.shared);
-    assert_eq!((rows[0].shadow_refused, rows[0].refused), (2, [0; 6]));
+    let of = |row: &super::rows::Row| (row.look.totals.shadow_refused, row.refused_total());
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
+    let id = field(&replies[2], "X-Request-Id").unwrap();
+    let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+    for part in [
+        "limit       site a/path",
+        "key         /hold",
+        "outcome     passed: would have been refused",
+        "reason      limit_full",
+        "found       limit path=/hold concurrent 2/1 queue 0/0",
+        "passes if   concurrent >= 3, or queue >= 2",
+        "besides     1 further limit",
+    ] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    let records = bed.records();
+    let shadow = "\"reason\":null,\"limit\":null,\"limit_key\":null,\
+        \"shadow_reason\":\"limit_full\",\"shadow_limit\":\"site a/path\",\"shadow_key\":\"/hold\"";
+    assert_eq!(records.matches(shadow).count(), 2, "{records}");
+    let lines = bed.shared.limits.refusals.take_lines();
+    assert_eq!(
+        lines,
+        [
+            "limit path=/hold concurrent 2/1 queue 0/0: 2 would be refused (shadow)",
+            "limit process concurrent 2/2 queue 0/0: 1 would be refused (shadow)",
+        ]
+    );
     check_quiet(&bed);
+}
+
+#[test]
+fn a_request_that_a_shadow_and_a_limit_refuse_is_told_of_both() {
+    let bed = bed(
+        r#"{ concurrent = 1 }"#,
+        r#"{ rate = "1/d", burst = 1, mode = "shadow" }"#,
+        "",
+    );
+    let replies = together(&bed, 2);
+    assert_eq!(statuses(&replies), [200, 503]);
+    let id = field(&replies[1], "X-Request-Id").unwrap();
+    let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+    let (refused, shadow) = why.split_once("\n\n").expect("two parts");
+    assert!(refused.contains("process/process") && !refused.contains("passed"));
+    assert!(shadow.contains("limit_rate") && shadow.contains("passed"));
 }
 
 #[test]
@@ -380,20 +427,51 @@ fn the_log_is_told_of_refusals_by_the_second() {
 
 #[test]
 fn what_is_told_to_wait_is_whole_seconds_within_bounds() {
+    use limits::Why;
+
     use super::refusals::retry_after_s;
-    for (predicted_ms, random, expected) in [
-        (0, 0, 1),
-        (1, u64::MAX, 1),
-        (2_000, 0, 2),
-        (2_000, 1_023, 3),
-        (10_000, 512, 13),
-        (3_600_000, u64::MAX, 60),
+    for (why, predicted_ms, random, expected) in [
+        (Why::Full, 0, 0, 1),
+        (Why::Full, 1, u64::MAX, 1),
+        (Why::QueueFull, 2_000, 0, 2),
+        (Why::QueueFull, 2_000, 1_023, 3),
+        (Why::Late, 10_000, 512, 13),
+        (Why::WaitedTooLong, 3_600_000, u64::MAX, 60),
+        (Why::Rate, 120_000, 0, 120),
+        (Why::Rate, 86_400_000, u64::MAX, 3_600),
     ] {
         let predicted = Duration::from_millis(predicted_ms);
-        assert_eq!(
-            retry_after_s(predicted, random),
-            expected,
-            "{predicted_ms} {random}"
-        );
+        let seconds = retry_after_s(why, predicted, random);
+        assert_eq!(seconds, expected, "{why:?} {predicted_ms} {random}");
     }
+}
+
+#[test]
+fn the_busiest_keys_are_shown_and_how_many_are_not() {
+    let bed = bed("", r#"{ key = "path", concurrent = 9 }"#, "");
+    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    assert_eq!(ask("limits top"), "no key of a limit is in use\n");
+    block_on(async {
+        let mut crowd = Crowd::new(&bed);
+        crowd.ask("192.0.2.7", "a", "/hold/busy").await;
+        assert_eq!(
+            ask("limits top").lines().count(),
+            2,
+            "{}",
+            ask("limits top")
+        );
+        for nth in 0..30 {
+            crowd.ask("192.0.2.7", "a", &format!("/{nth}")).await;
+        }
+        let top = ask("limits top");
+        let lines: Vec<&str> = top.lines().collect();
+        assert!(lines[1].contains("/hold/busy"), "{top}");
+        assert_eq!(lines.len(), 1 + 20 + 1, "{top}");
+        assert_eq!(
+            lines[21],
+            "and 11 keys with less going on: nagaya limits top 31"
+        );
+        assert_eq!(ask("limits top 31").lines().count(), 32);
+        crowd.finish().await;
+    });
 }

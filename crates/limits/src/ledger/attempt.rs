@@ -2,7 +2,6 @@
 //! the locks of a few shards. What cannot be decided here goes to the desk.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Books;
 use super::cells::{Cell, Cells};
@@ -13,12 +12,13 @@ use super::route::{Bits, Keys, Need};
 use crate::Time;
 use crate::adaptive::Outcome;
 use crate::ask::Ask;
+use crate::refusal::Why;
 
 /// What came of looking at all gates at once.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// Every gate gave a permit.
-    Taken,
+    /// Every gate gave a permit; these, in shadow, would not have.
+    Taken(Bits),
     /// One gate is full and has no queue.
     Refused(usize, Facts),
     /// Somebody has to wait, or permits are to be called in.
@@ -35,21 +35,14 @@ pub(super) struct Facts {
 }
 
 impl Gate {
-    /// Gives a permit. One above the number there is is given by a limit in shadow.
-    pub(super) fn admit(&mut self, entry: Option<&Entry>) {
-        if let Some(entry) = entry
-            && self.in_flight >= entry.cap()
-        {
-            self.would_refuse(entry);
+    /// Gives a permit. Tells whether the limit, in shadow, would not have.
+    pub(super) fn take(&mut self, entry: &Entry) -> bool {
+        let over = self.in_flight >= entry.cap() && entry.would_refuse(self.in_flight);
+        if over {
+            self.note_shadow(entry);
         }
         self.in_flight += 1;
-        self.admitted += 1;
-    }
-
-    /// Notes that a limit in shadow would have refused.
-    pub(super) fn would_refuse(&mut self, entry: &Entry) {
-        self.shadow_refused = self.shadow_refused.saturating_add(1);
-        entry.life.untold.fetch_add(1, Ordering::Relaxed);
+        over
     }
 
     /// Whether a newcomer has to stop here.
@@ -94,11 +87,12 @@ impl Books {
                 if gate.waiting > 0 || entry.settings.queue > 0 {
                     return Attempt::Desk;
                 }
-                gate.refused = gate.refused.saturating_add(1);
+                gate.note_refusal(entry, Why::Full);
                 let (entry, gate) = (entry.clone(), gate.clone());
                 return Attempt::Refused(at, Facts { entry, gate });
             }
         }
+        let mut over = Bits::default();
         for at in route.stops.iter() {
             let Some(entry) = route.entries[at] else {
                 continue;
@@ -110,12 +104,22 @@ impl Books {
                     cell.draw(shards.gate(place), entry.cap());
                     cell.admit();
                 }
-                _ => shards.gate(place).admit(Some(entry)),
+                cell => {
+                    let gate = shards.gate(place);
+                    if gate.take(entry) {
+                        over.add(at);
+                    }
+                    gate.admitted += 1;
+                    // Counted here as well: the gate may be forgotten.
+                    if let Some(cell) = cell {
+                        cell.admitted += 1;
+                    }
+                }
             }
             holds.push(Hold::new(entry.index(), place, entry.is_fixed()));
         }
         *count += i64::try_from(holds.len()).unwrap_or(0);
-        Attempt::Taken
+        Attempt::Taken(over)
     }
 
     /// Gives permits back. Those are told that somebody waits for at the desk, by their place.

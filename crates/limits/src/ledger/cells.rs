@@ -32,7 +32,7 @@ pub(crate) struct Cell {
     pub(crate) held_us: u32,
     /// Where the gate is.
     pub(crate) place: Place,
-    /// Requests admitted from here.
+    /// Requests this worker admitted, be it from here or at a gate.
     pub(crate) admitted: u64,
 }
 

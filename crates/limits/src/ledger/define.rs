@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Books;
 use super::cells::{Cell, Counted};
+use super::counters::Counters;
 use super::desk::{Desk, Wakers};
 use super::entry::{Entry, Life, Settings, Table, Tenant};
 use super::gate::Standing;
@@ -119,9 +120,9 @@ impl Books {
         let known = table
             .by_identity
             .get(&definition.identity)
-            .and_then(|index| table.at(*index))
-            .filter(|entry| entry.definition.keyed == definition.keyed);
-        if let Some(entry) = known {
+            .and_then(|index| table.at(*index));
+        let counters = known.map(|entry| entry.life.counters.clone());
+        if let Some(entry) = known.filter(|it| it.definition.keyed == definition.keyed) {
             let id = entry.id;
             let changed = entry.definition != *definition;
             let settings = if changed {
@@ -150,14 +151,20 @@ impl Books {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             version: desk.last_version,
         };
-        table.limits[index] = Some(Arc::new(self.entry(id, definition)));
+        table.limits[index] = Some(Arc::new(self.entry(id, definition, counters)));
         table
             .by_identity
             .insert(definition.identity.clone(), id.index);
         id
     }
 
-    fn entry(&self, id: LimitId, definition: &Definition) -> Entry {
+    /// A new limit; with the counts of the one that had its identity before, if there was one.
+    fn entry(
+        &self,
+        id: LimitId,
+        definition: &Definition,
+        counters: Option<Arc<Counters>>,
+    ) -> Entry {
         let place = match definition.keyed {
             Keyed::Fixed => self.fixed_gate(id.index),
             Keyed::Dynamic => Place::default(),
@@ -170,7 +177,7 @@ impl Books {
             settings: Settings::of(definition),
             place,
             retired: false,
-            life: Arc::new(Life::new()),
+            life: Arc::new(Life::new(counters.unwrap_or_default())),
         }
     }
 
@@ -223,6 +230,9 @@ impl Books {
                 let cell = &mut cells.cells[entry.index() as usize];
                 if before.is_new(entry) {
                     *cell = Cell::of(entry);
+                }
+                if entry.retired {
+                    entry.life.counters.take_over(&mut cell.admitted);
                 }
                 cell.counted = Counted::without_cells(entry);
             }

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use super::Books;
 use super::attempt::Facts;
-use super::entry::Table;
-use super::gate::{Standing, printable};
+use super::entry::{Entry, Table};
+use super::gate::{Gate, Standing, printable};
 use super::holds::{Hold, Place};
+use super::route::Bits;
+use super::shadow::Shadow;
 use crate::Time;
 use crate::ask::WANTS_MAX;
 use crate::queue::{Charge, Next, Prefix, Queue};
@@ -74,8 +76,8 @@ pub(super) struct Record {
 pub(super) enum State {
     /// In a queue.
     Waiting(Option<Waker>),
-    /// Its permits are taken, and counted.
-    Granted(Time, Charged),
+    /// Its permits are taken, and counted; what limits in shadow would have refused.
+    Granted(Time, Charged, Vec<Refusal>),
     /// Its wait is over without.
     Refused(Box<Refusal>),
 }
@@ -161,7 +163,7 @@ impl Books {
             return;
         };
         match self.take_all(desk, &record) {
-            None => {
+            Ok(over) => {
                 desk.holds += i64::try_from(record.gates.len()).unwrap_or(0);
                 desk.leave(place, &record);
                 let charged = Charged {
@@ -170,13 +172,14 @@ impl Books {
                     client: record.client,
                     charge,
                 };
-                let granted = State::Granted(now, charged);
+                let shadows = self.shadows_of(desk, now, &record, over);
+                let granted = State::Granted(now, charged, shadows);
                 if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, granted) {
                     wakers.wake.push(waker);
                 }
                 desk.records.insert(id, record);
             }
-            Some(at) => {
+            Err(at) => {
                 desk.leave(place, &record);
                 desk.records.insert(id, record);
                 desk.refund(now, place, id, charge);
@@ -189,9 +192,10 @@ impl Books {
         }
     }
 
-    /// Takes a permit at every gate of a waiter. If one is full, tells which, and the waiter is
-    /// counted there from then on; gates are asked most specific first.
-    fn take_all(&self, desk: &mut Desk, record: &Record) -> Option<usize> {
+    /// Takes a permit at every gate of a waiter, and tells which of them, in shadow, would have
+    /// refused it. If one is full, tells which, and the waiter is counted there from then on; gates
+    /// are asked most specific first.
+    fn take_all(&self, desk: &mut Desk, record: &Record) -> Result<Bits, usize> {
         let table = desk.table.clone();
         let mask = record
             .gates
@@ -227,16 +231,19 @@ impl Books {
                     let gate = shards.gate(record.gates[at].place());
                     gate.waiting += 1;
                     gate.queue = true;
-                    return Some(at);
+                    return Err(at);
                 }
                 None => {
                     shards.gate(record.gates[record.at].place()).waiting -= 1;
-                    for hold in &record.gates {
+                    let mut over = Bits::default();
+                    for (at, hold) in record.gates.iter().enumerate() {
                         let gate = shards.gate(hold.place());
-                        gate.admit(table.at(hold.limit).map(|entry| &**entry));
+                        if gate.admit_at_desk(table.at(hold.limit)) {
+                            over.add(at);
+                        }
                         gate.pins -= 1;
                     }
-                    return None;
+                    return Ok(over);
                 }
             }
         }
@@ -257,7 +264,7 @@ impl Books {
         let Some(hold) = record.gates.get(record.at).copied() else {
             return;
         };
-        let facts = self.facts(desk, hold);
+        let facts = self.facts(desk, hold, |gate, entry| gate.note_refusal(entry, why));
         self.unpin(&record);
         desk.leave(hold.place(), &record);
         let waited = now - record.arrived;
@@ -288,13 +295,27 @@ impl Books {
         }
     }
 
-    /// Counts a refusal at the gate of a waiter, and notes how the gate stands.
-    fn facts(&self, desk: &Desk, hold: Hold) -> Option<Facts> {
+    /// What the limits in shadow among a waiter's gates would have said.
+    fn shadows_of(&self, desk: &Desk, now: Time, record: &Record, over: Bits) -> Vec<Refusal> {
+        let holds = over.iter().filter_map(|at| record.gates.get(at));
+        let facts = holds.filter_map(|hold| self.facts(desk, *hold, |_, _| {}));
+        facts
+            .map(|facts| facts.shadow(now, None, Shadow::Permits))
+            .collect()
+    }
+
+    /// Counts something at a gate of a waiter, and notes how the gate stands.
+    fn facts(
+        &self,
+        desk: &Desk,
+        hold: Hold,
+        counting: impl FnOnce(&mut Gate, &Entry),
+    ) -> Option<Facts> {
         let entry = desk.table.at(hold.limit)?.clone();
         let place = hold.place();
         let mut shard = self.shards[usize::from(place.shard)].lock();
         let gate = shard.gate(place.slot);
-        gate.refused = gate.refused.saturating_add(1);
+        counting(gate, &entry);
         let gate = gate.clone();
         Some(Facts { entry, gate })
     }
@@ -359,6 +380,7 @@ impl Facts {
                 _ => printable(gate.text()),
             },
             why,
+            mode: entry.settings.mode,
             in_flight: gate.in_flight,
             cap: entry.cap(),
             queued: gate.waiting,

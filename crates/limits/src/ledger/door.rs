@@ -4,7 +4,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use super::Books;
 use super::attempt::Held;
@@ -90,8 +89,8 @@ impl Door {
         self.books.poll(now, id, waker).map(|outcome| {
             outcome.map(|outcome| match outcome {
                 Waited::Refused(refusal) => Err(refusal),
-                Waited::Granted(since, holds, charged, waited) => {
-                    Ok(self.permit(since, holds, charged, waited))
+                Waited::Granted(since, holds, wait) => {
+                    Ok(Permit::after_a_wait(self.clone(), holds, since, wait))
                 }
             })
         })
@@ -100,16 +99,6 @@ impl Door {
     /// Leaves the queue, or passes on what was granted.
     pub(crate) fn abandon(&self, id: u64) {
         self.books.abandon(id);
-    }
-
-    fn permit(
-        self: &Arc<Self>,
-        since: Time,
-        holds: Holds,
-        charged: Charged,
-        waited: Duration,
-    ) -> Permit {
-        Permit::after_a_wait(self.clone(), holds, since, charged, waited)
     }
 }
 

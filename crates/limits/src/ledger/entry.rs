@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::counters::Counters;
 use super::holds::Place;
 use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
@@ -59,8 +60,8 @@ pub(crate) struct Life {
     cap: AtomicU32,
     /// Gates that exist for it.
     pub(crate) gates: AtomicU32,
-    /// What it would have refused in shadow, since somebody asked.
-    pub(crate) untold: AtomicU64,
+    /// What it has come to. Shared with what stood in its place before under its identity.
+    pub(crate) counters: Arc<Counters>,
     /// What `auto` found out.
     pub(crate) adaptive: Lock<Option<Adaptive>>,
 }
@@ -123,6 +124,13 @@ impl Entry {
         self.settings.mode == Mode::Enforce && !self.retired && self.settings.concurrent.is_some()
     }
 
+    /// Whether one more than so many would be refused, were it not in shadow. Who waits in a queue
+    /// passes as well there, so there are as many more as may wait.
+    pub(crate) fn would_refuse(&self, in_flight: u32) -> bool {
+        self.settings.mode == Mode::Shadow
+            && in_flight >= self.cap().saturating_add(self.settings.queue)
+    }
+
     /// Permits there are for a key.
     pub(crate) fn cap(&self) -> u32 {
         self.life.cap.load(Ordering::Relaxed)
@@ -159,11 +167,11 @@ impl Entry {
 }
 
 impl Life {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
             cap: AtomicU32::new(0),
             gates: AtomicU32::new(0),
-            untold: AtomicU64::new(0),
+            counters,
             adaptive: Lock::new(None),
         }
     }

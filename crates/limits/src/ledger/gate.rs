@@ -18,6 +18,7 @@ pub(crate) struct Gate {
     pub(crate) digest: Digest,
     /// When the next request would come if they came evenly (the rate's only state).
     pub(crate) tat: Time,
+    /// Requests admitted here; of a fixed limit only its counters and cells know.
     pub(crate) admitted: u64,
     pub(crate) limit: u32,
     pub(crate) tenant: u32,
@@ -145,11 +146,23 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(cut)
         .chars()
         .map(|character| {
-            if character.is_control() {
+            if character.is_control() || turns_text(character) {
                 '?'
             } else {
                 character
             }
         })
         .collect()
+}
+
+/// Whether it changes where the characters around it stand, so that a line reads as another.
+fn turns_text(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+    )
 }

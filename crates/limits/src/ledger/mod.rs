@@ -20,6 +20,7 @@
 
 mod attempt;
 mod cells;
+mod counters;
 mod define;
 mod desk;
 mod digest;
@@ -30,6 +31,7 @@ mod holds;
 mod rates;
 mod route;
 mod settle;
+mod shadow;
 mod shard;
 mod view;
 mod waiting;
@@ -40,7 +42,7 @@ use std::sync::Arc;
 use crate::Time;
 use crate::ask::{Ask, LimitId, WANTS_MAX};
 use crate::definition::{Change, Defined, Definition, TenantDefinition};
-use crate::look::GateLook;
+use crate::look::{GateLook, LimitLook};
 use crate::permit::Permit;
 use crate::refusal::{Refusal, Why};
 use crate::sync::{Apart, Lock};
@@ -57,6 +59,7 @@ use waiting::Verdict;
 pub(crate) use desk::Charged;
 pub(crate) use door::{Door, End};
 pub(crate) use holds::Holds;
+pub(crate) use waiting::Wait;
 
 /// Shards for each worker, so that two rarely meet at one.
 const SHARDS_A_WORKER: usize = 4;
@@ -132,11 +135,12 @@ impl Ledger {
         self.books().change(now, limit, change);
     }
 
-    /// Checks the rates of all limits of a request, and charges all, or none.
+    /// Checks the rates of all limits of a request, and charges all, or none. Answers what those in
+    /// shadow would have refused, in the order of the request's limits.
     ///
     /// # Errors
     /// One is exceeded.
-    pub fn check_rates(&self, now: Time, ask: &Ask<'_>) -> Result<(), Box<Refusal>> {
+    pub fn check_rates(&self, now: Time, ask: &Ask<'_>) -> Result<Vec<Refusal>, Box<Refusal>> {
         let door = self.door(ask.worker);
         door.books.check_rates(door.worker, now, ask)
     }
@@ -165,11 +169,11 @@ impl Ledger {
         self.books().look(now, limit, keys_max)
     }
 
-    /// Takes the numbers of requests that limits in shadow would have refused since the last time,
-    /// with what each limit's state is kept by.
+    /// Tells what each limit in force holds and has come to, all its keys together, in no order.
+    /// Every key is looked at, a few under one lock.
     #[must_use]
-    pub fn take_shadow_refused(&self) -> Vec<(Arc<str>, u64)> {
-        self.books().take_shadow_refused()
+    pub fn totals(&self) -> Vec<LimitLook> {
+        self.books().totals()
     }
 
     /// Tells by how much the permits out differ from what the gates count: 0, or there is a bug.
@@ -226,8 +230,9 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
     loop {
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         match books.attempt(door.worker, now, ask, &keys, &mut holds) {
-            Attempt::Taken => {
-                return Admission::Admitted(Permit::new(door.clone(), holds, now));
+            Attempt::Taken(over) => {
+                let permit = Permit::new(door.clone(), holds, now);
+                return Admission::Admitted(books.with_shadows(permit, now, ask, &keys, over));
             }
             Attempt::Refused(at, facts) => {
                 let key = ask.wants.get(at).and_then(|want| want.key);
@@ -241,8 +246,12 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
             }
         }
     }
-    match books.ask_desk(now, ask, &mut keys.widened(), &mut holds) {
-        Verdict::Admitted => Admission::Admitted(Permit::new(door.clone(), holds, now)),
+    let mut keys = keys.widened();
+    match books.ask_desk(now, ask, &mut keys, &mut holds) {
+        Verdict::Admitted(over) => {
+            let permit = Permit::new(door.clone(), holds, now);
+            Admission::Admitted(books.with_shadows(permit, now, ask, &keys, over))
+        }
         Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(door.clone(), id, until)),
         Verdict::Refused(refusal) => Admission::Refused(refusal),
     }

@@ -4,13 +4,24 @@ use std::time::Duration;
 
 use super::Books;
 use super::attempt::Facts;
+use super::cells::Cells;
 use super::entry::Entry;
 use super::gate::Gate;
-use super::route::{FEW, Keys, Need};
+use super::route::{Bits, FEW, Keys, Need};
+use super::shadow::Shadow;
 use crate::Time;
 use crate::ask::{Ask, WANTS_MAX};
 use crate::definition::Mode;
 use crate::refusal::{Refusal, Why};
+
+/// What came of looking at all rates at once.
+#[derive(Debug)]
+enum Charged {
+    /// They are charged, but for these, in shadow, which would have refused.
+    All(Bits),
+    /// This one is exceeded, and nothing was charged.
+    None(Exceeded),
+}
 
 /// A rate that a request exceeds.
 #[derive(Debug)]
@@ -27,7 +38,7 @@ impl Books {
         worker: usize,
         now: Time,
         ask: &Ask<'_>,
-    ) -> Result<(), Box<Refusal>> {
+    ) -> Result<Vec<Refusal>, Box<Refusal>> {
         let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
         let ask = &Ask { wants, ..*ask };
         match wants.len() {
@@ -41,13 +52,16 @@ impl Books {
         worker: usize,
         now: Time,
         ask: &Ask<'_>,
-    ) -> Result<(), Box<Refusal>> {
+    ) -> Result<Vec<Refusal>, Box<Refusal>> {
         let mut keys = self.keys::<N>(ask.wants);
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         loop {
             match self.charge(worker, now, ask, &keys) {
-                Ok(None) => return Ok(()),
-                Ok(Some(exceeded)) => {
+                Ok(Charged::All(over)) if over.is_empty() => return Ok(Vec::new()),
+                Ok(Charged::All(over)) => {
+                    return Ok(self.shadows(now, ask, &keys, over, Shadow::Rates));
+                }
+                Ok(Charged::None(exceeded)) => {
                     let key = ask.wants.get(exceeded.want).and_then(|want| want.key);
                     let Exceeded {
                         facts, retry_after, ..
@@ -69,14 +83,15 @@ impl Books {
         now: Time,
         ask: &Ask<'_>,
         keys: &Keys<N>,
-    ) -> Result<Option<Exceeded>, Need> {
-        let own = self.cells[worker].lock();
-        let table = &own.table;
+    ) -> Result<Charged, Need> {
+        let mut own = self.cells[worker].lock();
+        let Cells { table, cells, .. } = &mut *own;
         let rated = |entry: &Entry| entry.settings.rate.is_some();
         let mut route = self.route(table, ask.wants, keys, &[], rated);
         let mut shards = self.lock_shards(route.shards);
         self.find_gates(now, table, ask, keys, &mut route, &mut shards)?;
         let mut charged = [None; N];
+        let mut over = Bits::default();
         for at in route.stops.iter() {
             let Some((entry, rate)) = route.entries[at].and_then(|it| Some((it, it.rate()?)))
             else {
@@ -85,23 +100,31 @@ impl Books {
             let gate = shards.gate(route.places[at]);
             match rate.check(gate.tat, now) {
                 Ok(tat) => charged[at] = Some(tat),
-                Err(_) if entry.settings.mode == Mode::Shadow => {
-                    charged[at] = Some(gate.tat);
-                }
+                Err(_) if entry.settings.mode == Mode::Shadow => over.add(at),
                 Err(retry_after) => {
-                    return Ok(Some(Exceeded::at(at, entry.clone(), gate, retry_after)));
+                    let exceeded = Exceeded::at(at, entry.clone(), gate, retry_after);
+                    return Ok(Charged::None(exceeded));
                 }
             }
         }
         for at in route.stops.iter() {
-            if let Some(tat) = charged[at] {
-                let entry = route.entries[at];
-                shards
-                    .gate(route.places[at])
-                    .charge(tat, entry.map(|entry| &**entry));
+            let Some(entry) = route.entries[at] else {
+                continue;
+            };
+            let gate = shards.gate(route.places[at]);
+            gate.tat = charged[at].unwrap_or(gate.tat);
+            if over.has(at) {
+                gate.note_shadow(entry);
+            }
+            // One that counts permits as well counts whom it admits there.
+            if entry.settings.concurrent.is_none()
+                && let Some(cell) = cells.get_mut(entry.index() as usize)
+            {
+                gate.admitted += 1;
+                cell.admitted += 1;
             }
         }
-        Ok(None)
+        Ok(Charged::All(over))
     }
 }
 
@@ -112,24 +135,12 @@ impl Exceeded {
         gate: &mut Gate,
         retry_after: Duration,
     ) -> Self {
-        gate.refused = gate.refused.saturating_add(1);
+        gate.note_refusal(&entry, Why::Rate);
         let gate = gate.clone();
         Self {
             want,
             facts: Facts { entry, gate },
             retry_after,
         }
-    }
-}
-
-impl Gate {
-    /// Moves the rate's instant on; one that stays says that a shadow would have refused.
-    fn charge(&mut self, tat: Time, entry: Option<&Entry>) {
-        if let Some(entry) = entry
-            && self.tat == tat
-        {
-            self.would_refuse(entry);
-        }
-        self.tat = tat;
     }
 }

@@ -217,6 +217,23 @@ impl Books {
         Ok(())
     }
 
+    /// The gate of a want as it stands, if it is not forgotten.
+    pub(super) fn gate_of<const N: usize>(
+        &self,
+        entry: &Entry,
+        keys: &Keys<N>,
+        at: usize,
+    ) -> Option<Gate> {
+        if entry.is_fixed() {
+            let Place { shard, slot } = entry.place;
+            return Some(self.shards[usize::from(shard)].lock().gate(slot).clone());
+        }
+        let digest = *keys.digests.get(at)?;
+        let mut shard = self.shards[usize::from(self.shard_of(digest))].lock();
+        let slot = shard.find(digest)?;
+        Some(shard.gate(slot).clone())
+    }
+
     /// Brings what is missing; nothing but the desk may be locked.
     pub(super) fn provide<const N: usize>(
         &self,

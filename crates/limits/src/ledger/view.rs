@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Books;
-use super::entry::Table;
+use super::entry::{Entry, Table};
 use super::gate::{Gate, Standing, printable};
 use super::shard::Shard;
 use crate::Time;
 use crate::ask::LimitId;
-use crate::look::GateLook;
+use crate::look::{GateLook, LimitLook};
 
 /// What lies in workers' cells of one limit.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,19 +54,34 @@ impl Books {
         looks
     }
 
-    /// Takes what limits in shadow would have refused.
-    pub(super) fn take_shadow_refused(&self) -> Vec<(Arc<str>, u64)> {
-        let table = self.cells.first().map(|cells| cells.lock().table.clone());
-        let table = table.unwrap_or_default();
-        let entries = table.limits.iter().flatten();
-        let taken = entries.filter_map(|entry| match entry.life.untold.load(Ordering::Relaxed) {
-            0 => None,
-            _ => Some((
-                entry.identity.clone(),
-                entry.life.untold.swap(0, Ordering::Relaxed),
-            )),
+    /// Tells what each limit holds and has come to.
+    pub(super) fn totals(&self) -> Vec<LimitLook> {
+        // At the desk, where a limit that is not in force any more takes over from its cells: so
+        // nothing is counted twice, or not at all.
+        let (cells, mut looks) = self.at_desk(None, |desk, _, _| {
+            let cells = self.in_cells(desk.table.limits.len());
+            let limits = desk.table.limits.iter().zip(&cells);
+            let look = |(entry, cells): (&Option<Arc<Entry>>, &InCells)| {
+                let entry = entry.as_ref().filter(|entry| !entry.retired)?;
+                Some(entry.look(cells))
+            };
+            let looks: Vec<_> = limits.map(look).collect();
+            (cells, looks)
         });
-        taken.collect()
+        for shard in &self.shards {
+            let mut chunk = 0;
+            // A chunk at a time, so that nobody waits for more than that.
+            while let Some(gates) = shard.lock().chunk(chunk) {
+                for gate in gates {
+                    let look = looks.get_mut(gate.limit as usize);
+                    if let Some(Some(look)) = look {
+                        look.add(gate, &cells);
+                    }
+                }
+                chunk += 1;
+            }
+        }
+        looks.into_iter().flatten().collect()
     }
 
     /// By how much permits and counts differ.
@@ -111,6 +125,33 @@ impl Books {
     }
 }
 
+impl Entry {
+    /// What it has come to, without its gates.
+    fn look(&self, cells: &InCells) -> LimitLook {
+        LimitLook {
+            limit: self.id,
+            keys: 0,
+            in_flight: 0,
+            queued: 0,
+            cap: self.settings.concurrent.map(|_| self.cap()),
+            totals: self.life.counters.totals(cells.admitted),
+        }
+    }
+}
+
+impl LimitLook {
+    fn add(&mut self, gate: &Gate, cells: &[InCells]) {
+        let free = match gate.standing {
+            Standing::Vacant => return,
+            Standing::Fixed => cells.get(gate.limit as usize).map_or(0, |it| it.free),
+            Standing::Key | Standing::Overflow => 0,
+        };
+        self.keys += 1;
+        self.in_flight += u64::from(gate.in_flight.saturating_sub(free));
+        self.queued += u64::from(gate.waiting);
+    }
+}
+
 fn shown(
     table: &Table,
     gate: &Gate,
@@ -136,7 +177,10 @@ fn shown(
         cap: entry.settings.concurrent.map(|_| entry.cap()),
         queued: gate.waiting,
         queue_max: entry.settings.queue,
-        admitted: gate.admitted + in_cells.admitted,
+        admitted: match gate.standing {
+            Standing::Fixed => entry.life.counters.totals(in_cells.admitted).admitted,
+            _ => gate.admitted,
+        },
         refused: gate.refused.into(),
         shadow_refused: gate.shadow_refused.into(),
         waited: gate.waited.into(),
@@ -148,7 +192,8 @@ fn shown(
 fn keep_busiest(looks: &mut Vec<GateLook>, keep: usize, looks_max: usize) {
     if looks.len() > looks_max {
         looks.sort_by_key(|look| {
-            std::cmp::Reverse((look.queued, look.in_flight, look.refused, look.admitted))
+            let refused = look.refused + look.shadow_refused;
+            std::cmp::Reverse((look.queued, look.in_flight, refused, look.admitted))
         });
         looks.truncate(keep);
     }

@@ -9,7 +9,7 @@ use super::desk::{Charged, Desk, GateQueue, Record, State, Wakers};
 use super::entry::Entry;
 use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
-use super::route::{Keys, Need};
+use super::route::{Bits, Keys, Need};
 use crate::Time;
 use crate::ask::{Ask, WANTS_MAX};
 use crate::queue::{Prefix, Queue, Share, Waiter};
@@ -21,8 +21,8 @@ const SERVES_MAX: u32 = 4;
 /// What the desk says to a newcomer.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It holds its permits.
-    Admitted,
+    /// It holds its permits; these of its limits, in shadow, would have refused it.
+    Admitted(Bits),
     /// It waits until then, under this number.
     Waiting(u64, Time),
     /// It may not go on.
@@ -32,7 +32,7 @@ pub(super) enum Verdict {
 /// What came of one look at all gates.
 #[derive(Debug)]
 enum Considered {
-    Admitted,
+    Admitted(Bits),
     /// Permits in cells are to be called in.
     Close(Hold),
     /// Somebody before the newcomer is to be served.
@@ -56,9 +56,9 @@ impl Books {
             let mut serves = 0;
             loop {
                 match self.consider(desk, now, ask, keys, holds, serves < SERVES_MAX) {
-                    Considered::Admitted => {
+                    Considered::Admitted(over) => {
                         desk.holds += i64::try_from(holds.len()).unwrap_or(0);
-                        return Verdict::Admitted;
+                        return Verdict::Admitted(over);
                     }
                     Considered::Close(hold) => self.close(desk, hold),
                     Considered::Serve(place) => {
@@ -123,13 +123,15 @@ impl Books {
             gates.push(hold);
         }
         let Some((at, among, entry)) = stopped else {
-            for hold in gates {
-                let entry = table.at(hold.limit);
+            let mut over = Bits::default();
+            for (at, hold) in route.stops.iter().zip(gates) {
                 let gate = shards.gate(hold.place());
-                gate.admit(entry.map(|entry| &**entry));
+                if gate.admit_at_desk(table.at(hold.limit)) {
+                    over.add(at);
+                }
                 holds.push(hold);
             }
-            return Considered::Admitted;
+            return Considered::Admitted(over);
         };
         let gate = shards.gate(route.places[at]);
         let facts = |gate: &Gate| Facts {
@@ -137,7 +139,7 @@ impl Books {
             gate: gate.clone(),
         };
         if entry.settings.queue == 0 {
-            gate.refused = gate.refused.saturating_add(1);
+            gate.note_refusal(entry, Why::Full);
             return Considered::Full(at, facts(gate));
         }
         let facts = facts(gate);
@@ -167,12 +169,12 @@ impl Books {
         let (refused, predicted) = self.judge(desk, now, place, facts, &newcomer, wakers);
         let Some(why) = refused else {
             desk.records.insert(id, record);
-            self.count(place, |gate| gate.waited = gate.waited.saturating_add(1));
+            self.count(place, |gate| gate.note_wait(&facts.entry));
             self.queue_up(desk, now, id);
             return Verdict::Waiting(id, until);
         };
         self.unpin(&record);
-        self.count(place, |gate| gate.refused = gate.refused.saturating_add(1));
+        self.count(place, |gate| gate.note_refusal(&facts.entry, why));
         let refusal = facts.refuse(why, key, Duration::ZERO, predicted);
         Verdict::Refused(Box::new(refusal))
     }
@@ -295,7 +297,7 @@ impl Books {
                     desk.leave(place, &record);
                     self.unpin(&record);
                 }
-                State::Granted(_, charged) => {
+                State::Granted(_, charged, _) => {
                     if let Some(here) = desk.queues.get_mut(&charged.place) {
                         let Charged {
                             tenant,
@@ -327,11 +329,20 @@ impl Books {
     }
 }
 
+/// What is to be told with permits that were waited for.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) charged: Charged,
+    pub(crate) waited: Duration,
+    /// What limits in shadow would have refused.
+    pub(crate) shadows: Vec<Refusal>,
+}
+
 /// What came of a wait.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Permits, since then, at these gates.
-    Granted(Time, Holds, Charged, Duration),
+    Granted(Time, Holds, Wait),
     Refused(Box<Refusal>),
 }
 
@@ -371,10 +382,15 @@ fn outcome(record: Record) -> Outcome {
     let arrived = record.arrived;
     let gates = record.gates;
     match record.state {
-        State::Granted(since, charged) => {
+        State::Granted(since, charged, shadows) => {
             let mut holds = Holds::with_capacity(gates.len());
             gates.iter().for_each(|hold| holds.push(*hold));
-            Outcome::Granted(since, holds, charged, since - arrived)
+            let wait = Wait {
+                charged,
+                waited: since - arrived,
+                shadows,
+            };
+            Outcome::Granted(since, holds, wait)
         }
         State::Refused(refusal) => Outcome::Refused(refusal),
         State::Waiting(_) => unreachable!("only a wait that is over has an outcome"),

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use limits::{
-    Admission, Ask, Change, Concurrent, Definition, GateLook, Keyed, Ledger, LimitId, Mode, Permit,
-    Refusal, Shared, TenantDefinition, TenantId, Ticket, Time, Want,
+    Admission, Ask, Change, Concurrent, Definition, GateLook, Keyed, Ledger, LimitId, LimitLook,
+    Mode, Permit, Refusal, Shared, TenantDefinition, TenantId, Ticket, Time, Want,
 };
 
 /// What the ledger said.
@@ -66,7 +66,7 @@ impl Setting {
         self.asking(keys, worker, |ledger, now, ask| ledger.admit(now, ask))
     }
 
-    pub(crate) fn check_rates(&mut self, keys: &[&str]) -> Result<(), Box<Refusal>> {
+    pub(crate) fn check_rates(&mut self, keys: &[&str]) -> Result<Vec<Refusal>, Box<Refusal>> {
         self.asking(keys, 0, |ledger, now, ask| ledger.check_rates(now, ask))
     }
 
@@ -114,6 +114,13 @@ impl Setting {
         let mut looks = self.ledger.look(self.now, Some(self.limit(name)), 1000);
         looks.sort_by_key(|look| std::cmp::Reverse((look.queued, look.in_flight)));
         looks.into_iter().next().expect("the limit has a gate")
+    }
+
+    /// What a limit has come to, its forgotten keys included.
+    pub(crate) fn totals(&self, name: &str) -> LimitLook {
+        let mut looks = self.ledger.totals().into_iter();
+        let found = looks.find(|look| look.limit == self.limit(name));
+        found.expect("a limit in force")
     }
 
     pub(crate) fn in_flight(&self, name: &str) -> u32 {
