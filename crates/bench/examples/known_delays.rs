@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::client::{Address, Arrivals, Endpoint, Live, Pace, Plan, ReplyTo, Request, WarmUp, run};
+use bench::client::{Arrivals, Live, Pace, Plan, RequestBuilder, Url, WarmUp, run};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
@@ -35,17 +35,9 @@ fn main() {
     let seconds = Duration::from_secs(seconds.unwrap_or(10));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let mut plan = Plan::new(vec![Request {
-        endpoint: Endpoint {
-            address: Address::Tcp(address),
-            tls: None,
-        },
-        bytes: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-        body_bytes: 0,
-        weight: 1,
-        reply: ReplyTo::Other,
-        label: "delayed".to_owned(),
-    }]);
+    let url: Url = format!("http://{address}/").parse().expect("a URL");
+    let delayed = RequestBuilder::default().build(&url).expect("a request");
+    let mut plan = Plan::new(vec![delayed]);
     plan.connections = CONNECTIONS;
     plan.cores = vec![1];
     plan.pace = Pace::Open {

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::client::{Address, Endpoint, Live, Plan, ReplyTo, Request, run};
+use bench::client::{Live, Plan, RequestBuilder, Url, run};
 
 const CONNECTIONS: usize = 8;
 const SETTLED_AFTER: u64 = 100_000;
@@ -27,17 +27,9 @@ fn main() -> ExitCode {
             std::thread::spawn(move || answer(client));
         }
     });
-    let mut plan = Plan::new(vec![Request {
-        endpoint: Endpoint {
-            address: Address::Tcp(address),
-            tls: None,
-        },
-        bytes: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-        body_bytes: 0,
-        weight: 1,
-        reply: ReplyTo::Other,
-        label: "page".to_owned(),
-    }]);
+    let url: Url = format!("http://{address}/").parse().expect("a URL");
+    let page = RequestBuilder::default().build(&url).expect("a request");
+    let mut plan = Plan::new(vec![page]);
     plan.connections = CONNECTIONS;
     plan.end.after = None;
     plan.end.requests = Some(requests);

@@ -4,9 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use bench::client::{
-    Address, Arrivals, End, Endpoint, Live, Outcome, Pace, Plan, ReplyTo, Request, Tls, run,
-};
+use bench::client::{Arrivals, End, Live, Outcome, Pace, Plan, RequestBuilder, Tls, Url, run};
 use testkit::{ScriptedUpstream, Step};
 
 /// Longer than anything here takes.
@@ -14,17 +12,8 @@ const LONG: Duration = Duration::from_secs(60);
 const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 fn plan(address: SocketAddr, requests: u64) -> Plan {
-    let request = Request {
-        endpoint: Endpoint {
-            address: Address::Tcp(address),
-            tls: None,
-        },
-        bytes: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-        body_bytes: 0,
-        weight: 1,
-        reply: ReplyTo::Other,
-        label: "page".to_owned(),
-    };
+    let url: Url = format!("http://{address}/").parse().expect("a URL");
+    let request = RequestBuilder::default().build(&url).expect("a request");
     let mut plan = Plan::new(vec![request]);
     plan.end = End {
         after: Some(LONG),

@@ -4,24 +4,16 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use bench::client::{
-    Address, Arrivals, Endpoint, Judge, Live, Opening, Outcome, Pace, Plan, ReplyTo, Request,
-    RequestBuilder, Reuse, Url, WarmUp, run,
+    Arrivals, Judge, Live, Opening, Outcome, Pace, Plan, Request, RequestBuilder, Reuse, Url,
+    WarmUp, run,
 };
 use testkit::{ScriptedUpstream, Step};
 
 /// A server that says something with every reply.
 fn request(upstream: &ScriptedUpstream) -> Request {
-    Request {
-        endpoint: Endpoint {
-            address: Address::Tcp(upstream.address()),
-            tls: None,
-        },
-        bytes: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-        body_bytes: 0,
-        weight: 1,
-        reply: ReplyTo::Other,
-        label: "page".to_owned(),
-    }
+    let url = format!("http://{}/", upstream.address());
+    let url: Url = url.parse().expect("a URL");
+    RequestBuilder::default().build(&url).expect("a request")
 }
 
 fn plan(upstream: &ScriptedUpstream, requests: u64) -> Plan {
