@@ -175,6 +175,11 @@ fn a_status_is_a_failure_unless_any_is_accepted() {
     assert_eq!((judged.completed, judged.failed), (20, 20));
     let accepted = report(&[&target, "--requests", "20", "--accept-any-status"]);
     assert_eq!((accepted.completed, accepted.failed), (20, 0));
+    let hint = "Not one good reply, the first was status 404";
+    let read = bench(&[&target, "--requests", "20"]);
+    assert!(read.status.success() && stdout(&read).contains(hint));
+    let piped = bench(&[&target, "--requests", "20", "--json", "-"]);
+    assert!(piped.status.success() && stderr(&piped).contains(hint));
 }
 
 #[test]

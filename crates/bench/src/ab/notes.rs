@@ -8,12 +8,28 @@ use crate::client::{Exchange, Outcome};
 
 /// The lines, with an empty one before them; nothing where there is nothing to say.
 pub(crate) fn text(told: Told<'_>, outcome: &Outcome) -> String {
-    let lines = [length(told), broken(outcome), bottleneck(told, outcome)];
+    let lines = [
+        refused(outcome),
+        length(told),
+        broken(outcome),
+        bottleneck(told, outcome),
+    ];
     let lines: Vec<_> = lines.into_iter().flatten().collect();
     match lines.as_slice() {
         [] => String::new(),
         lines => format!("\n{}\n", lines.join("\n")),
     }
+}
+
+/// That all replies were refusals, which are often faster than what was asked for.
+fn refused(outcome: &Outcome) -> Option<String> {
+    let good = outcome.statuses.range(200..400).next();
+    let first = outcome.first.as_ref().filter(|_| good.is_none())?;
+    Some(format!(
+        "Note: not one good reply, the first was status {}: is the URL right?\n      \
+         These are the figures of refusals.",
+        first.status
+    ))
 }
 
 /// Why "Length" is no failure where a page is made anew each time.

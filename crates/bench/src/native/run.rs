@@ -12,13 +12,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::client::{self, Live, Outcome, Plan};
 use crate::error::Error;
-use crate::report::{Document, Paint, terminal_width};
+use crate::report::{Document, Paint, Tone, terminal_width};
 
 use super::asked::{Order, Task};
 use super::progress::Progress;
 use super::record::Report;
 use super::watch::{ServerRecord, Watched};
-use super::{page, text, until, versus};
+use super::{notes, page, text, until, versus};
 
 /// Between two looks at a running load.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -52,7 +52,23 @@ fn load(order: &Order, interrupted: &AtomicBool) -> Result<u8, Error> {
         &report.to_json(),
         &|| page::document(&report),
     )?;
+    if is_for_program(order) {
+        warn(&report);
+    }
     Ok(u8::from(report.cut_short || report.completed == 0))
+}
+
+/// Says what speaks against the figures to whoever started the program that reads them.
+fn warn(report: &Report) {
+    let bad = notes::notes(report).into_iter();
+    for (_, text) in bad.filter(|(tone, _)| *tone == Tone::Bad) {
+        eprintln!("nagaya bench: {text}");
+    }
+}
+
+/// Whether standard output takes JSON and nothing else.
+fn is_for_program(order: &Order) -> bool {
+    order.json.as_deref() == Some(Path::new("-"))
 }
 
 /// The first signal sets the flag; the second ends the process.
@@ -132,7 +148,7 @@ pub(super) fn publish(
     json: &str,
     page: &dyn Fn() -> Document,
 ) -> Result<(), Error> {
-    let is_for_program = order.json.as_deref() == Some(Path::new("-"));
+    let is_for_program = is_for_program(order);
     if !is_for_program {
         let paint = match std::io::stdout().is_terminal() {
             true => Paint::Colours,

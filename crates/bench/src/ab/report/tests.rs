@@ -169,6 +169,16 @@ fn what_is_ours_stands_after_the_report() {
 }
 
 #[test]
+fn a_load_of_refusals_alone_is_told() {
+    let mut outcome = outcome();
+    let said = |outcome: &Outcome| report("-n 10 a/", outcome).contains("Note: not one good reply");
+    outcome.statuses = [(302, 1), (404, 9)].into();
+    assert!(!said(&outcome));
+    outcome.statuses = [(404, 10)].into();
+    assert!(said(&outcome));
+}
+
+#[test]
 fn means_far_from_medians_are_doubted() {
     let doubted = |mean_us, median_us, deviation_us| {
         let row = Row {
