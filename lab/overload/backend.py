@@ -8,7 +8,9 @@ once make every one slower, as locks, caches and swapping do: with `degrades` th
 at once grows by 1 + (n / SLOTS)^2, up to 20 times. `?ms=N` takes N in place of SERVICE_MS.
 
 Whoever has begun goes on to the end although nobody waits for it any more, as php-fpm does; with
-`notices` it ends with its connection. `/stats` tells what it did since the last look.
+`notices` it ends with its connection. `/stats` tells what it did since the last look, and puts all
+back as it was; `/stats?30:slots=10,60:slots=20` changes SLOTS 30 and 60 seconds after the next
+request. `away_ms` is what replies take on the way, when their slot is free again already.
 """
 
 import asyncio
@@ -20,12 +22,27 @@ SLOWEST = 20
 
 class Server:
     def __init__(self, slots, service_ms, words):
-        self.slots, self.seconds = int(slots), float(service_ms) / 1000
+        self.usual = dict(slots=float(slots), away_ms=0.0)
+        self.now = dict(self.usual)
+        self.schedule, self.timers = [], []
+        self.seconds = float(service_ms) / 1000
         self.degrades, self.notices = "degrades" in words, "notices" in words
         self.in_flight = 0
         self.figures = dict(most=0, served=0, started=0, wasted=0)
 
+    def plan(self, text):
+        """`30:slots=10,60:slots=20`: seconds, what, and how much."""
+        for timer in self.timers:
+            timer.cancel()
+        self.now, self.timers = dict(self.usual), []
+        changes = [change.replace("=", ":").split(":") for change in text.split(",") if change]
+        self.schedule = [(float(seconds), name, float(value)) for seconds, name, value in changes]
+
     def begin(self):
+        loop = asyncio.get_running_loop()
+        for seconds, name, value in self.schedule:
+            self.timers.append(loop.call_later(seconds, self.now.__setitem__, name, value))
+        self.schedule = []
         self.change(1)
         self.figures["started"] += 1
 
@@ -36,7 +53,7 @@ class Server:
     def seconds_for(self, target):
         if b"ms=" in target:
             return float(target.split(b"ms=", 1)[1].split(b"&")[0]) / 1000
-        load = self.in_flight / self.slots
+        load = self.in_flight / self.now["slots"]
         if self.degrades and load > 1:
             return self.seconds * min(SLOWEST, 1 + load * load)
         return self.seconds
@@ -56,7 +73,8 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.input = b""
         self.gone = False
-        self.timer = None
+        # The request that works, and the reply that is on its way.
+        self.timer = self.away = None
 
     def connection_made(self, transport):
         self.transport = transport
@@ -78,7 +96,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data):
         self.input += data
-        if self.timer is None:
+        if self.timer is None and self.away is None:
             self.next()
 
     def next(self):
@@ -87,8 +105,10 @@ class Connection(asyncio.Protocol):
             return
         self.input = rest
         target = head.split(b" ", 2)[1]
-        if target == b"/stats":
+        path, _, query = target.partition(b"?")
+        if path == b"/stats":
             self.transport.write(reply(self.server.told()))
+            self.server.plan(query.decode())
             return self.next()
         self.server.begin()
         loop = asyncio.get_running_loop()
@@ -101,6 +121,13 @@ class Connection(asyncio.Protocol):
             self.server.figures["wasted"] += 1
             return
         self.server.figures["served"] += 1
+        away_ms = self.server.now["away_ms"]
+        if away_ms == 0:
+            return self.answer()
+        self.away = asyncio.get_running_loop().call_later(away_ms / 1000, self.answer)
+
+    def answer(self):
+        self.away = None
         self.transport.write(reply(BODY))
         self.next()
 

@@ -215,6 +215,17 @@ fn an_open_loop_counts_what_a_refusing_server_left_unsent() {
 }
 
 #[test]
+fn a_client_without_patience_hangs_up_before_the_timeout() {
+    let upstream = ScriptedUpstream::start(|_| vec![Step::Idle(LONG)]);
+    let mut plan = plan(upstream.address(), 1);
+    plan.timeout = LONG;
+    plan.requests[0].patience = Some(Duration::from_millis(50));
+    let outcome = load(&plan);
+    assert_eq!(errors(&outcome), [("timeout", 1)]);
+    assert!(outcome.recorded < LONG);
+}
+
+#[test]
 fn a_kept_connection_that_the_server_closed_is_no_failure() {
     // Says nothing of closing, and closes.
     let upstream = ScriptedUpstream::start(|_| vec![send(WHOLE), Step::Close]);

@@ -66,6 +66,7 @@ fn plan(tls: Tls) -> Plan {
         body_bytes: 0,
         weight: 1,
         reply: ReplyTo::Other,
+        patience: None,
         label: "page".to_owned(),
     }]);
     plan.connections = 3;

@@ -82,6 +82,71 @@ fn conditions_that_do_not_match() {
     check("rule-cost");
 }
 
+/// Rows of short loads: everything starts and answers alike. Clients are refused, and that is no failure.
+#[test]
+#[ignore = "needs php-fpm, haproxy, apache2 and two minutes: make soak"]
+fn loads_above_what_a_back_end_can_do() {
+    let rows = [
+        "half of what it can do",
+        "ten times as much",
+        "php-fpm, twice as much",
+        "ten tenants, one at 20 times its share",
+        "auto: 100 ms more on every reply",
+    ];
+    let only: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).collect();
+    let data = run("overload", &[&["--requests", "60"], &only[..]].concat());
+    for row in rows {
+        let row = format!("\"row\":\"{row}\"");
+        assert!(data.iter().any(|line| line.contains(&row)), "{row}");
+    }
+    assert!(
+        data.iter()
+            .any(|line| line.contains("\"goodput_in.later\"")),
+        "a part of a slice has a goodput of its own"
+    );
+}
+
+#[test]
+fn a_limit_that_refuses_nobody_and_one_that_refuses_all() {
+    let rows = [
+        "direct reply, one limit",
+        "direct reply, nginx",
+        "three limits, nginx",
+        "refusal: the limit is full",
+        "refusal: the rate is spent",
+        "static page of 42 KB",
+        "phpinfo()",
+    ];
+    let only: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).collect();
+    let data = run(
+        "access-limiter",
+        &[&["--requests", "20"], &only[..]].concat(),
+    );
+    for row in rows {
+        let row = format!("\"row\":\"{row}\"");
+        let slices = data
+            .iter()
+            .filter(|line| line.contains(&row) && line.contains("slice"));
+        assert!(slices.count() > 1, "{row}");
+    }
+}
+
+#[test]
+#[ignore = "fills a hundred thousand keys: make soak"]
+fn a_limit_with_many_keys() {
+    let only = [
+        "--only",
+        "three limits, 100,000 keys",
+        "--only",
+        "memory of a key",
+    ];
+    let data = run(
+        "access-limiter",
+        &[&["--requests", "20"], &only[..]].concat(),
+    );
+    assert!(data.iter().any(|line| line.contains("key_bytes")));
+}
+
 #[test]
 #[ignore = "needs control groups, apache2, fcgiwrap and a minute: make soak"]
 fn programs_and_control_groups() {

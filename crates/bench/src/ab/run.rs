@@ -212,6 +212,7 @@ impl<'a> Load<'a> {
                 "HEAD" => ReplyTo::Head,
                 _ => ReplyTo::Other,
             },
+            patience: None,
             label: target.url.clone(),
         })
     }

@@ -1,10 +1,12 @@
 //! One connection: where it stands, and the exchange it carries.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::event::epoll;
 
 use super::io::Io;
+use super::pulse::nanoseconds;
 use super::reply::Scanner;
 
 /// First rest after a failure, doubled with each further one.
@@ -119,6 +121,18 @@ impl Connection {
             || now_ns.saturating_sub(since_ns) > timeout_ns.saturating_mul(EXCHANGE_TIMEOUTS)
     }
 
+    /// Whether its client has lost patience, counted from when the request was due.
+    pub(crate) fn is_given_up(
+        &self,
+        now_ns: u64,
+        patience: impl Fn(u32) -> Option<Duration>,
+    ) -> bool {
+        self.carried.is_some_and(|carried| {
+            let waited_ns = now_ns.saturating_sub(carried.due_ns);
+            patience(carried.request).is_some_and(|most| waited_ns > nanoseconds(most))
+        })
+    }
+
     /// The name epoll gives back for this connection.
     pub(crate) fn token(&self, index: usize) -> epoll::EventData {
         epoll::EventData::new_u64(index as u64 | (u64::from(self.generation) << 32))
@@ -145,6 +159,25 @@ mod tests {
         };
         assert_eq!(rests(true), [1, 2, 4, 64, 64, 64]);
         assert_eq!(rests(false), [0, 1, 2, 32, 64, 64]);
+    }
+
+    #[test]
+    fn a_client_without_patience_stays_until_the_timeout() {
+        let mut connection = Connection::new(0);
+        let patience = |request| (request == 1).then_some(Duration::from_nanos(10));
+        let mut given_up = |request, due_ns, now_ns| {
+            connection.carried = Some(Carried {
+                request,
+                due_ns,
+                ..Carried::default()
+            });
+            connection.is_given_up(now_ns, patience)
+        };
+        assert!(!given_up(0, 100, 999));
+        assert!(!given_up(1, 100, 110));
+        assert!(given_up(1, 100, 111));
+        connection.carried = None;
+        assert!(!connection.is_given_up(999, patience));
     }
 
     #[test]

@@ -142,6 +142,7 @@ mod tests {
             body_bytes: 0,
             weight,
             reply: ReplyTo::Other,
+            patience: None,
             label: String::new(),
         }
     }

@@ -161,6 +161,9 @@ pub struct Interval {
     pub completed: u64,
     /// Failures of any kind.
     pub failed: u64,
+    /// Whole replies with a status from 200 to 399, within the plan's deadline. Not in the JSON.
+    #[serde(skip)]
+    pub good: u64,
     /// Median of the response times of those, by their end.
     pub p50_us: u64,
     /// 99th of a hundred.

@@ -86,6 +86,8 @@ pub struct Request {
     pub weight: u32,
     /// Whether the reply has a body at all.
     pub reply: ReplyTo,
+    /// After so long its client hangs up, whatever has come; `None` leaves it to the timeout.
+    pub patience: Option<Duration>,
     /// What reports call it.
     pub label: String,
 }

@@ -28,6 +28,7 @@ const OPEN_MAX: usize = 64;
 pub(crate) struct Beat {
     pub(crate) completed: u64,
     pub(crate) failed: u64,
+    pub(crate) good: u64,
     /// Two digits are enough here.
     pub(crate) response: Series,
 }
@@ -37,6 +38,7 @@ impl Default for Beat {
         Beat {
             completed: 0,
             failed: 0,
+            good: 0,
             response: Series::with_digits(2),
         }
     }
@@ -46,12 +48,14 @@ impl Beat {
     pub(crate) fn reset(&mut self) {
         self.completed = 0;
         self.failed = 0;
+        self.good = 0;
         self.response.reset();
     }
 
     fn add(&mut self, other: &Beat) {
         self.completed += other.completed;
         self.failed += other.failed;
+        self.good += other.good;
         self.response.merge(&other.response);
     }
 }
@@ -243,6 +247,7 @@ impl State {
         let interval = Interval {
             completed: beat.completed,
             failed: beat.failed,
+            good: beat.good,
             p50_us: beat.response.quantile_us(0.5),
             p99_us: beat.response.quantile_us(0.99),
             max_us: beat.response.max_us,
@@ -254,6 +259,7 @@ impl State {
         } else if let Some(last) = self.timeline.last_mut() {
             last.completed += interval.completed;
             last.failed += interval.failed;
+            last.good += interval.good;
             last.p50_us = last.p50_us.max(interval.p50_us);
             last.p99_us = last.p99_us.max(interval.p99_us);
             last.max_us = last.max_us.max(interval.max_us);

@@ -233,11 +233,12 @@ impl Recorder {
         self.untold.0 += 1;
         self.untold.1 += u64::from(failed);
         self.last_ns = self.last_ns.max(whole.end_ns);
+        let good = u64::from(!bad_status && response_us <= self.deadline_us);
+        self.beat.good += good;
         if !self.counts_from(whole.due_ns) {
             self.left_out.completed += 1;
             return;
         }
-        let good = u64::from(!bad_status && response_us <= self.deadline_us);
         self.counts.completed += 1;
         self.counts.good += good;
         self.counts.judged_failed += u64::from(failed);
@@ -435,6 +436,7 @@ mod tests {
             body_bytes: 0,
             weight: 1,
             reply: ReplyTo::Other,
+            patience: None,
             label: "page".to_owned(),
         }]);
         plan.pace = pace;

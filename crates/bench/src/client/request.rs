@@ -1,5 +1,7 @@
 //! Requests as bytes, made once before the load begins.
 
+use std::time::Duration;
+
 use super::plan::{ReplyTo, Request};
 use super::url::Url;
 use crate::Error;
@@ -23,6 +25,8 @@ pub struct RequestBuilder {
     pub persistence: Persistence,
     /// Share among the requests; at least 1.
     pub weight: u32,
+    /// After so long its client hangs up.
+    pub patience: Option<Duration>,
     /// What reports call it; without one method and URL.
     pub label: Option<String>,
 }
@@ -54,6 +58,7 @@ impl Default for RequestBuilder {
             body: Vec::new(),
             persistence: Persistence::Keep,
             weight: 1,
+            patience: None,
             label: None,
         }
     }
@@ -73,6 +78,7 @@ impl RequestBuilder {
             body_bytes: self.body.len(),
             weight: self.weight,
             reply: ReplyTo::method(&self.method),
+            patience: self.patience,
             label: match &self.label {
                 Some(label) => label.clone(),
                 None => format!("{} {url}", self.method),

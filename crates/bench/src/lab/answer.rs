@@ -57,6 +57,7 @@ pub(crate) fn get(port: u16, path: &str) -> Result<Answer, String> {
         headers: Vec::new(),
         body: Vec::new(),
         weight: 1,
+        patience: None,
         tenant: None,
         share: 1,
     };

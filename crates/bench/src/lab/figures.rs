@@ -164,6 +164,12 @@ pub(crate) fn figure(name: &str) -> Figure {
             Unit::Count,
             Better::Higher,
         )
+    } else if let Some(window) = name.strip_prefix("goodput_in.") {
+        (
+            format!("good replies per second, {window}"),
+            Unit::Count,
+            Better::Higher,
+        )
     } else if let Some(tenant) = name.strip_prefix("refused.") {
         (
             format!("refused per second of {tenant}"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::model::{Arrivals, Ask, Background, Failures, Load, Rate};
+use super::model::{Arrivals, Ask, Background, Failures, Load, Rate, Window};
 use crate::client::{
     self, End, Judge, Keep, Opening, Outcome, Pace, Persistence, Plan, RequestBuilder, Reuse,
     SocketOptions, Times, Url, WarmUp,
@@ -14,6 +14,8 @@ use crate::error::Error;
 pub(crate) const CORE: usize = 1;
 /// How much longer than its slice a load beside it may last.
 const BESIDE: Duration = Duration::from_secs(600);
+/// Seconds of a step of a timeline.
+const TIMELINE_STEP: f64 = 0.1;
 /// Digits of the times that are kept of a slice.
 const STORED_DIGITS: u8 = 2;
 
@@ -121,10 +123,24 @@ fn request(ask: &Ask, port: u16, keep_alive: bool) -> Result<client::Request, Er
             Persistence::Close
         },
         weight: ask.weight,
+        patience: ask.patience,
         label: Some(ask.label.clone()),
         ..RequestBuilder::default()
     };
     builder.build(&url)
+}
+
+/// `goodput_in.NAME` of parts of a slice.
+pub(crate) fn window_figures(windows: &[Window], outcome: &Outcome) -> BTreeMap<String, f64> {
+    let good = |window: &Window| {
+        let tenth = |seconds: f64| (seconds / TIMELINE_STEP).round() as usize;
+        let (from, until) = (tenth(window.from), tenth(window.until));
+        let tenths = outcome.timeline.iter().take(until).skip(from);
+        let good: u64 = tenths.map(|tenth| tenth.good).sum();
+        good as f64 / (window.until - window.from)
+    };
+    let named = |window: &Window| (format!("goodput_in.{}", window.name), good(window));
+    windows.iter().map(named).collect()
 }
 
 /// What the client saw.

@@ -4,6 +4,7 @@
 //! question is. It is read and checked whole (`reading`) before anything is started (`bed`); rows
 //! are run in randomised blocks (`run`), and every report is drawn from what they left (`record`).
 
+mod adding;
 mod answer;
 mod bed;
 mod caveats;
@@ -53,7 +54,7 @@ use model::Experiment;
 use options::Command;
 use program::Programs;
 use record::Record;
-use run::End;
+use run::{End, Stored};
 
 /// Exit status of wrong use, files with mistakes included.
 const WRONG_USE: u8 = 2;
@@ -149,6 +150,11 @@ fn run_each(experiments: &[Experiment], options: &options::Run) -> Result<ExitCo
         without: options.without.clone(),
         only: options.only.clone(),
         keep: if options.keep { Keep::Yes } else { Keep::No },
+        stored: if options.add {
+            Stored::Added
+        } else {
+            Stored::Replaced
+        },
         seed,
     };
     let mut records = Vec::new();
@@ -186,7 +192,8 @@ fn run_each(experiments: &[Experiment], options: &options::Run) -> Result<ExitCo
 fn change(experiment: &mut Experiment, options: &options::Run) {
     for row in &mut experiment.rows {
         if let Some(blocks) = options.blocks {
-            row.load.blocks = blocks as usize;
+            let share = row.load.blocks * blocks as usize / experiment.blocks.max(1);
+            row.load.blocks = share.max(1);
         }
         if let Some(seconds) = options.seconds {
             row.load.seconds = seconds;

@@ -20,6 +20,8 @@ pub(crate) struct Experiment {
     pub(crate) backends: Vec<Service>,
     pub(crate) variants: Vec<Service>,
     pub(crate) rows: Vec<Row>,
+    /// Of a row that has no count of its own.
+    pub(crate) blocks: usize,
     /// Commands before everything.
     pub(crate) before: Vec<Command>,
     /// Commands after everything.
@@ -162,6 +164,8 @@ pub(crate) struct Ask {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) weight: u32,
+    /// After so long from the due instant its client hangs up.
+    pub(crate) patience: Option<Duration>,
     pub(crate) tenant: Option<String>,
     /// The tenant's fair share, relative to others'.
     pub(crate) share: u32,
@@ -245,6 +249,15 @@ pub(crate) struct Load {
     pub(crate) restart_blocks: usize,
     /// Pause between slices.
     pub(crate) rest: Duration,
+    pub(crate) windows: Vec<Window>,
+}
+
+/// A part of a slice that has a goodput of its own; seconds since recording began.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Window {
+    pub(crate) name: String,
+    pub(crate) from: f64,
+    pub(crate) until: f64,
 }
 
 /// How fast.

@@ -35,7 +35,8 @@ pub(crate) struct Run {
     /// Names of experiments (lab/NAME.toml or lab/NAME/experiment.toml), or files.
     #[arg(required = true, value_name = "NAME|FILE")]
     pub(crate) experiments: Vec<String>,
-    /// Blocks of every row, in place of the experiment's.
+    /// Blocks of a row, in place of the file's; a row with a count of its own keeps its
+    /// proportion to the file's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) blocks: Option<u32>,
     /// Seconds of a slice, in place of the experiment's.
@@ -44,7 +45,7 @@ pub(crate) struct Run {
     /// Requests of a slice, in place of a time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
-    /// Only rows whose name holds this; repeatable.
+    /// Only the row of this name, or rows whose names hold it; repeatable.
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
     /// Leave out a variant, or a program; repeatable.
@@ -56,6 +57,9 @@ pub(crate) struct Run {
     /// Where results go; each experiment gets a directory of its name in it.
     #[arg(long, value_name = "DIR", default_value = "lab/results")]
     pub(crate) output: PathBuf,
+    /// Put the rows that were run among the stored results, in place of their older selves.
+    #[arg(long)]
+    pub(crate) add: bool,
     /// Leave the temporary directory, with configs and what servers said.
     #[arg(long)]
     pub(crate) keep: bool,

@@ -50,6 +50,22 @@ impl Unfinished {
             .map_err(|e| Error::new(format!("add to {}", path.display()), e))
     }
 
+    /// What is stored of an earlier run, if any.
+    pub(crate) fn stored(&self) -> Result<Option<Record>, Error> {
+        if self.finished.join(DATA).exists() {
+            return Record::read(&self.finished).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Takes away the data of a run that has measured nothing.
+    pub(crate) fn discard(self) {
+        let left = Record::read(&self.directory);
+        if left.is_ok_and(|record| record.slices.is_empty()) {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+
     /// Puts the data of a run that came to its end in its place; returns the directory.
     pub(crate) fn finish(self, record: &Record) -> Result<PathBuf, Error> {
         replace(&self.finished.join(DATA), &record.to_text()?)?;
@@ -152,6 +168,22 @@ mod tests {
         assert_eq!(Record::read(&old).expect("it is read"), whole);
         begin().finish(&whole).expect("it is written");
         assert!(!cut.exists(), "what is finished is not unfinished");
+    }
+
+    #[test]
+    fn what_measured_nothing_leaves_nothing() {
+        let directory = testkit::TempDir::new();
+        let begin = || Unfinished::new(directory.path(), "example").expect("a directory");
+        let cut = directory.path().join("example.unfinished");
+        let mut nothing = example();
+        nothing.slices.clear();
+        begin().write(&nothing).expect("it is written");
+        begin().discard();
+        assert!(!cut.exists());
+        begin().leave(&example()).expect("it is written");
+        begin().discard();
+        assert!(cut.exists(), "an older run's blocks stay");
+        begin().discard();
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub(crate) fn load(
     let beside: Result<Vec<Outcome>, Error> = background.iter_mut().map(Beside::collect).collect();
     let beside = beside?;
     let mut figures = load::figures(&outcome);
+    figures.extend(load::window_figures(&row.load.windows, &outcome));
     let replies = (outcome.completed + outcome.warm_up.completed) as f64;
     figures.extend(spent_figures(&watched.spent, replies, &row.read));
     figures.extend(sampled_figures(&watched.samples, &row.read));

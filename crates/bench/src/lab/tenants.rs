@@ -113,6 +113,7 @@ mod tests {
             headers: Vec::new(),
             body: Vec::new(),
             weight: 1,
+            patience: None,
             tenant: Some(tenant.to_owned()),
             share,
         }

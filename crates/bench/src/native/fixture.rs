@@ -118,6 +118,7 @@ pub(crate) fn outcome() -> Outcome {
                 p50_us: 700,
                 p99_us: 1100 + n,
                 max_us: 1200 + n,
+                ..Interval::default()
             })
             .collect(),
         schedule: Schedule::default(),

@@ -82,6 +82,7 @@ mod tests {
             p50_us: us,
             p99_us: us * 2,
             max_us: us * 3,
+            ..Interval::default()
         }
     }
 

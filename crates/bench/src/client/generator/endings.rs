@@ -93,8 +93,13 @@ impl Generator<'_> {
     pub(super) fn sweep(&mut self) {
         self.next_sweep_ns = self.now_ns + self.sweep_ns;
         let timeout_ns = nanoseconds(self.shared.plan.timeout);
+        let requests = &self.shared.plan.requests;
+        let patience = |request: u32| requests[request as usize].patience;
         for index in 0..self.connections.len() {
-            if self.connections[index].is_overdue(self.now_ns, timeout_ns) {
+            let connection = &self.connections[index];
+            if connection.is_overdue(self.now_ns, timeout_ns)
+                || connection.is_given_up(self.now_ns, patience)
+            {
                 self.fail(index, Class::Timeout, None);
             }
         }
@@ -122,7 +127,7 @@ fn failure_words(class: Class, address: &Address, error: Option<&std::io::Error>
         Class::Tls => format!("agree on TLS with {shown}: {cause}"),
         Class::Reset => format!("{shown} reset the connection: {cause}"),
         Class::Closed => format!("{shown} closed the connection before its reply was whole"),
-        Class::Timeout => format!("{shown} was silent or slow for longer than the timeout"),
+        Class::Timeout => format!("{shown} was silent or slow for longer than its client waits"),
         Class::Framing => format!("{shown} sent a reply that cannot be trusted: {cause}"),
         Class::Write => format!("send to {shown}: {cause}"),
     }

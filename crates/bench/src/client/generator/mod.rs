@@ -11,6 +11,7 @@ mod transfer;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -106,7 +107,8 @@ impl<'a> Generator<'a> {
         let plan = shared.plan;
         let mine = shared.routes.connections_of(thread, shared.threads);
         let endpoints = shared.routes.endpoints.len();
-        let timeout_ns = nanoseconds(plan.timeout);
+        let patience = plan.requests.iter().filter_map(|request| request.patience);
+        let least_ns = nanoseconds(patience.fold(plan.timeout, Duration::min));
         let mut generator = Generator {
             shared,
             thread,
@@ -121,7 +123,7 @@ impl<'a> Generator<'a> {
             now_ns: shared.now_ns(),
             tenth: 0,
             next_tenth_ns: shared.pulse.start_ns(1),
-            sweep_ns: (timeout_ns / 10).clamp(1_000_000, SLEEP_NS),
+            sweep_ns: (least_ns / 10).clamp(1_000_000, SLEEP_NS),
             next_sweep_ns: 0,
             busy: 0,
             alive: mine.len(),

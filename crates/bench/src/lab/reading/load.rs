@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::model::{Arrivals, Failures, Load, Rate};
+use super::super::model::{Arrivals, Failures, Load, Rate, Window};
 use super::super::source::{Table, Value};
 
-pub(super) const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 16] = [
     "connections",
     "keep_alive",
     "requests_per_connection",
@@ -21,6 +21,7 @@ pub(super) const KEYS: [&str; 15] = [
     "failures",
     "restart_blocks",
     "rest_seconds",
+    "windows",
 ];
 
 impl Default for Load {
@@ -41,6 +42,7 @@ impl Default for Load {
             failures: Failures::Status,
             restart_blocks: 0,
             rest: Duration::ZERO,
+            windows: Vec::new(),
         }
     }
 }
@@ -56,15 +58,15 @@ pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
         count(key, least, most).map_or(default, |number| number as usize)
     };
     let per_connection = count("requests_per_connection", 1, 1_000_000_000);
+    let length = table.number("seconds", 0.05, 3600.0);
+    let length = length.unwrap_or(base.seconds);
     Load {
         connections: whole("connections", 1, 20_000, base.connections),
         keep_alive: table.flag("keep_alive").unwrap_or(base.keep_alive),
         requests_per_connection: per_connection
             .map(|number| number as u32)
             .or(base.requests_per_connection),
-        seconds: table
-            .number("seconds", 0.05, 3600.0)
-            .unwrap_or(base.seconds),
+        seconds: length,
         requests: count("requests", 1, 1_000_000_000_000).or(base.requests),
         blocks: whole("blocks", 1, 1000, base.blocks),
         warm_up: seconds("warm_up_seconds", base.warm_up),
@@ -95,7 +97,31 @@ pub(super) fn load(table: &Table<'_>, base: &Load) -> Load {
             .unwrap_or(base.failures),
         restart_blocks: whole("restart_blocks", 0, 1000, base.restart_blocks),
         rest: seconds("rest_seconds", base.rest),
+        windows: table
+            .get("windows")
+            .map_or_else(|| base.windows.clone(), |value| windows(&value, length)),
     }
+}
+
+/// `{ halved = [40, 60] }`: names, and seconds from and until.
+fn windows(value: &Value<'_>, length: f64) -> Vec<Window> {
+    let one = |(name, value): (String, Value<'_>)| {
+        let bounds = value.list();
+        let bounds: Vec<f64> = bounds
+            .iter()
+            .filter_map(|bound| bound.number(0.0, 3600.0))
+            .collect();
+        match *bounds.as_slice() {
+            [from, until] if from < until && until <= length => Some(Window { name, from, until }),
+            _ => {
+                value.report(format!(
+                    "`{name}` is [from, until] in seconds of the slice, which has {length}"
+                ));
+                None
+            }
+        }
+    };
+    value.entries().into_iter().filter_map(one).collect()
 }
 
 /// `5000`, `"full"`, or `{ share = 0.5 }` of what the slowest variant does flat out.

@@ -105,6 +105,7 @@ fn lower(source: &Source, file: &Path) -> Experiment {
         backends,
         variants,
         rows,
+        blocks: base.blocks,
         before: commands(&top, "before"),
         after: commands(&top, "after"),
         directory,

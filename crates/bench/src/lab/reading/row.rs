@@ -11,7 +11,7 @@ use super::service::{named, unknown};
 use super::{command, commands, limited, load};
 use crate::client::REQUESTS_MAX;
 
-const ROW: [&str; 29] = [
+const ROW: [&str; 30] = [
     "name",
     "note",
     "variants",
@@ -21,6 +21,7 @@ const ROW: [&str; 29] = [
     "body",
     "label",
     "weight",
+    "patience_ms",
     "tenant",
     "requests",
     "hold",
@@ -43,16 +44,26 @@ const ROW: [&str; 29] = [
     "scale",
 ];
 const SWITCHES: [&str; 2] = ["fresh", "cross_check"];
-const ASK: [&str; 9] = [
-    "label", "method", "path", "headers", "body", "weight", "tenant", "share", "repeat",
-];
-const BACKGROUND: [&str; 12] = [
+const ASK: [&str; 10] = [
     "label",
     "method",
     "path",
     "headers",
     "body",
     "weight",
+    "patience_ms",
+    "tenant",
+    "share",
+    "repeat",
+];
+const BACKGROUND: [&str; 13] = [
+    "label",
+    "method",
+    "path",
+    "headers",
+    "body",
+    "weight",
+    "patience_ms",
     "tenant",
     "share",
     "backend",
@@ -318,6 +329,9 @@ fn ask(table: &Table<'_>, row: Option<&str>) -> Option<Ask> {
         headers: headers.into_iter().collect(),
         body,
         weight: table.count("weight", 1, 1_000_000).unwrap_or(1) as u32,
+        patience: table
+            .count("patience_ms", 10, 3_600_000)
+            .map(Duration::from_millis),
         tenant: table.text("tenant"),
         share: table.count("share", 1, 1_000).unwrap_or(1) as u32,
     })

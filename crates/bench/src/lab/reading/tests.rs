@@ -156,6 +156,32 @@ fn a_deadline_and_bursts_are_part_of_the_load() {
 }
 
 #[test]
+fn windows_lie_within_the_slice_and_clients_have_patience() {
+    let with = |windows: &str| {
+        let load = format!("load = {{ seconds = 90, windows = {{ {windows} }} }}");
+        let asks = "requests = [{ path = \"/\", patience_ms = 300 }]";
+        let row = format!("[[rows]]\nname = \"parts\"\n{asks}\n{load}\n");
+        format!("{SMALL}\n{row}")
+    };
+    let experiment = good(&with("halved = [40, 60], restored = [70, 90]"));
+    let row = experiment.rows.last().expect("a row");
+    let windows = &row.load.windows;
+    assert_eq!(windows.len(), 2);
+    assert_eq!((windows[1].from, windows[1].until), (70.0, 90.0));
+    let super::super::model::Measure::Load(asks) = &row.measure else {
+        panic!("{:?}", row.measure);
+    };
+    assert_eq!(
+        asks[0].patience,
+        Some(std::time::Duration::from_millis(300))
+    );
+    for wrong in ["a = [60, 40]", "a = [80, 91]", "a = [1]", "a = [1, 2, 3]"] {
+        let told = problems(&with(wrong));
+        assert!(told[0].contains("`a` is [from, until]"), "{told:?}");
+    }
+}
+
+#[test]
 fn all_problems_are_told_at_once_with_their_lines() {
     let text = r#"title = 3
 questoin = "?"

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::adding;
 use super::answer::{self, Answer};
 use super::bed::{Bed, Keep, Started};
 use super::interrupt;
@@ -33,7 +34,17 @@ pub(crate) struct Setting {
     pub(crate) without: Vec<String>,
     pub(crate) only: Vec<String>,
     pub(crate) keep: Keep,
+    pub(crate) stored: Stored,
     pub(crate) seed: u64,
+}
+
+/// What becomes of the results that are stored already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// They make room.
+    Replaced,
+    /// Rows that were not run stay.
+    Added,
 }
 
 /// What is measured side by side in a block.
@@ -109,6 +120,13 @@ pub(crate) fn run(experiment: &Experiment, setting: &Setting, output: &Path) -> 
         failed: false,
     };
     run.head();
+    let stored = match setting.stored {
+        Stored::Added => run.store.stored()?,
+        Stored::Replaced => None,
+    };
+    if let Some(stored) = &stored {
+        adding::check(stored, &run.record.head)?;
+    }
     run.find_missing();
     run.start_backends()?;
     run.commands(&experiment.before)?;
@@ -116,6 +134,7 @@ pub(crate) fn run(experiment: &Experiment, setting: &Setting, output: &Path) -> 
     run.running.clear();
     if let Err(error) = ended {
         if run.record.slices.is_empty() {
+            run.store.discard();
             return Err(error);
         }
         run.note(None, Tone::Bad, format!("cut short: {error}"));
@@ -129,8 +148,12 @@ pub(crate) fn run(experiment: &Experiment, setting: &Setting, output: &Path) -> 
         run.note(None, Tone::Bad, error.to_string());
     }
     run.record.head.is_unfinished = false;
+    let record = match stored {
+        Some(stored) => adding::add(stored, run.record, experiment),
+        None => run.record,
+    };
     Ok(Ran {
-        directory: run.store.finish(&run.record)?,
+        directory: run.store.finish(&record)?,
         end: if run.failed { End::Gaps } else { End::Whole },
     })
 }
@@ -152,12 +175,20 @@ fn check_rows(experiment: &Experiment, setting: &Setting) -> Result<(), Error> {
 
 /// Whether an experiment has a row that is to be run.
 pub(crate) fn wants_any(experiment: &Experiment, setting: &Setting) -> bool {
-    experiment.rows.iter().any(|row| wants(row, setting))
+    experiment
+        .rows
+        .iter()
+        .any(|row| wants(experiment, row, setting))
 }
 
-fn wants(row: &Row, setting: &Setting) -> bool {
-    let only = &setting.only;
-    only.is_empty() || only.iter().any(|text| row.name.contains(text.as_str()))
+/// A whole name means its row alone, although it may be a part of others' names.
+fn wants(experiment: &Experiment, row: &Row, setting: &Setting) -> bool {
+    let is_name = |text: &String| experiment.rows.iter().any(|row| row.name == *text);
+    let means = |text: &String| match is_name(text) {
+        true => row.name == *text,
+        false => row.name.contains(text.as_str()),
+    };
+    setting.only.is_empty() || setting.only.iter().any(means)
 }
 
 /// How long a row will take.
@@ -287,7 +318,7 @@ impl Run<'_> {
     }
 
     fn wants(&self, row: &Row) -> bool {
-        wants(row, self.setting)
+        wants(self.experiment, row, self.setting)
     }
 
     fn present(&self, row: &Row) -> Vec<usize> {
