@@ -109,6 +109,12 @@ impl Permit {
         }
     }
 
+    /// Tells since when it is held.
+    #[must_use]
+    pub fn since(&self) -> Time {
+        self.since
+    }
+
     /// Tells how long the request waited for it.
     #[must_use]
     pub fn waited(&self) -> Duration {

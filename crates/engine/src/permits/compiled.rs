@@ -10,7 +10,8 @@ use limits::{
     Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
 
-use super::limit::{Key, Level, Limit, Place};
+use super::limit::{Key, Limit, Place};
+use super::prepared::Level;
 use crate::error::{Error, Kind, Result};
 
 /// Most requests at once that `concurrent = "auto"` comes to.

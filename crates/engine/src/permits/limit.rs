@@ -26,9 +26,6 @@ pub enum Place {
     Upstream,
 }
 
-/// The limits that stand on one thing, those by finer keys first.
-pub type Level = Box<[Limit]>;
-
 /// A limit, ready to be asked.
 #[derive(Debug)]
 pub struct Limit {
@@ -108,6 +105,11 @@ impl Limit {
     /// Whether its key is known before a request is.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self.key, Key::Fixed)
+    }
+
+    /// Whether it counts every request, and all together.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_fixed() && self.hours.is_none() && self.conditions.is_none()
     }
 
     /// Whether it counts this request, at this second since 1970.

@@ -12,6 +12,7 @@ mod hours;
 mod limit;
 mod limiter;
 mod lines;
+mod prepared;
 pub mod questions;
 pub mod refusals;
 pub mod rows;
@@ -22,8 +23,9 @@ mod wants;
 
 pub(crate) use compiled::Builder;
 pub use compiled::{Limits, changed};
-pub use limit::{Level, Place};
+pub use limit::Place;
 pub use limiter::Limiter;
+pub use prepared::Level;
 pub use wants::Scratch;
 
 use std::future::poll_fn;
@@ -44,8 +46,6 @@ use wants::Phase;
 pub struct Held {
     permit: Permit,
     since: Instant,
-    /// The same, as the ledger has it.
-    since_time: Time,
     /// How long it was answered before it became a tunnel.
     before_tunnel_ns: Option<u64>,
 }
@@ -103,7 +103,7 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
     });
     match admission {
         None => {}
-        Some(Admission::Admitted(permit)) => hold(worker, exchange, permit, now, time),
+        Some(Admission::Admitted(permit)) => hold(worker, exchange, permit, now),
         Some(Admission::Waiting(ticket)) => {
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(worker, exchange, ticket)).await;
@@ -111,7 +111,7 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
             match waited? {
                 Ok(permit) => {
                     let now = Instant::now();
-                    hold(worker, exchange, permit, now, limiter.time(now));
+                    hold(worker, exchange, permit, now);
                 }
                 Err(refusal) => return Err(refusals::refuse(worker, exchange, refusal)),
             }
@@ -137,7 +137,8 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
     };
     if now == held.since {
         // No clock was read meanwhile: it took no time to speak of.
-        return held.permit.end(held.since_time, Used::Measured(0), outcome);
+        let since = held.permit.since();
+        return held.permit.end(since, Used::Measured(0), outcome);
     }
     // A program's processor time says more about what it cost than how long it took.
     let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
@@ -188,19 +189,12 @@ fn of_generation(exchange: &Exchange) -> Option<&Limits> {
     Some(&exchange.route.serving.as_ref()?.generation.limits)
 }
 
-fn hold(
-    worker: &Worker,
-    exchange: &mut Exchange,
-    mut permit: Permit,
-    since: Instant,
-    since_time: Time,
-) {
+fn hold(worker: &Worker, exchange: &mut Exchange, mut permit: Permit, since: Instant) {
     refusals::pass_in_shadow(worker, exchange, permit.take_shadows());
     exchange.record.waited_us.get_or_insert(0);
     exchange.held = Some(Held {
         permit,
         since,
-        since_time,
         before_tunnel_ns: None,
     });
 }

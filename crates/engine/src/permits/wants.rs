@@ -18,11 +18,15 @@ use wire::FieldId;
 
 use super::compiled::Limits;
 use super::limit::{Key, Limit, Part};
+use super::prepared;
 use crate::address;
 use crate::exchange::{Exchange, Request, Route};
 use crate::resolve::Resolved;
 use crate::site::Site;
 use crate::worker::{Serving, Worker};
+
+/// Limits that most requests have no more of.
+const FEW: usize = 4;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,34 +83,54 @@ pub(super) fn ask<T>(
     phase: Phase,
     put: impl FnOnce(&Ask<'_>) -> T,
 ) -> Option<T> {
-    let facts = Facts::of(worker, exchange)?;
-    let defined = facts.limits.defined()?;
-    let tenant = defined.tenants.get(facts.site?.tenant as usize)?;
-    let mut scratch = worker.wants.borrow_mut();
-    scratch.fill(&facts, &defined.limits, phase);
-    let Scratch { found, keys } = &*scratch;
+    let route = &exchange.route;
+    let serving = route.serving.as_deref()?;
+    let site = serving.site(route.site_index?)?;
+    let defined = serving.generation.limits.defined()?;
     let ask = Ask {
         worker: worker.index,
-        tenant: *tenant,
+        tenant: *defined.tenants.get(site.tenant as usize)?,
         client: exchange.request.client,
         wants: &[],
     };
-    // Most meet one limit, and need not have room for all others prepared.
-    match found.as_slice() {
-        [] => None,
-        [only] => Some(put(&Ask {
-            wants: &[only.want(keys)],
-            ..ask
-        })),
-        [first, ..] => {
-            let mut wants = [first.want(keys); WANTS_MAX];
-            for (want, found) in wants.iter_mut().zip(found) {
-                *want = found.want(keys);
-            }
-            let wants = wants.get(..found.len()).unwrap_or_default();
-            Some(put(&Ask { wants, ..ask }))
-        }
+    match prepared::wants(serving, site, route, defined, phase) {
+        Some([]) => None,
+        Some(wants) => Some(put(&Ask { wants, ..ask })),
+        None => ask_for_its_own(worker, exchange, phase, &ask, put),
     }
+}
+
+/// Asks what only this request asks. Apart, as most are asked what others were.
+#[inline(never)]
+fn ask_for_its_own<T>(
+    worker: &Worker,
+    exchange: &Exchange,
+    phase: Phase,
+    ask: &Ask<'_>,
+    put: impl FnOnce(&Ask<'_>) -> T,
+) -> Option<T> {
+    let facts = Facts::of(worker, exchange)?;
+    let mut scratch = worker.wants.borrow_mut();
+    scratch.fill(&facts, &facts.limits.defined()?.limits, phase);
+    let Scratch { found, keys } = &*scratch;
+    let first = found.first()?.want(keys);
+    // Hardly any meets more than a few, and those need not have room for all others prepared.
+    let (mut few, mut many);
+    let wants: &mut [Want<'_>] = match found.len() {
+        ..=FEW => {
+            few = [first; FEW];
+            &mut few
+        }
+        _ => {
+            many = [first; WANTS_MAX];
+            &mut many
+        }
+    };
+    for (want, found) in wants.iter_mut().zip(found) {
+        *want = found.want(keys);
+    }
+    let wants = wants.get(..found.len()).unwrap_or_default();
+    Some(put(&Ask { wants, ..*ask }))
 }
 
 /// The limit of this id, among those the request meets.
@@ -148,7 +172,7 @@ fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'
 }
 
 /// Index of the upstream that the handler forwards to.
-fn upstream(serving: &Serving, route: &Route) -> Option<usize> {
+pub(super) fn upstream(serving: &Serving, route: &Route) -> Option<usize> {
     match route.handler_in(serving) {
         Handler::Proxy(proxy) => Some(proxy.upstream),
         Handler::FastCgi(fastcgi) => Some(fastcgi.upstream),

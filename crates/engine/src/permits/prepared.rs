@@ -1,0 +1,120 @@
+//! What is asked for most requests, made once instead of for each.
+//!
+//! Where every limit a request meets has one key and is met whatever the request looks like, the
+//! question is the same for all requests that match the same site and the same rule with limits.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use limits::{Defined, WANTS_MAX, Want};
+
+use super::limit::Limit;
+use super::wants::{Phase, upstream};
+use crate::exchange::Route;
+use crate::site::Site;
+use crate::worker::Serving;
+
+/// The limits that stand on one thing, those by finer keys first.
+#[derive(Debug, Default)]
+pub struct Level {
+    limits: Box<[Limit]>,
+    /// For requests whose innermost limits these are. Made by the first of them: only then is the
+    /// generation in force, and the ledger's names known.
+    prepared: OnceLock<Option<Box<Prepared>>>,
+}
+
+/// What is asked of the ledger in each phase.
+#[derive(Debug)]
+struct Prepared {
+    rates: Box<[Want<'static>]>,
+    permits: Box<[Want<'static>]>,
+}
+
+impl From<Vec<Limit>> for Level {
+    fn from(limits: Vec<Limit>) -> Self {
+        Self {
+            limits: limits.into(),
+            prepared: OnceLock::new(),
+        }
+    }
+}
+
+impl Deref for Level {
+    type Target = [Limit];
+
+    fn deref(&self) -> &[Limit] {
+        &self.limits
+    }
+}
+
+/// What a request asks, where that was known before it came: it may be nothing.
+pub(super) fn wants<'a>(
+    serving: &'a Serving,
+    site: &'a Site,
+    route: &Route,
+    defined: &Defined,
+    phase: Phase,
+) -> Option<&'a [Want<'static>]> {
+    let limits = &serving.generation.limits;
+    let innermost = innermost(site, route)?;
+    if !limits.upstreams.is_empty()
+        && let Some(upstream) = upstream(serving, route)
+        && limits
+            .upstreams
+            .get(upstream)
+            .is_some_and(|it| !it.is_empty())
+    {
+        return None;
+    }
+    let prepared = innermost.prepared.get_or_init(|| {
+        let rule = match std::ptr::eq(innermost, &site.limits) {
+            true => &[][..],
+            false => innermost,
+        };
+        let tenant = limits.tenants.get(site.tenant as usize);
+        let tenant = tenant.map_or(&[][..], |tenant| tenant);
+        Prepared::of([rule, &site.limits, tenant, &limits.process], defined)
+    });
+    prepared.as_deref().map(|prepared| match phase {
+        Phase::Rates => &*prepared.rates,
+        Phase::Permits => &*prepared.permits,
+    })
+}
+
+/// The limits of the only rule that has any of those that matched, or the site's; `None` where
+/// several rules have some.
+fn innermost<'a>(site: &'a Site, route: &Route) -> Option<&'a Level> {
+    let mut innermost = None;
+    for rule in route.matched() {
+        if let Some(rule) = site.rules.get(*rule)
+            && !rule.limits.is_empty()
+            && innermost.replace(&rule.limits).is_some()
+        {
+            return None;
+        }
+    }
+    Some(innermost.unwrap_or(&site.limits))
+}
+
+impl Prepared {
+    /// `None` where a limit depends on the request, or on the time.
+    fn of(levels: [&[Limit]; 4], defined: &Defined) -> Option<Box<Self>> {
+        let all = || levels.into_iter().flatten();
+        if !all().all(Limit::is_plain) {
+            return None;
+        }
+        let wants = |is_asked: fn(&Limit) -> bool| {
+            let asked = all().filter(|limit| is_asked(limit));
+            let ids = asked.filter_map(|limit| defined.limits.get(limit.index()));
+            let wants = ids.map(|id| Want {
+                limit: *id,
+                key: None,
+            });
+            wants.take(WANTS_MAX).collect()
+        };
+        Some(Box::new(Self {
+            rates: wants(|limit| limit.has_rate),
+            permits: wants(|limit| limit.has_permits),
+        }))
+    }
+}
