@@ -41,6 +41,13 @@ pub(crate) fn find(text: &str) -> Mentions {
     let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());
     let sockets = addresses.filter_map(|address| address.strip_prefix("unix:"));
     mentions.sockets.extend(sockets.map(str::to_owned));
+    mentions.data.extend(refusal_pages(top));
+    for table in ["tenants", "upstreams"] {
+        let named = member(top, table).and_then(DeValue::as_table);
+        let levels = named.into_iter().flat_map(|named| named.values());
+        let levels = levels.filter_map(|level| level.get_ref().as_table());
+        mentions.data.extend(levels.flat_map(refusal_pages));
+    }
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
             .iter()
@@ -51,10 +58,12 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions
             .data
             .extend(pages.filter_map(|page| text_of(page.get_ref())));
+        mentions.data.extend(refusal_pages(site));
         mentions.logs.extend(log_file(site));
         mentions.data.extend(password_file(site));
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
         mentions.data.extend(rules().filter_map(password_file));
+        mentions.data.extend(rules().flat_map(refusal_pages));
         if rules().any(runs_programs) {
             let user = member(site, "user").and_then(text_of);
             mentions.program_users.extend(user);
@@ -87,6 +96,12 @@ fn log_file(level: &DeTable<'_>) -> Option<String> {
 fn runs_programs(rule: &DeTable<'_>) -> bool {
     let handler = member(rule, "handler").and_then(DeValue::as_table);
     handler.is_some_and(|handler| handler.contains_key("cgi"))
+}
+
+/// Pages of refusals that the limits of a level name.
+fn refusal_pages<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
+    let limits = elements(level, "limits").filter_map(DeValue::as_table);
+    limits.filter_map(|limit| text_of(member(limit, "page")?))
 }
 
 fn password_file(level: &DeTable<'_>) -> Option<String> {

@@ -80,6 +80,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         mode: LimitMode::Enforce,
         tunnels: true,
         status: 503,
+        page: None,
     };
     assert_eq!(limits[0], plain);
     let rate = Rate {

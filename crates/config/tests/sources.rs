@@ -222,6 +222,50 @@ fn files_and_directories_that_are_not_there_are_problems_at_their_keys() {
 }
 
 #[test]
+fn the_pages_of_limits_are_read_wherever_a_limit_may_stand() {
+    let limit = |page: &str| format!("limits = [{{ concurrent = 2, page = \"{page}\" }}]\n");
+    let main = [
+        limit("top.html").as_str(),
+        LISTEN,
+        "[tenants.t]\n",
+        &limit("tenant.txt"),
+        "[upstreams.u]\nservers = [\"127.0.0.1:1\"]\n",
+        &limit("upstream.json"),
+        "[[sites]]\nhosts = [\"*\"]\ntenant = \"t\"\n",
+        &limit("site.html"),
+        "[[sites.rules]]\nhandler = { proxy = \"u\" }\n",
+        &limit("rule.html"),
+    ]
+    .concat();
+    let pages = [
+        "top.html",
+        "tenant.txt",
+        "upstream.json",
+        "site.html",
+        "rule.html",
+    ];
+    let mut files = vec![("nagaya.toml", main.as_str())];
+    files.extend(pages.map(|page| (page, page)));
+    let directory = Directory::with(&files);
+    let model = load(&directory.read()).unwrap();
+    let site = &model.sites[0];
+    let levels = [
+        &model.limits,
+        &model.tenants[0].limits,
+        &model.upstreams[0].limits,
+        &site.limits,
+        &site.rules[0].limits,
+    ];
+    for (level, page) in levels.into_iter().zip(pages) {
+        let read = level[0].page.as_ref().expect(page);
+        assert_eq!(&*read.body, page.as_bytes());
+    }
+    std::fs::remove_file(directory.path.join("rule.html")).unwrap();
+    let told = directory.told().join("\n");
+    assert!(told.contains("cannot read `rule.html`"), "{told}");
+}
+
+#[test]
 fn logs_and_sockets_need_their_directory() {
     let main = "control = { socket = \"run/control\" }\n\
          [log]\naccess = \"logs/$host.log\"\n\

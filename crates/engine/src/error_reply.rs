@@ -1,7 +1,7 @@
 //! Errors become answers: the one place where failures turn into status codes.
 //!
 //! A client learns the status, a short text and the request id; the reason and the detail go to
-//! the log. Pages may be replaced per site and status.
+//! the log. Pages may be replaced per site and status, and per limit.
 
 use config::model::Handler;
 use wire::FieldId;
@@ -77,7 +77,7 @@ fn retry_after_s(kind: Kind) -> Option<u16> {
     }
 }
 
-/// Answers with a status and its page: the site's own, or a short text.
+/// Answers with a status and its page: the limit's or the site's own, or a short text.
 pub fn page(exchange: &mut Exchange, status: u16) {
     page_for(exchange, status, None);
 }
@@ -90,7 +90,9 @@ fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
         .route
         .site_index
         .and_then(|index| serving.as_ref()?.site(index));
-    if let Some(page) = site.and_then(|site| site.error_pages.get(&status)) {
+    let of_limit = exchange.record.limit_page.take();
+    let of_site = || site.and_then(|site| site.error_pages.get(&status));
+    if let Some(page) = of_limit.as_deref().or_else(of_site) {
         exchange
             .outgoing
             .fields
@@ -291,6 +293,36 @@ reply_headers = { set = { X-Site = "a" } }
         let (status, fields, body) = reply(&ended);
         assert_eq!((status, body.as_str()), (403, "<p>ours"));
         assert!(fields.contains(&"X-Site: a".to_owned()));
+    }
+
+    #[test]
+    fn a_limits_own_page_stands_for_its_refusals_alone() {
+        let text = SITES
+            .replacen(
+                "[[listen]]",
+                "limits = [{ key = \"header:x-call\", rate = \"1/d\", page = \"{dir}/slow.txt\" },\n\
+                 { name = \"all\", rate = \"2/d\", status = 403 }]\n[[listen]]",
+                1,
+            )
+            .replace("deny = [\"0.0.0.0/0\"]", "");
+        let files = [("403.html", "<p>ours"), ("slow.txt", "slowly!")];
+        let bed = Bed::of(generation_with_files(&text, &files));
+        let ask = |call: &str| {
+            let request = format!("GET /denied HTTP/1.1\r\nHost: a\r\nX-Call: {call}\r\n\r\n");
+            let (status, fields, body) = reply(&bed.ask(&request));
+            let has = |field: &str| fields.iter().any(|it| it.starts_with(field));
+            assert_eq!(
+                has("Retry-After: "),
+                status == 429 || body == "<p>ours",
+                "{fields:?}"
+            );
+            assert!(has("X-Request-Id: "), "{fields:?}");
+            (status, body)
+        };
+        assert_eq!(ask("1").1, "");
+        assert_eq!(ask("1"), (429, "slowly!".to_owned()));
+        assert_eq!(ask("2").1, "");
+        assert_eq!(ask("3"), (403, "<p>ours".to_owned()));
     }
 
     #[test]

@@ -240,7 +240,9 @@ impl Machine {
         let directory = TempDir::new();
         directory.write("srv/example/htdocs/index.html", "<p>hello</p>\n");
         directory.write("srv/example/current/htdocs/index.html", "<p>hello</p>\n");
-        directory.write("srv/example/errors/404.html", "<p>not here</p>\n");
+        for page in ["404.html", "broken.html", "busy.html"] {
+            directory.write(&format!("srv/example/errors/{page}"), "<p>not here</p>\n");
+        }
         directory.write(
             "etc/nagaya/htpasswd",
             read(&root().join("examples/demo/htpasswd")),

@@ -1,6 +1,6 @@
 //! An entry of `limits`, every default written out.
 
-use super::{braces, conditions, list, quote};
+use super::{braces, conditions, list, quote, quote_path};
 use crate::lower::names::Named;
 use crate::lower::{spell_key, spell_when};
 use crate::model::{Concurrent, Limit, Rate};
@@ -31,6 +31,9 @@ pub(super) fn limit(limit: &Limit) -> String {
     }
     entries.push(format!("mode = {}", quote(limit.mode.name())));
     entries.push(format!("status = {}", limit.status));
+    if let Some(page) = &limit.page {
+        entries.push(format!("page = {}", quote_path(&page.file)));
+    }
     braces(entries.into_iter())
 }
 

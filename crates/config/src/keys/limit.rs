@@ -141,8 +141,17 @@ pub(crate) const LIMIT: Section = Section {
             "status",
             Kind::Count(400, 599),
             Absent("503; 429 where `key` has `client`, `header:` or `cookie:`"),
-            "Status of a refusal. `error_pages` may replace its body.",
+            "Status of a refusal. `page`, or `error_pages` of the site, may replace its body.",
             "status = 429",
+        ),
+        key(
+            "page",
+            Kind::Text,
+            Absent("the site's of `error_pages`, or ours"),
+            "The page of a refusal by this limit: an `.html`, `.json` or `.txt` file of at most 256 KiB, relative to the \
+             configuration file and read when that is. Unlike `error_pages` it is not shown for the same status from elsewhere, and it stands for \
+             every site that meets the limit.",
+            "page = \"pages/busy.html\"",
         ),
     ],
     later: &[],

@@ -117,6 +117,7 @@ fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
         .with_file("/etc/nagaya/pages/404.html", b"gone")
+        .with_file("/etc/nagaya/pages/busy.html", b"busy")
 }
 
 fn model(text: &str) -> Model {

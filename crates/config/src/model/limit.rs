@@ -1,6 +1,8 @@
 //! Limits: how many requests go on at once, and how fast they come.
 
-use super::Condition;
+use std::sync::Arc;
+
+use super::{Condition, ErrorPage};
 
 /// Limits that one request can meet over all its levels, at most. A site that could exceed it is
 /// refused when the configuration is loaded.
@@ -31,6 +33,8 @@ pub struct Limit {
     pub tunnels: bool,
     /// Status of a refusal, 400 to 599. Default 503; 429 where the key tells clients apart.
     pub status: u16,
+    /// Body of a refusal; `None`: the site's page for the status, or ours.
+    pub page: Option<Arc<ErrorPage>>,
 }
 
 /// What a limit counts by.

@@ -22,6 +22,7 @@ pub use spare::Spares;
 use std::sync::Arc;
 use std::time::Instant;
 
+use config::model::ErrorPage;
 use limits::Refusal;
 use wire::FieldId;
 
@@ -80,6 +81,8 @@ pub struct Record {
     pub limit: Option<Arc<str>>,
     /// Its key there.
     pub limit_key: String,
+    /// Its page for those it refuses, where it has one of its own.
+    pub limit_page: Option<Arc<ErrorPage>>,
     /// What would have refused it first, were that limit not in shadow.
     pub shadow: Option<Box<Refusal>>,
     /// User name of Basic auth; empty if none.

@@ -5,6 +5,8 @@
 //! stands: the site is the same for all requests of a site's limit, so that a limit by site there
 //! has one key, known beforehand, and costs least.
 
+use std::sync::Arc;
+
 use config::model::{self, LimitKey};
 
 use super::hours::Hours;
@@ -41,6 +43,8 @@ pub struct Limit {
     pub(super) keeps_tunnels: bool,
     /// Status of a refusal.
     pub(super) status: u16,
+    /// Its page, where the limit has one of its own.
+    pub(super) page: Option<Arc<model::ErrorPage>>,
 }
 
 /// What a limit counts by.
@@ -94,6 +98,7 @@ impl Limit {
             has_permits: limit.concurrent.is_some(),
             keeps_tunnels: limit.tunnels,
             status: limit.status,
+            page: limit.page.clone(),
         })
     }
 

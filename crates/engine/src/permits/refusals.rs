@@ -66,8 +66,10 @@ pub struct Remembered {
 pub(super) fn refuse(worker: &Worker, exchange: &mut Exchange, refusal: Box<Refusal>) -> Error {
     let limit = wants::limit(exchange, refusal.limit);
     let status = limit.map_or(STATUS, |limit| limit.status);
+    let page = limit.and_then(|limit| limit.page.clone());
     let record = &mut exchange.record;
     record.limit = Some(Arc::clone(&refusal.identity));
+    record.limit_page = page;
     record.limit_key.push_str(&refusal.key);
     record.waited_us.get_or_insert(0);
     let kind = Kind::OverLimit {

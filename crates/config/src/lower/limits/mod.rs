@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::context::{Spot, problem};
+use super::files;
 use super::rule::{SiteFiles, conditions};
 use super::table::Table;
 use super::upstream::Upstreams;
@@ -148,6 +149,10 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
         mode: table.choice("mode"),
         tunnels: table.flag("tunnels"),
         status: status.map_or(default_status, |status| status as u16),
+        page: table
+            .get("page")
+            .and_then(|value| files::error_page(&value))
+            .map(Arc::new),
         key,
     };
     judge(&table);
