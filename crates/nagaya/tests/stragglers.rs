@@ -275,6 +275,34 @@ fn php_never_runs_more_of_a_page_than_its_limit_says() {
     }
 }
 
+/// A page that goes on when its client has all that was promised.
+const LONGER: &str = r"<?php
+header('Content-Length: 4');
+echo 'this and that';
+@ob_flush(); flush();
+while (!file_exists(__DIR__ . '/go')) { clearstatcache(); usleep(10000); }
+";
+
+#[test]
+fn a_page_that_goes_on_after_its_reply_keeps_its_place() {
+    let wish = Wish {
+        rules: "[[sites.rules]]\nlimits = [{ concurrent = 2 }]\n",
+        upstream: "keepalive = 0",
+        files: &[("longer.php", LONGER), ("short.php", "short")],
+        ..Wish::default()
+    };
+    let Some(bed) = php::bed(&wish) else { return };
+    assert_eq!(bed.get("/short.php").status, 200);
+    await_held(&bed.gateway, 0);
+    await_words(&bed.gateway, "status json", "\"now\":0,\"finished\":0,");
+    assert_eq!(php::text(&bed.get("/longer.php")), "this");
+    await_words(&bed.gateway, "status json", "\"now\":1,\"finished\":0,");
+    await_held(&bed.gateway, 1);
+    bed.site.write("go", "");
+    await_held(&bed.gateway, 0);
+    await_words(&bed.gateway, "status json", "\"now\":0,\"finished\":1,");
+}
+
 /// Whether back ends may go on.
 #[derive(Clone, Default)]
 struct Gate(Arc<AtomicBool>);

@@ -27,6 +27,7 @@ upstream_read = "20s"
 protocol = "fastcgi"
 servers = ["{php}"]
 fails = 1000
+{upstream}
 [[sites]]
 hosts = ["app.test"]
 root = "{site}"
@@ -62,6 +63,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) processes: usize,
     pub(crate) workers: usize,
     pub(crate) settings: &'a str,
+    /// Further keys of the upstream.
+    pub(crate) upstream: &'a str,
     pub(crate) rules: &'a str,
     pub(crate) files: &'a [(&'a str, &'a str)],
 }
@@ -73,6 +76,7 @@ impl Default for Wish<'_> {
             processes: 2,
             workers: 1,
             settings: "",
+            upstream: "",
             rules: "",
             files: &[("index.php", SHOW)],
         }
@@ -96,6 +100,7 @@ fn builder(php: &PhpFpm, site: &TempDir, wish: &Wish<'_>) -> Builder {
         .with("site", site.path().display())
         .with("workers", wish.workers)
         .with("rules", wish.rules)
+        .with("upstream", wish.upstream)
 }
 
 impl Bed {

@@ -145,8 +145,10 @@ impl Ask<'_> {
             self.pool.keep(self.worker, link, &in_flight);
             // What the client has still to take is no business of the server's.
             drop(in_flight);
+        } else if relay.has_ended() {
+            drop((link, in_flight));
         } else {
-            // A program may have more to say than it has promised.
+            // The client has what was promised, and the program goes on.
             let rest = relay.rest(exchange);
             self.abandon(exchange, (link, in_flight), rest);
         }

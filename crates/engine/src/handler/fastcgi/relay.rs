@@ -144,7 +144,7 @@ impl Relay {
         link: &Link,
     ) -> Option<Rest> {
         let is_sound = error.leaves_upstream_at_work() || self.is_programs_fault;
-        let is_at_work = self.incoming.end().is_none() && self.upload.has_sent(link);
+        let is_at_work = !self.has_ended() && self.upload.has_sent(link);
         (is_sound && is_at_work).then(|| self.rest(exchange))
     }
 
@@ -161,9 +161,14 @@ impl Relay {
         poll_fn(|cx| self.reply.poll_rest(cx, &mut exchange.reply)).await
     }
 
+    /// Whether the server has said its last.
+    pub(super) fn has_ended(&self) -> bool {
+        self.incoming.end().is_some()
+    }
+
     /// Whether the connection can carry another request.
     pub(super) fn leaves_reusable(&self, link: &Link) -> bool {
-        self.incoming.end().is_some() && self.upload.is_done() && link.buffer.is_empty()
+        self.has_ended() && self.upload.is_done() && link.buffer.is_empty()
     }
 
     /// Moves everything on as far as it goes; ready when the reply has ended.
