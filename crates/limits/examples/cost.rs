@@ -3,7 +3,7 @@
 //! Times are of the threads' CPU, so that others on the machine disturb less. With two threads on
 //! two cores that is what a request costs while both are at the same key all the time.
 //!
-//! `cargo run --release -p limits --example cost -- [LOOPS [scale|one|small|three|refusal]]`
+//! `cargo run --release -p limits --example cost -- [LOOPS [scale|one|small|three|refusal|reload]]`
 //!
 //! Instructions: `valgrind --tool=callgrind --toggle-collect='*cost*pass*' … 10000 one`, whose sum is
 //! for all rounds, of one thread and of two.
@@ -11,15 +11,16 @@
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Barrier, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use limits::{
-    Admission, Ask, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Shared,
+    Admission, Ask, Change, Concurrent, Definition, Keyed, Ledger, LimitId, Mode, Outcome, Shared,
     TenantDefinition, TenantId, Time, Used, Want,
 };
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const KEYS: usize = 100_000;
+const LIMITS: usize = 10_000;
 const ROUNDS: usize = 9;
 
 /// What is measured, by name.
@@ -32,12 +33,13 @@ fn main() {
         .and_then(|text| text.parse().ok())
         .unwrap_or(500_000);
     let only = arguments.next();
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ("scale", scale),
         ("one", one_fixed),
         ("small", small_fixed),
         ("three", three),
         ("refusal", refusal),
+        ("reload", reload),
     ];
     for (name, case) in cases {
         if only.as_deref().is_none_or(|only| only == name) {
@@ -132,6 +134,41 @@ fn refusal(loops: usize) {
         println!("a refusal at a full {what} gate without a queue: {cost:.1} ns");
         drop(held);
     }
+}
+
+/// How long a reload takes, and a change of one limit; most of it while requests go on.
+fn reload(_: usize) {
+    let limits = |concurrent| -> Vec<Definition> {
+        let sites = (0..LIMITS).map(|at| fixed(&format!("site {at}.example/site"), concurrent));
+        sites.collect()
+    };
+    let tenants: Vec<_> = (0..LIMITS)
+        .map(|at| TenantDefinition {
+            name: format!("tenant {at}"),
+            weight: 1,
+            keys_max: u32::MAX,
+        })
+        .collect();
+    let ledger = Ledger::new(2, [1, 2, 3, 4]);
+    let define = |what: &str, concurrent| {
+        let limits = limits(concurrent);
+        let begun = Instant::now();
+        let defined = ledger.define(Time(1), &limits, &tenants);
+        println!("{LIMITS} limits, {what}: {:.1?}", begun.elapsed());
+        defined
+    };
+    define("all new", 1000);
+    define("none new", 1000);
+    define("all changed", 900);
+    let limit = define("all changed again", 1000).limits[LIMITS / 2];
+    for queue in 1..4 {
+        let begun = Instant::now();
+        ledger.change(Time(2), limit, &Change::Queue(queue));
+        println!("one of {LIMITS} limits changed: {:.1?}", begun.elapsed());
+    }
+    let begun = Instant::now();
+    ledger.tick(Time(3));
+    println!("a tick with {LIMITS} limits: {:.1?}", begun.elapsed());
 }
 
 fn pass(ledger: &Ledger, worker: usize, tenant: TenantId, wants: &[Want<'_>]) {

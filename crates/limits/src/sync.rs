@@ -4,7 +4,7 @@
 //! that could panic is called. In tests a lock is also where a schedule may switch threads.
 
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A mutex that is taken over when its holder panicked.
 #[derive(Debug, Default)]
@@ -18,9 +18,20 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(test)]
         crate::interleave::turn_when(|| {
-            !matches!(self.0.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+            !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock))
         });
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, if nobody has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        #[cfg(test)]
+        crate::interleave::turn_when(|| true);
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

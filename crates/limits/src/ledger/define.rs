@@ -16,61 +16,87 @@ use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
 use crate::definition::{Change, Concurrent, Defined, Definition, Keyed, TenantDefinition};
 
+/// What those need who put limits in force: only the one who has it replaces the table.
+#[derive(Debug, Default)]
+pub(super) struct Register {
+    /// Where limits are that are configured or not yet forgotten.
+    by_identity: HashMap<Arc<str>, u32>,
+    /// The version of the limit added last.
+    last_version: u32,
+}
+
 impl Books {
-    /// Puts a generation's limits in force.
+    /// Puts a generation's limits in force. They are made ready while all others go on.
     pub(super) fn define(
         &self,
         now: Time,
         limits: &[Definition],
         tenants: &[TenantDefinition],
     ) -> Defined {
-        self.at_desk(Some(now), |desk, now, wakers| {
-            let mut table = (*desk.table).clone();
-            let tenants = table.set_tenants(tenants);
-            for shard in &self.shards {
-                shard.lock().set_tenants(table.tenants.len());
+        let mut register = self.register.lock();
+        let mut table = (*self.in_force()).clone();
+        let tenants = table.set_tenants(tenants);
+        for shard in &self.shards {
+            shard.lock().set_tenants(table.tenants.len());
+        }
+        let mut vacant = table.vacant();
+        let limits: Vec<LimitId> = limits
+            .iter()
+            .map(|definition| self.place_limit(&mut register, &mut table, &mut vacant, definition))
+            .collect();
+        let named: HashSet<LimitId> = limits.iter().copied().collect();
+        for entry in table.limits.iter_mut().flatten() {
+            if !named.contains(&entry.id) && !entry.retired {
+                let retired = true;
+                *entry = Arc::new(Entry {
+                    retired,
+                    ..(**entry).clone()
+                });
             }
-            let mut vacant = table.vacant();
-            let limits: Vec<LimitId> = limits
-                .iter()
-                .map(|definition| self.place_limit(desk, &mut table, &mut vacant, definition))
-                .collect();
-            let named: HashSet<LimitId> = limits.iter().copied().collect();
-            for entry in table.limits.iter_mut().flatten() {
-                if !named.contains(&entry.id) && !entry.retired {
-                    let retired = true;
-                    *entry = Arc::new(Entry {
-                        retired,
-                        ..(**entry).clone()
-                    });
-                }
-            }
-            self.replace(desk, now, table, wakers);
-            Defined { limits, tenants }
-        })
+        }
+        self.put_in_force(now, table);
+        Defined { limits, tenants }
     }
 
     /// Changes one limit.
     pub(super) fn change(&self, now: Time, limit: LimitId, change: &Change) {
-        self.at_desk(Some(now), |desk, now, wakers| {
-            let Some(entry) = desk.table.limit(limit) else {
-                return;
-            };
-            let settings = entry.settings.with(change);
-            let entry = Entry {
-                settings,
-                ..(**entry).clone()
-            };
-            let mut table = (*desk.table).clone();
-            if let Some(place) = table.limits.get_mut(limit.index as usize) {
-                *place = Some(Arc::new(entry));
-            }
-            self.replace(desk, now, table, wakers);
+        let _register = self.register.lock();
+        let before = self.in_force();
+        let Some(entry) = before.limit(limit) else {
+            return;
+        };
+        let settings = entry.settings.with(change);
+        let entry = Entry {
+            settings,
+            ..(**entry).clone()
+        };
+        let mut table = (*before).clone();
+        if let Some(place) = table.limits.get_mut(limit.index as usize) {
+            *place = Some(Arc::new(entry));
+        }
+        self.put_in_force(now, table);
+    }
+
+    fn in_force(&self) -> Arc<Table> {
+        self.desk.lock().table.clone()
+    }
+
+    fn put_in_force(&self, now: Time, table: Table) {
+        let before = self.at_desk(Some(now), |desk, now, wakers| {
+            self.replace(desk, now, table, wakers)
         });
+        // Thousands of limits may go with it: here nobody waits for that.
+        drop(before);
     }
 
     /// Forgets limits that are not configured any more and have no permit out.
-    pub(super) fn forget_retired(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
+    pub(super) fn forget_retired(
+        &self,
+        register: &mut Register,
+        desk: &mut Desk,
+        now: Time,
+        wakers: &mut Wakers,
+    ) {
         let gone: Vec<Arc<Entry>> = desk
             .table
             .limits
@@ -87,8 +113,8 @@ impl Books {
             if let Some(place) = table.limits.get_mut(entry.index() as usize) {
                 *place = None;
             }
-            if table.by_identity.get(&*entry.identity) == Some(&entry.index()) {
-                table.by_identity.remove(&*entry.identity);
+            if register.by_identity.get(&*entry.identity) == Some(&entry.index()) {
+                register.by_identity.remove(&*entry.identity);
             }
         }
         self.replace(desk, now, table, wakers);
@@ -112,14 +138,14 @@ impl Books {
     /// Finds the limit of a definition, or makes it.
     fn place_limit(
         &self,
-        desk: &mut Desk,
+        register: &mut Register,
         table: &mut Table,
         vacant: &mut Vec<usize>,
         definition: &Definition,
     ) -> LimitId {
-        let known = table
+        let known = register
             .by_identity
-            .get(&definition.identity)
+            .get(definition.identity.as_str())
             .and_then(|index| table.at(*index));
         let counters = known.map(|entry| entry.life.counters.clone());
         if let Some(entry) = known.filter(|it| it.definition.keyed == definition.keyed) {
@@ -146,15 +172,15 @@ impl Books {
             table.limits.push(None);
             table.limits.len() - 1
         });
-        desk.last_version = desk.last_version.wrapping_add(1);
+        register.last_version = register.last_version.wrapping_add(1);
         let id = LimitId {
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            version: desk.last_version,
+            version: register.last_version,
         };
-        table.limits[index] = Some(Arc::new(self.entry(id, definition, counters)));
-        table
-            .by_identity
-            .insert(definition.identity.clone(), id.index);
+        let entry = self.entry(id, definition, counters);
+        let identity = entry.identity.clone();
+        register.by_identity.insert(identity, id.index);
+        table.limits[index] = Some(Arc::new(entry));
         id
     }
 
@@ -190,7 +216,7 @@ impl Books {
         let mut shard = self.shards[usize::from(index)].lock();
         Place {
             shard: index,
-            // Only the desk adds fixed gates, but a key may have taken the room meanwhile.
+            // Only who has the register adds fixed gates, but a key may have taken the room meanwhile.
             slot: if shard.has_room() {
                 shard.occupy(limit, 0, Standing::Fixed)
             } else {
@@ -200,8 +226,9 @@ impl Books {
         }
     }
 
-    /// Puts another table in force, everywhere at once, and serves whom it lets pass.
-    fn replace(&self, desk: &mut Desk, now: Time, table: Table, wakers: &mut Wakers) {
+    /// Puts another table in force, everywhere at once, and serves whom it lets pass. The one
+    /// before comes back.
+    fn replace(&self, desk: &mut Desk, now: Time, table: Table, wakers: &mut Wakers) -> Arc<Table> {
         let before = desk.table.clone();
         let changed: Vec<Arc<Entry>> = table
             .limits
@@ -254,6 +281,7 @@ impl Books {
         for place in places {
             self.serve(desk, now, place, wakers);
         }
+        before
     }
 }
 
@@ -303,7 +331,8 @@ impl Table {
         let named: HashSet<&str> = definitions.iter().map(|tenant| &*tenant.name).collect();
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut vacant = Vec::new();
-        for (at, tenant) in self.tenants.iter().enumerate() {
+        let all = Arc::make_mut(&mut self.tenants);
+        for (at, tenant) in all.iter().enumerate() {
             if named.contains(&*tenant.name) {
                 known.insert(tenant.name.clone(), at);
             } else if tenant.keys.load(Ordering::Relaxed) == 0 {
@@ -318,7 +347,7 @@ impl Table {
                     .copied()
                     .or_else(|| vacant.pop());
                 let keys = at
-                    .and_then(|at| self.tenants.get(at))
+                    .and_then(|at| all.get(at))
                     .map_or_else(Arc::<AtomicU32>::default, |tenant| tenant.keys.clone());
                 let tenant = Arc::new(Tenant {
                     name: definition.name.clone(),
@@ -326,10 +355,10 @@ impl Table {
                     keys_max: definition.keys_max,
                     keys,
                 });
-                let at = at.unwrap_or(self.tenants.len());
-                match self.tenants.get_mut(at) {
+                let at = at.unwrap_or(all.len());
+                match all.get_mut(at) {
                     Some(place) => *place = tenant,
-                    None => self.tenants.push(tenant),
+                    None => all.push(tenant),
                 }
                 known.insert(definition.name.clone(), at);
                 TenantId(u32::try_from(at).unwrap_or(u32::MAX))

@@ -42,8 +42,6 @@ pub(super) struct Desk {
     pub(super) holds: i64,
     /// Where the next tick goes on looking for idle keys: a tenant.
     pub(super) sweep: u32,
-    /// The version of the limit added last.
-    pub(super) last_version: u32,
 }
 
 /// The queue of one gate.

@@ -1,6 +1,5 @@
 //! The limits and tenants in force, as every worker reads them: a table that is replaced whole.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,9 +21,7 @@ const PERMITS_A_WORKER_MIN: u32 = 4;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Table {
     pub(crate) limits: Vec<Option<Arc<Entry>>>,
-    pub(crate) tenants: Vec<Arc<Tenant>>,
-    /// Identities that are configured or not yet forgotten.
-    pub(crate) by_identity: HashMap<String, u32>,
+    pub(crate) tenants: Arc<Vec<Arc<Tenant>>>,
 }
 
 /// One limit as it stands.

@@ -12,7 +12,8 @@
 //! little used for a while. So a limit is never exceeded, and no permit lies idle while one waits.
 //!
 //! Limits are read from a table that each worker has under its own lock. Who holds the desk and
-//! all cells may replace it: no request is between two tables.
+//! all cells may replace it: no request is between two tables. A new one is made beforehand, by
+//! the one who holds the **register**, which is locked before all others.
 //!
 //! Nothing is allocated, no key is walked over and nothing of others is called under the lock of
 //! a shard or of cells, but for a few that say so (`define`, `drift`). Wakers are called when no
@@ -50,6 +51,7 @@ use crate::ticket::Ticket;
 
 use attempt::Attempt;
 use cells::Cells;
+use define::Register;
 use desk::Desk;
 use digest::Secret;
 use route::FEW;
@@ -87,6 +89,7 @@ pub enum Admission {
 pub(crate) struct Books {
     cells: Box<[Apart<Lock<Cells>>]>,
     shards: Box<[Apart<Lock<Shard>>]>,
+    register: Lock<Register>,
     desk: Apart<Lock<Desk>>,
     secret: Secret,
     /// For what queues hash.
@@ -107,6 +110,7 @@ impl Ledger {
             shards: (0..shards)
                 .map(|_| Apart(Lock::new(Shard::new())))
                 .collect(),
+            register: Lock::default(),
             desk: Apart::default(),
             secret: Secret([first, second]),
             queue_seed,

@@ -24,13 +24,18 @@ const TENANTS_A_TICK: usize = 16;
 impl Books {
     /// Does what time asks for.
     pub(super) fn tick(&self, now: Time) {
+        // Somebody who has it replaces all limits: then the next tick will do.
+        let mut register = self.register.try_lock();
         self.at_desk(Some(now), |desk, now, wakers| {
             self.end_waits(desk, now, wakers);
             self.adapt(desk, now, wakers);
             self.settle(desk, now);
             self.drop_queues(desk, now);
-            self.forget_retired(desk, now, wakers);
+            if let Some(register) = &mut register {
+                self.forget_retired(register, desk, now, wakers);
+            }
         });
+        drop(register);
         self.forget_keys(now);
     }
 
