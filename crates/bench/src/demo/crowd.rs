@@ -11,11 +11,11 @@ use crate::client::{
 use crate::error::Error;
 
 /// Visitors' requests to each site a second; all of them are half of what PHP can do.
-const VISITS_PER_SECOND: f64 = 2.0;
+pub(super) const VISITS_PER_SECOND: f64 = 2.0;
 /// Enough for all that wait where a wait takes seconds.
 const CONNECTIONS: usize = 100;
 /// The crawler's.
-const CRAWLER_CONNECTIONS: usize = 200;
+pub(super) const CRAWLER_CONNECTIONS: usize = 200;
 /// How long a visitor waits for a byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 

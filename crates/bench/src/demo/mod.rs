@@ -32,11 +32,16 @@ const SECONDS: u64 = 22;
 /// Between two frames.
 const FRAME: Duration = Duration::from_millis(250);
 
+/// What a shell calls a process that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+/// The limit that has sites take turns.
+const LIMIT: &str = "{ concurrent = 4, queue = 1000, wait = \"20s\" }";
+
 const USAGE: &str = "usage: demo NAGAYA [SECONDS]    NAGAYA is the program to show";
 
 /// Runs the demo; the arguments are the gateway's program and, if wanted, the seconds of each part.
 ///
-/// Exit status: 0 fine, 1 failed while running, 2 wrong use.
+/// Exit status: 0 fine, 1 failed while running, 2 wrong use, 130 interrupted.
 pub fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (nagaya, seconds) = match arguments.as_slice() {
@@ -52,6 +57,10 @@ pub fn main() -> ExitCode {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS
+        }
+        Err(_) if interrupted().is_err() => {
+            eprintln!("demo: interrupted; what it started has ended");
+            ExitCode::from(INTERRUPTED)
         }
         Err(error) => {
             eprintln!("demo: {error}");

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;
 
-use super::crowd::{Looks, Seen, site_name};
-use super::{CRAWLED, PAGE, SITES, WORKERS};
+use super::crowd::{CRAWLER_CONNECTIONS, Looks, Seen, VISITS_PER_SECOND, site_name};
+use super::{CRAWLED, LIMIT, PAGE, SITES, WORKERS};
 use crate::report::units;
 
 /// Cells of a bar.
@@ -98,8 +98,9 @@ fn lines(frame: &Frame) -> Vec<String> {
         ));
     }
     found.push(format!(
-        "pages a second: visitors {}, crawler {}",
+        "pages a second: visitors {}, crawler of site-{:02} * {}",
         units::figure((pages as f64 / seconds).round()),
+        CRAWLED + 1,
         units::figure((looks.crawled as f64 / seconds).round())
     ));
     found
@@ -147,7 +148,18 @@ pub(super) fn table(seen: &[(&str, Vec<Seen>)]) -> String {
         );
     }
     let lines: Vec<&str> = out.lines().map(str::trim_end).collect();
-    format!("{}\n", lines.join("\n"))
+    format!("{}\n\n{}", lines.join("\n"), words())
+}
+
+/// What was to be seen, for whoever has not read anything.
+fn words() -> String {
+    format!(
+        "Each site has {VISITS_PER_SECOND} visits a second, and all of them share {WORKERS} PHP workers.\n\
+         A crawler asks {} for pages, over {CRAWLER_CONNECTIONS} connections at once.\n\
+         nginx passes on what comes first; before Nagaya sites take turns, by one line:\n\
+         \x20 limits = [{LIMIT}]\n",
+        site_name(CRAWLED)
+    )
 }
 
 #[cfg(test)]
@@ -207,7 +219,7 @@ mod tests {
             ("nginx", vec![one.clone(); SITES]),
             ("nagaya", vec![one; SITES]),
         ]);
-        assert_eq!(table.lines().count(), SITES + 3, "{table}");
+        assert_eq!(table.lines().count(), SITES + 8, "{table}");
         assert!(
             table.lines().all(|line| line.chars().count() <= 80),
             "{table}"
@@ -216,6 +228,6 @@ mod tests {
             table.contains("  nginx") && table.contains("2.50 s"),
             "{table}"
         );
-        assert!(table.ends_with("41\n"), "{table}");
+        assert!(table.contains("41\n\nEach site"), "{table}");
     }
 }

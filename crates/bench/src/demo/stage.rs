@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::crowd::site_name;
-use super::{PAGE, SITES, WORKERS};
+use super::{LIMIT, PAGE, SITES, WORKERS};
 use crate::error::Error;
 use crate::lab::{Ports, Running, Start, interrupted, on_path};
 
@@ -196,7 +196,7 @@ fn nagaya_config(directory: &Path, port: u16) -> String {
          [log]\naccess = \"\"\nlevel = \"error\"\n\n[caps]\nconnections_per_client = 0\n\
          requests_per_connection = 0\n\n[upstreams.php]\nprotocol = \"fastcgi\"\n\
          servers = [\"unix:{directory}/php.sock\"]\n\
-         limits = [{{ concurrent = {WORKERS}, queue = 1000, wait = \"20s\" }}]\n"
+         limits = [{LIMIT}]\n"
     );
     for site in 0..SITES {
         let host = site_name(site);
