@@ -125,10 +125,13 @@ impl Permit {
 
     #[inline]
     fn give_back(&mut self, end: &End) {
-        if !std::mem::replace(&mut self.is_held, false) || self.holds.len() == 0 {
+        if !std::mem::replace(&mut self.is_held, false) {
             return;
         }
         let charged = self.aside.as_ref().and_then(|it| it.charged.as_ref());
+        if self.holds.len() == 0 && charged.is_none() {
+            return;
+        }
         self.door.give_back(&self.holds, self.since, charged, end);
     }
 }

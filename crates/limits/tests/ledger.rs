@@ -4,7 +4,9 @@ mod setting;
 
 use std::time::Duration;
 
-use limits::{Change, Concurrent, Keyed, Mode, Outcome, RateDefinition, Time, Used, Why};
+use limits::{
+    Admission, Change, Concurrent, Keyed, Mode, Outcome, RateDefinition, Time, Used, Why,
+};
 
 use setting::{Said, Setting, dynamic, fixed, ms};
 
@@ -243,8 +245,115 @@ fn keys_beyond_a_tenants_share_count_together_once_none_is_idle() {
     assert_eq!((&*refusal.key, refusal.in_flight), ("(other)", 2));
     assert_eq!(setting.ledger.look(setting.now, None, 100).len(), 4);
     drop(held);
+    // None was idle a moment ago; for a tenth of a second that is believed.
+    setting.now = ms(100);
     let _held = ["f", "g", "h"].map(|key| setting.admitted(0, &[key]));
     assert_eq!(setting.look("file").in_flight, 1);
+}
+
+#[test]
+fn two_new_keys_of_a_request_with_room_for_one_are_counted() {
+    let mut setting = Setting::new(2, vec![]);
+    setting.keys_max = 1;
+    setting.define(vec![dynamic("file", 2), dynamic("client", 2)]);
+    let permit = setting.admitted(0, &["x", "y"]);
+    let looks = setting.ledger.look(setting.now, None, 10);
+    assert_eq!(looks.iter().filter(|look| look.overflow).count(), 1);
+    drop(permit);
+    assert_eq!(setting.ledger.drift(), 0);
+}
+
+#[test]
+fn two_new_rates_of_a_request_with_room_for_one_are_charged() {
+    let rate = RateDefinition {
+        count: 10,
+        per: Duration::from_secs(1),
+        burst: 10,
+    };
+    let rated = |name| limits::Definition {
+        rate: Some(rate),
+        ..dynamic(name, 2)
+    };
+    let mut setting = Setting::new(2, vec![]);
+    setting.keys_max = 1;
+    setting.now = ms(1_000);
+    setting.define(vec![rated("file"), rated("client")]);
+    for _ in 0..10 {
+        setting.check_rates(&["x", "y"]).unwrap();
+    }
+    setting.check_rates(&["x", "y"]).unwrap_err();
+}
+
+#[test]
+fn a_limit_that_comes_back_is_as_it_is_defined_and_not_as_it_was_set() {
+    let mut setting = Setting::new(2, vec![fixed("site", 10)]);
+    let _first = setting.admitted(0, &[""]);
+    setting.change("site", Change::Concurrent(Some(Concurrent::Fixed(1))));
+    setting.define(vec![]);
+    setting.define(vec![fixed("site", 10)]);
+    let _second = setting.admitted(0, &[""]);
+    assert_eq!(setting.in_flight("site"), 2);
+}
+
+#[test]
+fn one_slow_service_does_not_close_the_queue_to_those_after_it() {
+    let mut setting = Setting::new(2, vec![queued(fixed("site", 1), 10)]);
+    let service_ms = 100;
+    let mut now_ms = 1_000;
+    let end = |permit: limits::Permit, now_ms| {
+        let used = Used::Measured(service_ms * 1_000_000);
+        permit.end(ms(now_ms), used, Outcome::Fine);
+    };
+    for _ in 0..20 {
+        setting.now = ms(now_ms);
+        let permit = setting.admitted(0, &[""]);
+        now_ms += service_ms;
+        end(permit, now_ms);
+    }
+    // It takes 90 s, and somebody waits as it ends.
+    let slow = setting.admitted(0, &[""]);
+    now_ms += 89_500;
+    setting.now = ms(now_ms);
+    let mut ticket = setting.waiting(0, &[""]);
+    assert!(setting.poll(&mut ticket).is_none());
+    now_ms += 500;
+    setting.now = ms(now_ms);
+    end(slow, now_ms);
+    let mut permit = setting.poll(&mut ticket).unwrap().unwrap();
+    for _ in 0..100 {
+        setting.now = ms(now_ms + service_ms / 2);
+        let mut ticket = setting.waiting(0, &[""]);
+        assert!(setting.poll(&mut ticket).is_none());
+        now_ms += service_ms;
+        setting.now = ms(now_ms);
+        end(permit, now_ms);
+        permit = setting.poll(&mut ticket).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_queue_that_began_with_a_slow_service_opens_again_though_nobody_waits() {
+    let mut setting = Setting::new(2, vec![queued(fixed("site", 1), 10)]);
+    let slow = setting.admitted(0, &[""]);
+    setting.now = ms(30_000);
+    let mut ticket = setting.waiting(0, &[""]);
+    assert!(setting.poll(&mut ticket).is_none());
+    setting.now = ms(31_000);
+    slow.end(setting.now, Used::Measured(1), Outcome::Fine);
+    let mut permit = setting.poll(&mut ticket).unwrap().unwrap();
+    let mut refused = 0;
+    // Services of 100 ms follow, and somebody comes in the middle of each.
+    for service in 0..100 {
+        setting.now = ms(31_050 + service * 100);
+        if let Admission::Waiting(_) = setting.say(0, &[""]) {
+            break;
+        }
+        refused += 1;
+        setting.now = ms(31_100 + service * 100);
+        permit.end(setting.now, Used::Measured(1), Outcome::Fine);
+        permit = setting.admitted(0, &[""]);
+    }
+    assert!((1..40).contains(&refused), "{refused} refused");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) enum Attempt {
     /// Every gate gave a permit; these, in shadow, would not have.
     Taken(Bits),
     /// One gate is full and has no queue.
-    Refused(usize, Facts),
+    Refused(Facts),
     /// Somebody has to wait, or permits are to be called in.
     Desk,
     /// Nothing was done for want of something.
@@ -89,7 +89,7 @@ impl Books {
                 }
                 gate.note_refusal(entry, Why::Full);
                 let (entry, gate) = (entry.clone(), gate.clone());
-                return Attempt::Refused(at, Facts { entry, gate });
+                return Attempt::Refused(Facts { entry, gate });
             }
         }
         let mut over = Bits::default();

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::Books;
 use super::cells::{Cell, Counted};
 use super::counters::Counters;
 use super::desk::{Desk, Wakers};
-use super::entry::{Entry, Life, Settings, Table, Tenant};
+use super::entry::{Entry, KeyCount, Life, Settings, Table, Tenant};
 use super::gate::Standing;
 use super::holds::{Hold, Place};
 use crate::Time;
@@ -151,7 +151,8 @@ impl Books {
         if let Some(entry) = known.filter(|it| it.definition.keyed == definition.keyed) {
             let id = entry.id;
             let changed = entry.definition != *definition;
-            let settings = if changed {
+            // One that comes back is what it is defined as, not what it was set to.
+            let settings = if changed || entry.retired {
                 Settings::of(definition)
             } else {
                 entry.settings
@@ -335,7 +336,7 @@ impl Table {
         for (at, tenant) in all.iter().enumerate() {
             if named.contains(&*tenant.name) {
                 known.insert(tenant.name.clone(), at);
-            } else if tenant.keys.load(Ordering::Relaxed) == 0 {
+            } else if !tenant.has_keys() {
                 vacant.push(at);
             }
         }
@@ -348,7 +349,7 @@ impl Table {
                     .or_else(|| vacant.pop());
                 let keys = at
                     .and_then(|at| all.get(at))
-                    .map_or_else(Arc::<AtomicU32>::default, |tenant| tenant.keys.clone());
+                    .map_or_else(Arc::<KeyCount>::default, |tenant| tenant.keys.clone());
                 let tenant = Arc::new(Tenant {
                     name: definition.name.clone(),
                     weight: definition.weight,

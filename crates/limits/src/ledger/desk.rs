@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Books;
 use super::attempt::Facts;
 use super::entry::{Entry, Table};
-use super::gate::{Gate, Standing, printable};
+use super::gate::{Gate, printable};
 use super::holds::{Hold, Place};
 use super::route::Bits;
 use super::shadow::Shadow;
@@ -42,6 +42,8 @@ pub(super) struct Desk {
     pub(super) holds: i64,
     /// Where the next tick goes on looking for idle keys: a tenant.
     pub(super) sweep: u32,
+    /// The queue that was looked at last.
+    pub(super) visited: Place,
 }
 
 /// The queue of one gate.
@@ -268,7 +270,7 @@ impl Books {
         let waited = now - record.arrived;
         let refusal = facts.map(|facts| {
             let predicted = desk.predicted(now, hold.place(), &facts);
-            facts.refuse(why, None, waited, predicted)
+            facts.refuse(why, waited, predicted)
         });
         let Some(refusal) = refusal else {
             return;
@@ -298,7 +300,7 @@ impl Books {
         let holds = over.iter().filter_map(|at| record.gates.get(at));
         let facts = holds.filter_map(|hold| self.facts(desk, *hold, |_, _| {}));
         facts
-            .map(|facts| facts.shadow(now, None, Shadow::Permits))
+            .map(|facts| facts.shadow(now, Shadow::Permits))
             .collect()
     }
 
@@ -363,7 +365,6 @@ impl Facts {
     pub(super) fn refuse(
         &self,
         why: Why,
-        key: Option<&[u8]>,
         waited: Duration,
         predicted: Option<Duration>,
     ) -> Refusal {
@@ -373,10 +374,7 @@ impl Facts {
             limit: entry.id,
             name: entry.name.clone(),
             identity: entry.identity.clone(),
-            key: match key {
-                Some(key) if gate.standing == Standing::Key => printable(key),
-                _ => printable(gate.text()),
-            },
+            key: printable(gate.text()),
             why,
             mode: entry.settings.mode,
             in_flight: gate.in_flight,
@@ -394,7 +392,7 @@ impl Facts {
         if self.gate.held_us == 0 {
             return RETRY_AFTER;
         }
-        let held = Duration::from_micros(u64::from(self.gate.held_us));
+        let held = self.gate.held();
         held.saturating_mul(self.gate.waiting.saturating_add(1)) / self.entry.cap().max(1)
     }
 }

@@ -1,11 +1,12 @@
 //! The limits and tenants in force, as every worker reads them: a table that is replaced whole.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counters::Counters;
 use super::holds::Place;
+use crate::Time;
 use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
 use crate::definition::{Change, Concurrent, Definition, Keyed, Mode, RateDefinition, Shared};
@@ -180,20 +181,49 @@ pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) weight: u32,
     pub(crate) keys_max: u32,
-    /// Distinct dynamic keys it has now.
-    pub(crate) keys: Arc<AtomicU32>,
+    pub(crate) keys: Arc<KeyCount>,
 }
+
+/// The distinct dynamic keys a tenant has, over all generations.
+#[derive(Debug, Default)]
+pub(crate) struct KeyCount {
+    now: AtomicU32,
+    /// None was idle, so none is looked for until then.
+    all_busy_until_ns: AtomicU64,
+}
+
+/// How long a tenant whose keys were all busy is not searched for an idle one again.
+const ALL_BUSY: Duration = Duration::from_millis(100);
 
 impl Tenant {
     /// Counts one key more, unless it has as many as it may.
     pub(crate) fn take_key(&self) -> bool {
         let more = |keys: u32| (keys < self.keys_max).then(|| keys + 1);
         self.keys
+            .now
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
     }
 
     pub(crate) fn give_key_back(&self) {
-        self.keys.fetch_sub(1, Ordering::Relaxed);
+        self.keys.now.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys.now.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it is worth looking for a key that is idle.
+    pub(crate) fn may_be_idle(&self, now: Time) -> bool {
+        now.0 >= self.keys.all_busy_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes that no idle key was found.
+    pub(crate) fn note_none_idle(&self, now: Time) {
+        let until = now + ALL_BUSY;
+        self.keys
+            .all_busy_until_ns
+            .store(until.0, Ordering::Relaxed);
     }
 }

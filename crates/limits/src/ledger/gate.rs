@@ -1,13 +1,16 @@
 //! One gate: a limit and one of its keys, with what is counted there.
 
+use std::time::Duration;
+
 use super::digest::Digest;
 use crate::Time;
 
 /// Bytes kept of a key's text. The digest is its identity; the text is for people.
 const TEXT_BYTES: usize = 61;
-
-/// Bytes shown of a key whose request is at hand.
-const PRINTED_BYTES: usize = 256;
+/// Bytes kept of the beginning of a text that is longer; the end is where files and paths differ.
+const TEXT_BEGIN_BYTES: usize = 18;
+/// Stands for what is left out.
+const CUT: &[u8] = "…".as_bytes();
 
 /// No gate.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -101,10 +104,18 @@ impl Gate {
     }
 
     pub(crate) fn set_text(&mut self, text: &[u8]) {
-        for (to, from) in self.text.iter_mut().zip(text) {
-            *to = *from;
-        }
-        self.text_len = u8::try_from(text.len().min(TEXT_BYTES)).unwrap_or(0);
+        let parts = match text.len() {
+            ..=TEXT_BYTES => [text, &[], &[]],
+            _ => [begin_of(text), CUT, end_of(text)],
+        };
+        let kept = parts.into_iter().flatten();
+        let count = self
+            .text
+            .iter_mut()
+            .zip(kept)
+            .map(|(to, from)| *to = *from)
+            .count();
+        self.text_len = u8::try_from(count).unwrap_or(0);
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -119,18 +130,25 @@ impl Gate {
         self.held_us = smoothed_us(self.held_us, held_ns);
     }
 
+    /// How long permits were held lately; zero: not measured.
+    pub(crate) fn held(&self) -> Duration {
+        Duration::from_micros(u64::from(self.held_us))
+    }
+
     /// Whether forgetting it loses nothing.
     pub(crate) fn is_idle(&self, now: Time) -> bool {
         self.in_flight == 0 && self.waiting == 0 && self.pins == 0 && !self.queue && self.tat <= now
     }
 }
 
-/// An exponential average over about ten values, in whole microseconds and never 0.
+/// An exponential average over about ten values, in whole microseconds and never 0. One value
+/// counts for ten averages at most, so that a tunnel of an hour says little about the next page.
 pub(crate) fn smoothed_us(average_us: u32, held_ns: u64) -> u32 {
     let held_us = u32::try_from(held_ns / 1000).unwrap_or(u32::MAX).max(1);
     if average_us == 0 {
         return held_us;
     }
+    let held_us = held_us.min(average_us.saturating_mul(10));
     let sum = u64::from(average_us) * 9 + u64::from(held_us);
     u32::try_from(sum / 10).unwrap_or(u32::MAX).max(1)
 }
@@ -140,10 +158,35 @@ pub(crate) fn seconds(now: Time) -> u32 {
     u32::try_from(now.0 / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
-/// Makes a key printable, and cuts what is longer than anybody reads.
+/// The first bytes of a long text, up to where a character begins.
+fn begin_of(text: &[u8]) -> &[u8] {
+    let ends = (TEXT_BEGIN_BYTES - 3..=TEXT_BEGIN_BYTES).rev();
+    let end = ends
+        .into_iter()
+        .find(|end| text.get(*end).is_some_and(begins_character));
+    text.get(..end.unwrap_or(TEXT_BEGIN_BYTES))
+        .unwrap_or_default()
+}
+
+/// The last bytes of a long text, from where a character begins.
+fn end_of(text: &[u8]) -> &[u8] {
+    let first = text
+        .len()
+        .saturating_sub(TEXT_BYTES - TEXT_BEGIN_BYTES - CUT.len());
+    let start = (first..text.len())
+        .take(4)
+        .find(|start| text.get(*start).is_some_and(begins_character));
+    text.get(start.unwrap_or(first)..).unwrap_or_default()
+}
+
+/// Whether a byte of UTF-8 is the first of a character.
+fn begins_character(byte: &u8) -> bool {
+    byte & 0xc0 != 0x80
+}
+
+/// Makes a key's text printable.
 pub(crate) fn printable(bytes: &[u8]) -> String {
-    let cut = bytes.get(..PRINTED_BYTES).unwrap_or(bytes);
-    String::from_utf8_lossy(cut)
+    String::from_utf8_lossy(bytes)
         .chars()
         .map(|character| {
             if character.is_control() || turns_text(character) {
@@ -165,4 +208,40 @@ fn turns_text(character: char) -> bool {
             | '\u{2028}'..='\u{202e}'
             | '\u{2066}'..='\u{2069}'
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(text: &str) -> String {
+        let mut gate = Gate::VACANT;
+        gate.set_text(text.as_bytes());
+        printable(gate.text())
+    }
+
+    #[test]
+    fn long_keys_keep_their_beginning_and_their_end() {
+        let long = "/var/www/vhosts/example.jp/httpdocs/wp-content/plugins/some-plugin/";
+        let shown = kept(&format!("{long}a.php"));
+        assert_eq!(
+            shown,
+            "/var/www/vhosts/ex…ocs/wp-content/plugins/some-plugin/a.php"
+        );
+        assert_ne!(shown, kept(&format!("{long}b.php")));
+        assert_eq!(kept("/short"), "/short");
+    }
+
+    #[test]
+    fn no_character_is_cut_in_two() {
+        for lead in 0..4 {
+            let text = format!("{}{}", "x".repeat(lead), "長屋の掟".repeat(9));
+            let shown = kept(&text);
+            assert!(!shown.contains('\u{fffd}'), "{shown}");
+            assert!(shown.ends_with("の掟") && shown.contains('…'), "{shown}");
+        }
+        let mut gate = Gate::VACANT;
+        gate.set_text(&[0x80; 300]);
+        assert!(gate.text().len() <= TEXT_BYTES);
+    }
 }

@@ -238,9 +238,8 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
                 let permit = Permit::new(door.clone(), holds, now);
                 return Admission::Admitted(books.with_shadows(permit, now, ask, &keys, over));
             }
-            Attempt::Refused(at, facts) => {
-                let key = ask.wants.get(at).and_then(|want| want.key);
-                let refusal = facts.refuse(Why::Full, key, std::time::Duration::ZERO, None);
+            Attempt::Refused(facts) => {
+                let refusal = facts.refuse(Why::Full, std::time::Duration::ZERO, None);
                 return Admission::Refused(Box::new(refusal));
             }
             Attempt::Desk => break,

@@ -26,7 +26,6 @@ enum Charged {
 /// A rate that a request exceeds.
 #[derive(Debug)]
 struct Exceeded {
-    want: usize,
     facts: Facts,
     retry_after: Duration,
 }
@@ -62,11 +61,8 @@ impl Books {
                     return Ok(self.shadows(now, ask, &keys, over, Shadow::Rates));
                 }
                 Ok(Charged::None(exceeded)) => {
-                    let key = ask.wants.get(exceeded.want).and_then(|want| want.key);
-                    let Exceeded {
-                        facts, retry_after, ..
-                    } = exceeded;
-                    let refusal = facts.refuse(Why::Rate, key, Duration::ZERO, Some(retry_after));
+                    let Exceeded { facts, retry_after } = exceeded;
+                    let refusal = facts.refuse(Why::Rate, Duration::ZERO, Some(retry_after));
                     return Err(Box::new(refusal));
                 }
                 Err(need) => {
@@ -102,7 +98,7 @@ impl Books {
                 Ok(tat) => charged[at] = Some(tat),
                 Err(_) if entry.settings.mode == Mode::Shadow => over.add(at),
                 Err(retry_after) => {
-                    let exceeded = Exceeded::at(at, entry.clone(), gate, retry_after);
+                    let exceeded = Exceeded::at(entry.clone(), gate, retry_after);
                     return Ok(Charged::None(exceeded));
                 }
             }
@@ -129,16 +125,10 @@ impl Books {
 }
 
 impl Exceeded {
-    fn at(
-        want: usize,
-        entry: std::sync::Arc<Entry>,
-        gate: &mut Gate,
-        retry_after: Duration,
-    ) -> Self {
+    fn at(entry: std::sync::Arc<Entry>, gate: &mut Gate, retry_after: Duration) -> Self {
         gate.note_refusal(&entry, Why::Rate);
         let gate = gate.clone();
         Self {
-            want,
             facts: Facts { entry, gate },
             retry_after,
         }

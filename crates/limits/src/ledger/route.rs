@@ -28,6 +28,8 @@ pub(super) struct Keys<const N: usize> {
     digests: [Digest; N],
     /// Those that stand for what the tenant had no room for.
     overflow: Bits,
+    /// Those for which an idle key was forgotten. Once each: it could be another of this request's.
+    forgot: Bits,
 }
 
 /// The gates of a request; by place in its list of wants.
@@ -115,6 +117,7 @@ impl Books {
         let mut keys = Keys {
             digests: [[0; 2]; N],
             overflow: Bits::default(),
+            forgot: Bits::default(),
         };
         for (digest, want) in keys.digests.iter_mut().zip(wants) {
             *digest = match want.key {
@@ -246,8 +249,11 @@ impl Books {
         match need {
             Need::Room(shard) => self.make_room(shard),
             Need::Keys(at) => {
-                if self.forget_one(now, table, ask, self.shard_of(keys.digests[at])) {
-                    return;
+                if !keys.forgot.has(at) {
+                    keys.forgot.add(at);
+                    if self.forget_one(now, table, ask, self.shard_of(keys.digests[at])) {
+                        return;
+                    }
                 }
                 if let Some(want) = ask.wants.get(at) {
                     let tenant = ask.tenant.0.to_le_bytes();
@@ -268,18 +274,26 @@ impl Books {
     }
 
     /// Forgets one idle key of the asking tenant, looking at a bounded number of them, from the
-    /// shard on where the new key is to stand.
+    /// shard on where the new key is to stand. Where none was found none is looked for a while:
+    /// who makes up keys is not worth the locks of all shards each time.
     fn forget_one(&self, now: Time, table: &Table, ask: &Ask<'_>, first: u16) -> bool {
+        let Some(tenant) = table.tenant(ask.tenant).filter(|it| it.may_be_idle(now)) else {
+            return false;
+        };
         let bounds = Forget {
             looks_max: LOOKS_FOR_IDLE,
             forget_max: 1,
             age_s: 0,
         };
-        (0..self.shards.len()).any(|step| {
+        let is_forgotten = (0..self.shards.len()).any(|step| {
             let index = (usize::from(first) + step) % self.shards.len();
             let mut shard = self.shards[index].lock();
             shard.forget_idle(now, ask.tenant.0, bounds, |gate| forgotten(table, gate)) > 0
-        })
+        });
+        if !is_forgotten {
+            tenant.note_none_idle(now);
+        }
+        is_forgotten
     }
 
     fn shard_of(&self, digest: Digest) -> u16 {
@@ -295,8 +309,11 @@ impl<const N: usize> Keys<N> {
         for (to, from) in digests.iter_mut().zip(self.digests) {
             *to = from;
         }
-        let overflow = self.overflow;
-        Keys { digests, overflow }
+        Keys {
+            digests,
+            overflow: self.overflow,
+            forgot: self.forgot,
+        }
     }
 }
 

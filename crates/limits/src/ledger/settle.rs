@@ -1,10 +1,11 @@
 //! What time asks for: waits that end, cells that open and close, keys that are forgotten.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::Books;
 use super::cells::Counted;
-use super::desk::{Charged, Desk, Wakers};
+use super::desk::{Charged, Desk, GateQueue, Wakers};
 use super::holds::{Hold, Place};
 use super::route::forgotten;
 use super::shard::Forget;
@@ -21,16 +22,18 @@ const LOOKS_A_TICK: u32 = 64;
 /// Tenants whose idle keys are looked for in one tick.
 const TENANTS_A_TICK: usize = 16;
 
+/// Queues looked at in one tick.
+const QUEUES_A_TICK: usize = 1_024;
+
 impl Books {
     /// Does what time asks for.
     pub(super) fn tick(&self, now: Time) {
         // Somebody who has it replaces all limits: then the next tick will do.
         let mut register = self.register.try_lock();
         self.at_desk(Some(now), |desk, now, wakers| {
-            self.end_waits(desk, now, wakers);
+            self.visit_queues(desk, now, wakers);
             self.adapt(desk, now, wakers);
             self.settle(desk, now);
-            self.drop_queues(desk, now);
             if let Some(register) = &mut register {
                 self.forget_retired(register, desk, now, wakers);
             }
@@ -117,23 +120,40 @@ impl Books {
         }
     }
 
-    /// Ends the waits whose time is up.
-    fn end_waits(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
-        let places: Vec<Place> = desk
-            .queues
-            .iter()
-            .filter(|(_, here)| here.queue.next_deadline().is_some_and(|next| next <= now))
+    /// Ends waits whose time is up and drops queues in which nothing is worth keeping, in a bounded
+    /// number of queues at a time: whoever waits asks by itself when its time is up.
+    fn visit_queues(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
+        let behind = (Bound::Excluded(desk.visited), Bound::Unbounded);
+        let queues = desk.queues.range(behind);
+        let queues = queues.chain(desk.queues.range(..=desk.visited));
+        let places: Vec<Place> = queues
+            .take(QUEUES_A_TICK)
             .map(|(place, _)| *place)
             .collect();
         for place in places {
-            while let Some(waiter) = desk
-                .queues
-                .get_mut(&place)
-                .and_then(|here| here.queue.expired(now))
-            {
-                let why = Why::WaitedTooLong;
-                self.turn_away(desk, now, waiter.id, why, wakers);
-            }
+            desk.visited = place;
+            self.end_waits(desk, now, place, wakers);
+            self.drop_idle_queue(desk, now, place);
+        }
+    }
+
+    fn end_waits(&self, desk: &mut Desk, now: Time, place: Place, wakers: &mut Wakers) {
+        // Each turn takes one out of the queue, which is bounded.
+        while let Some(waiter) = desk
+            .queues
+            .get_mut(&place)
+            .and_then(|here| here.queue.expired(now))
+        {
+            self.turn_away(desk, now, waiter.id, Why::WaitedTooLong, wakers);
+        }
+    }
+
+    fn drop_idle_queue(&self, desk: &mut Desk, now: Time, place: Place) {
+        let is_idle = |here: &GateQueue| here.queue.is_idle(now);
+        if desk.queues.get(&place).is_some_and(is_idle) {
+            desk.queues.remove(&place);
+            let mut shard = self.shards[usize::from(place.shard)].lock();
+            shard.gate(place.slot).queue = false;
         }
     }
 
@@ -156,18 +176,6 @@ impl Books {
             }
             self.serve(desk, now, entry.place, wakers);
         }
-    }
-
-    /// Drops queues in which nothing is worth keeping.
-    fn drop_queues(&self, desk: &mut Desk, now: Time) {
-        desk.queues.retain(|place, here| {
-            let keep = !here.queue.is_empty() || !here.queue.is_idle(now);
-            if !keep {
-                let mut shard = self.shards[usize::from(place.shard)].lock();
-                shard.gate(place.slot).queue = false;
-            }
-            keep
-        });
     }
 
     /// Forgets keys that were not used for a while, a bounded number at a time.

@@ -47,7 +47,7 @@ impl Books {
             let want = ask.wants.get(at)?;
             let entry = table.limit(want.limit)?.clone();
             let gate = self.gate_of(&entry, keys, at)?;
-            Some(Facts { entry, gate }.shadow(now, want.key, shadow))
+            Some(Facts { entry, gate }.shadow(now, shadow))
         });
         told.collect()
     }
@@ -64,7 +64,7 @@ pub(super) enum Shadow {
 
 impl Facts {
     /// Puts into words what would have been refused.
-    pub(super) fn shadow(mut self, now: Time, key: Option<&[u8]>, shadow: Shadow) -> Refusal {
+    pub(super) fn shadow(mut self, now: Time, shadow: Shadow) -> Refusal {
         let (why, retry_after) = match shadow {
             Shadow::Rates => (Why::Rate, self.next_allowed(now)),
             Shadow::Permits => {
@@ -74,7 +74,7 @@ impl Facts {
                 (entry.shadow_why(), None)
             }
         };
-        self.refuse(why, key, Duration::ZERO, retry_after)
+        self.refuse(why, Duration::ZERO, retry_after)
     }
 
     fn next_allowed(&self, now: Time) -> Option<Duration> {

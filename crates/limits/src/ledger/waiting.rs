@@ -38,9 +38,9 @@ enum Considered {
     /// Somebody before the newcomer is to be served.
     Serve(Place),
     Need(Need),
-    /// The newcomer is counted at this of its gates, for this of its wants.
-    Queued(usize, usize, Facts, Vec<Hold>),
-    Full(usize, Facts),
+    /// The newcomer is counted at this of its gates.
+    Queued(usize, Facts, Vec<Hold>),
+    Full(Facts),
 }
 
 impl Books {
@@ -69,12 +69,12 @@ impl Books {
                         let table = desk.table.clone();
                         self.provide(now, ask, &table, keys, need);
                     }
-                    Considered::Queued(among, at, facts, gates) => {
+                    Considered::Queued(among, facts, gates) => {
                         let record = record(desk, now, ask, &facts, among, gates);
-                        return self.join(desk, now, record, &facts, key(ask, at), wakers);
+                        return self.join(desk, now, record, &facts, wakers);
                     }
-                    Considered::Full(at, facts) => {
-                        let refusal = facts.refuse(Why::Full, key(ask, at), Duration::ZERO, None);
+                    Considered::Full(facts) => {
+                        let refusal = facts.refuse(Why::Full, Duration::ZERO, None);
                         return Verdict::Refused(Box::new(refusal));
                     }
                 }
@@ -140,7 +140,7 @@ impl Books {
         };
         if entry.settings.queue == 0 {
             gate.note_refusal(entry, Why::Full);
-            return Considered::Full(at, facts(gate));
+            return Considered::Full(facts(gate));
         }
         let facts = facts(gate);
         gate.waiting += 1;
@@ -148,7 +148,7 @@ impl Books {
         for hold in &gates {
             shards.gate(hold.place()).pins += 1;
         }
-        Considered::Queued(among, at, facts, gates)
+        Considered::Queued(among, facts, gates)
     }
 
     /// Lets a newcomer, who is counted at its gate already, wait there if it may.
@@ -158,7 +158,6 @@ impl Books {
         now: Time,
         record: Record,
         facts: &Facts,
-        key: Option<&[u8]>,
         wakers: &mut Wakers,
     ) -> Verdict {
         let place = record.gates[record.at].place();
@@ -175,7 +174,7 @@ impl Books {
         };
         self.unpin(&record);
         self.count(place, |gate| gate.note_refusal(&facts.entry, why));
-        let refusal = facts.refuse(why, key, Duration::ZERO, predicted);
+        let refusal = facts.refuse(why, Duration::ZERO, predicted);
         Verdict::Refused(Box::new(refusal))
     }
 
@@ -196,6 +195,7 @@ impl Books {
             .entry(place)
             .or_insert_with(|| GateQueue::new(now, facts, seed));
         let cap = entry.cap();
+        here.queue.follow_services(facts.gate.held());
         let predicted = here.queue.predicted_wait_for(now, cap, newcomer);
         if predicted.is_some_and(|wait| wait > newcomer.until - now) {
             return (Some(Why::WaitTooLong), predicted);
@@ -395,10 +395,6 @@ fn outcome(record: Record) -> Outcome {
         State::Refused(refusal) => Outcome::Refused(refusal),
         State::Waiting(_) => unreachable!("only a wait that is over has an outcome"),
     }
-}
-
-fn key<'a>(ask: &Ask<'a>, at: usize) -> Option<&'a [u8]> {
-    ask.wants.get(at).and_then(|want| want.key)
 }
 
 fn waiter(id: u64, record: &Record) -> Waiter {

@@ -239,6 +239,15 @@ impl Queue {
         self.pace.note(held_ns);
     }
 
+    /// Tells how long permits of this gate were held lately; of use where nobody waits, as then
+    /// nobody tells of each.
+    pub(crate) fn follow_services(&mut self, mean: Duration) {
+        if self.is_empty() && !mean.is_zero() {
+            self.pace
+                .follow(u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
     /// How long somebody behind all others would wait with so many permits; `None` until a service was measured.
     /// Never less than the one who came first has waited by now.
     #[must_use]
@@ -281,12 +290,6 @@ impl Queue {
     #[must_use]
     pub(crate) fn oldest(&self) -> Option<Time> {
         self.ages.first().map(|&(arrived, _)| arrived)
-    }
-
-    /// When somebody's patience ends first.
-    #[must_use]
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.ends.first().map(|&(until, _)| until)
     }
 
     /// Takes out one whose patience has ended; to be called until there is none.

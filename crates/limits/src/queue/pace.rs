@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// How many services the median is taken over.
 const RECENT: usize = 15;
+/// What one service may count for, in means: a tunnel of an hour says little about the next page.
+const OUTLIER: u64 = 10;
 /// No wait below this counts as late: a page's own jitter is as large.
 const TARGET_MIN: Duration = Duration::from_millis(20);
 /// So many targets make an interval.
@@ -23,6 +25,14 @@ impl Average {
             0 => sample_ns,
             value => (value - value / 10).saturating_add(sample_ns / 10).max(1),
         };
+    }
+
+    /// A sample, if it is not far beyond the mean; else what is.
+    fn bounded(self, sample_ns: u64) -> u64 {
+        match self.value_ns {
+            0 => sample_ns,
+            value => sample_ns.min(value.saturating_mul(OUTLIER)),
+        }
     }
 
     /// The mean; `None` until something was measured.
@@ -49,7 +59,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn note(&mut self, held_ns: u64) {
-        self.held.note(held_ns);
+        self.held.note(self.held.bounded(held_ns));
         self.recent_us[self.seen % RECENT] = u32::try_from(held_ns / 1_000).unwrap_or(u32::MAX);
         self.seen = self.seen.wrapping_add(1);
         let count = self.seen.min(RECENT);
@@ -57,6 +67,11 @@ impl Pace {
         let sorted_us = &mut sorted_us[..count];
         sorted_us.sort_unstable();
         self.median_us = sorted_us[count / 2];
+    }
+
+    /// Takes over a mean that was kept elsewhere meanwhile, of services nobody waited for.
+    pub(super) fn follow(&mut self, mean_ns: u64) {
+        self.held.value_ns = mean_ns;
     }
 
     /// How long so many services take with so many permits; `None` until one was measured.
@@ -70,7 +85,9 @@ impl Pace {
 
     /// When waiting counts as late: beyond a quarter of the median service. `None` until one was measured.
     pub(super) fn lateness(&self) -> Option<Lateness> {
-        self.held.value_ns()?;
+        if self.seen == 0 {
+            return None;
+        }
         let target_ns = (TARGET_MIN.as_nanos() as u64).max(u64::from(self.median_us) * 1_000 / 4);
         Some(Lateness {
             target_ns,

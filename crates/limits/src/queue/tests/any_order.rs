@@ -196,10 +196,6 @@ impl Model {
             self.queue.oldest(),
             self.waiting.values().map(|waiter| waiter.arrived).min()
         );
-        assert_eq!(
-            self.queue.next_deadline(),
-            self.waiting.values().map(|waiter| waiter.until).min()
-        );
     }
 
     fn drain(&mut self) {
