@@ -13,8 +13,8 @@ use super::shard::{Forget, Shard};
 use crate::Time;
 use crate::ask::{Ask, WANTS_MAX, Want};
 
-/// Keys of a tenant looked at in one shard, to find an idle one in the place of a new one.
-const LOOKS_FOR_IDLE: u32 = 16;
+/// Keys of each ring of a tenant looked at in all shards, to find an idle one for a new one.
+const LOOKS_FOR_IDLE: usize = 128;
 
 /// Limits that hardly a request has more of; those who have pay for room for all.
 pub(super) const FEW: usize = 4;
@@ -281,7 +281,8 @@ impl Books {
             return false;
         };
         let bounds = Forget {
-            looks_max: LOOKS_FOR_IDLE,
+            // There are at most 64 shards.
+            looks_max: (LOOKS_FOR_IDLE / self.shards.len()).max(1) as u32,
             forget_max: 1,
             age_s: 0,
         };

@@ -4,12 +4,16 @@
 //! ([`Room`]). The index grows by one bucket a key (linear hashing, Litwin 1980), so no insertion
 //! ever moves more than one bucket.
 
+use std::time::Duration;
+
 use super::digest::Digest;
 use super::gate::{Gate, NONE, Standing, seconds};
 use crate::Time;
 
 /// Gates that are made at once.
 const CHUNK: usize = 64;
+/// A rate that keeps a key busy for longer makes it stand apart.
+const LATE: Duration = Duration::from_secs(4);
 /// Buckets an index begins with.
 const BUCKETS_MIN: usize = 64;
 
@@ -24,8 +28,18 @@ pub(crate) struct Shard {
     buckets: Vec<u32>,
     /// Gates in the index.
     keys: u32,
-    /// For each tenant, the gate before the next one to be looked at for eviction.
-    hands: Vec<u32>,
+    /// For each tenant and ring, the gate before the next one to be looked at for eviction.
+    hands: Vec<[u32; 2]>,
+}
+
+/// The rings that a tenant's keys are in, so that whoever looks for an idle one meets hardly any of
+/// those that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ring {
+    /// New ones, and those that may be idle.
+    Soon,
+    /// Those whose rate kept them busy for a while yet when they were looked at.
+    Late,
 }
 
 /// Room for more gates, made while nothing is locked.
@@ -111,7 +125,7 @@ impl Shard {
         gate.next = next;
         gate.set_text(text);
         self.keys += 1;
-        self.join_ring(slot, tenant);
+        self.join_ring(Ring::Soon, slot, tenant);
         if self.keys as usize > self.buckets.len() {
             self.split();
         }
@@ -125,8 +139,8 @@ impl Shard {
         self.vacant = slot;
     }
 
-    /// Looks at up to `looks_max` keys of a tenant, and forgets the idle ones that were not used
-    /// for `age_s`, at most `forget_max`. Tells the limit of each.
+    /// Looks at up to `looks_max` keys in each ring of a tenant, and forgets the idle ones that were
+    /// not used for `age_s`, at most `forget_max`. Tells the limit of each.
     pub(crate) fn forget_idle(
         &mut self,
         now: Time,
@@ -134,21 +148,49 @@ impl Shard {
         bounds: Forget,
         mut forgotten: impl FnMut(&Gate),
     ) -> u32 {
-        let mut count = 0;
+        let soon = self.forget_in(Ring::Soon, now, tenant, bounds, &mut forgotten);
+        let forget_max = bounds.forget_max - soon;
+        let bounds = Forget {
+            forget_max,
+            ..bounds
+        };
+        soon + self.forget_in(Ring::Late, now, tenant, bounds, &mut forgotten)
+    }
+
+    fn forget_in(
+        &mut self,
+        ring: Ring,
+        now: Time,
+        tenant: u32,
+        bounds: Forget,
+        forgotten: &mut impl FnMut(&Gate),
+    ) -> u32 {
+        let (mut count, mut first_kept) = (0, NONE);
         for _ in 0..bounds.looks_max {
-            let hand = self.hand(tenant);
+            let hand = self.hand(ring, tenant);
             if hand == NONE || count == bounds.forget_max {
                 break;
             }
             let slot = self.gate(hand).sibling;
+            if slot == first_kept {
+                break;
+            }
             let gate = self.gate(slot);
             let age_s = seconds(now).saturating_sub(gate.seen_s);
+            let belongs = Ring::of(gate, now);
             if gate.is_idle(now) && age_s >= bounds.age_s {
                 forgotten(gate);
-                self.remove(slot, hand, tenant);
+                self.leave_ring(ring, slot, hand, tenant);
+                self.remove(slot);
                 count += 1;
+            } else if belongs == ring {
+                self.hands[tenant as usize][ring as usize] = slot;
+                if first_kept == NONE {
+                    first_kept = slot;
+                }
             } else {
-                self.hands[tenant as usize] = slot;
+                self.leave_ring(ring, slot, hand, tenant);
+                self.join_ring(belongs, slot, tenant);
             }
         }
         count
@@ -157,7 +199,7 @@ impl Shard {
     /// Makes room for the rings of so many tenants.
     pub(crate) fn set_tenants(&mut self, tenants: usize) {
         if self.hands.len() < tenants {
-            self.hands.resize(tenants, NONE);
+            self.hands.resize(tenants, [NONE; 2]);
         }
     }
 
@@ -199,34 +241,39 @@ impl Shard {
         room
     }
 
-    fn hand(&self, tenant: u32) -> u32 {
-        self.hands.get(tenant as usize).copied().unwrap_or(NONE)
+    fn hand(&self, ring: Ring, tenant: u32) -> u32 {
+        let hands = self.hands.get(tenant as usize);
+        hands.map_or(NONE, |hands| hands[ring as usize])
     }
 
-    fn join_ring(&mut self, slot: u32, tenant: u32) {
-        let hand = self.hand(tenant);
+    fn join_ring(&mut self, ring: Ring, slot: u32, tenant: u32) {
+        let hand = self.hand(ring, tenant);
         if hand == NONE {
             self.gate(slot).sibling = slot;
-            if let Some(place) = self.hands.get_mut(tenant as usize) {
-                *place = slot;
+            if let Some(hands) = self.hands.get_mut(tenant as usize) {
+                hands[ring as usize] = slot;
             }
         } else {
             let after = self.gate(hand).sibling;
             self.gate(slot).sibling = after;
             self.gate(hand).sibling = slot;
             // Behind the hand: looked at last.
-            self.hands[tenant as usize] = slot;
+            self.hands[tenant as usize][ring as usize] = slot;
         }
     }
 
-    /// Takes the gate after `before` in its tenant's ring out of everything.
-    fn remove(&mut self, slot: u32, before: u32, tenant: u32) {
+    /// Takes the gate after `before` out of a ring.
+    fn leave_ring(&mut self, ring: Ring, slot: u32, before: u32, tenant: u32) {
         let after = self.gate(slot).sibling;
         if before == slot {
-            self.hands[tenant as usize] = NONE;
+            self.hands[tenant as usize][ring as usize] = NONE;
         } else {
             self.gate(before).sibling = after;
         }
+    }
+
+    /// Takes a gate that is in no ring any more out of the index, and empties its slot.
+    fn remove(&mut self, slot: u32) {
         let (digest, next) = (self.gate(slot).digest, self.gate(slot).next);
         let at = bucket(digest, self.buckets.len());
         if self.buckets[at] == slot {
@@ -257,6 +304,16 @@ impl Shard {
             self.gate(slot).next = self.buckets[to];
             self.buckets[to] = slot;
             slot = next;
+        }
+    }
+}
+
+impl Ring {
+    fn of(gate: &Gate, now: Time) -> Self {
+        if gate.tat > now + LATE {
+            Self::Late
+        } else {
+            Self::Soon
         }
     }
 }
