@@ -19,7 +19,8 @@ pub struct Permit {
     /// Whether it was not given back yet.
     is_held: bool,
     /// Only of one that was waited for, or that a limit in shadow would not have given.
-    aside: Option<Box<Aside>>,
+    /// An `Arc`, though nobody shares it: with its end apart, those that have none have less to do.
+    aside: Option<Arc<Aside>>,
 }
 
 /// What few permits have.
@@ -53,7 +54,7 @@ impl Permit {
 
     pub(crate) fn after_a_wait(door: Arc<Door>, holds: Holds, since: Time, wait: Wait) -> Self {
         let mut permit = Self::new(door, holds, since);
-        permit.aside = Some(Box::new(Aside {
+        permit.aside = Some(Arc::new(Aside {
             charged: Some(wait.charged),
             waited: wait.waited,
             shadows: wait.shadows,
@@ -63,7 +64,7 @@ impl Permit {
 
     /// Keeps what limits in shadow would have refused.
     pub(crate) fn keep_shadows(&mut self, shadows: Vec<Refusal>) {
-        self.aside = Some(Box::new(Aside {
+        self.aside = Some(Arc::new(Aside {
             charged: None,
             waited: Duration::ZERO,
             shadows,
@@ -74,7 +75,7 @@ impl Permit {
     /// request's limits.
     #[must_use]
     pub fn take_shadows(&mut self) -> Vec<Refusal> {
-        let aside = self.aside.as_deref_mut();
+        let aside = self.aside.as_mut().and_then(Arc::get_mut);
         aside.map_or_else(Vec::new, |aside| std::mem::take(&mut aside.shadows))
     }
 

@@ -229,6 +229,37 @@ fn a_rate_in_shadow_tells_when_it_would_have_let_it_pass() {
     assert_eq!(setting.totals("client").totals.shadow_refused, 1);
 }
 
+#[test]
+fn a_clock_that_leaps_or_runs_back_lets_nobody_above_a_limit() {
+    let rate = rated(fixed("calls", 1), 2);
+    let limits = vec![queued(dynamic("file", 1), 2), fixed("site", 40), rate];
+    let mut setting = Setting::new(2, limits);
+    let keys = &["a", "", ""];
+    let mut passed = 0;
+    for (round, now_ms) in [0, 50_000, 10, 86_400_000, 0, 5].into_iter().enumerate() {
+        setting.now = ms(now_ms);
+        passed += (0..9).filter(|_| setting.check_rates(keys).is_ok()).count();
+        let held = setting.admitted(round % 2, keys);
+        let mut waiter = setting.waiting(0, keys);
+        // Back by as much as it can go, with somebody under way and somebody waiting.
+        setting.now = Time::ZERO;
+        setting.ledger.tick(setting.now);
+        assert!(setting.poll(&mut waiter).is_none());
+        held.end(setting.now, Used::Measured(1), Outcome::Fine);
+        drop(
+            setting
+                .poll(&mut waiter)
+                .expect("its turn")
+                .expect("a permit"),
+        );
+        let look = setting.totals("file");
+        assert_eq!((look.in_flight, look.queued), (0, 0));
+        assert_eq!(setting.ledger.drift(), 0);
+    }
+    // Two at the beginning and two more for each leap forwards; nothing for going back.
+    assert_eq!(passed, 6);
+}
+
 /// Asks of each of two threads that mint keys.
 const ASKS: u64 = 20_000;
 

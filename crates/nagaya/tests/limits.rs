@@ -1,20 +1,15 @@
 //! Limits end to end: who passes, who waits, who is refused, and that nothing is left behind.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod limited;
 mod php;
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
+use limited::{Gate, PATIENCE, ask, await_counts, count, held, replies, send};
 use php::{Wish, get};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, RawClient, Reply, ScriptedUpstream, Step, eventually};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use testkit::{Gateway, RawClient, ScriptedUpstream, Step};
 
 const CONFIG: &str = r#"
 workers = 2
@@ -36,76 +31,12 @@ hosts = ["app.test"]
   limits = [{limits}]
 "#;
 
-/// Whether a back end may answer.
-#[derive(Clone, Default)]
-struct Gate(Arc<AtomicBool>);
-
-impl Gate {
-    fn open(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn wait(&self) {
-        eventually(PATIENCE, "the back end to be let go", || {
-            self.0.load(Ordering::Acquire).then_some(())
-        });
-    }
-}
-
-/// A back end that answers once the gate is open.
-fn held(gate: &Gate) -> ScriptedUpstream {
-    let gate = gate.clone();
-    ScriptedUpstream::start(move |_| {
-        gate.wait();
-        vec![Step::reply(200, "loaded")]
-    })
-}
-
 fn gateway(upstream: &ScriptedUpstream, proxy: &str, limits: &str) -> Gateway {
     Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
         .with("proxy", format!("upstream = \"app\" {proxy}"))
         .with("upstream", upstream.address())
         .with("limits", limits)
         .start()
-}
-
-/// Asks over the control socket.
-fn ask(gateway: &Gateway, question: &str) -> String {
-    let socket = gateway.directory().path().join("control");
-    let mut stream = UnixStream::connect(socket).unwrap();
-    writeln!(stream, "{question}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-/// Waits until the one limit there is has so many under way and so many waiting.
-fn await_counts(gateway: &Gateway, in_flight: usize, queued: usize) {
-    let wanted = format!("\"in_flight\":{in_flight},\"queued\":{queued},");
-    let mut last = String::new();
-    eventually(PATIENCE, "the counts of the limit", || {
-        last = ask(gateway, "limits list json");
-        last.contains(&wanted).then_some(())
-    });
-}
-
-/// Sends a request on a connection of its own and leaves it there.
-fn send(gateway: &Gateway, path: &str) -> RawClient {
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    client.send(&get(path));
-    client
-}
-
-fn replies(clients: Vec<RawClient>) -> Vec<Reply> {
-    let read = |mut client: RawClient| reply(client.read_reply(Body::Framed));
-    clients.into_iter().map(read).collect()
-}
-
-fn count(replies: &[Reply], status: u16) -> usize {
-    replies
-        .iter()
-        .filter(|reply| reply.status == status)
-        .count()
 }
 
 #[test]

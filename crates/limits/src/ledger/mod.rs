@@ -54,7 +54,8 @@ use cells::Cells;
 use define::Register;
 use desk::Desk;
 use digest::Secret;
-use route::FEW;
+use route::{Bits, FEW, Keys};
+use shadow::Shadow;
 use shard::Shard;
 use waiting::Verdict;
 
@@ -234,10 +235,10 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
     loop {
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
         match books.attempt(door.worker, now, ask, &keys, &mut holds) {
-            Attempt::Taken(over) => {
-                let permit = Permit::new(door.clone(), holds, now);
-                return Admission::Admitted(books.with_shadows(permit, now, ask, &keys, over));
+            Attempt::Taken(over) if over.is_empty() => {
+                return Admission::Admitted(Permit::new(door.clone(), holds, now));
             }
+            Attempt::Taken(over) => return admitted_in_shadow(door, now, ask, holds, &keys, over),
             Attempt::Refused(facts) => {
                 let refusal = facts.refuse(Why::Full, std::time::Duration::ZERO, None);
                 return Admission::Refused(Box::new(refusal));
@@ -251,11 +252,27 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
     }
     let mut keys = keys.widened();
     match books.ask_desk(now, ask, &mut keys, &mut holds) {
-        Verdict::Admitted(over) => {
-            let permit = Permit::new(door.clone(), holds, now);
-            Admission::Admitted(books.with_shadows(permit, now, ask, &keys, over))
-        }
+        Verdict::Admitted(over) => admitted_in_shadow(door, now, ask, holds, &keys, over),
         Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(door.clone(), id, until)),
         Verdict::Refused(refusal) => Admission::Refused(refusal),
     }
+}
+
+/// Admits a request, and tells what the limits in shadow among `over` would have said.
+#[cold]
+#[inline(never)]
+fn admitted_in_shadow<const N: usize>(
+    door: &Arc<Door>,
+    now: Time,
+    ask: &Ask<'_>,
+    holds: Holds,
+    keys: &Keys<N>,
+    over: Bits,
+) -> Admission {
+    let mut permit = Permit::new(door.clone(), holds, now);
+    let shadows = door.books.shadows(now, ask, keys, over, Shadow::Permits);
+    if !shadows.is_empty() {
+        permit.keep_shadows(shadows);
+    }
+    Admission::Admitted(permit)
 }

@@ -12,27 +12,10 @@ use super::entry::Entry;
 use super::route::{Bits, Keys};
 use crate::Time;
 use crate::ask::Ask;
-use crate::permit::Permit;
 use crate::refusal::{Refusal, Why};
 
 impl Books {
-    /// A permit, with what the limits in shadow among `over` would have said.
-    pub(super) fn with_shadows<const N: usize>(
-        &self,
-        mut permit: Permit,
-        now: Time,
-        ask: &Ask<'_>,
-        keys: &Keys<N>,
-        over: Bits,
-    ) -> Permit {
-        if !over.is_empty() {
-            permit.keep_shadows(self.shadows(now, ask, keys, over, Shadow::Permits));
-        }
-        permit
-    }
-
     /// What the limits in shadow among `over`, numbered as the request's wants, would have said.
-    #[cold]
     pub(super) fn shadows<const N: usize>(
         &self,
         now: Time,
