@@ -6,8 +6,8 @@
 mod programs;
 
 use programs::{
-    PATIENCE, answer, await_gone, await_quiet, builder, children, descriptors, gateway, get,
-    is_root, note, program, records, request, set_mode, spawner_pid, tell, text,
+    CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, children, descriptors,
+    gateway, get, is_root, note, program, records, request, set_mode, spawner_pid, tell, text,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
@@ -69,6 +69,27 @@ fn a_client_that_leaves_takes_its_program_and_all_its_children_along() {
     counted(&gateway, "client", 4);
     await_quiet(&gateway);
     assert_eq!(get(&gateway, "/fine.cgi").status, 200);
+}
+
+/// Takes note where the one before it is still there, and never ends.
+const ALONE: &str = "#!/bin/sh\n[ -e {notes}/last ] && kill -0 $(cat {notes}/last) && echo >{notes}/two\necho $$ >{notes}/last\necho $$ >{notes}/$QUERY_STRING\nexec sleep 600\n";
+
+#[test]
+fn where_one_may_run_the_next_begins_when_nothing_is_left_of_the_one_before() {
+    let limits = r#"limits = [{ concurrent = 1, queue = 9, wait = "600s" }]"#;
+    let config = CONFIG.replace("env = { RULE = \"cgi\" }", limits);
+    let builder = builder_of(&config, "", "", "");
+    program(builder.directory().path(), "alone.cgi", ALONE);
+    let gateway = builder.start();
+    let mut last = begin(&gateway, "/alone.cgi?0");
+    note(&gateway, "0");
+    for number in 1..10 {
+        let next = begin(&gateway, &format!("/alone.cgi?{number}"));
+        drop(std::mem::replace(&mut last, next));
+        note(&gateway, &number.to_string());
+    }
+    let two = gateway.directory().path().join("notes/two");
+    assert!(!two.exists(), "two ran at once");
 }
 
 #[test]
