@@ -24,6 +24,7 @@ pub fn dump(model: &Model) -> String {
     let mut out = Lines {
         text: String::new(),
     };
+    out.kept(model);
     out.key("workers", model.workers);
     out.key("user", quote(&model.user));
     out.key("cgroup_required", model.cgroup_required);
@@ -32,6 +33,7 @@ pub fn dump(model: &Model) -> String {
     if let Some(zone) = &model.time_zone {
         out.key("time_zone", quote(zone));
     }
+    out.key("limits_overrides", quote_path(&model.limits_overrides));
     out.limits(&model.limits);
     if let Some(control) = &model.control {
         out.section("[control]");
@@ -248,6 +250,22 @@ impl Lines {
         self.limits(&rule.limits);
         self.cgroup(rule.cgroup.as_deref());
         self.settings(&rule.settings);
+    }
+
+    /// Says which limits are another than the configuration's files say, and who says so.
+    fn kept(&mut self, model: &Model) {
+        let upstreams = model.upstreams.iter().flat_map(|it| &*it.limits);
+        let tenants = model.tenants.iter().flat_map(|it| &*it.limits);
+        let sites = model.sites.iter().flat_map(|site| {
+            let rules = site.rules.iter().flat_map(|rule| &*rule.limits);
+            site.limits.iter().chain(rules)
+        });
+        let all = model.limits.iter().chain(upstreams).chain(tenants);
+        for kept in all.chain(sites).filter_map(|limit| limit.kept.as_ref()) {
+            let (file, line, identity) = (&kept.file, kept.line, &kept.identity);
+            self.text
+                .push_str(&format!("# {file}:{line} changes the limit {identity}\n"));
+        }
     }
 
     fn limits(&mut self, limits: &[Limit]) {
@@ -526,7 +544,7 @@ fn quote_path(path: &Path) -> String {
 }
 
 /// A basic TOML string.
-fn quote(text: impl fmt::Display) -> String {
+pub(crate) fn quote(text: impl fmt::Display) -> String {
     let mut out = String::from("\"");
     for c in text.to_string().chars() {
         match c {

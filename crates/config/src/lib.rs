@@ -13,6 +13,7 @@ mod keys;
 mod lower;
 mod mentions;
 pub mod model;
+pub mod overrides;
 mod packing;
 mod reason;
 mod reference;

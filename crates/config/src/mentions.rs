@@ -14,10 +14,12 @@ pub(crate) struct Mentions {
     pub(crate) data: Vec<String>,
     /// Document roots and their boundaries.
     pub(crate) directories: Vec<String>,
-    /// Sockets, made where their directory is.
+    /// Sockets and other files that are made where their directory is.
     pub(crate) sockets: Vec<String>,
     /// Logs, made likewise.
     pub(crate) logs: Vec<String>,
+    /// The file of kept changes of limits.
+    pub(crate) limits_overrides: Option<String>,
     /// The user the server becomes.
     pub(crate) user: Option<String>,
     /// Users that sites' programs run as.
@@ -36,6 +38,8 @@ pub(crate) fn find(text: &str) -> Mentions {
     let control = member(top, "control").and_then(DeValue::as_table);
     let control = control.and_then(|control| member(control, "socket"));
     mentions.sockets.extend(control.and_then(text_of));
+    mentions.limits_overrides = member(top, "limits_overrides").and_then(text_of);
+    mentions.sockets.extend(mentions.limits_overrides.clone());
     mentions.logs.extend(log_file(top));
     let listeners = elements(top, "listen").filter_map(DeValue::as_table);
     let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());

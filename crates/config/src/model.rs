@@ -21,7 +21,8 @@ pub use handler::{
     Cgi, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, Redirect, Respond, Rlimits,
 };
 pub use limit::{
-    Concurrent, LIMITS_PER_REQUEST_MAX, Limit, LimitKey, LimitMode, Rate, When, Window,
+    Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitMode,
+    LimitPlace, Rate, When, Window,
 };
 
 /// A whole configuration: what one generation of the gateway runs on.
@@ -55,6 +56,8 @@ pub struct Model {
     pub time_zone: Option<String>,
     /// Limits that every request meets.
     pub limits: Arc<[Limit]>,
+    /// Where changes of limits are kept. What was read there is in every [`Limit::kept`].
+    pub limits_overrides: PathBuf,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
     pub tenants: Vec<Tenant>,
     /// Upstreams by name. Handlers refer to them by index into this list.

@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::sources::{Existence, SourceFile, Sources};
+use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
-const MAGIC: &[u8; 8] = b"nagaya01";
+const MAGIC: &[u8; 8] = b"nagaya02";
 
 pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     let mut out = Packer {
@@ -20,9 +20,19 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     out.number(usize::from(sources.existence == Existence::Checked));
     out.number(sources.files.len());
     for file in &sources.files {
-        out.text(&file.name);
-        out.path(&file.directory);
-        out.text(&file.text);
+        out.file(file);
+    }
+    match &sources.overrides {
+        Overrides::Absent => out.number(0),
+        Overrides::Read(file) => {
+            out.number(1);
+            out.file(file);
+        }
+        Overrides::Unread(name, why) => {
+            out.number(2);
+            out.text(name);
+            out.text(why);
+        }
     }
     out.number(sources.broken_includes.len());
     for (file, pattern, why) in &sources.broken_includes {
@@ -54,13 +64,13 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
     };
     let mut sources = Sources::empty(cores, existence);
     for _ in 0..input.number()? {
-        let (name, directory, text) = (input.text()?, input.path()?, input.text()?);
-        sources.files.push(SourceFile {
-            name,
-            directory,
-            text,
-        });
+        sources.files.push(input.file()?);
     }
+    sources.overrides = match input.number()? {
+        0 => Overrides::Absent,
+        1 => Overrides::Read(input.file()?),
+        _ => Overrides::Unread(input.text()?, input.text()?),
+    };
     for _ in 0..input.number()? {
         let broken = (input.number()?, input.text()?, input.text()?);
         sources.broken_includes.push(broken);
@@ -98,6 +108,12 @@ impl Packer {
         self.run(path.as_os_str().as_bytes());
     }
 
+    fn file(&mut self, file: &SourceFile) {
+        self.text(&file.name);
+        self.path(&file.directory);
+        self.text(&file.text);
+    }
+
     fn outcome(&mut self, outcome: Result<&[u8], &String>) {
         self.number(usize::from(outcome.is_ok()));
         self.run(outcome.unwrap_or_else(|why| why.as_bytes()));
@@ -128,6 +144,14 @@ impl<'a> Unpacker<'a> {
 
     fn path(&mut self) -> Option<PathBuf> {
         Some(PathBuf::from(OsString::from_vec(self.run()?.to_vec())))
+    }
+
+    fn file(&mut self) -> Option<SourceFile> {
+        Some(SourceFile {
+            name: self.text()?,
+            directory: self.path()?,
+            text: self.text()?,
+        })
     }
 
     fn outcome(&mut self) -> Option<Result<&'a [u8], String>> {

@@ -1,6 +1,7 @@
 //! Every file a configuration consists of, read once.
 //!
-//! The idea: [`Sources::read`] is the only function of this crate that touches files. It follows
+//! The idea: [`Sources::read`] is the only function of this crate that touches files (and
+//! [`Sources::read_overrides_again`] one of them). It follows
 //! includes and fetches whatever the keys name (password files, error pages, whether directories
 //! exist), so that [`crate::load`] is a pure function and two processes that hold the same bytes
 //! hold the same configuration. One thing is not among them: which time zones there are is looked
@@ -8,6 +9,7 @@
 //! problem at its key, beside all the others. Nothing is validated here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostics::Diagnostics;
@@ -18,6 +20,10 @@ use crate::{include, keys, mentions, packing};
 const CONFIG_BYTES_MAX: u64 = 64 << 20;
 /// Largest file a key names: a password file or an error page.
 const DATA_BYTES_MAX: u64 = 16 << 20;
+/// Largest overrides file.
+const OVERRIDES_BYTES_MAX: u64 = 1 << 20;
+/// What is added to a configuration's name to make that of its overrides file.
+const OVERRIDES_SUFFIX: &str = ".overrides";
 /// Configuration files of one configuration.
 const FILES_MAX: usize = 200_000;
 /// Names in a directory among which one that was meant is looked for.
@@ -31,6 +37,8 @@ pub struct Sources {
     pub(crate) files: Vec<SourceFile>,
     /// Includes that failed: including file, pattern as written, why.
     pub(crate) broken_includes: Vec<(usize, String, String)>,
+    /// Changes of limits that were kept.
+    pub(crate) overrides: Overrides,
     pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
@@ -39,6 +47,17 @@ pub struct Sources {
     pub(crate) users: BTreeMap<String, Result<(), String>>,
     /// Whether the user of the server is one of them. Not looked at in another process.
     pub(crate) is_user_named: bool,
+}
+
+/// What was found of the overrides file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Overrides {
+    /// There is none, or nobody wants it.
+    Absent,
+    /// This.
+    Read(SourceFile),
+    /// It is there, but could not be read: its name, and why.
+    Unread(String, String),
 }
 
 /// One configuration file.
@@ -68,22 +87,26 @@ impl Sources {
             Diagnostics::placeless(format!("cannot read `{}`: {why}", path.display()), help)
         };
         let absolute = std::path::absolute(path).map_err(|error| failed(reason(&error)))?;
-        let text = read_text(&absolute).map_err(failed)?;
+        let text = read_text(&absolute, CONFIG_BYTES_MAX).map_err(failed)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut sources = Sources::empty(cores, Existence::Checked);
         sources
             .files
             .push(source_file(path.display().to_string(), &absolute, text));
         let mut seen = BTreeSet::from([absolute]);
-        let (mut next, mut is_user_named) = (0, false);
+        let (mut next, mut is_user_named, mut overrides) = (0, false, None);
         while let Some(file) = sources.files.get(next) {
             let mentions = mentions::find(&file.text);
             sources.follow_includes(next, &mentions.includes, &mut seen);
             sources.fetch(next, &mentions);
             is_user_named |= mentions.user.is_some();
+            let named = mentions.limits_overrides.as_deref();
+            overrides = overrides.or(named.map(|path| sources.resolve(next, path)));
             next += 1;
         }
         sources.is_user_named = is_user_named;
+        let overrides = overrides.unwrap_or_else(|| sources.default_overrides());
+        sources.overrides = read_overrides(&overrides);
         Ok(sources)
     }
 
@@ -128,6 +151,25 @@ impl Sources {
         self
     }
 
+    /// Adds an overrides file, as if it had been read at `path` (absolute).
+    pub fn with_overrides(mut self, path: &str, text: &str) -> Sources {
+        let file = source_file(path.to_owned(), Path::new(path), text.to_owned());
+        self.overrides = Overrides::Read(file);
+        self
+    }
+
+    /// Reads the overrides file again, which is at `path`; `false` where it is as it was.
+    pub fn read_overrides_again(&mut self, path: &Path) -> bool {
+        let before = std::mem::replace(&mut self.overrides, read_overrides(path));
+        before != self.overrides
+    }
+
+    /// Does without the overrides file; `false` where there was none.
+    pub fn set_overrides_aside(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.overrides, Overrides::Absent);
+        before != Overrides::Absent
+    }
+
     /// Adds a configuration file, as if it had been included.
     pub fn with_include(mut self, name: &str, text: &str) -> Sources {
         let absolute = Path::new("/").join(name);
@@ -152,12 +194,34 @@ impl Sources {
             existence,
             files: Vec::new(),
             broken_includes: Vec::new(),
+            overrides: Overrides::Absent,
             data: BTreeMap::new(),
             directories: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
             is_user_named: false,
         }
+    }
+
+    /// File number `number`; the overrides file comes after the last.
+    pub(crate) fn file(&self, number: usize) -> Option<&SourceFile> {
+        match &self.overrides {
+            Overrides::Read(file) if number == self.files.len() => Some(file),
+            _ => self.files.get(number),
+        }
+    }
+
+    /// Where the overrides file is, if nothing is said.
+    pub(crate) fn default_overrides(&self) -> PathBuf {
+        let Some(first) = self.files.first() else {
+            return PathBuf::from("/").join(OVERRIDES_SUFFIX);
+        };
+        let mut name = Path::new(&first.name)
+            .file_name()
+            .unwrap_or_default()
+            .to_owned();
+        name.push(OVERRIDES_SUFFIX);
+        first.directory.join(name)
     }
 
     /// `path` as written in file number `file`, made absolute.
@@ -199,8 +263,8 @@ impl Sources {
             if self.files.len() >= FILES_MAX {
                 return Err(format!("more than {FILES_MAX} files"));
             }
-            let text =
-                read_text(&absolute).map_err(|why| format!("`{}`: {why}", found.display()))?;
+            let text = read_text(&absolute, CONFIG_BYTES_MAX)
+                .map_err(|why| format!("`{}`: {why}", found.display()))?;
             let name = name_start.join(&found).display().to_string();
             self.files.push(source_file(name, &absolute, text));
         }
@@ -260,7 +324,7 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-fn source_file(name: String, absolute: &Path, text: String) -> SourceFile {
+pub(crate) fn source_file(name: String, absolute: &Path, text: String) -> SourceFile {
     let directory = normal(absolute.parent().unwrap_or(Path::new("/")));
     SourceFile {
         name,
@@ -269,8 +333,19 @@ fn source_file(name: String, absolute: &Path, text: String) -> SourceFile {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = read_bytes(path, CONFIG_BYTES_MAX)?;
+fn read_overrides(path: &Path) -> Overrides {
+    if std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Overrides::Absent;
+    }
+    let name = path.display().to_string();
+    match read_text(path, OVERRIDES_BYTES_MAX) {
+        Ok(text) => Overrides::Read(source_file(name, path, text)),
+        Err(why) => Overrides::Unread(name, why),
+    }
+}
+
+fn read_text(path: &Path, most: u64) -> Result<String, String> {
+    let bytes = read_bytes(path, most)?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error

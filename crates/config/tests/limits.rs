@@ -81,6 +81,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         tunnels: true,
         status: 503,
         page: None,
+        kept: None,
     };
     assert_eq!(limits[0], plain);
     let rate = Rate {

@@ -6,9 +6,10 @@ use crate::lower::{spell_key, spell_when};
 use crate::model::{Concurrent, Limit, Rate};
 use crate::units;
 
-/// A limit as an inline table. What says nothing without `concurrent` or `rate` is left out
+/// A limit as an inline table, with what was kept of changes. What says nothing without `concurrent` or `rate` is left out
 /// where that is not set.
 pub(super) fn limit(limit: &Limit) -> String {
+    let limit = &limit.in_force();
     let key = match limit.key.as_slice() {
         [only] => quote(spell_key(only)),
         several => list(several, |key| quote(spell_key(key))),

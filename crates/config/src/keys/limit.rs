@@ -19,6 +19,19 @@ pub(super) const LIMITS_OF_LEVEL: Key = key(
     "limits = [{ key = \"file\", concurrent = 20, queue = 10 }]",
 );
 
+pub(super) const LIMITS_OVERRIDES: Key = key(
+    "limits_overrides",
+    Kind::Text,
+    Absent("the configuration's own name with `.overrides`, beside it"),
+    "File of changes that `nagaya limits set … --keep` has kept, relative to the configuration file. It is read at \
+     start and at each reload, and what it says of a limit holds in place of what the configuration says. `[limits]` in \
+     it has a line for each limit, under the name `nagaya limits list` gives it:\n\n\
+     `\"site example.jp/file\" = { concurrent = 4, queue = 10, changed = 2026-11-22T02:40:00Z }`\n\n\
+     with any of `concurrent`, `queue`, `wait`, `rate`, `burst` and `mode`. A line for a limit that is not configured is \
+     a warning. It may be missing; a file that is broken refuses a reload, and a start goes on without it.",
+    "limits_overrides = \"/var/lib/nagaya/limits.toml\"",
+);
+
 pub(super) const WEIGHT: Key = key(
     "weight",
     Kind::Count(1, 1_000),
@@ -44,6 +57,55 @@ pub(super) const LIMIT_KEYS: Key = key(
     "limit_keys = 65536",
 );
 
+const CONCURRENT: Key = key(
+    "concurrent",
+    Kind::Other("number, 1 to 1000000, or `\"auto\"`"),
+    Absent("any number"),
+    "Requests under way at once. `\"auto\"`, on the top level or an upstream, finds the number that serves most \
+     from how long replies take; it takes the level as its key, and no `rate` beside it.",
+    "concurrent = 50",
+);
+
+const QUEUE: Key = key(
+    "queue",
+    Kind::Count(0, REQUESTS_MAX),
+    Value("0"),
+    "Requests that may wait for a place, for each key. More are refused at once.",
+    "queue = 100",
+);
+
+const WAIT: Key = key(
+    "wait",
+    Kind::Duration(1, WAIT_MAX),
+    Value("2s"),
+    "How long a request waits in all. It is refused at once where it would foreseeably take longer.",
+    "wait = \"5s\"",
+);
+
+const RATE: Key = key(
+    "rate",
+    Kind::Other("rate: `\"10/s\"`, also `/m`, `/h` and `/d`"),
+    Absent("any rate"),
+    "Requests that may begin in a second, minute, hour or day, spread evenly. One above it is refused at once; it does not wait.",
+    "rate = \"100/m\"",
+);
+
+const BURST: Key = key(
+    "burst",
+    Kind::Count(1, REQUESTS_MAX),
+    Absent("the number in `rate`"),
+    "Requests that may come at once, the first included, after a time without any.",
+    "burst = 20",
+);
+
+const MODE: Key = key(
+    "mode",
+    Kind::Choice(&["enforce", "shadow"]),
+    Value("enforce"),
+    "`\"shadow\"` counts and decides but lets everybody pass: what it would have refused is shown.",
+    "mode = \"shadow\"",
+);
+
 pub(crate) const LIMIT: Section = Section {
     title: "limits = [{ … }]",
     about: "A limit, on the top level, a tenant, a site, a rule or an upstream: `concurrent`, `rate`, or both. It counts \
@@ -63,42 +125,11 @@ pub(crate) const LIMIT: Section = Section {
              `\"upstream\"` (on an upstream, or a rule that forwards): each of those.",
             "key = [\"client\", \"path\"]",
         ),
-        key(
-            "concurrent",
-            Kind::Other("number, 1 to 1000000, or `\"auto\"`"),
-            Absent("any number"),
-            "Requests under way at once. `\"auto\"`, on the top level or an upstream, finds the number that serves most \
-             from how long replies take; it takes the level as its key, and no `rate` beside it.",
-            "concurrent = 50",
-        ),
-        key(
-            "queue",
-            Kind::Count(0, REQUESTS_MAX),
-            Value("0"),
-            "Requests that may wait for a place, for each key. More are refused at once.",
-            "queue = 100",
-        ),
-        key(
-            "wait",
-            Kind::Duration(1, WAIT_MAX),
-            Value("2s"),
-            "How long a request waits in all. It is refused at once where it would foreseeably take longer.",
-            "wait = \"5s\"",
-        ),
-        key(
-            "rate",
-            Kind::Other("rate: `\"10/s\"`, also `/m`, `/h` and `/d`"),
-            Absent("any rate"),
-            "Requests that may begin in a second, minute, hour or day, spread evenly. One above it is refused at once; it does not wait.",
-            "rate = \"100/m\"",
-        ),
-        key(
-            "burst",
-            Kind::Count(1, REQUESTS_MAX),
-            Absent("the number in `rate`"),
-            "Requests that may come at once, the first included, after a time without any.",
-            "burst = 20",
-        ),
+        CONCURRENT,
+        QUEUE,
+        WAIT,
+        RATE,
+        BURST,
         key(
             "name",
             Kind::Text,
@@ -123,13 +154,7 @@ pub(crate) const LIMIT: Section = Section {
              Several such texts add up. The zone, named once, holds for all of them.",
             "when = \"mon-fri 20:00-02:00\"",
         ),
-        key(
-            "mode",
-            Kind::Choice(&["enforce", "shadow"]),
-            Value("enforce"),
-            "`\"shadow\"` counts and decides but lets everybody pass: what it would have refused is shown.",
-            "mode = \"shadow\"",
-        ),
+        MODE,
         key(
             "tunnels",
             Kind::Flag,
@@ -152,6 +177,42 @@ pub(crate) const LIMIT: Section = Section {
              configuration file and read when that is. Unlike `error_pages` it is not shown for the same status from elsewhere, and it stands for \
              every site that meets the limit.",
             "page = \"pages/busy.html\"",
+        ),
+    ],
+    later: &[],
+};
+
+/// The overrides file.
+pub(crate) const OVERRIDES: Section = Section {
+    title: "the overrides file",
+    about: "",
+    keys: &[key(
+        "limits",
+        Kind::Other("table of tables"),
+        Absent("no change"),
+        "Changes, by the identities of limits.",
+        "[limits]",
+    )],
+    later: &[],
+};
+
+/// An entry of the overrides file.
+pub(crate) const OVERRIDE: Section = Section {
+    title: "\"LIMIT\" = { … }",
+    about: "",
+    keys: &[
+        CONCURRENT,
+        QUEUE,
+        WAIT,
+        RATE,
+        BURST,
+        MODE,
+        key(
+            "changed",
+            Kind::Other("date and time"),
+            Absent("not told"),
+            "When it was kept.",
+            "changed = 2026-11-22T02:40:00Z",
         ),
     ],
     later: &[],

@@ -14,7 +14,7 @@ mod tests;
 
 use std::fmt;
 
-pub(crate) use limit::LIMIT;
+pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use site::{AUTH, EDITS, FILES, HANDLER, MATCH, PROXY, RESPOND, RULE, SITE, SITE_LOG};

@@ -1,7 +1,7 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
 use super::Fallback::{Absent, Required, Value};
-use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, TIME_ZONE};
+use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
 use super::{Kind, Section, key};
 
 /// The longest duration: a day.
@@ -117,6 +117,7 @@ pub(crate) const TOP: Section = Section {
             "cgroup_required = false",
         ),
         LIMITS_OF_LEVEL,
+        LIMITS_OVERRIDES,
         TIME_ZONE,
         key(
             "sites",

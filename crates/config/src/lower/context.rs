@@ -98,7 +98,7 @@ impl Finding {
 
     fn told(self, sources: &Sources) -> Problem {
         let place = |spot: Spot| {
-            let file = sources.files.get(spot.file)?;
+            let file = sources.file(spot.file)?;
             Some(Place::new(&file.name, &file.text, spot.start..spot.end))
         };
         let other = self
@@ -167,7 +167,7 @@ fn told(sources: &Sources, severity: Severity, mut findings: Vec<Finding>) -> Di
 fn hide_consequences(sources: &Sources, findings: &mut Vec<Finding>) {
     // A line is known by its first byte.
     let line_of = |spot: &Spot| {
-        let text = sources.files.get(spot.file).map_or("", |file| &file.text);
+        let text = sources.file(spot.file).map_or("", |file| &file.text);
         (spot.file, line_start(text, spot.start))
     };
     let of = |weight| {

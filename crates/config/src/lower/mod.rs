@@ -10,6 +10,7 @@ mod files;
 mod handler;
 mod limits;
 pub(crate) mod names;
+pub(crate) mod overrides;
 mod program;
 mod rule;
 mod site;
@@ -34,11 +35,13 @@ use crate::sources::Sources;
 use crate::units;
 use cgroup::Enforcement;
 pub(crate) use cgroup::spell_cpu;
-use context::{Context, Spot, problem, problem_overall};
+pub(crate) use context::{Context, line_start};
+use context::{Spot, problem, problem_overall};
 use fields::Side;
 use limits::Level;
 pub use limits::spell_key;
 pub(crate) use limits::spell_when;
+pub(crate) use syntax::parse;
 use table::Table;
 pub(crate) use template::spell;
 use tenant::Tenants;
@@ -58,8 +61,9 @@ pub fn load_and_warn(sources: &Sources) -> Result<(Model, Diagnostics), Diagnost
     let documents: Vec<Spanned<DeTable<'_>>> = (0..sources.files.len())
         .map(|file| syntax::parse(&context, file))
         .collect();
-    let model = lower(&context, &documents);
+    let mut model = lower(&context, &documents);
     drop(documents);
+    overrides::apply(&context, &mut model);
     context.finish(model)
 }
 
@@ -103,6 +107,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
             .single("time_zone")
             .and_then(|value| limits::zone(&value)),
         limits,
+        limits_overrides: overrides::path(&tops),
         tenants: tenants.finish(),
         upstreams: upstreams.finish(),
         sites,

@@ -11,11 +11,7 @@ use super::context::{Context, Spot, line_start, problem};
 
 /// The tables of file number `file`, as far as they can be read.
 pub(crate) fn parse<'a>(context: &Context<'a>, file: usize) -> Spanned<DeTable<'a>> {
-    let text = context
-        .sources
-        .files
-        .get(file)
-        .map_or("", |file| &file.text);
+    let text = context.sources.file(file).map_or("", |file| &file.text);
     let (document, errors) = DeTable::parse_recoverable(text);
     let start = |error: &Error| error.span().map_or(0, |span| span.start);
     let line = |error: &Error| line_start(text, start(error));

@@ -149,6 +149,18 @@ impl<'a> Value<'a> {
         self.node.get_ref().as_bool()
     }
 
+    /// A text or a whole number as it would be typed, without quotes; `None` for anything else.
+    pub(crate) fn typed(&self) -> Option<String> {
+        match self.node.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            DeValue::Integer(number) => {
+                let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
+                number.map(|number| number.to_string())
+            }
+            _ => None,
+        }
+    }
+
     /// A text.
     pub(crate) fn text(&self) -> Option<&'a str> {
         let text = self.node.get_ref().as_str();

@@ -1,5 +1,7 @@
 //! Limits: how many requests go on at once, and how fast they come.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Condition, ErrorPage};
@@ -8,7 +10,8 @@ use super::{Condition, ErrorPage};
 /// refused when the configuration is loaded.
 pub const LIMITS_PER_REQUEST_MAX: usize = 16;
 
-/// An entry of `limits`. At least one of `concurrent` and `rate` is set.
+/// An entry of `limits`, as the configuration has it. At least one of `concurrent` and `rate` is
+/// set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     /// Unique in its level, and what its state is kept by: the operator's word, or made of the key.
@@ -35,6 +38,95 @@ pub struct Limit {
     pub status: u16,
     /// Body of a refusal; `None`: the site's page for the status, or ours.
     pub page: Option<Arc<ErrorPage>>,
+    /// What the overrides file says instead.
+    pub kept: Option<Box<Kept>>,
+}
+
+/// A change of a limit that an operator has kept: an entry of the overrides file. Everything it
+/// does not name is as configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The limit's identity.
+    pub identity: String,
+    /// The overrides file.
+    pub file: Arc<str>,
+    /// Line of the entry, from 1.
+    pub line: usize,
+    /// Requests under way at once.
+    pub concurrent: Option<Concurrent>,
+    /// Requests that may wait.
+    pub queue: u32,
+    /// How long one waits in all.
+    pub wait_ms: u64,
+    /// Requests that may begin in a time.
+    pub rate: Option<Rate>,
+    /// Whether it refuses.
+    pub mode: LimitMode,
+}
+
+impl Limit {
+    /// The limit as it holds: with what an operator has kept.
+    #[must_use]
+    pub fn in_force(&self) -> Limit {
+        let mut limit = self.clone();
+        if let Some(kept) = limit.kept.take() {
+            limit.concurrent = kept.concurrent;
+            limit.queue = kept.queue;
+            limit.wait_ms = kept.wait_ms;
+            limit.rate = kept.rate;
+            limit.mode = kept.mode;
+        }
+        limit
+    }
+}
+
+/// Where a limit stands, as its identity says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitPlace<'a> {
+    /// The top level.
+    Process,
+    /// The upstream of this name.
+    Upstream(&'a str),
+    /// The tenant of this name.
+    Tenant(&'a str),
+    /// The site whose first host this is.
+    Site(&'a str),
+    /// A rule: its site's first host, and its name.
+    Rule(&'a str, &'a str),
+}
+
+impl fmt::Display for LimitPlace<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimitPlace::Process => out.write_str("process"),
+            LimitPlace::Upstream(name) => write!(out, "upstream {name}"),
+            LimitPlace::Tenant(name) => write!(out, "tenant {name}"),
+            LimitPlace::Site(host) => write!(out, "site {host}"),
+            LimitPlace::Rule(host, rule) => write!(out, "rule {host}/{rule}"),
+        }
+    }
+}
+
+/// Gives every limit of a configuration its identity: what its state is kept by and what operators
+/// call it, `site example.jp/file`.
+#[derive(Debug, Default)]
+pub struct LimitIdentities {
+    taken: HashSet<String>,
+}
+
+impl LimitIdentities {
+    /// The identity of the next limit that is called `name` at `place`. Two rules of a site may
+    /// have one name: then the second is told from the first.
+    pub fn next(&mut self, place: LimitPlace<'_>, name: &str) -> String {
+        let plain = format!("{place}/{name}");
+        let mut identity = plain.clone();
+        let mut number = 2;
+        while !self.taken.insert(identity.clone()) {
+            identity = format!("{plain}#{number}");
+            number += 1;
+        }
+        identity
+    }
 }
 
 /// What a limit counts by.

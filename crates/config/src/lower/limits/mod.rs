@@ -153,6 +153,7 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
             .get("page")
             .and_then(|value| files::error_page(&value))
             .map(Arc::new),
+        kept: None,
         key,
     };
     judge(&table);
@@ -173,7 +174,7 @@ fn name(table: &Table<'_>) -> Option<(String, Spot)> {
     Some((name.to_owned(), value.spot()))
 }
 
-fn concurrent(value: &Value<'_>) -> Option<Concurrent> {
+pub(super) fn concurrent(value: &Value<'_>) -> Option<Concurrent> {
     if value.is_text() {
         let text = value.text()?;
         if text == "auto" {
