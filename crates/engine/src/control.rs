@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const UNKNOWN: &str =
     "unknown question; known are: status, limits list, limits top, limits set, why\n";
 /// Bytes of a question.
-const QUESTION_BYTES_MAX: usize = 1_024;
+const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
 /// The control socket in use.
 #[derive(Debug, Default)]
@@ -143,7 +143,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         assert!(ask(&path, "status json\n").starts_with("{\"version\":"));
         assert!(ask(&path, "shutdown\n").starts_with("unknown question"));
-        assert!(ask(&path, &"x".repeat(1_024)).starts_with("unknown question"));
+        assert!(ask(&path, &"x".repeat(QUESTION_BYTES_MAX)).starts_with("unknown question"));
         control.replace(Some(bind()), &bed.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         drop(watched);

@@ -19,6 +19,8 @@ use crate::codec::{BadMessage, Reader, Writer};
 
 /// Bytes in one message to the server.
 pub const TO_SERVER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Largest configuration, all files together, as [`Configure::sources`].
+pub const SOURCES_BYTES_MAX: usize = 256 << 20;
 /// Descriptors in one message to the server: listeners and logs.
 pub const TO_SERVER_FDS_MAX: usize = 65_536;
 /// Bytes in one message to the supervisor.

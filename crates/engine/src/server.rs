@@ -19,14 +19,12 @@ use crate::access_log::{self, Order};
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::link::{Configure, ListenerSocket, ToServer, ToSupervisor, Voice};
+use crate::link::{Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Voice};
 use crate::listener::Listener;
 use crate::thread;
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Opened, Shared, Swap};
 
-/// Largest configuration, all files together.
-const SOURCES_BYTES_MAX: usize = 256 << 20;
 /// How long the last access records may take to be written.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.

@@ -10,7 +10,7 @@ use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
 use crate::glob::Matcher;
-use crate::permits::{self, Level, Place};
+use crate::permits::{self, Level};
 use crate::resolve::{Resolved, SIBLINGS};
 use crate::stats::SiteStats;
 
@@ -97,10 +97,9 @@ impl Site {
         let rules = site.rules.iter();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits));
         let rules = rules.collect::<Result<_>>()?;
-        let place = format_args!("site {name}");
         Ok(Self {
             tenant: limits.tenant(site)?,
-            limits: limits.level(Place::Site, &place, &site.limits)?,
+            limits: limits.level(model::LimitPlace::Site(&name), &site.limits)?,
             name: name.into(),
             path_rules: PathRules {
                 slashes: match site.slashes {
@@ -154,9 +153,9 @@ fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
 impl Rule {
     fn compile(rule: &model::Rule, site: &str, limits: &mut permits::Builder<'_>) -> Result<Self> {
         let conditions = Conditions::compile(&rule.conditions);
-        let place = format_args!("rule {site}/{}", rule.name);
+        let place = model::LimitPlace::Rule(site, &rule.name);
         Ok(Self {
-            limits: limits.level(Place::Rule, &place, &rule.limits)?,
+            limits: limits.level(place, &rule.limits)?,
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),

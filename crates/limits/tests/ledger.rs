@@ -189,7 +189,7 @@ fn going_into_shadow_lets_the_waiters_pass() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_in_flight_and_what_was_changed_but_not_what_it_changes() {
+fn a_reload_keeps_what_is_in_flight_and_says_anew_what_holds() {
     let limits = vec![dynamic("file", 2), fixed("site", 100)];
     let mut setting = Setting::new(2, limits.clone());
     let held = [
@@ -197,8 +197,9 @@ fn a_reload_keeps_what_is_in_flight_and_what_was_changed_but_not_what_it_changes
         setting.admitted(1, &["a", ""]),
     ];
     setting.change("site", Change::Concurrent(Some(Concurrent::Fixed(3))));
-    setting.define(limits.clone());
     assert_eq!(setting.look("site").cap, Some(3));
+    setting.define(limits.clone());
+    assert_eq!(setting.look("site").cap, Some(100));
     assert_eq!(&*setting.refused(0, &["a", ""]).name, "file");
     let mut limits = limits;
     limits[1].concurrent = Some(Concurrent::Fixed(2));

@@ -1,11 +1,10 @@
 //! All limits of a generation: compiled with it, named by the ledger once it is in force.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt::Display;
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use config::model::{self, Model};
+use config::model::{self, LimitIdentities, LimitPlace, Model};
 use limits::{
     Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
@@ -33,14 +32,32 @@ pub struct Limits {
     /// Whether one that stands outside of sites looks at the resolved file.
     pub(super) needs_file: bool,
     definitions: Vec<Definition>,
+    /// What operators have kept of changes, by index.
+    kept: Vec<(usize, Kept)>,
     tenant_definitions: Vec<TenantDefinition>,
     defined: OnceLock<Defined>,
 }
 
+/// What an operator has kept of changes of a limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The limit with these changes.
+    pub definition: Definition,
+    /// The overrides file.
+    pub file: Arc<str>,
+    /// The line of it, from 1.
+    pub line: usize,
+}
+
 impl Limits {
-    /// What the ledger is told of the limits, in the order of their indexes.
+    /// The limits as configured, in the order of their indexes.
     pub fn definitions(&self) -> &[Definition] {
         &self.definitions
+    }
+
+    /// What operators have kept of changes, by index.
+    pub(super) fn kept(&self) -> &[(usize, Kept)] {
+        &self.kept
     }
 
     /// What the ledger is told of the tenants.
@@ -57,6 +74,11 @@ impl Limits {
     pub(super) fn position(&self, identity: &str) -> Option<usize> {
         let mut known = self.definitions.iter();
         known.position(|definition| definition.identity == identity)
+    }
+
+    /// Whether one is configured exactly so.
+    pub(super) fn has(&self, configured: &Definition) -> bool {
+        self.definitions.contains(configured)
     }
 
     /// How the ledger names a limit; `None` before the generation was in force.
@@ -83,7 +105,7 @@ pub(crate) struct Builder<'a> {
     limits: Limits,
     model: &'a Model,
     tenants: HashMap<&'a str, u32>,
-    identities: HashSet<String>,
+    identities: LimitIdentities,
     /// Whether the model has any limit at all.
     is_needed: bool,
 }
@@ -98,17 +120,17 @@ impl<'a> Builder<'a> {
             limits: Limits::default(),
             model,
             tenants: HashMap::new(),
-            identities: HashSet::new(),
+            identities: LimitIdentities::default(),
             is_needed: has_any(model),
         };
         if !builder.is_needed {
             return Ok(builder);
         }
-        builder.limits.process = builder.level(Place::Process, &"process", &model.limits)?;
+        builder.limits.process = builder.level(LimitPlace::Process, &model.limits)?;
         if model.upstreams.iter().any(|it| !it.limits.is_empty()) {
             for upstream in &model.upstreams {
-                let place = format_args!("upstream {}", upstream.name);
-                let level = builder.level(Place::Upstream, &place, &upstream.limits)?;
+                let place = LimitPlace::Upstream(&upstream.name);
+                let level = builder.level(place, &upstream.limits)?;
                 builder.limits.upstreams.push(level);
             }
         }
@@ -131,9 +153,8 @@ impl<'a> Builder<'a> {
         let said = site
             .tenant_index
             .and_then(|index| self.model.tenants.get(index));
-        let place = format_args!("tenant {}", site.tenant);
         let limits = said.map_or(&[][..], |tenant| &tenant.limits);
-        let level = self.level(Place::Tenant, &place, limits)?;
+        let level = self.level(LimitPlace::Tenant(&site.tenant), limits)?;
         self.limits.tenants.push(level);
         self.limits.tenant_definitions.push(TenantDefinition {
             name: site.tenant.clone(),
@@ -144,16 +165,12 @@ impl<'a> Builder<'a> {
         Ok(index)
     }
 
-    /// Compiles the limits of one level; `name` says where they stand.
+    /// Compiles the limits of one level.
     ///
     /// # Errors
     /// As [`Limit::compile`].
-    pub(crate) fn level(
-        &mut self,
-        place: Place,
-        name: &dyn Display,
-        limits: &[model::Limit],
-    ) -> Result<Level> {
+    pub(crate) fn level(&mut self, at: LimitPlace<'_>, limits: &[model::Limit]) -> Result<Level> {
+        let place = Place::from(at);
         let zone = self.model.time_zone.as_deref();
         let mut level = Vec::with_capacity(limits.len());
         for limit in limits {
@@ -161,8 +178,17 @@ impl<'a> Builder<'a> {
             let compiled = Limit::compile(limit, index, place, zone)?;
             self.limits.has_rates |= compiled.has_rate;
             self.limits.has_permits |= compiled.has_permits;
-            let identity = self.identity(format!("{name}/{}", limit.name));
-            let definition = definition(limit, identity, &compiled.key, place, self.model.workers);
+            let identity = self.identities.next(at, &limit.name);
+            let workers = self.model.workers;
+            let definition = definition(limit, identity, &compiled.key, place, workers);
+            if let Some(kept) = &limit.kept {
+                let kept = Kept {
+                    definition: changed(&definition, &limit.in_force(), workers),
+                    file: Arc::clone(&kept.file),
+                    line: kept.line,
+                };
+                self.limits.kept.push((compiled.index(), kept));
+            }
             self.limits.definitions.push(definition);
             level.push(compiled);
         }
@@ -193,17 +219,6 @@ impl<'a> Builder<'a> {
         let tenant = site.tenant_index;
         let tenant = tenant.and_then(|index| self.model.tenants.get(index));
         tenant.map_or(&[], |tenant| &tenant.limits)
-    }
-
-    /// Names of rules may occur twice in a site: then the second is told from the first.
-    fn identity(&mut self, plain: String) -> String {
-        let mut identity = plain.clone();
-        let mut number = 2;
-        while !self.identities.insert(identity.clone()) {
-            identity = format!("{plain}#{number}");
-            number += 1;
-        }
-        identity
     }
 }
 

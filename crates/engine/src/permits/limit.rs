@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use config::model::{self, LimitKey};
+use config::model::{self, LimitKey, LimitPlace};
 
 use super::hours::Hours;
 use crate::conditions::Conditions;
@@ -26,6 +26,18 @@ pub enum Place {
     Rule,
     /// On an upstream.
     Upstream,
+}
+
+impl From<LimitPlace<'_>> for Place {
+    fn from(place: LimitPlace<'_>) -> Self {
+        match place {
+            LimitPlace::Process => Self::Process,
+            LimitPlace::Tenant(_) => Self::Tenant,
+            LimitPlace::Site(_) => Self::Site,
+            LimitPlace::Rule(..) => Self::Rule,
+            LimitPlace::Upstream(_) => Self::Upstream,
+        }
+    }
 }
 
 /// A limit, ready to be asked.

@@ -1,20 +1,26 @@
-//! What all workers share of limits: the ledger, its clock, what was refused lately, and what was
-//! changed while running.
+//! What all workers share of limits: the ledger, its clock, what was refused lately, and what is
+//! other than configured.
+//!
+//! A limit is what the configuration says, with what the overrides file says in place of that, with
+//! what was set while running on top. The ledger is told the outcome alone.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use limits::{Change, Definition, Ledger, Time};
 
-use super::compiled::Limits;
+use super::compiled::{Kept, Limits};
 use super::refusals::Refusals;
 
 /// How often the ledger does what time asks for.
 const TICK_MS: u64 = 200;
-/// Changes made while running that are remembered; a further one works, but not over a reload.
-const CHANGED_MAX: usize = 1_024;
+/// Limits that are other than configured, at most; a further change works, but not over a reload.
+const CHANGED_MAX: usize = 2_048;
 
 /// The limits' part of what workers share.
 #[derive(Debug)]
@@ -30,12 +36,28 @@ pub struct Limiter {
     changed: Mutex<Vec<Changed>>,
 }
 
-/// A limit that was changed while running.
+/// A limit that is other than configured.
 #[derive(Debug, Clone)]
 struct Changed {
     /// As the configuration has it.
     configured: Definition,
-    changes: Vec<Change>,
+    /// What was kept of changes, in place of that.
+    kept: Option<Kept>,
+    /// What was set while running, on top.
+    set: Vec<Change>,
+}
+
+/// Who has made a limit what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration.
+    Configured,
+    /// An operator, while running.
+    Set,
+    /// A line of the overrides file.
+    Kept(Arc<str>, usize),
+    /// An operator, while running, and for what was not set a line of the overrides file.
+    SetAndKept(Arc<str>, usize),
 }
 
 impl Limiter {
@@ -59,64 +81,106 @@ impl Limiter {
         Time(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
     }
 
-    /// Puts the limits of a generation in force. What was changed while running stays changed
-    /// where the configuration says of it what it said before.
+    /// Puts the limits of a generation in force. What was set while running stays set where
+    /// configuration and overrides file say of the limit what they said before.
     pub fn put_in_force(&self, limits: &Limits) {
         let now = self.time(Instant::now());
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = self.lock();
+        let before = std::mem::replace(&mut *changed, kept_of(limits));
+        let set = before.into_iter().filter(|was| !was.set.is_empty());
+        for was in set.filter(|was| limits.has(&was.configured)) {
+            match (of(&mut changed, &was.configured.identity), &was.kept) {
+                (Some(it), Some(kept)) if it.is_kept_as(&kept.definition) => it.set = was.set,
+                (None, None) => changed.push(was),
+                _ => {}
+            }
+        }
+        let in_force = in_force(limits, &changed);
         let defined = self
             .ledger
-            .define(now, limits.definitions(), limits.tenant_definitions());
+            .define(now, &in_force, limits.tenant_definitions());
         limits.name(defined);
-        // As the ledger does.
-        changed.retain(|it| {
-            let at = limits.position(&it.configured.identity);
-            at.and_then(|at| limits.definitions().get(at)) == Some(&it.configured)
+    }
+
+    /// Makes a limit of the generation in force what an operator wants of it, at once and until
+    /// configuration or overrides file say something else.
+    pub(super) fn set(&self, limits: &Limits, at: usize, wanted: &Definition) {
+        self.change(limits, at, |it| {
+            for change in differences(&it.in_force(), wanted) {
+                it.note(&change);
+            }
         });
     }
 
-    /// Changes a limit of the generation in force at once; `false` where there is no such limit.
-    pub fn change(&self, limits: &Limits, identity: &str, changes: &[Change]) -> bool {
-        let Some(at) = limits.position(identity) else {
-            return false;
-        };
-        let (Some(id), Some(configured)) = (limits.id(at), limits.definitions().get(at)) else {
-            return false;
-        };
-        let now = self.time(Instant::now());
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        for change in changes {
-            self.ledger.change(now, id, change);
-        }
-        let known = changed
-            .iter_mut()
-            .find(|it| it.configured.identity == identity);
-        if let Some(known) = known {
-            changes.iter().for_each(|change| known.note(change));
-        } else if changed.len() < CHANGED_MAX {
-            changed.push(Changed {
-                configured: configured.clone(),
-                changes: changes.to_vec(),
-            });
-        }
-        true
+    /// Takes what was kept of a limit, in place of what had been kept; what was set and
+    /// `is_covered` by it is kept now, and set no longer.
+    pub(super) fn keep(
+        &self,
+        limits: &Limits,
+        at: usize,
+        kept: Kept,
+        is_covered: impl Fn(&Change) -> bool,
+    ) {
+        self.change(limits, at, |it| {
+            it.kept = Some(kept);
+            it.set.retain(|change| !is_covered(change));
+        });
     }
 
-    /// A limit as it is now; `None` where it is as configured.
-    pub fn changed(&self, configured: &Definition) -> Option<Definition> {
-        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = changed.iter().find(|it| it.configured == *configured)?;
-        let mut now = configured.clone();
-        for change in &found.changes {
-            match *change {
-                Change::Concurrent(concurrent) => now.concurrent = concurrent,
-                Change::Queue(queue) => now.queue = queue,
-                Change::Wait(wait) => now.wait = wait,
-                Change::Rate(rate) => now.rate = rate,
-                Change::Mode(mode) => now.mode = mode,
+    /// Makes a limit what the configuration says.
+    pub(super) fn forget(&self, limits: &Limits, at: usize) {
+        self.change(limits, at, |it| {
+            it.kept = None;
+            it.set.clear();
+        });
+    }
+
+    /// Hears that a line of the overrides file is gone: those behind it have moved up.
+    pub(super) fn move_up_from(&self, gone: usize) {
+        let mut changed = self.lock();
+        for kept in changed.iter_mut().filter_map(|it| it.kept.as_mut()) {
+            if kept.line > gone {
+                kept.line -= 1;
             }
         }
-        Some(now)
+    }
+
+    /// A limit as it is now, and who says so.
+    pub(super) fn in_force(&self, configured: &Definition) -> (Definition, Origin) {
+        let changed = self.lock();
+        let found = changed.iter().find(|it| it.configured == *configured);
+        match found {
+            Some(it) => (it.in_force(), it.origin()),
+            None => (configured.clone(), Origin::Configured),
+        }
+    }
+
+    /// Changes what is known of a limit, and the limit with it.
+    fn change(&self, limits: &Limits, at: usize, change: impl FnOnce(&mut Changed)) {
+        let (Some(id), Some(configured)) = (limits.id(at), limits.definitions().get(at)) else {
+            return;
+        };
+        let now = self.time(Instant::now());
+        let mut changed = self.lock();
+        let known = of(&mut changed, &configured.identity).cloned();
+        let mut it = known.unwrap_or_else(|| Changed {
+            configured: configured.clone(),
+            kept: None,
+            set: Vec::new(),
+        });
+        let before = it.in_force();
+        change(&mut it);
+        for change in differences(&before, &it.in_force()) {
+            self.ledger.change(now, id, &change);
+        }
+        changed.retain(|it| it.configured.identity != configured.identity);
+        if !it.is_as_configured() && changed.len() < CHANGED_MAX {
+            changed.push(it);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Changed>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does what time asks for, if it is time; any worker may call it, as often as it likes.
@@ -137,12 +201,114 @@ impl Limiter {
     }
 }
 
+/// What is known of a limit that is other than configured.
+fn of<'a>(changed: &'a mut [Changed], identity: &str) -> Option<&'a mut Changed> {
+    let mut known = changed.iter_mut();
+    known.find(|it| it.configured.identity == identity)
+}
+
+/// The limits as they hold, in the order of their indexes.
+fn in_force<'a>(limits: &'a Limits, changed: &[Changed]) -> Cow<'a, [Definition]> {
+    let mut definitions = Cow::Borrowed(limits.definitions());
+    if changed.is_empty() {
+        return definitions;
+    }
+    let changed: HashMap<&str, &Changed> = changed
+        .iter()
+        .map(|it| (it.configured.identity.as_str(), it))
+        .collect();
+    for definition in definitions.to_mut() {
+        if let Some(it) = changed.get(definition.identity.as_str()) {
+            *definition = it.in_force();
+        }
+    }
+    definitions
+}
+
+/// The limits of which something was kept.
+fn kept_of(limits: &Limits) -> Vec<Changed> {
+    let kept = limits.kept().iter().filter_map(|(at, kept)| {
+        Some(Changed {
+            configured: limits.definitions().get(*at)?.clone(),
+            kept: Some(kept.clone()),
+            set: Vec::new(),
+        })
+    });
+    kept.collect()
+}
+
+/// What has to be changed for a limit to become what is wanted.
+pub(super) fn differences(now: &Definition, wanted: &Definition) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if now.concurrent != wanted.concurrent {
+        changes.push(Change::Concurrent(wanted.concurrent));
+    }
+    if now.queue != wanted.queue {
+        changes.push(Change::Queue(wanted.queue));
+    }
+    if now.wait != wanted.wait {
+        changes.push(Change::Wait(wanted.wait));
+    }
+    if now.rate != wanted.rate {
+        changes.push(Change::Rate(wanted.rate));
+    }
+    if now.mode != wanted.mode {
+        changes.push(Change::Mode(wanted.mode));
+    }
+    changes
+}
+
 impl Changed {
+    /// The limit as it is.
+    fn in_force(&self) -> Definition {
+        let kept = self.kept.as_ref().map(|kept| &kept.definition);
+        let mut now = kept.unwrap_or(&self.configured).clone();
+        for change in &self.set {
+            match *change {
+                Change::Concurrent(concurrent) => now.concurrent = concurrent,
+                Change::Queue(queue) => now.queue = queue,
+                Change::Wait(wait) => now.wait = wait,
+                Change::Rate(rate) => now.rate = rate,
+                Change::Mode(mode) => now.mode = mode,
+            }
+        }
+        now
+    }
+
+    fn is_as_configured(&self) -> bool {
+        self.kept.is_none() && self.set.is_empty()
+    }
+
+    fn is_kept_as(&self, definition: &Definition) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| kept.definition == *definition)
+    }
+
+    fn origin(&self) -> Origin {
+        match &self.kept {
+            None => Origin::Set,
+            Some(kept) if self.set.is_empty() => Origin::Kept(Arc::clone(&kept.file), kept.line),
+            Some(kept) => Origin::SetAndKept(Arc::clone(&kept.file), kept.line),
+        }
+    }
+
     /// A change takes the place of an earlier one of its kind.
     fn note(&mut self, change: &Change) {
         let kind = std::mem::discriminant(change);
-        self.changes
+        self.set
             .retain(|known| std::mem::discriminant(known) != kind);
-        self.changes.push(*change);
+        self.set.push(*change);
+    }
+}
+
+impl fmt::Display for Origin {
+    /// `config`, `set`, or the overrides file and line.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => out.write_str("config"),
+            Self::Set => out.write_str("set"),
+            Self::Kept(file, line) => write!(out, "{file}:{line}"),
+            Self::SetAndKept(file, line) => write!(out, "set, {file}:{line}"),
+        }
     }
 }

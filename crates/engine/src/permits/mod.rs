@@ -22,7 +22,7 @@ mod tests;
 mod wants;
 
 pub(crate) use compiled::Builder;
-pub use compiled::{Limits, changed};
+pub use compiled::{Kept, Limits, changed};
 pub use limit::Place;
 pub use limiter::Limiter;
 pub use prepared::Level;

@@ -1,6 +1,8 @@
 //! What an operator may ask of limits over the control socket, and the answers as text or JSON.
 //!
-//! `limits list [json]`, `limits top [N] [json]`, `limits set LIMIT KEY=VALUE…`, `why REQUEST-ID`.
+//! `limits list [json]`, `limits top [N] [json]`, `limits set LIMIT KEY=VALUE…`, `why REQUEST-ID`;
+//! and what `nagaya limits set` tells of the overrides file, which it writes itself: `limits kept`
+//! and `limits forget`.
 //! An answer that begins with `error: ` says that nothing was done, and why.
 
 use std::cmp::Reverse;
@@ -41,9 +43,15 @@ fn about_limits(shared: &Shared, rest: &str) -> String {
     let mut words = rest.split_ascii_whitespace();
     let verb = words.next().unwrap_or_default();
     let (mut form, mut number) = (Form::Text, None);
-    if verb == "set" {
-        let order = rest.trim_start().strip_prefix("set").unwrap_or_default();
-        return set::set(shared, order.trim()).unwrap_or_else(|why| format!("error: {why}\n"));
+    let order = rest.trim_start().strip_prefix(verb).unwrap_or_default();
+    let done = match verb {
+        "set" => Some(set::set(shared, order.trim())),
+        "kept" => Some(set::keep(shared, order.trim())),
+        "forget" => Some(set::forget(shared, order.trim())),
+        _ => None,
+    };
+    if let Some(done) = done {
+        return done.unwrap_or_else(|why| format!("error: {why}\n"));
     }
     for word in words {
         match word.parse::<usize>() {
@@ -92,7 +100,7 @@ fn list(rows: &[Row]) -> String {
             count(row.look.totals.waited),
             count(row.refused_total()),
             count(row.look.totals.shadow_refused),
-            row.origin.word().to_owned(),
+            row.origin.to_string(),
         ]
     });
     grid(&heads, cells.collect(), &mut out);
@@ -145,10 +153,10 @@ pub(crate) fn row_json(row: &Row, out: &mut String) {
     // Writing to memory does not fail, here and below.
     let _ = write!(
         out,
-        "\"limit\":{},\"name\":{},\"from\":\"{}\",\"mode\":\"{}\"",
+        "\"limit\":{},\"name\":{},\"from\":{},\"mode\":\"{}\"",
         quoted(&limit.identity),
         quoted(&limit.name),
-        row.origin.word(),
+        quoted(&row.origin.to_string()),
         mode_word(limit.mode),
     );
     match limit.concurrent {

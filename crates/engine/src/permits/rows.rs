@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use limits::{Definition, LimitId, LimitLook, Totals};
 
+use super::limiter::Origin;
 use crate::worker::Shared;
 
 /// A limit, and what all its keys together have come to.
@@ -15,15 +16,6 @@ pub struct Row {
     pub origin: Origin,
     /// What it holds, and has come to.
     pub look: LimitLook,
-}
-
-/// Who has made a limit what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// The configuration.
-    Configured,
-    /// An operator, while running.
-    Set,
 }
 
 impl Row {
@@ -41,16 +33,6 @@ impl Row {
     }
 }
 
-impl Origin {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Configured => "config",
-            Self::Set => "set",
-        }
-    }
-}
-
 /// Every limit, in the order of the configuration.
 pub fn collect(shared: &Shared) -> Vec<Row> {
     let Some(generation) = shared.generation() else {
@@ -65,13 +47,9 @@ pub fn collect(shared: &Shared) -> Vec<Row> {
     let rows = limits.definitions().iter().enumerate();
     rows.filter_map(|(index, configured)| {
         let look = by_limit.remove(&limits.id(index)?)?;
-        let changed = limiter.changed(configured);
-        let origin = match &changed {
-            Some(_) => Origin::Set,
-            None => Origin::Configured,
-        };
+        let (limit, origin) = limiter.in_force(configured);
         Some(Row {
-            limit: changed.unwrap_or_else(|| configured.clone()),
+            limit,
             origin,
             look,
         })

@@ -1,54 +1,137 @@
-//! `limits set`: a limit changed while running, until a reload changes it.
+//! `limits set`: a limit changed while running, until a reload changes it; and what is told of
+//! changes that are kept.
 //!
 //! What the operator writes is read by the same code that reads the configuration, as the limit
 //! would stand there with the change made: so the words, the checks and the complaints are the
 //! same.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use config::Sources;
 use config::model;
+use config::overrides::KEYS;
 use limits::{Change, Concurrent, Definition, Keyed, Shared as SharedBy};
 
-use super::compiled;
+use super::compiled::{self, Kept, Limits};
 use super::questions::{describe, mode_word, spelled};
+use crate::generation::Generation;
 use crate::worker::Shared;
 
-/// Keys that can be changed.
-const KEYS: [&str; 6] = ["concurrent", "queue", "wait", "rate", "burst", "mode"];
-
-/// Carries out an order: `LIMIT KEY=VALUE…`.
+/// Carries out `limits set`: `LIMIT KEY=VALUE…`.
 ///
 /// # Errors
 /// What is wrong with it, for the operator.
 pub(super) fn set(shared: &Shared, order: &str) -> Result<String, String> {
     let (identity, pairs) = split(order)?;
-    let generation = shared.generation();
-    let generation = generation.ok_or("no configuration is in force yet")?;
-    let limits = &generation.limits;
-    let known = limits.definitions().iter();
-    let configured = known
-        .clone()
-        .find(|it| it.identity == identity)
-        .ok_or_else(|| unknown(identity, known.map(|it| it.identity.as_str())))?;
-    let now = shared.limits.changed(configured);
-    let now = now.unwrap_or_else(|| configured.clone());
+    let known = Known::find(shared, identity)?;
+    let (now, _) = shared.limits.in_force(&known.configured);
     let wanted = read(&now, &pairs)?;
-    let changes = changes(&now, &wanted);
-    if changes.is_empty() {
+    if now == wanted {
         return Ok(format!("{identity}: {}, as before\n", describe(&now, None)));
     }
-    if !shared.limits.change(limits, identity, &changes) {
-        return Err(format!(
-            "the limit `{identity}` has just gone: see limits list"
-        ));
-    }
+    shared.limits.set(known.limits(), known.at, &wanted);
     tracing::info!(limit = identity, was = %describe(&now, None), is = %describe(&wanted, None), "a limit was changed");
     Ok(format!(
-        "{identity}: {} (was {}); until a reload changes this limit\n",
+        "{identity}: {} (was {}); until a reload changes this limit, or --keep\n",
         describe(&wanted, None),
         describe(&now, None)
     ))
+}
+
+/// Hears what the overrides file says of a limit now: `FILE:LINE`, a tab, `LIMIT KEY=VALUE…`.
+///
+/// # Errors
+/// As [`set`].
+pub(super) fn keep(shared: &Shared, order: &str) -> Result<String, String> {
+    let (place, order) = order.split_once('\t').ok_or(NO_PLACE)?;
+    let (file, line) = place.rsplit_once(':').ok_or(NO_PLACE)?;
+    let line = line.parse().map_err(|_| NO_PLACE)?;
+    let (identity, mut pairs) = split(order)?;
+    let known = Known::find(shared, identity)?;
+    let configured = &known.configured;
+    // As at the next start, where they are warned of.
+    pairs.retain(|(key, _)| can_be_set(configured, key));
+    let kept = Kept {
+        definition: read(configured, &pairs)?,
+        file: file.into(),
+        line,
+    };
+    let is_covered = |change: &Change| pairs.iter().any(|(key, _)| is_of(change, key));
+    shared
+        .limits
+        .keep(known.limits(), known.at, kept, is_covered);
+    let (now, _) = shared.limits.in_force(configured);
+    tracing::info!(limit = identity, is = %describe(&now, None), file, line, "a change of a limit was kept");
+    Ok(format!(
+        "{identity}: {} (configured: {}); kept in {place}\n",
+        describe(&now, None),
+        describe(configured, None)
+    ))
+}
+
+/// Makes a limit what the configuration says, once the overrides file says nothing of it: the line
+/// that is gone from it, or 0; a tab; the limit.
+///
+/// # Errors
+/// As [`set`].
+pub(super) fn forget(shared: &Shared, order: &str) -> Result<String, String> {
+    let (line, identity) = order.split_once('\t').ok_or(NO_PLACE)?;
+    let line = line.parse().map_err(|_| NO_PLACE)?;
+    if line > 0 {
+        shared.limits.move_up_from(line);
+    }
+    let known = match Known::find(shared, identity) {
+        Err(_) if line > 0 => return Ok(format!("{identity}: no limit is called so any more\n")),
+        found => found?,
+    };
+    let configured = &known.configured;
+    let (was, _) = shared.limits.in_force(configured);
+    shared.limits.forget(known.limits(), known.at);
+    tracing::info!(limit = identity, was = %describe(&was, None), "a limit is as configured again");
+    Ok(format!(
+        "{identity}: {}, as configured (was {})\n",
+        describe(configured, None),
+        describe(&was, None)
+    ))
+}
+
+/// What is said where an order does not begin as it has to.
+const NO_PLACE: &str = "nagaya limits set --keep and --forget say this, nobody else";
+
+/// A limit of the generation in force.
+struct Known {
+    generation: Arc<Generation>,
+    at: usize,
+    configured: Definition,
+}
+
+impl Known {
+    fn find(shared: &Shared, identity: &str) -> Result<Self, String> {
+        let generation = shared.generation();
+        let generation = generation.ok_or("no configuration is in force yet")?;
+        let limits = &generation.limits;
+        let known = limits.position(identity).and_then(|at| {
+            let configured = limits.definitions().get(at)?.clone();
+            Some((at, configured))
+        });
+        let Some((at, configured)) = known else {
+            let definitions = limits.definitions().iter();
+            return Err(unknown(
+                identity,
+                definitions.map(|it| it.identity.as_str()),
+            ));
+        };
+        Ok(Self {
+            generation,
+            at,
+            configured,
+        })
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.generation.limits
+    }
 }
 
 type Pairs<'a> = Vec<(&'a str, &'a str)>;
@@ -83,17 +166,9 @@ fn unknown<'a>(identity: &str, known: impl Iterator<Item = &'a str>) -> String {
 
 /// The limit as it would be, read as the configuration is.
 fn read(now: &Definition, pairs: &Pairs<'_>) -> Result<Definition, String> {
-    for (key, is_there) in [
-        ("concurrent", now.concurrent.is_some()),
-        ("queue", now.concurrent.is_some()),
-        ("wait", now.concurrent.is_some()),
-        ("rate", now.rate.is_some()),
-        ("burst", now.rate.is_some()),
-    ] {
-        if !is_there && pairs.iter().any(|(named, _)| *named == key) {
-            let why = "the configuration gives it none; add it there and reload";
-            return Err(format!("`{key}` of this limit cannot be set: {why}"));
-        }
+    if let Some((key, _)) = pairs.iter().find(|(key, _)| !can_be_set(now, key)) {
+        let why = "the configuration gives it none; add it there and reload";
+        return Err(format!("`{key}` of this limit cannot be set: {why}"));
     }
     let text = as_configuration(now, pairs);
     let model = config::load(&Sources::from_text("limits set", &text))
@@ -140,24 +215,24 @@ fn as_configuration(now: &Definition, pairs: &Pairs<'_>) -> String {
     text
 }
 
-fn changes(now: &Definition, wanted: &Definition) -> Vec<Change> {
-    let mut changes = Vec::new();
-    if now.concurrent != wanted.concurrent {
-        changes.push(Change::Concurrent(wanted.concurrent));
+/// Whether a limit has something of this name.
+fn can_be_set(limit: &Definition, key: &str) -> bool {
+    match key {
+        "rate" | "burst" => limit.rate.is_some(),
+        "mode" => true,
+        _ => limit.concurrent.is_some(),
     }
-    if now.queue != wanted.queue {
-        changes.push(Change::Queue(wanted.queue));
+}
+
+/// Whether a change is one of what has this name.
+fn is_of(change: &Change, key: &str) -> bool {
+    match change {
+        Change::Concurrent(_) => key == "concurrent",
+        Change::Queue(_) => key == "queue",
+        Change::Wait(_) => key == "wait",
+        Change::Rate(_) => matches!(key, "rate" | "burst"),
+        Change::Mode(_) => key == "mode",
     }
-    if now.wait != wanted.wait {
-        changes.push(Change::Wait(wanted.wait));
-    }
-    if now.rate != wanted.rate {
-        changes.push(Change::Rate(wanted.rate));
-    }
-    if now.mode != wanted.mode {
-        changes.push(Change::Mode(wanted.mode));
-    }
-    changes
 }
 
 #[cfg(test)]

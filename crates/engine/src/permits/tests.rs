@@ -2,11 +2,14 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use config::Sources;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 use crate::exchange::Exchange;
+use crate::generation::Generation;
 use crate::permits::questions;
 use crate::pipeline::{
     self,
@@ -415,6 +418,104 @@ fn an_operator_asks_and_changes_what_a_limit_is() {
         );
     }
     assert_eq!(questions::answer(&bed.shared, "what"), None);
+}
+
+/// The first limit, as `limits list json` has it.
+fn listed(bed: &Bed) -> String {
+    let list = questions::answer(&bed.shared, "limits list json").expect("an answer");
+    let end = list.find(",\"keys\"").expect("a limit");
+    list[..end].to_owned()
+}
+
+/// Asks what has to be answered without an error.
+fn ask(bed: &Bed, question: &str) -> String {
+    let answer = questions::answer(&bed.shared, question).expect("an answer");
+    assert!(!answer.starts_with("error: "), "{question}: {answer}");
+    answer
+}
+
+#[test]
+fn what_is_kept_is_told_with_its_line_and_forgotten_again() {
+    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
+    ask(&bed, "limits set site a/path queue=3 concurrent=2");
+    let answer = ask(&bed, "limits kept /etc/o:7\tsite a/path concurrent=2");
+    assert!(
+        answer.contains("concurrent 2, queue 3") && answer.contains("configured: concurrent 1")
+    );
+    // The queue was set, and is not kept.
+    assert!(listed(&bed).contains("\"from\":\"set, /etc/o:7\""));
+    ask(
+        &bed,
+        "limits kept /etc/o:7\tsite a/path concurrent=2 queue=3",
+    );
+    assert!(listed(&bed).contains("\"from\":\"/etc/o:7\""));
+    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
+    // Another limit's line before this one is gone.
+    ask(&bed, "limits forget 6\tsite z/path");
+    assert!(listed(&bed).contains("\"from\":\"/etc/o:6\""));
+    ask(&bed, "limits set site a/path concurrent=5");
+    let answer = ask(&bed, "limits forget 6\tsite a/path");
+    assert!(
+        answer.contains("concurrent 1, as configured (was concurrent 5, queue 3"),
+        "{answer}"
+    );
+    assert!(listed(&bed).contains("\"from\":\"config\""));
+    assert_eq!(statuses(&together(&bed, 2)), [200, 503]);
+    for order in [
+        "limits kept x",
+        "limits kept o:1 site a/path queue=1",
+        "limits forget x\ty",
+    ] {
+        let answer = questions::answer(&bed.shared, order).expect("an answer");
+        assert!(answer.starts_with("error: "), "{order}: {answer}");
+    }
+}
+
+#[test]
+fn a_reload_leaves_what_was_set_unless_configuration_or_overrides_change_the_limit() {
+    let text = |concurrent: u32| {
+        let limit = format!(r#"{{ concurrent = {concurrent}, queue = 1 }}"#);
+        config("", &limit, "")
+    };
+    let reload = |bed: &Bed, concurrent: u32, overrides: &str| {
+        let before = bed.worker.serving();
+        let sources = Sources::from_text("test.toml", &text(concurrent));
+        let sources = sources.with_overrides("/o", &format!("[limits]\n{overrides}\n"));
+        let model = config::load(&sources).expect("sound");
+        let generation = Generation::compile(2, &model, Some(&before.generation));
+        bed.reload(Arc::new(generation.expect("it compiles")));
+    };
+    let check = |bed: &Bed, expected: (&str, u32)| {
+        let (from, concurrent) = expected;
+        let listed = listed(bed);
+        let parts = [
+            format!("\"from\":\"{from}\""),
+            format!("\"concurrent\":{concurrent},"),
+        ];
+        assert!(
+            parts.iter().all(|part| listed.contains(part)),
+            "{expected:?}: {listed}"
+        );
+        assert_eq!(bed.shared.limits.ledger.drift(), 0);
+    };
+    let bed = Bed::new(&text(2));
+    ask(&bed, "limits set site a/site concurrent=3");
+    reload(&bed, 2, "");
+    check(&bed, ("set", 3));
+    ask(&bed, "limits set site a/site concurrent=4");
+    reload(&bed, 3, "");
+    check(&bed, ("config", 3));
+    ask(&bed, "limits set site a/site concurrent=4");
+    let kept = r#""site a/site" = { concurrent = 6 }"#;
+    reload(&bed, 3, kept);
+    check(&bed, ("/o:2", 6));
+    ask(&bed, "limits set site a/site queue=5");
+    reload(&bed, 3, kept);
+    check(&bed, ("set, /o:2", 6));
+    reload(&bed, 9, kept);
+    check(&bed, ("/o:2", 6));
+    reload(&bed, 9, "");
+    check(&bed, ("config", 9));
 }
 
 #[test]

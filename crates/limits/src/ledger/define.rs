@@ -150,13 +150,8 @@ impl Books {
         let counters = known.map(|entry| entry.life.counters.clone());
         if let Some(entry) = known.filter(|it| it.definition.keyed == definition.keyed) {
             let id = entry.id;
-            let changed = entry.definition != *definition;
-            // One that comes back is what it is defined as, not what it was set to.
-            let settings = if changed || entry.retired {
-                Settings::of(definition)
-            } else {
-                entry.settings
-            };
+            let settings = Settings::of(definition);
+            let changed = entry.definition != *definition || entry.settings != settings;
             if changed || entry.retired {
                 let entry = Entry {
                     name: definition.name.as_str().into(),

@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub(crate) id: LimitId,
     pub(crate) name: Arc<str>,
     pub(crate) identity: Arc<str>,
-    /// As configured; what was changed while running stands in the settings alone.
+    /// As last defined; what was changed since stands in the settings alone.
     pub(crate) definition: Definition,
     pub(crate) settings: Settings,
     /// Where a fixed limit's gate is.

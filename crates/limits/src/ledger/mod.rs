@@ -122,8 +122,8 @@ impl Ledger {
         }
     }
 
-    /// Puts a generation's limits in force. One whose identity was there keeps its state, and what
-    /// was changed while running too, unless its definition is another now.
+    /// Puts a generation's limits in force. One whose identity was there keeps its state; what was
+    /// changed while running is as the definition has it now.
     ///
     /// Limits that are not named any more admit everybody, and are forgotten with their last permit.
     pub fn define(
