@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::outcome::{Outcome, complain, load, print, wrong_config};
+use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
 
 /// How long the gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ fn socket(config: &Path, place: &Where) -> Result<PathBuf, Outcome> {
     if let Some(socket) = &place.socket {
         return Ok(socket.clone());
     }
-    let loaded = load(config).map_err(|problems| wrong_config(&problems))?;
+    let loaded = load_without_overrides(config).map_err(|problems| wrong_config(&problems))?;
     match loaded.model.control {
         Some(control) => Ok(control.socket),
         None => Err(without_control(config)),

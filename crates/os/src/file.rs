@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    Access, AtFlags, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags, StatxFlags,
-    openat2,
+    Access, AtFlags, FileType, FlockOperation, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags,
+    StatxFlags, openat2,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
@@ -409,6 +409,16 @@ fn cached_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<u64>
         Ok(found[0])
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Takes the lock of an open file or directory, until that is closed: `false` where another process
+/// has it (`flock(2)`).
+pub fn lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,9 +1,11 @@
 //! `nagaya limits …` and `nagaya why`: what limits hold now, what others would have done.
 //!
-//! `list`, `top`, `set` and `why` ask the running gateway; `simulate` and `propose` ask an access
+//! `list`, `top`, `set` and `why` ask the running gateway, `set --keep` writes the overrides file as
+//! well; `simulate` and `propose` ask an access
 //! log, and run the gateway's own limits over it on a clock of their own.
 
 mod history;
+mod keep;
 mod log;
 mod simulate;
 mod spec;
@@ -36,9 +38,13 @@ pub(crate) enum Limits {
     /// Change a limit of the running gateway at once; nobody under way is sent away
     ///
     /// `nagaya limits list` shows what limits are called. The change lasts until a reload brings
-    /// another configuration of that limit.
+    /// another configuration of that limit, or, with --keep, until --forget: then it stands in the
+    /// overrides file, which is read at start and at each reload.
     #[command(after_help = "\
-Example: nagaya limits set 'site example.jp/file' concurrent=4 queue=10 wait=2s
+Examples:
+  nagaya limits set 'site example.jp/file' concurrent=4 queue=10 wait=2s
+  nagaya limits set 'site example.jp/file' concurrent=4 --keep
+  nagaya limits set 'site example.jp/file' --forget
 Keys: concurrent, queue, wait, rate, burst, mode (enforce or shadow)")]
     Set(SetOptions),
     /// Try limits on an access log: who would have waited or been refused
@@ -81,8 +87,14 @@ pub(crate) struct SetOptions {
     #[arg(value_name = "LIMIT")]
     pub(crate) limit: String,
     /// What to change: concurrent=4 queue=10 wait=2s rate=10/s burst=20 mode=shadow
-    #[arg(value_name = "KEY=VALUE", required = true)]
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "forget")]
     pub(crate) changes: Vec<String>,
+    /// Write the change to the overrides file, too: it outlives reloads and restarts
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Make the limit what the configuration says, and remove it from the overrides file
+    #[arg(long, conflicts_with_all = ["keep", "changes"])]
+    pub(crate) forget: bool,
     #[command(flatten)]
     pub(crate) place: Where,
 }
@@ -167,6 +179,12 @@ fn set(config: &Path, options: &SetOptions) -> Outcome {
     if options.limit.len() > WORD_BYTES_MAX || options.limit.contains(['\n', '\t']) {
         complain("nagaya: no limit is called so: nagaya limits list shows their names\n");
         return Outcome::Wrong;
+    }
+    if options.forget {
+        return keep::forget(config, &options.place, &options.limit);
+    }
+    if options.keep {
+        return keep::keep(config, &options.place, &options.limit, &options.changes);
     }
     // A limit's name may have spaces; what follows it is known by its `=`.
     let question = format!("limits set {} {}", options.limit, options.changes.join(" "));

@@ -234,7 +234,10 @@ impl Supervisor {
             Phase::Starting { until, .. } | Phase::Reloading { until, .. } if *until <= now => {
                 self.lose_server("it was not ready in time");
             }
-            Phase::Resting { until } if *until <= now => self.start_server(),
+            Phase::Resting { until } if *until <= now => {
+                self.current.renew_overrides();
+                self.start_server();
+            }
             Phase::Draining { until, .. } if *until <= now => {
                 tracing::warn!("what is still under way is cut off: the drain's time is over");
                 self.phase = Phase::Ended(Outcome::Fine);

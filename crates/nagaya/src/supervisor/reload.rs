@@ -4,21 +4,21 @@
 //! that serves. What comes out is whole; what fails leaves nothing behind.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use config::model::{LogLevel, Model};
-use config::{Diagnostics, Place, Problem, reason};
-use engine::link::{Configure, Tally, ToServer};
+use config::{Diagnostics, Place, Problem, Sources, reason};
+use engine::link::{Configure, SOURCES_BYTES_MAX, Tally, ToServer};
 use engine::programs::plan::Plan;
 use os::cgroup::Base;
 
 use super::listeners::{Control, Listeners};
 use super::logs::Logs;
 use super::plan;
-use crate::outcome::load;
+use crate::outcome::{Loaded, load, load_to_start};
 use crate::surroundings;
 
 /// A generation, ready to be given to a server, to one server after the other if need be.
@@ -44,6 +44,7 @@ pub(super) struct Generation {
     pub(super) workers: usize,
     sites: usize,
     control: Option<Rc<Control>>,
+    limits_overrides: PathBuf,
     sources: OwnedFd,
 }
 
@@ -65,7 +66,10 @@ impl Generation {
         before: Option<&Generation>,
         base: &mut Base,
     ) -> Result<Generation, Refused> {
-        let loaded = load(config).map_err(Refused::Config)?;
+        let loaded = match before {
+            Some(_) => load(config).map_err(Refused::Config)?,
+            None => load_first(config).map_err(Refused::Config)?,
+        };
         let (sources, model) = (loaded.sources, loaded.model);
         for warning in loaded.warnings.problems() {
             let (place, other, help) = fields(warning);
@@ -96,7 +100,7 @@ impl Generation {
             Plan::default()
         });
         let logs = Logs::open(&model, before.map(|before| &before.logs));
-        let sources = os::file::memfd("nagaya configuration", &sources.to_bytes());
+        let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
         match (logs, sources) {
@@ -112,6 +116,7 @@ impl Generation {
                 workers: model.workers,
                 sites: model.sites.len(),
                 control,
+                limits_overrides: model.limits_overrides,
                 sources,
             }),
             (logs, sources) => {
@@ -139,6 +144,34 @@ impl Generation {
             layout: self.plan.layout.clone(),
             tally,
         }))
+    }
+
+    /// Takes in changes of limits that were kept since the configuration was read, for a server
+    /// that takes the place of one that was lost.
+    pub(super) fn renew_overrides(&mut self) {
+        match self.with_overrides_of_now() {
+            Ok(None) => {}
+            Ok(Some(sources)) => self.sources = sources,
+            Err(problem) => {
+                let file = self.limits_overrides.display().to_string();
+                tracing::error!(
+                    file,
+                    "what was kept of limits is not read again, what was known of it holds: {problem}"
+                );
+            }
+        }
+    }
+
+    /// The sources with the overrides file of now; `None` where that is the one they have.
+    fn with_overrides_of_now(&self) -> Result<Option<OwnedFd>, String> {
+        let said = |error: io::Error| reason(&error);
+        let bytes = os::file::read_whole(self.sources.as_fd(), SOURCES_BYTES_MAX).map_err(said)?;
+        let mut sources = Sources::from_bytes(&bytes).map_err(|error| error.to_string())?;
+        if !sources.read_overrides_again(&self.limits_overrides) {
+            return Ok(None);
+        }
+        config::load(&sources).map_err(|problems| problems.to_string())?;
+        keep(&sources).map(Some).map_err(said)
     }
 
     /// A line for people.
@@ -172,6 +205,26 @@ impl Refused {
             }
         }
     }
+}
+
+/// Puts sources where a server can read them.
+fn keep(sources: &Sources) -> io::Result<OwnedFd> {
+    os::file::memfd("nagaya configuration", &sources.to_bytes())
+}
+
+/// Reads the first configuration. A broken overrides file shall not keep everybody out: what it
+/// says is missed until it is mended, what the configuration says holds.
+fn load_first(config: &Path) -> Result<Loaded, Diagnostics> {
+    let (loaded, broken) = load_to_start(config)?;
+    if let Some(broken) = broken {
+        let file = loaded.model.limits_overrides.display().to_string();
+        Refused::Config(broken).log();
+        tracing::error!(
+            file,
+            "limits start as configured, without what was kept of changes: mend the file (nagaya check), then reload"
+        );
+    }
+    Ok(loaded)
 }
 
 /// A problem's places and what to do about it, for the log.

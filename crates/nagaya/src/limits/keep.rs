@@ -1,0 +1,210 @@
+//! `nagaya limits set … --keep` and `--forget`: the overrides file, written.
+//!
+//! The command writes it, with the rights of whoever types it. The server could not: it has given up
+//! its privileges, and what it could write somebody who got into it could, too. The supervisor
+//! could, but then a word of the server would change what root reads at the next start. Who may
+//! edit the configuration may keep a change; nobody else needs to.
+//!
+//! So the file lies beside the configuration (or where `limits_overrides` says): the place that
+//! outlives a reboot and is backed up. The order is such that nothing is kept that the gateway
+//! refuses: the new text is written to a file beside the old one, then the gateway is asked to change the limit,
+//! then the new file takes the old one's name, then the gateway is told the line. One command
+//! writes at a time. A reload that is under way just then may have read the file before: the next one
+//! has it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use config::overrides::{Edited, Overrides};
+use jiff::Timestamp;
+
+use crate::control::{self, Where};
+use crate::outcome::{Outcome, complain, load_without_overrides, wrong_config};
+
+/// Largest overrides file, as the configuration has it.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Who may read a new one: it holds no secrets, and a gateway that is not root's has to.
+const MODE: u32 = 0o644;
+/// What is added to its name while it is written.
+const NEW: &str = ".new";
+
+/// Changes a limit of the running gateway, and keeps that.
+pub(super) fn keep(config: &Path, place: &Where, limit: &str, changes: &[String]) -> Outcome {
+    let keep = || -> Result<Outcome, Outcome> {
+        let store = Store::open(config)?;
+        let pairs: Vec<(&str, &str)> = changes
+            .iter()
+            .filter_map(|change| change.split_once('='))
+            .collect();
+        let when = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let edited = store.overrides.keep(limit, &pairs, &when);
+        let edited = edited.map_err(|error| wrong(&error))?;
+        let new = store.write(&edited)?;
+        let question = format!("limits set {limit} {}", changes.join(" "));
+        control::answer(config, place, &question)?;
+        new.take_place().inspect_err(|_| {
+            complain("nagaya: the limit was changed, but that is not kept\n");
+        })?;
+        let (file, line) = (store.path.display(), edited.line);
+        let changes = edited.changes.iter();
+        let changes: Vec<String> = changes
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let question = format!("limits kept {file}:{line}\t{limit} {}", changes.join(" "));
+        Ok(control::show(config, place, &question))
+    };
+    keep().unwrap_or_else(|outcome| outcome)
+}
+
+/// Removes what was kept of a limit, which becomes what the configuration says.
+pub(super) fn forget(config: &Path, place: &Where, limit: &str) -> Outcome {
+    let forget = || -> Result<Outcome, Outcome> {
+        let store = Store::open(config)?;
+        let edited = store.overrides.forget(limit);
+        let edited = edited.map_err(|error| wrong(&error))?;
+        let line = edited.as_ref().map_or(0, |edited| edited.line);
+        if let Some(edited) = edited {
+            store.write(&edited)?.take_place()?;
+            let file = store.path.display();
+            complain(&format!("nagaya: removed from {file}, line {line}\n"));
+        }
+        let question = format!("limits forget {line}\t{limit}");
+        Ok(control::show(config, place, &question))
+    };
+    forget().unwrap_or_else(|outcome| outcome)
+}
+
+fn wrong(error: &config::overrides::Unedited) -> Outcome {
+    complain(&format!("nagaya: {error}\n"));
+    Outcome::Wrong
+}
+
+/// The overrides file, while nobody else writes it.
+struct Store {
+    path: PathBuf,
+    overrides: Overrides,
+    directory: File,
+    /// Mode and owner, where it is there.
+    facts: Option<fs::Metadata>,
+}
+
+/// A new overrides file under its passing name; gone when dropped.
+struct New<'a> {
+    store: &'a Store,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Finds and reads the overrides file of a configuration. What goes wrong has been told.
+    fn open(config: &Path) -> Result<Store, Outcome> {
+        let loaded = load_without_overrides(config).map_err(|problems| wrong_config(&problems))?;
+        let named = loaded.model.limits_overrides;
+        if named.to_string_lossy().contains(char::is_control) {
+            return Err(failed("read", &named, "its name has control characters"));
+        }
+        // Where it is a link, what it leads to is written, not the link.
+        let path = fs::canonicalize(&named).unwrap_or(named);
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let directory = File::open(parent).map_err(|error| told("open", parent, &error))?;
+        match os::file::lock(directory.as_fd()) {
+            Ok(true) => {}
+            Ok(false) => {
+                let why = "another `nagaya limits set` writes it just now: try again";
+                return Err(failed("change", &path, why));
+            }
+            Err(error) => return Err(told("lock", parent, &error)),
+        }
+        let (text, facts) = read(&path).map_err(|error| told("read", &path, &error))?;
+        let name = path.display().to_string();
+        let overrides = Overrides::read(&name, &text).map_err(|problems| {
+            let outcome = wrong_config(&problems);
+            complain("nagaya: mend the overrides file first: nothing was changed\n");
+            outcome
+        })?;
+        Ok(Store {
+            path,
+            overrides,
+            directory,
+            facts,
+        })
+    }
+
+    /// Writes the text beside the file, to the disk.
+    fn write(&self, edited: &Edited) -> Result<New<'_>, Outcome> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(NEW);
+        let new = New {
+            store: self,
+            path: PathBuf::from(name),
+        };
+        new.fill(&edited.text)
+            .map_err(|error| told("write", &new.path, &error))?;
+        Ok(new)
+    }
+}
+
+impl New<'_> {
+    fn fill(&self, text: &str) -> io::Result<()> {
+        // What is there was left behind: nobody else writes now.
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(MODE)
+            .open(&self.path)?;
+        file.write_all(text.as_bytes())?;
+        let mode = self.store.facts.as_ref().map_or(MODE, fs::Metadata::mode);
+        file.set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
+        if let Some(facts) = &self.store.facts {
+            // Root may edit another's file without taking it; others cannot, and own it.
+            let _ = std::os::unix::fs::fchown(&file, Some(facts.uid()), Some(facts.gid()));
+        }
+        file.sync_all()
+    }
+
+    /// Gives it the file's name.
+    fn take_place(self) -> Result<(), Outcome> {
+        let path = &self.store.path;
+        fs::rename(&self.path, path)
+            .and_then(|()| self.store.directory.sync_all())
+            .map_err(|error| told("write", path, &error))
+    }
+}
+
+impl Drop for New<'_> {
+    fn drop(&mut self) {
+        // After it took its place there is nothing of this name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The text of a file and what is known of it; nothing of one that is not there.
+fn read(path: &Path) -> io::Result<(String, Option<fs::Metadata>)> {
+    let facts = match fs::metadata(path) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((String::new(), None)),
+        Err(error) => return Err(error),
+    };
+    if !facts.is_file() || facts.len() > FILE_BYTES_MAX {
+        let why = "it is no regular file, or larger than 1 MiB";
+        return Err(io::Error::new(ErrorKind::InvalidData, why));
+    }
+    Ok((fs::read_to_string(path)?, Some(facts)))
+}
+
+fn told(doing: &str, path: &Path, error: &io::Error) -> Outcome {
+    failed(doing, path, &config::reason(error))
+}
+
+fn failed(doing: &str, path: &Path, why: &str) -> Outcome {
+    let path = path.display();
+    complain(&format!("nagaya: {doing} {path}: {why}\n"));
+    Outcome::Failed
+}

@@ -1,0 +1,275 @@
+//! Changes of limits that are kept: over a reload, a lost server and a restart, with a broken file,
+//! with lines nobody needs any more, and forgotten again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Gateway, eventually};
+
+const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+const PATIENCE: Duration = Duration::from_secs(60);
+const FILE: &str = "nagaya.toml.overrides";
+
+const CONFIG: &str = r#"
+workers = 1
+[control]
+socket = "{dir}/control"
+[[listen]]
+address = "127.0.0.1:{port}"
+[[sites]]
+hosts = ["a.test"]
+limits = [{ concurrent = 2, queue = 1 }, { key = "path", concurrent = 9 }]
+rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
+"#;
+
+/// Text that is kept of the first limit.
+const KEPT: &str = "[limits]\n\"site a.test/site\" = { concurrent = 7 }\n";
+
+fn overrides(gateway: &Gateway) -> PathBuf {
+    gateway.directory().path().join(FILE)
+}
+
+/// A gateway whose overrides file says `text` from the beginning.
+fn started_with(text: &str) -> Gateway {
+    let gateway = Gateway::with_config(NAGAYA, CONFIG);
+    gateway.directory().write(FILE, text);
+    gateway.start()
+}
+
+fn nagaya(gateway: &Gateway, words: &[&str]) -> Output {
+    let config = gateway.directory().path().join("nagaya.toml");
+    let command = Command::new(NAGAYA)
+        .args(words)
+        .arg("-c")
+        .arg(config)
+        .output();
+    command.unwrap()
+}
+
+/// What a command that has to succeed prints.
+fn fine(gateway: &Gateway, words: &[&str]) -> String {
+    let output = nagaya(gateway, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a command that has to fail complains of.
+fn complaint(gateway: &Gateway, words: &[&str]) -> String {
+    let output = nagaya(gateway, words);
+    assert!(!output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn set(gateway: &Gateway, words: &[&str]) -> String {
+    fine(
+        gateway,
+        &[&["limits", "set", "site a.test/site"], words].concat(),
+    )
+}
+
+/// The line of `limits list` about the first limit: what it is, and who says so.
+fn listed(gateway: &Gateway) -> String {
+    let list = fine(gateway, &["limits", "list"]);
+    let line = list
+        .lines()
+        .find(|line| line.starts_with("site a.test/site "));
+    line.unwrap_or_else(|| panic!("{list}")).to_owned()
+}
+
+fn assert_listed(gateway: &Gateway, is: &str, from: &str) {
+    let line = listed(gateway);
+    let is_so = line.contains(&format!("  {is}  ")) && line.ends_with(from);
+    assert!(is_so, "{is}, {from}: {line}");
+}
+
+/// Reloads, and waits until that is done.
+fn reload(gateway: &mut Gateway, config: &str) {
+    // What is said of the start shall not be taken for what is said of the reload.
+    gateway.wait_for_message("ready: generation 1 ");
+    let before = reloads(gateway);
+    gateway.reload(config);
+    eventually(PATIENCE, "the reload", || {
+        (reloads(gateway) > before).then_some(())
+    });
+}
+
+/// Reloads so far, refused ones included.
+fn reloads(gateway: &Gateway) -> usize {
+    let log = gateway.stderr();
+    log.matches("ready: generation").count() + log.matches("reload refused").count()
+}
+
+#[test]
+fn what_is_kept_holds_over_reloads_and_a_lost_server_until_it_is_forgotten() {
+    let mut gateway = Gateway::with_config(NAGAYA, CONFIG).start();
+    let answer = set(&gateway, &["concurrent=4", "--keep"]);
+    assert!(
+        answer.contains("concurrent 4, queue 1, wait 2s (configured: concurrent 2"),
+        "{answer}"
+    );
+    let text = std::fs::read_to_string(overrides(&gateway)).unwrap();
+    let entry = text
+        .lines()
+        .position(|line| line.starts_with("\"site a.test/site\" = { concurrent = 4,"));
+    let place = format!("{FILE}:{}", entry.unwrap() + 1);
+    assert_listed(&gateway, "concurrent 4, queue 1, wait 2s", &place);
+    set(&gateway, &["queue=3"]);
+    assert_listed(&gateway, "concurrent 4, queue 3, wait 2s", &place);
+    assert!(listed(&gateway).contains("set, "), "{}", listed(&gateway));
+    reload(&mut gateway, CONFIG);
+    assert_listed(&gateway, "concurrent 4, queue 3, wait 2s", &place);
+    // The configuration changes the limit: what was set ends, what was kept stays.
+    reload(
+        &mut gateway,
+        &CONFIG.replace("concurrent = 2", "concurrent = 1"),
+    );
+    assert_listed(&gateway, "concurrent 4, queue 1, wait 2s", &place);
+    set(&gateway, &["queue=8", "--keep"]);
+    let server = Pid::from_raw(i32::try_from(gateway.server_pid()).unwrap()).unwrap();
+    kill_process(server, Signal::KILL).unwrap();
+    eventually(PATIENCE, "another server", || {
+        (nagaya(&gateway, &["limits", "list"]).status.success()
+            && gateway.server_pid() != server.as_raw_nonzero().get().unsigned_abs())
+        .then_some(())
+    });
+    assert_listed(&gateway, "concurrent 4, queue 8, wait 2s", &place);
+    let dump = fine(&gateway, &["check", "--dump"]);
+    assert!(
+        dump.contains("concurrent = 4, queue = 8") && dump.contains(&place),
+        "{dump}"
+    );
+    let answer = set(&gateway, &["--forget"]);
+    assert!(
+        answer.contains("concurrent 1, queue 1, wait 2s, as configured"),
+        "{answer}"
+    );
+    assert_listed(&gateway, "concurrent 1, queue 1, wait 2s", "config");
+    reload(&mut gateway, CONFIG);
+    assert_listed(&gateway, "concurrent 2, queue 1, wait 2s", "config");
+}
+
+#[test]
+fn a_start_reads_what_was_kept_and_a_line_that_goes_moves_the_others() {
+    let text = KEPT.replace(
+        "[limits]\n",
+        "[limits]\n\"site a.test/path\" = { concurrent = 8 }\n",
+    );
+    let gateway = started_with(&text);
+    assert_listed(
+        &gateway,
+        "concurrent 7, queue 1, wait 2s",
+        &format!("{FILE}:3"),
+    );
+    fine(&gateway, &["limits", "set", "site a.test/path", "--forget"]);
+    assert_listed(
+        &gateway,
+        "concurrent 7, queue 1, wait 2s",
+        &format!("{FILE}:2"),
+    );
+    assert_eq!(std::fs::read_to_string(overrides(&gateway)).unwrap(), KEPT);
+}
+
+#[test]
+fn a_broken_file_refuses_a_reload_and_is_not_written_over() {
+    let mut gateway = started_with(KEPT);
+    let broken = format!("{KEPT}\"site a.test/path\" = {{ concurrent = 0 }}\n");
+    std::fs::write(overrides(&gateway), &broken).unwrap();
+    let complaint_of = |words: &[&str]| complaint(&gateway, words);
+    let place = format!("{FILE}:3:");
+    assert!(complaint_of(&["check"]).contains(&place));
+    let told = complaint_of(&["limits", "set", "site a.test/site", "queue=5", "--keep"]);
+    assert!(told.contains(&place) && told.contains("mend"), "{told}");
+    assert_eq!(
+        std::fs::read_to_string(overrides(&gateway)).unwrap(),
+        broken
+    );
+    reload(&mut gateway, &CONFIG.replace("fine", "other"));
+    assert!(gateway.stderr().contains(&place), "{}", gateway.stderr());
+    assert_listed(
+        &gateway,
+        "concurrent 7, queue 1, wait 2s",
+        &format!("{FILE}:2"),
+    );
+}
+
+#[test]
+fn a_start_goes_on_without_a_broken_file_and_a_reload_takes_the_mended_one() {
+    let mut gateway = started_with("[limits]\n\"site a.test/site\" = { concurrent =\n");
+    gateway.wait_for_message("limits start as configured");
+    assert!(
+        gateway.stderr().contains(&format!("{FILE}:2:")),
+        "{}",
+        gateway.stderr()
+    );
+    assert_listed(&gateway, "concurrent 2, queue 1, wait 2s", "config");
+    std::fs::write(overrides(&gateway), KEPT).unwrap();
+    reload(&mut gateway, CONFIG);
+    assert_listed(
+        &gateway,
+        "concurrent 7, queue 1, wait 2s",
+        &format!("{FILE}:2"),
+    );
+}
+
+#[test]
+fn a_line_for_a_limit_that_is_gone_is_a_warning_and_can_be_removed() {
+    let mut gateway = started_with(KEPT);
+    let other = CONFIG.replace("{ concurrent = 2, queue = 1 }, ", "");
+    reload(&mut gateway, &other);
+    let told = "there is no limit `site a.test/site`";
+    assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+    let output = nagaya(&gateway, &["check"]);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(told));
+    let answer = set(&gateway, &["--forget"]);
+    assert!(answer.contains("no limit is called so"), "{answer}");
+    assert_eq!(
+        std::fs::read_to_string(overrides(&gateway)).unwrap(),
+        "[limits]\n"
+    );
+}
+
+#[test]
+fn what_the_gateway_refuses_is_not_kept() {
+    let gateway = Gateway::with_config(NAGAYA, CONFIG).start();
+    for (limit, change, told) in [
+        (
+            "site b.test/site",
+            "queue=1",
+            "is `site a.test/site` meant?",
+        ),
+        ("site a.test/site", "rate=1/s", "cannot be set"),
+        ("site a.test/site", "colour=red", "`colour` cannot be set"),
+        ("site a.test/site", "queue=many", "must be a number"),
+    ] {
+        let told_is = complaint(&gateway, &["limits", "set", limit, change, "--keep"]);
+        assert!(told_is.contains(told), "{told_is}");
+    }
+    let names = std::fs::read_dir(gateway.directory().path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let kept: Vec<String> = names.filter(|name| name.contains("overrides")).collect();
+    assert!(kept.is_empty(), "{kept:?}");
+}
+
+#[test]
+fn one_command_writes_at_a_time_and_what_another_left_behind_is_no_hindrance() {
+    let gateway = started_with(KEPT);
+    let new = gateway.directory().path().join(format!("{FILE}.new"));
+    std::fs::write(&new, "half a fi").unwrap();
+    let directory = std::fs::File::open(gateway.directory().path()).unwrap();
+    rustix::fs::flock(&directory, FlockOperation::LockExclusive).unwrap();
+    let words = ["limits", "set", "site a.test/site", "queue=5", "--keep"];
+    assert!(complaint(&gateway, &words).contains("try again"));
+    assert_eq!(std::fs::read_to_string(overrides(&gateway)).unwrap(), KEPT);
+    drop(directory);
+    fine(&gateway, &words);
+    assert!(!new.exists());
+    assert_listed(
+        &gateway,
+        "concurrent 7, queue 5, wait 2s",
+        &format!("{FILE}:2"),
+    );
+}
