@@ -74,6 +74,7 @@ impl Permit {
     /// Takes what limits in shadow would have said: none, mostly, and then in the order of the
     /// request's limits.
     #[must_use]
+    #[inline]
     pub fn take_shadows(&mut self) -> Vec<Refusal> {
         let aside = self.aside.as_mut().and_then(Arc::get_mut);
         aside.map_or_else(Vec::new, |aside| std::mem::take(&mut aside.shadows))

@@ -266,7 +266,8 @@ const ASKS: u64 = 20_000;
 #[test]
 fn totals_do_not_fall_while_threads_mint_keys() {
     let ledger = Arc::new(Ledger::new(2, [1, 2, 3, 4]));
-    let limits = [dynamic("client", 1)];
+    // Room for both where they share what is left of the keys.
+    let limits = [dynamic("client", 2)];
     let defined = ledger.define(Time::ZERO, &limits, &[setting::tenant(16)]);
     let is_done = Arc::new(AtomicBool::new(false));
     let reader = {

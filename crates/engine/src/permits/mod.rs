@@ -81,6 +81,7 @@ pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
     });
     match checked {
         None => {}
+        Some(Ok(shadows)) if shadows.is_empty() => {}
         Some(Ok(shadows)) => refusals::pass_in_shadow(worker, exchange, shadows),
         Some(Err(refusal)) => return Err(refusals::refuse(worker, exchange, refusal)),
     }
@@ -190,7 +191,10 @@ fn of_generation(exchange: &Exchange) -> Option<&Limits> {
 }
 
 fn hold(worker: &Worker, exchange: &mut Exchange, mut permit: Permit, since: Instant) {
-    refusals::pass_in_shadow(worker, exchange, permit.take_shadows());
+    let shadows = permit.take_shadows();
+    if !shadows.is_empty() {
+        refusals::pass_in_shadow(worker, exchange, shadows);
+    }
     exchange.record.waited_us.get_or_insert(0);
     exchange.held = Some(Held {
         permit,

@@ -84,16 +84,17 @@ pub(super) fn refuse(worker: &Worker, exchange: &mut Exchange, refusal: Box<Refu
 
 /// Remembers what limits in shadow would have refused; the request goes on. It is told under the
 /// first of them, the most specific; the log counts all.
-pub(super) fn pass_in_shadow(worker: &Worker, exchange: &mut Exchange, mut shadows: Vec<Refusal>) {
-    if shadows.is_empty() {
+pub(super) fn pass_in_shadow(worker: &Worker, exchange: &mut Exchange, shadows: Vec<Refusal>) {
+    let mut shadows = shadows.into_iter();
+    let Some(first) = shadows.next().map(Box::new) else {
         return;
-    }
-    let first = Box::new(shadows.remove(0));
+    };
     if exchange.record.shadow.is_none() {
         exchange.record.shadow = Some(first.clone());
     }
     let remembered = remembered(worker, exchange, first, shadows.len());
-    worker.shared.limits.refusals.add(remembered, &shadows);
+    let others = shadows.as_slice();
+    worker.shared.limits.refusals.add(remembered, others);
 }
 
 fn remembered(

@@ -576,3 +576,50 @@ fn the_busiest_keys_are_shown_and_how_many_are_not() {
         crowd.finish().await;
     });
 }
+
+/// Keys of one limit, each of them busy.
+const KEYS: usize = 10_000;
+
+#[test]
+fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
+    let text = config("", r#"{ key = "path", concurrent = 9 }"#, "");
+    let bed = Bed::new(&text.replace("[log]", "[caps]\nlimit_keys = 20000\n[log]"));
+    let serving = bed.worker.serving();
+    let defined = serving.generation.limits.defined().expect("in force");
+    let ledger = &bed.shared.limits.ledger;
+    let admit = |key: &str| {
+        let want = limits::Want {
+            limit: defined.limits[0],
+            key: Some(key.as_bytes()),
+        };
+        let ask = limits::Ask {
+            worker: 0,
+            tenant: defined.tenants[0],
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            wants: &[want],
+        };
+        match ledger.admit(limits::Time::ZERO, &ask) {
+            limits::Admission::Admitted(permit) => permit,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut held: Vec<_> = (0..KEYS).map(|nth| admit(&format!("/{nth}"))).collect();
+    held.extend([admit("/777"), admit("/777"), admit("/42")]);
+    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let top = ask("limits top 3");
+    let lines: Vec<&str> = top.lines().collect();
+    assert!(
+        lines[1].contains("/777 ") && lines[1].contains("3/9"),
+        "{top}"
+    );
+    assert!(
+        lines[2].contains("/42 ") && lines[2].contains("2/9"),
+        "{top}"
+    );
+    let rest = "and 9,997 keys with less going on: nagaya limits top 10000";
+    assert_eq!(lines[4..], [rest], "{top}");
+    assert_eq!(ask("limits top 10000").lines().count(), 1 + KEYS);
+    assert_eq!(ask("limits top 99999999").lines().count(), 1 + KEYS);
+    assert!(ask("limits list json").contains("\"keys\":10000,\"in_flight\":10003,"));
+    assert_eq!(ask("limits list").lines().count(), 2);
+}
