@@ -43,11 +43,15 @@ class Server:
         for seconds, name, value in self.schedule:
             self.timers.append(loop.call_later(seconds, self.now.__setitem__, name, value))
         self.schedule = []
-        self.change(1)
+        self.in_flight += 1
         self.figures["started"] += 1
+        # Who left at the same moment may not have been heard yet.
+        loop.call_soon(self.count)
 
-    def change(self, by):
-        self.in_flight += by
+    def end(self):
+        self.in_flight -= 1
+
+    def count(self):
         self.figures["most"] = max(self.figures["most"], self.in_flight)
 
     def seconds_for(self, target):
@@ -92,7 +96,7 @@ class Connection(asyncio.Protocol):
         if self.timer and self.server.notices:
             self.timer.cancel()
             self.timer = None
-            self.server.change(-1)
+            self.server.end()
 
     def data_received(self, data):
         self.input += data
@@ -116,7 +120,7 @@ class Connection(asyncio.Protocol):
 
     def done(self):
         self.timer = None
-        self.server.change(-1)
+        self.server.end()
         if self.gone:
             self.server.figures["wasted"] += 1
             return

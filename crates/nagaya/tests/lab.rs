@@ -175,6 +175,28 @@ figures = [\"answer_ms\"]
 }
 
 #[test]
+fn a_row_that_is_run_apart_stands_among_the_stored_ones() {
+    let rows = ["hello", "hello again", "hello at last"];
+    let tables = rows.map(|row| format!("[[rows]]\nname = \"{row}\"\npath = \"/respond\"\n"));
+    let place = Place::new(&format!("{HEAD}{}", tables.concat()));
+    let run = |more: &[&str]| {
+        let all = [&["run", "small", "--requests", "20", "--blocks", "1"], more].concat();
+        let (status, said) = place.lab(&all);
+        assert_eq!(status, Some(0), "{said}");
+        let data = read(&place.path("lab/results/small/data.jsonl"));
+        let has = |row: &&str| data.contains(&format!("\"kind\":\"slice\",\"row\":\"{row}\""));
+        rows.into_iter().filter(has).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        run(&["--only", "hello", "--only", "at last"]),
+        [rows[0], rows[2]]
+    );
+    assert_eq!(run(&["--only", "hello again", "--add"]), rows);
+    // Without the flag the rows that were run are all there is.
+    assert_eq!(run(&["--only", "hello again"]), ["hello again"]);
+}
+
+#[test]
 fn variants_that_answer_differently_are_not_measured() {
     let place = Place::new(&format!(
         "{}
