@@ -158,6 +158,14 @@ impl Sources {
         self
     }
 
+    /// The overrides file alone, to find out whether it is another later on.
+    pub fn overrides_alone(&self) -> Sources {
+        Sources {
+            overrides: self.overrides.clone(),
+            ..Sources::empty(self.cores, self.existence)
+        }
+    }
+
     /// Reads the overrides file again, which is at `path`; `false` where it is as it was.
     pub fn read_overrides_again(&mut self, path: &Path) -> bool {
         let before = std::mem::replace(&mut self.overrides, read_overrides(path));

@@ -273,3 +273,22 @@ fn one_command_writes_at_a_time_and_what_another_left_behind_is_no_hindrance() {
         &format!("{FILE}:2"),
     );
 }
+
+#[test]
+fn what_is_kept_while_a_reload_is_under_way_is_read_after_it() {
+    let mut gateway = Gateway::with_config(NAGAYA, CONFIG).start();
+    gateway.wait_for_message("ready: generation 1 ");
+    let server = Pid::from_raw(i32::try_from(gateway.server_pid()).unwrap()).unwrap();
+    kill_process(server, Signal::STOP).unwrap();
+    let second = "[[listen]]\naddress = \"unix:{dir}/second\"";
+    gateway.reload(&format!(
+        "limits_overrides = \"{{dir}}/kept\"\n{CONFIG}{second}\n"
+    ));
+    // A listener is bound when all files have been read.
+    let second = gateway.directory().path().join("second");
+    eventually(PATIENCE, "the listener", || second.exists().then_some(()));
+    gateway.directory().write("kept", KEPT);
+    kill_process(server, Signal::CONT).unwrap();
+    gateway.wait_for_message("ready: generation 3 ");
+    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "/kept:2");
+}

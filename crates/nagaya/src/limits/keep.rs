@@ -1,16 +1,15 @@
 //! `nagaya limits set … --keep` and `--forget`: the overrides file, written.
 //!
-//! The command writes it, with the rights of whoever types it. The server could not: it has given up
-//! its privileges, and what it could write somebody who got into it could, too. The supervisor
+//! The command writes it, with the rights of whoever types it. The server could not: it has given
+//! up its privileges, and what it could write somebody who got into it could, too. The supervisor
 //! could, but then a word of the server would change what root reads at the next start. Who may
 //! edit the configuration may keep a change; nobody else needs to.
 //!
 //! So the file lies beside the configuration (or where `limits_overrides` says): the place that
 //! outlives a reboot and is backed up. The order is such that nothing is kept that the gateway
-//! refuses: the new text is written to a file beside the old one, then the gateway is asked to change the limit,
-//! then the new file takes the old one's name, then the gateway is told the line. One command
-//! writes at a time. A reload that is under way just then may have read the file before: the next one
-//! has it.
+//! refuses: the new text is written to a file beside the old one, then the gateway is asked to
+//! change the limit, then the new file takes the old one's name, then the gateway is told the line.
+//! One command writes at a time. A reload that had read the file before is followed by another.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};

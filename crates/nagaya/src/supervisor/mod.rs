@@ -322,6 +322,8 @@ impl Supervisor {
                 self.current = *next;
                 self.tally.reloads += 1;
                 self.phase = Phase::Serving { server };
+                // What was kept of limits meanwhile is not lost.
+                self.wanted.reload |= self.current.has_newer_overrides();
             }
             // A drain goes on, whatever was asked for before it.
             phase => return self.phase = phase,

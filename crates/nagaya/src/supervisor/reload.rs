@@ -45,6 +45,8 @@ pub(super) struct Generation {
     sites: usize,
     control: Option<Rc<Control>>,
     limits_overrides: PathBuf,
+    /// What was read there.
+    overrides: Sources,
     sources: OwnedFd,
 }
 
@@ -100,6 +102,7 @@ impl Generation {
             Plan::default()
         });
         let logs = Logs::open(&model, before.map(|before| &before.logs));
+        let overrides = sources.overrides_alone();
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -117,6 +120,7 @@ impl Generation {
                 sites: model.sites.len(),
                 control,
                 limits_overrides: model.limits_overrides,
+                overrides,
                 sources,
             }),
             (logs, sources) => {
@@ -146,12 +150,21 @@ impl Generation {
         }))
     }
 
+    /// Whether the overrides file is another than the one that was read.
+    pub(super) fn has_newer_overrides(&self) -> bool {
+        let mut overrides = self.overrides.clone();
+        overrides.read_overrides_again(&self.limits_overrides)
+    }
+
     /// Takes in changes of limits that were kept since the configuration was read, for a server
     /// that takes the place of one that was lost.
     pub(super) fn renew_overrides(&mut self) {
         match self.with_overrides_of_now() {
             Ok(None) => {}
-            Ok(Some(sources)) => self.sources = sources,
+            Ok(Some((overrides, sources))) => {
+                self.overrides = overrides;
+                self.sources = sources;
+            }
             Err(problem) => {
                 let file = self.limits_overrides.display().to_string();
                 tracing::error!(
@@ -163,7 +176,7 @@ impl Generation {
     }
 
     /// The sources with the overrides file of now; `None` where that is the one they have.
-    fn with_overrides_of_now(&self) -> Result<Option<OwnedFd>, String> {
+    fn with_overrides_of_now(&self) -> Result<Option<(Sources, OwnedFd)>, String> {
         let said = |error: io::Error| reason(&error);
         let bytes = os::file::read_whole(self.sources.as_fd(), SOURCES_BYTES_MAX).map_err(said)?;
         let mut sources = Sources::from_bytes(&bytes).map_err(|error| error.to_string())?;
@@ -171,7 +184,8 @@ impl Generation {
             return Ok(None);
         }
         config::load(&sources).map_err(|problems| problems.to_string())?;
-        keep(&sources).map(Some).map_err(said)
+        let kept = keep(&sources).map_err(said)?;
+        Ok(Some((sources.overrides_alone(), kept)))
     }
 
     /// A line for people.
