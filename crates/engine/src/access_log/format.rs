@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use config::model::{LogFormat, Template};
-use limits::Refusal;
 use wire::{FieldId, Version};
 
 use super::escape;
@@ -196,11 +195,12 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     let key = limit.map(|_| record.limit_key.as_bytes());
     put("limit", Value::text(limit.map(str::as_bytes)));
     put("limit_key", Value::text(key));
-    let shadow = record.shadow.as_deref();
-    let of_shadow = |part: fn(&Refusal) -> &str| Value::text(shadow.map(|it| part(it).as_bytes()));
-    put("shadow_reason", of_shadow(|it| it.why.word()));
-    put("shadow_limit", of_shadow(|it| &it.identity));
-    put("shadow_key", of_shadow(|it| &it.key));
+    // Named only where there is one: few have limits in shadow, and everybody writes records.
+    if let Some(shadow) = record.shadow.as_deref() {
+        put("shadow_reason", Value::word(shadow.why.word()));
+        put("shadow_limit", Value::word(&shadow.identity));
+        put("shadow_key", Value::word(&shadow.key));
+    }
     put("user", Value::word(&record.user));
 }
 

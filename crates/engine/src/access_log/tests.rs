@@ -75,7 +75,7 @@ fn json_says_everything() {
         r#""method":"GET","target":"/hello?q=1","version":"HTTP/1.1","status":200,"bytes":13,"bytes_in":0"#,
         r#""handler":"respond","rule":"hello","upstream":null,"upstream_status":null,"queue_us":"#,
         r#""upstream_us":null,"total_us":"#,
-        r#","program_cpu_us":null,"program_peak_bytes":null,"reason":null,"limit":null,"limit_key":null,"shadow_reason":null,"shadow_limit":null,"shadow_key":null,"user":null,"referer":null,"user_agent":"\\\"長""#,
+        r#","program_cpu_us":null,"program_peak_bytes":null,"reason":null,"limit":null,"limit_key":null,"user":null,"referer":null,"user_agent":"\\\"長""#,
         r#""env":{"SITE":"a.example.jp","TEAM":"in \"ner\"\tGET"}}"#,
     ] {
         assert!(record.contains(part), "{part} is not in {record}");
