@@ -1,9 +1,10 @@
 //! Limits on the way of a request, with exchanges in memory and a handler that is held.
 
+mod told;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use config::Sources;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
@@ -265,62 +266,6 @@ fn a_limit_counts_what_matches_it_while_it_holds() {
 }
 
 #[test]
-fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
-    let bed = bed(
-        r#"{ concurrent = 2, mode = "shadow" }"#,
-        r#"{ key = "path", concurrent = 1, mode = "shadow" }"#,
-        "",
-    );
-    let replies = together(&bed, 3);
-    assert_eq!(statuses(&replies), [200, 200, 200]);
-    let rows = super::rows::collect(&bed.shared);
-    let of = |row: &super::rows::Row| (row.look.totals.shadow_refused, row.refused_total());
-    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
-    let id = field(&replies[2], "X-Request-Id").unwrap();
-    let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
-    for part in [
-        "limit       site a/path",
-        "key         /hold",
-        "outcome     passed: would have been refused",
-        "reason      limit_full",
-        "found       limit path=/hold concurrent 2/1 queue 0/0",
-        "passes if   concurrent >= 3, or queue >= 2",
-        "besides     1 further limit",
-    ] {
-        assert!(why.contains(part), "{part}: {why}");
-    }
-    let records = bed.records();
-    let shadow = "\"reason\":null,\"limit\":null,\"limit_key\":null,\
-        \"shadow_reason\":\"limit_full\",\"shadow_limit\":\"site a/path\",\"shadow_key\":\"/hold\"";
-    assert_eq!(records.matches(shadow).count(), 2, "{records}");
-    let lines = bed.shared.limits.refusals.take_lines();
-    assert_eq!(
-        lines,
-        [
-            "limit path=/hold concurrent 2/1 queue 0/0: 2 would be refused (shadow)",
-            "limit process concurrent 2/2 queue 0/0: 1 would be refused (shadow)",
-        ]
-    );
-    check_quiet(&bed);
-}
-
-#[test]
-fn a_request_that_a_shadow_and_a_limit_refuse_is_told_of_both() {
-    let bed = bed(
-        r#"{ concurrent = 1 }"#,
-        r#"{ rate = "1/d", burst = 1, mode = "shadow" }"#,
-        "",
-    );
-    let replies = together(&bed, 2);
-    assert_eq!(statuses(&replies), [200, 503]);
-    let id = field(&replies[1], "X-Request-Id").unwrap();
-    let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
-    let (refused, shadow) = why.split_once("\n\n").expect("two parts");
-    assert!(refused.contains("process/process") && !refused.contains("passed"));
-    assert!(shadow.contains("limit_rate") && shadow.contains("passed"));
-}
-
-#[test]
 fn a_panic_and_a_client_that_leaves_hold_nothing() {
     let bed = bed("", r#"{ concurrent = 2, queue = 8, wait = "600s" }"#, "");
     block_on(async {
@@ -381,43 +326,6 @@ fn a_reload_keeps_counts_and_a_lowered_limit_evicts_nobody() {
         );
     });
     check_quiet(&bed);
-}
-
-#[test]
-fn an_operator_asks_and_changes_what_a_limit_is() {
-    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
-    let replies = together(&bed, 2);
-    let id = field(&replies[1], "X-Request-Id").unwrap();
-    let why = ask(&format!("why {id}"));
-    for part in ["site a/path", "/hold", "limit_full", "concurrent 1/1"] {
-        assert!(why.contains(part), "{part}: {why}");
-    }
-    assert!(ask("why 0").starts_with("error: "));
-    assert!(ask("limits list").contains("concurrent 1"));
-    assert!(ask("limits list json").contains("\"limit_full\":1"));
-    assert!(ask("limits top 5").contains("/hold"));
-    let answer = ask("limits set site a/path concurrent=2 queue=3 wait=5s");
-    assert!(
-        answer.starts_with("site a/path: concurrent 2, queue 3, wait 5s"),
-        "{answer}"
-    );
-    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
-    assert!(ask("limits list").contains("set"));
-    for (order, part) in [
-        ("limits set site a/path", "what to set"),
-        ("limits set site b/path queue=1", "`site a/path`"),
-        ("limits set site a/path queue=x", "queue"),
-        ("limits set site a/path rate=1/s", "cannot be set"),
-        ("limits", "known are"),
-    ] {
-        let answer = ask(order);
-        assert!(
-            answer.starts_with("error: ") && answer.contains(part),
-            "{order}: {answer}"
-        );
-    }
-    assert_eq!(questions::answer(&bed.shared, "what"), None);
 }
 
 /// The first limit, as `limits list json` has it.
@@ -516,110 +424,4 @@ fn a_reload_leaves_what_was_set_unless_configuration_or_overrides_change_the_lim
     check(&bed, ("/o:2", 6));
     reload(&bed, 9, "");
     check(&bed, ("config", 9));
-}
-
-#[test]
-fn the_log_is_told_of_refusals_by_the_second() {
-    let bed = bed("", r#"{ concurrent = 1 }"#, "");
-    together(&bed, 5);
-    let told = bed.shared.limits.refusals.take_lines();
-    assert_eq!(told, ["limit site concurrent 1/1 queue 0/0: 4 refused"]);
-}
-
-#[test]
-fn what_is_told_to_wait_is_whole_seconds_within_bounds() {
-    use limits::Why;
-
-    use super::refusals::retry_after_s;
-    for (why, predicted_ms, random, expected) in [
-        (Why::Full, 0, 0, 1),
-        (Why::Full, 1, u64::MAX, 1),
-        (Why::QueueFull, 2_000, 0, 2),
-        (Why::QueueFull, 2_000, 1_023, 3),
-        (Why::Late, 10_000, 512, 13),
-        (Why::WaitedTooLong, 3_600_000, u64::MAX, 60),
-        (Why::Rate, 120_000, 0, 120),
-        (Why::Rate, 86_400_000, u64::MAX, 3_600),
-    ] {
-        let predicted = Duration::from_millis(predicted_ms);
-        let seconds = retry_after_s(why, predicted, random);
-        assert_eq!(seconds, expected, "{why:?} {predicted_ms} {random}");
-    }
-}
-
-#[test]
-fn the_busiest_keys_are_shown_and_how_many_are_not() {
-    let bed = bed("", r#"{ key = "path", concurrent = 9 }"#, "");
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
-    assert_eq!(ask("limits top"), "no key of a limit is in use\n");
-    block_on(async {
-        let mut crowd = Crowd::new(&bed);
-        crowd.ask("192.0.2.7", "a", "/hold/busy").await;
-        assert_eq!(
-            ask("limits top").lines().count(),
-            2,
-            "{}",
-            ask("limits top")
-        );
-        for nth in 0..30 {
-            crowd.ask("192.0.2.7", "a", &format!("/{nth}")).await;
-        }
-        let top = ask("limits top");
-        let lines: Vec<&str> = top.lines().collect();
-        assert!(lines[1].contains("/hold/busy"), "{top}");
-        assert_eq!(lines.len(), 1 + 20 + 1, "{top}");
-        assert_eq!(
-            lines[21],
-            "and 11 keys with less going on: nagaya limits top 31"
-        );
-        assert_eq!(ask("limits top 31").lines().count(), 32);
-        crowd.finish().await;
-    });
-}
-
-/// Keys of one limit, each of them busy.
-const KEYS: usize = 10_000;
-
-#[test]
-fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
-    let text = config("", r#"{ key = "path", concurrent = 9 }"#, "");
-    let bed = Bed::new(&text.replace("[log]", "[caps]\nlimit_keys = 20000\n[log]"));
-    let serving = bed.worker.serving();
-    let defined = serving.generation.limits.defined().expect("in force");
-    let ledger = &bed.shared.limits.ledger;
-    let admit = |key: &str| {
-        let want = limits::Want {
-            limit: defined.limits[0],
-            key: Some(key.as_bytes()),
-        };
-        let ask = limits::Ask {
-            worker: 0,
-            tenant: defined.tenants[0],
-            client: std::net::Ipv4Addr::LOCALHOST.into(),
-            wants: &[want],
-        };
-        match ledger.admit(limits::Time::ZERO, &ask) {
-            limits::Admission::Admitted(permit) => permit,
-            other => panic!("{other:?}"),
-        }
-    };
-    let mut held: Vec<_> = (0..KEYS).map(|nth| admit(&format!("/{nth}"))).collect();
-    held.extend([admit("/777"), admit("/777"), admit("/42")]);
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
-    let top = ask("limits top 3");
-    let lines: Vec<&str> = top.lines().collect();
-    assert!(
-        lines[1].contains("/777 ") && lines[1].contains("3/9"),
-        "{top}"
-    );
-    assert!(
-        lines[2].contains("/42 ") && lines[2].contains("2/9"),
-        "{top}"
-    );
-    let rest = "and 9,997 keys with less going on: nagaya limits top 10000";
-    assert_eq!(lines[4..], [rest], "{top}");
-    assert_eq!(ask("limits top 10000").lines().count(), 1 + KEYS);
-    assert_eq!(ask("limits top 99999999").lines().count(), 1 + KEYS);
-    assert!(ask("limits list json").contains("\"keys\":10000,\"in_flight\":10003,"));
-    assert_eq!(ask("limits list").lines().count(), 2);
 }
