@@ -83,6 +83,12 @@ impl Permit {
     /// Gives the permit back, and says what was done with it.
     #[inline]
     pub fn end(mut self, now: Time, used: Used, outcome: Outcome) {
+        self.end_in_place(now, used, outcome);
+    }
+
+    /// As [`end`](Self::end), where it lies: what is left holds nothing and may be dropped later.
+    #[inline]
+    pub fn end_in_place(&mut self, now: Time, used: Used, outcome: Outcome) {
         let (now, used) = (Some(now), Some(used));
         self.give_back(&End { now, used, outcome });
     }

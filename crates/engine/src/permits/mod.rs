@@ -133,19 +133,22 @@ pub fn end(worker: &Worker, exchange: &mut Exchange, outcome: Outcome) {
 
 /// As [`end`], at a moment that is known already.
 pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: Outcome) {
-    let Some(held) = exchange.held.take() else {
+    // Ended where it lies: every exchange that met a limit comes through here.
+    let Some(held) = &mut exchange.held else {
         return;
     };
-    if now == held.since {
+    let (now, used_ns) = if now == held.since {
         // No clock was read meanwhile: it took no time to speak of.
-        let since = held.permit.since();
-        return held.permit.end(since, Used::Measured(0), outcome);
-    }
-    // A program's processor time says more about what it cost than how long it took.
-    let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
-    let used_ns = cpu_ns.unwrap_or_else(|| held.used_ns(now));
-    let now = worker.shared.limits.time(now);
-    held.permit.end(now, Used::Measured(used_ns), outcome);
+        (held.permit.since(), 0)
+    } else {
+        // A program's processor time says more about what it cost than how long it took.
+        let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
+        let used_ns = cpu_ns.unwrap_or_else(|| held.used_ns(now));
+        (worker.shared.limits.time(now), used_ns)
+    };
+    held.permit
+        .end_in_place(now, Used::Measured(used_ns), outcome);
+    exchange.held = None;
 }
 
 /// Gives back what a tunnel does not keep: the exchange becomes one now.
@@ -190,6 +193,7 @@ fn of_generation(exchange: &Exchange) -> Option<&Limits> {
     Some(&exchange.route.serving.as_ref()?.generation.limits)
 }
 
+#[inline]
 fn hold(worker: &Worker, exchange: &mut Exchange, mut permit: Permit, since: Instant) {
     let shadows = permit.take_shadows();
     if !shadows.is_empty() {

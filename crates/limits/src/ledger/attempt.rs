@@ -126,18 +126,20 @@ impl Books {
     pub(super) fn give_back(&self, worker: usize, holds: &Holds, how: &Held) -> Bits {
         let mut freed = Bits::default();
         let mut own = self.cells[worker].lock();
-        let [few, more] = holds.parts();
-        for (at, hold) in few.iter().enumerate() {
+        let mut give = |at, hold| {
+            own.holds -= 1;
             if !self.give_to_cell(&mut own, hold, how) && self.give_to_gate(&own.table, hold, how) {
                 freed.add(at);
             }
-        }
-        for (at, hold) in (few.len()..).zip(more) {
-            if !self.give_to_cell(&mut own, hold, how) && self.give_to_gate(&own.table, hold, how) {
-                freed.add(at);
+        };
+        match holds.parts() {
+            [[only], _] => give(0, only),
+            [few, more] => {
+                for (at, hold) in few.iter().chain(more).enumerate() {
+                    give(at, hold);
+                }
             }
         }
-        own.holds -= i64::try_from(holds.len()).unwrap_or(0);
         freed
     }
 
