@@ -286,12 +286,17 @@ impl Books {
             forget_max: 1,
             age_s: 0,
         };
+        let mut moved = 0;
         let is_forgotten = (0..self.shards.len()).any(|step| {
             let index = (usize::from(first) + step) % self.shards.len();
             let mut shard = self.shards[index].lock();
-            shard.forget_idle(now, ask.tenant.0, bounds, |gate| forgotten(table, gate)) > 0
+            let looked =
+                shard.forget_idle(now, ask.tenant.0, bounds, |gate| forgotten(table, gate));
+            moved += looked.moved;
+            looked.forgotten > 0
         });
-        if !is_forgotten {
+        // One that put busy keys apart was worth it: each of them is once.
+        if !is_forgotten && moved == 0 {
             tenant.note_none_idle(now);
         }
         is_forgotten

@@ -147,14 +147,18 @@ impl Shard {
         tenant: u32,
         bounds: Forget,
         mut forgotten: impl FnMut(&Gate),
-    ) -> u32 {
+    ) -> Looked {
         let soon = self.forget_in(Ring::Soon, now, tenant, bounds, &mut forgotten);
-        let forget_max = bounds.forget_max - soon;
+        let forget_max = bounds.forget_max - soon.forgotten;
         let bounds = Forget {
             forget_max,
             ..bounds
         };
-        soon + self.forget_in(Ring::Late, now, tenant, bounds, &mut forgotten)
+        let late = self.forget_in(Ring::Late, now, tenant, bounds, &mut forgotten);
+        Looked {
+            forgotten: soon.forgotten + late.forgotten,
+            moved: soon.moved + late.moved,
+        }
     }
 
     fn forget_in(
@@ -164,11 +168,11 @@ impl Shard {
         tenant: u32,
         bounds: Forget,
         forgotten: &mut impl FnMut(&Gate),
-    ) -> u32 {
-        let (mut count, mut first_kept) = (0, NONE);
+    ) -> Looked {
+        let (mut looked, mut first_kept) = (Looked::default(), NONE);
         for _ in 0..bounds.looks_max {
             let hand = self.hand(ring, tenant);
-            if hand == NONE || count == bounds.forget_max {
+            if hand == NONE || looked.forgotten == bounds.forget_max {
                 break;
             }
             let slot = self.gate(hand).sibling;
@@ -182,7 +186,7 @@ impl Shard {
                 forgotten(gate);
                 self.leave_ring(ring, slot, hand, tenant);
                 self.remove(slot);
-                count += 1;
+                looked.forgotten += 1;
             } else if belongs == ring {
                 self.hands[tenant as usize][ring as usize] = slot;
                 if first_kept == NONE {
@@ -191,9 +195,10 @@ impl Shard {
             } else {
                 self.leave_ring(ring, slot, hand, tenant);
                 self.join_ring(belongs, slot, tenant);
+                looked.moved += 1;
             }
         }
-        count
+        looked
     }
 
     /// Makes room for the rings of so many tenants.
@@ -324,6 +329,14 @@ pub(crate) struct Forget {
     pub(crate) looks_max: u32,
     pub(crate) forget_max: u32,
     pub(crate) age_s: u32,
+}
+
+/// What a search for idle keys came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Looked {
+    pub(crate) forgotten: u32,
+    /// Keys that stand in another ring now, so that the next search need not look at them.
+    pub(crate) moved: u32,
 }
 
 /// What room a shard asks for.
