@@ -2,7 +2,8 @@
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
 //! wait, the workers never do. Asked is in one line (`status`, `status json`, or what
-//! [`questions`] knows); only root and the server's own user are answered.
+//! [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
+//! `0`. Only root and the server's own user are answered.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
 const UNKNOWN: &str =
     "unknown question; known are: status, limits list, limits top, limits set, why\n";
-/// Bytes of a question.
-const QUESTION_BYTES_MAX: usize = 8 * 1_024;
+/// Bytes of a question without its line feed.
+pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
 /// The control socket in use.
 #[derive(Debug, Default)]
@@ -81,7 +82,11 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     if user != 0 && user != os::process::user_id() {
         return stream.write_all(b"only root and the gateway's own user may ask\n");
     }
-    let question = question(&mut stream)?;
+    let Some(question) = question(&mut stream)? else {
+        let most = QUESTION_BYTES_MAX;
+        let why = format!("error: a question is a line that ends, of {most} bytes at most\n");
+        return stream.write_all(why.as_bytes());
+    };
     let question = String::from_utf8_lossy(question.trim_ascii()).into_owned();
     let answer = match question.as_str() {
         "status" => figures::table(&figures::collect(shared)),
@@ -91,18 +96,22 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     stream.write_all(answer.as_bytes())
 }
 
-/// Reads up to the line's end, the stream's end or as much as a question may have.
-fn question(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+/// Reads a line; `None` where the stream ends before, or the line is longer than a question.
+fn question(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let mut byte = [0];
-    while line.len() < QUESTION_BYTES_MAX && stream.read(&mut byte)? == 1 && byte != *b"\n" {
+    while line.len() <= QUESTION_BYTES_MAX && stream.read(&mut byte)? == 1 {
+        if byte == *b"\n" {
+            return Ok(Some(line));
+        }
         line.extend_from_slice(&byte);
     }
-    Ok(line)
+    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Shutdown;
     use std::time::Instant;
 
     use super::*;
@@ -143,12 +152,27 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         assert!(ask(&path, "status json\n").starts_with("{\"version\":"));
         assert!(ask(&path, "shutdown\n").starts_with("unknown question"));
-        assert!(ask(&path, &"x".repeat(QUESTION_BYTES_MAX)).starts_with("unknown question"));
+        let longest = "x".repeat(QUESTION_BYTES_MAX) + "\n";
+        assert!(ask(&path, &longest).starts_with("unknown question"));
         control.replace(Some(bind()), &bed.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         drop(watched);
         control.replace(None, &bed.shared).unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_question_without_its_end_is_refused() {
+        let bed = Bed::new(SITES);
+        for question in ["status".to_owned(), "x".repeat(QUESTION_BYTES_MAX + 1)] {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            client.write_all(question.as_bytes()).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            answer(server.into(), &bed.shared).unwrap();
+            let mut said = String::new();
+            client.read_to_string(&mut said).unwrap();
+            assert!(said.starts_with("error: a question is a line"), "{said}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use engine::control::QUESTION_BYTES_MAX;
 
 use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
 
@@ -35,6 +36,13 @@ pub(crate) fn show(config: &Path, place: &Where, question: &str) -> Outcome {
 /// Asks; when there is no answer, the reason has been told.
 pub(crate) fn answer(config: &Path, place: &Where, question: &str) -> Result<Vec<u8>, Outcome> {
     let socket = socket(config, place)?;
+    if question.len() > QUESTION_BYTES_MAX {
+        let (bytes, most) = (question.len(), QUESTION_BYTES_MAX);
+        complain(&format!(
+            "nagaya: this has {bytes} bytes, and the gateway reads {most} at most: shorten it, or change the configuration and reload\n"
+        ));
+        return Err(Outcome::Wrong);
+    }
     let answer = ask(&socket, question).map_err(|error| {
         let (path, why) = (socket.display(), config::reason(&error));
         let advice = advice(&error);

@@ -31,6 +31,8 @@ pub struct Limits {
     pub(super) has_permits: bool,
     /// Whether one that stands outside of sites looks at the resolved file.
     pub(super) needs_file: bool,
+    /// Workers of the gateway.
+    pub(super) workers: usize,
     definitions: Vec<Definition>,
     /// What operators have kept of changes, by index.
     kept: Vec<(usize, Kept)>,
@@ -117,7 +119,10 @@ impl<'a> Builder<'a> {
     /// As [`Limit::compile`].
     pub(crate) fn new(model: &'a Model) -> Result<Self> {
         let mut builder = Self {
-            limits: Limits::default(),
+            limits: Limits {
+                workers: model.workers,
+                ..Limits::default()
+            },
             model,
             tenants: HashMap::new(),
             identities: LimitIdentities::default(),

@@ -23,10 +23,10 @@ use crate::worker::Shared;
 /// # Errors
 /// What is wrong with it, for the operator.
 pub(super) fn set(shared: &Shared, order: &str) -> Result<String, String> {
-    let (identity, pairs) = split(order)?;
+    let (identity, pairs) = taken_apart(shared, order)?;
     let known = Known::find(shared, identity)?;
     let (now, _) = shared.limits.in_force(&known.configured);
-    let wanted = read(&now, &pairs)?;
+    let wanted = read(known.limits(), &now, &pairs)?;
     if now == wanted {
         return Ok(format!("{identity}: {}, as before\n", describe(&now, None)));
     }
@@ -47,13 +47,13 @@ pub(super) fn keep(shared: &Shared, order: &str) -> Result<String, String> {
     let (place, order) = order.split_once('\t').ok_or(NO_PLACE)?;
     let (file, line) = place.rsplit_once(':').ok_or(NO_PLACE)?;
     let line = line.parse().map_err(|_| NO_PLACE)?;
-    let (identity, mut pairs) = split(order)?;
+    let (identity, mut pairs) = taken_apart(shared, order)?;
     let known = Known::find(shared, identity)?;
     let configured = &known.configured;
     // As at the next start, where they are warned of.
     pairs.retain(|(key, _)| can_be_set(configured, key));
     let kept = Kept {
-        definition: read(configured, &pairs)?,
+        definition: read(known.limits(), configured, &pairs)?,
         file: file.into(),
         line,
     };
@@ -136,23 +136,57 @@ impl Known {
 
 type Pairs<'a> = Vec<(&'a str, &'a str)>;
 
-/// An identity may hold spaces; what follows it is `KEY=VALUE`.
-fn split(order: &str) -> Result<(&str, Pairs<'_>), String> {
-    let (mut rest, mut pairs) = (order.trim_end(), Vec::new());
-    while let Some((before, last)) = rest.rsplit_once(' ') {
-        let Some((key, value)) = last.split_once('=') else {
-            break;
-        };
-        if !KEYS.contains(&key) {
-            let known = KEYS.join(", ");
-            return Err(format!("`{key}` cannot be set; what can is: {known}"));
-        }
-        pairs.push((key, value));
-        rest = before.trim_end();
-    }
+/// What limit of the generation in force an order means, and what is to be set of it.
+fn taken_apart<'a>(shared: &Shared, order: &'a str) -> Result<(&'a str, Pairs<'a>), String> {
+    let generation = shared.generation();
+    let known = generation.iter().flat_map(|it| it.limits.definitions());
+    split(order, known.map(|it| it.identity.as_str()))
+}
+
+/// Takes an order apart. An identity may hold spaces and `=`, so the longest known one that is
+/// followed by changes alone is meant. Where none is, what ends the order as `KEY=VALUE` is taken
+/// for the changes.
+fn split<'a, 'b>(
+    order: &'a str,
+    known: impl Iterator<Item = &'b str>,
+) -> Result<(&'a str, Pairs<'a>), String> {
+    let order = order.trim_end();
+    let after = |identity: &str| {
+        let rest = order.strip_prefix(identity)?;
+        let mut words = rest.split(' ');
+        let ends = words.next() == Some("");
+        (ends && words.all(|word| word.is_empty() || word.contains('='))).then_some(rest)
+    };
+    let meant = known.filter_map(after).min_by_key(|rest| rest.len());
+    let rest = meant.unwrap_or_else(|| ending(order));
+    let identity = order.strip_suffix(rest).unwrap_or(order);
+    let pairs = rest.split_ascii_whitespace().map(pair);
+    let pairs = pairs.collect::<Result<Pairs<'_>, String>>()?;
     match pairs.is_empty() {
         true => Err("say what to set: limits set LIMIT concurrent=4 queue=10".to_owned()),
-        false => Ok((rest, pairs)),
+        false => Ok((identity, pairs)),
+    }
+}
+
+/// The last words of an order, as far back as they have a `=`.
+fn ending(order: &str) -> &str {
+    let mut identity = order;
+    while let Some((before, last)) = identity.rsplit_once(' ')
+        && last.contains('=')
+    {
+        identity = before.trim_end();
+    }
+    order.get(identity.len()..).unwrap_or_default()
+}
+
+fn pair(word: &str) -> Result<(&str, &str), String> {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    match KEYS.contains(&key) {
+        true => Ok((key, value)),
+        false => Err(format!(
+            "`{key}` cannot be set; what can is: {}",
+            KEYS.join(", ")
+        )),
     }
 }
 
@@ -165,7 +199,7 @@ fn unknown<'a>(identity: &str, known: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The limit as it would be, read as the configuration is.
-fn read(now: &Definition, pairs: &Pairs<'_>) -> Result<Definition, String> {
+fn read(limits: &Limits, now: &Definition, pairs: &Pairs<'_>) -> Result<Definition, String> {
     if let Some((key, _)) = pairs.iter().find(|(key, _)| !can_be_set(now, key)) {
         let why = "the configuration gives it none; add it there and reload";
         return Err(format!("`{key}` of this limit cannot be set: {why}"));
@@ -180,7 +214,8 @@ fn read(now: &Definition, pairs: &Pairs<'_>) -> Result<Definition, String> {
     {
         return Err("concurrent = \"auto\" is for the process and upstreams only".to_owned());
     }
-    Ok(compiled::changed(now, limit, model.workers))
+    // Not of what was read, which says nothing of workers.
+    Ok(compiled::changed(now, limit, limits.workers))
 }
 
 /// A configuration with nothing but this limit, and the pairs in place of what it has.
@@ -241,11 +276,36 @@ mod tests {
 
     #[test]
     fn an_order_names_a_limit_and_what_to_set() {
-        let (identity, pairs) = split("site a.jp/heavy files  concurrent=4 queue=10").unwrap();
+        let (identity, pairs) = split(
+            "site a.jp/heavy files  concurrent=4 queue=10",
+            [].into_iter(),
+        )
+        .unwrap();
         assert_eq!(identity, "site a.jp/heavy files");
-        assert_eq!(pairs, [("queue", "10"), ("concurrent", "4")]);
-        assert!(split("site a.jp/x").unwrap_err().contains("what to set"));
-        let error = split("site a.jp/x colour=red").unwrap_err();
+        assert_eq!(pairs, [("concurrent", "4"), ("queue", "10")]);
+        let wrong = |order| split(order, ["site a.jp/x"].into_iter()).unwrap_err();
+        assert!(wrong("site a.jp/x").contains("what to set"));
+        assert!(wrong("site a.jp/y").contains("what to set"));
+        assert!(wrong("site a.jp/x colour").contains("what to set"));
+        let error = wrong("site a.jp/x colour=red");
         assert!(error.contains("`colour`") && error.contains("concurrent"));
+    }
+
+    #[test]
+    fn the_longest_known_limit_that_an_order_begins_with_is_meant() {
+        let known = [
+            "rule a/rule 1/p",
+            "rule a/rule 1/p=1",
+            "site a/const:/x?a=1",
+        ];
+        for (order, meant) in [
+            ("rule a/rule 1/p=1 rate=2/d", "rule a/rule 1/p=1"),
+            ("rule a/rule 1/p rate=2/d", "rule a/rule 1/p"),
+            ("site a/const:/x?a=1  rate=2/d ", "site a/const:/x?a=1"),
+            ("rule a/rule 1/p 2 rate=2/d", "rule a/rule 1/p 2"),
+        ] {
+            let (identity, pairs) = split(order, known.into_iter()).expect(order);
+            assert_eq!((identity, pairs), (meant, vec![("rate", "2/d")]));
+        }
     }
 }

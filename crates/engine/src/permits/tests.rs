@@ -425,3 +425,19 @@ fn a_reload_leaves_what_was_set_unless_configuration_or_overrides_change_the_lim
     reload(&bed, 9, "");
     check(&bed, ("config", 9));
 }
+
+#[test]
+fn a_change_of_something_else_leaves_auto_as_it_is() {
+    let auto = r#"{ concurrent = "auto", queue = 9 }"#;
+    let text = config(auto, "", "").replacen("limits", "workers = 6\nlimits", 1);
+    let bed = Bed::new(&text);
+    let generation = bed.shared.generation().expect("one is in force");
+    let configured = generation.limits.definitions()[0].clone();
+    let now = || bed.shared.limits.in_force(&configured).0;
+    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    ask("limits set process/process queue=5");
+    assert_eq!((now().concurrent, now().queue), (configured.concurrent, 5));
+    ask("limits set process/process concurrent=4");
+    ask("limits set process/process concurrent=auto");
+    assert_eq!(now().concurrent, configured.concurrent);
+}
