@@ -109,6 +109,74 @@ fn what_is_proposed_is_an_entry_of_a_configuration() {
     assert!(status.success(), "{proposed}: {err}");
 }
 
+/// Ten pages asked for at once, each for 0.9 seconds, again and again; all of them one `index.php`.
+fn of_a_front_controller(file: &str) -> String {
+    let mut log = String::new();
+    for (second, page) in (10..30).flat_map(|second| (0..10).map(move |page| (second, page))) {
+        let _ = writeln!(
+            log,
+            r#"{{"time":"2026-11-21T20:45:{second}.000000Z","site":"a.jp","client":"192.0.2.7","target":"/article/{page}","status":200,{file}"queue_us":0,"upstream_us":900000,"total_us":900000}}"#
+        );
+    }
+    log
+}
+
+#[test]
+fn pages_of_a_front_controller_count_as_one_file() {
+    let log = of_a_front_controller(r#""file":"/srv/a/index.php","#);
+    let (status, out, err) = run(&log, &["propose", "--only", "*.php"]);
+    assert_eq!(status, Some(0), "{err}");
+    for part in ["key = \"file\"", "nobody would have waited with 10"] {
+        assert!(out.contains(part), "{part} is missing in:\n{out}");
+    }
+    let (_, out, _) = run(&log, &["simulate", "--limit", "file concurrent=2"]);
+    assert!(out.contains("a.jp /srv/a/index.php"), "{out}");
+}
+
+#[test]
+fn where_files_are_not_told_nothing_is_proposed_by_file_unless_it_is_asked_for() {
+    let log = of_a_front_controller("");
+    let (status, out, err) = run(&log, &["propose"]);
+    assert_eq!(status, Some(0), "{err}");
+    for part in ["key = \"site\"", "does not tell files", "waited with 10"] {
+        assert!(out.contains(part), "{part} is missing in:\n{out}");
+    }
+    let (_, out, _) = run(&log, &["propose", "--limit", "file queue=10"]);
+    assert!(out.contains("paths stand in for them"), "{out}");
+    let (_, out, _) = run(&log, &["simulate", "--limit", "path concurrent=1"]);
+    assert!(!out.contains("paths stand in"), "{out}");
+}
+
+#[test]
+fn a_log_written_under_a_limit_does_not_make_any_number_look_fine() {
+    let mut log = ours();
+    for client in 0..7 {
+        let _ = write!(
+            log,
+            "\n{}",
+            format_args!(
+                r#"{{"time":"2026-11-21T20:45:02.100000Z","site":"a.jp","client":"192.0.2.{client}","target":"/sleep.php","status":503,"reason":"limit_full","queue_us":null,"upstream_us":null,"total_us":90}}"#
+            )
+        );
+    }
+    let (status, out, err) = run(&log, &["simulate", "--limit", "file concurrent=3"]);
+    assert_eq!(status, Some(0), "{err}");
+    for part in [
+        "7 requests were refused by a limit",
+        "7 refused (7 limit_full)",
+    ] {
+        assert!(out.contains(part), "{part} is missing in:\n{out}");
+    }
+}
+
+#[test]
+fn apaches_whole_seconds_are_not_taken_for_microseconds() {
+    let log = nginxs().replace("0.100", "3");
+    let (status, _, err) = run(&log, &["simulate", "--limit", "file concurrent=1"]);
+    assert_ne!(status, Some(0));
+    assert!(err.contains("%T") && err.contains("log %D"), "{err}");
+}
+
 #[test]
 fn too_little_and_what_cannot_be_read_is_said() {
     for (log, arguments, told) in [

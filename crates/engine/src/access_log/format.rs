@@ -16,6 +16,7 @@ use super::times::Times;
 use crate::address;
 use crate::exchange::{Exchange, Request};
 use crate::fields;
+use crate::resolve::Resolved;
 
 /// What a record is made of.
 pub(super) struct Facts<'a> {
@@ -160,6 +161,7 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     let exchange = facts.exchange;
     let (request, record) = (&exchange.request, &exchange.record);
     let rule = exchange.route.deciding_rule();
+    let file = exchange.route.file.as_deref();
     let upstream = record.upstream.as_ref();
     let upstream_status = match record.upstream_status {
         0 => None,
@@ -174,6 +176,7 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     put("request_id", Value::Text(request.id.as_bytes()));
     put("handler", Value::word(record.handler));
     put("rule", Value::text(rule.map(|rule| rule.name.as_bytes())));
+    put("file", Value::text(file.map(Resolved::name)));
     put("upstream", Value::text(upstream.map(|it| it.as_bytes())));
     put("upstream_status", Value::known(upstream_status));
     put(

@@ -73,7 +73,7 @@ fn json_says_everything() {
         r#"{"time":"2"#,
         r#""site":"www.example.jp","host":"a.example.jp","client":"192.0.2.7","peer":"192.0.2.7","port":8080"#,
         r#""method":"GET","target":"/hello?q=1","version":"HTTP/1.1","status":200,"bytes":13,"bytes_in":0"#,
-        r#""handler":"respond","rule":"hello","upstream":null,"upstream_status":null,"queue_us":"#,
+        r#""handler":"respond","rule":"hello","file":null,"upstream":null,"upstream_status":null,"queue_us":"#,
         r#""upstream_us":null,"total_us":"#,
         r#","program_cpu_us":null,"program_peak_bytes":null,"reason":null,"limit":null,"limit_key":null,"user":null,"referer":null,"user_agent":"\\\"長""#,
         r#""env":{"SITE":"a.example.jp","TEAM":"in \"ner\"\tGET"}}"#,
@@ -106,6 +106,29 @@ fn ltsv_says_the_same_under_the_same_names() {
         let name = name.trim_start_matches("env.");
         assert!(json.contains(&format!("\"{name}\":")), "{name} in {json}");
     }
+}
+
+#[test]
+fn a_record_tells_the_file_that_limits_count_by() {
+    let root = std::env::temp_dir().join(format!("nagaya-record-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("index \"1\".html"), "x").unwrap();
+    let root = root.canonicalize().unwrap();
+    let text = SITES.replace("{format}", "json").replace(
+        "env = { TEAM = \"outer\"",
+        &format!("root = {root:?}\nindex = ['index \"1\".html']\nenv = {{ TEAM = \"outer\""),
+    );
+    let bed = Bed::new(&text);
+    let name = format!("{}/index \\\"1\\\".html", root.display());
+    for (path, told) in [("/", format!("\"{name}\"")), ("/hello", "null".to_owned())] {
+        bed.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: www.example.jp\r\n\r\n"
+        ));
+        let record = bed.records();
+        let told = format!("\"file\":{told},\"upstream\"");
+        assert!(record.contains(&told), "{told} is not in {record}");
+    }
+    std::fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]

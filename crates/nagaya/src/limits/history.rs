@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use limits::Time;
 use limits::replay::Arrival;
 
-use super::log::{self, Clock, Entry};
+use super::log::{self, Clock, Entry, LoggedFile, Refused};
 use crate::outcome::{Outcome, complain};
 
-/// Requests kept; further ones are counted and left out. Some 400 MB.
+/// Requests kept; further ones are counted and left out. Some 450 MB.
 const REQUESTS_MAX: usize = 8_000_000;
 /// Bytes of a line that are read: enough that one cut off is known to be too long. The rest is
 /// skipped.
@@ -34,6 +34,8 @@ pub(super) struct History {
     pub(super) first_unread: Option<(u64, &'static str)>,
     /// Requests beyond those kept, and those left out by their path.
     pub(super) left_out: u64,
+    /// Requests of which the log does not tell the file.
+    untold_files: usize,
     lines: u64,
     has_seconds: bool,
 }
@@ -45,8 +47,45 @@ struct Request {
     client: IpAddr,
     site: u32,
     path: u32,
+    /// The path where there is no file, or none is told.
+    file: u32,
     upstream: u32,
     by_seconds: bool,
+    refused: Refused,
+}
+
+/// The durations of one log that are whole numbers.
+#[derive(Debug, Default)]
+struct WholeNumbers {
+    count: u64,
+    /// Those below ten, which as microseconds hardly any request can be over in.
+    tiny: u64,
+    longest: u64,
+}
+
+impl WholeNumbers {
+    fn add(&mut self, number: u64) {
+        self.count += 1;
+        self.tiny += u64::from(number < 10);
+        self.longest = self.longest.max(number);
+    }
+
+    /// Why they are no microseconds.
+    fn doubt(&self) -> Option<String> {
+        let Self {
+            count,
+            tiny,
+            longest,
+        } = self;
+        let is_odd = *count > 0 && (*longest < 1_000 || tiny * 2 > *count);
+        is_odd.then(|| {
+            format!(
+                "{tiny} of its {count} durations are below 10, the longest is {longest}: these can \
+                 hardly be microseconds, and whole seconds (%T) are too coarse\n  \
+                 log %D, as the only field behind the user agent"
+            )
+        })
+    }
 }
 
 /// Each text once.
@@ -86,24 +125,34 @@ impl History {
                 true => history.take(io::stdin().lock(), only),
                 false => File::open(log).and_then(|file| history.take(BufReader::new(file), only)),
             };
-            if let Err(error) = read {
-                let why = config::reason(&error);
+            let why = match read {
+                Err(error) => Some(config::reason(&error)),
+                Ok(durations) => durations.doubt(),
+            };
+            if let Some(why) = why {
                 complain(&format!("nagaya: read {}: {why}\n", log.display()));
                 return Err(Outcome::Failed);
             }
         }
         history.spread();
+        history.give_time_to_refused();
         history.requests.sort_by_key(|request| request.arrived_us);
         Ok(history)
     }
 
-    fn take(&mut self, mut input: impl BufRead, only: Option<&Matcher>) -> io::Result<()> {
+    /// Reads a log, and tells what of its durations were whole numbers.
+    fn take(
+        &mut self,
+        mut input: impl BufRead,
+        only: Option<&Matcher>,
+    ) -> io::Result<WholeNumbers> {
+        let mut durations = WholeNumbers::default();
         let mut line = Vec::new();
         loop {
             line.clear();
             let mut first = (&mut input).take(LINE_BYTES_READ);
             if first.read_until(b'\n', &mut line)? == 0 {
-                return Ok(());
+                return Ok(durations);
             }
             self.lines += 1;
             if !line.ends_with(b"\n") && line.len() as u64 == LINE_BYTES_READ {
@@ -111,7 +160,12 @@ impl History {
             }
             let text = String::from_utf8_lossy(&line);
             match log::read(&text) {
-                Ok(read) => self.add(&read.entry, read.clock, only),
+                Ok(read) => {
+                    if read.clock == Clock::ArrivalSecond {
+                        durations.add(read.entry.held_us);
+                    }
+                    self.add(&read.entry, read.clock, only);
+                }
                 Err(_) if text.trim().is_empty() => {}
                 Err(why) => {
                     self.unread += 1;
@@ -122,22 +176,30 @@ impl History {
     }
 
     fn add(&mut self, entry: &Entry, clock: Clock, only: Option<&Matcher>) {
-        let wanted = only.is_none_or(|glob| glob.matches(entry.path.as_bytes()));
+        let file = match &entry.file {
+            LoggedFile::Named(file) => file,
+            LoggedFile::Without | LoggedFile::Untold => &entry.path,
+        };
+        let matches = |glob: &Matcher| [&entry.path, file].map(|it| glob.matches(it.as_bytes()));
+        let wanted = only.is_none_or(|glob| matches(glob).contains(&true));
         if !wanted || self.requests.len() >= REQUESTS_MAX {
             self.left_out += 1;
             return;
         }
-        self.has_seconds |= clock == Clock::Seconds;
+        self.has_seconds |= clock != Clock::Exact;
+        self.untold_files += usize::from(entry.file == LoggedFile::Untold);
         self.requests.push(Request {
             arrived_us: entry.arrived_us,
             held_us: entry.held_us,
             client: entry.client,
             site: self.texts.number(&entry.site),
             path: self.texts.number(&entry.path),
+            file: self.texts.number(file),
             upstream: self
                 .texts
                 .number(entry.upstream.as_deref().unwrap_or_default()),
-            by_seconds: clock == Clock::Seconds,
+            by_seconds: clock != Clock::Exact,
+            refused: entry.refused,
         });
     }
 
@@ -158,6 +220,40 @@ impl History {
                 request.arrived_us = whole(request) * 1_000_000 + offset_us;
                 *seen += 1;
             }
+        }
+    }
+
+    /// A refused request took no time, whatever limit it is replayed with. It gets what it would
+    /// have taken: the median of its file, or path, else that of all.
+    fn give_time_to_refused(&mut self) {
+        let subject = |request: &Request| (request.site, request.file);
+        let is_refused = |request: &&Request| request.refused != Refused::No;
+        let refused = self.requests.iter().filter(is_refused);
+        let mut times: HashMap<(u32, u32), Vec<u64>> = refused
+            .map(|request| (subject(request), Vec::new()))
+            .collect();
+        if times.is_empty() {
+            return;
+        }
+        let mut all = Vec::new();
+        for request in self.requests.iter().filter(|request| !is_refused(request)) {
+            all.push(request.held_us);
+            if let Some(times) = times.get_mut(&subject(request)) {
+                times.push(request.held_us);
+            }
+        }
+        let all = median(all);
+        let medians: HashMap<(u32, u32), Option<u64>> = times
+            .into_iter()
+            .map(|(subject, times)| (subject, median(times).or(all)))
+            .collect();
+        for request in &mut self.requests {
+            let median = medians.get(&subject(request)).copied().flatten();
+            request.held_us = match (request.refused, median) {
+                (Refused::ByLimit, Some(median)) => median,
+                (Refused::Perhaps, Some(median)) => request.held_us.max(median),
+                _ => request.held_us,
+            };
         }
     }
 
@@ -201,7 +297,41 @@ impl History {
                     .to_owned(),
             );
         }
+        let refused = |how| {
+            let requests = self.requests.iter();
+            requests.filter(|request| request.refused == how).count()
+        };
+        let instead = "each counts with the median time of its file or path, else of all; a log \
+                       written without limits, or with them in shadow, tells more";
+        if let count @ 1.. = refused(Refused::ByLimit) {
+            doubts.push(format!(
+                "{count} requests were refused by a limit and took no time: {instead}"
+            ));
+        }
+        if let count @ 1.. = refused(Refused::Perhaps) {
+            doubts.push(format!(
+                "{count} requests were answered 429 or 503, perhaps by a limit: {instead}"
+            ));
+        }
         doubts
+    }
+
+    /// Whether of every request the file is known.
+    pub(super) fn tells_files(&self) -> bool {
+        self.untold_files == 0
+    }
+
+    /// What is to be known of limits that count by file, where files are not told.
+    pub(super) fn doubt_of_files(&self) -> Option<String> {
+        let whose = match self.untold_files {
+            0 => return None,
+            all if all == self.requests.len() => "this log does not tell files".to_owned(),
+            some => format!("{some} requests do not tell their file"),
+        };
+        Some(format!(
+            "{whose}: paths stand in for them, and a front controller, such as one index.php for all \
+             paths, counts as many files"
+        ))
     }
 
     /// The sites, those with the most requests first.
@@ -263,8 +393,13 @@ impl History {
                 LimitKey::Tenant | LimitKey::Site | LimitKey::Rule => {
                     text.extend_from_slice(self.texts.text(request.site).as_bytes());
                 }
+                // One file name of two sites is two files.
+                LimitKey::File if request.file != request.path => {
+                    text.extend_from_slice(self.texts.text(request.site).as_bytes());
+                    text.push(b' ');
+                    text.extend_from_slice(self.texts.text(request.file).as_bytes());
+                }
                 LimitKey::File | LimitKey::Path => {
-                    // One file name of two sites is two files.
                     text.extend_from_slice(self.texts.text(request.site).as_bytes());
                     text.extend_from_slice(self.texts.text(request.path).as_bytes());
                 }
@@ -280,6 +415,12 @@ impl History {
         }
         text.into()
     }
+}
+
+/// The middle one of some times, of two the longer.
+fn median(mut times: Vec<u64>) -> Option<u64> {
+    let middle = times.len() / 2;
+    (!times.is_empty()).then(|| *times.select_nth_unstable(middle).1)
 }
 
 #[cfg(test)]
@@ -303,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_line_too_long_is_left_out_whole_and_the_next_is_read() {
-        let begin = "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 5 ";
+        let begin = "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 0.5 ";
         for (longer, unread) in [(0, 0), (1, 1), (2, 1), (100_000, 1)] {
             let filled = "x".repeat(log::LINE_BYTES_MAX - begin.len() + longer);
             for end in ["\n", "\r\n"] {
@@ -312,5 +453,58 @@ mod tests {
                 assert_eq!(read, (2 - unread as usize, unread, 2), "{longer} {end:?}");
             }
         }
+    }
+
+    #[test]
+    fn who_was_refused_has_the_median_time_of_its_file_or_else_of_all() {
+        let line = |target: &str, file: &str, reason: &str, total_us: u64| {
+            format!(
+                r#"{{"time":"2026-11-21T20:45:00Z","target":"{target}","file":{file},"reason":{reason},"total_us":{total_us}}}"#
+            ) + "\n"
+        };
+        let (page, other) = (r#""/srv/page.php""#, r#""/srv/other.php""#);
+        let full = r#""limit_full""#;
+        let log = [
+            line("/a", page, "null", 7_000),
+            line("/b", page, "null", 9_000),
+            line("/c", page, "null", 8_000),
+            line("/d", page, full, 20),
+            line("/e", other, full, 20),
+            line("/f", "null", "null", 1_000),
+            line("/g", "null", "null", 1_000),
+        ];
+        let mut history = read(&log.concat());
+        history.give_time_to_refused();
+        let held: Vec<u64> = history.requests.iter().map(|it| it.held_us).collect();
+        assert_eq!(held, [7_000, 9_000, 8_000, 8_000, 7_000, 1_000, 1_000]);
+        assert!(history.doubts()[0].starts_with("2 requests were refused by a limit"));
+    }
+
+    #[test]
+    fn a_long_503_keeps_its_time_where_no_reason_is_logged() {
+        let line = |status: u16, time: &str| {
+            format!("h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" {status} 1 {time}\n")
+        };
+        let log = [line(200, "0.300"), line(503, "0.001"), line(503, "9.000")];
+        let mut history = read(&log.concat());
+        history.give_time_to_refused();
+        let held: Vec<u64> = history.requests.iter().map(|it| it.held_us).collect();
+        assert_eq!(held, [300_000, 300_000, 9_000_000]);
+    }
+
+    #[test]
+    fn whole_seconds_are_not_taken_for_microseconds() {
+        let doubt = |durations: &[u64]| {
+            let line = |duration| {
+                format!("h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 {duration}\n")
+            };
+            let log: String = durations.iter().map(line).collect();
+            let durations = History::default().take(log.as_bytes(), None);
+            durations.expect("memory").doubt()
+        };
+        assert!(doubt(&[3, 0, 12]).expect("seconds").contains("%D"));
+        assert!(doubt(&[0, 0, 0, 1, 1_200]).is_some());
+        assert_eq!(doubt(&[30, 5, 900, 1_200]), None);
+        assert_eq!(doubt(&[]), None);
     }
 }

@@ -1,8 +1,9 @@
 //! Access logs read back: who came when, for what, and how long it took.
 //!
-//! Ours (`json`, `ltsv`) say it all. Apache's and nginx's formats do when a duration is logged
-//! behind the usual fields: `%D` (microseconds), `%T` or `$request_time` (seconds). A line that
-//! cannot be read is counted and left out. Not here: what is done with the lines.
+//! Ours (`json`, `ltsv`) say it all. Apache's and nginx's formats tell no files, and the rest when a
+//! duration is logged behind the usual fields: `%D` (microseconds) alone, or `$request_time` (seconds
+//! with a point). What else is a whole number there may be bytes (`combinedio`), and is refused. A
+//! line that cannot be read is counted and left out. Not here: what is done with the lines.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,8 +14,6 @@ use jiff::fmt::strtime;
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a line of Apache's or nginx's.
 const FIELDS_MAX: usize = 64;
-/// Place of the duration at the earliest: behind host, identity, user, time, request, status, bytes.
-const FIELDS_LEAST: usize = 7;
 
 /// A request as a log tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,17 +27,40 @@ pub(crate) struct Entry {
     pub(crate) site: String,
     /// Without the query.
     pub(crate) path: String,
+    pub(crate) file: LoggedFile,
     pub(crate) upstream: Option<String>,
-    pub(crate) status: u16,
+    pub(crate) refused: Refused,
 }
 
-/// How exact the times of a log are.
+/// What a log tells of the file that a request came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LoggedFile {
+    /// Its name.
+    Named(String),
+    /// There was none: a limit by file counts by the path then.
+    Without,
+    /// The log does not tell files.
+    Untold,
+}
+
+/// Whether a limit refused a request, and so kept it from taking the time it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    No,
+    ByLimit,
+    /// By its status, in a log that has no reasons.
+    Perhaps,
+}
+
+/// How exact the times of a log are. What falls into one second is spread over it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// To the microsecond, of the arrival.
     Exact,
-    /// To the second: what falls into one is spread over it.
-    Seconds,
+    /// To the second, of the arrival, with whole numbers as durations: Apache.
+    ArrivalSecond,
+    /// To the second, of the end: nginx.
+    EndSecond,
 }
 
 /// What is made of one line.
@@ -67,11 +89,12 @@ pub(crate) fn read(line: &str) -> Result<Line, &'static str> {
 fn json(line: &str) -> Result<Line, &'static str> {
     let record: serde_json::Value =
         serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
-    ours(|name| match record.get(name)? {
+    let value = |name: &str| match record.get(name)? {
         serde_json::Value::String(text) => Some(text.clone()),
         serde_json::Value::Number(number) => Some(number.to_string()),
         _ => None,
-    })
+    };
+    ours(value, record.get("file").is_some())
 }
 
 fn ltsv(line: &str) -> Result<Line, &'static str> {
@@ -80,11 +103,11 @@ fn ltsv(line: &str) -> Result<Line, &'static str> {
         let (_, value) = fields.find(|(label, _)| *label == name)?;
         (value != "-").then(|| value.to_owned())
     };
-    ours(value)
+    ours(value, line.contains("\tfile:"))
 }
 
-/// A record of ours, by the names of its values.
-fn ours(value: impl Fn(&str) -> Option<String>) -> Result<Line, &'static str> {
+/// A record of ours, by the names of its values; older ones tell no files.
+fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Line, &'static str> {
     let number = |name| value(name).and_then(|text| text.parse::<u64>().ok());
     let time = value("time").ok_or("it has no `time`")?;
     let time: Timestamp = time.parse().map_err(|_| "its `time` is no time")?;
@@ -102,8 +125,16 @@ fn ours(value: impl Fn(&str) -> Option<String>) -> Result<Line, &'static str> {
             client: address(value("client").as_deref()),
             site: site.unwrap_or_default(),
             path: path(&target),
+            file: match value("file") {
+                Some(name) => LoggedFile::Named(name),
+                None if tells_files => LoggedFile::Without,
+                None => LoggedFile::Untold,
+            },
             upstream: value("upstream"),
-            status: number("status").map_or(0, |status| u16::try_from(status).unwrap_or(0)),
+            refused: match value("reason") {
+                Some(reason) if reason.starts_with("limit_") => Refused::ByLimit,
+                _ => Refused::No,
+            },
         },
         clock: Clock::Exact,
     })
@@ -128,16 +159,12 @@ fn classic(line: &str) -> Result<Line, &'static str> {
     let request = text(at + 1).unwrap_or_default();
     let target = request.split(' ').nth(1).ok_or("it was no request")?;
     let status = text(at + 2).and_then(|status| status.parse().ok());
-    let (held_us, logged_at) = fields
-        .iter()
-        .skip(FIELDS_LEAST.max(at + 4))
-        .rev()
-        .find_map(|field| duration(&field.text))
-        .ok_or("no duration is logged: add %D (Apache) or $request_time (nginx) to the format")?;
-    let ended = time.as_microsecond();
-    let arrived_us = match logged_at {
-        Logged::Arrival => ended,
-        Logged::End => ended.saturating_sub(i64::try_from(held_us).unwrap_or(i64::MAX)),
+    let status: u16 = status.ok_or("it has no status")?;
+    let (held_us, clock) = duration(behind(fields.get(at + 4..).unwrap_or_default()))?;
+    let logged = time.as_microsecond();
+    let arrived_us = match clock {
+        Clock::EndSecond => logged.saturating_sub(i64::try_from(held_us).unwrap_or(i64::MAX)),
+        _ => logged,
     };
     let client = text(at - 3);
     Ok(Line {
@@ -150,28 +177,53 @@ fn classic(line: &str) -> Result<Line, &'static str> {
                 .map_or(site, |(host, _)| host)
                 .to_owned(),
             path: path(target),
+            file: LoggedFile::Untold,
             upstream: None,
-            status: status.ok_or("it has no status")?,
+            refused: match status {
+                429 | 503 => Refused::Perhaps,
+                _ => Refused::No,
+            },
         },
-        clock: Clock::Seconds,
+        clock,
     })
 }
 
-/// Which instant a log's time is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Logged {
-    /// Apache logs when a request came.
-    Arrival,
-    /// nginx logs when it had been answered.
-    End,
+/// What stands behind the bytes, or behind referer and user agent where those are logged.
+fn behind(fields: &[Field]) -> &[Field] {
+    match fields {
+        [referer, user_agent, rest @ ..]
+            if referer.kind == Kind::Quoted && user_agent.kind == Kind::Quoted =>
+        {
+            rest
+        }
+        rest => rest,
+    }
 }
 
-/// Microseconds as Apache writes them, or seconds with a point as nginx does; also behind `rt=`.
-fn duration(field: &str) -> Option<(u64, Logged)> {
-    let text = field.rsplit_once('=').map_or(field, |(_, value)| value);
-    if let Ok(us) = text.parse::<u64>() {
-        return Some((us, Logged::Arrival));
+/// Seconds with a point as nginx writes them, also behind `rt=` and among other fields; or else
+/// microseconds as Apache does, if nothing else is there.
+fn duration(behind: &[Field]) -> Result<(u64, Clock), &'static str> {
+    let mut seconds = behind.iter().rev().filter_map(|field| seconds(&field.text));
+    if let Some(held_us) = seconds.next() {
+        return Ok((held_us, Clock::EndSecond));
     }
+    let whole = |field: &Field| match field.kind {
+        Kind::Bare => field.text.parse().ok(),
+        _ => None,
+    };
+    match behind {
+        [only] if let Some(held_us) = whole(only) => Ok((held_us, Clock::ArrivalSecond)),
+        several if several.iter().any(|field| whole(field).is_some()) => Err(
+            "which number is a duration cannot be told (combinedio logs bytes there): log %D as \
+             the only field behind the user agent",
+        ),
+        _ => Err("no duration is logged: add %D (Apache) or $request_time (nginx) to the format"),
+    }
+}
+
+/// `1.500` in microseconds.
+fn seconds(field: &str) -> Option<u64> {
+    let text = field.rsplit_once('=').map_or(field, |(_, value)| value);
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, part) = text.split_once('.')?;
     if !digits(whole) || !digits(part) || part.len() > 6 {
@@ -179,10 +231,7 @@ fn duration(field: &str) -> Option<(u64, Logged)> {
     }
     let seconds: u64 = whole.parse().ok()?;
     let micros: u64 = format!("{part:0<6}").parse().ok()?;
-    Some((
-        seconds.checked_mul(1_000_000)?.checked_add(micros)?,
-        Logged::End,
-    ))
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
 }
 
 /// Where a field of a line stood.
@@ -288,10 +337,10 @@ mod tests {
             (" 1.500", 1_500_000, 1_500_000),
             (" rt=0.25", 250_000, 250_000),
             (" \"0.250\" \"-\"", 250_000, 250_000),
-            (" 42 upstream", 42, 0),
+            (" 300 5000 0.250", 250_000, 250_000),
         ] {
             let read = read(&format!("{begin}{end}")).expect(end);
-            assert_eq!(read.clock, Clock::Seconds);
+            assert_ne!(read.clock, Clock::Exact);
             assert_eq!(read.entry.held_us, held_us, "{end}");
             assert_eq!(read.entry.path, "/a%20b.php");
             let second_us = 1_795_293_900_000_000;
@@ -304,7 +353,71 @@ mod tests {
         let line = r#"a.jp:443 192.0.2.7 - - [21/Nov/2026:20:45:00 +0000] "GET http://a.jp/x HTTP/1.1" 503 - "-" "-" 9"#;
         let entry = entry(line);
         assert_eq!((entry.site.as_str(), entry.path.as_str()), ("a.jp", "/x"));
-        assert_eq!(entry.status, 503);
+        assert_eq!(entry.held_us, 9);
+    }
+
+    #[test]
+    fn a_whole_number_that_may_be_bytes_or_a_user_agent_is_no_duration() {
+        let begin = r#"h - - [21/Nov/2026:20:45:00 +0000] "GET / HTTP/1.1" 200 512"#;
+        for (end, told) in [
+            (r#" "-" "Agent" 300 5000"#, "combinedio"),
+            (r#" "-" "Agent" 42 upstream"#, "combinedio"),
+            (r#" "-" "7""#, "no duration"),
+            (r#" "-" "1.5""#, "no duration"),
+            (r#" "-" "Agent" "7""#, "no duration"),
+            (r#" "-" "Agent" bytes=7"#, "no duration"),
+            ("", "no duration"),
+        ] {
+            let said = read(&format!("{begin}{end}")).expect_err(end);
+            assert!(said.contains(told), "{end}: {said}");
+        }
+        assert_eq!(entry(&format!("{begin} 7000")).held_us, 7_000);
+    }
+
+    #[test]
+    fn who_was_refused_by_a_limit_is_known_by_reason_or_else_by_status() {
+        let json = |rest: &str| {
+            format!(r#"{{"time":"2026-11-21T20:45:00Z","target":"/a","total_us":9{rest}}}"#)
+        };
+        let classic = |status: u16| {
+            format!(r#"h - - [21/Nov/2026:20:45:00 +0000] "GET / HTTP/1.1" {status} 1 0.001"#)
+        };
+        for (line, refused) in [
+            (
+                json(r#","status":429,"reason":"limit_rate""#),
+                Refused::ByLimit,
+            ),
+            (
+                json(r#","reason":null,"shadow_reason":"limit_full""#),
+                Refused::No,
+            ),
+            (
+                json(r#","status":503,"reason":"upstream_unreachable""#),
+                Refused::No,
+            ),
+            (classic(503), Refused::Perhaps),
+            (classic(429), Refused::Perhaps),
+            (classic(502), Refused::No),
+        ] {
+            assert_eq!(entry(&line).refused, refused, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_told_by_our_newer_records_alone() {
+        let named = LoggedFile::Named("/srv/a/index.php".to_owned());
+        let ltsv = "time:2026-11-21T20:45:00Z\ttarget:/a\ttotal_us:9";
+        let json = r#"{"time":"2026-11-21T20:45:00Z","target":"/a","total_us":9"#;
+        for (line, file) in [
+            (format!("{ltsv}\tfile:/srv/a/index.php"), named.clone()),
+            (format!("{ltsv}\tfile:-"), LoggedFile::Without),
+            (ltsv.to_owned(), LoggedFile::Untold),
+            (format!("{json},\"file\":\"/srv/a/index.php\"}}"), named),
+            (format!("{json},\"file\":null}}"), LoggedFile::Without),
+            (format!("{json}}}"), LoggedFile::Untold),
+        ] {
+            assert_eq!(entry(&line).file, file, "{line}");
+        }
     }
 
     #[test]

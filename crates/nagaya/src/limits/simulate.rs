@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bench::report::units;
 use clap::Args;
+use config::model::LimitKey;
 use engine::glob::Matcher;
 use limits::Definition;
 use limits::replay::{self, KeyReport, Report, Thresholds};
@@ -25,6 +26,15 @@ const WANTED: &str =
     "wanted: requests of this key that would have been under way at once without the limit";
 /// Characters of a key.
 const KEY_WIDTH: usize = 44;
+/// What is sought unless something else is asked for.
+const SOUGHT: &str = "file queue=10 wait=2s";
+/// Says why it is not the file.
+const WITHOUT_FILES: &str = "\
+# Of each site all requests count together, for the log does not tell files (json and ltsv of
+# Nagaya's do). By path: --limit 'path queue=10 wait=2s'
+";
+/// What is sought where the log does not tell files: to each site all of it is known.
+const SOUGHT_WITHOUT_FILES: &str = "site queue=10 wait=2s";
 
 /// Where requests come from.
 #[derive(Debug, Args)]
@@ -32,7 +42,7 @@ pub(crate) struct Logs {
     /// Access log: json or ltsv of Nagaya's, or Apache's or nginx's with a duration; `-` is standard input
     #[arg(long = "log", value_name = "FILE", required = true)]
     log: Vec<PathBuf>,
-    /// Only requests whose path matches, such as '*.php'
+    /// Only requests whose path, or file where the log tells it, matches, such as '*.php'
     #[arg(long, value_name = "GLOB")]
     only: Option<String>,
 }
@@ -53,12 +63,11 @@ pub(crate) struct ProposeOptions {
     #[command(flatten)]
     logs: Logs,
     /// Key, queue and wait of what is proposed; the number is found
-    #[arg(
-        long = "limit",
-        value_name = "LIMIT",
-        default_value = "file queue=10 wait=2s"
-    )]
-    limit: String,
+    ///
+    /// Unless it is said: 'file queue=10 wait=2s', or 'site queue=10 wait=2s' where the log does not
+    /// tell files.
+    #[arg(long = "limit", value_name = "LIMIT")]
+    limit: Option<String>,
 }
 
 /// Runs `nagaya limits simulate`.
@@ -73,7 +82,7 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
         Ok(history) => history,
         Err(outcome) => return outcome,
     };
-    let mut text = heading(&history);
+    let mut text = heading(&history, &specs);
     for spec in &specs {
         let (definition, tenants) = (spec.definition(), history.tenants());
         let arrivals = || history.arrivals(&spec.limit.key, None);
@@ -88,19 +97,18 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
 
 /// Runs `nagaya limits propose`.
 pub(crate) fn propose(options: &ProposeOptions) -> Outcome {
-    let spec = match Spec::sought(&options.limit) {
-        Ok(spec) => spec,
-        Err(outcome) => return outcome,
-    };
-    let history = match history(&options.logs) {
-        Ok(history) => history,
+    let (history, spec) = match sought(options) {
+        Ok(found) => found,
         Err(outcome) => return outcome,
     };
     let (definition, tenants) = (spec.definition(), history.tenants());
-    let mut text: String = heading(&history)
+    let mut text: String = heading(&history, std::slice::from_ref(&spec))
         .lines()
         .map(|line| format!("# {line}\n"))
         .collect();
+    if options.limit.is_none() && !history.tells_files() {
+        text.push_str(WITHOUT_FILES);
+    }
     text.push_str(
         "# Try it in shadow first: it counts what it would refuse (nagaya limits list).\n",
     );
@@ -118,6 +126,18 @@ pub(crate) fn propose(options: &ProposeOptions) -> Outcome {
         return Outcome::Failed;
     }
     print(text.as_bytes())
+}
+
+/// The log, and of what limit the number is sought.
+fn sought(options: &ProposeOptions) -> Result<(History, Spec), Outcome> {
+    let asked = options.limit.as_deref().map(Spec::sought).transpose()?;
+    let history = history(&options.logs)?;
+    let spec = match asked {
+        Some(spec) => spec,
+        None if history.tells_files() => Spec::sought(SOUGHT)?,
+        None => Spec::sought(SOUGHT_WITHOUT_FILES)?,
+    };
+    Ok((history, spec))
 }
 
 fn history(logs: &Logs) -> Result<History, Outcome> {
@@ -140,13 +160,16 @@ fn history(logs: &Logs) -> Result<History, Outcome> {
     Err(Outcome::Failed)
 }
 
-fn heading(history: &History) -> String {
+fn heading(history: &History, specs: &[Spec]) -> String {
     let mut text = format!(
         "{} requests, {}\n",
         units::count(history.len() as u64),
         history.span()
     );
-    for doubt in history.doubts() {
+    let by_file = |spec: &Spec| spec.limit.key.contains(&LimitKey::File);
+    let of_files = history.doubt_of_files();
+    let of_files = of_files.filter(|_| specs.iter().any(by_file));
+    for doubt in history.doubts().into_iter().chain(of_files) {
         let _ = writeln!(text, "({doubt})");
     }
     text
