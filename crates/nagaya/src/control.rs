@@ -115,3 +115,22 @@ fn without_control(config: &Path) -> Outcome {
     ));
     Outcome::Wrong
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_would_be_cut_is_not_sent() {
+        let nobody = Where {
+            socket: Some(PathBuf::from("/nonexistent/socket")),
+        };
+        for (bytes, outcome) in [
+            (QUESTION_BYTES_MAX, Outcome::Failed),
+            (QUESTION_BYTES_MAX + 1, Outcome::Wrong),
+        ] {
+            let asked = answer(Path::new("nagaya.toml"), &nobody, &"x".repeat(bytes));
+            assert_eq!(asked, Err(outcome), "{bytes}");
+        }
+    }
+}
