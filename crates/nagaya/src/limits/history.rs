@@ -21,6 +21,8 @@ const REQUESTS_MAX: usize = 8_000_000;
 /// Bytes of a line that are read: enough that one cut off is known to be too long. The rest is
 /// skipped.
 const LINE_BYTES_READ: u64 = log::LINE_BYTES_MAX as u64 + 2;
+/// Of so many requests one may leave its file untold.
+const UNTOLD_SHARE_MAX: usize = 20;
 /// Joins the parts of a key that has several.
 const BETWEEN: u8 = 0x1f;
 
@@ -51,6 +53,7 @@ struct Request {
     file: u32,
     upstream: u32,
     by_seconds: bool,
+    tells_file: bool,
     refused: Refused,
 }
 
@@ -135,6 +138,7 @@ impl History {
             }
         }
         history.spread();
+        history.give_files_by_paths();
         history.give_time_to_refused();
         history.requests.sort_by_key(|request| request.arrived_us);
         Ok(history)
@@ -187,7 +191,8 @@ impl History {
             return;
         }
         self.has_seconds |= clock != Clock::Exact;
-        self.untold_files += usize::from(entry.file == LoggedFile::Untold);
+        let tells_file = entry.file != LoggedFile::Untold;
+        self.untold_files += usize::from(!tells_file);
         self.requests.push(Request {
             arrived_us: entry.arrived_us,
             held_us: entry.held_us,
@@ -199,6 +204,7 @@ impl History {
                 .texts
                 .number(entry.upstream.as_deref().unwrap_or_default()),
             by_seconds: clock != Clock::Exact,
+            tells_file,
             refused: entry.refused,
         });
     }
@@ -219,6 +225,25 @@ impl History {
                 let offset_us = i64::from(*seen) * 1_000_000 / i64::from((*all).max(1));
                 request.arrived_us = whole(request) * 1_000_000 + offset_us;
                 *seen += 1;
+            }
+        }
+    }
+
+    /// A request whose file is not told, as of many that were refused, came to the one that others
+    /// with its path came to.
+    fn give_files_by_paths(&mut self) {
+        if self.untold_files == 0 || self.untold_files == self.requests.len() {
+            return;
+        }
+        let told = self.requests.iter().filter(|request| request.tells_file);
+        let files: HashMap<(u32, u32), u32> = told
+            .map(|request| ((request.site, request.path), request.file))
+            .collect();
+        for request in self.requests.iter_mut().filter(|it| !it.tells_file) {
+            if let Some(file) = files.get(&(request.site, request.path)) {
+                request.file = *file;
+                request.tells_file = true;
+                self.untold_files -= 1;
             }
         }
     }
@@ -316,9 +341,9 @@ impl History {
         doubts
     }
 
-    /// Whether of every request the file is known.
+    /// Whether of nearly every request the file is known: enough to go by.
     pub(super) fn tells_files(&self) -> bool {
-        self.untold_files == 0
+        self.untold_files <= self.requests.len() / UNTOLD_SHARE_MAX
     }
 
     /// What is to be known of limits that count by file, where files are not told.
@@ -478,6 +503,31 @@ mod tests {
         let held: Vec<u64> = history.requests.iter().map(|it| it.held_us).collect();
         assert_eq!(held, [7_000, 9_000, 8_000, 8_000, 7_000, 1_000, 1_000]);
         assert!(history.doubts()[0].starts_with("2 requests were refused by a limit"));
+    }
+
+    #[test]
+    fn a_refused_request_counts_at_the_file_that_others_with_its_path_came_to() {
+        let line = |path: &str, file: &str, reason: &str| {
+            format!(
+                r#"{{"time":"2026-11-21T20:45:00Z","target":"{path}?x","file":{file},"reason":{reason},"total_us":9}}"#
+            ) + "\n"
+        };
+        let log = [
+            line("/a", "null", r#""limit_rate""#),
+            line("/a", r#""/srv/index.php""#, "null"),
+            line("/b", "null", r#""limit_rate""#),
+            line("/c", "null", "null"),
+        ];
+        let mut history = read(&log.concat());
+        history.give_files_by_paths();
+        let files: Vec<&str> = history
+            .requests
+            .iter()
+            .map(|request| history.texts.text(request.file))
+            .collect();
+        assert_eq!(files, ["/srv/index.php", "/srv/index.php", "/b", "/c"]);
+        assert_eq!(history.untold_files, 1);
+        assert!(!history.tells_files());
     }
 
     #[test]

@@ -118,6 +118,10 @@ fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Lin
     let held_us = number("upstream_us").unwrap_or(total_us.saturating_sub(queue_us));
     let target = value("target").ok_or("it was no request")?;
     let site = value("site").or_else(|| value("host"));
+    let refused = match value("reason") {
+        Some(reason) if reason.starts_with("limit_") => Refused::ByLimit,
+        _ => Refused::No,
+    };
     Ok(Line {
         entry: Entry {
             arrived_us: time.as_microsecond(),
@@ -127,14 +131,12 @@ fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Lin
             path: path(&target),
             file: match value("file") {
                 Some(name) => LoggedFile::Named(name),
-                None if tells_files => LoggedFile::Without,
+                // Who was refused may have been so before the file was looked for.
+                None if tells_files && refused == Refused::No => LoggedFile::Without,
                 None => LoggedFile::Untold,
             },
             upstream: value("upstream"),
-            refused: match value("reason") {
-                Some(reason) if reason.starts_with("limit_") => Refused::ByLimit,
-                _ => Refused::No,
-            },
+            refused,
         },
         clock: Clock::Exact,
     })
@@ -414,6 +416,10 @@ mod tests {
             (ltsv.to_owned(), LoggedFile::Untold),
             (format!("{json},\"file\":\"/srv/a/index.php\"}}"), named),
             (format!("{json},\"file\":null}}"), LoggedFile::Without),
+            (
+                format!("{json},\"file\":null,\"reason\":\"limit_full\"}}"),
+                LoggedFile::Untold,
+            ),
             (format!("{json}}}"), LoggedFile::Untold),
         ] {
             assert_eq!(entry(&line).file, file, "{line}");
