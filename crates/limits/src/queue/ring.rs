@@ -66,13 +66,14 @@ impl Account {
         (u64::from(self.waiting.saturating_add(more)) << 20) / u64::from(self.weight)
     }
 
-    /// Brings its debt down to what is left of it by now.
+    /// Brings its debt down to what is left of it by now. Who has waiters pays by waiting: were that
+    /// forgiven too, whoever owes more would in the long run get more than its share.
     fn fade(&mut self, now: Time, round_ns: u64) {
         let halving_ns = HALVING.as_nanos() as u64;
         let elapsed_ns = now.since_ns(self.faded);
         self.faded = self.faded.max(now);
         let debt_ns = self.paid_ns.saturating_sub(round_ns);
-        if debt_ns == 0 {
+        if debt_ns == 0 || self.waiting > 0 {
             return;
         }
         let halved_ns = debt_ns >> (elapsed_ns / halving_ns).min(63);

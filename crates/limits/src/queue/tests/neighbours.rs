@@ -130,8 +130,9 @@ fn people_hardly_notice_a_crawler() {
             beside_ns / 1000
         );
         assert_eq!(lost, 0);
+        // One service of the crawler's has begun when somebody comes, whoever is next: 75 ms at most.
         assert!(
-            beside_ns <= alone_ns + 50_000_000,
+            beside_ns <= alone_ns + 75_000_000,
             "{alone_ns} ns became {beside_ns}"
         );
     }
