@@ -15,6 +15,8 @@ pub struct LimitLook {
     pub keys: u64,
     /// Permits given out.
     pub in_flight: u64,
+    /// Permits given out for the key that has most.
+    pub in_flight_most: u64,
     /// Requests that wait.
     pub queued: u64,
     /// Permits there are for each key; none: any number.

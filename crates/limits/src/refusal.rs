@@ -101,7 +101,9 @@ impl Refusal {
             }
             Why::WaitedTooLong => {
                 let wait_ms = self.waited.as_millis();
-                format!("concurrent >= {concurrent}, or wait > {wait_ms}ms")
+                format!(
+                    "concurrent >= {concurrent}, or a wait longer than {wait_ms}ms, by how much nobody knows"
+                )
             }
             Why::Late => format!("concurrent >= {concurrent}"),
             Why::Rate => match &self.rate {

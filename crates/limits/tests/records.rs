@@ -314,3 +314,12 @@ fn totals_do_not_fall_while_threads_mint_keys() {
     assert_eq!(ledger.totals()[0].totals.admitted, 2 * ASKS);
     assert_eq!(ledger.drift(), 0);
 }
+
+#[test]
+fn a_key_that_was_not_sent_is_shown_as_none() {
+    let mut setting = Setting::new(1, vec![dynamic("header:x-key", 1)]);
+    let _held = setting.admitted(0, &[""]);
+    assert_eq!(setting.refused(0, &[""]).key, "(none)");
+    assert_eq!(setting.look("header:x-key").key, "(none)");
+    assert_eq!(setting.totals("header:x-key").in_flight_most, 1);
+}

@@ -91,7 +91,13 @@ fn what_a_limit_in_shadow_would_have_refused_is_found_like_a_refusal() {
     }
     let metrics = reply(gateway.ask(&limited::get("app.test", "/metrics")));
     let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
-    for (name, value) in [("shadow_refused_total", 1), ("admitted_total", 2)] {
+    for (name, value) in [
+        ("shadow_refused_total", 1),
+        ("admitted_total", 2),
+        ("concurrent", 1),
+        ("in_flight_most", 0),
+        ("shadow", 1),
+    ] {
         let sample =
             format!("nagaya_limit_{name}{{limit=\"rule app.test/rule 2/path\"}} {value}\n");
         assert!(metrics.contains(&sample), "{sample}: {metrics}");

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use limits::Why;
+use limits::{Mode, Why};
 
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{
@@ -274,12 +274,24 @@ fn upstreams(figures: &Figures, text: &mut Text) {
 
 /// All keys of a limit together; what is a total counts those too that are forgotten by now.
 fn limits(rows: &[Row], text: &mut Text) {
-    let families: [(_, _, _, Figure<Row>); 6] = [
+    let families: [(_, _, _, Figure<Row>); 8] = [
         (
             "limit_in_flight",
             "gauge",
             "Requests that hold a permit.",
             |row| row.look.in_flight,
+        ),
+        (
+            "limit_in_flight_most",
+            "gauge",
+            "Requests that hold a permit of the key that has most of them.",
+            |row| row.look.in_flight_most,
+        ),
+        (
+            "limit_shadow",
+            "gauge",
+            "1 where the limit is in shadow and refuses nobody.",
+            |row| u64::from(row.limit.mode == Mode::Shadow),
         ),
         (
             "limit_queued",
@@ -313,6 +325,21 @@ fn limits(rows: &[Row], text: &mut Text) {
             text.sample(name, &[("limit", &row.limit.identity)], value(row));
         }
     }
+    permits(rows, text);
+    refusals(rows, text);
+}
+
+fn permits(rows: &[Row], text: &mut Text) {
+    let name = "limit_concurrent";
+    text.family(name, "gauge", "Permits there are for each key.");
+    for row in rows {
+        if let Some(permits) = row.look.cap {
+            text.sample(name, &[("limit", &row.limit.identity)], permits);
+        }
+    }
+}
+
+fn refusals(rows: &[Row], text: &mut Text) {
     let name = "limit_refused_total";
     text.family(name, "counter", "Requests refused, by limit and reason.");
     for row in rows {

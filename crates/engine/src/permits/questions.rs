@@ -344,7 +344,8 @@ fn told(remembered: &Remembered) -> String {
     if !refusal.waited.is_zero() {
         line("had waited", &tenths(refusal.waited));
     }
-    if !is_shadow {
+    // Who has waited in vain knows better than any prediction.
+    if !is_shadow && refusal.why != Why::WaitedTooLong {
         let free = format!("in {}, as predicted then", tenths(refusal.retry_after));
         line("free again", &free);
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Books;
 use super::attempt::Facts;
 use super::entry::{Entry, Table};
-use super::gate::{Gate, printable};
+use super::gate::Gate;
 use super::holds::{Hold, Place};
 use super::route::Bits;
 use super::shadow::Shadow;
@@ -374,7 +374,7 @@ impl Facts {
             limit: entry.id,
             name: entry.name.clone(),
             identity: entry.identity.clone(),
-            key: printable(gate.text()),
+            key: gate.shown(),
             why,
             mode: entry.settings.mode,
             in_flight: gate.in_flight,

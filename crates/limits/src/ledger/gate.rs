@@ -118,7 +118,15 @@ impl Gate {
         self.text_len = u8::try_from(count).unwrap_or(0);
     }
 
-    pub(crate) fn text(&self) -> &[u8] {
+    /// Its key for people; `(none)` where the request had no such field or cookie.
+    pub(crate) fn shown(&self) -> String {
+        match (self.standing, self.text()) {
+            (Standing::Key, []) => "(none)".to_owned(),
+            (_, text) => printable(text),
+        }
+    }
+
+    fn text(&self) -> &[u8] {
         self.text.get(..usize::from(self.text_len)).unwrap_or(&[])
     }
 
@@ -185,7 +193,7 @@ fn begins_character(byte: &u8) -> bool {
 }
 
 /// Makes a key's text printable.
-pub(crate) fn printable(bytes: &[u8]) -> String {
+fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
         .map(|character| {
@@ -217,7 +225,7 @@ mod tests {
     fn kept(text: &str) -> String {
         let mut gate = Gate::VACANT;
         gate.set_text(text.as_bytes());
-        printable(gate.text())
+        gate.shown()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Books;
 use super::entry::{Entry, Table};
-use super::gate::{Gate, Standing, printable};
+use super::gate::{Gate, Standing};
 use super::shard::Shard;
 use crate::Time;
 use crate::ask::LimitId;
@@ -132,6 +132,7 @@ impl Entry {
             limit: self.id,
             keys: 0,
             in_flight: 0,
+            in_flight_most: 0,
             queued: 0,
             cap: self.settings.concurrent.map(|_| self.cap()),
             totals: self.life.counters.totals(cells.admitted),
@@ -147,7 +148,9 @@ impl LimitLook {
             Standing::Key | Standing::Overflow => 0,
         };
         self.keys += 1;
-        self.in_flight += u64::from(gate.in_flight.saturating_sub(free));
+        let in_flight = u64::from(gate.in_flight.saturating_sub(free));
+        self.in_flight += in_flight;
+        self.in_flight_most = self.in_flight_most.max(in_flight);
         self.queued += u64::from(gate.waiting);
     }
 }
@@ -171,7 +174,7 @@ fn shown(
         limit: entry.id,
         name: entry.name.clone(),
         identity: entry.identity.clone(),
-        key: printable(gate.text()),
+        key: gate.shown(),
         overflow: gate.standing == Standing::Overflow,
         in_flight: gate.in_flight.saturating_sub(in_cells.free),
         cap: entry.settings.concurrent.map(|_| entry.cap()),
