@@ -543,8 +543,9 @@ fn quote_path(path: &Path) -> String {
     quote(path.display())
 }
 
-/// A basic TOML string.
-pub(crate) fn quote(text: impl fmt::Display) -> String {
+/// Writes a text as a basic string of TOML, quotes and all.
+#[must_use]
+pub fn quote(text: impl fmt::Display) -> String {
     let mut out = String::from("\"");
     for c in text.to_string().chars() {
         match c {

@@ -21,7 +21,7 @@ mod sources;
 mod units;
 
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
-pub use dump::dump;
+pub use dump::{dump, quote};
 pub use lower::{load, load_and_warn, spell_key};
 pub use reason::reason;
 pub use reference::reference;

@@ -1,8 +1,10 @@
 //! `nagaya limits simulate` and `propose`, run over logs whose answers can be told by hand.
 
 use std::fmt::Write;
+use std::process::Command;
 
 use testkit::Gateway;
+use testkit::temp::TempDir;
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
@@ -28,16 +30,30 @@ fn nginxs() -> String {
     (0..200).map(line).collect()
 }
 
-fn run(log: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let place = Gateway::with_config(NAGAYA, "");
-    let file = place.directory().path().join("access.log");
-    std::fs::write(&file, log).expect("a temporary directory can be written");
-    let file = file.to_string_lossy();
-    let mut words = vec!["limits"];
-    words.extend(arguments);
-    words.extend(["--log", &file]);
-    let (status, out, err) = place.run(&words);
-    (status.code(), out, err)
+fn run(log: impl AsRef<[u8]>, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let directory = TempDir::new();
+    let file = directory.write("access.log", log);
+    let mut command = Command::new(NAGAYA);
+    command.arg("limits").args(arguments).arg("--log").arg(file);
+    let output = command.output().expect("run the gateway's binary");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    (output.status.code(), out, err)
+}
+
+/// What `check` says to a site with these lines.
+fn checked(lines: &str) -> (bool, String) {
+    let config = format!(
+        "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"{{dir}}\"\n{lines}\n"
+    );
+    let (status, _, err) = Gateway::with_config(NAGAYA, &config).run(&["check"]);
+    (status.success(), err)
+}
+
+/// The lines proposed.
+fn proposed(out: &str) -> Vec<&str> {
+    let is_line = |line: &&str| line.starts_with("limits = ");
+    out.lines().filter(is_line).collect()
 }
 
 #[test]
@@ -61,7 +77,7 @@ fn a_limit_is_tried_on_our_own_log() {
         ),
         ("client rate=1/m", ["2 at once", "2 refused", "rate"]),
     ] {
-        let (status, out, err) = run(&ours(), &["simulate", "--limit", limit]);
+        let (status, out, err) = run(ours(), &["simulate", "--limit", limit]);
         assert_eq!(status, Some(0), "{limit}: {err}");
         for part in told {
             assert!(out.contains(part), "{limit}: {part} is missing in:\n{out}");
@@ -72,12 +88,12 @@ fn a_limit_is_tried_on_our_own_log() {
 #[test]
 fn keys_and_paths_are_told_and_can_be_left_out() {
     let limits = ["simulate", "--limit", "file concurrent=1"];
-    let (_, out, _) = run(&ours(), &limits);
+    let (_, out, _) = run(ours(), &limits);
     assert!(
         out.contains("a.jp/sleep.php") && out.contains("4 requests, 2026-11-21 20:45:00"),
         "{out}"
     );
-    let (_, out, _) = run(&ours(), &[&limits[..], &["--only", "/quick*"]].concat());
+    let (_, out, _) = run(ours(), &[&limits[..], &["--only", "/quick*"]].concat());
     assert!(
         out.starts_with("1 requests") && out.contains("0 refused"),
         "{out}"
@@ -86,7 +102,7 @@ fn keys_and_paths_are_told_and_can_be_left_out() {
 
 #[test]
 fn a_log_of_whole_seconds_is_read_with_a_warning() {
-    let (status, out, err) = run(&nginxs(), &["simulate", "--limit", "file concurrent=100"]);
+    let (status, out, err) = run(nginxs(), &["simulate", "--limit", "file concurrent=100"]);
     assert_eq!(status, Some(0), "{err}");
     assert!(
         out.contains("whole seconds") && out.contains("200 at once"),
@@ -96,17 +112,98 @@ fn a_log_of_whole_seconds_is_read_with_a_warning() {
 
 #[test]
 fn what_is_proposed_is_an_entry_of_a_configuration() {
-    let (status, out, err) = run(&nginxs(), &["propose"]);
+    let (status, out, err) = run(nginxs(), &["propose"]);
     assert_eq!(status, Some(0), "{err}");
-    let proposed = out
-        .lines()
-        .find(|line| line.starts_with("limits = "))
-        .expect("a proposal");
-    let config = format!(
-        "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"*\"]\nrules = [{{ handler = {{ respond = {{ body = \"x\" }} }} }}]\n{proposed}\n"
-    );
-    let (status, _, err) = Gateway::with_config(NAGAYA, &config).run(&["check"]);
-    assert!(status.success(), "{proposed}: {err}");
+    for line in proposed(&out) {
+        let (fine, err) = checked(line);
+        assert!(fine, "{line}: {err}");
+    }
+    assert_eq!(proposed(&out).len(), 1, "{out}");
+}
+
+#[test]
+fn a_proposed_limit_counts_what_the_log_was_searched_for() {
+    let of_files = of_a_front_controller(r#""file":"/srv/a/index.php","#);
+    let without_files = of_a_front_controller("");
+    for (log, only, condition) in [
+        (
+            &of_files,
+            "*.php",
+            r#"key = "file", match = { file = "*.php" }"#,
+        ),
+        (
+            &of_files,
+            "/article/*",
+            r#"key = "file", match = { path = "/article/*" }"#,
+        ),
+        (
+            &without_files,
+            "/article/*",
+            r#"key = "site", match = { path = "/article/*" }"#,
+        ),
+        (
+            &nginxs(),
+            "*.php",
+            r#"key = "site", match = { path = "*.php" }"#,
+        ),
+    ] {
+        let (status, out, err) = run(log, &["propose", "--only", only]);
+        assert_eq!(status, Some(0), "{only}: {err}");
+        let lines = proposed(&out);
+        let [line] = lines.as_slice() else {
+            panic!("one line: {out}")
+        };
+        assert!(line.contains(condition), "{condition}: {line}");
+        let whereto = ["[[sites]]", "or to a rule"];
+        assert!(whereto.iter().all(|part| out.contains(part)), "{out}");
+        let (fine, err) = checked(line);
+        assert!(fine, "{line}: {err}");
+        let rule = format!("[[sites.rules]]\n{line}");
+        let (fine, err) = checked(&rule);
+        assert!(fine, "{rule}: {err}");
+    }
+}
+
+#[test]
+fn what_a_proposed_limit_would_not_count_is_left_out_and_told() {
+    let log = of_a_front_controller(r#""file":"/srv/a/index.php","#);
+    // To these a limit with `match = { file = "*.php" }` would be blind.
+    let elsewhere: String = (0..60)
+        .map(|_| {
+            r#"{"time":"2026-11-21T20:45:40Z","site":"a.jp","target":"/x.php","file":null,"total_us":900000}"#
+                .to_owned()
+                + "\n"
+        })
+        .collect();
+    let (status, out, err) = run(log + &elsewhere, &["propose", "--only", "*.php"]);
+    assert_eq!(status, Some(0), "{err}");
+    for part in [
+        "a.jp: 260 requests",
+        "60 of these match --only, but not by their file",
+        "waited with 10",
+    ] {
+        assert!(out.contains(part), "{part} is missing in:\n{out}");
+    }
+}
+
+#[test]
+fn refused_requests_are_searched_by_the_file_of_their_path() {
+    let mut log = of_a_front_controller(r#""file":"/srv/a/index.php","#);
+    for _ in 0..100 {
+        let _ = writeln!(
+            log,
+            r#"{{"time":"2026-11-21T20:45:15.100000Z","site":"a.jp","target":"/article/3","file":null,"reason":"limit_full","total_us":90}}"#
+        );
+    }
+    let (status, out, err) = run(&log, &["propose", "--only", "*.php"]);
+    assert_eq!(status, Some(0), "{err}");
+    for part in [
+        "# (100 of 300 requests were refused by a limit and took no time",
+        "a.jp: 300 requests (100 of them refused then)",
+        "waited with 110",
+    ] {
+        assert!(out.contains(part), "{part} is missing in:\n{out}");
+    }
 }
 
 /// Ten pages asked for at once, each for 0.9 seconds, again and again; all of them one `index.php`.
@@ -162,7 +259,7 @@ fn a_log_written_under_a_limit_does_not_make_any_number_look_fine() {
     let (status, out, err) = run(&log, &["simulate", "--limit", "file concurrent=3"]);
     assert_eq!(status, Some(0), "{err}");
     for part in [
-        "7 requests were refused by a limit",
+        "7 of 11 requests were refused by a limit",
         "7 refused (7 limit_full)",
     ] {
         assert!(out.contains(part), "{part} is missing in:\n{out}");
@@ -180,7 +277,30 @@ fn apaches_whole_seconds_are_not_taken_for_microseconds() {
 #[test]
 fn too_little_and_what_cannot_be_read_is_said() {
     for (log, arguments, told) in [
-        (ours(), &["propose"][..], "too few"),
+        (ours(), &["propose"][..], "no site has 100 requests"),
+        (
+            nginxs(),
+            &["propose", "--only", "php"],
+            "200 requests, none matches --only 'php'",
+        ),
+        (nginxs(), &["propose", "--only", "php"], "'*.php'"),
+        (nginxs(), &["propose", "--only", "[a"], "bad glob"),
+        (
+            nginxs(),
+            &["propose", "--limit", "client rate=10/s"],
+            "nagaya limits simulate",
+        ),
+        (nginxs(), &["propose", "--limit", "tenant"], "`client`"),
+        (
+            nginxs(),
+            &["simulate", "--limit", "upstream concurrent=1"],
+            "no upstreams",
+        ),
+        (
+            "h - - [21/Nov/2026:20:45:10 +0000] \"GET / HTTP/1.1\" 200 9 \"-\" \"-\"\n".to_owned(),
+            &["propose"],
+            "or, for Nagaya's own log, format = \"json\" or \"ltsv\"",
+        ),
         (
             "no log\n".to_owned(),
             &["simulate", "--limit", "file concurrent=1"],
@@ -207,5 +327,29 @@ fn too_little_and_what_cannot_be_read_is_said() {
             status != Some(0) && err.contains(told),
             "{told} is missing in: {err}"
         );
+    }
+}
+
+#[test]
+fn a_packed_log_is_told_from_one_that_cannot_be_read() {
+    let packed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\n\n\n";
+    let (status, _, err) = run(packed, &["propose"]);
+    assert_eq!(status, Some(1), "{err}");
+    let advice = "access.log | nagaya limits propose --log -";
+    assert!(
+        err.contains("compressed: zcat") && err.contains(advice),
+        "{err}"
+    );
+}
+
+#[test]
+fn times_are_told_as_the_log_has_them() {
+    let tokyo = nginxs().replace("21/Nov/2026:20:45:10 +0000", "22/Nov/2026:05:45:10 +0900");
+    for (log, told) in [
+        (tokyo, "2026-11-22 05:45:09 +0900"),
+        (nginxs(), "2026-11-21 20:45:09 UTC"),
+    ] {
+        let (_, out, err) = run(log, &["simulate", "--limit", "file concurrent=1"]);
+        assert!(out.contains(told), "{told} is missing in:\n{out}{err}");
     }
 }

@@ -1,5 +1,7 @@
 //! All requests of some access logs, in the order of their arrival, small in memory.
 
+mod doubts;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,22 +9,23 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use bench::report::units;
 use config::model::LimitKey;
-use engine::glob::Matcher;
 use jiff::Timestamp;
+use jiff::tz::Offset;
 use limits::Time;
 use limits::replay::Arrival;
 
-use super::log::{self, Clock, Entry, LoggedFile, Refused};
+use super::log::{self, Clock, Entry, Line, LoggedFile, Refused};
+use super::only::{Only, Subject};
 use crate::outcome::{Outcome, complain};
+use doubts::WholeNumbers;
 
 /// Requests kept; further ones are counted and left out. Some 450 MB.
 const REQUESTS_MAX: usize = 8_000_000;
 /// Bytes of a line that are read: enough that one cut off is known to be too long. The rest is
 /// skipped.
 const LINE_BYTES_READ: u64 = log::LINE_BYTES_MAX as u64 + 2;
-/// Of so many requests one may leave its file untold.
-const UNTOLD_SHARE_MAX: usize = 20;
 /// Joins the parts of a key that has several.
 const BETWEEN: u8 = 0x1f;
 
@@ -34,12 +37,44 @@ pub(super) struct History {
     /// Lines that could not be read, and why the first could not.
     pub(super) unread: u64,
     pub(super) first_unread: Option<(u64, &'static str)>,
-    /// Requests beyond those kept, and those left out by their path.
-    pub(super) left_out: u64,
+    /// Requests beyond those kept.
+    left_out: u64,
+    /// What requests were selected by, and how many were not.
+    only: Option<Only>,
+    unselected: u64,
     /// Requests of which the log does not tell the file.
     untold_files: usize,
     lines: u64,
     has_seconds: bool,
+    /// Of the first request's time from UTC.
+    offset: Option<Offset>,
+}
+
+/// A site as a log tells it.
+#[derive(Debug)]
+pub(super) struct Site<'a> {
+    /// Empty where the log names none.
+    pub(super) name: &'a str,
+    pub(super) requests: usize,
+    /// How many of these were refused by a limit, surely or perhaps.
+    pub(super) refused: usize,
+}
+
+/// Which requests are meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part<'a> {
+    All,
+    /// Of this site, those that `--only` selects by this.
+    Site(&'a str, Option<Subject>),
+}
+
+/// What selects a site's requests in a configuration as `--only` did.
+#[derive(Debug)]
+pub(super) struct Selected {
+    pub(super) subject: Subject,
+    pub(super) condition: String,
+    /// Requests that `--only` selected, and this does not.
+    pub(super) missed: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,37 +92,10 @@ struct Request {
     refused: Refused,
 }
 
-/// The durations of one log that are whole numbers.
-#[derive(Debug, Default)]
-struct WholeNumbers {
-    count: u64,
-    /// Those below ten, which as microseconds hardly any request can be over in.
-    tiny: u64,
-    longest: u64,
-}
-
-impl WholeNumbers {
-    fn add(&mut self, number: u64) {
-        self.count += 1;
-        self.tiny += u64::from(number < 10);
-        self.longest = self.longest.max(number);
-    }
-
-    /// Why they are no microseconds.
-    fn doubt(&self) -> Option<String> {
-        let Self {
-            count,
-            tiny,
-            longest,
-        } = self;
-        let is_odd = *count > 0 && (*longest < 1_000 || tiny * 2 > *count);
-        is_odd.then(|| {
-            format!(
-                "{tiny} of its {count} durations are below 10, the longest is {longest}: these can \
-                 hardly be microseconds, and whole seconds (%T) are too coarse\n  \
-                 log %D, as the only field behind the user agent"
-            )
-        })
+impl Request {
+    /// Whether it is known to have come to a file.
+    fn has_file(&self) -> bool {
+        self.file != self.path
     }
 }
 
@@ -116,40 +124,47 @@ impl Texts {
 }
 
 impl History {
-    /// Reads logs, `-` being standard input; of their requests those whose path matches.
-    pub(super) fn read(
-        logs: &[impl AsRef<Path>],
-        only: Option<&Matcher>,
-    ) -> Result<History, Outcome> {
-        let mut history = History::default();
+    /// Reads logs, `-` being standard input; of their requests those whose path or file matches.
+    pub(super) fn read(logs: &[impl AsRef<Path>], only: Option<Only>) -> Result<History, Outcome> {
+        let mut history = History {
+            only,
+            ..History::default()
+        };
         for log in logs {
             let log = log.as_ref();
             let read = match log == Path::new("-") {
-                true => history.take(io::stdin().lock(), only),
-                false => File::open(log).and_then(|file| history.take(BufReader::new(file), only)),
+                true => history.take_text("FILE", io::stdin().lock()),
+                false => File::open(log).and_then(|file| {
+                    history.take_text(&log.display().to_string(), BufReader::new(file))
+                }),
             };
-            let why = match read {
-                Err(error) => Some(config::reason(&error)),
-                Ok(durations) => durations.doubt(),
-            };
+            let why = read.unwrap_or_else(|error| Some(config::reason(&error)));
             if let Some(why) = why {
                 complain(&format!("nagaya: read {}: {why}\n", log.display()));
                 return Err(Outcome::Failed);
             }
         }
-        history.spread();
         history.give_files_by_paths();
+        history.select();
+        history.spread();
         history.give_time_to_refused();
         history.requests.sort_by_key(|request| request.arrived_us);
         Ok(history)
     }
 
+    /// Reads a log, and tells why it is of no use.
+    fn take_text(&mut self, name: &str, mut input: impl BufRead) -> io::Result<Option<String>> {
+        match log::unpacker(input.fill_buf()?) {
+            Some(program) => Ok(Some(format!(
+                "it is compressed: {program} {name} | nagaya limits propose --log -\n  \
+                 and so for simulate"
+            ))),
+            None => Ok(self.take(input)?.doubt()),
+        }
+    }
+
     /// Reads a log, and tells what of its durations were whole numbers.
-    fn take(
-        &mut self,
-        mut input: impl BufRead,
-        only: Option<&Matcher>,
-    ) -> io::Result<WholeNumbers> {
+    fn take(&mut self, mut input: impl BufRead) -> io::Result<WholeNumbers> {
         let mut durations = WholeNumbers::default();
         let mut line = Vec::new();
         loop {
@@ -168,7 +183,7 @@ impl History {
                     if read.clock == Clock::ArrivalSecond {
                         durations.add(read.entry.held_us);
                     }
-                    self.add(&read.entry, read.clock, only);
+                    self.add(&read);
                 }
                 Err(_) if text.trim().is_empty() => {}
                 Err(why) => {
@@ -179,17 +194,21 @@ impl History {
         }
     }
 
-    fn add(&mut self, entry: &Entry, clock: Clock, only: Option<&Matcher>) {
+    fn add(&mut self, line: &Line) {
+        let (entry, clock) = (&line.entry, line.clock);
         let file = match &entry.file {
             LoggedFile::Named(file) => file,
             LoggedFile::Without | LoggedFile::Untold => &entry.path,
         };
-        let matches = |glob: &Matcher| [&entry.path, file].map(|it| glob.matches(it.as_bytes()));
-        let wanted = only.is_none_or(|glob| matches(glob).contains(&true));
-        if !wanted || self.requests.len() >= REQUESTS_MAX {
+        if !self.may_be_selected(entry, file) {
+            self.unselected += 1;
+            return;
+        }
+        if self.requests.len() >= REQUESTS_MAX {
             self.left_out += 1;
             return;
         }
+        self.offset.get_or_insert(line.offset);
         self.has_seconds |= clock != Clock::Exact;
         let tells_file = entry.file != LoggedFile::Untold;
         self.untold_files += usize::from(!tells_file);
@@ -207,6 +226,73 @@ impl History {
             tells_file,
             refused: entry.refused,
         });
+    }
+
+    /// Whether `--only` selects a request, or may do so when others have told its file.
+    fn may_be_selected(&self, entry: &Entry, file: &str) -> bool {
+        let untold = entry.file == LoggedFile::Untold && entry.refused == Refused::ByLimit;
+        let matches = |only: &Only| only.matches(&entry.path) || only.matches(file);
+        self.only
+            .as_ref()
+            .is_none_or(|only| untold || matches(only))
+    }
+
+    /// Leaves out those that `--only` does not select, now that their files are known.
+    fn select(&mut self) {
+        let Some(only) = &self.only else { return };
+        let before = self.requests.len();
+        let texts = &self.texts;
+        let mut known: HashMap<u32, bool> = HashMap::new();
+        let mut matches = |number: u32| {
+            *known
+                .entry(number)
+                .or_insert_with(|| only.matches(texts.text(number)))
+        };
+        self.requests
+            .retain(|request| matches(request.path) || matches(request.file));
+        self.unselected += (before - self.requests.len()) as u64;
+        let untold = self.requests.iter().filter(|request| !request.tells_file);
+        self.untold_files = untold.count();
+    }
+
+    /// Says that no request of the log was selected, where that is so.
+    pub(super) fn in_vain(&self) -> Option<String> {
+        let only = self.only.as_ref()?;
+        (self.unselected > 0).then(|| only.in_vain(&units::count(self.unselected)))
+    }
+
+    /// How a configuration selects the requests of a site, where `--only` did.
+    pub(super) fn selected(&self, site: &str) -> Option<Selected> {
+        let only = self.only.as_ref()?;
+        let requests = || self.of_site(site);
+        let all = requests().count();
+        let by = |subject| {
+            requests()
+                .filter(|it| self.selects(only, subject, it))
+                .count()
+        };
+        let (by_file, by_path) = (by(Subject::File), by(Subject::Path));
+        let (subject, count) = match by_file >= by_path {
+            true => (Subject::File, by_file),
+            false => (Subject::Path, by_path),
+        };
+        Some(Selected {
+            subject,
+            condition: only.condition(subject),
+            missed: (all - count) as u64,
+        })
+    }
+
+    fn selects(&self, only: &Only, subject: Subject, request: &Request) -> bool {
+        match subject {
+            Subject::Path => only.matches(self.texts.text(request.path)),
+            Subject::File => request.has_file() && only.matches(self.texts.text(request.file)),
+        }
+    }
+
+    fn of_site<'a>(&'a self, site: &'a str) -> impl Iterator<Item = &'a Request> + 'a {
+        let of_site = move |request: &&Request| self.texts.text(request.site) == site;
+        self.requests.iter().filter(of_site)
     }
 
     /// Requests of which only the second is known are spread over it, in the order of the log.
@@ -286,105 +372,63 @@ impl History {
         self.requests.len()
     }
 
-    /// The first arrival and the last, in words.
+    /// The first arrival and the last, in words and as the clock of the log had them.
     pub(super) fn span(&self) -> String {
-        let at = |request: Option<&Request>| {
+        let zone = self.offset.unwrap_or(Offset::UTC).to_time_zone();
+        let at = |request: Option<&Request>, format: &str| {
             let us = request.map_or(0, |request| request.arrived_us);
             Timestamp::from_microsecond(us).map_or(String::new(), |time| {
-                time.strftime("%Y-%m-%d %H:%M:%S").to_string()
+                time.to_zoned(zone.clone()).strftime(format).to_string()
             })
         };
+        let ending = match self.offset.is_none_or(Offset::is_zero) {
+            true => "%Y-%m-%d %H:%M:%S UTC",
+            false => "%Y-%m-%d %H:%M:%S %z",
+        };
         format!(
-            "{} to {} UTC",
-            at(self.requests.first()),
-            at(self.requests.last())
+            "{} to {}",
+            at(self.requests.first(), "%Y-%m-%d %H:%M:%S"),
+            at(self.requests.last(), ending)
         )
     }
 
-    /// What is to be known before figures of these logs are believed.
-    pub(super) fn doubts(&self) -> Vec<String> {
-        let mut doubts = Vec::new();
-        if let Some((line, why)) = self.first_unread {
-            doubts.push(format!(
-                "{} of {} lines were left out; the first, line {line}: {why}",
-                self.unread, self.lines
-            ));
-        }
-        if self.left_out > 0 && self.requests.len() >= REQUESTS_MAX {
-            doubts.push(format!(
-                "only the first {REQUESTS_MAX} requests were looked at"
-            ));
-        }
-        if self.has_seconds {
-            doubts.push(
-                "the log tells whole seconds: requests of one second are spread over it, so short \
-                 bursts look tamer than they were"
-                    .to_owned(),
-            );
-        }
-        let refused = |how| {
-            let requests = self.requests.iter();
-            requests.filter(|request| request.refused == how).count()
-        };
-        let instead = "each counts with the median time of its file or path, else of all; a log \
-                       written without limits, or with them in shadow, tells more";
-        if let count @ 1.. = refused(Refused::ByLimit) {
-            doubts.push(format!(
-                "{count} requests were refused by a limit and took no time: {instead}"
-            ));
-        }
-        if let count @ 1.. = refused(Refused::Perhaps) {
-            doubts.push(format!(
-                "{count} requests were answered 429 or 503, perhaps by a limit: {instead}"
-            ));
-        }
-        doubts
-    }
-
-    /// Whether of nearly every request the file is known: enough to go by.
-    pub(super) fn tells_files(&self) -> bool {
-        self.untold_files <= self.requests.len() / UNTOLD_SHARE_MAX
-    }
-
-    /// What is to be known of limits that count by file, where files are not told.
-    pub(super) fn doubt_of_files(&self) -> Option<String> {
-        let whose = match self.untold_files {
-            0 => return None,
-            all if all == self.requests.len() => "this log does not tell files".to_owned(),
-            some => format!("{some} requests do not tell their file"),
-        };
-        Some(format!(
-            "{whose}: paths stand in for them, and a front controller, such as one index.php for all \
-             paths, counts as many files"
-        ))
+    /// Whether of any request the upstream is known.
+    pub(super) fn tells_upstreams(&self) -> bool {
+        let mut requests = self.requests.iter();
+        requests.any(|request| !self.texts.text(request.upstream).is_empty())
     }
 
     /// The sites, those with the most requests first.
-    pub(super) fn sites(&self) -> Vec<(&str, usize)> {
-        let mut counts: HashMap<u32, usize> = HashMap::new();
+    pub(super) fn sites(&self) -> Vec<Site<'_>> {
+        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
         for request in &self.requests {
-            *counts.entry(request.site).or_default() += 1;
+            let (requests, refused) = counts.entry(request.site).or_default();
+            *requests += 1;
+            *refused += usize::from(request.refused != Refused::No);
         }
-        let mut sites: Vec<(&str, usize)> = counts
+        let mut sites: Vec<Site<'_>> = counts
             .into_iter()
-            .map(|(site, count)| (self.texts.text(site), count))
+            .map(|(site, (requests, refused))| Site {
+                name: self.texts.text(site),
+                requests,
+                refused,
+            })
             .collect();
-        sites.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        sites.sort_by(|a, b| b.requests.cmp(&a.requests).then(a.name.cmp(b.name)));
         sites
     }
 
-    /// The requests as a limit with these keys sees them; of one site, or of all.
+    /// The requests as a limit with these keys sees them.
     pub(super) fn arrivals<'a>(
         &'a self,
         key: &'a [LimitKey],
-        site: Option<&'a str>,
+        part: Part<'a>,
     ) -> impl Iterator<Item = Arrival> + 'a {
         let first_us = self
             .requests
             .first()
             .map_or(0, |request| request.arrived_us);
-        let wanted =
-            move |request: &&Request| site.is_none_or(|site| self.texts.text(request.site) == site);
+        let wanted = move |request: &&Request| self.is_of(part, request);
         self.requests.iter().filter(wanted).map(move |request| {
             let after_us = u64::try_from(request.arrived_us - first_us).unwrap_or(0);
             Arrival {
@@ -395,6 +439,17 @@ impl History {
                 key: self.key(key, request),
             }
         })
+    }
+
+    fn is_of(&self, part: Part<'_>, request: &Request) -> bool {
+        let Part::Site(site, subject) = part else {
+            return true;
+        };
+        let selects = || match (&self.only, subject) {
+            (Some(only), Some(subject)) => self.selects(only, subject, request),
+            _ => true,
+        };
+        self.texts.text(request.site) == site && selects()
     }
 
     /// A tenant a site: whose they are, logs do not tell.
@@ -415,11 +470,11 @@ impl History {
                 text.push(BETWEEN);
             }
             match key {
-                LimitKey::Tenant | LimitKey::Site | LimitKey::Rule => {
+                LimitKey::Site => {
                     text.extend_from_slice(self.texts.text(request.site).as_bytes());
                 }
                 // One file name of two sites is two files.
-                LimitKey::File if request.file != request.path => {
+                LimitKey::File if request.has_file() => {
                     text.extend_from_slice(self.texts.text(request.site).as_bytes());
                     text.push(b' ');
                     text.extend_from_slice(self.texts.text(request.file).as_bytes());
@@ -432,8 +487,11 @@ impl History {
                     text.extend_from_slice(self.texts.text(request.upstream).as_bytes());
                 }
                 LimitKey::Client => text.extend_from_slice(request.client.to_string().as_bytes()),
+                // One count for all. What no log tells is refused before.
                 LimitKey::Process
                 | LimitKey::Const(_)
+                | LimitKey::Tenant
+                | LimitKey::Rule
                 | LimitKey::Header(_)
                 | LimitKey::Cookie(_) => {}
             }
@@ -454,7 +512,7 @@ mod tests {
 
     fn read(log: &str) -> History {
         let mut history = History::default();
-        history.take(log.as_bytes(), None).expect("memory");
+        history.take(log.as_bytes()).expect("memory");
         history
     }
 
@@ -502,7 +560,7 @@ mod tests {
         history.give_time_to_refused();
         let held: Vec<u64> = history.requests.iter().map(|it| it.held_us).collect();
         assert_eq!(held, [7_000, 9_000, 8_000, 8_000, 7_000, 1_000, 1_000]);
-        assert!(history.doubts()[0].starts_with("2 requests were refused by a limit"));
+        assert!(history.doubts()[0].starts_with("2 of 7 requests were refused by a limit"));
     }
 
     #[test]
@@ -549,7 +607,7 @@ mod tests {
                 format!("h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 {duration}\n")
             };
             let log: String = durations.iter().map(line).collect();
-            let durations = History::default().take(log.as_bytes(), None);
+            let durations = History::default().take(log.as_bytes());
             durations.expect("memory").doubt()
         };
         assert!(doubt(&[3, 0, 12]).expect("seconds").contains("%D"));

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
+use jiff::tz::Offset;
 
 /// Bytes of a line that are looked at; a longer one counts as unreadable.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -68,6 +69,19 @@ pub(crate) enum Clock {
 pub(crate) struct Line {
     pub(crate) entry: Entry,
     pub(crate) clock: Clock,
+    /// Of its times from UTC.
+    pub(crate) offset: Offset,
+}
+
+/// The program that unpacks a log, by how its first bytes are; `None` where they are text.
+pub(crate) fn unpacker(begin: &[u8]) -> Option<&'static str> {
+    match begin {
+        [0x1f, 0x8b, ..] => Some("zcat"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstdcat"),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => Some("xzcat"),
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', ..] => Some("bzcat"),
+        _ => None,
+    }
 }
 
 /// Reads a line of any known format.
@@ -139,6 +153,7 @@ fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Lin
             refused,
         },
         clock: Clock::Exact,
+        offset: Offset::UTC,
     })
 }
 
@@ -155,9 +170,10 @@ fn classic(line: &str) -> Result<Line, &'static str> {
         4 => text(0).unwrap_or_default(),
         _ => "",
     };
-    let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", text(at).unwrap_or_default())
-        .and_then(|parsed| parsed.to_timestamp())
+    let (time, offset) = strtime::parse("%d/%b/%Y:%H:%M:%S %z", text(at).unwrap_or_default())
+        .and_then(|parsed| Ok((parsed.to_timestamp()?, parsed.offset())))
         .map_err(|_| "its [time] is none")?;
+    let offset = offset.unwrap_or(Offset::UTC);
     let request = text(at + 1).unwrap_or_default();
     let target = request.split(' ').nth(1).ok_or("it was no request")?;
     let status = text(at + 2).and_then(|status| status.parse().ok());
@@ -187,6 +203,7 @@ fn classic(line: &str) -> Result<Line, &'static str> {
             },
         },
         clock,
+        offset,
     })
 }
 
@@ -219,7 +236,10 @@ fn duration(behind: &[Field]) -> Result<(u64, Clock), &'static str> {
             "which number is a duration cannot be told (combinedio logs bytes there): log %D as \
              the only field behind the user agent",
         ),
-        _ => Err("no duration is logged: add %D (Apache) or $request_time (nginx) to the format"),
+        _ => Err(
+            "no duration is logged: add %D (Apache) or $request_time (nginx) to the format, or, for \
+             Nagaya's own log, format = \"json\" or \"ltsv\"",
+        ),
     }
 }
 
@@ -345,6 +365,7 @@ mod tests {
             assert_ne!(read.clock, Clock::Exact);
             assert_eq!(read.entry.held_us, held_us, "{end}");
             assert_eq!(read.entry.path, "/a%20b.php");
+            assert_eq!(read.offset.seconds(), 3_600, "{end}");
             let second_us = 1_795_293_900_000_000;
             assert_eq!(second_us - read.entry.arrived_us, before_us, "{end}");
         }
@@ -427,6 +448,22 @@ mod tests {
     }
 
     #[test]
+    fn a_packed_log_is_known_by_its_first_bytes() {
+        for (begin, told) in [
+            (&b"\x1f\x8b\x08"[..], Some("zcat")),
+            (b"\x28\xb5\x2f\xfd\x24", Some("zstdcat")),
+            (b"\xfd7zXZ\0", Some("xzcat")),
+            (b"BZh91AY&SY", Some("bzcat")),
+            (b"BZh9.example.jp 192.0.2.7", None),
+            (b"192.0.2.7 - -", None),
+            (b"{", None),
+            (b"", None),
+        ] {
+            assert_eq!(unpacker(begin), told, "{begin:?}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_says_why() {
         for (line, why) in [
             ("", "[time]"),
@@ -440,6 +477,10 @@ mod tests {
             (
                 "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"",
                 "%D",
+            ),
+            (
+                "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1",
+                "or, for Nagaya's own log, format = \"json\" or \"ltsv\"",
             ),
         ] {
             let said = read(line).expect_err(line);

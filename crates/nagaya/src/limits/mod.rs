@@ -7,6 +7,8 @@
 mod history;
 mod keep;
 mod log;
+mod only;
+mod propose;
 mod simulate;
 mod spec;
 
@@ -16,7 +18,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use simulate::{ProposeOptions, SimulateOptions};
+use propose::ProposeOptions;
+use simulate::SimulateOptions;
 
 use crate::control::{self, Where};
 use crate::outcome::{Outcome, complain, print};
@@ -122,7 +125,7 @@ pub(crate) fn run(config: &Path, command: &Limits) -> Outcome {
         Limits::Top(options) => top(config, options),
         Limits::Set(options) => set(config, options),
         Limits::Simulate(options) => simulate::simulate(options),
-        Limits::Propose(options) => simulate::propose(options),
+        Limits::Propose(options) => propose::propose(options),
     }
 }
 

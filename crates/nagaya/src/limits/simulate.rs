@@ -1,4 +1,4 @@
-//! `nagaya limits simulate` and `propose`: what limits would have done to the requests of a log.
+//! `nagaya limits simulate`: what limits would have done to the requests of a log.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -7,34 +7,20 @@ use std::time::Duration;
 use bench::report::units;
 use clap::Args;
 use config::model::LimitKey;
-use engine::glob::Matcher;
-use limits::Definition;
 use limits::replay::{self, KeyReport, Report, Thresholds};
 
-use super::history::History;
-use super::spec::Spec;
+use super::history::{History, Part};
+use super::only::Only;
+use super::spec::{KEYS, Spec};
 use crate::outcome::{Outcome, complain, print};
 
 /// Keys shown of each limit.
 const KEYS_SHOWN: usize = 20;
-/// Sites that something is proposed for.
-const SITES_MAX: usize = 50;
-/// Requests below which nothing is proposed for a site.
-const REQUESTS_LEAST: usize = 100;
 /// What a column of the table means.
 const WANTED: &str =
     "wanted: requests of this key that would have been under way at once without the limit";
 /// Characters of a key.
 const KEY_WIDTH: usize = 44;
-/// What is sought unless something else is asked for.
-const SOUGHT: &str = "file queue=10 wait=2s";
-/// Says why it is not the file.
-const WITHOUT_FILES: &str = "\
-# Of each site all requests count together, for the log does not tell files (json and ltsv of
-# Nagaya's do). By path: --limit 'path queue=10 wait=2s'
-";
-/// What is sought where the log does not tell files: to each site all of it is known.
-const SOUGHT_WITHOUT_FILES: &str = "site queue=10 wait=2s";
 
 /// Where requests come from.
 #[derive(Debug, Args)]
@@ -57,19 +43,6 @@ pub(crate) struct SimulateOptions {
     limit: Vec<String>,
 }
 
-/// Options of `limits propose`.
-#[derive(Debug, Args)]
-pub(crate) struct ProposeOptions {
-    #[command(flatten)]
-    logs: Logs,
-    /// Key, queue and wait of what is proposed; the number is found
-    ///
-    /// Unless it is said: 'file queue=10 wait=2s', or 'site queue=10 wait=2s' where the log does not
-    /// tell files.
-    #[arg(long = "limit", value_name = "LIMIT")]
-    limit: Option<String>,
-}
-
 /// Runs `nagaya limits simulate`.
 pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
     let specs: Result<Vec<Spec>, Outcome> =
@@ -78,14 +51,15 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
         Ok(specs) => specs,
         Err(outcome) => return outcome,
     };
-    let history = match history(&options.logs) {
+    let read = options.logs.history();
+    let history = match read.and_then(|history| judge(&history, &specs).map(|()| history)) {
         Ok(history) => history,
         Err(outcome) => return outcome,
     };
     let mut text = heading(&history, &specs);
     for spec in &specs {
         let (definition, tenants) = (spec.definition(), history.tenants());
-        let arrivals = || history.arrivals(&spec.limit.key, None);
+        let arrivals = || history.arrivals(&spec.limit.key, Part::All);
         let report = replay::run(&definition, &tenants, arrivals(), |_| {});
         let thresholds = definition
             .concurrent
@@ -95,72 +69,43 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Outcome {
     print(text.as_bytes())
 }
 
-/// Runs `nagaya limits propose`.
-pub(crate) fn propose(options: &ProposeOptions) -> Outcome {
-    let (history, spec) = match sought(options) {
-        Ok(found) => found,
-        Err(outcome) => return outcome,
-    };
-    let (definition, tenants) = (spec.definition(), history.tenants());
-    let mut text: String = heading(&history, std::slice::from_ref(&spec))
-        .lines()
-        .map(|line| format!("# {line}\n"))
-        .collect();
-    if options.limit.is_none() && !history.tells_files() {
-        text.push_str(WITHOUT_FILES);
-    }
-    text.push_str(
-        "# Try it in shadow first: it counts what it would refuse (nagaya limits list).\n",
-    );
-    let sites = history.sites();
-    let worth = sites.iter().filter(|(_, count)| *count >= REQUESTS_LEAST);
-    for (site, count) in worth.take(SITES_MAX) {
-        let arrivals = || history.arrivals(&spec.limit.key, Some(site));
-        let found = replay::thresholds(&definition, &tenants, arrivals);
-        proposal(&mut text, (site, *count), &spec, &definition, found);
-    }
-    if sites.iter().all(|(_, count)| *count < REQUESTS_LEAST) {
-        complain(&format!(
-            "nagaya: no site has {REQUESTS_LEAST} requests in the log: too few to propose anything\n"
-        ));
-        return Outcome::Failed;
-    }
-    print(text.as_bytes())
-}
-
-/// The log, and of what limit the number is sought.
-fn sought(options: &ProposeOptions) -> Result<(History, Spec), Outcome> {
-    let asked = options.limit.as_deref().map(Spec::sought).transpose()?;
-    let history = history(&options.logs)?;
-    let spec = match asked {
-        Some(spec) => spec,
-        None if history.tells_files() => Spec::sought(SOUGHT)?,
-        None => Spec::sought(SOUGHT_WITHOUT_FILES)?,
-    };
-    Ok((history, spec))
-}
-
-fn history(logs: &Logs) -> Result<History, Outcome> {
-    let only = match logs.only.as_deref().map(Matcher::new).transpose() {
-        Ok(only) => only,
-        Err(error) => {
-            complain(&format!("nagaya: --only: {error}\n"));
-            return Err(Outcome::Wrong);
+impl Logs {
+    /// Reads them; when there is nothing to go by, that has been told.
+    pub(super) fn history(&self) -> Result<History, Outcome> {
+        let only = self.only.as_deref().map(Only::read).transpose()?;
+        let history = History::read(&self.log, only)?;
+        if history.len() > 0 {
+            return Ok(history);
         }
-    };
-    let history = History::read(&logs.log, only.as_ref())?;
-    if history.len() > 0 {
-        return Ok(history);
+        let why = match (history.in_vain(), history.doubts().into_iter().next()) {
+            (Some(in_vain), None) => in_vain,
+            (Some(in_vain), Some(doubt)) => format!("{in_vain}\n  {doubt}"),
+            (None, Some(doubt)) => format!("not one request was found in the log: {doubt}"),
+            (None, None) => "not one request was found in the log".to_owned(),
+        };
+        complain(&format!("nagaya: {why}\n"));
+        Err(Outcome::Failed)
     }
-    let why = history.doubts().into_iter().next();
-    complain(&format!(
-        "nagaya: not one request was found in the log{}\n",
-        why.map_or(String::new(), |why| format!(": {why}"))
-    ));
-    Err(Outcome::Failed)
 }
 
-fn heading(history: &History, specs: &[Spec]) -> String {
+/// Says so where a limit counts what the log does not tell.
+fn judge(history: &History, specs: &[Spec]) -> Result<(), Outcome> {
+    let by_upstream = |spec: &&Spec| spec.limit.key.contains(&LimitKey::Upstream);
+    match specs.iter().find(by_upstream) {
+        Some(spec) if !history.tells_upstreams() => {
+            complain(&format!(
+                "nagaya: --limit '{}': this log tells no upstreams: json and ltsv of Nagaya's do\n  \
+                 other keys are {KEYS}\n",
+                spec.text
+            ));
+            Err(Outcome::Wrong)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the log holds, and what is to be known of it.
+pub(super) fn heading(history: &History, specs: &[Spec]) -> String {
     let mut text = format!(
         "{} requests, {}\n",
         units::count(history.len() as u64),
@@ -227,7 +172,7 @@ fn told(text: &mut String, spec: &Spec, report: &Report, thresholds: Option<Thre
 }
 
 /// `wanted` is how many a key would have had under way at once without a limit.
-fn in_words(found: Thresholds) -> String {
+pub(super) fn in_words(found: Thresholds) -> String {
     let waits = found.without_waits;
     match found.without_refusals {
         Some(refusals) => format!(
@@ -237,35 +182,6 @@ fn in_words(found: Thresholds) -> String {
             "nobody would have waited with concurrent = {waits}; somebody is refused with any number, for there are more keys than are told apart"
         ),
     }
-}
-
-fn proposal(
-    text: &mut String,
-    (site, count): (&str, usize),
-    spec: &Spec,
-    definition: &Definition,
-    found: Thresholds,
-) {
-    let name = if site.is_empty() {
-        "(no host in the log)"
-    } else {
-        site
-    };
-    let concurrent = found.without_refusals.unwrap_or(found.without_waits);
-    let keys = spec.limit.key.iter().map(config::spell_key);
-    let keys: Vec<String> = keys.map(|key| format!("{key:?}")).collect();
-    let key = match keys.as_slice() {
-        [only] => only.clone(),
-        several => format!("[{}]", several.join(", ")),
-    };
-    let _ = writeln!(
-        text,
-        "\n# {name}: {} requests; {}\nlimits = [{{ key = {key}, concurrent = {concurrent}, queue = {}, wait = {:?}, mode = \"shadow\" }}]",
-        units::count(count as u64),
-        in_words(found),
-        definition.queue,
-        config::duration(u64::try_from(definition.wait.as_millis()).unwrap_or(u64::MAX)),
-    );
 }
 
 fn waits(total: &KeyReport) -> String {

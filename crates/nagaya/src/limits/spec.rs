@@ -18,9 +18,29 @@ const WORKERS: usize = 1;
 
 /// How the entry of a limit begins.
 const ENTRY: &str = "limits = [";
-/// Limits written rightly.
-const EXAMPLES: &str =
-    "'file concurrent=2 queue=10 wait=2s', 'client rate=10/s burst=20', 'site,client concurrent=4'";
+/// Keys that every log can be counted by.
+pub(super) const KEYS: &str = "`file`, `path`, `client`, `site`, or several of them: 'site,client'";
+
+/// What a limit is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To be tried as it is.
+    Trial,
+    /// To have its number found, and to stand on a site then.
+    Proposal,
+}
+
+impl Purpose {
+    /// Limits written rightly.
+    fn examples(self) -> &'static str {
+        match self {
+            Purpose::Trial => {
+                "'file concurrent=2 queue=10 wait=2s', 'client rate=10/s burst=20', 'site,client concurrent=4'"
+            }
+            Purpose::Proposal => "'file queue=10 wait=2s', 'client queue=4', 'client,path'",
+        }
+    }
+}
 
 /// A limit to be tried.
 #[derive(Debug, Clone)]
@@ -34,25 +54,18 @@ impl Spec {
     /// Reads a limit; when it cannot be understood, that has been told.
     pub(super) fn read(text: &str) -> Result<Spec, Outcome> {
         Written::split(text)
-            .and_then(|written| written.understand(""))
-            .map_err(|wrong| wrong.tell(text))
+            .and_then(|written| written.understand(Purpose::Trial))
+            .map_err(|wrong| wrong.tell(text, Purpose::Trial))
     }
 
     /// Reads a limit whose number is yet to be found: one stands in for it.
     pub(super) fn sought(text: &str) -> Result<Spec, Outcome> {
         Written::split(text)
             .and_then(|written| {
-                let named = written.words.iter().find(|word| word.name == "concurrent");
-                match named {
-                    Some(word) => Err(Wrong {
-                        message: "`concurrent` is what is looked for".to_owned(),
-                        help: Some("leave it out".to_owned()),
-                        place: word.place.clone(),
-                    }),
-                    None => written.understand(", concurrent = 1"),
-                }
+                written.judge_sought()?;
+                written.understand(Purpose::Proposal)
             })
-            .map_err(|wrong| wrong.tell(text))
+            .map_err(|wrong| wrong.tell(text, Purpose::Proposal))
     }
 
     /// What the ledger is told of it.
@@ -158,9 +171,36 @@ impl<'a> Written<'a> {
         Ok(())
     }
 
-    /// The limit, as the configuration's own code reads it; `added` is an end of its entry.
-    fn understand(&self, added: &str) -> Result<Spec, Wrong> {
-        let (entry, columns) = self.entry(added);
+    /// What is found, and what a proposal would not hold.
+    fn judge_sought(&self) -> Result<(), Wrong> {
+        let wrong = self.words.iter().find_map(|word| {
+            let (message, help) = match word.name {
+                "concurrent" => ("is what is looked for", "leave it out"),
+                "rate" | "burst" => (
+                    "is nothing that is looked for: that is `concurrent`",
+                    "try a rate of your own: nagaya limits simulate --log FILE --limit 'client rate=10/s'",
+                ),
+                "name" | "mode" | "when" | "match" | "tunnels" | "status" | "page" => (
+                    "is not looked at here, only `queue` and `wait` are",
+                    "write it into the line that is proposed",
+                ),
+                _ => return None,
+            };
+            Some(Wrong {
+                message: format!("`{}` {message}", word.name),
+                help: Some(help.to_owned()),
+                place: word.place.clone(),
+            })
+        });
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// The limit, as the configuration's own code reads it.
+    fn understand(&self, purpose: Purpose) -> Result<Spec, Wrong> {
+        let (entry, columns) = self.entry(match purpose {
+            Purpose::Trial => "",
+            Purpose::Proposal => ", concurrent = 1",
+        });
         let sources = Sources::from_text("the limit", &around(self.keys, &entry));
         let model = config::load(&sources).map_err(|problems| self.wrong(&problems, &columns))?;
         let all_of_it = || Wrong {
@@ -169,15 +209,11 @@ impl<'a> Written<'a> {
             place: 0..self.text.len(),
         };
         let limit = only_limit(&model).ok_or_else(all_of_it)?;
-        let unlogged = limit.key.iter().find_map(|key| match key {
-            LimitKey::Header(_) => Some("fields"),
-            LimitKey::Cookie(_) => Some("cookies"),
-            _ => None,
-        });
-        match unlogged {
-            Some(what) => Err(Wrong {
-                message: format!("access logs hold no {what}, so this cannot be tried on one"),
-                help: Some("put it in the configuration with mode = \"shadow\"".to_owned()),
+        let unfit = limit.key.iter().find_map(|key| unfit(key, purpose));
+        match unfit {
+            Some((message, help)) => Err(Wrong {
+                message,
+                help: Some(help),
                 place: self.keys_place.clone(),
             }),
             None => Ok(Spec {
@@ -217,6 +253,31 @@ impl<'a> Written<'a> {
     }
 }
 
+/// Why a key cannot be counted by, and what to do then.
+fn unfit(key: &LimitKey, purpose: Purpose) -> Option<(String, String)> {
+    let spelt = config::spell_key(key);
+    let others = || format!("other keys are {KEYS}");
+    let unlogged = match key {
+        LimitKey::Header(_) => "fields",
+        LimitKey::Cookie(_) => "cookies",
+        LimitKey::Process | LimitKey::Upstream if purpose == Purpose::Proposal => {
+            let message =
+                format!("lines are proposed for sites, and none counts by `{spelt}` there");
+            return Some((message, others()));
+        }
+        LimitKey::Tenant | LimitKey::Rule => {
+            let message =
+                format!("from an access log it cannot be told what a `{spelt}` would count");
+            return Some((message, others()));
+        }
+        _ => return None,
+    };
+    Some((
+        format!("access logs hold no {unlogged}, so this cannot be tried on one"),
+        "put it in the configuration with mode = \"shadow\"".to_owned(),
+    ))
+}
+
 fn word((place, text): (Range<usize>, &str)) -> Result<Word<'_>, Wrong> {
     let is_name = |name: &str| {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
@@ -236,7 +297,7 @@ fn word((place, text): (Range<usize>, &str)) -> Result<Word<'_>, Wrong> {
 
 impl Wrong {
     /// Says it, below the text it is about.
-    fn tell(self, text: &str) -> Outcome {
+    fn tell(self, text: &str, purpose: Purpose) -> Outcome {
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         let shown: String = text.chars().map(printable).collect();
         let columns = |range: Range<usize>| text.get(range).map_or(0, |part| part.chars().count());
@@ -245,10 +306,10 @@ impl Wrong {
         let help = self
             .help
             .map_or(String::new(), |help| format!("  {help}\n"));
-        let message = self.message;
+        let (message, examples) = (self.message, purpose.examples());
         complain(&format!(
             "nagaya: --limit: {message}\n    {shown}\n    {before}{marks}\n{help}  \
-             a limit is a key and what holds for it: {EXAMPLES}\n"
+             a limit is a key and what holds for it: {examples}\n"
         ));
         Outcome::Wrong
     }
@@ -301,7 +362,6 @@ mod tests {
             ),
             ("process concurrent=2", Keyed::Fixed, Shared::Tenants),
             ("upstream concurrent=2", Keyed::Dynamic, Shared::Tenants),
-            ("tenant concurrent=2", Keyed::Dynamic, Shared::OneTenant),
             (
                 "site,client rate=10/s burst=20",
                 Keyed::Dynamic,
@@ -360,16 +420,51 @@ mod tests {
                 "cookie:id",
                 "access logs hold no cookies",
             ),
+            ("tenant concurrent=2", "tenant", "what a `tenant` would"),
+            (
+                "client,rule concurrent=2",
+                "client,rule",
+                "what a `rule` would",
+            ),
             ("file concurrent=2 colour=red", "colour=red", "colour"),
             ("file  rate=10/s  wait=1s", "wait=1s", "`concurrent`"),
         ] {
-            let wrong = Written::split(text).and_then(|written| written.understand(""));
+            let wrong = Written::split(text).and_then(|written| written.understand(Purpose::Trial));
             let wrong = wrong.expect_err(text);
             assert!(wrong.message.contains(told), "{text}: {}", wrong.message);
             assert_eq!(text.get(wrong.place), Some(part), "{text}");
             assert_eq!(Spec::read(text).err(), Some(Outcome::Wrong), "{text}");
         }
-        assert!(Spec::sought("file concurrent=4").is_err());
-        assert!(Spec::sought("file queue=4").is_ok());
+    }
+
+    #[test]
+    fn a_number_is_sought_for_limits_of_sites_alone() {
+        for (text, part, told) in [
+            ("file concurrent=4", "concurrent=4", "is what is looked for"),
+            ("client rate=10/s", "rate=10/s", "that is `concurrent`"),
+            ("client queue=2 burst=3", "burst=3", "that is `concurrent`"),
+            ("client name=a", "name=a", "only `queue` and `wait`"),
+            ("tenant", "tenant", "what a `tenant` would"),
+            ("rule queue=2", "rule", "what a `rule` would"),
+            (
+                "upstream queue=2",
+                "upstream",
+                "lines are proposed for sites",
+            ),
+            ("process", "process", "lines are proposed for sites"),
+            ("file colour=red", "colour=red", "colour"),
+        ] {
+            let wrong = Written::split(text).and_then(|written| {
+                written.judge_sought()?;
+                written.understand(Purpose::Proposal)
+            });
+            let wrong = wrong.expect_err(text);
+            assert!(wrong.message.contains(told), "{text}: {}", wrong.message);
+            assert_eq!(text.get(wrong.place), Some(part), "{text}");
+            assert_eq!(Spec::sought(text).err(), Some(Outcome::Wrong), "{text}");
+        }
+        for text in ["file queue=4", "site", "path,client wait=3s queue=1"] {
+            assert!(Spec::sought(text).is_ok(), "{text}");
+        }
     }
 }
