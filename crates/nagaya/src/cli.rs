@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::control::Where;
-use crate::limits::{Limits, WhyOptions};
+use crate::limits::{self, Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
 
@@ -111,7 +111,9 @@ pub(crate) struct Elsewhere {
 impl Arguments {
     /// Reads the command line; where it cannot be understood, says so and ends the process.
     pub(crate) fn read() -> Arguments {
-        Arguments::try_parse().unwrap_or_else(|mut error| {
+        let matches = Arguments::command().try_get_matches();
+        let read = matches.and_then(|matches| Arguments::understand(&matches));
+        read.unwrap_or_else(|mut error| {
             let stray = match error.get(ContextKind::InvalidArg) {
                 Some(ContextValue::String(word)) if !word.starts_with('-') => Some(word.clone()),
                 _ => None,
@@ -122,6 +124,15 @@ impl Arguments {
             }
             error.exit()
         })
+    }
+
+    fn understand(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
+        let mut command = Arguments::command();
+        if let Some(called) = limits::given_needlessly(matches) {
+            let message = format!("`{called}` reads logs and no configuration: leave `-c` out");
+            return Err(command.error(ErrorKind::ArgumentConflict, message));
+        }
+        Arguments::from_arg_matches(matches).map_err(|error| error.format(&mut command))
     }
 }
 

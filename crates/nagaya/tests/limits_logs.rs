@@ -353,3 +353,34 @@ fn times_are_told_as_the_log_has_them() {
         assert!(out.contains(told), "{told} is missing in:\n{out}{err}");
     }
 }
+
+#[test]
+fn a_configuration_is_neither_offered_nor_read() {
+    let limit = ["simulate", "--limit", "file concurrent=1"];
+    for command in [&["propose"][..], &limit] {
+        let name = command[0];
+        let (status, out, _) = run(ours(), &[name, "--help"]);
+        assert_eq!(status, Some(0), "{out}");
+        let example = format!("nagaya limits {name} --log access.log");
+        assert!(out.contains(&example) && !out.contains("--config"), "{out}");
+        let (status, _, err) = run(ours(), &[command, &["-c", "/nope"]].concat());
+        assert_eq!(status, Some(2), "{name}: {err}");
+        assert!(err.contains("leave `-c` out"), "{err}");
+    }
+    let mut before = Command::new(NAGAYA);
+    before.args(["-c", "/nope", "limits", "propose", "--log", "/nope"]);
+    let output = before.output().expect("run the gateway's binary");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn the_help_of_list_says_where_keys_are() {
+    let mut help = Command::new(NAGAYA);
+    let output = help.args(["limits", "list", "--help"]).output();
+    let output = output.expect("run the gateway's binary");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        out.contains("nagaya limits top") && !out.contains("keys in use"),
+        "{out}"
+    );
+}

@@ -13,10 +13,11 @@ mod simulate;
 mod spec;
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Subcommand};
 
 use propose::ProposeOptions;
 use simulate::SimulateOptions;
@@ -24,6 +25,8 @@ use simulate::SimulateOptions;
 use crate::control::{self, Where};
 use crate::outcome::{Outcome, complain, print};
 
+/// The general option that names the configuration.
+const CONFIGURATION: &str = "config";
 /// How often `top` asks again.
 const TOP_EVERY: Duration = Duration::from_secs(1);
 /// Clears a terminal and begins at its first line.
@@ -34,7 +37,9 @@ const WORD_BYTES_MAX: usize = 1_024;
 /// What to do with limits.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Limits {
-    /// Every limit and its keys in use: in flight, waiting, refused
+    /// Every limit: in flight and waiting now, admitted and refused so far
+    ///
+    /// Each key of a limit by itself, such as this client or that file: nagaya limits top
     List(ListOptions),
     /// The busiest keys, again every second until Ctrl-C; once where it is no terminal
     Top(TopOptions),
@@ -51,17 +56,47 @@ Examples:
 Keys: concurrent, queue, wait, rate, burst, mode (enforce or shadow)")]
     Set(SetOptions),
     /// Try limits on an access log: who would have waited or been refused
-    #[command(after_help = LOGS_HELP)]
+    #[command(after_help = SIMULATE_HELP, arg = without_configuration())]
     Simulate(SimulateOptions),
     /// Find for each site of an access log the smallest limit that would have refused nobody
-    #[command(after_help = LOGS_HELP)]
+    #[command(after_help = PROPOSE_HELP, arg = without_configuration())]
     Propose(ProposeOptions),
 }
 
-const LOGS_HELP: &str = "\
-Example: nagaya limits simulate --log access.log --limit 'file concurrent=2 queue=10' --only '*.php'
+const SIMULATE_HELP: &str = "\
+Examples:
+  nagaya limits simulate --log access.log --limit 'file concurrent=2 queue=10' --only '*.php'
+  nagaya limits simulate --log access.log --limit 'client rate=10/s burst=20'
+Apache logs a duration with %D, nginx with $request_time, as the last field of the line.
+Compressed logs: zcat access.log.*.gz | nagaya limits simulate --log - --limit …";
+
+const PROPOSE_HELP: &str = "\
+Examples:
+  nagaya limits propose --log access.log --only '*.php'
+  nagaya limits propose --log access.log --limit 'client queue=4 wait=5s'
+What is printed goes into the configuration; a site with fewer than 100 requests has no line.
 Apache logs a duration with %D, nginx with $request_time, as the last field of the line.
 Compressed logs: zcat access.log.*.gz | nagaya limits propose --log -";
+
+/// Takes the place of the general `-c`, where that would do nothing.
+fn without_configuration() -> Arg {
+    Arg::new(CONFIGURATION)
+        .short('c')
+        .long(CONFIGURATION)
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .hide(true)
+}
+
+/// The command that was given a configuration although it reads none.
+pub(crate) fn given_needlessly(matches: &ArgMatches) -> Option<String> {
+    let (limits, matches) = matches.subcommand()?;
+    let (command, matches) = matches.subcommand()?;
+    let reads_none = limits == "limits" && matches!(command, "simulate" | "propose");
+    let is_given =
+        reads_none && matches.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
+    is_given.then(|| format!("nagaya limits {command}"))
+}
 
 /// Options of `limits list`.
 #[derive(Debug, Args)]
