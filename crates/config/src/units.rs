@@ -57,7 +57,16 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 /// The duration meant by a number without a unit, with one of other people's, or by several
 /// numbers of one unit each.
 pub(crate) fn meant_duration(text: &str) -> Option<String> {
-    meant(text, TIME_WORDS).or_else(|| sum(text).map(duration))
+    let written = meant(text, TIME_WORDS).or_else(|| sum(text).map(duration));
+    written.or_else(|| days(text).map(duration))
+}
+
+/// The milliseconds of days, which have no unit.
+fn days(text: &str) -> Option<u64> {
+    let (number, word) = split(text);
+    let is_days = ["d", "day", "days"].contains(&&*word.trim_start().to_ascii_lowercase());
+    let hours = number.parse::<u64>().ok()?.checked_mul(24);
+    hours.filter(|_| is_days)?.checked_mul(3_600_000)
 }
 
 /// The milliseconds of durations written one after the other: `1m30s`.

@@ -253,8 +253,18 @@ impl<'a> Value<'a> {
         let fits = |text: &String| {
             (measure.parse)(text).is_some_and(|number| (least..=most).contains(&number))
         };
-        let meant = written.and_then(measure.meant).filter(fits);
-        self.report_meant(message, meant.map(|meant| format!("\"{meant}\"")));
+        let help = written.and_then(measure.meant).map(|meant| {
+            let (least, most) = ((measure.spell)(least), (measure.spell)(most));
+            match fits(&meant) {
+                true => format!("write \"{meant}\""),
+                false => format!("from {least} to {most}"),
+            }
+        });
+        let finding = problem(self.spot(), message);
+        self.context.report(match help {
+            Some(help) => finding.help(help),
+            None => finding,
+        });
         None
     }
 
