@@ -140,6 +140,17 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+impl fmt::Display for Problem {
+    /// What is wrong and what to do about it, in one line, without its place.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&printable(&self.message))?;
+        match &self.help {
+            Some(help) => write!(out, ": {}", printable(help)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Problem {
     fn render(&self, severity: Severity, paint: &Paint, out: &mut String) {
         let last_line = [

@@ -240,7 +240,9 @@ impl Lines {
 
     fn rule(&mut self, rule: &Rule, upstreams: &[Upstream]) {
         self.section("[[sites.rules]]");
-        self.key("name", quote(&rule.name));
+        // Said, it would be a name.
+        let name = if rule.is_named { "name" } else { "# name" };
+        self.key(name, quote(&rule.name));
         if !rule.conditions.is_empty() {
             self.key("match", conditions(&rule.conditions));
         }
@@ -254,14 +256,7 @@ impl Lines {
 
     /// Says which limits are another than the configuration's files say, and who says so.
     fn kept(&mut self, model: &Model) {
-        let upstreams = model.upstreams.iter().flat_map(|it| &*it.limits);
-        let tenants = model.tenants.iter().flat_map(|it| &*it.limits);
-        let sites = model.sites.iter().flat_map(|site| {
-            let rules = site.rules.iter().flat_map(|rule| &*rule.limits);
-            site.limits.iter().chain(rules)
-        });
-        let all = model.limits.iter().chain(upstreams).chain(tenants);
-        for kept in all.chain(sites).filter_map(|limit| limit.kept.as_ref()) {
+        for kept in model.kept() {
             let (file, line, identity) = (&kept.file, kept.line, &kept.identity);
             self.text
                 .push_str(&format!("# {file}:{line} changes the limit {identity}\n"));

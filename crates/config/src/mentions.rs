@@ -18,6 +18,8 @@ pub(crate) struct Mentions {
     pub(crate) sockets: Vec<String>,
     /// Logs, made likewise.
     pub(crate) logs: Vec<String>,
+    /// The control socket, which is one of the sockets as well.
+    pub(crate) control: Option<String>,
     /// The file of kept changes of limits.
     pub(crate) limits_overrides: Option<String>,
     /// The user the server becomes.
@@ -37,7 +39,8 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.user = member(top, "user").and_then(text_of);
     let control = member(top, "control").and_then(DeValue::as_table);
     let control = control.and_then(|control| member(control, "socket"));
-    mentions.sockets.extend(control.and_then(text_of));
+    mentions.control = control.and_then(text_of);
+    mentions.sockets.extend(mentions.control.clone());
     mentions.limits_overrides = member(top, "limits_overrides").and_then(text_of);
     mentions.sockets.extend(mentions.limits_overrides.clone());
     mentions.logs.extend(log_file(top));

@@ -523,6 +523,8 @@ pub struct Auth {
 pub struct Rule {
     /// Name for logs; default `rule 3`.
     pub name: String,
+    /// Whether that is its own, or tells its place: then it is another rule's once one is put above.
+    pub is_named: bool,
     /// Conditions, all of which must hold.
     pub conditions: Vec<Condition>,
     /// What answers; a rule without one adds its settings and goes on.

@@ -10,6 +10,7 @@ use std::fmt;
 use crate::diagnostics::Diagnostics;
 use crate::dump::quote;
 use crate::lower;
+use crate::model::Model;
 use crate::sources::{Existence, Sources};
 
 /// What a change of a limit may name.
@@ -21,6 +22,8 @@ const HEAD: &str = "\
 # the configuration says. A line for each limit, as `nagaya limits list` names it. It may be edited:
 # then `nagaya check`, and reload.
 ";
+/// Lines of the file that are named where somebody is told that it changes limits.
+const LINES_NAMED_MAX: usize = 5;
 /// The table that entries stand in.
 const TABLE: &str = "[limits]";
 
@@ -43,6 +46,43 @@ struct Entry {
 }
 
 type Changes = Vec<(&'static str, String)>;
+
+/// Says how many limits the overrides file changes, and where: `1 limit is changed by FILE (line 6)`;
+/// `None` where it changes none.
+#[must_use]
+pub fn told(model: &Model) -> Option<String> {
+    let file = &model.kept().next()?.file;
+    let mut lines: Vec<usize> = model.kept().map(|kept| kept.line).collect();
+    lines.sort_unstable();
+    let named = lines.iter().take(LINES_NAMED_MAX);
+    let named: Vec<String> = named.map(ToString::to_string).collect();
+    let named = named.join(", ");
+    Some(match lines.len() {
+        1 => format!("1 limit is changed by {file} (line {named})"),
+        count @ ..=LINES_NAMED_MAX => {
+            format!("{count} limits are changed by {file} (lines {named})")
+        }
+        count => {
+            let more = count - LINES_NAMED_MAX;
+            format!("{count} limits are changed by {file} (lines {named} and {more} more)")
+        }
+    })
+}
+
+/// Says what is wrong with changes of a limit, as typed after `limits set`, before anybody is asked
+/// for them: with their values, whatever the limit is.
+///
+/// # Errors
+/// The first thing that is wrong, and what to do.
+pub fn check_changes(changes: &[(&str, &str)]) -> Result<(), Unedited> {
+    let nothing = Overrides {
+        name: "limits set".to_owned(),
+        text: String::new(),
+        entries: Vec::new(),
+    };
+    let when = "1970-01-01T00:00:00Z";
+    nothing.keep("it", changes, when).map(drop)
+}
 
 /// A text that was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,9 +260,7 @@ impl Overrides {
     ) -> Result<Edited, Unedited> {
         let again = Overrides::read(&self.name, &text).map_err(|problems| {
             let first = problems.problems().first();
-            let help = first.and_then(|it| it.help.as_ref());
-            let help = help.map_or(String::new(), |help| format!(": {help}"));
-            Unedited::Wrong(first.map_or(String::new(), |it| it.message.clone()) + &help)
+            Unedited::Wrong(first.map_or(String::new(), ToString::to_string))
         })?;
         let mut found = again.meanings();
         found.sort();

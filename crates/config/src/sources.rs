@@ -110,6 +110,17 @@ impl Sources {
         Ok(sources)
     }
 
+    /// The control socket that is named, whatever else is wrong.
+    #[must_use]
+    pub fn control_socket(&self) -> Option<PathBuf> {
+        let named = |(number, file): (usize, &SourceFile)| {
+            let path = mentions::find(&file.text).control?;
+            let path = Some(path).filter(|path| !path.is_empty())?;
+            Some(self.resolve(number, &path))
+        };
+        self.files.iter().enumerate().find_map(named)
+    }
+
     /// Asks `find` for the users named, and for the one the server becomes where none is named;
     /// until then any user is taken to exist.
     pub fn look_up_users(&mut self, find: impl Fn(&str) -> Result<(), String>) {

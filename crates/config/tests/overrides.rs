@@ -1,7 +1,7 @@
 //! Kept changes of limits: what they do to a configuration, and how their file is changed.
 
 use config::model::{Concurrent, Kept, Limit, LimitMode, Model};
-use config::overrides::{Edited, Overrides};
+use config::overrides::{Edited, Overrides, check_changes, told};
 use config::{Sources, dump, load, load_and_warn};
 
 const FILE: &str = "/etc/nagaya.toml.overrides";
@@ -115,6 +115,95 @@ fn what_finds_nothing_to_change_is_a_warning() {
         let limit = &model.sites[1].limits[0];
         assert_eq!(limit.in_force().concurrent, limit.concurrent);
     }
+}
+
+#[test]
+fn a_change_of_a_limit_on_a_rule_without_a_name_is_a_warning() {
+    for (name, expected) in [("", 1), ("name = \"rule 1\", ", 0)] {
+        let text = CONFIG.replacen("name = \"x\", ", name, 1);
+        let overrides = "[limits]\n\"rule a.jp/rule 1/rule\" = { concurrent = 70 }\n";
+        let sources = Sources::from_text("etc/nagaya.toml", &text);
+        let loaded = load_and_warn(&sources.with_overrides(FILE, overrides));
+        let (model, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(warnings.count(), expected, "{warnings}");
+        let warnings = warnings.to_string();
+        for part in ["overrides:2:", "rule 1 of a.jp has no name", "give it"] {
+            assert_eq!(warnings.contains(part), expected == 1, "{warnings}");
+        }
+        let rule = &model.sites[0].rules[0];
+        assert_eq!(
+            kept(&rule.limits[0]).concurrent,
+            Some(Concurrent::Fixed(70))
+        );
+        // What is printed gives no rule a name.
+        let again = load(&Sources::from_text("etc/nagaya.toml", &dump(&model)));
+        let again = again.unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(again.sites[0].rules[0].is_named, rule.is_named);
+    }
+}
+
+#[test]
+fn how_many_limits_are_changed_is_told_with_their_lines() {
+    let identities = [
+        "upstream app/upstream",
+        "process/client",
+        "tenant t/tenant",
+        "site a.jp/file",
+        "site b.jp/file",
+        "site c.jp/file",
+    ];
+    let of = |count: usize| {
+        let entries = identities.iter().take(count);
+        let entries: String = entries
+            .map(|identity| format!("{identity:?} = {{ mode = \"shadow\" }}\n"))
+            .collect();
+        told(&model(&format!("[limits]\n{entries}")).0)
+    };
+    assert_eq!(of(0), None);
+    for (count, expected) in [
+        (
+            1,
+            "1 limit is changed by /etc/nagaya.toml.overrides (line 2)",
+        ),
+        (
+            2,
+            "2 limits are changed by /etc/nagaya.toml.overrides (lines 2, 3)",
+        ),
+        (
+            6,
+            "6 limits are changed by /etc/nagaya.toml.overrides (lines 2, 3, 4, 5, 6 and 1 more)",
+        ),
+    ] {
+        assert_eq!(of(count).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_change_is_said_in_a_line() {
+    for (name, value, parts) in [
+        ("concurrent", "0", &["`concurrent`", "1000000"][..]),
+        (
+            "wait",
+            "2d",
+            &["`wait` must be a duration", "from 1ms to 1h"],
+        ),
+        (
+            "wait",
+            "7200",
+            &["`wait` must be a duration", "from 1ms to 1h"],
+        ),
+        ("mode", "shado", &["`mode`", "did you mean `shadow`?"]),
+    ] {
+        let error = check_changes(&[(name, value)])
+            .expect_err(value)
+            .to_string();
+        let is_told = parts.iter().all(|part| error.contains(part));
+        assert!(is_told && !error.contains('\n'), "{error}");
+    }
+    assert_eq!(
+        check_changes(&[("concurrent", "4"), ("wait", "1h")]),
+        Ok(())
+    );
 }
 
 #[test]

@@ -458,3 +458,25 @@ fn resident_kib() -> usize {
         .and_then(|pages| pages.parse::<usize>().ok());
     pages.unwrap_or(0) * 4
 }
+
+#[test]
+fn the_control_socket_is_known_whatever_else_is_wrong() {
+    let control = "[control]\nsocket = \"run/control\"\n";
+    let site = "[[sites]]\nhosts = [\"a\"]\nroot = \"/nonexistent\"\nworkers = [[[\n";
+    for files in [
+        vec![("nagaya.toml", format!("{control}{site}"))],
+        vec![
+            ("nagaya.toml", format!("include = [\"b.toml\"]\n{site}")),
+            ("b.toml", control.to_owned()),
+        ],
+    ] {
+        let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, &**text)).collect();
+        let directory = Directory::with(&files);
+        let sources = directory.read();
+        assert!(load(&sources).is_err());
+        let expected = directory.path.join("run/control");
+        assert_eq!(sources.control_socket(), Some(expected));
+    }
+    let without = Directory::with(&[("nagaya.toml", "[control]\nsocket = \"\"\n")]);
+    assert_eq!(without.read().control_socket(), None);
+}

@@ -153,7 +153,7 @@ fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
 impl Rule {
     fn compile(rule: &model::Rule, site: &str, limits: &mut permits::Builder<'_>) -> Result<Self> {
         let conditions = Conditions::compile(&rule.conditions);
-        let place = model::LimitPlace::Rule(site, &rule.name);
+        let place = rule.limit_place(site);
         Ok(Self {
             limits: limits.level(place, &rule.limits)?,
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,

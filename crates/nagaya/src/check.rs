@@ -32,7 +32,11 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
             let sites = counted(model.sites.len(), "site");
             let listeners = counted(model.listeners.len(), "listener");
             let file = config.display();
-            print(format!("{file}: fine ({sites}, {listeners})\n").as_bytes())
+            let mut said = format!("{file}: fine ({sites}, {listeners})\n");
+            if let Some(changed) = config::overrides::told(&model) {
+                said.push_str(&format!("note: {changed}\n"));
+            }
+            print(said.as_bytes())
         }
     }
 }

@@ -14,19 +14,18 @@ use crate::limits::{self, Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
 
+/// The configuration where none is named.
+pub(crate) const CONFIG: &str = "nagaya.toml";
+/// The configuration of the installed service.
+const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
+
 /// Web gateway for machines that many sites share.
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        default_value = "nagaya.toml",
-        global = true
-    )]
-    pub(crate) config: PathBuf,
+    /// Configuration file [default: nagaya.toml; status, limits and why look for that here, then in /etc/nagaya]
+    #[arg(short, long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -109,6 +108,11 @@ pub(crate) struct Elsewhere {
 }
 
 impl Arguments {
+    /// The configuration that is meant.
+    pub(crate) fn config(&self) -> PathBuf {
+        config_of(self.config.as_deref(), &self.command, Path::exists)
+    }
+
     /// Reads the command line; where it cannot be understood, says so and ends the process.
     pub(crate) fn read() -> Arguments {
         let matches = Arguments::command().try_get_matches();
@@ -133,6 +137,23 @@ impl Arguments {
             return Err(command.error(ErrorKind::ArgumentConflict, message));
         }
         Arguments::from_arg_matches(matches).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// Which configuration is meant. What is served or judged is named, or lies here; who asks the
+/// running gateway mostly asks the installed service, wherever they are.
+fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -> bool) -> PathBuf {
+    let asks_running = matches!(
+        command,
+        Command::Status(_) | Command::Limits(_) | Command::Why(_)
+    );
+    let installed = Path::new(CONFIG_INSTALLED);
+    match named {
+        Some(named) => named.to_owned(),
+        None if asks_running && !is_there(Path::new(CONFIG)) && is_there(installed) => {
+            installed.to_owned()
+        }
+        None => PathBuf::from(CONFIG),
     }
 }
 
@@ -256,12 +277,35 @@ mod tests {
             "nagaya check --config a.toml",
         ] {
             let arguments = Arguments::parse_from(line.split(' '));
-            assert_eq!(arguments.config, PathBuf::from("a.toml"));
+            assert_eq!(arguments.config(), PathBuf::from("a.toml"));
         }
         assert_eq!(
-            Arguments::parse_from(["nagaya", "serve"]).config,
+            Arguments::parse_from(["nagaya", "serve"]).config(),
             PathBuf::from("nagaya.toml")
         );
+    }
+
+    #[test]
+    fn commands_that_ask_the_running_gateway_find_the_installed_configuration() {
+        let installed = CONFIG_INSTALLED;
+        for (line, there, meant) in [
+            ("status", vec![installed], installed),
+            ("why 1", vec![installed], installed),
+            ("limits list", vec![installed], installed),
+            ("limits top", vec![CONFIG, installed], CONFIG),
+            ("limits top", vec![], CONFIG),
+            ("status -c a.toml", vec![installed], "a.toml"),
+            ("status -c nagaya.toml", vec![installed], CONFIG),
+            ("serve", vec![installed], CONFIG),
+            ("check", vec![installed], CONFIG),
+            ("doctor", vec![installed], CONFIG),
+        ] {
+            let words = ["nagaya"].into_iter().chain(line.split(' '));
+            let Arguments { config, command } = Arguments::parse_from(words);
+            let is_there = |path: &Path| there.iter().any(|it| Path::new(it) == path);
+            let found = config_of(config.as_deref(), &command, is_there);
+            assert_eq!(found, Path::new(meant), "{line}, {there:?}");
+        }
     }
 
     #[test]

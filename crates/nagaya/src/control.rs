@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use config::Sources;
 use engine::control::QUESTION_BYTES_MAX;
 
 use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
@@ -25,53 +26,102 @@ pub(crate) struct Where {
     pub(crate) socket: Option<PathBuf>,
 }
 
+/// The running gateway.
+pub(crate) struct Running {
+    socket: PathBuf,
+}
+
 /// Asks, and prints what is answered.
 pub(crate) fn show(config: &Path, place: &Where, question: &str) -> Outcome {
-    match answer(config, place, question) {
+    let answer = Running::find(config, place).and_then(|running| running.answer(question));
+    printed(answer)
+}
+
+/// Tells what to do, and prints what came of it.
+pub(crate) fn carry_out(config: &Path, place: &Where, order: &str) -> Outcome {
+    let answer = Running::find(config, place).and_then(|running| running.done(order));
+    printed(answer)
+}
+
+/// Prints an answer, if there is one.
+pub(crate) fn printed(answer: Result<Vec<u8>, Outcome>) -> Outcome {
+    match answer {
         Ok(answer) => print(&answer),
         Err(outcome) => outcome,
     }
 }
 
-/// Asks; when there is no answer, the reason has been told.
-pub(crate) fn answer(config: &Path, place: &Where, question: &str) -> Result<Vec<u8>, Outcome> {
-    let socket = socket(config, place)?;
-    if question.len() > QUESTION_BYTES_MAX {
-        let (bytes, most) = (question.len(), QUESTION_BYTES_MAX);
-        complain(&format!(
-            "nagaya: this has {bytes} bytes, and the gateway reads {most} at most: shorten it, or change the configuration and reload\n"
-        ));
-        return Err(Outcome::Wrong);
+impl Running {
+    /// Finds where to ask. What goes wrong has been told, here and below.
+    pub(crate) fn find(config: &Path, place: &Where) -> Result<Running, Outcome> {
+        let socket = match &place.socket {
+            Some(socket) => socket.clone(),
+            None => socket(config)?,
+        };
+        Ok(Running { socket })
     }
-    let answer = ask(&socket, question).map_err(|error| {
-        let (path, why) = (socket.display(), config::reason(&error));
-        let advice = advice(&error);
-        complain(&format!(
-            "nagaya: ask the gateway at {path}: {why}\n{advice}"
-        ));
-        Outcome::Failed
-    })?;
-    match answer.strip_prefix(FAILURE) {
-        None => Ok(answer),
-        Some(why) => {
+
+    /// Asks.
+    pub(crate) fn answer(&self, question: &str) -> Result<Vec<u8>, Outcome> {
+        self.ask(question, Outcome::Failed)
+    }
+
+    /// Tells what to do: an order that is refused is wrong use.
+    pub(crate) fn done(&self, order: &str) -> Result<Vec<u8>, Outcome> {
+        self.ask(order, Outcome::Wrong)
+    }
+
+    /// Asks; `refused` is what a refusal comes to.
+    fn ask(&self, question: &str, refused: Outcome) -> Result<Vec<u8>, Outcome> {
+        if question.len() > QUESTION_BYTES_MAX {
+            let (bytes, most) = (question.len(), QUESTION_BYTES_MAX);
             complain(&format!(
-                "nagaya: {}\n",
-                String::from_utf8_lossy(why.trim_ascii())
+                "nagaya: this has {bytes} bytes, and the gateway reads {most} at most: shorten it, or change the configuration and reload\n"
             ));
-            Err(Outcome::Failed)
+            return Err(Outcome::Wrong);
+        }
+        let answer = ask(&self.socket, question).map_err(|error| {
+            let (path, why) = (self.socket.display(), config::reason(&error));
+            let advice = advice(&error);
+            complain(&format!(
+                "nagaya: ask the gateway at {path}: {why}\n{advice}"
+            ));
+            Outcome::Failed
+        })?;
+        match answer.strip_prefix(FAILURE) {
+            None => Ok(answer),
+            Some(why) => {
+                complain(&format!(
+                    "nagaya: {}\n",
+                    String::from_utf8_lossy(why.trim_ascii())
+                ));
+                Err(refused)
+            }
         }
     }
 }
 
-fn socket(config: &Path, place: &Where) -> Result<PathBuf, Outcome> {
-    if let Some(socket) = &place.socket {
-        return Ok(socket.clone());
-    }
-    let loaded = load_without_overrides(config).map_err(|problems| wrong_config(&problems))?;
-    match loaded.model.control {
-        Some(control) => Ok(control.socket),
-        None => Err(without_control(config)),
-    }
+/// The control socket a configuration names. What is wrong with the configuration on disk shall
+/// keep nobody from asking the gateway that runs with an earlier one.
+fn socket(config: &Path) -> Result<PathBuf, Outcome> {
+    let problems = match load_without_overrides(config) {
+        Ok(loaded) => {
+            let control = loaded.model.control;
+            return control.map_or_else(|| Err(without_control(config)), |it| Ok(it.socket));
+        }
+        Err(problems) => problems,
+    };
+    let named = Sources::read(config).ok();
+    let Some(socket) = named.and_then(|sources| sources.control_socket()) else {
+        let outcome = wrong_config(&problems);
+        complain("to ask the running gateway all the same: --socket PATH\n");
+        return Err(outcome);
+    };
+    let (file, at) = (config.display(), socket.display());
+    complain(&format!(
+        "nagaya: {file} is wrong (nagaya check -c {file}); asking the gateway at {at}, which it names\n"
+    ));
+    Ok(socket)
 }
 
 fn ask(socket: &Path, question: &str) -> io::Result<Vec<u8>> {
@@ -129,7 +179,8 @@ mod tests {
             (QUESTION_BYTES_MAX, Outcome::Failed),
             (QUESTION_BYTES_MAX + 1, Outcome::Wrong),
         ] {
-            let asked = answer(Path::new("nagaya.toml"), &nobody, &"x".repeat(bytes));
+            let running = Running::find(Path::new("nagaya.toml"), &nobody);
+            let asked = running.and_then(|it| it.answer(&"x".repeat(bytes)));
             assert_eq!(asked, Err(outcome), "{bytes}");
         }
     }

@@ -12,11 +12,10 @@ use config::reason;
 use engine::programs::groups::Shape;
 use os::cgroup::{Controller, Host, Version};
 
+use crate::cli;
 use crate::outcome::{Outcome, complain, load, print, wrong_config};
 use crate::surroundings;
 
-/// What `-c` is when it is not given.
-const DEFAULT_CONFIG: &str = "nagaya.toml";
 /// Descriptors below which a busy gateway runs out.
 const DESCRIPTORS_WANTED: u64 = 65_536;
 
@@ -49,7 +48,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
             return Outcome::Failed;
         }
     };
-    let model = if config.exists() || config != Path::new(DEFAULT_CONFIG) {
+    let model = if config.exists() || config != Path::new(cli::CONFIG) {
         match load(config) {
             Ok(loaded) => Some(loaded.model),
             Err(problems) => return wrong_config(&problems),

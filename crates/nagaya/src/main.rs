@@ -33,7 +33,9 @@ fn main() -> ExitCode {
             name => bench::main(name, measuring.words),
         };
     }
-    let Arguments { config, command } = Arguments::read();
+    let arguments = Arguments::read();
+    let config = arguments.config();
+    let command = arguments.command;
     let outcome = match command {
         Command::Serve => serve::run(&config),
         Command::Check(options) => check::run(&config, &options),

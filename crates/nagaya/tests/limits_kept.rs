@@ -1,5 +1,5 @@
 //! Changes of limits that are kept: over a reload, a lost server and a restart, with a broken file,
-//! with lines nobody needs any more, and forgotten again.
+//! with lines nobody needs any more, and forgotten again; and how what is typed wrong is told.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -37,7 +37,18 @@ fn overrides(gateway: &Gateway) -> PathBuf {
 fn started_with(text: &str) -> Gateway {
     let gateway = Gateway::with_config(NAGAYA, CONFIG);
     gateway.directory().write(FILE, text);
-    gateway.start()
+    ready(gateway.start())
+}
+
+/// A gateway without an overrides file.
+fn started(config: &str) -> Gateway {
+    ready(Gateway::with_config(NAGAYA, config).start())
+}
+
+/// Waits until the configuration is in force, which is a little after there is an address.
+fn ready(gateway: Gateway) -> Gateway {
+    gateway.wait_for_message("ready: generation 1 ");
+    gateway
 }
 
 fn nagaya(gateway: &Gateway, words: &[&str]) -> Output {
@@ -88,8 +99,6 @@ fn assert_listed(gateway: &Gateway, is: &str, from: &str) {
 
 /// Reloads, and waits until that is done.
 fn reload(gateway: &mut Gateway, config: &str) {
-    // What is said of the start shall not be taken for what is said of the reload.
-    gateway.wait_for_message("ready: generation 1 ");
     let before = reloads(gateway);
     gateway.reload(config);
     eventually(PATIENCE, "the reload", || {
@@ -105,7 +114,7 @@ fn reloads(gateway: &Gateway) -> usize {
 
 #[test]
 fn what_is_kept_holds_over_reloads_and_a_lost_server_until_it_is_forgotten() {
-    let mut gateway = Gateway::with_config(NAGAYA, CONFIG).start();
+    let mut gateway = started(CONFIG);
     let answer = set(&gateway, &["concurrent=4", "--keep"]);
     assert!(
         answer.contains("concurrent 4, queue 1, wait 2s (configured: concurrent 2"),
@@ -115,11 +124,13 @@ fn what_is_kept_holds_over_reloads_and_a_lost_server_until_it_is_forgotten() {
     let entry = text
         .lines()
         .position(|line| line.starts_with("\"site a.test/site\" = { concurrent = 4,"));
-    let place = format!("{FILE}:{}", entry.unwrap() + 1);
+    let line = entry.unwrap() + 1;
+    let place = format!("kept, line {line}");
     assert_listed(&gateway, "concurrent 4, queue 1, wait 2s", &place);
     set(&gateway, &["queue=3"]);
     assert_listed(&gateway, "concurrent 4, queue 3, wait 2s", &place);
-    assert!(listed(&gateway).contains("set, "), "{}", listed(&gateway));
+    let both = format!("  set; {place}");
+    assert!(listed(&gateway).ends_with(&both), "{}", listed(&gateway));
     reload(&mut gateway, CONFIG);
     assert_listed(&gateway, "concurrent 4, queue 3, wait 2s", &place);
     // The configuration changes the limit: what was set ends, what was kept stays.
@@ -139,14 +150,17 @@ fn what_is_kept_holds_over_reloads_and_a_lost_server_until_it_is_forgotten() {
     assert_listed(&gateway, "concurrent 4, queue 8, wait 2s", &place);
     let dump = fine(&gateway, &["check", "--dump"]);
     assert!(
-        dump.contains("concurrent = 4, queue = 8") && dump.contains(&place),
+        dump.contains("concurrent = 4, queue = 8") && dump.contains(&format!("{FILE}:{line} ")),
         "{dump}"
     );
-    let answer = set(&gateway, &["--forget"]);
+    let output = nagaya(&gateway, &["limits", "set", "site a.test/site", "--forget"]);
+    let answer = String::from_utf8(output.stdout).unwrap();
     assert!(
-        answer.contains("concurrent 1, queue 1, wait 2s, as configured"),
+        answer.starts_with("site a.test/site: removed from ")
+            && answer.contains("concurrent 1, queue 1, wait 2s, as configured"),
         "{answer}"
     );
+    assert!(output.stderr.is_empty());
     assert_listed(&gateway, "concurrent 1, queue 1, wait 2s", "config");
     reload(&mut gateway, CONFIG);
     assert_listed(&gateway, "concurrent 2, queue 1, wait 2s", "config");
@@ -159,17 +173,9 @@ fn a_start_reads_what_was_kept_and_a_line_that_goes_moves_the_others() {
         "[limits]\n\"site a.test/path\" = { concurrent = 8 }\n",
     );
     let gateway = started_with(&text);
-    assert_listed(
-        &gateway,
-        "concurrent 7, queue 1, wait 2s",
-        &format!("{FILE}:3"),
-    );
+    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 3");
     fine(&gateway, &["limits", "set", "site a.test/path", "--forget"]);
-    assert_listed(
-        &gateway,
-        "concurrent 7, queue 1, wait 2s",
-        &format!("{FILE}:2"),
-    );
+    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 2");
     assert_eq!(std::fs::read_to_string(overrides(&gateway)).unwrap(), KEPT);
 }
 
@@ -189,11 +195,7 @@ fn a_broken_file_refuses_a_reload_and_is_not_written_over() {
     );
     reload(&mut gateway, &CONFIG.replace("fine", "other"));
     assert!(gateway.stderr().contains(&place), "{}", gateway.stderr());
-    assert_listed(
-        &gateway,
-        "concurrent 7, queue 1, wait 2s",
-        &format!("{FILE}:2"),
-    );
+    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 2");
 }
 
 #[test]
@@ -208,11 +210,7 @@ fn a_start_goes_on_without_a_broken_file_and_a_reload_takes_the_mended_one() {
     assert_listed(&gateway, "concurrent 2, queue 1, wait 2s", "config");
     std::fs::write(overrides(&gateway), KEPT).unwrap();
     reload(&mut gateway, CONFIG);
-    assert_listed(
-        &gateway,
-        "concurrent 7, queue 1, wait 2s",
-        &format!("{FILE}:2"),
-    );
+    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 2");
 }
 
 #[test]
@@ -234,7 +232,7 @@ fn a_line_for_a_limit_that_is_gone_is_a_warning_and_can_be_removed() {
 
 #[test]
 fn what_the_gateway_refuses_is_not_kept() {
-    let gateway = Gateway::with_config(NAGAYA, CONFIG).start();
+    let gateway = started(CONFIG);
     for (limit, change, told) in [
         (
             "site b.test/site",
@@ -267,17 +265,12 @@ fn one_command_writes_at_a_time_and_what_another_left_behind_is_no_hindrance() {
     drop(directory);
     fine(&gateway, &words);
     assert!(!new.exists());
-    assert_listed(
-        &gateway,
-        "concurrent 7, queue 5, wait 2s",
-        &format!("{FILE}:2"),
-    );
+    assert_listed(&gateway, "concurrent 7, queue 5, wait 2s", "kept, line 2");
 }
 
 #[test]
 fn what_is_kept_while_a_reload_is_under_way_is_read_after_it() {
-    let mut gateway = Gateway::with_config(NAGAYA, CONFIG).start();
-    gateway.wait_for_message("ready: generation 1 ");
+    let mut gateway = started(CONFIG);
     let server = Pid::from_raw(i32::try_from(gateway.server_pid()).unwrap()).unwrap();
     kill_process(server, Signal::STOP).unwrap();
     let second = "[[listen]]\naddress = \"unix:{dir}/second\"";
@@ -290,5 +283,97 @@ fn what_is_kept_while_a_reload_is_under_way_is_read_after_it() {
     gateway.directory().write("kept", KEPT);
     kill_process(server, Signal::CONT).unwrap();
     gateway.wait_for_message("ready: generation 3 ");
-    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "/kept:2");
+    assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 2");
+    assert!(fine(&gateway, &["limits", "list"]).ends_with("/kept\n"));
+}
+
+#[test]
+fn check_and_the_log_tell_that_limits_are_changed() {
+    let mut gateway = started_with(KEPT);
+    let file = overrides(&gateway).display().to_string();
+    let told = format!("1 limit is changed by {file} (line 2)");
+    let checked = fine(&gateway, &["check"]);
+    assert!(checked.ends_with(&format!("\nnote: {told}\n")), "{checked}");
+    gateway.wait_for_message(&format!("with 1 workers; {told}"));
+    reload(&mut gateway, &CONFIG.replace("fine", "other"));
+    let log = gateway.stderr();
+    let ready = log
+        .lines()
+        .find(|line| line.contains("ready: generation 2"));
+    assert!(ready.is_some_and(|line| line.contains(&told)), "{log}");
+    set(&gateway, &["--forget"]);
+    assert!(!fine(&gateway, &["check"]).contains("note"));
+}
+
+#[test]
+fn what_is_typed_wrong_is_told_in_a_line_and_ends_with_two() {
+    let gateway = started(CONFIG);
+    for (limit, change, told) in [
+        ("site a.test/site", "concurrent=0", "`concurrent` must be"),
+        ("site a.test/site", "wait=2d", "from 1ms to 1h"),
+        ("site a.test/site", "colour=red", "`colour` cannot be set"),
+        ("site b.test/site", "queue=1", "there is no limit"),
+    ] {
+        for keep in [&[][..], &["--keep"]] {
+            let words = [&["limits", "set", limit, change], keep].concat();
+            let output = nagaya(&gateway, &words);
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+            let told_is = String::from_utf8(output.stderr).unwrap();
+            let is_a_line = told_is.lines().count() == 1 && !told_is.contains("error:");
+            assert!(is_a_line && told_is.contains(told), "{told_is}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_a_rule_without_a_name_is_set_and_not_kept() {
+    let text = CONFIG.replace("rules = [{", "rules = [{ limits = [{ concurrent = 2 }],");
+    let gateway = started(&text);
+    let words = ["limits", "set", "rule a.test/rule 1/rule", "concurrent=4"];
+    let told = complaint(&gateway, &[&words[..], &["--keep"]].concat());
+    assert!(told.contains("rule 1 of a.test has no name"), "{told}");
+    assert!(!overrides(&gateway).exists());
+    assert!(fine(&gateway, &words).contains("concurrent 4"));
+    let entry = "[limits]\n\"rule a.test/rule 1/rule\" = { concurrent = 7 }\n";
+    gateway.directory().write(FILE, entry);
+    let output = nagaya(&gateway, &["check"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.success() && told.contains("has no name"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_mistake_in_the_configuration_on_disk_locks_nobody_out_of_the_gateway_that_runs() {
+    let gateway = started(CONFIG);
+    let config = gateway.directory().path().join("nagaya.toml");
+    let sound = std::fs::read_to_string(&config).unwrap();
+    let broken = format!("{sound}\n[[sites]]\nhosts = [\"b.test\"]\nroot = \"/nonexistent\"\n");
+    std::fs::write(&config, &broken).unwrap();
+    for words in [
+        &["status"][..],
+        &["limits", "list"],
+        &["limits", "top"],
+        &["limits", "set", "site a.test/site", "queue=3"],
+    ] {
+        let output = nagaya(&gateway, words);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let is_a_line = told.lines().count() == 1 && told.contains("nagaya check -c");
+        assert!(is_a_line && !output.stdout.is_empty(), "{words:?}: {told}");
+    }
+    assert!(complaint(&gateway, &["why", "0"]).contains("no refusal of request 0"));
+    let words = ["limits", "set", "site a.test/site", "queue=5", "--keep"];
+    let told = complaint(&gateway, &words);
+    assert!(
+        told.contains("/nonexistent") && told.contains("without --keep"),
+        "{told}"
+    );
+    std::fs::write(&config, broken.replace("[control]", "[kontrol]")).unwrap();
+    let told = complaint(&gateway, &["limits", "list"]);
+    assert!(told.contains("--socket PATH"), "{told}");
+    let socket = gateway.directory().path().join("control");
+    let words = ["limits", "list", "--socket", socket.to_str().unwrap()];
+    assert!(fine(&gateway, &words).contains("queue 3"));
 }

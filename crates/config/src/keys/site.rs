@@ -317,7 +317,8 @@ pub(crate) const RULE: Section = Section {
             "name",
             Kind::Text,
             Absent("`rule 1`, `rule 2`, …"),
-            "The rule's name in logs.",
+            "The rule's name in logs, and in the names of its limits. One that goes by its place is another rule's once \
+             one is put above it, so changes are kept (`nagaya limits set … --keep`) of limits of named rules only.",
             "name = \"health\"",
         ),
         key(

@@ -83,6 +83,7 @@ pub(crate) fn apply(context: &Context<'_>, model: &mut Model) {
     each(model, |place, identity, limit| {
         let entry = wanted.remove(identity)?;
         entry.warn_of_idle(place, limit);
+        entry.warn_of_unnamed(place);
         let line = line(&entry.name_spot);
         Some(entry.applied_to(place, limit, Arc::clone(&name), line))
     });
@@ -127,7 +128,9 @@ fn each(model: &mut Model, mut change: impl FnMut(LimitPlace<'_>, &str, &Limit) 
         let host = host.unwrap_or_default();
         level(LimitPlace::Site(&host), &mut site.limits);
         for rule in &mut site.rules {
-            level(LimitPlace::Rule(&host, &rule.name), &mut rule.limits);
+            let mut limits = std::mem::take(&mut rule.limits);
+            level(rule.limit_place(&host), &mut limits);
+            rule.limits = limits;
         }
     }
 }
@@ -209,6 +212,21 @@ impl<'a> Entry<'a> {
             let help = "an upstream or the whole process is measured; give a number";
             self.table.context.warn(finding.help(help));
         }
+    }
+
+    /// Tells that the limit it means may be another one after the next change of the configuration.
+    fn warn_of_unnamed(&self, place: LimitPlace<'_>) {
+        let LimitPlace::UnnamedRule(host, rule) = place else {
+            return;
+        };
+        let message = format!(
+            "{rule} of {host} has no name: this change is another rule's once one is put above it"
+        );
+        let help = format!(
+            "give it `name = \"…\"` in the configuration, and write that here in place of `{rule}`"
+        );
+        let finding = problem(self.name_spot.clone(), message);
+        self.table.context.warn(finding.help(help));
     }
 
     /// Whether it says `"auto"` where nothing is measured.

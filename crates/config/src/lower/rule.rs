@@ -66,6 +66,7 @@ pub(crate) fn rule(
     }
     Some(Rule {
         name: name(&table, number),
+        is_named: table.get("name").is_some(),
         conditions,
         handler,
         settings: Arc::new(settings),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Condition, ErrorPage};
+use super::{Condition, ErrorPage, Model, Rule};
 
 /// Limits that one request can meet over all its levels, at most. A site that could exceed it is
 /// refused when the configuration is loaded.
@@ -93,6 +93,9 @@ pub enum LimitPlace<'a> {
     Site(&'a str),
     /// A rule: its site's first host, and its name.
     Rule(&'a str, &'a str),
+    /// A rule without a name of its own: what it is called tells its place, and moves to another
+    /// rule when that changes.
+    UnnamedRule(&'a str, &'a str),
 }
 
 impl fmt::Display for LimitPlace<'_> {
@@ -102,8 +105,37 @@ impl fmt::Display for LimitPlace<'_> {
             LimitPlace::Upstream(name) => write!(out, "upstream {name}"),
             LimitPlace::Tenant(name) => write!(out, "tenant {name}"),
             LimitPlace::Site(host) => write!(out, "site {host}"),
-            LimitPlace::Rule(host, rule) => write!(out, "rule {host}/{rule}"),
+            LimitPlace::Rule(host, rule) | LimitPlace::UnnamedRule(host, rule) => {
+                write!(out, "rule {host}/{rule}")
+            }
         }
+    }
+}
+
+impl Rule {
+    /// Where the rule's limits stand, in a site of which `host` is the first host.
+    #[must_use]
+    pub fn limit_place<'a>(&'a self, host: &'a str) -> LimitPlace<'a> {
+        match self.is_named {
+            true => LimitPlace::Rule(host, &self.name),
+            false => LimitPlace::UnnamedRule(host, &self.name),
+        }
+    }
+}
+
+impl Model {
+    /// What operators have kept of changes of limits, in the order of the configuration.
+    pub fn kept(&self) -> impl Iterator<Item = &Kept> {
+        let upstreams = self.upstreams.iter().flat_map(|it| &*it.limits);
+        let tenants = self.tenants.iter().flat_map(|it| &*it.limits);
+        let sites = self.sites.iter().flat_map(|site| {
+            let rules = site.rules.iter().flat_map(|rule| &*rule.limits);
+            site.limits.iter().chain(rules)
+        });
+        let limits = self.limits.iter().chain(upstreams).chain(tenants);
+        limits
+            .chain(sites)
+            .filter_map(|limit| limit.kept.as_deref())
     }
 }
 

@@ -9,7 +9,7 @@ use limits::{
     Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
 
-use super::limit::{Key, Limit, Place};
+use super::limit::{Key, Limit, Place, Scope};
 use super::prepared::Level;
 use crate::error::{Error, Kind, Result};
 
@@ -36,6 +36,10 @@ pub struct Limits {
     definitions: Vec<Definition>,
     /// What operators have kept of changes, by index.
     kept: Vec<(usize, Kept)>,
+    /// Of those that do not count all requests at all times, which they count; by index, in order.
+    scopes: Vec<(usize, Scope)>,
+    /// Indexes of those that stand on rules without names, in order.
+    unnamed: Vec<usize>,
     tenant_definitions: Vec<TenantDefinition>,
     defined: OnceLock<Defined>,
 }
@@ -60,6 +64,18 @@ impl Limits {
     /// What operators have kept of changes, by index.
     pub(super) fn kept(&self) -> &[(usize, Kept)] {
         &self.kept
+    }
+
+    /// Which requests a limit counts; `None`: all, at all times.
+    pub(super) fn scope(&self, at: usize) -> Option<&Scope> {
+        let found = self.scopes.binary_search_by_key(&at, |(at, _)| *at).ok()?;
+        self.scopes.get(found).map(|(_, scope)| scope)
+    }
+
+    /// Whether a limit is called by the place of its rule, and so may be called otherwise after a
+    /// reload.
+    pub(super) fn is_on_unnamed_rule(&self, at: usize) -> bool {
+        self.unnamed.binary_search(&at).is_ok()
     }
 
     /// What the ledger is told of the tenants.
@@ -193,6 +209,12 @@ impl<'a> Builder<'a> {
                     line: kept.line,
                 };
                 self.limits.kept.push((compiled.index(), kept));
+            }
+            if let Some(scope) = compiled.scope() {
+                self.limits.scopes.push((compiled.index(), scope));
+            }
+            if matches!(at, LimitPlace::UnnamedRule(..)) {
+                self.limits.unnamed.push(compiled.index());
             }
             self.limits.definitions.push(definition);
             level.push(compiled);

@@ -34,7 +34,7 @@ impl From<LimitPlace<'_>> for Place {
             LimitPlace::Process => Self::Process,
             LimitPlace::Tenant(_) => Self::Tenant,
             LimitPlace::Site(_) => Self::Site,
-            LimitPlace::Rule(..) => Self::Rule,
+            LimitPlace::Rule(..) | LimitPlace::UnnamedRule(..) => Self::Rule,
             LimitPlace::Upstream(_) => Self::Upstream,
         }
     }
@@ -46,7 +46,7 @@ pub struct Limit {
     index: u32,
     pub(super) key: Key,
     conditions: Option<Box<Conditions>>,
-    hours: Option<Box<Hours>>,
+    hours: Option<Arc<Hours>>,
     /// Whether it counts how fast requests come.
     pub(super) has_rate: bool,
     /// Whether it counts how many there are at once.
@@ -57,6 +57,25 @@ pub struct Limit {
     pub(super) status: u16,
     /// Its page, where the limit has one of its own.
     pub(super) page: Option<Arc<model::ErrorPage>>,
+}
+
+/// Which requests a limit counts, for those who ask about the limit.
+#[derive(Debug)]
+pub(super) struct Scope {
+    hours: Option<Arc<Hours>>,
+    has_match: bool,
+}
+
+impl Scope {
+    /// Whether it holds at this second since 1970.
+    pub(super) fn holds(&self, unix_s: u64) -> bool {
+        self.hours.as_deref().is_none_or(|hours| hours.hold(unix_s))
+    }
+
+    /// Whether it looks at what a request is like.
+    pub(super) fn has_match(&self) -> bool {
+        self.has_match
+    }
 }
 
 /// What a limit counts by.
@@ -105,7 +124,7 @@ impl Limit {
             index,
             key: Key::of(&limit.key, place),
             conditions,
-            hours: hours.transpose()?.map(Box::new),
+            hours: hours.transpose()?.map(Arc::new),
             has_rate: limit.rate.is_some(),
             has_permits: limit.concurrent.is_some(),
             keeps_tunnels: limit.tunnels,
@@ -117,6 +136,15 @@ impl Limit {
     /// Its index among all limits of the generation.
     pub(super) fn index(&self) -> usize {
         self.index as usize
+    }
+
+    /// Which requests it counts, if not all at all times.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        let scope = Scope {
+            hours: self.hours.clone(),
+            has_match: self.conditions.is_some(),
+        };
+        (scope.has_match || scope.hours.is_some()).then_some(scope)
     }
 
     /// Whether its key is known before a request is.

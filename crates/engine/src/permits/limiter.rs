@@ -301,6 +301,25 @@ impl Changed {
     }
 }
 
+impl Origin {
+    /// The overrides file.
+    pub(super) fn file(&self) -> Option<&str> {
+        match self {
+            Self::Configured | Self::Set => None,
+            Self::Kept(file, _) | Self::SetAndKept(file, _) => Some(file),
+        }
+    }
+
+    /// As displayed, where the overrides file is named elsewhere.
+    pub(super) fn without_file(&self) -> String {
+        match self {
+            Self::Configured | Self::Set => self.to_string(),
+            Self::Kept(_, line) => format!("kept, line {line}"),
+            Self::SetAndKept(_, line) => format!("set; kept, line {line}"),
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     /// `config`, `set`, or the overrides file and line.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

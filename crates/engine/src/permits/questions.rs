@@ -1,8 +1,8 @@
 //! What an operator may ask of limits over the control socket, and the answers as text or JSON.
 //!
 //! `limits list [json]`, `limits top [N] [json]`, `limits set LIMIT KEY=VALUE…`, `why REQUEST-ID`;
-//! and what `nagaya limits set` tells of the overrides file, which it writes itself: `limits kept`
-//! and `limits forget`.
+//! and what `nagaya limits set` says to change what it will keep in the overrides file, which it
+//! writes itself: `limits keep`, `limits kept` and `limits forget`.
 //! An answer that begins with `error: ` says that nothing was done, and why.
 
 use std::cmp::Reverse;
@@ -46,6 +46,7 @@ fn about_limits(shared: &Shared, rest: &str) -> String {
     let order = rest.trim_start().strip_prefix(verb).unwrap_or_default();
     let done = match verb {
         "set" => Some(set::set(shared, order.trim())),
+        "keep" => Some(set::set_to_keep(shared, order.trim())),
         "kept" => Some(set::keep(shared, order.trim())),
         "forget" => Some(set::forget(shared, order.trim())),
         _ => None,
@@ -77,6 +78,7 @@ fn list(rows: &[Row]) -> String {
         return "no limits are configured\n".to_owned();
     }
     let mut out = String::new();
+    let files = files_of(rows);
     let heads = [
         "limit",
         "is",
@@ -92,7 +94,7 @@ fn list(rows: &[Row]) -> String {
     let cells = rows.iter().map(|row| {
         vec![
             row.limit.identity.clone(),
-            describe(&row.limit, row.look.cap),
+            is(row),
             count(row.look.in_flight),
             count(row.look.queued),
             count(row.look.keys),
@@ -100,11 +102,37 @@ fn list(rows: &[Row]) -> String {
             count(row.look.totals.waited),
             count(row.refused_total()),
             count(row.look.totals.shadow_refused),
-            row.origin.to_string(),
+            match files.as_slice() {
+                [_] => row.origin.without_file(),
+                _ => row.origin.to_string(),
+            },
         ]
     });
     grid(&heads, cells.collect(), &mut out);
+    if let [file] = files.as_slice() {
+        let _ = writeln!(out, "kept in {file}");
+    }
     out.trim_start().to_owned()
+}
+
+/// Files that lines of are in force: there is one, unless it was moved while running.
+fn files_of(rows: &[Row]) -> Vec<&str> {
+    let mut files: Vec<&str> = rows.iter().filter_map(|row| row.origin.file()).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// What a limit is, and whether it counts some requests only, or none now.
+fn is(row: &Row) -> String {
+    let mut is = describe(&row.limit, row.look.cap);
+    if row.has_match {
+        is.push_str(", some requests");
+    }
+    if !row.holds {
+        is.push_str(", not now");
+    }
+    is
 }
 
 /// A limit in the words of the configuration: `concurrent 2, queue 10, wait 2s`.
@@ -153,11 +181,13 @@ pub(crate) fn row_json(row: &Row, out: &mut String) {
     // Writing to memory does not fail, here and below.
     let _ = write!(
         out,
-        "\"limit\":{},\"name\":{},\"from\":{},\"mode\":\"{}\"",
+        "\"limit\":{},\"name\":{},\"from\":{},\"mode\":\"{}\",\"holds\":{},\"match\":{}",
         quoted(&limit.identity),
         quoted(&limit.name),
         quoted(&row.origin.to_string()),
         mode_word(limit.mode),
+        row.holds,
+        row.has_match,
     );
     match limit.concurrent {
         None => {}

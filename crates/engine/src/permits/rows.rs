@@ -1,9 +1,11 @@
 //! What each limit of the generation in force has come to: for `limits list`, status and metrics.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use limits::{Definition, LimitId, LimitLook, Totals};
 
+use super::limit::Scope;
 use super::limiter::Origin;
 use crate::worker::Shared;
 
@@ -14,6 +16,10 @@ pub struct Row {
     pub limit: Definition,
     /// Who says so.
     pub origin: Origin,
+    /// Whether its `when` holds now; `true` where it has none.
+    pub holds: bool,
+    /// Whether it has a `match`, and counts some requests only.
+    pub has_match: bool,
     /// What it holds, and has come to.
     pub look: LimitLook,
 }
@@ -44,13 +50,18 @@ pub fn collect(shared: &Shared) -> Vec<Row> {
     }
     let looks = limiter.ledger.totals().into_iter();
     let mut by_limit: HashMap<LimitId, LimitLook> = looks.map(|look| (look.limit, look)).collect();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let unix_s = since_1970.map_or(0, |since| since.as_secs());
     let rows = limits.definitions().iter().enumerate();
     rows.filter_map(|(index, configured)| {
         let look = by_limit.remove(&limits.id(index)?)?;
         let (limit, origin) = limiter.in_force(configured);
+        let scope = limits.scope(index);
         Some(Row {
             limit,
             origin,
+            holds: scope.is_none_or(|scope| scope.holds(unix_s)),
+            has_match: scope.is_some_and(Scope::has_match),
             look,
         })
     })

@@ -39,6 +39,31 @@ pub(super) fn set(shared: &Shared, order: &str) -> Result<String, String> {
     ))
 }
 
+/// Carries out `limits keep`: as [`set`], of a limit whose name will mean it after a reload, too.
+///
+/// # Errors
+/// As [`set`], and where the limit stands on a rule without a name.
+pub(super) fn set_to_keep(shared: &Shared, order: &str) -> Result<String, String> {
+    let (identity, _) = taken_apart(shared, order)?;
+    let known = Known::find(shared, identity)?;
+    match known.limits().is_on_unnamed_rule(known.at) {
+        false => set(shared, order),
+        true => Err(unnamed(identity)),
+    }
+}
+
+/// Why a change of a limit on a rule without a name is not kept: `rule HOST/RULE/LIMIT`.
+fn unnamed(identity: &str) -> String {
+    let rule = identity.strip_prefix("rule ").unwrap_or(identity);
+    let (host, rest) = rule.split_once('/').unwrap_or((rule, "it"));
+    let (rule, _) = rest.split_once('/').unwrap_or((rest, ""));
+    format!(
+        "{rule} of {host} has no name, and will be another rule once one is put above it: give it \
+         name = \"…\" in the configuration, reload, then keep; nothing was changed, and without \
+         --keep it can be, until a reload changes this limit"
+    )
+}
+
 /// Hears what the overrides file says of a limit now: `FILE:LINE`, a tab, `LIMIT KEY=VALUE…`.
 ///
 /// # Errors
@@ -205,8 +230,15 @@ fn read(limits: &Limits, now: &Definition, pairs: &Pairs<'_>) -> Result<Definiti
         return Err(format!("`{key}` of this limit cannot be set: {why}"));
     }
     let text = as_configuration(now, pairs);
-    let model = config::load(&Sources::from_text("limits set", &text))
-        .map_err(|problems| problems.to_string())?;
+    let model = config::load(&Sources::from_text("limits set", &text)).map_err(|problems| {
+        // Their places are in a configuration that nobody wrote.
+        let problems: Vec<String> = problems
+            .problems()
+            .iter()
+            .map(|it| it.to_string())
+            .collect();
+        problems.join("; ")
+    })?;
     let limit = model.limits.first().ok_or("nothing was read")?;
     if limit.concurrent == Some(model::Concurrent::Auto)
         && !matches!(now.concurrent, Some(Concurrent::Auto { .. }))

@@ -352,6 +352,12 @@ fn what_is_kept_is_told_with_its_line_and_forgotten_again() {
     );
     // The queue was set, and is not kept.
     assert!(listed(&bed).contains("\"from\":\"set, /etc/o:7\""));
+    let list = ask(&bed, "limits list");
+    let told = list
+        .lines()
+        .nth(1)
+        .is_some_and(|line| line.ends_with("  set; kept, line 7"));
+    assert!(told && list.ends_with("\nkept in /etc/o\n"), "{list}");
     ask(
         &bed,
         "limits kept /etc/o:7\tsite a/path concurrent=2 queue=3",

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use config::overrides::{Edited, Overrides};
 use jiff::Timestamp;
 
-use crate::control::{self, Where};
-use crate::outcome::{Outcome, complain, load_without_overrides, wrong_config};
+use crate::control::{Running, Where, printed};
+use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
 
 /// Largest overrides file, as the configuration has it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -31,29 +31,24 @@ const MODE: u32 = 0o644;
 const NEW: &str = ".new";
 
 /// Changes a limit of the running gateway, and keeps that.
-pub(super) fn keep(config: &Path, place: &Where, limit: &str, changes: &[String]) -> Outcome {
+pub(super) fn keep(config: &Path, place: &Where, limit: &str, pairs: &[(&str, &str)]) -> Outcome {
     let keep = || -> Result<Outcome, Outcome> {
         let store = Store::open(config)?;
-        let pairs: Vec<(&str, &str)> = changes
-            .iter()
-            .filter_map(|change| change.split_once('='))
-            .collect();
+        let running = Running::find(config, place)?;
         let when = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let edited = store.overrides.keep(limit, &pairs, &when);
+        let edited = store.overrides.keep(limit, pairs, &when);
         let edited = edited.map_err(|error| wrong(&error))?;
         let new = store.write(&edited)?;
-        let question = format!("limits set {limit} {}", changes.join(" "));
-        control::answer(config, place, &question)?;
+        let changes = typed(pairs.iter().copied());
+        running.done(&format!("limits keep {limit} {changes}"))?;
         new.take_place().inspect_err(|_| {
             complain("nagaya: the limit was changed, but that is not kept\n");
         })?;
         let (file, line) = (store.path.display(), edited.line);
         let changes = edited.changes.iter();
-        let changes: Vec<String> = changes
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let question = format!("limits kept {file}:{line}\t{limit} {}", changes.join(" "));
-        Ok(control::show(config, place, &question))
+        let changes = typed(changes.map(|(name, value)| (*name, value.as_str())));
+        let order = format!("limits kept {file}:{line}\t{limit} {changes}");
+        Ok(printed(running.done(&order)))
     };
     keep().unwrap_or_else(|outcome| outcome)
 }
@@ -62,18 +57,27 @@ pub(super) fn keep(config: &Path, place: &Where, limit: &str, changes: &[String]
 pub(super) fn forget(config: &Path, place: &Where, limit: &str) -> Outcome {
     let forget = || -> Result<Outcome, Outcome> {
         let store = Store::open(config)?;
+        let running = Running::find(config, place)?;
         let edited = store.overrides.forget(limit);
         let edited = edited.map_err(|error| wrong(&error))?;
         let line = edited.as_ref().map_or(0, |edited| edited.line);
         if let Some(edited) = edited {
             store.write(&edited)?.take_place()?;
             let file = store.path.display();
-            complain(&format!("nagaya: removed from {file}, line {line}\n"));
+            print(format!("{limit}: removed from {file}, line {line}\n").as_bytes());
         }
-        let question = format!("limits forget {line}\t{limit}");
-        Ok(control::show(config, place, &question))
+        let order = format!("limits forget {line}\t{limit}");
+        Ok(printed(running.done(&order)))
     };
     forget().unwrap_or_else(|outcome| outcome)
+}
+
+/// Changes as they are typed.
+fn typed<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let typed: Vec<String> = pairs
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    typed.join(" ")
 }
 
 fn wrong(error: &config::overrides::Unedited) -> Outcome {
@@ -99,7 +103,11 @@ struct New<'a> {
 impl Store {
     /// Finds and reads the overrides file of a configuration. What goes wrong has been told.
     fn open(config: &Path) -> Result<Store, Outcome> {
-        let loaded = load_without_overrides(config).map_err(|problems| wrong_config(&problems))?;
+        let loaded = load_without_overrides(config).map_err(|problems| {
+            let outcome = wrong_config(&problems);
+            complain("nagaya: nothing was changed: what is kept needs a configuration that is fine\n  without --keep a limit can be set all the same\n");
+            outcome
+        })?;
         let named = loaded.model.limits_overrides;
         if named.to_string_lossy().contains(char::is_control) {
             return Err(failed("read", &named, "its name has control characters"));

@@ -22,7 +22,7 @@ use clap::{Arg, ArgMatches, Args, Subcommand};
 use propose::ProposeOptions;
 use simulate::SimulateOptions;
 
-use crate::control::{self, Where};
+use crate::control::{self, Running, Where};
 use crate::outcome::{Outcome, complain, print};
 
 /// The general option that names the configuration.
@@ -50,9 +50,11 @@ pub(crate) enum Limits {
     /// overrides file, which is read at start and at each reload.
     #[command(after_help = "\
 Examples:
-  nagaya limits set 'site example.jp/file' concurrent=4 queue=10 wait=2s
-  nagaya limits set 'site example.jp/file' concurrent=4 --keep
-  nagaya limits set 'site example.jp/file' --forget
+  nagaya limits set 'rule example.jp/php/file' concurrent=4 queue=10 wait=2s
+  nagaya limits set 'rule example.jp/php/file' concurrent=4 --keep
+  nagaya limits set 'rule example.jp/php/file' --forget
+A limit is called by where it stands and its own name: 'site example.jp/file' for a site's limit by
+file, 'rule example.jp/php/file' for one of its rule `php`. --keep wants a rule that has a name.
 Keys: concurrent, queue, wait, rate, burst, mode (enforce or shadow)")]
     Set(SetOptions),
     /// Try limits on an access log: who would have waited or been refused
@@ -186,8 +188,12 @@ fn top(config: &Path, options: &TopOptions) -> Outcome {
     if !std::io::stdout().is_terminal() {
         return control::show(config, &options.place, &question);
     }
+    let running = match Running::find(config, &options.place) {
+        Ok(running) => running,
+        Err(outcome) => return outcome,
+    };
     loop {
-        let answer = match control::answer(config, &options.place, &question) {
+        let answer = match running.answer(&question) {
             Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
@@ -221,12 +227,21 @@ fn set(config: &Path, options: &SetOptions) -> Outcome {
     if options.forget {
         return keep::forget(config, &options.place, &options.limit);
     }
+    let pairs: Vec<(&str, &str)> = options
+        .changes
+        .iter()
+        .filter_map(|change| change.split_once('='))
+        .collect();
+    if let Err(why) = config::overrides::check_changes(&pairs) {
+        complain(&format!("nagaya: {why}\n"));
+        return Outcome::Wrong;
+    }
     if options.keep {
-        return keep::keep(config, &options.place, &options.limit, &options.changes);
+        return keep::keep(config, &options.place, &options.limit, &pairs);
     }
     // A limit's name may have spaces; what follows it is known by its `=`.
     let question = format!("limits set {} {}", options.limit, options.changes.join(" "));
-    control::show(config, &options.place, &question)
+    control::carry_out(config, &options.place, &question)
 }
 
 /// Whether a word can be sent as one.

@@ -330,7 +330,8 @@ impl Supervisor {
         }
         os::process::release_memory();
         let summary = self.current.summary();
-        tracing::info!(generation, "ready: {summary}");
+        let changed = self.current.changed();
+        tracing::info!(generation, "ready: {summary}{changed}");
         self.notify.ready(&summary);
     }
 

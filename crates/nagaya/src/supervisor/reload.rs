@@ -43,6 +43,8 @@ pub(super) struct Generation {
     /// The server's workers.
     pub(super) workers: usize,
     sites: usize,
+    /// What is said of limits that the overrides file changed when it was read.
+    changed: Option<String>,
     control: Option<Rc<Control>>,
     limits_overrides: PathBuf,
     /// What was read there.
@@ -103,6 +105,7 @@ impl Generation {
         });
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let overrides = sources.overrides_alone();
+        let changed = config::overrides::told(&model);
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -118,6 +121,7 @@ impl Generation {
                 plan,
                 workers: model.workers,
                 sites: model.sites.len(),
+                changed,
                 control,
                 limits_overrides: model.limits_overrides,
                 overrides,
@@ -186,6 +190,13 @@ impl Generation {
         config::load(&sources).map_err(|problems| problems.to_string())?;
         let kept = keep(&sources).map_err(said)?;
         Ok(Some((sources.overrides_alone(), kept)))
+    }
+
+    /// What the line for people goes on with where the overrides file changed limits when the
+    /// configuration was read.
+    pub(super) fn changed(&self) -> String {
+        let changed = self.changed.as_ref();
+        changed.map_or(String::new(), |changed| format!("; {changed}"))
     }
 
     /// A line for people.

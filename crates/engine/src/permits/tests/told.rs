@@ -204,3 +204,77 @@ fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
     assert!(ask("limits list json").contains("\"keys\":10000,\"in_flight\":10003,"));
     assert_eq!(ask("limits list").lines().count(), 2);
 }
+
+#[test]
+fn a_list_tells_what_counts_some_requests_and_what_does_not_hold_now() {
+    // Far enough from today that the test does not run into it.
+    let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let another = now.weekday().wrapping_add(3).to_monday_zero_offset();
+    let another = usize::try_from(another).expect("0 to 6");
+    let day = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"][another];
+    let limits = format!(
+        r#"{{ name = "later", concurrent = 1, when = "{day} UTC" }},
+        {{ name = "posts", concurrent = 1, match = {{ method = "POST" }}, when = "daily" }},
+        {{ name = "other", concurrent = 1 }}"#
+    );
+    let bed = bed("", &limits, "");
+    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let (list, json) = (ask("limits list"), ask("limits list json"));
+    for (name, is, members) in [
+        (
+            "later",
+            "concurrent 1, not now",
+            "\"holds\":false,\"match\":false",
+        ),
+        (
+            "posts",
+            "concurrent 1, some requests",
+            "\"holds\":true,\"match\":true",
+        ),
+        ("other", "concurrent 1", "\"holds\":true,\"match\":false"),
+    ] {
+        let mut lines = list.lines();
+        let line = lines.find(|line| line.starts_with(&format!("site a/{name} ")));
+        let is = format!("  {is}  ");
+        assert!(
+            line.is_some_and(|line| line.contains(&is)),
+            "{name}: {list}"
+        );
+        let (_, rest) = json.split_once(&format!("\"site a/{name}\"")).expect(name);
+        let first = rest.split('}').next().expect("the rest");
+        assert!(first.contains(members), "{name}: {json}");
+    }
+}
+
+#[test]
+fn a_change_is_kept_of_a_rule_that_has_a_name() {
+    let text = config("", "", r#"{ key = "path", concurrent = 1 }"#);
+    let named = text.replace("rules = [{ limits", "rules = [{ name = \"x\", limits");
+    let limit = "concurrent=2";
+    for (text, rule, is_refused) in [(&text, "rule 1", true), (&named, "x", false)] {
+        let bed = Bed::new(text);
+        let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+        let answer = ask(&format!("limits keep rule a/{rule}/path {limit}"));
+        let told = answer.starts_with("error: rule 1 of a has no name");
+        assert_eq!(told, is_refused, "{answer}");
+        assert_eq!(ask("limits list").contains("concurrent 1"), is_refused);
+        ask(&format!("limits set rule a/{rule}/path {limit}"));
+        assert!(ask("limits list").contains("concurrent 2"));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_order_is_told_in_a_line_without_places() {
+    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
+    for (change, part) in [
+        ("concurrent=0", "`concurrent`"),
+        ("wait=2d", "from 1ms to 1h"),
+        ("mode=loud", "`mode`"),
+    ] {
+        let order = format!("limits set site a/path {change}");
+        let answer = questions::answer(&bed.shared, &order).expect("an answer");
+        let why = answer.strip_prefix("error: ").unwrap_or_default();
+        let is_a_line = why.lines().count() == 1 && !why.contains("error");
+        assert!(is_a_line && why.contains(part), "{answer}");
+    }
+}
