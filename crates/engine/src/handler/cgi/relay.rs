@@ -114,19 +114,23 @@ impl<'a> Relay<'a> {
             Ok(()) => permits::outcome_of_reply(&exchange.outgoing),
             Err(error) => permits::outcome_of(error),
         };
-        // What is left of it: what the client has still to take holds nothing of the program.
-        let Self {
-            behind,
-            program,
-            mut reply,
-            ..
-        } = self;
+        let behind = self.behind;
+        // What the client has still to take holds nothing of the program: its pipes close here.
+        let (program, mut reply) = self.into_rest();
         match outcome {
-            Some(_) => permits::end(behind.0, exchange, ended),
+            Some(_) => {
+                drop(program);
+                permits::end(behind.0, exchange, ended);
+            }
             None => straggler::follow_program(behind, exchange, program),
         }
         answered?;
         poll_fn(|cx| reply.poll_rest(cx, &mut exchange.reply)).await
+    }
+
+    /// Gives up everything but these.
+    fn into_rest(self) -> (Program, ProgramReply) {
+        (self.program, self.reply)
     }
 
     async fn answer(&mut self, exchange: &mut Exchange) -> Result<()> {
