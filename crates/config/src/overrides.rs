@@ -80,6 +80,11 @@ pub fn check_changes(changes: &[(&str, &str)]) -> Result<(), Unedited> {
         text: String::new(),
         entries: Vec::new(),
     };
+    for (at, (name, _)) in changes.iter().enumerate() {
+        if changes.iter().skip(at + 1).any(|(other, _)| other == name) {
+            return Err(Unedited::Wrong(format!("`{name}` stands there twice")));
+        }
+    }
     let when = "1970-01-01T00:00:00Z";
     nothing.keep("it", changes, when).map(drop)
 }
@@ -150,8 +155,10 @@ impl Overrides {
                 .or_else(|| before().map(|(_, value)| value.clone()))
         };
         let names = KEYS.iter();
+        // A number as the line will say it: 04 is 4.
+        let plain = |value: String| value.parse::<u64>().map_or(value, |it| it.to_string());
         let merged: Changes = names
-            .filter_map(|name| Some((*name, value(name)?)))
+            .filter_map(|name| Some((*name, plain(value(name)?))))
             .collect();
         let line = line_of(identity, &merged, when);
         let (at, text) = match known {

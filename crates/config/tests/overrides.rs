@@ -200,10 +200,14 @@ fn what_is_wrong_with_a_change_is_said_in_a_line() {
         let is_told = parts.iter().all(|part| error.contains(part));
         assert!(is_told && !error.contains('\n'), "{error}");
     }
-    assert_eq!(
-        check_changes(&[("concurrent", "4"), ("wait", "1h")]),
-        Ok(())
-    );
+    for changes in [
+        [("concurrent", "4"), ("wait", "1h")],
+        [("concurrent", "04"), ("queue", "+10")],
+    ] {
+        assert_eq!(check_changes(&changes), Ok(()), "{changes:?}");
+    }
+    let twice = check_changes(&[("queue", "1"), ("queue", "5")]).unwrap_err();
+    assert!(twice.to_string().contains("`queue` stands there twice"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
 const UNKNOWN: &str =
-    "unknown question; known are: status, limits list, limits top, limits set, why\n";
+    "error: unknown question; known are: status, limits list, limits top, limits set, why\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -80,7 +80,7 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     if user != 0 && user != os::process::user_id() {
-        return stream.write_all(b"only root and the gateway's own user may ask\n");
+        return stream.write_all(b"error: only root and the gateway's own user may ask\n");
     }
     let Some(question) = question(&mut stream)? else {
         let most = QUESTION_BYTES_MAX;
@@ -151,9 +151,9 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         control.replace(Some(first), &bed.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         assert!(ask(&path, "status json\n").starts_with("{\"version\":"));
-        assert!(ask(&path, "shutdown\n").starts_with("unknown question"));
+        assert!(ask(&path, "shutdown\n").starts_with("error: unknown question"));
         let longest = "x".repeat(QUESTION_BYTES_MAX) + "\n";
-        assert!(ask(&path, &longest).starts_with("unknown question"));
+        assert!(ask(&path, &longest).starts_with("error: unknown question"));
         control.replace(Some(bind()), &bed.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         drop(watched);

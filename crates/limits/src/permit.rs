@@ -117,6 +117,12 @@ impl Permit {
         }
     }
 
+    /// Whether the permits of all limits were given back.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.holds.len() == 0
+    }
+
     /// Tells since when it is held.
     #[must_use]
     pub fn since(&self) -> Time {

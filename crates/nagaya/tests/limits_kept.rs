@@ -249,7 +249,7 @@ fn what_the_gateway_refuses_is_not_kept() {
     let names = std::fs::read_dir(gateway.directory().path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let kept: Vec<String> = names.filter(|name| name.contains("overrides")).collect();
-    assert!(kept.is_empty(), "{kept:?}");
+    assert_eq!(kept, [format!("{FILE}.lock")]);
 }
 
 #[test]
@@ -257,15 +257,55 @@ fn one_command_writes_at_a_time_and_what_another_left_behind_is_no_hindrance() {
     let gateway = started_with(KEPT);
     let new = gateway.directory().path().join(format!("{FILE}.new"));
     std::fs::write(&new, "half a fi").unwrap();
+    // Who may only read the directory cannot hold up anybody.
     let directory = std::fs::File::open(gateway.directory().path()).unwrap();
     rustix::fs::flock(&directory, FlockOperation::LockExclusive).unwrap();
+    let lock = gateway.directory().path().join(format!("{FILE}.lock"));
+    let lock = std::fs::File::create(lock).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
     let words = ["limits", "set", "site a.test/site", "queue=5", "--keep"];
     assert!(complaint(&gateway, &words).contains("try again"));
     assert_eq!(std::fs::read_to_string(overrides(&gateway)).unwrap(), KEPT);
-    drop(directory);
+    drop(lock);
     fine(&gateway, &words);
     assert!(!new.exists());
     assert_listed(&gateway, "concurrent 7, queue 5, wait 2s", "kept, line 2");
+}
+
+#[test]
+fn a_name_as_it_stands_in_the_table_is_kept_to_the_letter() {
+    let mut gateway = started(CONFIG);
+    let words = [
+        "limits",
+        "set",
+        " site a.test/site  ",
+        "concurrent=4",
+        "--keep",
+    ];
+    fine(&gateway, &words);
+    let error = complaint(
+        &gateway,
+        &[
+            "limits",
+            "set",
+            "site a.test/site queue=3",
+            "concurrent=5",
+            "--keep",
+        ],
+    );
+    assert!(error.contains("there is no limit"), "{error}");
+    reload(&mut gateway, CONFIG);
+    assert_listed(&gateway, "concurrent 4, queue 1, wait 2s", "kept, line 6");
+}
+
+#[test]
+fn a_link_to_what_is_not_there_is_not_written_over() {
+    let gateway = started(CONFIG);
+    let link = overrides(&gateway);
+    std::os::unix::fs::symlink("/nonexistent/limits.toml", &link).unwrap();
+    let words = ["limits", "set", "site a.test/site", "queue=5", "--keep"];
+    assert!(complaint(&gateway, &words).contains("nagaya: follow "));
+    assert!(link.is_symlink());
 }
 
 #[test]

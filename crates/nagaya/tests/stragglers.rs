@@ -392,3 +392,41 @@ fn a_back_end_that_drips_for_ever_is_cut_and_told() {
         told.load(Ordering::Acquire).then_some(())
     });
 }
+
+#[test]
+fn a_broken_tunnel_that_no_limit_counts_is_closed_at_once() {
+    let closed = Arc::new(AtomicBool::new(false));
+    let knows = Arc::clone(&closed);
+    let upstream = serve(move |mut stream| {
+        read_head(&mut stream);
+        let head =
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+        stream.write_all(head).unwrap();
+        while stream.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        knows.store(true, Ordering::Release);
+        // Half of it stays open, if the gateway leaves it half open.
+        std::thread::park();
+    });
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG)
+        .with("proxy", ", tunnels = true")
+        .with("upstream", upstream)
+        .with("limits", "{ concurrent = 1, tunnels = false }")
+        .start();
+    let mut client = TcpStream::connect(gateway.address()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let upgrade =
+        b"GET / HTTP/1.1\r\nHost: app.test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+    client.write_all(upgrade).unwrap();
+    // What was not read when it is closed makes the close a reset.
+    assert_eq!(client.peek(&mut [0]).unwrap(), 1);
+    await_held(&gateway, 0);
+    drop(client);
+    eventually(PATIENCE, "the back end to be left", || {
+        closed.load(Ordering::Acquire).then_some(())
+    });
+    let status = ask(&gateway, "status json");
+    assert!(
+        status.contains("\"stragglers\":{\"now\":0,\"finished\":0,"),
+        "{status}"
+    );
+}

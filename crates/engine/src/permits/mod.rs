@@ -161,6 +161,11 @@ pub fn begin_tunnel(worker: &Worker, exchange: &mut Exchange) {
     let given_back: Vec<_> = wants::not_for_tunnels(exchange).collect();
     let now = worker.shared.limits.time(now);
     held.permit.end_of(now, &given_back);
+    if held.permit.is_empty() {
+        // Nothing is held for it any more, and what its wait was charged is known.
+        let used = Used::Measured(held.before_tunnel_ns.unwrap_or(0));
+        return held.permit.end(now, used, Outcome::Ignored);
+    }
     exchange.held = Some(held);
 }
 

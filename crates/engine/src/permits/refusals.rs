@@ -2,7 +2,7 @@
 //! `nagaya why`. Of what a limit in shadow would have refused the same is told, but no client.
 //!
 //! A refusal is made to be cheap, because they come when there is too much of everything: the
-//! reply's words are fixed, the log hears of each limit once a second with a count ([`lines`]), and
+//! reply's words are fixed, the log hears of each limit once a second with a count ([`super::lines`]), and
 //! the ring takes the facts as they are; they are put into words when somebody asks.
 
 use std::collections::VecDeque;

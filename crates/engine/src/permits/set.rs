@@ -25,8 +25,13 @@ use crate::worker::Shared;
 pub(super) fn set(shared: &Shared, order: &str) -> Result<String, String> {
     let (identity, pairs) = taken_apart(shared, order)?;
     let known = Known::find(shared, identity)?;
+    change(shared, &known, &pairs)
+}
+
+fn change(shared: &Shared, known: &Known, pairs: &Pairs<'_>) -> Result<String, String> {
+    let identity = &*known.configured.identity;
     let (now, _) = shared.limits.in_force(&known.configured);
-    let wanted = read(known.limits(), &now, &pairs)?;
+    let wanted = read(known.limits(), &now, pairs)?;
     if now == wanted {
         return Ok(format!("{identity}: {}, as before\n", describe(&now, None)));
     }
@@ -39,15 +44,16 @@ pub(super) fn set(shared: &Shared, order: &str) -> Result<String, String> {
     ))
 }
 
-/// Carries out `limits keep`: as [`set`], of a limit whose name will mean it after a reload, too.
+/// Carries out `limits keep`: `LIMIT`, a tab, `KEY=VALUE…`. As [`set`], of a limit whose name will
+/// mean it after a reload, too; the name is what the overrides file will say, to the letter.
 ///
 /// # Errors
 /// As [`set`], and where the limit stands on a rule without a name.
 pub(super) fn set_to_keep(shared: &Shared, order: &str) -> Result<String, String> {
-    let (identity, _) = taken_apart(shared, order)?;
+    let (identity, changes) = order.split_once('\t').ok_or(NO_PLACE)?;
     let known = Known::find(shared, identity)?;
     match known.limits().is_on_unnamed_rule(known.at) {
-        false => set(shared, order),
+        false => change(shared, &known, &changes_of(changes)?),
         true => Err(unnamed(identity)),
     }
 }
@@ -64,7 +70,8 @@ fn unnamed(identity: &str) -> String {
     )
 }
 
-/// Hears what the overrides file says of a limit now: `FILE:LINE`, a tab, `LIMIT KEY=VALUE…`.
+/// Hears what the overrides file says of a limit now: `FILE:LINE`, `LIMIT` and `KEY=VALUE…`, with
+/// tabs between them.
 ///
 /// # Errors
 /// As [`set`].
@@ -72,7 +79,8 @@ pub(super) fn keep(shared: &Shared, order: &str) -> Result<String, String> {
     let (place, order) = order.split_once('\t').ok_or(NO_PLACE)?;
     let (file, line) = place.rsplit_once(':').ok_or(NO_PLACE)?;
     let line = line.parse().map_err(|_| NO_PLACE)?;
-    let (identity, mut pairs) = taken_apart(shared, order)?;
+    let (identity, changes) = order.split_once('\t').ok_or(NO_PLACE)?;
+    let mut pairs = changes_of(changes)?;
     let known = Known::find(shared, identity)?;
     let configured = &known.configured;
     // As at the next start, where they are warned of.
@@ -185,11 +193,15 @@ fn split<'a, 'b>(
     let meant = known.filter_map(after).min_by_key(|rest| rest.len());
     let rest = meant.unwrap_or_else(|| ending(order));
     let identity = order.strip_suffix(rest).unwrap_or(order);
-    let pairs = rest.split_ascii_whitespace().map(pair);
+    Ok((identity, changes_of(rest)?))
+}
+
+fn changes_of(words: &str) -> Result<Pairs<'_>, String> {
+    let pairs = words.split_ascii_whitespace().map(pair);
     let pairs = pairs.collect::<Result<Pairs<'_>, String>>()?;
     match pairs.is_empty() {
         true => Err("say what to set: limits set LIMIT concurrent=4 queue=10".to_owned()),
-        false => Ok((identity, pairs)),
+        false => Ok(pairs),
     }
 }
 

@@ -346,7 +346,7 @@ fn ask(bed: &Bed, question: &str) -> String {
 fn what_is_kept_is_told_with_its_line_and_forgotten_again() {
     let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
     ask(&bed, "limits set site a/path queue=3 concurrent=2");
-    let answer = ask(&bed, "limits kept /etc/o:7\tsite a/path concurrent=2");
+    let answer = ask(&bed, "limits kept /etc/o:7\tsite a/path\tconcurrent=2");
     assert!(
         answer.contains("concurrent 2, queue 3") && answer.contains("configured: concurrent 1")
     );
@@ -360,7 +360,7 @@ fn what_is_kept_is_told_with_its_line_and_forgotten_again() {
     assert!(told && list.ends_with("\nkept in /etc/o\n"), "{list}");
     ask(
         &bed,
-        "limits kept /etc/o:7\tsite a/path concurrent=2 queue=3",
+        "limits kept /etc/o:7\tsite a/path\tconcurrent=2 queue=3",
     );
     assert!(listed(&bed).contains("\"from\":\"/etc/o:7\""));
     assert_eq!(statuses(&together(&bed, 2)), [200, 200]);

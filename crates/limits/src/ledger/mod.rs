@@ -17,7 +17,7 @@
 //!
 //! Nothing is allocated, no key is walked over and nothing of others is called under the lock of
 //! a shard or of cells, but for a few that say so (`define`, `drift`). Wakers are called when no
-//! lock is held. Left out: when requests ask, and for what; that is the gateway's business.
+//! lock but perhaps the register's is held: they may not define limits. Left out: when requests ask, and for what; that is the gateway's business.
 
 mod attempt;
 mod cells;

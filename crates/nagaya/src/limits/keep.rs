@@ -29,6 +29,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const MODE: u32 = 0o644;
 /// What is added to its name while it is written.
 const NEW: &str = ".new";
+/// What is added to its name for the file whose lock says that somebody writes it.
+const LOCK: &str = ".lock";
+/// Who may open that one.
+const LOCK_MODE: u32 = 0o600;
 
 /// Changes a limit of the running gateway, and keeps that.
 pub(super) fn keep(config: &Path, place: &Where, limit: &str, pairs: &[(&str, &str)]) -> Outcome {
@@ -40,14 +44,14 @@ pub(super) fn keep(config: &Path, place: &Where, limit: &str, pairs: &[(&str, &s
         let edited = edited.map_err(|error| wrong(&error))?;
         let new = store.write(&edited)?;
         let changes = typed(pairs.iter().copied());
-        running.done(&format!("limits keep {limit} {changes}"))?;
+        running.done(&format!("limits keep {limit}\t{changes}"))?;
         new.take_place().inspect_err(|_| {
             complain("nagaya: the limit was changed, but that is not kept\n");
         })?;
         let (file, line) = (store.path.display(), edited.line);
         let changes = edited.changes.iter();
         let changes = typed(changes.map(|(name, value)| (*name, value.as_str())));
-        let order = format!("limits kept {file}:{line}\t{limit} {changes}");
+        let order = format!("limits kept {file}:{line}\t{limit}\t{changes}");
         Ok(printed(running.done(&order)))
     };
     keep().unwrap_or_else(|outcome| outcome)
@@ -92,6 +96,7 @@ struct Store {
     directory: File,
     /// Mode and owner, where it is there.
     facts: Option<fs::Metadata>,
+    _lock: File,
 }
 
 /// A new overrides file under its passing name; gone when dropped.
@@ -112,18 +117,10 @@ impl Store {
         if named.to_string_lossy().contains(char::is_control) {
             return Err(failed("read", &named, "its name has control characters"));
         }
-        // Where it is a link, what it leads to is written, not the link.
-        let path = fs::canonicalize(&named).unwrap_or(named);
+        let path = led_to(named)?;
+        let lock = locked(&path)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         let directory = File::open(parent).map_err(|error| told("open", parent, &error))?;
-        match os::file::lock(directory.as_fd()) {
-            Ok(true) => {}
-            Ok(false) => {
-                let why = "another `nagaya limits set` writes it just now: try again";
-                return Err(failed("change", &path, why));
-            }
-            Err(error) => return Err(told("lock", parent, &error)),
-        }
         let (text, facts) = read(&path).map_err(|error| told("read", &path, &error))?;
         let name = path.display().to_string();
         let overrides = Overrides::read(&name, &text).map_err(|problems| {
@@ -136,6 +133,7 @@ impl Store {
             overrides,
             directory,
             facts,
+            _lock: lock,
         })
     }
 
@@ -189,6 +187,39 @@ impl Drop for New<'_> {
     fn drop(&mut self) {
         // After it took its place there is nothing of this name.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Where a link leads: that is written, not the link.
+fn led_to(named: PathBuf) -> Result<PathBuf, Outcome> {
+    match fs::canonicalize(&named) {
+        Ok(path) => Ok(path),
+        Err(_) if fs::symlink_metadata(&named).is_err() => Ok(named),
+        Err(error) => Err(told("follow", &named, &error)),
+    }
+}
+
+/// Locks what is to be written, by a file beside it that nobody else may open: a lock on the
+/// directory, or on a file all may read, could be held by any user of the machine.
+fn locked(path: &Path) -> Result<File, Outcome> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(LOCK);
+    let name = PathBuf::from(name);
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(LOCK_MODE)
+        .open(&name)
+        .map_err(|error| told("open", &name, &error))?;
+    match os::file::lock(file.as_fd()) {
+        Ok(true) => Ok(file),
+        Ok(false) => {
+            let why = "another `nagaya limits set` writes it just now: try again";
+            Err(failed("change", path, why))
+        }
+        Err(error) => Err(told("lock", &name, &error)),
     }
 }
 

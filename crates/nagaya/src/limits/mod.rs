@@ -220,12 +220,14 @@ fn set(config: &Path, options: &SetOptions) -> Outcome {
         ));
         return Outcome::Wrong;
     }
-    if options.limit.len() > WORD_BYTES_MAX || options.limit.contains(['\n', '\t']) {
+    // As it may have been copied from the table.
+    let limit = options.limit.trim();
+    if limit.len() > WORD_BYTES_MAX || limit.contains(['\n', '\t']) {
         complain("nagaya: no limit is called so: nagaya limits list shows their names\n");
         return Outcome::Wrong;
     }
     if options.forget {
-        return keep::forget(config, &options.place, &options.limit);
+        return keep::forget(config, &options.place, limit);
     }
     let pairs: Vec<(&str, &str)> = options
         .changes
@@ -237,10 +239,10 @@ fn set(config: &Path, options: &SetOptions) -> Outcome {
         return Outcome::Wrong;
     }
     if options.keep {
-        return keep::keep(config, &options.place, &options.limit, &pairs);
+        return keep::keep(config, &options.place, limit, &pairs);
     }
     // A limit's name may have spaces; what follows it is known by its `=`.
-    let question = format!("limits set {} {}", options.limit, options.changes.join(" "));
+    let question = format!("limits set {limit} {}", options.changes.join(" "));
     control::carry_out(config, &options.place, &question)
 }
 

@@ -254,7 +254,7 @@ fn a_change_is_kept_of_a_rule_that_has_a_name() {
     for (text, rule, is_refused) in [(&text, "rule 1", true), (&named, "x", false)] {
         let bed = Bed::new(text);
         let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
-        let answer = ask(&format!("limits keep rule a/{rule}/path {limit}"));
+        let answer = ask(&format!("limits keep rule a/{rule}/path\t{limit}"));
         let told = answer.starts_with("error: rule 1 of a has no name");
         assert_eq!(told, is_refused, "{answer}");
         assert_eq!(ask("limits list").contains("concurrent 1"), is_refused);

@@ -3,7 +3,7 @@
 //! Times are of the threads' CPU, so that others on the machine disturb less. With two threads on
 //! two cores that is what a request costs while both are at the same key all the time.
 //!
-//! `cargo run --release -p limits --example cost -- [LOOPS [scale|one|small|three|refusal|reload]]`
+//! `cargo run --release -p limits --example ledger -- [LOOPS [scale|one|small|three|refusal|reload]]`
 //!
 //! Instructions: `valgrind --tool=callgrind --toggle-collect='*cost*pass*' … 10000 one`, whose sum is
 //! for all rounds, of one thread and of two.
