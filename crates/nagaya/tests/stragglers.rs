@@ -2,21 +2,20 @@
 //! says, as it counts itself, and nothing stays held.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod limited;
 mod php;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use limited::{Gate, PATIENCE, ask, await_counts};
 use php::{Wish, get};
 use testkit::client::{Body, Outcome};
 use testkit::php::Listen;
 use testkit::{Gateway, eventually};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 workers = 2
@@ -127,16 +126,6 @@ fn stays(stream: &mut TcpStream) -> bool {
     matches!(read, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
-/// Asks over the control socket.
-fn ask(gateway: &Gateway, question: &str) -> String {
-    let socket = gateway.directory().path().join("control");
-    let mut stream = UnixStream::connect(socket).unwrap();
-    writeln!(stream, "{question}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 /// Waits until an answer says this.
 #[track_caller]
 fn await_words(gateway: &Gateway, question: &str, words: &str) {
@@ -145,13 +134,6 @@ fn await_words(gateway: &Gateway, question: &str, words: &str) {
         last = ask(gateway, question);
         last.contains(words).then_some(())
     });
-}
-
-/// Waits until every limit has so many under way and none waiting.
-#[track_caller]
-fn await_held(gateway: &Gateway, count: usize) {
-    let words = format!("\"in_flight\":{count},\"queued\":0,");
-    await_words(gateway, "limits list json", &words);
 }
 
 fn gateway(upstream: SocketAddr, limits: &str) -> Gateway {
@@ -215,7 +197,7 @@ fn a_back_end_never_has_more_than_the_limit_whether_it_looks_or_not() {
         let limits = r#"{ concurrent = 3, queue = 100, wait = "60s" }"#;
         let gateway = gateway(upstream, limits);
         let told = crowd(gateway.address(), 12, 25, "/");
-        await_held(&gateway, 0);
+        await_counts(&gateway, 0, 0);
         let most = counts.most.load(Ordering::SeqCst);
         assert!(most <= 3, "{looks:?}: {most} at once, {told:?}");
         assert_eq!(counts.now.load(Ordering::SeqCst), 0);
@@ -265,7 +247,7 @@ fn php_never_runs_more_of_a_page_than_its_limit_says() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(&out, mode).unwrap();
         let told = crowd(bed.gateway.address(), 10, 12, "/counted.php");
-        await_held(&bed.gateway, 0);
+        await_counts(&bed.gateway, 0, 0);
         let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
         let seen = read("seen");
         let most = seen.lines().map(|line| line.parse::<usize>().unwrap());
@@ -294,30 +276,14 @@ fn a_page_that_goes_on_after_its_reply_keeps_its_place() {
     };
     let Some(bed) = php::bed(&wish) else { return };
     assert_eq!(bed.get("/short.php").status, 200);
-    await_held(&bed.gateway, 0);
+    await_counts(&bed.gateway, 0, 0);
     await_words(&bed.gateway, "status json", "\"now\":0,\"finished\":0,");
     assert_eq!(php::text(&bed.get("/longer.php")), "this");
     await_words(&bed.gateway, "status json", "\"now\":1,\"finished\":0,");
-    await_held(&bed.gateway, 1);
+    await_counts(&bed.gateway, 1, 0);
     bed.site.write("go", "");
-    await_held(&bed.gateway, 0);
+    await_counts(&bed.gateway, 0, 0);
     await_words(&bed.gateway, "status json", "\"now\":0,\"finished\":1,");
-}
-
-/// Whether back ends may go on.
-#[derive(Clone, Default)]
-struct Gate(Arc<AtomicBool>);
-
-impl Gate {
-    fn open(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn wait(&self) {
-        eventually(PATIENCE, "the back end to be let go", || {
-            self.0.load(Ordering::Acquire).then_some(())
-        });
-    }
 }
 
 /// A back end that looks at nothing: once the gate is open it says this, and keeps its connection.
@@ -342,12 +308,12 @@ fn a_reply_that_is_whole_ends_the_work_though_the_connection_stays() {
         let gateway = gateway(deaf(&gate, reply), "{ concurrent = 1 }");
         let mut client = gateway.client();
         client.send(&get("/"));
-        await_held(&gateway, 1);
+        await_counts(&gateway, 1, 0);
         drop(client);
         await_words(&gateway, "status json", "\"stragglers\":{\"now\":1,");
-        await_held(&gateway, 1);
+        await_counts(&gateway, 1, 0);
         gate.open();
-        await_held(&gateway, 0);
+        await_counts(&gateway, 0, 0);
         await_words(&gateway, "status json", "\"finished\":1,\"cut\":0,");
     }
 }
@@ -359,11 +325,11 @@ fn who_leaves_in_the_middle_of_a_body_leaves_a_back_end_that_has_begun() {
     let gateway = gateway(deaf(&gate, reply), "{ concurrent = 1 }");
     let mut client = gateway.client();
     client.send(b"POST / HTTP/1.1\r\nHost: app.test\r\nContent-Length: 10\r\n\r\nhalf");
-    await_held(&gateway, 1);
+    await_counts(&gateway, 1, 0);
     drop(client);
     await_words(&gateway, "status json", "\"stragglers\":{\"now\":1,");
     gate.open();
-    await_held(&gateway, 0);
+    await_counts(&gateway, 0, 0);
     await_words(&gateway, "status json", "\"finished\":1,");
 }
 
@@ -386,7 +352,7 @@ fn a_back_end_that_drips_for_ever_is_cut_and_told() {
     client.send(&get("/"));
     assert!(client.read_exactly(20).starts_with(b"HTTP/1.1 200 OK"));
     drop(client);
-    await_held(&gateway, 0);
+    await_counts(&gateway, 0, 0);
     await_words(&gateway, "status json", "\"finished\":0,\"cut\":1,");
     eventually(PATIENCE, "the back end to be told", || {
         told.load(Ordering::Acquire).then_some(())
@@ -419,7 +385,7 @@ fn a_broken_tunnel_that_no_limit_counts_is_closed_at_once() {
     client.write_all(upgrade).unwrap();
     // What was not read when it is closed makes the close a reset.
     assert_eq!(client.peek(&mut [0]).unwrap(), 1);
-    await_held(&gateway, 0);
+    await_counts(&gateway, 0, 0);
     drop(client);
     eventually(PATIENCE, "the back end to be left", || {
         closed.load(Ordering::Acquire).then_some(())

@@ -145,10 +145,10 @@ impl Ask<'_> {
             self.pool.keep(self.worker, link, &in_flight);
             // What the client has still to take is no business of the server's.
             drop(in_flight);
-        } else if relay.has_ended() {
+        } else if relay.has_ended() || exchange.held.is_none() {
             drop((link, in_flight));
         } else {
-            // The client has what was promised, and the program goes on.
+            // The client has what was promised, and the program goes on, with permits.
             let rest = relay.rest(exchange);
             self.abandon(exchange, (link, in_flight), rest);
         }
@@ -156,7 +156,8 @@ impl Ask<'_> {
         permits::end(self.worker, exchange, outcome);
         relay.send_rest(exchange).await.map_err(Failure::Last)
     }
-    /// Leaves a server that may be at work: it keeps the permits, where there are any.
+
+    /// Leaves a server that may be at work: it keeps the permits.
     fn abandon(
         &self,
         exchange: &mut Exchange,

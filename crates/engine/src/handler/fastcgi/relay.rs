@@ -136,7 +136,8 @@ impl Relay {
         }
     }
 
-    /// What is still to come, if the server may be at work on it in spite of this error.
+    /// What is still to come, if the server may be at work on it in spite of this error, with
+    /// permits that wait for it.
     pub(super) fn take_rest(
         &mut self,
         error: &Error,
@@ -145,7 +146,7 @@ impl Relay {
     ) -> Option<Rest> {
         let is_sound = error.leaves_upstream_at_work() || self.is_programs_fault;
         let is_at_work = !self.has_ended() && self.upload.has_sent(link);
-        (is_sound && is_at_work).then(|| self.rest(exchange))
+        (exchange.held.is_some() && is_sound && is_at_work).then(|| self.rest(exchange))
     }
 
     /// What is still to come.
