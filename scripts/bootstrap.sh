@@ -16,6 +16,10 @@ build_tools=(
   make:make:required
   git:git:required
   pkg-config:pkg-config:required
+  ruby:ruby:required
+  rake:rake:required
+  /usr/lib/llvm-*/lib/libclang*.so*:libclang-dev:required
+  patch:patch:required
 )
 demo_tools=(
   /usr/sbin/php-fpm*:php-fpm:required
