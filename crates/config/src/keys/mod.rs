@@ -4,6 +4,7 @@
 //! defaults of the lowering and the reference manual, so that none of them can drift from the
 //! others. What a key's value means stands in `lower`.
 
+mod handler;
 pub(crate) mod limit;
 mod process;
 mod program;
@@ -14,10 +15,11 @@ mod tests;
 
 use std::fmt;
 
+pub(crate) use handler::{HANDLER, PROXY, RESPOND};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
-pub(crate) use site::{AUTH, EDITS, FILES, HANDLER, MATCH, PROXY, RESPOND, RULE, SITE, SITE_LOG};
+pub(crate) use site::{AUTH, EDITS, FILES, MATCH, RULE, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler};
 
 /// Every section, in the order of the reference.

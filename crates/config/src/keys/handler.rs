@@ -1,0 +1,157 @@
+//! Keys of handlers that run no programs: files, forwarding, fixed replies.
+
+use super::Fallback::{Absent, Required, Value};
+use super::{Kind, Section, key};
+
+pub(crate) const HANDLER: Section = Section {
+    title: "handler = { … }",
+    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect` and `metrics`.",
+    keys: &[
+        key(
+            "static",
+            Kind::Other("`true`"),
+            Absent("not chosen"),
+            "Files below the site's `root`.",
+            "static = true",
+        ),
+        key(
+            "proxy",
+            Kind::Other("upstream's name, URL, or table"),
+            Absent("not chosen"),
+            "Forwarding to an upstream by its name, to `\"http://HOST:PORT/PREFIX\"`, or as a table says.",
+            "proxy = \"http://127.0.0.1:9000\"",
+        ),
+        key(
+            "fastcgi",
+            Kind::Other("address, upstream's name, or table"),
+            Absent("not chosen"),
+            "A program that runs already and speaks FastCGI, such as php-fpm: at `\"unix:/PATH\"` or `\"HOST:PORT\"`, \
+             in an upstream whose `protocol` is `\"fastcgi\"`, or as a table says. Needs a `root` in the site, where the file \
+             is looked for.",
+            "fastcgi = \"unix:/run/php/php-fpm.sock\"",
+        ),
+        key(
+            "cgi",
+            Kind::Other("`true` or table"),
+            Absent("not chosen"),
+            "The file the request was resolved to is started as a program, as the site's `user`, for this request alone. \
+             Needs a `root` in the site.",
+            "cgi = true",
+        ),
+        key(
+            "respond",
+            Kind::Other("table"),
+            Absent("not chosen"),
+            "A fixed reply.",
+            "respond = { status = 200, body = \"ok\" }",
+        ),
+        key(
+            "redirect",
+            Kind::Other("template"),
+            Absent("not chosen"),
+            "A redirect to this target.",
+            "redirect = \"https://$host$uri\"",
+        ),
+        key(
+            "status",
+            Kind::Other("301, 302, 303, 307 or 308"),
+            Value("302"),
+            "Status of `redirect`.",
+            "redirect = \"/new\", status = 301",
+        ),
+        key(
+            "metrics",
+            Kind::Choice(&["prometheus", "json"]),
+            Absent("not chosen"),
+            "The gateway's own figures.",
+            "metrics = \"prometheus\"",
+        ),
+    ],
+    later: &["script"],
+};
+
+pub(crate) const PROXY: Section = Section {
+    title: "proxy = { … }",
+    about: "Forwarding, where an upstream's name alone does not say all.",
+    keys: &[
+        key(
+            "upstream",
+            Kind::Text,
+            Required,
+            "An upstream's name, or `\"http://HOST:PORT\"`.",
+            "upstream = \"http://127.0.0.1:9001\"",
+        ),
+        key(
+            "strip_prefix",
+            Kind::Text,
+            Absent("nothing is cut"),
+            "Cut from the path's beginning; a path without it is forwarded as it is. Begins with `/`.",
+            "strip_prefix = \"/app\"",
+        ),
+        key(
+            "add_prefix",
+            Kind::Text,
+            Absent("nothing is added, or the URL's path"),
+            "Put before the path, after `strip_prefix`. Begins with `/`.",
+            "add_prefix = \"/v2\"",
+        ),
+        key(
+            "host",
+            Kind::Other("`\"client\"`, `\"upstream\"` or a host"),
+            Value("\"client\""),
+            "The `Host` that is sent: what the client asked for, the server's own address, or this host.",
+            "host = \"app.internal\"",
+        ),
+        key(
+            "buffer_request",
+            Kind::Flag,
+            Value("false"),
+            "Take the whole body before connecting. Slow clients then keep no server busy.",
+            "buffer_request = true",
+        ),
+        key(
+            "buffer_reply",
+            Kind::Other("`false` or size, 1 to 1TiB"),
+            Value("false"),
+            "Take up to this much of a reply off the server's hands, so that slow clients keep it from nothing.",
+            "buffer_reply = \"8MiB\"",
+        ),
+        key(
+            "tunnels",
+            Kind::Flag,
+            Value("true"),
+            "Let `Upgrade` through (WebSocket).",
+            "tunnels = false",
+        ),
+    ],
+    later: &["script", "allow"],
+};
+
+pub(crate) const RESPOND: Section = Section {
+    title: "respond = { … }",
+    about: "A fixed reply.",
+    keys: &[
+        key(
+            "status",
+            Kind::Count(200, 599),
+            Value("200"),
+            "The reply's status.",
+            "status = 503",
+        ),
+        key(
+            "body",
+            Kind::Other("template"),
+            Value("\"\""),
+            "The reply's body. None is sent with 204 and 304.",
+            "body = \"hello, $client\\n\"",
+        ),
+        key(
+            "content_type",
+            Kind::Text,
+            Value("text/plain; charset=utf-8"),
+            "The body's media type.",
+            "content_type = \"application/json\"",
+        ),
+    ],
+    later: &[],
+};
