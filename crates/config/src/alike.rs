@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Files, Limit, Settings, Site, TryEntry};
+use crate::model::{Files, Limit, PhaseScripts, Script, Settings, Site, TryEntry};
 
 /// The values seen last.
 #[derive(Debug, Default)]
@@ -16,6 +16,9 @@ pub(crate) struct Alike {
     settings: Last<Settings>,
     site_limits: Last<[Limit]>,
     rule_limits: Last<[Limit]>,
+    no_scripts: Arc<PhaseScripts>,
+    site_scripts: Last<PhaseScripts>,
+    rule_scripts: Last<PhaseScripts>,
 }
 
 #[derive(Debug)]
@@ -29,9 +32,11 @@ impl Alike {
         self.files.share(&mut site.files);
         self.settings.share(&mut site.settings);
         share_limits(&mut self.site_limits, &mut site.limits);
+        share_scripts(&self.no_scripts, &mut self.site_scripts, &mut site.scripts);
         for rule in &mut site.rules {
             self.settings.share(&mut rule.settings);
             share_limits(&mut self.rule_limits, &mut rule.limits);
+            share_scripts(&self.no_scripts, &mut self.rule_scripts, &mut rule.scripts);
         }
     }
 }
@@ -40,6 +45,19 @@ impl Alike {
 fn share_limits(last: &mut Last<[Limit]>, limits: &mut Arc<[Limit]>) {
     if !limits.is_empty() {
         last.share(limits);
+    }
+}
+
+/// Passes over levels with inline code: equal code in two places has two names in log lines.
+fn share_scripts(
+    none: &Arc<PhaseScripts>,
+    last: &mut Last<PhaseScripts>,
+    scripts: &mut Arc<PhaseScripts>,
+) {
+    if scripts.is_empty() {
+        *scripts = Arc::clone(none);
+    } else if scripts.iter().all(|script| Script::path(script).is_some()) {
+        last.share(scripts);
     }
 }
 

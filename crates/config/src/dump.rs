@@ -4,6 +4,7 @@
 //! left out of the list, for the handler's URL makes them anew.
 
 mod limit;
+mod script;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -11,11 +12,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::lower::names::Named;
+use crate::lower::script::Place;
 use crate::lower::{FASTCGI_PREFIX, spell, spell_cpu};
 use crate::model::{
     Caps, Cgi, Cgroup, Condition, FastCgi, FieldEdits, Files, Glob, Handler, HostPattern, IoLimit,
-    Limit, ListenAddress, LogTarget, Model, Proxy, ProxyHost, Root, Rule, Server, ServerAddress,
-    Settings, Site, Template, Timeouts, TryEntry, Upstream,
+    Limit, ListenAddress, LogTarget, Model, Proxy, ProxyHost, ProxyTarget, Root, Rule, Server,
+    ServerAddress, Settings, Site, Template, Timeouts, TryEntry, Upstream,
 };
 use crate::units;
 
@@ -55,6 +57,7 @@ pub fn dump(model: &Model) -> String {
     out.key("files_max", model.log.files_max);
     out.timeouts(&model.timeouts);
     out.caps(&model.caps);
+    out.scripts(&model.scripts);
     for upstream in model
         .upstreams
         .iter()
@@ -66,6 +69,7 @@ pub fn dump(model: &Model) -> String {
         out.section(&format!("[tenants.{}]", quote(&tenant.name)));
         out.key("weight", tenant.weight);
         out.limits(&tenant.limits);
+        out.level_scripts(&tenant.scripts);
         out.cgroup(tenant.cgroup.as_deref());
     }
     for site in &model.sites {
@@ -182,6 +186,7 @@ impl Lines {
             pages.map(|(status, page)| format!("\"{status}\" = {}", quote_path(&page.file)));
         self.key("error_pages", braces(pages));
         self.limits(&site.limits);
+        self.level_scripts(&site.scripts);
         self.settings(&site.settings);
         self.files(&site.files);
         for rule in &site.rules {
@@ -250,6 +255,7 @@ impl Lines {
             self.key("handler", handler(given, upstreams));
         }
         self.limits(&rule.limits);
+        self.level_scripts(&rule.scripts);
         self.cgroup(rule.cgroup.as_deref());
         self.settings(&rule.settings);
     }
@@ -430,13 +436,20 @@ fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
             )
         }
         Handler::Metrics(format) => format!("{{ metrics = {} }}", quote(format.name())),
+        Handler::Script(given) => {
+            format!("{{ script = {} }}", script::script(given, Place::Content))
+        }
     }
 }
 
 fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
-    let upstream = upstreams
-        .get(proxy.upstream)
-        .map_or("", |upstream| &upstream.name);
+    let target = match &proxy.target {
+        ProxyTarget::Script(set) => script::set(set),
+        ProxyTarget::Upstream(index) => {
+            let name = upstreams.get(*index).map_or("", |upstream| &upstream.name);
+            format!("upstream = {}", quote(name))
+        }
+    };
     let host = match &proxy.host {
         ProxyHost::Client => "client",
         ProxyHost::Upstream => "upstream",
@@ -456,8 +469,7 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
         buffer_reply(proxy.buffer_reply_bytes),
         format!("tunnels = {}", proxy.tunnels),
     ];
-    let first = std::iter::once(format!("upstream = {}", quote(upstream)));
-    braces(first.chain(strip).chain(add).chain(rest))
+    braces(std::iter::once(target).chain(strip).chain(add).chain(rest))
 }
 
 fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {

@@ -12,6 +12,8 @@ pub(crate) struct Mentions {
     pub(crate) includes: Vec<String>,
     /// Password files and error pages.
     pub(crate) data: Vec<String>,
+    /// Files of scripts.
+    pub(crate) scripts: Vec<String>,
     /// Document roots and their boundaries.
     pub(crate) directories: Vec<String>,
     /// Sockets and other files that are made where their directory is.
@@ -49,11 +51,14 @@ pub(crate) fn find(text: &str) -> Mentions {
     let sockets = addresses.filter_map(|address| address.strip_prefix("unix:"));
     mentions.sockets.extend(sockets.map(str::to_owned));
     mentions.data.extend(refusal_pages(top));
+    mentions.scripts.extend(scripts_of(top));
     for table in ["tenants", "upstreams"] {
         let named = member(top, table).and_then(DeValue::as_table);
         let levels = named.into_iter().flat_map(|named| named.values());
-        let levels = levels.filter_map(|level| level.get_ref().as_table());
-        mentions.data.extend(levels.flat_map(refusal_pages));
+        for level in levels.filter_map(|level| level.get_ref().as_table()) {
+            mentions.data.extend(refusal_pages(level));
+            mentions.scripts.extend(scripts_of(level));
+        }
     }
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
@@ -71,6 +76,9 @@ pub(crate) fn find(text: &str) -> Mentions {
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
         mentions.data.extend(rules().filter_map(password_file));
         mentions.data.extend(rules().flat_map(refusal_pages));
+        mentions.scripts.extend(scripts_of(site));
+        mentions.scripts.extend(rules().flat_map(scripts_of));
+        mentions.scripts.extend(rules().flat_map(handler_scripts));
         if rules().any(runs_programs) {
             let user = member(site, "user").and_then(text_of);
             mentions.program_users.extend(user);
@@ -114,4 +122,36 @@ fn refusal_pages<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + '
 fn password_file(level: &DeTable<'_>) -> Option<String> {
     let auth = member(level, "auth")?.as_table()?;
     text_of(member(auth, "file")?)
+}
+
+/// Files of the scripts that a level names, whatever the phase.
+fn scripts_of<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
+    let scripts = member(level, "scripts").and_then(DeValue::as_table);
+    let phases = scripts.into_iter().flat_map(|scripts| scripts.values());
+    phases.flat_map(|phase| script_files(phase.get_ref()))
+}
+
+/// Files of the scripts that answer, or name an upstream.
+fn handler_scripts(rule: &DeTable<'_>) -> Vec<String> {
+    let handler = member(rule, "handler").and_then(DeValue::as_table);
+    let content = handler.and_then(|handler| member(handler, "script"));
+    let proxy = handler.and_then(|handler| member(handler, "proxy")?.as_table());
+    let set = proxy.and_then(|proxy| member(proxy, "script"));
+    let scripts = content.into_iter().chain(set);
+    scripts.flat_map(script_files).collect()
+}
+
+/// Files of a script, or of a list of them.
+fn script_files(value: &DeValue<'_>) -> Vec<String> {
+    let file = |script: &DeValue<'_>| match script.as_table() {
+        Some(table) => text_of(member(table, "file")?),
+        None => text_of(script),
+    };
+    match value.as_array() {
+        Some(scripts) => scripts
+            .iter()
+            .filter_map(|script| file(script.get_ref()))
+            .collect(),
+        None => file(value).into_iter().collect(),
+    }
 }

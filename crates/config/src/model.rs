@@ -7,6 +7,7 @@
 mod cgroup;
 mod handler;
 mod limit;
+mod script;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,11 +19,15 @@ use ipnet::IpNet;
 
 pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use handler::{
-    Cgi, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, Redirect, Respond, Rlimits,
+    Cgi, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Rlimits,
 };
 pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitMode,
     LimitPlace, Rate, When, Window,
+};
+pub use script::{
+    AllowedAddress, Budgets, Cache, OnError, PhaseScripts, Script, ScriptFile, Scripts,
+    ServerClass, SetScript, Source,
 };
 
 /// A whole configuration: what one generation of the gateway runs on.
@@ -58,6 +63,8 @@ pub struct Model {
     pub limits: Arc<[Limit]>,
     /// Where changes of limits are kept. What was read there is in every [`Limit::kept`].
     pub limits_overrides: PathBuf,
+    /// What the process says of scripts.
+    pub scripts: Scripts,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
     pub tenants: Vec<Tenant>,
     /// Upstreams by name. Handlers refer to them by index into this list.
@@ -332,6 +339,8 @@ pub struct Tenant {
     pub limits: Arc<[Limit]>,
     /// What the programs of all its sites share.
     pub cgroup: Option<Box<Cgroup>>,
+    /// Scripts that every request to its sites meets.
+    pub scripts: Arc<PhaseScripts>,
 }
 
 /// `[[sites]]`.
@@ -371,6 +380,8 @@ pub struct Site {
     pub log: LogTarget,
     /// Limits that every request to it meets. Sites share equal ones.
     pub limits: Arc<[Limit]>,
+    /// Scripts that every request to it meets. Sites share equal ones.
+    pub scripts: Arc<PhaseScripts>,
     /// Rules in order.
     pub rules: Vec<Rule>,
 }
@@ -535,6 +546,8 @@ pub struct Rule {
     pub limits: Arc<[Limit]>,
     /// What the programs of this rule share. Never on a rule that forwards, or has no handler.
     pub cgroup: Option<Box<Cgroup>>,
+    /// Scripts that the requests it matches meet; `rewrite` is empty. Rules share equal ones.
+    pub scripts: Arc<PhaseScripts>,
 }
 
 /// One condition of a rule's `match`.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
-const MAGIC: &[u8; 8] = b"nagaya02";
+const MAGIC: &[u8; 8] = b"nagaya03";
 
 pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     let mut out = Packer {
@@ -50,6 +50,11 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
         out.path(path);
         out.outcome(found.as_ref().map(|()| &[][..]));
     }
+    out.number(sources.canonical.len());
+    for (path, canonical) in &sources.canonical {
+        out.path(path);
+        out.path(canonical);
+    }
     out.bytes
 }
 
@@ -82,6 +87,10 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
     for _ in 0..input.number()? {
         let (path, found) = (input.path()?, input.outcome()?);
         sources.directories.insert(path, found.map(|_| ()));
+    }
+    for _ in 0..input.number()? {
+        let (path, canonical) = (input.path()?, input.path()?);
+        sources.canonical.insert(path, canonical);
     }
     input.rest.is_empty().then_some(sources)
 }

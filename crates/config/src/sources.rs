@@ -2,7 +2,7 @@
 //!
 //! The idea: [`Sources::read`] is the only function of this crate that touches files (and
 //! [`Sources::read_overrides_again`] one of them). It follows
-//! includes and fetches whatever the keys name (password files, error pages, whether directories
+//! includes and fetches whatever the keys name (password files, error pages, scripts, whether directories
 //! exist), so that [`crate::load`] is a pure function and two processes that hold the same bytes
 //! hold the same configuration. One thing is not among them: which time zones there are is looked
 //! up by [`crate::load`], in the machine's tz database or else the one built in. A file that cannot be read is remembered as such and becomes a
@@ -18,7 +18,7 @@ use crate::{include, keys, mentions, packing};
 
 /// Largest configuration file.
 const CONFIG_BYTES_MAX: u64 = 64 << 20;
-/// Largest file a key names: a password file or an error page.
+/// Largest file a key names: a password file, an error page or a script.
 const DATA_BYTES_MAX: u64 = 16 << 20;
 /// Largest overrides file.
 const OVERRIDES_BYTES_MAX: u64 = 1 << 20;
@@ -41,6 +41,8 @@ pub struct Sources {
     pub(crate) overrides: Overrides,
     pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
+    /// Canonical names of scripts' files that have another name than the one they are called by.
+    pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
     /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
@@ -216,6 +218,7 @@ impl Sources {
             overrides: Overrides::Absent,
             data: BTreeMap::new(),
             directories: BTreeMap::new(),
+            canonical: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
             is_user_named: false,
@@ -297,6 +300,9 @@ impl Sources {
                 .entry(path)
                 .or_insert_with_key(|path| read_bytes(path, DATA_BYTES_MAX));
         }
+        for path in &mentions.scripts {
+            self.fetch_script(self.resolve(from, path));
+        }
         for path in &mentions.directories {
             let path = self.resolve(from, path);
             self.directories
@@ -319,6 +325,18 @@ impl Sources {
         }
         let users = mentions.user.iter().chain(&mentions.program_users);
         self.users.extend(users.map(|name| (name.clone(), Ok(()))));
+    }
+
+    fn fetch_script(&mut self, path: PathBuf) {
+        if self.data.contains_key(&path) {
+            return;
+        }
+        let canonical = std::fs::canonicalize(&path).ok();
+        if let Some(canonical) = canonical.filter(|canonical| *canonical != path) {
+            self.canonical.insert(path.clone(), canonical);
+        }
+        let found = read_bytes(&path, DATA_BYTES_MAX);
+        self.data.insert(path, found);
     }
 
     /// Why there is no such directory, if there is none.

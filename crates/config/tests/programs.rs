@@ -66,7 +66,7 @@ fn an_address_of_fastcgi_is_one_upstream_however_often_it_is_used() {
     let chosen: Vec<usize> = chosen
         .map(|handler| match handler {
             Handler::FastCgi(fastcgi) => fastcgi.upstream,
-            Handler::Proxy(proxy) => proxy.upstream,
+            Handler::Proxy(proxy) => proxy.upstream().unwrap(),
             other => panic!("{other:?}"),
         })
         .collect();

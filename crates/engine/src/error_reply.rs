@@ -205,7 +205,7 @@ fn log(exchange: &Exchange, error: &Error) {
 fn upstream_name(exchange: &Exchange) -> Option<&str> {
     let serving = exchange.route.serving.as_ref()?;
     let upstream = match exchange.route.handler_in(serving) {
-        Handler::Proxy(proxy) => proxy.upstream,
+        Handler::Proxy(proxy) => proxy.upstream()?,
         Handler::FastCgi(fastcgi) => fastcgi.upstream,
         _ => return None,
     };

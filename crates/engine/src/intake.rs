@@ -43,7 +43,11 @@ fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
         Handler::Proxy(proxy) => proxy.buffer_request,
         Handler::FastCgi(fastcgi) => fastcgi.buffer_request || length.is_none(),
         Handler::Cgi(_) => length.is_none(),
-        Handler::Static | Handler::Respond(_) | Handler::Redirect(_) | Handler::Metrics(_) => false,
+        Handler::Static
+        | Handler::Respond(_)
+        | Handler::Redirect(_)
+        | Handler::Metrics(_)
+        | Handler::Script(_) => false,
     }
 }
 

@@ -1,11 +1,12 @@
-//! Keys of handlers that run no programs: files, forwarding, fixed replies.
+//! Keys of handlers that run no programs: files, forwarding, fixed replies, scripts.
 
-use super::Fallback::{Absent, Required, Value};
+use super::Fallback::{Absent, Value};
+use super::script::{ALLOW_OF_PROXY, SCRIPT_OF_HANDLER, SCRIPT_OF_PROXY};
 use super::{Kind, Section, key};
 
 pub(crate) const HANDLER: Section = Section {
     title: "handler = { … }",
-    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect` and `metrics`.",
+    about: "What answers a request: exactly one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect`, `metrics` and `script`.",
     keys: &[
         key(
             "static",
@@ -66,8 +67,9 @@ pub(crate) const HANDLER: Section = Section {
             "The gateway's own figures.",
             "metrics = \"prometheus\"",
         ),
+        SCRIPT_OF_HANDLER,
     ],
-    later: &["script"],
+    later: &[],
 };
 
 pub(crate) const PROXY: Section = Section {
@@ -77,7 +79,7 @@ pub(crate) const PROXY: Section = Section {
         key(
             "upstream",
             Kind::Text,
-            Required,
+            Absent("required, unless `script` names it"),
             "An upstream's name, or `\"http://HOST:PORT\"`.",
             "upstream = \"http://127.0.0.1:9001\"",
         ),
@@ -123,8 +125,10 @@ pub(crate) const PROXY: Section = Section {
             "Let `Upgrade` through (WebSocket).",
             "tunnels = false",
         ),
+        SCRIPT_OF_PROXY,
+        ALLOW_OF_PROXY,
     ],
-    later: &["script", "allow"],
+    later: &[],
 };
 
 pub(crate) const RESPOND: Section = Section {

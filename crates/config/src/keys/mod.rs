@@ -8,6 +8,7 @@ mod handler;
 pub(crate) mod limit;
 mod process;
 mod program;
+mod script;
 mod site;
 mod suggest;
 #[cfg(test)]
@@ -19,14 +20,40 @@ pub(crate) use handler::{HANDLER, PROXY, RESPOND};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
+pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use site::{AUTH, EDITS, FILES, MATCH, RULE, SITE, SITE_LOG};
-pub(crate) use suggest::{nearest, others_handler};
+pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 
 /// Every section, in the order of the reference.
 pub(crate) const SECTIONS: &[&Section] = &[
-    &TOP, &CONTROL, &LISTEN, &LOG, &TIMEOUTS, &CAPS, &UPSTREAM, &SERVER, &TENANT, &SITE, &SITE_LOG,
-    &FILES, &AUTH, &EDITS, &RULE, &MATCH, &HANDLER, &PROXY, &FASTCGI, &CGI, &PARAMS, &RESPOND,
-    &LIMIT, &CGROUP, &IO,
+    &TOP,
+    &CONTROL,
+    &LISTEN,
+    &LOG,
+    &TIMEOUTS,
+    &CAPS,
+    &SCRIPTS,
+    &UPSTREAM,
+    &SERVER,
+    &TENANT,
+    &SITE,
+    &SITE_LOG,
+    &FILES,
+    &AUTH,
+    &EDITS,
+    &RULE,
+    &MATCH,
+    &HANDLER,
+    &PROXY,
+    &FASTCGI,
+    &CGI,
+    &PARAMS,
+    &RESPOND,
+    &LEVEL_SCRIPTS,
+    &SCRIPT,
+    &LIMIT,
+    &CGROUP,
+    &IO,
 ];
 
 /// A table of the file and the keys it may hold.

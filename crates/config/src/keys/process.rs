@@ -2,6 +2,7 @@
 
 use super::Fallback::{Absent, Required, Value};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
+use super::script::SCRIPTS_OF_PROCESS;
 use super::{Kind, Section, key};
 
 /// The longest duration: a day.
@@ -119,6 +120,7 @@ pub(crate) const TOP: Section = Section {
         LIMITS_OF_LEVEL,
         LIMITS_OVERRIDES,
         TIME_ZONE,
+        SCRIPTS_OF_PROCESS,
         key(
             "sites",
             Kind::Other("list of tables"),
@@ -127,7 +129,7 @@ pub(crate) const TOP: Section = Section {
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
         ),
     ],
-    later: &["scripts", "maps", "shed"],
+    later: &["maps", "shed"],
 };
 
 pub(crate) const CONTROL: Section = Section {

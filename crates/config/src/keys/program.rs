@@ -2,6 +2,7 @@
 
 use super::Fallback::{Absent, Required, Value};
 use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
+use super::script::SCRIPTS_OF_LEVEL;
 use super::{Key, Kind, Section, key};
 
 /// The longest duration: a day.
@@ -29,8 +30,14 @@ pub(crate) const TENANT: Section = Section {
     title: "[tenants.NAME]",
     about: "A tenant: what its sites share. Sites name it: `tenant = \"NAME\"`; a site that names none belongs to the \
         tenant called like its first host. A name is letters, digits, `-`, `_`, `.` and `*`.",
-    keys: &[WEIGHT, LIMITS_OF_LEVEL, CGROUP_OF_LEVEL, CGROUP_REQUIRED],
-    later: &["scripts"],
+    keys: &[
+        WEIGHT,
+        LIMITS_OF_LEVEL,
+        SCRIPTS_OF_LEVEL,
+        CGROUP_OF_LEVEL,
+        CGROUP_REQUIRED,
+    ],
+    later: &[],
 };
 
 pub(crate) const CGROUP: Section = Section {

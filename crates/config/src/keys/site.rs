@@ -3,6 +3,7 @@
 use super::Fallback::{Absent, Required, Value};
 use super::limit::LIMITS_OF_LEVEL;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
+use super::script::SCRIPTS_OF_LEVEL;
 use super::{Key, Kind, Section, key};
 
 const REQUEST_HEADERS: Key = key(
@@ -158,6 +159,7 @@ pub(crate) const SITE: Section = Section {
             "user = \"example\"",
         ),
         LIMITS_OF_LEVEL,
+        SCRIPTS_OF_LEVEL,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
         REQUEST_HEADERS,
@@ -174,7 +176,7 @@ pub(crate) const SITE: Section = Section {
             "rules = [{ match = { path = \"/health\" }, handler = { respond = { body = \"ok\" } } }]",
         ),
     ],
-    later: &["scripts"],
+    later: &[],
 };
 
 pub(crate) const SITE_LOG: Section = Section {
@@ -342,10 +344,11 @@ pub(crate) const RULE: Section = Section {
         AUTHENTICATION,
         ENV,
         LIMITS_OF_LEVEL,
+        SCRIPTS_OF_LEVEL,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
     ],
-    later: &["scripts"],
+    later: &[],
 };
 
 pub(crate) const MATCH: Section = Section {

@@ -25,6 +25,15 @@ pub(crate) fn others_handler(word: &str) -> Option<&'static str> {
     }
 }
 
+/// What to write for a phase that stands in a handler, not in a `scripts` table.
+pub(crate) fn phase_of_handler(word: &str) -> Option<&'static str> {
+    match word {
+        "set" => Some("what names the upstream stands in `handler = { proxy = { script = … } }`"),
+        "content" => Some("what answers stands in `handler = { script = … }`"),
+        _ => None,
+    }
+}
+
 /// Optimal string alignment distance of the two words in lower case.
 fn distance(left: &str, right: &str) -> usize {
     /// Longer words are not compared.

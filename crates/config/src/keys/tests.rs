@@ -18,6 +18,9 @@ const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n";
 /// What a limit limits, and what other keys of it say nothing without.
 const LIMITING: &[&str] = &["concurrent = 2", "rate = \"5/s\""];
 
+/// Keys that take the place of another.
+const INSTEAD: &[(&str, &str)] = &[("code", "file"), ("script", "upstream")];
+
 /// What stands around a section's keys to make a configuration that loads.
 struct Frame {
     before: String,
@@ -74,6 +77,18 @@ fn frame(section: &Section) -> Frame {
             let own = &["handler = { static = true }", "cgroup = { pids = 5 }"];
             table(section.title, own)
         }
+        title => frame_of_rule(section).unwrap_or_else(|| table(title, &[])),
+    }
+}
+
+/// The frame of what stands within a rule, if it does.
+fn frame_of_rule(section: &Section) -> Option<Frame> {
+    let within = |before: &str, own, after: &str| Frame {
+        before: format!("{LISTEN}{SITE}{before}"),
+        own,
+        after: after.to_owned(),
+    };
+    Some(match section.title {
         "match = { … }" => within(
             "[[sites.rules]]\nhandler = { static = true }\nmatch = { ",
             &[],
@@ -93,9 +108,14 @@ fn frame(section: &Section) -> Frame {
             let before = "[[sites.rules]]\nhandler = { cgi = { params = { ";
             within(before, &[], " } } }\n")
         }
+        "scripts = { … }" => within("scripts = { ", &[], " }\n"),
+        "script = { … }" => {
+            let own = &["file = \"hooks/other.rb\""];
+            within("scripts = { access = { ", own, " } }\n")
+        }
         "respond = { … }" => within("[[sites.rules]]\nhandler = { respond = { ", &[], " } }\n"),
-        title => table(title, &[]),
-    }
+        _ => return None,
+    })
 }
 
 /// A configuration in which the section holds `lines`.
@@ -103,7 +123,12 @@ fn framed(section: &Section, lines: &[&str]) -> String {
     let frame = frame(section);
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let set: Vec<String> = lines.iter().map(|line| name(line)).collect();
-    let own = frame.own.iter().filter(|line| !set.contains(&name(line)));
+    let displaced = INSTEAD
+        .iter()
+        .filter(|(one, _)| set.contains(&(*one).to_owned()));
+    let displaced: Vec<&str> = displaced.map(|(_, other)| *other).collect();
+    let stays = |own: &str| !set.contains(&own.to_owned()) && !displaced.contains(&own);
+    let own = frame.own.iter().filter(|line| stays(&name(line)));
     let all: Vec<&str> = own.chain(lines).copied().collect();
     let separator = if frame.before.ends_with("{ ") {
         ", "
@@ -116,6 +141,7 @@ fn framed(section: &Section, lines: &[&str]) -> String {
 fn sources(text: &str) -> Sources {
     Sources::from_text("/etc/nagaya/nagaya.toml", text)
         .with_file("/etc/nagaya/htpasswd", HTPASSWD)
+        .with_file("/etc/nagaya/hooks/init.rb", b"p 1")
         .with_file("/etc/nagaya/pages/404.html", b"gone")
         .with_file("/etc/nagaya/pages/busy.html", b"busy")
 }

@@ -5,7 +5,7 @@
 //! that are certain are told then.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeTable;
 
@@ -22,6 +22,8 @@ pub(crate) struct Context<'a> {
     warnings: RefCell<Vec<Finding>>,
     /// Stands for tables that are not there.
     pub(crate) nothing: DeTable<'a>,
+    /// Where the lines begin of the files that were asked for.
+    lines: RefCell<BTreeMap<usize, Vec<usize>>>,
     /// Files that keys name, judged.
     pub(crate) files: super::files::FileCache,
 }
@@ -120,8 +122,26 @@ impl<'a> Context<'a> {
             findings: RefCell::new(Vec::new()),
             warnings: RefCell::new(Vec::new()),
             nothing: DeTable::new(),
+            lines: RefCell::default(),
             files: Default::default(),
         }
+    }
+
+    /// The file of a quoted text, and the number of the line on which what it holds begins.
+    pub(crate) fn line_of_text(&self, spot: &Spot) -> Option<(&'a str, usize)> {
+        let file = self.sources.file(spot.file)?;
+        let mut lines = self.lines.borrow_mut();
+        // Counted once: a file may hold ten thousand scripts.
+        let starts = lines.entry(spot.file).or_insert_with(|| {
+            let newlines = file.text.match_indices('\n');
+            newlines.map(|(at, _)| at + 1).collect()
+        });
+        let line = starts.partition_point(|start| *start <= spot.start) + 1;
+        let rest = file.text.get(spot.start..).unwrap_or_default();
+        let quotes = ["\"\"\"", "'''"];
+        let behind = quotes.iter().find_map(|quote| rest.strip_prefix(quote));
+        let skipped = behind.is_some_and(|text| text.starts_with(['\n', '\r']));
+        Some((&file.name, line + usize::from(skipped)))
     }
 
     /// How many problems there are so far.

@@ -1,4 +1,4 @@
-//! Files that keys name: password files and error pages.
+//! Files that keys name: password files and error pages; scripts are in `script`.
 //!
 //! The idea: each file is judged once, however many sites name it, and shared by all of them;
 //! a problem is reported where the file was first named.
@@ -23,6 +23,7 @@ const BCRYPT_COST_MAX: u32 = 16;
 pub(crate) struct FileCache {
     users: RefCell<BTreeMap<PathBuf, Option<Users>>>,
     pages: RefCell<BTreeMap<PathBuf, Option<Arc<[u8]>>>>,
+    pub(super) scripts: RefCell<super::script::Judged>,
 }
 
 type Users = Arc<BTreeMap<String, String>>;

@@ -2,19 +2,22 @@
 
 use super::context::problem;
 use super::program;
+use super::script::{self, Place};
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::upstream::{self, Upstreams};
 use super::value::Value;
 use super::values;
-use crate::model::{Handler, Proxy, ProxyHost, Redirect, Respond, Template, TemplatePart};
+use crate::model::{
+    Handler, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template, TemplatePart,
+};
 use crate::{keys, units};
 
 /// Largest `buffer_reply`.
 const BUFFER_BYTES_MAX: u64 = 1 << 40;
 /// The keys that choose a handler.
-const CHOICES: [&str; 7] = [
-    "static", "proxy", "fastcgi", "cgi", "respond", "redirect", "metrics",
+const CHOICES: [&str; 8] = [
+    "static", "proxy", "fastcgi", "cgi", "respond", "redirect", "metrics", "script",
 ];
 
 /// The handler of a rule.
@@ -29,8 +32,7 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         [] if table.has_strangers() => {}
         [] => {
             let finding = problem(value.spot(), "the handler is missing");
-            let help =
-                "one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect` and `metrics`";
+            let help = "one of `static`, `proxy`, `fastcgi`, `cgi`, `respond`, `redirect`, `metrics` and `script`";
             value.context.report(finding.help(help).absence());
         }
         [first, second, ..] => {
@@ -65,6 +67,10 @@ pub(crate) fn handler(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Ha
         table
             .get("metrics")
             .and_then(|value| value.choice().map(Handler::Metrics)),
+        table
+            .get("script")
+            .and_then(|value| script::script(&value, Place::Content))
+            .map(|script| Handler::Script(Box::new(script))),
     ];
     handlers.iter_mut().find_map(Option::take)
 }
@@ -84,42 +90,70 @@ fn proxy(value: &Value<'_>, upstreams: &mut Upstreams) -> Option<Handler> {
     if value.is_text() {
         let target = upstreams.target(value)?;
         let plain = Table::empty(value.context, &keys::PROXY);
-        return Some(Handler::Proxy(proxy_settings(
-            &plain,
-            target.upstream,
-            target.prefix,
-        )));
+        let upstream = ProxyTarget::Upstream(target.upstream);
+        let proxy = proxy_settings(&plain, upstream, target.prefix);
+        return Some(Handler::Proxy(proxy));
     }
     let table = value.table(&keys::PROXY)?;
-    // Where a script was to choose, the upstream is not missing.
-    let named = if table.has_key("script") {
-        None
-    } else {
-        table.required("upstream")
+    let (target, url_prefix) = match table.get("script") {
+        Some(script) => (chosen_by_script(&table, &script), None),
+        None => named_upstream(&table, upstreams).unzip(),
     };
-    let target = named.and_then(|value| upstreams.target(&value));
-    let url_prefix = target.as_ref().and_then(|target| target.prefix.clone());
+    let url_prefix = url_prefix.flatten();
     if let Some(value) = table.get("add_prefix").filter(|_| url_prefix.is_some()) {
         value.report_help(
             "the URL of `upstream` has a path already",
             "keep one of the two",
         );
     }
-    let proxy = proxy_settings(
-        &table,
-        target.as_ref().map_or(0, |target| target.upstream),
-        url_prefix,
-    );
-    target.map(|_| Handler::Proxy(proxy))
+    let is_known = target.is_some();
+    let target = target.unwrap_or(ProxyTarget::Upstream(0));
+    let proxy = proxy_settings(&table, target, url_prefix);
+    is_known.then_some(Handler::Proxy(proxy))
 }
 
-fn proxy_settings(table: &Table<'_>, upstream: usize, url_prefix: Option<String>) -> Proxy {
+fn chosen_by_script(table: &Table<'_>, script: &Value<'_>) -> Option<ProxyTarget> {
+    if let Some(upstream) = table.get("upstream") {
+        let finding = problem(
+            upstream.spot(),
+            "either `upstream` or `script` says where to, not both",
+        );
+        let help = "a script may name this upstream: let it end with the name";
+        let finding = finding.help(help).other("the script", script.spot());
+        table.context.report(finding);
+    }
+    let set = script::set(table)?;
+    Some(ProxyTarget::Script(Box::new(set)))
+}
+
+/// The upstream of `proxy`, and the path of its URL.
+fn named_upstream(
+    table: &Table<'_>,
+    upstreams: &mut Upstreams,
+) -> Option<(ProxyTarget, Option<String>)> {
+    if let Some(allow) = table.get("allow") {
+        let help =
+            "it says what a `script` may choose; clients are let in by the rule's own `allow`";
+        let finding = problem(
+            allow.spot(),
+            "`allow` in `proxy` says nothing without `script`",
+        );
+        table.context.report(finding.help(help).absence());
+    }
+    if table.has_misspelt("script") {
+        return None;
+    }
+    let target = upstreams.target(&table.required("upstream")?)?;
+    Some((ProxyTarget::Upstream(target.upstream), target.prefix))
+}
+
+fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<String>) -> Proxy {
     let prefix = |name| {
         let value = table.get(name)?;
         upstream::prefix(&value, value.text()?)
     };
     Proxy {
-        upstream,
+        target,
         strip_prefix: prefix("strip_prefix"),
         add_prefix: prefix("add_prefix").or(url_prefix),
         host: table

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub(crate) mod overrides;
 mod program;
 mod rule;
+pub(crate) mod script;
 mod site;
 mod syntax;
 mod table;
@@ -88,7 +89,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         limits: limits.len(),
     };
     let sites = site::lower_all(&tops, &mut upstreams, &around);
-    Model {
+    let mut model = Model {
         workers: workers(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
         listeners: listeners(&tops),
@@ -108,10 +109,13 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
             .and_then(|value| limits::zone(&value)),
         limits,
         limits_overrides: overrides::path(&tops),
+        scripts: script::process(&tops),
         tenants: tenants.finish(),
         upstreams: upstreams.finish(),
         sites,
-    }
+    };
+    model.scripts.files = script::files(context, &model);
+    model
 }
 
 fn workers(tops: &Tops<'_>) -> usize {

@@ -1,8 +1,8 @@
 //! The words for the model's choices, for reading and for printing.
 
 use crate::model::{
-    Balance, EncodedSlash, LimitMode, LogFormat, LogLevel, MetricsFormat, Protocol, Slashes,
-    Symlinks, UnderscoreFields,
+    Balance, Cache, EncodedSlash, LimitMode, LogFormat, LogLevel, MetricsFormat, OnError, Protocol,
+    ServerClass, Slashes, Symlinks, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -103,4 +103,24 @@ impl Named for MetricsFormat {
         ("prometheus", MetricsFormat::Prometheus),
         ("json", MetricsFormat::Json),
     ];
+}
+
+impl Named for ServerClass {
+    const NAMES: &'static [(&'static str, ServerClass)] = &[
+        ("nginx", ServerClass::Nginx),
+        ("apache", ServerClass::Apache),
+    ];
+}
+
+impl Named for Cache {
+    const NAMES: &'static [(&'static str, Cache)] = &[
+        ("mtime", Cache::Mtime),
+        ("always", Cache::Always),
+        ("never", Cache::Never),
+    ];
+}
+
+impl Named for OnError {
+    const NAMES: &'static [(&'static str, OnError)] =
+        &[("deny", OnError::Deny), ("allow", OnError::Allow)];
 }

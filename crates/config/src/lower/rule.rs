@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cgroup::{Enforcement, cgroup};
 use super::context::problem;
 use super::limits::{Forwards, Level, limits};
+use super::script;
 use super::site::settings;
 use super::table::Table;
 use super::upstream::Upstreams;
@@ -48,7 +49,9 @@ pub(crate) fn rule(
     let settings = settings(&table);
     let forwards = Forwards::of(&table, handler.as_ref());
     let limits = limits(table.get("limits"), Level::Rule(files, forwards));
-    let adds_nothing = settings == Settings::default() && limits.is_empty();
+    let scripts = script::level(table.get("scripts"), script::Level::Rule);
+    let adds_settings = settings != Settings::default();
+    let adds_nothing = !adds_settings && limits.is_empty() && scripts.is_empty();
     let is_idle = adds_nothing && table.context.found() == found_before;
     if files == SiteFiles::Rootless {
         report_missing_root(&table, handler.as_ref());
@@ -72,6 +75,7 @@ pub(crate) fn rule(
         settings: Arc::new(settings),
         limits,
         cgroup,
+        scripts,
     })
 }
 

@@ -11,6 +11,7 @@ use super::context::{Spot, problem};
 use super::fields::{self, Side};
 use super::limits::{Level, Outer, judge_site, limits};
 use super::rule::{SiteFiles, rule};
+use super::script;
 use super::table::Table;
 use super::tenant::Tenants;
 use super::tops::Tops;
@@ -144,6 +145,7 @@ fn site(
         settings: Arc::new(settings(&table)),
         log: own_log.unwrap_or_else(|| around.log.clone()),
         limits,
+        scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
         rules,
     })
 }

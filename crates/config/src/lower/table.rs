@@ -100,11 +100,6 @@ impl<'a> Table<'a> {
             .any(|key| self.section.key(key.get_ref()).is_none())
     }
 
-    /// Whether `name`, which may be a key of later work, is set.
-    pub(crate) fn has_key(&self, name: &str) -> bool {
-        self.entries.contains_key(name)
-    }
-
     /// Whether a key is set that was reported as `name` misspelt.
     pub(crate) fn has_misspelt(&self, name: &str) -> bool {
         let known = || self.section.keys.iter().map(|key| key.name);
@@ -271,6 +266,10 @@ fn stranger(section: &'static Section, name: &str, spot: Spot) -> Finding {
         );
     }
     let finding = problem(spot, format!("unknown key `{name}` in {}", titled(section)));
+    let holds_phases = [keys::SCRIPTS.title, keys::LEVEL_SCRIPTS.title].contains(&section.title);
+    if let Some(help) = keys::phase_of_handler(name).filter(|_| holds_phases) {
+        return finding.help(help);
+    }
     let known = section.keys.iter().map(|key| key.name);
     let others_word = (section.title == keys::HANDLER.title)
         .then(|| keys::others_handler(name))

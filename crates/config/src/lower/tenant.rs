@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::cgroup::{Enforcement, cgroup};
 use super::context::{Spot, problem};
 use super::limits::{Level, limits};
+use super::script;
 use super::table::Table;
 use super::value::Value;
 use crate::keys;
@@ -54,6 +55,7 @@ impl Tenants {
             weight: table.count("weight") as u32,
             limits: limits(table.get("limits"), Level::Tenant),
             cgroup: cgroup(&table, enforcement),
+            scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
         };
         if let Some((_, first)) = self.by_name.get(name) {
             let finding = problem(value.spot(), format!("tenant `{name}` is described twice"));

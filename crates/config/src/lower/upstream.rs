@@ -132,6 +132,16 @@ impl Upstreams {
             .map_or(0, |upstream| upstream.limits.len())
     }
 
+    /// The most limits of an upstream that a script may name.
+    pub(crate) fn most_limits(&self) -> usize {
+        let named = self.list.iter();
+        let named = named.filter(|upstream| upstream.protocol == Protocol::Http);
+        named
+            .map(|upstream| upstream.limits.len())
+            .max()
+            .unwrap_or_default()
+    }
+
     /// The list that the handlers' indices point into.
     pub(crate) fn finish(self) -> Vec<Upstream> {
         self.list

@@ -69,25 +69,43 @@ pub(crate) fn networks(value: &Value<'_>) -> Vec<IpNet> {
 
 fn network(value: &Value<'_>) -> Option<IpNet> {
     let text = value.text()?;
+    match parse_network(text) {
+        Ok(network) => return Some(network),
+        Err(NoNetwork::Syntax) => {
+            let message = format!("`{text}` is neither an address nor a network");
+            let help = "an address such as `192.0.2.1` or a network such as `10.0.0.0/8`";
+            value.report_help(message, help);
+        }
+        Err(NoNetwork::Bits(meant)) => {
+            let message = format!("`{text}` has bits beyond its prefix");
+            let finding = problem(value.spot(), message);
+            value
+                .context
+                .report(finding.meant(Some(&meant.to_string())));
+        }
+    }
+    None
+}
+
+/// Why a text is no network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoNetwork {
+    /// It is neither an address nor a network.
+    Syntax,
+    /// It has bits beyond its prefix; without them it is this.
+    Bits(IpNet),
+}
+
+/// An address, or a network without bits beyond its prefix.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, NoNetwork> {
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Some(IpNet::from(address));
+        return Ok(IpNet::from(address));
     }
-    let Ok(network) = text.parse::<IpNet>() else {
-        let help = "an address such as `192.0.2.1` or a network such as `10.0.0.0/8`";
-        value.report_help(
-            format!("`{text}` is neither an address nor a network"),
-            help,
-        );
-        return None;
-    };
-    if network.trunc() != network {
-        let message = format!("`{text}` has bits beyond its prefix");
-        value
-            .context
-            .report(problem(value.spot(), message).meant(Some(&network.trunc().to_string())));
-        return None;
+    let network = text.parse::<IpNet>().map_err(|_| NoNetwork::Syntax)?;
+    match network.trunc() {
+        fine if fine == network => Ok(network),
+        fine => Err(NoNetwork::Bits(fine)),
     }
-    Some(network)
 }
 
 /// A glob.

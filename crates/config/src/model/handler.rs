@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Template;
+use super::{Script, SetScript, Template};
 
 /// What answers a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,13 +21,15 @@ pub enum Handler {
     Redirect(Redirect),
     /// The process's own figures.
     Metrics(MetricsFormat),
+    /// A `content` script.
+    Script(Box<Script>),
 }
 
 /// `handler = { proxy = … }`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Proxy {
-    /// Index into [`super::Model::upstreams`].
-    pub upstream: usize,
+    /// Where to.
+    pub target: ProxyTarget,
     /// Prefix cut from the path before forwarding; begins with `/`.
     pub strip_prefix: Option<String>,
     /// Prefix put before the path; begins with `/`.
@@ -40,6 +42,35 @@ pub struct Proxy {
     pub buffer_reply_bytes: u64,
     /// Upgrade tunnels are let through. Default yes.
     pub tunnels: bool,
+}
+
+/// Where requests are forwarded.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProxyTarget {
+    /// Index into [`super::Model::upstreams`].
+    Upstream(usize),
+    /// To what a script names, request by request.
+    Script(Box<SetScript>),
+}
+
+impl Proxy {
+    /// Index into [`super::Model::upstreams`]; `None` where a script chooses.
+    #[must_use]
+    pub fn upstream(&self) -> Option<usize> {
+        match self.target {
+            ProxyTarget::Upstream(upstream) => Some(upstream),
+            ProxyTarget::Script(_) => None,
+        }
+    }
+
+    /// The script that chooses.
+    #[must_use]
+    pub fn script(&self) -> Option<&SetScript> {
+        match &self.target {
+            ProxyTarget::Upstream(_) => None,
+            ProxyTarget::Script(set) => Some(set),
+        }
+    }
 }
 
 /// The `Host` an upstream sees.

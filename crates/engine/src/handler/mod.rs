@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use config::model::Handler;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::worker::Worker;
 
@@ -43,6 +43,7 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         }
         Handler::Redirect(redirect) => redirect::answer(exchange, redirect),
         Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,
+        Handler::Script(_) => Err(no_scripts()),
     }
 }
 
@@ -58,6 +59,7 @@ pub async fn check(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         Handler::Proxy(_) => proxy::check(exchange),
         Handler::FastCgi(_) => fastcgi::check(worker, exchange).await,
         Handler::Cgi(_) => cgi::check(worker, exchange).await,
+        Handler::Script(_) => Err(no_scripts()),
         Handler::Static | Handler::Respond(_) | Handler::Redirect(_) | Handler::Metrics(_) => {
             Ok(())
         }
@@ -73,5 +75,11 @@ fn name(handler: &Handler) -> &'static str {
         Handler::Respond(_) => "respond",
         Handler::Redirect(_) => "redirect",
         Handler::Metrics(_) => "metrics",
+        Handler::Script(_) => "script",
     }
+}
+
+/// A script was to answer, or to name the upstream, and nothing runs scripts.
+fn no_scripts() -> Error {
+    Error::new(Kind::Internal, "no_scripts", String::new())
 }

@@ -174,7 +174,7 @@ fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'
 /// Index of the upstream that the handler forwards to.
 pub(super) fn upstream(serving: &Serving, route: &Route) -> Option<usize> {
     match route.handler_in(serving) {
-        Handler::Proxy(proxy) => Some(proxy.upstream),
+        Handler::Proxy(proxy) => proxy.upstream(),
         Handler::FastCgi(fastcgi) => Some(fastcgi.upstream),
         _ => None,
     }

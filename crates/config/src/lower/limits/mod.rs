@@ -328,7 +328,10 @@ fn most_in_rules(rules: &[Rule], upstreams: &Upstreams) -> (usize, usize) {
                 passed = met;
                 0
             }
-            Some(Handler::Proxy(proxy)) => upstreams.limits_of(proxy.upstream),
+            Some(Handler::Proxy(proxy)) => match proxy.upstream() {
+                Some(upstream) => upstreams.limits_of(upstream),
+                None => upstreams.most_limits(),
+            },
             Some(Handler::FastCgi(fastcgi)) => upstreams.limits_of(fastcgi.upstream),
             Some(_) => 0,
         };

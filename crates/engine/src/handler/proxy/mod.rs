@@ -73,7 +73,10 @@ pub(super) async fn forward(
     let Some(serving) = exchange.route.serving.clone() else {
         return Err(Error::new(Kind::Internal, "no_generation", String::new()));
     };
-    let Some(pool) = serving.pools.get(proxy.upstream) else {
+    let Some(upstream) = proxy.upstream() else {
+        return Err(super::no_scripts());
+    };
+    let Some(pool) = serving.pools.get(upstream) else {
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
     check(exchange)?;

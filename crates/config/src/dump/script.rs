@@ -1,0 +1,105 @@
+//! Scripts, as they are written.
+
+use super::{Lines, braces, list, quote, quote_path};
+use crate::lower::names::Named;
+use crate::lower::script::Place;
+use crate::model::{AllowedAddress, PhaseScripts, Script, Scripts, SetScript, Source};
+
+/// A level's scripts by phase, and where each stands.
+type Phases<'a> = [(&'static str, &'a [Script], Place); 5];
+
+impl Lines {
+    /// `[scripts]`.
+    pub(super) fn scripts(&mut self, scripts: &Scripts) {
+        self.section("[scripts]");
+        self.key("server", quote(scripts.server.name()));
+        let process = [
+            ("init", &scripts.init),
+            ("worker_init", &scripts.worker_init),
+            ("worker_exit", &scripts.worker_exit),
+        ];
+        for (name, given) in process {
+            if let Some(given) = given {
+                self.key(name, script(given, Place::Process));
+            }
+        }
+        for (name, given, place) in phases(&scripts.phases) {
+            if !given.is_empty() {
+                self.key(name, list(given, |given| script(given, place)));
+            }
+        }
+        let budgets = &scripts.budgets;
+        self.duration("cpu", budgets.cpu_ms);
+        self.duration("wall", budgets.wall_ms);
+        self.duration("log_wall", budgets.log_wall_ms);
+        self.size("memory", budgets.memory_bytes);
+        self.key("parked", budgets.parked);
+        self.size("output", budgets.output_bytes);
+        self.size("body_filter_bytes", budgets.body_filter_bytes as u64);
+        self.duration("connect_timeout", budgets.connect_timeout_ms);
+        self.duration("store_timeout", budgets.store_timeout_ms);
+        self.key("store_connections", budgets.store_connections);
+        self.size("cache_bytes", budgets.cache_bytes);
+        self.key("cache_entries", budgets.cache_entries);
+        self.size("read_bytes", budgets.read_bytes);
+        self.key("env", list(&scripts.env, quote));
+    }
+
+    /// `scripts = { … }` of a level.
+    pub(super) fn level_scripts(&mut self, scripts: &PhaseScripts) {
+        let given = phases(scripts).into_iter();
+        let given = given.filter(|(_, given, _)| !given.is_empty());
+        let given: Vec<String> = given
+            .map(|(name, given, place)| {
+                format!("{name} = {}", list(given, |given| script(given, place)))
+            })
+            .collect();
+        if !given.is_empty() {
+            self.key("scripts", braces(given.into_iter()));
+        }
+    }
+}
+
+/// `script` and `allow` of `proxy`.
+pub(super) fn set(set: &SetScript) -> String {
+    let script = format!("script = {}", script(&set.script, Place::Set));
+    if set.allow.is_empty() {
+        return script;
+    }
+    format!("{script}, allow = {}", list(&set.allow, allowed))
+}
+
+/// A script that stands there.
+pub(super) fn script(script: &Script, place: Place) -> String {
+    let (source, is_file) = match &script.source {
+        Source::File(file) => (format!("file = {}", quote_path(&file.path)), true),
+        Source::Code(code) => (format!("code = {}", quote(code)), false),
+    };
+    let may_say = |key| place.objection(key).is_none();
+    let entries = [
+        Some(source),
+        (is_file && may_say("cache")).then(|| format!("cache = {}", quote(script.cache.name()))),
+        may_say("on_error").then(|| format!("on_error = {}", quote(script.on_error.name()))),
+        may_say("optional").then(|| format!("optional = {}", script.optional)),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn phases(scripts: &PhaseScripts) -> Phases<'_> {
+    [
+        ("rewrite", &scripts.rewrite, Place::Phase),
+        ("access", &scripts.access, Place::Phase),
+        ("header_filter", &scripts.header_filter, Place::Phase),
+        ("body_filter", &scripts.body_filter, Place::Phase),
+        ("log", &scripts.log, Place::Log),
+    ]
+}
+
+fn allowed(address: &AllowedAddress) -> String {
+    let network = address.network;
+    quote(match address.port {
+        None => network.to_string(),
+        Some(port) if network.addr().is_ipv6() => format!("[{network}]:{port}"),
+        Some(port) => format!("{network}:{port}"),
+    })
+}

@@ -1,0 +1,365 @@
+//! Scripts: `[scripts]`, the levels' `scripts`, and those of handlers.
+//!
+//! The idea: what a script may say depends on where it stands, and [`Place`] knows; whatever is
+//! refused there is refused with the reason. Files were read before; Ruby itself is not looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::context::{Context, Spot, problem};
+use super::table::Table;
+use super::tops::Tops;
+use super::value::Value;
+use super::values;
+use crate::keys;
+use crate::model::{
+    AllowedAddress, Budgets, Cache, Model, PhaseScripts, Script, ScriptFile, Scripts, SetScript,
+    Source,
+};
+use crate::sources::Existence;
+use crate::units;
+
+/// Largest script.
+const SCRIPT_BYTES_MAX: usize = 1 << 20;
+
+/// Where a script stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `init`, `worker_init` or `worker_exit`.
+    Process,
+    /// A phase that runs before the reply has been sent.
+    Phase,
+    /// The phase `log`.
+    Log,
+    /// `handler = { script = … }`.
+    Content,
+    /// `handler = { proxy = { script = … } }`.
+    Set,
+}
+
+/// A level that `scripts = { … }` stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// A tenant or a site.
+    BeforeRules,
+    /// A rule.
+    Rule,
+}
+
+/// Files of scripts judged so far: `Err` was found wrong.
+pub(super) type Judged = BTreeMap<PathBuf, Result<Option<Arc<[u8]>>, ()>>;
+
+impl Place {
+    /// Why a script here does not say this of itself.
+    pub(crate) fn objection(self, key: &str) -> Option<&'static str> {
+        match (self, key) {
+            (Place::Process, "cache") => Some("it runs once, when its VM opens or closes"),
+            (Place::Process, "on_error") => Some(
+                "it runs for no request; where `init` or `worker_init` raises, the VM is not used",
+            ),
+            (Place::Process, "optional") => Some("it runs for no request"),
+            (Place::Log, "on_error") => Some("the reply has been sent when it runs"),
+            (Place::Content, "on_error") => {
+                Some("nothing else could answer: a raise is answered 500")
+            }
+            (Place::Set, "on_error") => {
+                Some("without it no upstream is chosen: a raise is answered 503")
+            }
+            (Place::Content | Place::Set, "optional") => Some("nothing could be done without it"),
+            _ => None,
+        }
+    }
+}
+
+/// `[scripts]`. The files of all levels are for [`files`] to find.
+pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
+    let table = tops.table("scripts", &keys::SCRIPTS);
+    let one = |name| script(&table.get(name)?, Place::Process);
+    Scripts {
+        server: table.choice("server"),
+        init: one("init"),
+        worker_init: one("worker_init"),
+        worker_exit: one("worker_exit"),
+        phases: Arc::new(phases(&table)),
+        budgets: budgets(&table),
+        env: env(&table),
+        files: Arc::default(),
+    }
+}
+
+/// `scripts = { … }` of a level.
+pub(crate) fn level(value: Option<Value<'_>>, level: Level) -> Arc<PhaseScripts> {
+    let Some(table) = value.and_then(|value| value.table(&keys::LEVEL_SCRIPTS)) else {
+        return Arc::default();
+    };
+    if let Some(rewrite) = table.get("rewrite").filter(|_| level == Level::Rule) {
+        rewrite.report_help(
+            "`rewrite` cannot stand on a rule: rules are chosen after it has run",
+            "put it on the site, and let the script look at the path",
+        );
+    }
+    Arc::new(phases(&table))
+}
+
+fn phases(table: &Table<'_>) -> PhaseScripts {
+    let all = |name, place| {
+        let listed = table.get(name).map(|value| value.one_or_list());
+        let listed = listed.unwrap_or_default();
+        listed
+            .iter()
+            .filter_map(|value| script(value, place))
+            .collect()
+    };
+    PhaseScripts {
+        rewrite: all("rewrite", Place::Phase),
+        access: all("access", Place::Phase),
+        header_filter: all("header_filter", Place::Phase),
+        body_filter: all("body_filter", Place::Phase),
+        log: all("log", Place::Log),
+    }
+}
+
+/// A script: a file's name, or a table.
+pub(crate) fn script(value: &Value<'_>, place: Place) -> Option<Script> {
+    let mut script = anywhere(value, place)?;
+    if place == Place::Process {
+        script.cache = Cache::Always;
+    }
+    Some(script)
+}
+
+fn anywhere(value: &Value<'_>, place: Place) -> Option<Script> {
+    if value.is_text() {
+        let plain = Table::empty(value.context, &keys::SCRIPT);
+        let cache = plain.choice("cache");
+        return described(&plain, cache, from_file(value, cache)?);
+    }
+    if !value.is_table() {
+        value.mistyped("a script: a file's name, or a table with `file` or `code`");
+        return None;
+    }
+    let table = value.table(&keys::SCRIPT)?;
+    report_misplaced(&table, value.name, place);
+    let cache = table.choice("cache");
+    match (table.get("file"), table.get("code")) {
+        (Some(file), None) => described(&table, cache, from_file(&file, cache)?),
+        (None, Some(code)) => {
+            let misplaced = place.objection("cache").is_some();
+            if let Some(cache) = table.get("cache").filter(|_| !misplaced) {
+                let help = "inline code is compiled once, and again on a reload";
+                cache.report_help("`cache` says nothing beside `code`", help);
+            }
+            described(&table, Cache::Always, from_code(&code)?)
+        }
+        (Some(_), Some(code)) => {
+            code.report("a script is one thing, not both `file` and `code`");
+            None
+        }
+        (None, None) => {
+            if !["file", "code"].iter().any(|name| table.has_misspelt(name)) {
+                let finding = problem(value.spot(), "the script is missing");
+                let help = "add `file = \"hooks/script.rb\"`, or the script itself as `code`";
+                value.context.report(finding.help(help).absence());
+            }
+            None
+        }
+    }
+}
+
+/// What a script is made of, and what it is called.
+type Named = (Source, Arc<str>);
+
+fn described(table: &Table<'_>, cache: Cache, (source, name): Named) -> Option<Script> {
+    Some(Script {
+        cache,
+        source,
+        name,
+        on_error: table.choice("on_error"),
+        optional: table.flag("optional"),
+    })
+}
+
+fn report_misplaced(table: &Table<'_>, script: &str, place: Place) {
+    for key in ["cache", "on_error", "optional"] {
+        if let (Some(value), Some(why)) = (table.get(key), place.objection(key)) {
+            value.report_help(format!("`{key}` says nothing of `{script}`"), why);
+        }
+    }
+}
+
+fn from_file(value: &Value<'_>, cache: Cache) -> Option<Named> {
+    let path = values::path(value)?;
+    let name = path.to_str()?.into();
+    let text = match cache {
+        Cache::Never => None,
+        Cache::Mtime | Cache::Always => read(value, &path),
+    };
+    Some((Source::File(ScriptFile { path, text }), name))
+}
+
+/// What the file holds, if anybody looked. It is judged once, however many scripts name it.
+fn read(value: &Value<'_>, path: &PathBuf) -> Option<Arc<[u8]>> {
+    let cache = &value.context.files.scripts;
+    if let Some(known) = cache.borrow().get(path) {
+        return known.clone().ok().flatten();
+    }
+    let sources = value.context.sources;
+    let found = match (sources.data.get(path), sources.existence) {
+        (Some(Ok(bytes)), _) if bytes.len() > SCRIPT_BYTES_MAX => {
+            let most = units::size(SCRIPT_BYTES_MAX as u64);
+            Err(format!("`{}` is larger than {most}", path.display()))
+        }
+        (Some(Ok(bytes)), _) => Ok(Some(Arc::from(bytes.as_slice()))),
+        (Some(Err(why)), _) => Err(format!("cannot read script `{}`: {why}", path.display())),
+        (None, Existence::Assumed) => Ok(None),
+        (None, Existence::Checked) => Err(format!("nobody has read script `{}`", path.display())),
+    };
+    let found = found.map_err(|why| value.report(why));
+    cache.borrow_mut().insert(path.clone(), found.clone());
+    found.ok().flatten()
+}
+
+fn from_code(value: &Value<'_>) -> Option<Named> {
+    let code = value.text()?;
+    if code.len() > SCRIPT_BYTES_MAX {
+        let most = units::size(SCRIPT_BYTES_MAX as u64);
+        value.report(format!("`code` is larger than {most}"));
+        return None;
+    }
+    if code.trim().is_empty() {
+        value.report("`code` is empty");
+        return None;
+    }
+    let (file, line) = value.context.line_of_text(&value.spot())?;
+    Some((Source::Code(code.into()), format!("{file}:{line}").into()))
+}
+
+fn budgets(table: &Table<'_>) -> Budgets {
+    let budgets = Budgets {
+        cpu_ms: table.duration("cpu"),
+        wall_ms: table.duration("wall"),
+        log_wall_ms: table.duration("log_wall"),
+        memory_bytes: table.size("memory"),
+        parked: table.count("parked") as usize,
+        output_bytes: table.size("output"),
+        body_filter_bytes: table.size("body_filter_bytes") as usize,
+        connect_timeout_ms: table.duration("connect_timeout"),
+        store_timeout_ms: table.duration("store_timeout"),
+        store_connections: table.count("store_connections") as usize,
+        cache_bytes: table.size("cache_bytes"),
+        cache_entries: table.count("cache_entries") as usize,
+        read_bytes: table.size("read_bytes"),
+    };
+    let more = |name, than, spelt: (String, String)| {
+        let message = format!("`{name}` ({}) is more than `{than}` ({})", spelt.0, spelt.1);
+        table.report_at(&[name, than], message);
+    };
+    let time = units::duration;
+    for (name, wall_ms) in [("wall", budgets.wall_ms), ("log_wall", budgets.log_wall_ms)] {
+        if budgets.cpu_ms > wall_ms {
+            more("cpu", name, (time(budgets.cpu_ms), time(wall_ms)));
+        }
+    }
+    let held = [
+        ("body_filter_bytes", budgets.body_filter_bytes as u64),
+        ("read_bytes", budgets.read_bytes),
+    ];
+    for (name, bytes) in held {
+        if bytes > budgets.memory_bytes {
+            let spelt = (units::size(bytes), units::size(budgets.memory_bytes));
+            more(name, "memory", spelt);
+        }
+    }
+    budgets
+}
+
+fn env(table: &Table<'_>) -> Arc<[String]> {
+    let mut seen: BTreeMap<&str, Spot> = BTreeMap::new();
+    let mut names = Vec::new();
+    for value in table.list("env") {
+        let Some(name) = value.text() else {
+            continue;
+        };
+        if name.is_empty() || name.contains(['=', '\0']) {
+            value.report(format!("{name:?} cannot be a variable's name"));
+        } else if let Some(first) = seen.insert(name, value.spot()) {
+            let finding = problem(value.spot(), format!("variable `{name}` is named twice"));
+            value
+                .context
+                .report(finding.other("first named here", first));
+        } else {
+            names.push(name.to_owned());
+        }
+    }
+    names.into()
+}
+
+/// `script` and `allow` of `proxy`.
+pub(crate) fn set(table: &Table<'_>) -> Option<SetScript> {
+    let allow = table.list("allow");
+    let allow = allow.iter().filter_map(allowed).collect();
+    let script = script(&table.get("script")?, Place::Set)?;
+    Some(SetScript { script, allow })
+}
+
+fn allowed(value: &Value<'_>) -> Option<AllowedAddress> {
+    let text = value.text()?;
+    let wrong = |message: String| {
+        let help =
+            "one looks like `10.0.0.0/8`, `10.0.0.0/8:8080`, `127.0.0.1:9000` or `[fd00::/8]:8080`";
+        value.report_help(message, help);
+    };
+    let (network, port) = with_port(text);
+    let port = match port.map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) if port != 0 => Some(port),
+        Some(_) => {
+            wrong(format!("`{text}` has no port from 1 to 65535"));
+            return None;
+        }
+    };
+    match values::parse_network(network) {
+        Ok(network) => Some(AllowedAddress { network, port }),
+        Err(values::NoNetwork::Bits(meant)) => {
+            let finding = problem(
+                value.spot(),
+                format!("`{network}` has bits beyond its prefix"),
+            );
+            let meant = meant.to_string();
+            value.context.report(finding.meant(Some(&meant)));
+            None
+        }
+        Err(values::NoNetwork::Syntax) => {
+            wrong(format!("`{text}` is neither an address nor a network"));
+            None
+        }
+    }
+}
+
+/// Splits a network from its port. An IPv6 address is told from one by its brackets.
+fn with_port(text: &str) -> (&str, Option<&str>) {
+    if let Some((inner, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return match rest.strip_prefix(':') {
+            Some(port) => (inner, Some(port)),
+            None if rest.is_empty() => (inner, None),
+            None => (text, None),
+        };
+    }
+    match text.split_once(':') {
+        Some((network, port)) if !port.contains(':') => (network, Some(port)),
+        _ => (text, None),
+    }
+}
+
+/// The files of a model's scripts, under all their names.
+pub(crate) fn files(context: &Context<'_>, model: &Model) -> Arc<[PathBuf]> {
+    let mut files = BTreeSet::new();
+    for path in model.all_scripts().filter_map(Script::path) {
+        if !files.contains(path) {
+            files.insert(path.to_owned());
+            files.extend(context.sources.canonical.get(path).cloned());
+        }
+    }
+    files.into_iter().collect()
+}

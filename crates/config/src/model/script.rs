@@ -1,0 +1,265 @@
+//! Scripts: where they stand, what they may use, and what becomes of a request when one fails.
+//!
+//! The idea: every level holds the scripts that were written on it, and the request path runs them
+//! level by level, outer first. A script is named, not compiled: what Ruby says to it is found out
+//! by whoever opens a generation.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use super::{Handler, Model};
+
+/// `[scripts]`: what the process says of scripts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scripts {
+    /// Whose modules scripts are told they run in.
+    pub server: ServerClass,
+    /// Run in every worker's VM when a generation opens, before `worker_init`.
+    pub init: Option<Script>,
+    /// Run in every worker's VM after `init`.
+    pub worker_init: Option<Script>,
+    /// Run in every worker's VM before it closes.
+    pub worker_exit: Option<Script>,
+    /// Scripts that every request meets, before those of its tenant.
+    pub phases: Arc<PhaseScripts>,
+    /// What scripts may use.
+    pub budgets: Budgets,
+    /// Environment variables of the server that scripts may read, each once.
+    pub env: Arc<[String]>,
+    /// Every script's file, of all levels and handlers: as it is named (absolute) and, where links
+    /// lead elsewhere, under its canonical name as well. Sorted, each once. They are never served.
+    pub files: Arc<[PathBuf]>,
+}
+
+/// What `get_server_class` answers, as scripts for several servers ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "says it")]
+pub enum ServerClass {
+    Nginx,
+    Apache,
+}
+
+/// The scripts of one level, by phase, each phase's in the order they run in.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PhaseScripts {
+    /// Before a request is resolved. Never on a rule: rules are chosen after it.
+    pub rewrite: Vec<Script>,
+    /// After rules, rates, passwords and permits, before the handler.
+    pub access: Vec<Script>,
+    /// Before a reply's head is sent.
+    pub header_filter: Vec<Script>,
+    /// Over a whole reply body of at most [`Budgets::body_filter_bytes`].
+    pub body_filter: Vec<Script>,
+    /// After the reply, once, whatever became of the request.
+    pub log: Vec<Script>,
+}
+
+/// A script.
+#[derive(Clone)]
+pub struct Script {
+    /// Where its text is.
+    pub source: Source,
+    /// What it is called in log lines and backtraces: the file's absolute name, or `FILE:LINE` of
+    /// the configuration where inline code begins. Two scripts are equal whatever they are called.
+    pub name: Arc<str>,
+    /// When it is compiled.
+    pub cache: Cache,
+    /// What a raise before the reply means for the request.
+    pub on_error: OnError,
+    /// Whether requests can do without it when there is more to do than there is time for.
+    pub optional: bool,
+}
+
+/// Where a script's text is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Source {
+    /// In this file.
+    File(ScriptFile),
+    /// Here.
+    Code(Arc<str>),
+}
+
+/// A script's file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ScriptFile {
+    /// Its name, absolute.
+    pub path: PathBuf,
+    /// What it held when the configuration was read, by whoever read it, who may be allowed more
+    /// than the server is. `None` where nobody looked: with [`Cache::Never`], and in tests.
+    /// Scripts share equal files.
+    pub text: Option<Arc<[u8]>>,
+}
+
+/// When a script is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cache {
+    /// Again once its file has changed, which is looked at no more than once a second.
+    Mtime,
+    /// Once a generation.
+    Always,
+    /// For every request.
+    Never,
+}
+
+/// What a raise before the reply means for the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// It is answered 500.
+    Deny,
+    /// It goes on as if the script had said nothing.
+    Allow,
+}
+
+/// What scripts may use. Durations in milliseconds, none zero.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budgets {
+    /// CPU time between two waits. Default 5 ms.
+    pub cpu_ms: u64,
+    /// One call of a hook from start to end, waits included. Default 30 s.
+    pub wall_ms: u64,
+    /// As `wall_ms`, of a `log` script. Default 5 s.
+    pub log_wall_ms: u64,
+    /// Memory of one VM. Default 64 MiB.
+    pub memory_bytes: u64,
+    /// Fibers of a worker that wait at once. Default 4,096.
+    pub parked: usize,
+    /// What the scripts of one request may write, in all. Default 10 MiB.
+    pub output_bytes: u64,
+    /// Largest body that a `body_filter` is given; larger ones pass as they are. Default 1 MiB.
+    pub body_filter_bytes: usize,
+    /// Connecting to a store: memcached, MySQL, Redis, HTTP. Default 1 s.
+    pub connect_timeout_ms: u64,
+    /// One command to a store. Default 5 s.
+    pub store_timeout_ms: u64,
+    /// Connections of a worker to one server of a store. Default 32.
+    pub store_connections: usize,
+    /// Keys and values of `Cache`, of all its namespaces, in the whole process. Default 64 MiB.
+    pub cache_bytes: u64,
+    /// Entries of `Cache`, likewise. Default 100,000.
+    pub cache_entries: usize,
+    /// Largest file that `File.read` gives. Default 1 MiB.
+    pub read_bytes: u64,
+}
+
+/// `handler = { proxy = { script = … } }`: who names the upstream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetScript {
+    /// The script; its value is an upstream's name, or an address.
+    pub script: Script,
+    /// Addresses it may choose beside named upstreams. Empty: none.
+    pub allow: Vec<AllowedAddress>,
+}
+
+/// A network, and a port of it or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllowedAddress {
+    /// The network, without bits beyond its prefix.
+    pub network: IpNet,
+    /// The port; `None`: any.
+    pub port: Option<u16>,
+}
+
+impl PhaseScripts {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Script> {
+        let phases = [
+            &self.rewrite,
+            &self.access,
+            &self.header_filter,
+            &self.body_filter,
+            &self.log,
+        ];
+        phases.into_iter().flatten()
+    }
+}
+
+impl Script {
+    /// The file it stands in; `None` for inline code.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File(file) => Some(&file.path),
+            Source::Code(_) => None,
+        }
+    }
+}
+
+impl PartialEq for Script {
+    fn eq(&self, other: &Script) -> bool {
+        (&self.source, self.cache) == (&other.source, other.cache)
+            && (self.on_error, self.optional) == (other.on_error, other.optional)
+    }
+}
+
+impl AllowedAddress {
+    /// Whether the address is one of these. An IPv4 address within IPv6 counts as IPv4.
+    #[must_use]
+    pub fn holds(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.network.contains(&ip) && self.port.is_none_or(|port| port == address.port())
+    }
+}
+
+impl Model {
+    /// Every script, of every level and handler, outer levels first.
+    pub fn all_scripts(&self) -> impl Iterator<Item = &Script> {
+        let own = &self.scripts;
+        let process = [&own.init, &own.worker_init, &own.worker_exit];
+        let tenants = self.tenants.iter().map(|tenant| &tenant.scripts);
+        let sites = self.sites.iter().map(|site| &site.scripts);
+        let rules = || self.sites.iter().flat_map(|site| &site.rules);
+        let levels = std::iter::once(&own.phases).chain(tenants).chain(sites);
+        let levels = levels.chain(rules().map(|rule| &rule.scripts));
+        let handlers = rules().filter_map(|rule| rule.handler.as_ref()?.script());
+        let process = process.into_iter().flatten();
+        process
+            .chain(levels.flat_map(|level| level.iter()))
+            .chain(handlers)
+    }
+}
+
+impl Handler {
+    /// The script that answers, or names the upstream.
+    #[must_use]
+    pub fn script(&self) -> Option<&Script> {
+        match self {
+            Handler::Script(script) => Some(script),
+            Handler::Proxy(proxy) => proxy.script().map(|set| &set.script),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} {:?}", self.source, self.cache)?;
+        let (on_error, optional) = (self.on_error, self.optional);
+        write!(out, " on_error {on_error:?} optional {optional}")
+    }
+}
+
+/// Texts of scripts may hold passwords and are long: they are not shown.
+impl fmt::Debug for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(file) => file.fmt(out),
+            Source::Code(code) => write!(out, "code of {} bytes", code.len()),
+        }
+    }
+}
+
+impl fmt::Debug for ScriptFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.fmt(out)
+    }
+}
