@@ -1,0 +1,142 @@
+//! The stores that scripts ask, as processes of the test's own: memcached, MariaDB, Redis.
+//!
+//! The idea: a client of a store is tested against the real one, on a free port, in a directory
+//! that goes away with it. A test may stop a store, start it again on the same port, and hold it
+//! still, which from outside looks like a machine that hangs. Nothing of the machine's own
+//! configuration is read and no service of it is touched.
+
+mod mariadb;
+mod memcached;
+mod redis;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+pub use mariadb::MariaDb;
+pub use memcached::Memcached;
+pub use redis::RedisServer;
+
+use crate::temp::TempDir;
+use crate::wait::eventually;
+
+/// How long a store may take to start, to end or to answer the test itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where programs lie, also those that an ordinary user's PATH lacks.
+const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+
+/// A store's program: how it is started, its directory, and its process while it runs.
+#[derive(Debug)]
+struct Store {
+    program: PathBuf,
+    arguments: Vec<String>,
+    directory: TempDir,
+    child: Option<Child>,
+}
+
+impl Store {
+    fn new(program: PathBuf, arguments: Vec<String>, directory: TempDir) -> Self {
+        Self {
+            program,
+            arguments,
+            directory,
+            child: None,
+        }
+    }
+
+    /// Starts it and waits until `ready` says so.
+    fn start(&mut self, mut ready: impl FnMut(&Self) -> bool) {
+        assert!(self.child.is_none(), "{} runs already", self.name());
+        let log = File::create(self.log_file()).expect("create a log file");
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {}: {error}", self.name()));
+        self.child = Some(child);
+        eventually(PATIENCE, &format!("{} to be ready", self.name()), || {
+            let ended = self.child.as_mut().map(Child::try_wait);
+            if let Some(Ok(Some(status))) = ended {
+                panic!("{} ended with {status}: {}", self.name(), self.log());
+            }
+            ready(self).then_some(())
+        });
+    }
+
+    /// Asks it to end and waits until it has, its sockets closed.
+    fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        let pid = Pid::from_child(&child);
+        // One that is held still would not hear the first.
+        for signal in [Signal::TERM, Signal::CONT] {
+            kill_process(pid, signal).expect("signal a store");
+        }
+        eventually(PATIENCE, &format!("{} to end", self.name()), || {
+            child.try_wait().expect("wait for a child")
+        });
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref();
+        let child = child.unwrap_or_else(|| panic!("{} does not run", self.name()));
+        kill_process(Pid::from_child(child), signal).expect("signal a store");
+    }
+
+    /// What it has written since it was started last.
+    fn log(&self) -> String {
+        let log = std::fs::read(self.log_file()).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        file_name(&self.program)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What it keeps goes away with its directory; it need not put anything in order.
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Finds a program under the first of its names that is installed; says so when none is.
+fn find(names: &[&str]) -> Option<PathBuf> {
+    let paths = names
+        .iter()
+        .flat_map(|name| DIRECTORIES.map(|directory| Path::new(directory).join(name)));
+    let found = paths.into_iter().find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("skipped: {} is not installed", names.join(" or "));
+    }
+    found
+}
+
+/// The user a store is told to be, where the test is root: a store refuses that unless told.
+fn user_for_root(user: &str) -> Option<&str> {
+    geteuid().is_root().then_some(user)
+}
+
+fn file_name(path: &Path) -> std::borrow::Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
+}
+
+fn owned(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|&one| one.to_owned()).collect()
+}

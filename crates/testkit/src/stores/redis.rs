@@ -1,0 +1,168 @@
+//! Redis, or Valkey where that is installed, keeping nothing on disk.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::process::Signal;
+
+use super::{PATIENCE, Store, find, owned};
+use crate::temp::TempDir;
+use crate::wait::free_port;
+
+/// A Redis server; killed when dropped.
+#[derive(Debug)]
+pub struct RedisServer {
+    store: Store,
+    address: SocketAddr,
+}
+
+impl RedisServer {
+    /// Starts one; `settings` are further arguments of it (`["--requirepass", "secret"]`; then
+    /// [`Self::command`] is refused until it sends `AUTH`, which it does not). `None`, and a line
+    /// on stderr, when there is none.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(settings: &[&str]) -> Option<Self> {
+        let program = find(&["redis-server", "valkey-server"])?;
+        let port = free_port();
+        let number = port.to_string();
+        let mut arguments = owned(&["--bind", "127.0.0.1", "--port", &number]);
+        arguments.extend(owned(&["--save", "", "--appendonly", "no"]));
+        arguments.extend(owned(settings));
+        let mut redis = Self {
+            store: Store::new(program, arguments, TempDir::new()),
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+        };
+        redis.restart();
+        Some(redis)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it; connections to it are closed, new ones are refused.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn stop(&mut self) {
+        self.store.stop();
+    }
+
+    /// Starts it again on the same port, empty, ending it first where it runs.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.store.stop();
+        let address = self.address;
+        self.store.start(|_| ask(address, &["PING"]).is_ok());
+    }
+
+    /// Holds it still: its connections stay open and nothing is answered.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pause(&self) {
+        self.store.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resume(&self) {
+        self.store.signal(Signal::CONT);
+    }
+
+    /// Runs a command on a connection of its own. The answer as text: nothing for a missing
+    /// value, a line for each element of a list, an error with its `-`.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> String {
+        ask(self.address, words).expect("ask Redis")
+    }
+}
+
+fn ask(address: SocketAddr, words: &[&str]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(request.as_bytes())?;
+    answer(&mut BufReader::new(stream))
+}
+
+/// One answer of the protocol's second version.
+fn answer(reader: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let line = line.trim_end();
+    let Some(kind) = line.chars().next() else {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    };
+    let rest = &line[kind.len_utf8()..];
+    match kind {
+        '$' => value(reader, rest),
+        '*' => {
+            let count: i64 = rest.parse().map_err(io::Error::other)?;
+            let elements: io::Result<Vec<String>> = (0..count).map(|_| answer(reader)).collect();
+            Ok(elements?.join("\n"))
+        }
+        '-' => Ok(line.to_owned()),
+        _ => Ok(rest.to_owned()),
+    }
+}
+
+/// A string of a told length; `-1` is none.
+fn value(reader: &mut impl BufRead, length: &str) -> io::Result<String> {
+    let length: i64 = length.parse().map_err(io::Error::other)?;
+    let Ok(length) = usize::try_from(length) else {
+        return Ok(String::new());
+    };
+    let mut bytes = vec![0; length + 2];
+    reader.read_exact(&mut bytes)?;
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_answers_in_text_until_it_is_stopped() {
+        let Some(mut redis) = RedisServer::start(&[]) else {
+            return;
+        };
+        assert_eq!(redis.command(&["SET", "key", "a b\r\nc"]), "OK");
+        assert_eq!(redis.command(&["GET", "key"]), "a b\r\nc");
+        assert_eq!(redis.command(&["GET", "unknown"]), "");
+        assert_eq!(redis.command(&["INCR", "count"]), "1");
+        assert_eq!(redis.command(&["RPUSH", "list", "a", "b"]), "2");
+        assert_eq!(redis.command(&["LRANGE", "list", "0", "-1"]), "a\nb");
+        assert!(redis.command(&["INCR", "list"]).starts_with("-WRONGTYPE"));
+
+        redis.stop();
+        assert!(TcpStream::connect(redis.address()).is_err());
+        redis.restart();
+        assert_eq!(redis.command(&["GET", "key"]), "");
+    }
+
+    #[test]
+    fn settings_reach_redis() {
+        let Some(redis) = RedisServer::start(&["--maxclients", "7"]) else {
+            return;
+        };
+        let told = redis.command(&["CONFIG", "GET", "maxclients"]);
+        assert_eq!(told, "maxclients\n7");
+    }
+}
