@@ -1,0 +1,50 @@
+//! Compiles the shim with the defines and the headers that mruby itself is built with.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    let mut shim = cc::Build::new();
+    for file in ["shim.c", "room.c", "look.c"] {
+        shim.file(format!("shim/{file}"));
+        println!("cargo:rerun-if-changed=shim/{file}");
+    }
+    println!("cargo:rerun-if-changed=shim/shim.h");
+    println!("cargo:rerun-if-env-changed=BINDGEN_EXTRA_CLANG_ARGS");
+    println!("cargo:rerun-if-env-changed=NAGAYA_MRUBY_FLAGS");
+    let defines = env::var("BINDGEN_EXTRA_CLANG_ARGS").expect(
+        "BINDGEN_EXTRA_CLANG_ARGS is set by .cargo/config.toml: build inside the workspace",
+    );
+    let more = env::var("NAGAYA_MRUBY_FLAGS").unwrap_or_default();
+    for flag in defines.split_whitespace().chain(more.split_whitespace()) {
+        shim.flag(flag);
+    }
+    // The table of symbols known beforehand is made while mruby is built; we look names up instead.
+    shim.define("MRB_NO_PRESYM", None)
+        .include(headers())
+        .opt_level(3)
+        .warnings(true)
+        .flag("-Wno-unused-parameter")
+        .compile("nagaya_mruby_shim");
+}
+
+/// mruby's own headers, wherever cargo keeps the source of `mruby3-sys`.
+fn headers() -> PathBuf {
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let metadata = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--locked", "--offline"])
+        .output()
+        .expect("run cargo metadata");
+    let text = String::from_utf8_lossy(&metadata.stdout);
+    let place = text
+        .split("\"manifest_path\":\"")
+        .filter_map(|rest| rest.split('"').next())
+        .find(|path| path.contains("mruby3-sys"))
+        .expect("mruby3-sys is among the packages cargo knows");
+    let source = PathBuf::from(place);
+    source
+        .parent()
+        .expect("a manifest lies in a directory")
+        .join("mruby/include")
+}

@@ -1,0 +1,149 @@
+/* What an interpreter may take: memory, counted and capped, and CPU time between two waits. */
+#include "shim.h"
+#include <mruby/array.h>
+#include <mruby/error.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A run this much longer than its budget, with no instruction fetched since, is inside one long C call. */
+#define STUCK_NS 45000000ull
+
+__thread ngy_vm *ngy_running;
+
+/* ---- memory: counted, capped, and freed as a whole when an interpreter is lost ---- */
+
+struct ngy_block {
+  ngy_block *next, *previous;
+  size_t size, padding; /* 16-byte alignment of what follows */
+};
+
+static void unlink_block(ngy_vm *vm, ngy_block *block)
+{
+  if (block->previous) block->previous->next = block->next; else vm->blocks = block->next;
+  if (block->next) block->next->previous = block->previous;
+}
+
+static void *change(ngy_vm *vm, ngy_block *block, size_t size)
+{
+  size_t before = block ? block->size : 0;
+  if (size == 0) {
+    if (block) { unlink_block(vm, block); vm->bytes -= before; free(block); }
+    return NULL;
+  }
+  if (size > before && size - before > vm->bytes_max - vm->bytes) return NULL;
+  if (block) unlink_block(vm, block);
+  ngy_block *fresh = realloc(block, sizeof(ngy_block) + size);
+  ngy_block *kept = fresh ? fresh : block;
+  if (!kept) return NULL;
+  kept->previous = NULL;
+  kept->next = vm->blocks;
+  if (vm->blocks) vm->blocks->previous = kept;
+  vm->blocks = kept;
+  if (!fresh) return NULL;
+  vm->bytes += size - before;
+  fresh->size = size;
+  return fresh + 1;
+}
+
+void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data)
+{
+  ngy_vm *vm = data;
+  sig_atomic_t inside = vm->inside;
+  (void)mrb;
+  vm->inside = 0;
+  void *fresh = change(vm, pointer ? (ngy_block *)pointer - 1 : NULL, size);
+  vm->inside = inside;
+  return fresh;
+}
+
+/* Frees an interpreter that was left in the middle of something. */
+void ngy_discard(ngy_vm *vm)
+{
+  for (ngy_block *block = vm->blocks, *next; block; block = next) { next = block->next; free(block); }
+  free(vm);
+}
+
+/* ---- time: a timer on the thread's own CPU clock ends a run that takes too much ---- */
+
+static uint64_t cpu_now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void kill_run(ngy_vm *vm, mrb_state *mrb)
+{
+  mrb_value killer = mrb_ary_entry(vm->roots, ROOT_KILLER);
+  if (mrb_nil_p(killer)) {
+    struct RClass *class = mrb_class_get(mrb, "ScriptBudgetError");
+    killer = mrb_exc_new(mrb, class, "used up its CPU time without waiting", 36);
+    mrb_ary_set(mrb, vm->roots, ROOT_KILLER, killer);
+  }
+  mrb_exc_raise(mrb, killer);
+}
+
+/* Called before every instruction while armed. A run whose time is up raises again and again: a
+ * `rescue` or `ensure` that catches it gets no further than its own first instruction. */
+void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *registers)
+{
+  ngy_vm *vm = mrb->allocf_ud;
+  (void)irep; (void)registers;
+  if (vm->counting) vm->instructions++;
+  if (vm->over) {
+    /* Raised here, not at the instruction before: a handler that was just entered does not catch it again. */
+    mrb->c->ci->pc = pc + 1;
+    kill_run(vm, mrb);
+  }
+  if (vm->raising) {
+    mrb_value pending = mrb_ary_entry(vm->roots, ROOT_PENDING);
+    vm->raising = 0;
+    mrb->c->ci->pc = pc; /* at the call that waited: resuming has forgotten where that was */
+    mrb_exc_raise(mrb, pending);
+  }
+  if (!vm->counting) mrb->code_fetch_hook = NULL;
+}
+
+static void ticked(int signal, siginfo_t *info, void *context)
+{
+  ngy_vm *vm = ngy_running;
+  (void)signal; (void)info; (void)context;
+  if (!vm || vm->sealed) return;
+  uint64_t now = cpu_now_ns();
+  if (vm->started_ns == 0) vm->started_ns = now;
+  uint64_t used = now - vm->started_ns;
+  if (used < vm->cpu_ns_max) return;
+  vm->over = 1;
+  vm->mrb->code_fetch_hook = ngy_fetched;
+  if (used > vm->cpu_ns_max + STUCK_NS && vm->inside) siglongjmp(vm->escape, 1);
+}
+
+int ngy_ticker_start(uint64_t period_ns, void **ticker)
+{
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = ticked;
+  /* Not masked while handled: `ticked` may leave by siglongjmp. */
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGVTALRM, &action, NULL) != 0) return -1;
+  struct sigevent event;
+  memset(&event, 0, sizeof event);
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGVTALRM;
+  event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+  timer_t timer;
+  if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer) != 0) return -1;
+  struct itimerspec every = { { 0, (long)period_ns }, { 0, (long)period_ns } };
+  if (timer_settime(timer, 0, &every, NULL) != 0) { timer_delete(timer); return -1; }
+  *ticker = timer;
+  return 0;
+}
+
+void ngy_ticker_stop(void *ticker)
+{
+  timer_delete((timer_t)ticker);
+}

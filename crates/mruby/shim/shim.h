@@ -1,0 +1,81 @@
+/* What Rust sees of mruby. Every function here is safe to call from Rust: none of them lets a
+ * longjmp pass through its caller. Matched by src/raw.rs; a test compares sizes. */
+#ifndef NAGAYA_SHIM_H
+#define NAGAYA_SHIM_H
+
+#include <mruby.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+
+/* How a guarded call ended. */
+enum { NGY_FINE, NGY_RAISED, NGY_LOST };
+
+/* What a native answers; the interpreter's values are made after its Rust frame is gone. */
+enum {
+  NGY_NIL, NGY_TRUE, NGY_FALSE, NGY_INTEGER, NGY_FLOAT, NGY_BYTES, NGY_TREE,
+  NGY_SELF, NGY_ARGUMENT, NGY_ATTACH, NGY_WAIT, NGY_RAISE
+};
+
+/* What a value is, as far as Rust tells values apart. */
+enum {
+  NGY_IS_NIL, NGY_IS_FALSE, NGY_IS_TRUE, NGY_IS_INTEGER, NGY_IS_FLOAT, NGY_IS_SYMBOL,
+  NGY_IS_STRING, NGY_IS_ARRAY, NGY_IS_HASH, NGY_IS_OTHER
+};
+
+typedef struct ngy_answer {
+  int64_t integer;
+  double number;
+  const char *bytes;
+  size_t size;
+  const char *name; /* the class to raise */
+  size_t name_size;
+  int32_t kind;
+} ngy_answer;
+
+typedef struct ngy_text {
+  const char *bytes;
+  size_t size;
+} ngy_text;
+
+/* The Rust side of an interpreter. */
+typedef struct ngy_host {
+  void *state;
+  void (*dispatch)(void *state, uint32_t native, mrb_value self, size_t argc, const mrb_value *argv, ngy_answer *answer);
+  void (*cancel)(void *state);
+  void (*dropped)(void *state, uint64_t handle);
+  void (*failed)(void *state, ngy_text class_name, ngy_text message, ngy_text backtrace);
+} ngy_host;
+
+typedef struct ngy_block ngy_block;
+
+typedef struct ngy_vm {
+  mrb_state *mrb;
+  ngy_host host;
+  ngy_block *blocks;       /* every allocation, so that a lost interpreter can be freed */
+  size_t bytes, bytes_max;
+  mrb_value roots;         /* what Rust holds, by index */
+  uint64_t cpu_ns_max;     /* between two waits */
+  uint64_t started_ns;     /* 0 until a tick sees this run */
+  uint64_t instructions;   /* counted while `counting` */
+  sigjmp_buf escape;
+  volatile sig_atomic_t inside; /* in mruby's own code, not in Rust's or the allocator's */
+  volatile sig_atomic_t over;   /* its time is up */
+  volatile sig_atomic_t sealed; /* no budget applies: the product's own start-up code */
+  int raising, counting;
+} ngy_vm;
+
+/* Roots the shim keeps for itself. */
+enum { ROOT_PENDING, ROOT_KILLER, ROOTS_OWN };
+
+/* The interpreter at work on this thread. */
+extern __thread ngy_vm *ngy_running;
+/* What objects of ours hold of Rust's. */
+extern const struct mrb_data_type ngy_attached;
+
+void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data);
+void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *registers);
+void ngy_close(ngy_vm *vm);
+void ngy_discard(ngy_vm *vm);
+
+#endif

@@ -1,0 +1,657 @@
+//! An interpreter, and how one goes into it: compile, start, resume.
+
+use std::any::Any;
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+use std::slice::from_raw_parts;
+use std::time::Duration;
+
+use slab::Slab;
+
+use crate::call::{Answer, Call, Host, Native, slice};
+use crate::datum::{self, Datum};
+use crate::raw::{self, HostTable, RawAnswer, RawValue, RawVm, Text};
+use crate::ticker::Ticker;
+
+/// Bytes kept of an exception's message.
+const MESSAGE_BYTES_MAX: usize = 4_096;
+
+/// Room for answers that is kept between calls.
+const SCRATCH_BYTES_KEPT: usize = 64 * 1_024;
+
+/// An exception nobody rescued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raised {
+    /// The full name of its class.
+    pub class: String,
+    /// What it says.
+    pub message: String,
+    /// Where it was raised, innermost first: `FILE:LINE:in METHOD`.
+    pub backtrace: Vec<String>,
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.class)
+    }
+}
+
+/// Why an interpreter did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// It could not be opened: no memory within its budget.
+    Open,
+    /// The code raised.
+    Raised(Raised),
+    /// One call of a C function took so long that the interpreter had to be given up. It does
+    /// nothing any more, whatever it is asked.
+    Lost,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("no interpreter fits into its memory budget"),
+            Self::Raised(raised) => raised.fmt(f),
+            Self::Lost => f.write_str(
+                "one call took so long that the interpreter was given up and is opened anew",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What an interpreter may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Bytes, everything it holds counted.
+    pub memory_bytes: usize,
+    /// CPU time of one run: until it waits or ends.
+    pub cpu: Duration,
+}
+
+/// Something that is kept from being collected until it is let go.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Slot(usize);
+
+impl Slot {
+    /// Its number, which `Nagaya.__run` takes.
+    pub fn number(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+}
+
+/// What a fiber that waited goes on with.
+#[derive(Debug)]
+pub enum Resume {
+    /// The value of the call that waited.
+    Value(Datum),
+    /// A new object of the class with this full name, which holds this.
+    Object(&'static str, Rc<dyn Any>),
+    /// An exception, raised where it waited: the full name of its class, and what it says.
+    Raise(&'static str, String),
+}
+
+/// What a class is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassKind {
+    /// A module.
+    Module,
+    /// A class.
+    Class,
+    /// A class whose objects may hold something of Rust's.
+    Holding,
+}
+
+/// Whose method it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodOf {
+    /// Of objects.
+    Object,
+    /// Of the class itself.
+    Class,
+}
+
+/// What a native takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Takes {
+    /// Fewest arguments.
+    pub least: u8,
+    /// Most arguments, at most 64.
+    pub most: u8,
+    /// A bit for each argument that is made a String with `to_s` unless it is `nil`; the last of
+    /// 16 stands for all that follow.
+    pub texts: u16,
+}
+
+struct Inner<H: Host> {
+    raw: *mut RawVm,
+    host: H,
+    natives: Vec<Native<H>>,
+    objects: Slab<Rc<dyn Any>>,
+    scratch: Vec<u8>,
+    message: Vec<u8>,
+    lent: Option<NonNull<H::Lent>>,
+    raised: Option<Raised>,
+}
+
+/// An interpreter with the Rust side it belongs to.
+///
+/// It stays on its thread.
+pub struct Vm<H: Host> {
+    raw: *mut RawVm,
+    inner: *mut Inner<H>,
+    slots: Slab<()>,
+    lost: bool,
+    _ticker: Option<Rc<Ticker>>,
+}
+
+impl<H: Host> fmt::Debug for Vm<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vm")
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H: Host> Vm<H> {
+    /// Opens an interpreter. No budget of time applies until [`Vm::unseal`].
+    ///
+    /// # Errors
+    /// When mruby does not fit into its memory.
+    pub fn open(host: H, budget: Budget) -> Result<Self, Error> {
+        let inner = Box::into_raw(Box::new(Inner {
+            raw: ptr::null_mut(),
+            host,
+            natives: Vec::new(),
+            objects: Slab::new(),
+            scratch: Vec::new(),
+            message: Vec::new(),
+            lent: None,
+            raised: None,
+        }));
+        let table = HostTable {
+            state: inner.cast(),
+            dispatch: dispatch::<H>,
+            cancel: cancel::<H>,
+            dropped: dropped::<H>,
+            failed: failed::<H>,
+        };
+        let cpu_ns = u64::try_from(budget.cpu.as_nanos()).unwrap_or(u64::MAX);
+        // SAFETY: the table is copied; `inner` lives until after `ngy_close`.
+        let raw = unsafe { raw::ngy_open(&raw const table, budget.memory_bytes, cpu_ns) };
+        if raw.is_null() {
+            // SAFETY: made by `Box::into_raw` above, and nobody else has it now.
+            drop(unsafe { Box::from_raw(inner) });
+            return Err(Error::Open);
+        }
+        // SAFETY: nothing of the interpreter runs now.
+        unsafe { (*inner).raw = raw };
+        let mut slots = Slab::new();
+        // SAFETY: no preconditions.
+        for _ in 0..unsafe { raw::ngy_roots_own() } {
+            slots.insert(());
+        }
+        Ok(Self {
+            raw,
+            inner,
+            slots,
+            lost: false,
+            _ticker: Ticker::of_this_thread(),
+        })
+    }
+
+    /// From now on what runs has its budget of time.
+    pub fn unseal(&mut self) {
+        // SAFETY: `raw` is open.
+        unsafe { raw::ngy_unseal(self.raw) };
+    }
+
+    /// The Rust side.
+    pub fn host(&mut self) -> &mut H {
+        // SAFETY: nothing of the interpreter runs while `self` is borrowed here.
+        unsafe { &mut (*self.inner).host }
+    }
+
+    /// Whether it was given up.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Defines a class or module below `outer` (`""` for the top).
+    ///
+    /// # Errors
+    /// When there is another of that name, or no such `outer`.
+    pub fn define(
+        &mut self,
+        outer: &str,
+        name: &str,
+        superclass: &str,
+        kind: ClassKind,
+    ) -> Result<(), Error> {
+        let kind: c_int = match kind {
+            ClassKind::Module => 0,
+            ClassKind::Class => 1,
+            ClassKind::Holding => 2,
+        };
+        self.guarded(|raw| {
+            // SAFETY: `raw` is open, and the texts outlive the call.
+            unsafe { raw::ngy_class(raw, text(outer), text(name), text(superclass), kind) }
+        })
+    }
+
+    /// Defines a method in Rust.
+    ///
+    /// # Errors
+    /// When there is no such class.
+    pub fn method(
+        &mut self,
+        class: &str,
+        name: &str,
+        of: MethodOf,
+        takes: Takes,
+        native: Native<H>,
+    ) -> Result<(), Error> {
+        // SAFETY: nothing of the interpreter runs now.
+        let natives = unsafe { &mut (*self.inner).natives };
+        natives.push(native);
+        let spec = spec(natives.len() - 1, takes);
+        let kind = c_int::from(of == MethodOf::Class);
+        self.guarded(|raw| {
+            // SAFETY: `raw` is open, and the texts outlive the call.
+            unsafe { raw::ngy_method(raw, text(class), text(name), kind, spec) }
+        })
+    }
+
+    /// Defines a constant of a class (`""` for the top).
+    ///
+    /// # Errors
+    /// When there is no such class.
+    pub fn constant(&mut self, class: &str, name: &str, value: &Datum) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        datum::write(value, &mut bytes);
+        let answer = tree_of(&bytes);
+        self.guarded(|raw| {
+            // SAFETY: `raw` is open, and texts and answer outlive the call.
+            unsafe { raw::ngy_constant(raw, text(class), text(name), &raw const answer) }
+        })
+    }
+
+    /// Compiles `source`, whose first line is `line` of the file `name`.
+    ///
+    /// # Errors
+    /// What is wrong with it: a SyntaxError with its line.
+    pub fn compile(&mut self, source: &[u8], name: &str, line: u16) -> Result<Slot, Error> {
+        let slot = self.slots.insert(());
+        let compiled = self.guarded(|raw| {
+            // SAFETY: `raw` is open, and the texts outlive the call.
+            unsafe { raw::ngy_compile(raw, Text::of(source), text(name), line, slot) }
+        });
+        self.kept(slot, compiled)
+    }
+
+    /// Runs a compiled script outside of any fiber; it cannot wait.
+    ///
+    /// # Errors
+    /// What it raised.
+    pub fn run(&mut self, script: Slot) -> Result<(), Error> {
+        // SAFETY: `raw` is open.
+        self.guarded(|raw| unsafe { raw::ngy_run(raw, script.0) })
+    }
+
+    /// Makes a fiber by `Nagaya.__fiber`, which the caller's own Ruby defines.
+    ///
+    /// # Errors
+    /// What that raised.
+    pub fn fiber(&mut self) -> Result<Slot, Error> {
+        let slot = self.slots.insert(());
+        // SAFETY: `raw` is open.
+        let made = self.guarded(|raw| unsafe { raw::ngy_fiber(raw, slot) });
+        self.kept(slot, made)
+    }
+
+    /// Starts or goes on with a fiber, until it waits or yields; `lent` is what natives see of the
+    /// request meanwhile.
+    ///
+    /// # Errors
+    /// What it raised; the fiber is dead then.
+    pub fn resume(
+        &mut self,
+        fiber: Slot,
+        with: Resume,
+        lent: Option<&mut H::Lent>,
+    ) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        let mut answer = RawAnswer::nil();
+        let message;
+        match with {
+            Resume::Value(Datum::Nil) => {}
+            Resume::Value(Datum::Int(number)) => {
+                answer.kind = raw::INTEGER;
+                answer.integer = number;
+            }
+            Resume::Value(value) => {
+                datum::write(&value, &mut bytes);
+                answer = tree_of(&bytes);
+            }
+            Resume::Object(class, held) => {
+                // SAFETY: nothing of the interpreter runs now.
+                let handle = unsafe { (*self.inner).objects.insert(held) };
+                datum::write_object(class, handle as u64, &mut bytes);
+                answer = tree_of(&bytes);
+            }
+            Resume::Raise(class, said) => {
+                message = said;
+                answer = raise_of(class, message.as_bytes());
+            }
+        }
+        // SAFETY: nothing of the interpreter runs now. The pointer is taken away again below,
+        // before `lent` can be used by anybody else.
+        unsafe { (*self.inner).lent = lent.map(NonNull::from) };
+        let ended = self.guarded(|raw| {
+            // SAFETY: `raw` is open, and the answer and its bytes outlive the call.
+            unsafe { raw::ngy_resume(raw, fiber.0, &raw const answer) }
+        });
+        // SAFETY: nothing of the interpreter runs any more.
+        unsafe { (*self.inner).lent = None };
+        ended
+    }
+
+    /// Lets what `slot` keeps be collected.
+    pub fn let_go(&mut self, slot: Slot) {
+        if self.slots.try_remove(slot.0).is_some() && !self.lost {
+            // SAFETY: `raw` is open.
+            unsafe { raw::ngy_let_go(self.raw, slot.0) };
+        }
+    }
+
+    /// Collects everything nobody holds.
+    ///
+    /// # Errors
+    /// When the interpreter was given up.
+    pub fn collect(&mut self) -> Result<(), Error> {
+        // SAFETY: `raw` is open.
+        self.guarded(|raw| unsafe { raw::ngy_collect(raw) })
+    }
+
+    /// Bytes the interpreter holds.
+    pub fn bytes(&self) -> usize {
+        // SAFETY: `raw` is open or was given up; the shim's own counter is there in both.
+        unsafe { raw::ngy_bytes(self.raw) }
+    }
+
+    /// Objects in the interpreter, those nobody holds any more counted until they are collected.
+    pub fn objects(&self) -> usize {
+        // SAFETY: `raw` is open or was given up; its state is there in both.
+        unsafe { raw::ngy_objects(self.raw) }
+    }
+
+    /// What of Rust's its objects hold.
+    pub fn held(&self) -> usize {
+        // SAFETY: nothing of the interpreter runs now.
+        unsafe { (*self.inner).objects.len() }
+    }
+
+    /// Counts instructions from now on, or no longer. Counting is slow.
+    pub fn count_instructions(&mut self, counting: Counting) {
+        // SAFETY: `raw` is open.
+        unsafe { raw::ngy_count(self.raw, c_int::from(counting == Counting::On)) };
+    }
+
+    /// Instructions since counting began.
+    pub fn instructions(&self) -> u64 {
+        // SAFETY: the shim's own counter.
+        unsafe { raw::ngy_instructions(self.raw) }
+    }
+
+    fn kept(&mut self, slot: usize, made: Result<(), Error>) -> Result<Slot, Error> {
+        match made {
+            Ok(()) => Ok(Slot(slot)),
+            Err(error) => {
+                self.let_go(Slot(slot));
+                Err(error)
+            }
+        }
+    }
+
+    fn guarded(&mut self, enter: impl FnOnce(*mut RawVm) -> c_int) -> Result<(), Error> {
+        if self.lost {
+            return Err(Error::Lost);
+        }
+        let ended = enter(self.raw);
+        // SAFETY: nothing of the interpreter runs any more.
+        let inner = unsafe { &mut *self.inner };
+        inner.scratch.clear();
+        inner.scratch.shrink_to(SCRATCH_BYTES_KEPT);
+        match ended {
+            raw::FINE => Ok(()),
+            raw::RAISED => Err(Error::Raised(inner.raised.take().unwrap_or_else(unknown))),
+            _ => {
+                self.lost = true;
+                Err(Error::Lost)
+            }
+        }
+    }
+}
+
+impl<H: Host> Drop for Vm<H> {
+    fn drop(&mut self) {
+        // SAFETY: `raw` was opened by us and is closed once; objects that die with it tell `inner`,
+        // which therefore goes last.
+        unsafe {
+            match self.lost {
+                true => raw::ngy_discard(self.raw),
+                false => raw::ngy_close(self.raw),
+            }
+            drop(Box::from_raw(self.inner));
+        }
+    }
+}
+
+/// Whether instructions are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// They are.
+    On,
+    /// They are not.
+    Off,
+}
+
+fn text(text: &str) -> Text {
+    Text::of(text.as_bytes())
+}
+
+fn spec(native: usize, takes: Takes) -> u64 {
+    let most = takes.most.min(64);
+    native as u64
+        | u64::from(takes.least.min(most)) << 20
+        | u64::from(most) << 28
+        | u64::from(takes.texts) << 36
+}
+
+fn tree_of(bytes: &[u8]) -> RawAnswer {
+    RawAnswer {
+        bytes: bytes.as_ptr().cast(),
+        size: bytes.len(),
+        kind: raw::TREE,
+        ..RawAnswer::nil()
+    }
+}
+
+fn raise_of(class: &str, message: &[u8]) -> RawAnswer {
+    RawAnswer {
+        bytes: message.as_ptr().cast(),
+        size: message.len(),
+        name: class.as_ptr().cast(),
+        name_size: class.len(),
+        kind: raw::RAISE,
+        ..RawAnswer::nil()
+    }
+}
+
+fn unknown() -> Raised {
+    Raised {
+        class: "Exception".to_owned(),
+        message: "an exception that cannot be shown".to_owned(),
+        backtrace: Vec::new(),
+    }
+}
+
+/// # Safety
+/// Called by the shim: `state` is the `Inner` of a `Vm` one of whose methods is being executed, and
+/// no reference to it is alive; the arguments are values of that interpreter.
+unsafe extern "C" fn dispatch<H: Host>(
+    state: *mut c_void,
+    native: u32,
+    receiver: RawValue,
+    count: usize,
+    arguments: *const RawValue,
+    answer: *mut RawAnswer,
+) {
+    // SAFETY: as said above.
+    let (inner, answer) = unsafe { (&mut *state.cast::<Inner<H>>(), &mut *answer) };
+    let arguments = match count {
+        0 => &[],
+        // SAFETY: as said above; they live on the caller's C stack.
+        _ => unsafe { from_raw_parts(arguments, count) },
+    };
+    let Some(native) = inner.natives.get(native as usize) else {
+        return;
+    };
+    inner.scratch.clear();
+    let mut call = Call {
+        host: &mut inner.host,
+        scratch: &mut inner.scratch,
+        vm: inner.raw,
+        receiver,
+        arguments,
+        // SAFETY: set by `resume` for as long as it lasts, which is longer than this call.
+        lent: inner.lent.map(|mut lent| unsafe { lent.as_mut() }),
+        objects: &inner.objects,
+    };
+    let given = catch_unwind(AssertUnwindSafe(|| native(&mut call)));
+    let given = given.unwrap_or_else(|_| {
+        Answer::Raise(
+            "ScriptError",
+            "a bug of the gateway: see its error log".to_owned(),
+        )
+    });
+    inner.put(given, receiver, answer);
+}
+
+impl<H: Host> Inner<H> {
+    /// Writes an answer down; what its pointers point to stays until the next call.
+    fn put(&mut self, given: Answer, receiver: RawValue, answer: &mut RawAnswer) {
+        *answer = RawAnswer::nil();
+        match given {
+            Answer::Nil => {}
+            Answer::Bool(true) => answer.kind = raw::TRUE,
+            Answer::Bool(false) => answer.kind = raw::FALSE,
+            Answer::Int(number) => {
+                answer.kind = raw::INTEGER;
+                answer.integer = number;
+            }
+            Answer::Float(number) => {
+                answer.kind = raw::FLOAT;
+                answer.number = number;
+            }
+            Answer::Scratch => self.put_scratch(raw::BYTES, answer),
+            Answer::Bytes(bytes) => {
+                self.scratch = bytes;
+                self.put_scratch(raw::BYTES, answer);
+            }
+            Answer::Datum(datum) => {
+                self.scratch.clear();
+                datum::write(&datum, &mut self.scratch);
+                self.put_scratch(raw::TREE, answer);
+            }
+            Answer::Receiver => answer.kind = raw::SELF,
+            Answer::Argument(index) => {
+                answer.kind = raw::ARGUMENT;
+                answer.integer = i64::try_from(index).unwrap_or(0);
+            }
+            Answer::Attach(held) => self.attach(held, receiver, answer),
+            Answer::Object(class, held) => {
+                let handle = self.objects.insert(held) as u64;
+                self.scratch.clear();
+                datum::write_object(class, handle, &mut self.scratch);
+                self.put_scratch(raw::TREE, answer);
+            }
+            Answer::Wait => answer.kind = raw::WAIT,
+            Answer::Raise(class, message) => {
+                self.message = message.into_bytes();
+                *answer = raise_of(class, &self.message);
+            }
+        }
+    }
+
+    fn put_scratch(&self, kind: i32, answer: &mut RawAnswer) {
+        answer.kind = kind;
+        answer.bytes = self.scratch.as_ptr().cast();
+        answer.size = self.scratch.len();
+    }
+
+    fn attach(&mut self, held: Rc<dyn Any>, receiver: RawValue, answer: &mut RawAnswer) {
+        answer.kind = raw::SELF;
+        // SAFETY: of any value.
+        let before = unsafe { raw::ngy_handle(receiver) };
+        let before = usize::try_from(before)
+            .ok()
+            .and_then(|number| number.checked_sub(1));
+        match before.and_then(|index| self.objects.get_mut(index)) {
+            // Initialised a second time.
+            Some(place) => *place = held,
+            None => {
+                answer.kind = raw::ATTACH;
+                answer.integer = i64::try_from(self.objects.insert(held)).unwrap_or(0);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`dispatch`].
+unsafe extern "C" fn cancel<H: Host>(state: *mut c_void) {
+    // SAFETY: as said.
+    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
+    // What it drops must not unwind into C.
+    let _ = catch_unwind(AssertUnwindSafe(|| inner.host.cancel_wait()));
+}
+
+/// # Safety
+/// As [`dispatch`]; `handle` is of an object that is being freed.
+unsafe extern "C" fn dropped<H: Host>(state: *mut c_void, handle: u64) {
+    // SAFETY: as said.
+    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
+    let held = usize::try_from(handle)
+        .ok()
+        .and_then(|handle| inner.objects.try_remove(handle));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
+}
+
+/// # Safety
+/// As [`dispatch`]; the texts are there while this lasts.
+unsafe extern "C" fn failed<H: Host>(
+    state: *mut c_void,
+    class: Text,
+    message: Text,
+    backtrace: Text,
+) {
+    // SAFETY: as said.
+    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
+    let shown = |text: Text| {
+        // SAFETY: as said.
+        let bytes = unsafe { slice(text) };
+        let end = bytes.len().min(MESSAGE_BYTES_MAX);
+        String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)).into_owned()
+    };
+    inner.raised = Some(Raised {
+        class: shown(class),
+        message: shown(message),
+        backtrace: shown(backtrace).lines().map(str::to_owned).collect(),
+    });
+}
