@@ -335,7 +335,10 @@ impl Sources {
         if let Some(canonical) = canonical.filter(|canonical| *canonical != path) {
             self.canonical.insert(path.clone(), canonical);
         }
-        let found = read_bytes(&path, DATA_BYTES_MAX);
+        let found = read_bytes(&path, DATA_BYTES_MAX).map_err(|why| match path.exists() {
+            true => why,
+            false => why + &meant_name(&path),
+        });
         self.data.insert(path, found);
     }
 
@@ -411,11 +414,14 @@ fn look_at_directory(path: &Path) -> Result<(), String> {
     match std::fs::metadata(path) {
         Ok(facts) if facts.is_dir() => Ok(()),
         Ok(_) => Err("not a directory".to_owned()),
-        Err(error) => {
-            let meant = look_beside(path).map(|name| format!("; did you mean `{name}`?"));
-            Err(reason(&error) + &meant.unwrap_or_default())
-        }
+        Err(error) => Err(reason(&error) + &meant_name(path)),
     }
+}
+
+/// What to say of a path that is not there where another name was perhaps meant; else nothing.
+fn meant_name(path: &Path) -> String {
+    let meant = look_beside(path).map(|name| format!("; did you mean `{name}`?"));
+    meant.unwrap_or_default()
 }
 
 /// The name, in the directory of a path that is not there, that is most like its last part.

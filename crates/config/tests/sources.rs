@@ -265,6 +265,93 @@ fn the_pages_of_limits_are_read_wherever_a_limit_may_stand() {
     assert!(told.contains("cannot read `rule.html`"), "{told}");
 }
 
+/// A configuration in `conf` and its scripts beside it, at every place there is; one is a link.
+fn scripted() -> Directory {
+    let main = format!(
+        "include = [\"conf/*.toml\"]\n{LISTEN}[scripts]\ninit = \"hooks/init.rb\"\n\
+         access = [\"hooks/a.rb\", {{ file = \"hooks/b.rb\", cache = \"always\" }}]\n\
+         [tenants.t]\nscripts = {{ log = \"hooks/tenant.rb\" }}\n"
+    );
+    let included = format!(
+        "{}scripts = {{ rewrite = \"../hooks/site.rb\" }}\n\
+         [[sites.rules]]\nscripts = {{ header_filter = \"rule.rb\" }}\n\
+         handler = {{ proxy = {{ script = \"../hooks/set.rb\" }} }}\n\
+         [[sites.rules]]\nhandler = {{ script = {{ file = \"../hooks/content.rb\" }} }}\n",
+        "[[sites]]\nhosts = [\"*\"]\ntenant = \"t\"\n"
+    );
+    let hooks = ["init", "a", "tenant", "site", "set", "content", "real"];
+    let hooks = hooks.map(|name| format!("hooks/{name}.rb"));
+    let mut files = vec![
+        ("nagaya.toml", main.as_str()),
+        ("conf/site.toml", included.as_str()),
+        ("conf/rule.rb", "conf/rule.rb"),
+    ];
+    files.extend(hooks.iter().map(|hook| (hook.as_str(), hook.as_str())));
+    let directory = Directory::with(&files);
+    let link = directory.path.join("hooks/b.rb");
+    std::os::unix::fs::symlink("real.rb", link).expect("the test's own files");
+    directory
+}
+
+#[test]
+fn scripts_are_read_wherever_one_may_stand_and_known_by_all_their_names() {
+    let directory = scripted();
+    let bytes = directory.read().to_bytes();
+    let model = load(&Sources::from_bytes(&bytes).unwrap()).unwrap();
+    for script in model.all_scripts() {
+        let config::model::Source::File(file) = &script.source else {
+            panic!("{script:?}");
+        };
+        let text = std::fs::read(&file.path).unwrap();
+        assert_eq!(file.text.as_deref(), Some(&*text), "{script:?}");
+    }
+    assert_eq!(model.all_scripts().count(), 8);
+    let canonical = std::fs::canonicalize(&directory.path).unwrap();
+    let files = &model.scripts.files;
+    assert!(
+        files.contains(&canonical.join("hooks/real.rb")),
+        "{files:?}"
+    );
+    for name in ["hooks/a.rb", "hooks/b.rb", "conf/rule.rb"] {
+        assert!(files.contains(&directory.path.join(name)), "{files:?}");
+    }
+}
+
+#[test]
+fn a_script_that_cannot_be_read_is_a_problem_where_it_is_named() {
+    let directory = scripted();
+    let missing = [
+        "hooks/init.rb",
+        "hooks/b.rb",
+        "hooks/set.rb",
+        "conf/rule.rb",
+    ];
+    for name in missing {
+        std::fs::remove_file(directory.path.join(name)).unwrap();
+    }
+    std::fs::create_dir(directory.path.join("hooks/b.rb")).unwrap();
+    directory.write("hooks/a.rb", &vec![b'#'; (1 << 20) + 1]);
+    directory.write("hooks/sets.rb", b"");
+    let expected = [
+        "nagaya.toml:5 cannot read script `hooks/init.rb`: no such file or directory",
+        "nagaya.toml:6 `hooks/a.rb` is larger than 1MiB",
+        "nagaya.toml:6 cannot read script `hooks/b.rb`: not a regular file",
+        "conf/site.toml:6 cannot read script `conf/rule.rb`: no such file or directory",
+        "conf/site.toml:7 cannot read script `hooks/set.rb`: no such file or directory; did you mean `sets.rb`?",
+    ];
+    assert_eq!(directory.told(), expected);
+}
+
+#[test]
+fn a_script_compiled_for_every_request_need_not_be_there_yet() {
+    let script = "{ file = \"later.rb\", cache = \"never\" }";
+    let main = format!("{LISTEN}{}scripts = {{ access = {script} }}\n", site("a"));
+    let main = main.replace("rules = ", "root = \".\"\nrules = ");
+    let directory = Directory::with(&[("nagaya.toml", &main)]);
+    let model = load(&directory.read()).unwrap();
+    assert_eq!(*model.scripts.files, [directory.path.join("later.rb")]);
+}
+
 #[test]
 fn logs_and_sockets_need_their_directory() {
     let main = "control = { socket = \"run/control\" }\n\

@@ -1,0 +1,252 @@
+//! What a configuration says of scripts: where they stand, what they are called, what they may use.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use config::model::{
+    AllowedAddress, Cache, Handler, Model, OnError, ProxyTarget, Script, ServerClass, Source,
+};
+use config::{Sources, dump, load};
+
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
+const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
+
+/// A script at every place there is.
+const EVERYWHERE: &str = r#"
+[scripts]
+server = "apache"
+init = "hooks/init.rb"
+worker_init = { file = "hooks/worker_init.rb" }
+worker_exit = { code = "p 1" }
+rewrite = "process/rewrite.rb"
+access = ["process/access.rb", { file = "process/second.rb", cache = "never", on_error = "allow" }]
+log = { file = "process/log.rb", cache = "always", optional = true }
+[[listen]]
+address = "127.0.0.1:8080"
+[tenants.example]
+scripts = { header_filter = "tenant/header_filter.rb" }
+[[sites]]
+hosts = ["example.jp"]
+tenant = "example"
+root = "/srv"
+scripts = { body_filter = "site/body_filter.rb", rewrite = { code = "p \"a\\n\"\np 2" } }
+  [[sites.rules]]
+  scripts = { access = "rule/access.rb" }
+  [[sites.rules]]
+  match = { path = "/api/*" }
+  handler = { proxy = { script = "hooks/route.rb", allow = ["10.0.0.0/8", "[::1]:9000"], host = "upstream" } }
+  [[sites.rules]]
+  handler = { script = { file = "/opt/app.rb", cache = "never" } }
+"#;
+
+fn model(text: &str) -> Model {
+    let model = loaded(text);
+    let printed = dump(&model);
+    assert_eq!(loaded(&printed), model, "{printed}");
+    model
+}
+
+fn loaded(text: &str) -> Model {
+    load(&Sources::from_text("nagaya.toml", text))
+        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
+}
+
+fn names(scripts: &[Script]) -> Vec<&str> {
+    scripts.iter().map(|script| &*script.name).collect()
+}
+
+#[test]
+fn every_level_holds_the_scripts_written_on_it() {
+    let model = model(EVERYWHERE);
+    let process = &model.scripts;
+    assert_eq!(process.server, ServerClass::Apache);
+    assert_eq!(
+        process.init.as_ref().unwrap().path(),
+        path("/hooks/init.rb")
+    );
+    assert_eq!(process.worker_exit.as_ref().unwrap().path(), None);
+    assert_eq!(names(&process.phases.rewrite), ["/process/rewrite.rb"]);
+    let access = &process.phases.access;
+    assert_eq!(names(access), ["/process/access.rb", "/process/second.rb"]);
+    let tenant = &model.tenants[0].scripts;
+    assert_eq!(names(&tenant.header_filter), ["/tenant/header_filter.rb"]);
+    let site = &model.sites[0];
+    assert_eq!(names(&site.scripts.body_filter), ["/site/body_filter.rb"]);
+    let rules = &site.rules;
+    assert_eq!(names(&rules[0].scripts.access), ["/rule/access.rb"]);
+    let Some(Handler::Proxy(proxy)) = &rules[1].handler else {
+        panic!("{rules:?}");
+    };
+    let ProxyTarget::Script(set) = &proxy.target else {
+        panic!("{proxy:?}");
+    };
+    assert_eq!((proxy.upstream(), set.allow.len()), (None, 2));
+    assert_eq!(set.script.path(), path("/hooks/route.rb"));
+    let content = rules[2].handler.as_ref().unwrap().script().unwrap();
+    assert_eq!(content.path(), path("/opt/app.rb"));
+    assert_eq!(model.all_scripts().count(), 13);
+}
+
+fn path(name: &str) -> Option<&Path> {
+    Some(Path::new(name))
+}
+
+#[test]
+fn a_script_says_when_it_is_compiled_and_what_a_raise_means() {
+    let model = model(EVERYWHERE);
+    let facts = |script: &Script| (script.cache, script.on_error, script.optional);
+    let phases = &model.scripts.phases;
+    let plain = (Cache::Mtime, OnError::Deny, false);
+    assert_eq!(facts(&phases.access[0]), plain);
+    assert_eq!(
+        facts(&phases.access[1]),
+        (Cache::Never, OnError::Allow, false)
+    );
+    assert_eq!(facts(&phases.log[0]), (Cache::Always, OnError::Deny, true));
+    // What runs once is compiled once.
+    let once = (Cache::Always, OnError::Deny, false);
+    assert_eq!(facts(model.scripts.init.as_ref().unwrap()), once);
+    assert_eq!(facts(&model.sites[0].scripts.rewrite[0]), once);
+}
+
+#[test]
+fn inline_code_is_called_by_the_line_it_begins_on() {
+    let text = format!(
+        "{LISTEN}{SITE}scripts = {{ access = {{ code = \"p 1\" }}, log = {{ code = '''\np 2\np 3''' }} }}\n\
+         [[sites.rules]]\nhandler = {{ script = {{ code = \"\"\"p 4\n\"\"\" }} }}\n"
+    );
+    let model = model(&text);
+    let site = &model.sites[0];
+    assert_eq!(names(&site.scripts.access), ["nagaya.toml:6"]);
+    assert_eq!(names(&site.scripts.log), ["nagaya.toml:7"]);
+    let content = site.rules[0].handler.as_ref().unwrap().script().unwrap();
+    assert_eq!(&*content.name, "nagaya.toml:10");
+    assert_eq!(content.source, Source::Code("p 4\n".into()));
+}
+
+#[test]
+fn equal_levels_share_their_scripts_but_not_the_lines_of_code() {
+    let site = |host: u32, scripts: &str| {
+        format!("[[sites]]\nhosts = [\"h{host}\"]\nroot = \"/srv\"\nscripts = {{ {scripts} }}\n")
+    };
+    let (file, code) = ("access = \"a.rb\"", "access = { code = \"p 1\" }");
+    let sites = [file, file, "", "", code, code];
+    let sites: String = (0..)
+        .zip(sites)
+        .map(|(host, scripts)| site(host, scripts))
+        .collect();
+    let sites = model(&format!("{LISTEN}{sites}")).sites;
+    for shared in [0, 2] {
+        assert!(Arc::ptr_eq(
+            &sites[shared].scripts,
+            &sites[shared + 1].scripts
+        ));
+    }
+    assert_eq!(sites[4].scripts, sites[5].scripts);
+    let lines = [4, 5].map(|site| &*sites[site].scripts.access[0].name);
+    assert_ne!(lines[0], lines[1]);
+}
+
+#[test]
+fn the_files_of_all_scripts_are_listed_once() {
+    let model = model(EVERYWHERE);
+    let files: Vec<&str> = model
+        .scripts
+        .files
+        .iter()
+        .filter_map(|path| path.to_str())
+        .collect();
+    let expected = [
+        "/hooks/init.rb",
+        "/hooks/route.rb",
+        "/hooks/worker_init.rb",
+        "/opt/app.rb",
+        "/process/access.rb",
+        "/process/log.rb",
+        "/process/rewrite.rb",
+        "/process/second.rb",
+        "/rule/access.rb",
+        "/site/body_filter.rb",
+        "/tenant/header_filter.rb",
+    ];
+    assert_eq!(files, expected);
+}
+
+#[test]
+fn an_allowed_address_is_a_network_with_or_without_a_port() {
+    let allow = r#"["10.0.0.0/8", "192.0.2.1:9000", "172.16.0.0/12:80", "[fd00::/8]:8080", "::1", "[2001:db8::1]"]"#;
+    let proxy = format!("handler = {{ proxy = {{ script = \"a.rb\", allow = {allow} }} }}");
+    let model = model(&format!("{LISTEN}{SITE}[[sites.rules]]\n{proxy}\n"));
+    let handler = model.sites[0].rules[0].handler.clone().unwrap();
+    let Handler::Proxy(proxy) = handler else {
+        panic!("{handler:?}");
+    };
+    let allow = &proxy.script().unwrap().allow;
+    let cases = [
+        ("10.255.0.1:1", true),
+        ("[::ffff:10.1.2.3]:443", true),
+        ("11.0.0.1:80", false),
+        ("192.0.2.1:9000", true),
+        ("192.0.2.1:9001", false),
+        ("192.0.2.2:9000", false),
+        ("172.31.0.1:80", true),
+        ("172.31.0.1:81", false),
+        ("[fd12::1]:8080", true),
+        ("[fd12::1]:80", false),
+        ("[::1]:1", true),
+        ("[2001:db8::1]:1", true),
+        ("[2001:db8::2]:1", false),
+    ];
+    for (address, expected) in cases {
+        let address: SocketAddr = address.parse().unwrap();
+        let holds = |allowed: &AllowedAddress| allowed.holds(address);
+        assert_eq!(allow.iter().any(holds), expected, "{address}");
+    }
+}
+
+#[test]
+fn a_limit_of_any_upstream_counts_where_a_script_chooses() {
+    let limits = |count: usize| {
+        let limit =
+            |number| format!("{{ name = \"l{number}\", key = \"client\", concurrent = 2 }}");
+        let limits: Vec<String> = (0..count).map(limit).collect();
+        format!("limits = [{}]\n", limits.join(", "))
+    };
+    let upstream = "[upstreams.app]\nservers = [\"127.0.0.1:9000\"]\n";
+    let text = |site: usize| {
+        format!(
+            "{LISTEN}{upstream}{}{SITE}{}[[sites.rules]]\nhandler = {{ proxy = {{ script = \"a.rb\" }} }}\n",
+            limits(9),
+            limits(site)
+        )
+    };
+    model(&text(7));
+    let told = load(&Sources::from_text("nagaya.toml", &text(8))).expect_err("17 limits");
+    assert!(told.to_string().contains("16"), "{told}");
+}
+
+#[test]
+fn texts_of_scripts_are_not_shown_by_mistake() {
+    let text = format!("{LISTEN}{SITE}scripts = {{ access = {{ code = \"password\" }} }}\n");
+    let model = model(&text);
+    assert!(!format!("{model:?}").contains("password"));
+}
+
+#[test]
+fn a_file_with_the_text_that_was_read_goes_with_the_model() {
+    let text = format!("{LISTEN}{SITE}scripts = {{ access = \"a.rb\", log = \"a.rb\" }}\n");
+    let sources = Sources::from_text("nagaya.toml", &text).with_file("/a.rb", b"p 1\n");
+    let model = load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
+    let scripts = &model.sites[0].scripts;
+    let texts: Vec<&Arc<[u8]>> = scripts
+        .iter()
+        .filter_map(|script| match &script.source {
+            Source::File(file) => file.text.as_ref(),
+            Source::Code(_) => None,
+        })
+        .collect();
+    assert!(Arc::ptr_eq(texts[0], texts[1]));
+    assert_eq!(&**texts[0], b"p 1\n");
+    assert_eq!(*model.scripts.files, [PathBuf::from("/a.rb")]);
+}
