@@ -8,12 +8,15 @@ use std::sync::Arc;
 
 use config::model::{Files, TryEntry};
 
+use crate::script_files::ScriptFiles;
+
 /// The last copies made.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) index: Last<Vec<String>>,
     pub(crate) resolve: Last<Vec<TryEntry>>,
     pub(crate) files: Last<Files>,
+    pub(crate) script_files: ScriptFiles,
 }
 
 /// A shared value and its copy.

@@ -15,6 +15,7 @@ use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
+use crate::script_files::ScriptFiles;
 use crate::site::{self, Site};
 use crate::stats::SiteStats;
 
@@ -106,7 +107,10 @@ impl Generation {
             below: HashMap::new(),
             any: None,
         };
-        let mut copies = Copies::default();
+        let mut copies = Copies {
+            script_files: ScriptFiles::of(&model.scripts),
+            ..Copies::default()
+        };
         let mut limits = permits::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             generation.point_hosts(site, &mut targets)?;

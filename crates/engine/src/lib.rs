@@ -40,6 +40,7 @@ pub mod pipe;
 pub mod pipeline;
 pub mod programs;
 pub mod resolve;
+mod script_files;
 pub mod server;
 pub mod site;
 pub mod spool;

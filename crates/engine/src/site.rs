@@ -12,6 +12,7 @@ use crate::exchange::Request;
 use crate::glob::Matcher;
 use crate::permits::{self, Level};
 use crate::resolve::{Resolved, SIBLINGS};
+use crate::script_files::ScriptFiles;
 use crate::stats::SiteStats;
 
 /// What editors and careful people put behind the name of a copy.
@@ -57,6 +58,7 @@ pub struct Site {
     /// The limits its requests meet.
     pub limits: Level,
     sources: Arc<Vec<Matcher>>,
+    script_files: ScriptFiles,
 }
 
 /// A rule, ready to match.
@@ -126,6 +128,7 @@ impl Site {
             rules,
             needs_file,
             sources,
+            script_files: copies.script_files.clone(),
         })
     }
 
@@ -138,11 +141,25 @@ impl Site {
             if self.sources.iter().any(|glob| glob.matches(name)) {
                 return true;
             }
-            let mut suffixes = SIBLINGS.iter().chain(&BACKUPS);
-            copy_of = suffixes.find_map(|suffix| name.strip_suffix(suffix.as_bytes()));
+            copy_of = original(name);
         }
         false
     }
+
+    /// Whether a file of this full name is a script, or a copy of one: never served.
+    pub fn is_script(&self, name: &[u8]) -> bool {
+        self.script_files.holds(name)
+    }
+}
+
+/// What a file of this name is a copy of, as compressors and editors name copies, in upper or
+/// lower case.
+pub(crate) fn original(name: &[u8]) -> Option<&[u8]> {
+    let mut suffixes = SIBLINGS.iter().chain(&BACKUPS);
+    suffixes.find_map(|suffix| {
+        let (stem, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
+        end.eq_ignore_ascii_case(suffix.as_bytes()).then_some(stem)
+    })
 }
 
 /// Most levels set nothing: requests need not look at them.

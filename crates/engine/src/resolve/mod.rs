@@ -393,6 +393,7 @@ fn finish(
     let is_source = site.is_some_and(|site| {
         let is_linked = |opened: &Opened| opened.leads_to_source(site);
         site.is_source(&name)
+            || site.is_script(&name)
             || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened))
     });
     let found = match outcome.ending {

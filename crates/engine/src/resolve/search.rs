@@ -87,6 +87,7 @@ impl Root {
             descriptor,
             facts,
             lane,
+            place: self.place_of(&path, behind_links.as_deref()),
             behind_links,
         };
         Ok(match facts.kind {
@@ -142,6 +143,14 @@ impl Root {
         let asked = path.strip_suffix(b"/").unwrap_or(path);
         Ok((below != asked).then(|| below.to_vec()))
     }
+
+    /// The full name of what was found at `path`, given what it names behind its links.
+    fn place_of(&self, path: &[u8], behind_links: Option<&[u8]>) -> Vec<u8> {
+        match behind_links {
+            Some(outside) if outside.starts_with(b"/") => outside.to_vec(),
+            below => [&*self.place, below.unwrap_or(path)].concat(),
+        }
+    }
 }
 
 /// An opened file or directory.
@@ -150,15 +159,17 @@ pub(super) struct Opened {
     pub(super) descriptor: OwnedFd,
     pub(super) facts: FileFacts,
     pub(super) lane: Lane,
+    /// Its full name, no links in its path.
+    place: Vec<u8>,
     /// Its name below the boundary, where a link led to it.
     pub(super) behind_links: Option<Vec<u8>>,
 }
 
 impl Opened {
-    /// Whether a link led to a program's source.
+    /// Whether it is a script, or a link led to a program's source.
     pub(super) fn leads_to_source(&self, site: &Site) -> bool {
         let name = self.behind_links.as_deref();
-        name.is_some_and(|name| site.is_source(name))
+        name.is_some_and(|name| site.is_source(name)) || site.is_script(&self.place)
     }
 }
 
