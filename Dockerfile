@@ -5,7 +5,7 @@
 
 FROM rust:1-slim-bookworm AS build
 RUN apt-get update \
- && apt-get install -y --no-install-recommends gcc libc6-dev make pkg-config \
+ && apt-get install -y --no-install-recommends gcc libc6-dev libclang-dev make patch pkg-config rake ruby \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY . .

@@ -5,7 +5,7 @@
 #
 # Looks first: with nothing missing it does nothing. On Debian and Ubuntu it uses apt, with sudo
 # when not root; elsewhere it prints what to install and stops. Services a package would start
-# (nginx, haproxy, h2o, apache2, php-fpm) are neither started nor enabled.
+# (nginx, haproxy, h2o, apache2, php-fpm, MariaDB, memcached, Redis) are neither started nor enabled.
 set -euo pipefail
 
 # what:package:need, where what is a command or a file (`*` for any text) that must exist.
@@ -35,7 +35,10 @@ test_tools=(
   slowhttptest:slowhttptest:required
   /usr/sbin/php-fpm*:php-fpm:required
   /usr/lib/php/*/sqlite3.so:php-sqlite3:required
-  chromium*:chromium:optional
+  memcached:memcached:required
+  mariadbd:mariadb-server:required
+  redis-server:redis-server:required
+  /usr/bin/chromium*:chromium:optional
 )
 bench_tools=(
   wrk:wrk:optional
@@ -46,6 +49,11 @@ bench_tools=(
   h2o:h2o:optional
   apache2:apache2-bin:optional
   /usr/sbin/php-fpm*:php-fpm:optional
+  /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua:optional
+  /usr/share/lua/5.1/resty/core.lua:lua-resty-core:optional
+  memcached:memcached:optional
+  mariadbd:mariadb-server:optional
+  redis-server:redis-server:optional
   perf:linux-perf:optional
 )
 lab_tools=(
@@ -59,6 +67,11 @@ lab_tools=(
   cc:gcc:required
   /usr/sbin/php-fpm*:php-fpm:required
   /usr/lib/php/*/sqlite3.so:php-sqlite3:required
+  /usr/lib/nginx/modules/ngx_http_lua_module.so:libnginx-mod-http-lua:required
+  /usr/share/lua/5.1/resty/core.lua:lua-resty-core:required
+  memcached:memcached:required
+  mariadbd:mariadb-server:required
+  redis-server:redis-server:required
   /usr/lib/apache2/modules/libphp*.so:libapache2-mod-php:optional
 )
 cgroup2_tools=(
@@ -131,7 +144,7 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null || return 1
   local service
-  for service in nginx haproxy h2o fcgiwrap php-fpm; do
+  for service in nginx haproxy h2o fcgiwrap php-fpm mariadb memcached redis-server; do
     # Only what this call installed: a server somebody runs here on purpose stays as it is.
     case " $* " in *" $service"*) disable_service "$service" ;; esac
   done
