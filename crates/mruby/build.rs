@@ -1,8 +1,12 @@
 //! Compiles the shim with the defines and the headers that mruby itself is built with.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+
+/// The directory of the bound source, as the registry calls it.
+const SOURCE: &str = "mruby3-sys-3.2.0";
 
 fn main() {
     let mut shim = cc::Build::new();
@@ -31,6 +35,26 @@ fn main() {
 
 /// mruby's own headers, wherever cargo keeps the source of `mruby3-sys`.
 fn headers() -> PathBuf {
+    unpacked()
+        .or_else(vendored)
+        .expect("mruby3-sys lies in cargo's registry or where its configuration says")
+        .join("mruby/include")
+}
+
+/// The source as cargo unpacks it from the registry. Asking cargo for the place would want every
+/// package of the workspace to be there, those of other systems too, and a first build has only
+/// what it compiles.
+fn unpacked() -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")))?;
+    let registries = fs::read_dir(home.join("registry/src")).ok()?;
+    registries
+        .filter_map(|registry| Some(registry.ok()?.path().join(SOURCE)))
+        .find(|source| source.is_dir())
+}
+
+/// The source where cargo's configuration puts it, as `cargo vendor` does.
+fn vendored() -> Option<PathBuf> {
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let metadata = Command::new(cargo)
         .args(["metadata", "--format-version=1", "--locked", "--offline"])
@@ -40,11 +64,6 @@ fn headers() -> PathBuf {
     let place = text
         .split("\"manifest_path\":\"")
         .filter_map(|rest| rest.split('"').next())
-        .find(|path| path.contains("mruby3-sys"))
-        .expect("mruby3-sys is among the packages cargo knows");
-    let source = PathBuf::from(place);
-    source
-        .parent()
-        .expect("a manifest lies in a directory")
-        .join("mruby/include")
+        .find(|path| path.contains("mruby3-sys"))?;
+    PathBuf::from(place).parent().map(PathBuf::from)
 }
