@@ -11,6 +11,7 @@
 //!
 //! Left out: classes, waits and requests. They are the crate `script`.
 
+mod bridge;
 mod call;
 mod datum;
 mod raw;

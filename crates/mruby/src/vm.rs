@@ -1,23 +1,19 @@
 //! An interpreter, and how one goes into it: compile, start, resume.
 
 use std::any::Any;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::rc::Rc;
-use std::slice::from_raw_parts;
 use std::time::Duration;
 
 use slab::Slab;
 
-use crate::call::{Answer, Call, Host, Native, slice};
+use crate::bridge::{Inner, raise_of, tree_of};
+use crate::call::{Host, Native};
 use crate::datum::{self, Datum};
-use crate::raw::{self, HostTable, RawAnswer, RawValue, RawVm, Text};
+use crate::raw::{self, RawAnswer, RawVm, Text};
 use crate::ticker::Ticker;
-
-/// Bytes kept of an exception's message.
-const MESSAGE_BYTES_MAX: usize = 4_096;
 
 /// Room for answers that is kept between calls.
 const SCRATCH_BYTES_KEPT: usize = 64 * 1_024;
@@ -128,17 +124,6 @@ pub struct Takes {
     pub texts: u16,
 }
 
-struct Inner<H: Host> {
-    raw: *mut RawVm,
-    host: H,
-    natives: Vec<Native<H>>,
-    objects: Slab<Rc<dyn Any>>,
-    scratch: Vec<u8>,
-    message: Vec<u8>,
-    lent: Option<NonNull<H::Lent>>,
-    raised: Option<Raised>,
-}
-
 /// An interpreter with the Rust side it belongs to.
 ///
 /// It stays on its thread.
@@ -164,23 +149,8 @@ impl<H: Host> Vm<H> {
     /// # Errors
     /// When mruby does not fit into its memory.
     pub fn open(host: H, budget: Budget) -> Result<Self, Error> {
-        let inner = Box::into_raw(Box::new(Inner {
-            raw: ptr::null_mut(),
-            host,
-            natives: Vec::new(),
-            objects: Slab::new(),
-            scratch: Vec::new(),
-            message: Vec::new(),
-            lent: None,
-            raised: None,
-        }));
-        let table = HostTable {
-            state: inner.cast(),
-            dispatch: dispatch::<H>,
-            cancel: cancel::<H>,
-            dropped: dropped::<H>,
-            failed: failed::<H>,
-        };
+        let inner = Box::into_raw(Box::new(Inner::new(host)));
+        let table = Inner::table(inner);
         let cpu_ns = u64::try_from(budget.cpu.as_nanos()).unwrap_or(u64::MAX);
         // SAFETY: the table is copied; `inner` lives until after `ngy_close`.
         let raw = unsafe { raw::ngy_open(&raw const table, budget.memory_bytes, cpu_ns) };
@@ -473,185 +443,10 @@ fn spec(native: usize, takes: Takes) -> u64 {
         | u64::from(takes.texts) << 36
 }
 
-fn tree_of(bytes: &[u8]) -> RawAnswer {
-    RawAnswer {
-        bytes: bytes.as_ptr().cast(),
-        size: bytes.len(),
-        kind: raw::TREE,
-        ..RawAnswer::nil()
-    }
-}
-
-fn raise_of(class: &str, message: &[u8]) -> RawAnswer {
-    RawAnswer {
-        bytes: message.as_ptr().cast(),
-        size: message.len(),
-        name: class.as_ptr().cast(),
-        name_size: class.len(),
-        kind: raw::RAISE,
-        ..RawAnswer::nil()
-    }
-}
-
 fn unknown() -> Raised {
     Raised {
         class: "Exception".to_owned(),
         message: "an exception that cannot be shown".to_owned(),
         backtrace: Vec::new(),
     }
-}
-
-/// # Safety
-/// Called by the shim: `state` is the `Inner` of a `Vm` one of whose methods is being executed, and
-/// no reference to it is alive; the arguments are values of that interpreter.
-unsafe extern "C" fn dispatch<H: Host>(
-    state: *mut c_void,
-    native: u32,
-    receiver: RawValue,
-    count: usize,
-    arguments: *const RawValue,
-    answer: *mut RawAnswer,
-) {
-    // SAFETY: as said above.
-    let (inner, answer) = unsafe { (&mut *state.cast::<Inner<H>>(), &mut *answer) };
-    let arguments = match count {
-        0 => &[],
-        // SAFETY: as said above; they live on the caller's C stack.
-        _ => unsafe { from_raw_parts(arguments, count) },
-    };
-    let Some(native) = inner.natives.get(native as usize) else {
-        return;
-    };
-    inner.scratch.clear();
-    let mut call = Call {
-        host: &mut inner.host,
-        scratch: &mut inner.scratch,
-        vm: inner.raw,
-        receiver,
-        arguments,
-        // SAFETY: set by `resume` for as long as it lasts, which is longer than this call.
-        lent: inner.lent.map(|mut lent| unsafe { lent.as_mut() }),
-        objects: &inner.objects,
-    };
-    let given = catch_unwind(AssertUnwindSafe(|| native(&mut call)));
-    let given = given.unwrap_or_else(|_| {
-        Answer::Raise(
-            "ScriptError",
-            "a bug of the gateway: see its error log".to_owned(),
-        )
-    });
-    inner.put(given, receiver, answer);
-}
-
-impl<H: Host> Inner<H> {
-    /// Writes an answer down; what its pointers point to stays until the next call.
-    fn put(&mut self, given: Answer, receiver: RawValue, answer: &mut RawAnswer) {
-        *answer = RawAnswer::nil();
-        match given {
-            Answer::Nil => {}
-            Answer::Bool(true) => answer.kind = raw::TRUE,
-            Answer::Bool(false) => answer.kind = raw::FALSE,
-            Answer::Int(number) => {
-                answer.kind = raw::INTEGER;
-                answer.integer = number;
-            }
-            Answer::Float(number) => {
-                answer.kind = raw::FLOAT;
-                answer.number = number;
-            }
-            Answer::Scratch => self.put_scratch(raw::BYTES, answer),
-            Answer::Bytes(bytes) => {
-                self.scratch = bytes;
-                self.put_scratch(raw::BYTES, answer);
-            }
-            Answer::Datum(datum) => {
-                self.scratch.clear();
-                datum::write(&datum, &mut self.scratch);
-                self.put_scratch(raw::TREE, answer);
-            }
-            Answer::Receiver => answer.kind = raw::SELF,
-            Answer::Argument(index) => {
-                answer.kind = raw::ARGUMENT;
-                answer.integer = i64::try_from(index).unwrap_or(0);
-            }
-            Answer::Attach(held) => self.attach(held, receiver, answer),
-            Answer::Object(class, held) => {
-                let handle = self.objects.insert(held) as u64;
-                self.scratch.clear();
-                datum::write_object(class, handle, &mut self.scratch);
-                self.put_scratch(raw::TREE, answer);
-            }
-            Answer::Wait => answer.kind = raw::WAIT,
-            Answer::Raise(class, message) => {
-                self.message = message.into_bytes();
-                *answer = raise_of(class, &self.message);
-            }
-        }
-    }
-
-    fn put_scratch(&self, kind: i32, answer: &mut RawAnswer) {
-        answer.kind = kind;
-        answer.bytes = self.scratch.as_ptr().cast();
-        answer.size = self.scratch.len();
-    }
-
-    fn attach(&mut self, held: Rc<dyn Any>, receiver: RawValue, answer: &mut RawAnswer) {
-        answer.kind = raw::SELF;
-        // SAFETY: of any value.
-        let before = unsafe { raw::ngy_handle(receiver) };
-        let before = usize::try_from(before)
-            .ok()
-            .and_then(|number| number.checked_sub(1));
-        match before.and_then(|index| self.objects.get_mut(index)) {
-            // Initialised a second time.
-            Some(place) => *place = held,
-            None => {
-                answer.kind = raw::ATTACH;
-                answer.integer = i64::try_from(self.objects.insert(held)).unwrap_or(0);
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As [`dispatch`].
-unsafe extern "C" fn cancel<H: Host>(state: *mut c_void) {
-    // SAFETY: as said.
-    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
-    // What it drops must not unwind into C.
-    let _ = catch_unwind(AssertUnwindSafe(|| inner.host.cancel_wait()));
-}
-
-/// # Safety
-/// As [`dispatch`]; `handle` is of an object that is being freed.
-unsafe extern "C" fn dropped<H: Host>(state: *mut c_void, handle: u64) {
-    // SAFETY: as said.
-    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
-    let held = usize::try_from(handle)
-        .ok()
-        .and_then(|handle| inner.objects.try_remove(handle));
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(held)));
-}
-
-/// # Safety
-/// As [`dispatch`]; the texts are there while this lasts.
-unsafe extern "C" fn failed<H: Host>(
-    state: *mut c_void,
-    class: Text,
-    message: Text,
-    backtrace: Text,
-) {
-    // SAFETY: as said.
-    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
-    let shown = |text: Text| {
-        // SAFETY: as said.
-        let bytes = unsafe { slice(text) };
-        let end = bytes.len().min(MESSAGE_BYTES_MAX);
-        String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)).into_owned()
-    };
-    inner.raised = Some(Raised {
-        class: shown(class),
-        message: shown(message),
-        backtrace: shown(backtrace).lines().map(str::to_owned).collect(),
-    });
 }

@@ -1,5 +1,37 @@
 //! Operators' Ruby at the phases of a request.
 //!
 //! A script that waits suspends only its own request: each call of a hook runs in a fiber, and a
-//! native that has to wait parks it until the answer is there.
+//! native that has to wait leaves a future behind and parks the fiber; [`Interpreter::run`] awaits
+//! the future and goes on with the fiber. Nothing in here blocks a thread.
+//!
+//! Start at `interpreter.rs` (one VM of one worker and generation), then `request.rs` (what scripts
+//! see of a request: the engine implements it), then `api/` (the classes scripts use, as tables).
+//!
+//! Left out: which script runs when, and what its answer means for the request. The engine decides.
 #![forbid(unsafe_code)]
+
+mod api;
+mod failure;
+mod fibers;
+mod interpreter;
+mod phase;
+mod request;
+mod scope;
+mod script;
+mod settings;
+mod state;
+mod trial;
+mod wait;
+
+pub use api::reference;
+pub use failure::Failure;
+pub use interpreter::{Interpreter, Ran};
+pub use mruby::Datum;
+pub use phase::Phase;
+pub use request::{Property, Refused, Request, Side};
+pub use scope::{Redirect, Scope};
+pub use script::{Cache, Script, Source};
+pub use settings::{Budgets, Read, Reader, ServerClass, Settings, Waiting};
+pub use state::Shared;
+pub use trial::{Files, Trial};
+pub use wait::{Ask, Woken};

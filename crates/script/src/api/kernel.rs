@@ -1,0 +1,143 @@
+//! What scripts call without a receiver.
+
+use std::time::Duration;
+
+use mruby::{Answer, ClassKind, Datum, MethodOf};
+
+use super::{Chapter, Class, EXIT, InRuby, Method, takes, takes_texts, wait};
+use crate::state::NativeCall;
+use crate::wait::Woken;
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "Kernel",
+    text: "Called without a receiver, in any script.",
+    classes: &[Class {
+        name: EXIT,
+        superclass: "Exception",
+        kind: ClassKind::Class,
+    }],
+    constants: &[],
+    methods: &[
+        Method {
+            classes: &["Nagaya"],
+            names: &["__finish"],
+            of: MethodOf::Class,
+            takes: takes(1, 1),
+            arguments: "",
+            waits: "",
+            doc: "",
+            native: finish,
+        },
+        Method {
+            classes: &["Kernel"],
+            names: &["puts", "print"],
+            of: MethodOf::Object,
+            takes: takes_texts(0, 64),
+            arguments: "*objects",
+            waits: "",
+            doc: "Writes a line to the error log, at level info.",
+            native: puts,
+        },
+        Method {
+            classes: &["Kernel"],
+            names: &["get_server_class"],
+            of: MethodOf::Object,
+            takes: takes(0, 0),
+            arguments: "",
+            waits: "",
+            doc: "`Nginx` or `Apache`, as `scripts.server` says.",
+            native: get_server_class,
+        },
+        Method {
+            classes: &["Kernel"],
+            names: &["server_name"],
+            of: MethodOf::Object,
+            takes: takes(0, 0),
+            arguments: "",
+            waits: "",
+            doc: "`\"NGINX\"` or `\"Apache\"`, as `scripts.server` says.",
+            native: server_name,
+        },
+        Method {
+            classes: &["Kernel"],
+            names: &["sleep"],
+            of: MethodOf::Object,
+            takes: takes(1, 1),
+            arguments: "seconds",
+            waits: "the time given",
+            doc: "Suspends this request's script, and nothing else. Answers the whole seconds.",
+            native: sleep,
+        },
+    ],
+    in_ruby: &[
+        InRuby {
+            name: "p",
+            arguments: "*objects",
+            waits: "",
+            doc: "Writes what `inspect` says of each object to the error log; answers as in Ruby.",
+        },
+        InRuby {
+            name: "exit",
+            arguments: "",
+            waits: "",
+            doc: "Ends the hook, as if it had come to its last line. The request goes on.",
+        },
+    ],
+    prelude: "
+module Nagaya
+  def self.__fiber
+    Fiber.new { |job| while true; job = __finish(__run(job)); end }
+  end
+end
+module Kernel
+  def p(*objects)
+    objects.each { |object| puts(object.inspect) }
+    objects.size > 1 ? objects : objects.first
+  end
+  def exit(*) raise ScriptExit end
+  alias exit! exit
+end
+",
+};
+
+/// The end of a script: its fiber waits for the next.
+fn finish(call: &mut NativeCall<'_>) -> Answer {
+    call.host.finished = Some(call.datum(0));
+    Answer::Wait
+}
+
+fn puts(call: &mut NativeCall<'_>) -> Answer {
+    for index in 0..call.count() {
+        let text = String::from_utf8_lossy(call.bytes(index).unwrap_or_default()).into_owned();
+        let script = &*call.host.script;
+        tracing::info!(script, "{text}");
+    }
+    Answer::Nil
+}
+
+fn get_server_class(call: &mut NativeCall<'_>) -> Answer {
+    Answer::Datum(Datum::Class(call.host.settings.server.name()))
+}
+
+fn server_name(call: &mut NativeCall<'_>) -> Answer {
+    let name = match call.host.settings.server {
+        crate::settings::ServerClass::Nginx => "NGINX",
+        crate::settings::ServerClass::Apache => "Apache",
+    };
+    Answer::Bytes(name.as_bytes().to_vec())
+}
+
+fn sleep(call: &mut NativeCall<'_>) -> Answer {
+    let Some(seconds) = call.float(0) else {
+        return Answer::type_error("sleep takes a number of seconds");
+    };
+    let Ok(time) = Duration::try_from_secs_f64(seconds) else {
+        return Answer::argument_error("sleep takes a number of seconds that is not negative");
+    };
+    wait(call, async move {
+        tokio::time::sleep(time).await;
+        Woken::Value(Datum::Int(
+            i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        ))
+    })
+}

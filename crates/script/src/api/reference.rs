@@ -1,0 +1,74 @@
+//! The page `docs/reference/ruby.md`, out of the tables.
+
+use std::fmt::Write;
+
+use mruby::MethodOf;
+
+use super::{CHAPTERS, Chapter, Method};
+
+const INTRODUCTION: &str = "# Ruby reference
+
+Every class and method scripts may use, beside those of mruby 3.2 itself. A method that waits suspends
+only the request it is called for; it cannot be called inside a block that a method in C calls
+(`Class.new { }`, `Hash.new { }`, `to_s` inside of an interpolation), and says so.
+";
+
+/// The reference in Markdown.
+pub fn reference() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for chapter in CHAPTERS {
+        write_chapter(chapter, &mut page);
+    }
+    page
+}
+
+fn write_chapter(chapter: &Chapter, page: &mut String) {
+    let _ = write!(page, "\n## {}\n", chapter.title);
+    if !chapter.text.is_empty() {
+        let _ = write!(page, "\n{}\n", chapter.text);
+    }
+    let shown: Vec<&Method> = chapter
+        .methods
+        .iter()
+        .filter(|method| !method.doc.is_empty())
+        .collect();
+    if shown.is_empty() && chapter.in_ruby.is_empty() {
+        return;
+    }
+    page.push_str("\n| method | what it does | waits for |\n|---|---|---|\n");
+    for method in shown {
+        let names: Vec<String> = names_of(method);
+        write_row(&names.join("<br>"), method.doc, method.waits, page);
+    }
+    for method in chapter.in_ruby {
+        let name = format!("`{}{}`", method.name, list(method.arguments));
+        write_row(&name, method.doc, method.waits, page);
+    }
+}
+
+fn write_row(name: &str, doc: &str, waits: &str, page: &mut String) {
+    let waits = if waits.is_empty() { "–" } else { waits };
+    let _ = writeln!(page, "| {name} | {doc} | {waits} |");
+}
+
+fn names_of(method: &Method) -> Vec<String> {
+    let joint = match method.of {
+        MethodOf::Object => "#",
+        MethodOf::Class => ".",
+    };
+    let arguments = list(method.arguments);
+    let names = method.classes.iter().flat_map(|class| {
+        method.names.iter().map(move |name| match *class {
+            "Kernel" => (*name).to_owned(),
+            class => format!("{class}{joint}{name}"),
+        })
+    });
+    names.map(|name| format!("`{name}{arguments}`")).collect()
+}
+
+fn list(arguments: &str) -> String {
+    match arguments.is_empty() {
+        true => String::new(),
+        false => format!("({arguments})"),
+    }
+}

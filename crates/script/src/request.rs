@@ -1,0 +1,123 @@
+//! What scripts see of a request, and may do to it.
+//!
+//! One trait with two implementations: the engine's exchange, and the made-up request of
+//! `nagaya script run` and the tests. Values are bytes, as they came; classes give them shapes.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::scope::Scope;
+use crate::wait::{Ask, Woken};
+
+/// Something a request has one of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Property {
+    /// Its id.
+    Id,
+    /// The method. Writable before the handler.
+    Method,
+    /// The canonical path, decoded, without the query. Writable in `rewrite`.
+    Uri,
+    /// Path and query as the client sent them.
+    UnparsedUri,
+    /// The request line as the client sent it.
+    RequestLine,
+    /// The query, without `?`. Writable before the handler.
+    Args,
+    /// The resolved file. Writable in `rewrite`.
+    Filename,
+    /// What follows the file in the path.
+    PathInfo,
+    /// The site's root.
+    DocumentRoot,
+    /// `HTTP/1.1`.
+    Protocol,
+    /// `http` or `https`.
+    Scheme,
+    /// The host it is for: lower case, without port.
+    Host,
+    /// The `Host` field as sent.
+    HttpHost,
+    /// The site's first host.
+    SiteName,
+    /// The tenant.
+    Tenant,
+    /// The user who gave a password.
+    User,
+    /// The client's address.
+    RemoteAddress,
+    /// The client's port.
+    RemotePort,
+    /// The address it connected to.
+    LocalAddress,
+    /// The port it connected to.
+    LocalPort,
+    /// The reply's status, once there is one. Writable in `header_filter`, and before by scripts.
+    Status,
+    /// The reply's `Content-Type`. Writable before its head is sent.
+    ContentType,
+    /// Bytes of reply body sent so far.
+    BodyBytesSent,
+    /// Bytes of the request's body, as announced.
+    ContentLength,
+    /// Seconds since the request came, with milliseconds: `0.123`.
+    RequestTime,
+    /// The reply's body. Readable and writable in `body_filter`.
+    Body,
+    /// Name of the upstream.
+    UpstreamName,
+    /// Address of the server that was tried last.
+    UpstreamAddress,
+    /// Status the upstream gave.
+    UpstreamStatus,
+    /// Seconds spent on the upstream.
+    UpstreamTime,
+    /// The handler that runs.
+    Handler,
+    /// Requests so far on this connection, this one counted.
+    ConnectionRequests,
+}
+
+/// Which fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Of the request.
+    In,
+    /// Of the reply.
+    Out,
+}
+
+/// Why a request does not let itself be changed so: what to say in the exception.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// A request, as scripts see it.
+pub trait Request {
+    /// What its scripts have left behind so far.
+    fn scope(&mut self) -> &mut Scope;
+
+    /// Appends a property's value; `false` when it has none.
+    fn read(&self, property: Property, out: &mut Vec<u8>) -> bool;
+
+    /// Changes a property.
+    ///
+    /// # Errors
+    /// When it cannot be changed, not now, or not to this.
+    fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused>;
+
+    /// Calls `each` with every value of a field, whose name is compared without case.
+    fn field(&self, side: Side, name: &[u8], each: &mut dyn FnMut(&[u8]));
+
+    /// Calls `each` with every field's name and value.
+    fn fields(&self, side: Side, each: &mut dyn FnMut(&[u8], &[u8]));
+
+    /// Gives a field these values instead of those it had; none removes it.
+    ///
+    /// # Errors
+    /// When name or value are none (CR, LF and NUL are never let through), when the field is the
+    /// gateway's own (framing, hop by hop), or when it is too late.
+    fn set_field(&mut self, side: Side, name: &[u8], values: &[&[u8]]) -> Result<(), Refused>;
+
+    /// Waits for something only the engine can wait for.
+    fn perform<'a>(&'a mut self, ask: Ask) -> Pin<Box<dyn Future<Output = Woken> + 'a>>;
+}

@@ -1,0 +1,132 @@
+//! What the scripts of one request leave behind: for each other, and for the engine.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Keys and values of notes and variables of one request, in bytes.
+const NOTES_BYTES_MAX: usize = 1 << 20;
+
+/// Things one request may hold at once: locks, permits, pinned connections.
+const HELD_MAX: usize = 1_024;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Where a script sends a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redirect {
+    /// The client is told to go there.
+    Outside {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// The value of `Location`.
+        location: Vec<u8>,
+    },
+    /// It is resolved anew, as if it had asked for this path and query.
+    Inside {
+        /// Path and query.
+        target: Vec<u8>,
+    },
+}
+
+/// What the scripts of one request have said and hold.
+pub struct Scope {
+    serial: u64,
+    /// What `return` was called with last in this phase; taken by the engine after each phase.
+    pub returned: Option<i64>,
+    /// What `rputs` and `echo` wrote.
+    pub output: Vec<u8>,
+    /// Where it was sent.
+    pub redirect: Option<Redirect>,
+    /// The upstream a script chose by `reverse_proxy` or `Upstream#server=`.
+    pub upstream: Option<Vec<u8>>,
+    /// The group its program is to be born in, by `Cgroup#attach`.
+    pub cgroup: Option<Vec<u8>>,
+    notes: BTreeMap<Vec<u8>, Vec<u8>>,
+    notes_bytes: usize,
+    held: Vec<(u64, Box<dyn Any>)>,
+    next_held: u64,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self {
+            serial: NEXT.fetch_add(1, Relaxed),
+            returned: None,
+            output: Vec::new(),
+            redirect: None,
+            upstream: None,
+            cgroup: None,
+            notes: BTreeMap::new(),
+            notes_bytes: 0,
+            held: Vec::new(),
+            next_held: 0,
+        }
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("serial", &self.serial)
+            .field("returned", &self.returned)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scope {
+    /// No other request's scope in this process has this number.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// A note or variable by its name.
+    pub fn note(&self, name: &[u8]) -> Option<&[u8]> {
+        self.notes.get(name).map(Vec::as_slice)
+    }
+
+    /// Every note, by name.
+    pub fn notes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.notes
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
+    /// Leaves a note; `None` takes it away. `false` when there is no room for it.
+    pub fn set_note(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
+        let before = self.notes.get(name).map_or(0, |old| name.len() + old.len());
+        let after = value.map_or(0, |value| name.len() + value.len());
+        if self.notes_bytes - before + after > NOTES_BYTES_MAX {
+            return false;
+        }
+        self.notes_bytes = self.notes_bytes - before + after;
+        match value {
+            Some(value) => self.notes.insert(name.to_vec(), value.to_vec()),
+            None => self.notes.remove(name),
+        };
+        true
+    }
+
+    /// Holds something until the request ends; `None` when it holds too much already.
+    pub fn hold(&mut self, thing: Box<dyn Any>) -> Option<u64> {
+        if self.held.len() >= HELD_MAX {
+            return None;
+        }
+        self.next_held += 1;
+        self.held.push((self.next_held, thing));
+        Some(self.next_held)
+    }
+
+    /// Gives something up that was held under this number.
+    pub fn release(&mut self, number: u64) -> Option<Box<dyn Any>> {
+        let index = self.held.iter().position(|(held, _)| *held == number)?;
+        Some(self.held.swap_remove(index).1)
+    }
+
+    /// Gives up everything held, the last first.
+    pub fn release_all(&mut self) {
+        while self.held.pop().is_some() {}
+    }
+}

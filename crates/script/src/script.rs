@@ -1,0 +1,94 @@
+//! A script: its text, and when it is compiled.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use mruby::Slot;
+
+/// When a script is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cache {
+    /// Again once its file has changed, which is looked at no more than once a second.
+    Mtime,
+    /// Once.
+    Always,
+    /// For every run.
+    Never,
+}
+
+/// Where a script's text is.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Inline, beginning on this line of the file that the script's name tells.
+    Code {
+        /// The text.
+        text: Arc<[u8]>,
+        /// Its first line's number.
+        line: u16,
+    },
+    /// In a file.
+    File {
+        /// Its name.
+        path: PathBuf,
+        /// What it held when the configuration was read, if it was looked at then.
+        text: Option<Arc<[u8]>>,
+        /// When it is compiled.
+        cache: Cache,
+    },
+}
+
+/// A script of an interpreter. Clones are the same script.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub(crate) inner: Rc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) name: Arc<str>,
+    pub(crate) source: Source,
+    pub(crate) compiled: RefCell<Option<Compiled>>,
+    /// When the file was looked at last; `None` while somebody looks.
+    pub(crate) looked: Cell<Option<Instant>>,
+}
+
+/// A compiled script, valid in the VM of one number.
+#[derive(Debug, Clone)]
+pub(crate) struct Compiled {
+    pub(crate) slot: Slot,
+    pub(crate) vm: u64,
+    pub(crate) changed: Option<SystemTime>,
+    pub(crate) text: Arc<[u8]>,
+}
+
+impl Script {
+    /// A script by its name in logs and backtraces. It is compiled when it is first run.
+    pub fn new(name: Arc<str>, source: Source) -> Self {
+        Self {
+            inner: Rc::new(Inner {
+                name,
+                source,
+                compiled: RefCell::default(),
+                looked: Cell::new(None),
+            }),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.inner.name
+    }
+
+    pub(crate) fn is_compiled_each_time(&self) -> bool {
+        matches!(
+            self.inner.source,
+            Source::File {
+                cache: Cache::Never,
+                ..
+            }
+        )
+    }
+}

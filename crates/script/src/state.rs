@@ -1,0 +1,64 @@
+//! What natives work on: the VM's own state, and what all workers share.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mruby::{Call, Datum, Host};
+
+use crate::phase::Phase;
+use crate::request::Request;
+use crate::settings::Settings;
+use crate::wait::Pending;
+
+/// What scripts of all workers and generations share: `Cache` and global `Mutex`es.
+#[derive(Debug, Default)]
+pub struct Shared {}
+
+/// The state of one VM.
+pub(crate) struct State {
+    pub(crate) settings: Rc<Settings>,
+    #[allow(dead_code, reason = "Cache and Mutex find theirs here")]
+    pub(crate) shared: Arc<Shared>,
+    /// The phase of the run under way.
+    pub(crate) phase: Phase,
+    /// The script of the run under way, by its name.
+    pub(crate) script: Arc<str>,
+    /// What the run under way waits for.
+    pub(crate) pending: Option<Pending>,
+    /// What the run under way ended with.
+    pub(crate) finished: Option<Datum>,
+}
+
+impl State {
+    pub(crate) fn new(settings: &Rc<Settings>, shared: &Arc<Shared>) -> Self {
+        Self {
+            settings: Rc::clone(settings),
+            shared: Arc::clone(shared),
+            phase: Phase::Init,
+            script: Arc::from(""),
+            pending: None,
+            finished: None,
+        }
+    }
+
+    /// Another stretch of a run begins.
+    pub(crate) fn begin(&mut self, phase: Phase, script: &Arc<str>) {
+        self.phase = phase;
+        if !Arc::ptr_eq(&self.script, script) {
+            self.script = Arc::clone(script);
+        }
+        self.pending = None;
+        self.finished = None;
+    }
+}
+
+impl Host for State {
+    type Lent = dyn Request;
+
+    fn cancel_wait(&mut self) {
+        self.pending = None;
+    }
+}
+
+/// A native at work.
+pub(crate) type NativeCall<'a> = Call<'a, State>;

@@ -1,0 +1,75 @@
+//! An interpreter to try scripts in.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use script::{
+    Budgets, Datum, Failure, Files, Interpreter, Phase, Ran, Script, ServerClass, Settings, Source,
+    Trial,
+};
+
+/// Runs `test` as a worker would.
+pub(crate) fn on_a_worker<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    tokio::task::LocalSet::new().block_on(&runtime, test)
+}
+
+/// Settings as by default.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        server: ServerClass::Nginx,
+        budgets: Budgets::default(),
+        env: Vec::new(),
+        worker: 0,
+        reader: Rc::new(Files),
+    }
+}
+
+/// An interpreter as by default.
+pub(crate) fn interpreter() -> Rc<Interpreter> {
+    Interpreter::open(settings(), Arc::default()).expect("an interpreter opens")
+}
+
+/// A script of inline code.
+pub(crate) fn code(text: &str) -> Script {
+    let source = Source::Code {
+        text: Arc::from(text.as_bytes()),
+        line: 1,
+    };
+    Script::new(Arc::from("script.rb"), source)
+}
+
+/// Runs `text` in the access phase of `request`.
+pub(crate) async fn run(
+    interpreter: &Rc<Interpreter>,
+    text: &str,
+    request: &mut Trial,
+) -> Result<Ran, Failure> {
+    interpreter
+        .run(Phase::Access, &code(text), Some(request))
+        .await
+}
+
+/// The value of a script run for a made-up GET of `/a.php?x=1`.
+pub(crate) fn value(text: &str) -> Datum {
+    on_a_worker(async {
+        let mut request = Trial::get("/a.php?x=1");
+        let ran = run(&interpreter(), text, &mut request).await;
+        ran.unwrap_or_else(|failure| panic!("{text}: {failure}"))
+            .value
+    })
+}
+
+/// What a script said of its failure.
+pub(crate) fn failure(text: &str) -> String {
+    on_a_worker(async {
+        let mut request = Trial::get("/a.php?x=1");
+        let ran = run(&interpreter(), text, &mut request).await;
+        ran.expect_err("the script fails").to_string()
+    })
+}

@@ -1,0 +1,228 @@
+//! Runs of scripts: waits, ends, budgets, and what becomes of the interpreter.
+
+mod bed;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bed::{code, failure, interpreter, on_a_worker, run, settings, value};
+use script::{Cache, Datum, Interpreter, Phase, Script, Source, Trial};
+
+#[test]
+fn a_script_sees_its_request() {
+    assert_eq!(
+        value("Nginx::Request.new.filename"),
+        Datum::from("/srv/www/a.php")
+    );
+    assert_eq!(
+        value("get_server_class::Request.new.hostname"),
+        Datum::from("example.test")
+    );
+}
+
+#[test]
+fn a_request_kept_beyond_its_end_raises() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let mut first = Trial::get("/a");
+        let mut second = Trial::get("/b");
+        run(&interpreter, "@kept = Nginx::Request.new", &mut first)
+            .await
+            .expect("kept");
+        let ran = run(&interpreter, "@kept.filename", &mut second).await;
+        let said = ran.expect_err("it is another's").to_string();
+        assert!(said.contains("a request that has ended"), "{said}");
+    });
+}
+
+#[test]
+fn many_scripts_sleep_at_once() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let began = Instant::now();
+        let script = code("sleep 0.2; Nginx.rputs('done'); 7");
+        let runs: Vec<_> = (0..100)
+            .map(|_| {
+                let (interpreter, script) = (interpreter.clone(), script.clone());
+                tokio::task::spawn_local(async move {
+                    let mut request = Trial::get("/");
+                    let ran = interpreter
+                        .run(Phase::Access, &script, Some(&mut request))
+                        .await;
+                    (ran, request.scope.output.clone())
+                })
+            })
+            .collect();
+        for run in runs {
+            let (ran, output) = run.await.expect("it did not panic");
+            assert_eq!(
+                (ran.expect("it ran").value, output),
+                (Datum::Int(7), b"done".to_vec())
+            );
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            began.elapsed()
+        );
+        assert_eq!(interpreter.parked(), 0);
+    });
+}
+
+#[test]
+fn a_run_that_is_dropped_leaves_nothing_behind() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let script = code("x = 'a' * 1000; sleep 60; x");
+        interpreter
+            .run(Phase::Access, &code("1"), None)
+            .await
+            .expect("it runs");
+        let before = interpreter.objects();
+        for _ in 0..50 {
+            let run = interpreter.run(Phase::Access, &script, None);
+            assert!(
+                tokio::time::timeout(Duration::from_millis(1), run)
+                    .await
+                    .is_err()
+            );
+        }
+        assert_eq!(interpreter.parked(), 0);
+        let after = interpreter.objects();
+        assert!(after < before + 60, "{after} objects, {before} before");
+    });
+}
+
+#[test]
+fn a_runaway_fails_alone() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let mut request = Trial::get("/");
+        let ran = run(&interpreter, "while true; end", &mut request).await;
+        assert_eq!(ran.expect_err("it fails").reason(), "script_budget");
+        let ran = run(&interpreter, "1 + 1", &mut request).await;
+        assert_eq!(ran.expect("the next one runs").value, Datum::Int(2));
+    });
+}
+
+#[test]
+fn a_lost_interpreter_is_replaced_and_started_again() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let started = vec![(Phase::Init, code("$started = 41"))];
+        interpreter.start(started).await.expect("it starts");
+        let mut request = Trial::get("/");
+        let slow = "x = 'a' * 300_000 + 'b'; y = 'a' * 1_000_000; y.index(x)";
+        let ran = run(&interpreter, slow, &mut request).await;
+        assert_eq!(ran.expect_err("it fails").reason(), "script_lost");
+        let kept = code("$started + 1");
+        for _ in 0..2 {
+            let ran = interpreter
+                .run(Phase::Access, &kept, Some(&mut request))
+                .await;
+            assert_eq!(ran.expect("a new one").value, Datum::Int(42));
+        }
+    });
+}
+
+#[test]
+fn time_and_places_to_wait_are_bounded() {
+    on_a_worker(async {
+        let mut settings = settings();
+        settings.budgets.wall = Duration::from_millis(20);
+        settings.budgets.parked = 1;
+        let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+        let script = code("sleep 3600");
+        let first = interpreter.run(Phase::Access, &script, None);
+        let second = interpreter.run(Phase::Access, &script, None);
+        let (first, second) = tokio::join!(first, second);
+        let first = first.expect_err("too long").to_string();
+        assert!(first.contains("scripts.wall"), "{first}");
+        let second = second.expect_err("no place").to_string();
+        assert!(second.contains("scripts.parked"), "{second}");
+    });
+}
+
+#[test]
+fn a_changed_file_is_compiled_again() {
+    on_a_worker(async {
+        let directory = std::env::temp_dir().join(format!("nagaya-script-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory is made");
+        let path = directory.join("changing.rb");
+        std::fs::write(&path, "1").expect("a script is written");
+        let source = |cache| Source::File {
+            path: path.clone(),
+            text: None,
+            cache,
+        };
+        let mtime = Script::new(Arc::from("changing.rb"), source(Cache::Mtime));
+        let always = Script::new(Arc::from("changing.rb"), source(Cache::Always));
+        let never = Script::new(Arc::from("changing.rb"), source(Cache::Never));
+        let interpreter = interpreter();
+        let value = async |script: &Script| {
+            let ran = interpreter.run(Phase::Access, script, None).await;
+            ran.expect("it runs").value
+        };
+        for script in [&mtime, &always, &never] {
+            assert_eq!(value(script).await, Datum::Int(1));
+        }
+        std::fs::write(&path, "22").expect("the script is changed");
+        assert_eq!(value(&never).await, Datum::Int(22));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while value(&mtime).await != Datum::Int(22) {
+            assert!(Instant::now() < deadline, "the change was never seen");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(value(&always).await, Datum::Int(1));
+        std::fs::remove_dir_all(&directory).expect("the directory goes");
+    });
+}
+
+#[test]
+fn failures_say_what_where_and_which_key() {
+    let said = failure("1\nraise ArgumentError, 'no'");
+    assert!(
+        said.starts_with("script.rb: no (ArgumentError); at script.rb:2"),
+        "{said}"
+    );
+    let said = failure("x = (");
+    assert!(said.contains("SyntaxError"), "{said}");
+    let said = failure("Fiber.yield 1");
+    assert!(said.contains("Fiber.yield outside"), "{said}");
+}
+
+#[test]
+fn what_scripts_write_is_bounded() {
+    on_a_worker(async {
+        let mut settings = settings();
+        settings.budgets.output_bytes = 10;
+        let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+        let mut request = Trial::get("/");
+        let ran = run(
+            &interpreter,
+            "3.times { Nginx.rputs('12345') }",
+            &mut request,
+        )
+        .await;
+        let said = ran.expect_err("it is too much").to_string();
+        assert!(said.contains("scripts.output"), "{said}");
+        assert_eq!(request.scope.output, b"1234512345");
+    });
+}
+
+#[test]
+fn exit_ends_the_hook_and_nothing_else() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let mut request = Trial::get("/");
+        let ran = run(
+            &interpreter,
+            "Nginx.return 404; exit; Nginx.return 500",
+            &mut request,
+        )
+        .await;
+        assert_eq!(ran.expect("it ends").value, Datum::Nil);
+        assert_eq!(request.scope.returned, Some(404));
+        assert!(run(&interpreter, "1", &mut request).await.is_ok());
+    });
+}
