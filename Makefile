@@ -38,10 +38,10 @@ test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, under qemu
 	cargo build --locked -p nagaya
 	@scripts/test-cgroup2.sh
 
-bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; three quarters of an hour
+bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; an hour and a half
 	@scripts/bootstrap.sh bench
 	cargo build --release --locked -p nagaya
-	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites access-limiter --together lab/results/bench.md $(ARGS)
+	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
 
 lab: ## PHP, conditions, programs, control groups and overload measured: lab/results/NAME/; nearly two hours
 	@scripts/bootstrap.sh lab

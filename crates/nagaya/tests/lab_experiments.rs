@@ -116,6 +116,9 @@ fn a_limit_that_refuses_nobody_and_one_that_refuses_all() {
         "refusal: the rate is spent",
         "static page of 42 KB",
         "phpinfo()",
+        "direct reply, scripts that count",
+        "direct reply, limiter scripts",
+        "PHP page of 2 ms, scripts compiled at each request",
     ];
     let only: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).collect();
     let data = run(
@@ -145,6 +148,21 @@ fn a_limit_with_many_keys() {
         &[&["--requests", "20"], &only[..]].concat(),
     );
     assert!(data.iter().any(|line| line.contains("key_bytes")));
+}
+
+#[test]
+#[ignore = "needs memcached, MariaDB, nginx's Lua and h2o: make soak"]
+fn scripts_that_count_and_scripts_that_ask_stores() {
+    let counting = ["Lua that counts", "three that count"];
+    let asking = ["connection kept", "connection made per request"];
+    for (name, rows) in [("access-limiter", counting), ("connection-reuse", asking)] {
+        let only: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).collect();
+        let data = run(name, &[&["--requests", "20"], &only[..]].concat());
+        let missing = data.iter().find(|line| line.contains("not measured"));
+        assert_eq!(missing, None, "{name}");
+        let slices = data.iter().filter(|line| line.contains("slice"));
+        assert!(slices.count() > 8, "{name}");
+    }
 }
 
 #[test]

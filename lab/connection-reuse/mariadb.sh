@@ -1,0 +1,31 @@
+#!/bin/sh
+# Makes a database with the one row that is asked for, in a directory of its own, and becomes the
+# server that answers from it.
+#
+#   mariadb.sh PROGRAM HOME PORT DOMAIN BACK_END
+set -eu
+program=$1 home=$2 port=$3 domain=$4 back_end=$5
+
+tables() {
+  directory=/usr/share/mysql
+  [ -e "$directory/mysql_system_tables.sql" ] || directory=/usr/share/mariadb
+  printf 'create database mysql;\nuse mysql;\nset @auth_root_socket = NULL;\n'
+  cat "$directory/mysql_system_tables.sql" "$directory/mysql_performance_tables.sql" \
+    "$directory/mysql_system_tables_data.sql"
+  cat <<SQL
+flush privileges;
+create user router@'127.0.0.1' identified by 'thick-walls';
+grant select on domains.* to router@'127.0.0.1';
+create database domains;
+create table domains.domain (domain varchar(190) primary key, host varchar(190)) engine = InnoDB;
+insert into domains.domain values ('$domain', '$back_end');
+SQL
+}
+
+mkdir "$home/data"
+set -- --no-defaults --user="$(id -un)" --datadir="$home/data" --innodb-buffer-pool-size=16M \
+  --innodb-log-file-size=4M --innodb-doublewrite=0 --innodb-flush-log-at-trx-commit=0
+tables >"$home/tables.sql"
+"$program" "$@" --bootstrap --skip-networking <"$home/tables.sql"
+exec "$program" "$@" --bind-address=127.0.0.1 --port="$port" --socket="$home/mariadb.sock" \
+  --skip-name-resolve --max-connections=1000 --thread-cache-size=128
