@@ -20,6 +20,7 @@ mod scope;
 mod script;
 mod settings;
 mod state;
+pub mod store;
 mod trial;
 mod wait;
 

@@ -1,0 +1,173 @@
+//! One operation on one server, and how far it has come.
+//!
+//! Every operation has one time for everything, waiting for a place included, and within it one for
+//! connecting. When time is up the phase tells which of them an operator should look at.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Limits;
+use super::address::Address;
+use super::error::{Error, Kind, reason, spell};
+use super::names::Names;
+use super::socket::Socket;
+
+/// The store an operation goes to, as messages call it.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// `memcached`, `MySQL`, …
+    pub(crate) service: &'static str,
+    pub(crate) address: &'a Address,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Waiting,
+    Connecting,
+    Talking,
+}
+
+/// An operation under way.
+pub(crate) struct Attempt<'a> {
+    target: Target<'a>,
+    limits: Limits,
+    phase: Cell<Phase>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(target: Target<'a>, limits: Limits) -> Self {
+        Self {
+            target,
+            limits,
+            phase: Cell::new(Phase::Waiting),
+        }
+    }
+
+    /// Runs an operation within its time.
+    pub(crate) async fn run<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match timeout(self.limits.command_timeout, work).await {
+            Ok(result) => result,
+            Err(_) => Err(self.late(what)),
+        }
+    }
+
+    /// Makes a connection within its time, and goes on to talking.
+    pub(crate) async fn connect<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.phase.set(Phase::Connecting);
+        let made = match timeout(self.limits.connect_timeout, work).await {
+            Ok(made) => made?,
+            Err(_) => return Err(self.unheard()),
+        };
+        self.talk();
+        Ok(made)
+    }
+
+    /// Notes that there is a connection and the command goes out.
+    pub(crate) fn talk(&self) {
+        self.phase.set(Phase::Talking);
+    }
+
+    /// A plain connection to the server.
+    pub(crate) async fn dial(&self, names: &Names) -> Result<Socket, Error> {
+        let (host, port) = match self.target.address {
+            Address::Unix(path) => {
+                let socket = Socket::unix(path).await;
+                return socket.map_err(|error| self.refused(&error));
+            }
+            Address::Tcp { host, port } => (host, *port),
+        };
+        let addresses = names.addresses(host).await?;
+        self.first(&addresses, |address| {
+            Socket::tcp(SocketAddr::new(address, port))
+        })
+        .await
+    }
+
+    /// Tries a name's addresses one after another, each with its share of the time.
+    async fn first<T, F>(
+        &self,
+        addresses: &[IpAddr],
+        mut connect: impl FnMut(IpAddr) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = io::Result<T>>,
+    {
+        let share = self.share(addresses.len());
+        let mut last = io::Error::from(io::ErrorKind::TimedOut);
+        for address in addresses {
+            match timeout(share, connect(*address)).await {
+                Ok(Ok(made)) => return Ok(made),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        match last.kind() {
+            io::ErrorKind::TimedOut => Err(self.unheard()),
+            _ => Err(self.refused(&last)),
+        }
+    }
+
+    fn share(&self, addresses: usize) -> Duration {
+        self.limits.connect_timeout / u32::try_from(addresses.max(1)).unwrap_or(u32::MAX)
+    }
+
+    fn refused(&self, error: &io::Error) -> Error {
+        self.unconnected(&reason(error))
+    }
+
+    fn unheard(&self) -> Error {
+        let limit = spell(self.limits.connect_timeout);
+        self.unconnected(&format!(
+            "no answer within {limit} (scripts.connect_timeout)"
+        ))
+    }
+
+    /// An error of connecting.
+    pub(crate) fn unconnected(&self, why: &str) -> Error {
+        let Target { service, address } = self.target;
+        Error::new(
+            Kind::Connect,
+            format!("connect to {service} {address}: {why}"),
+        )
+    }
+
+    /// An error of the command itself.
+    pub(crate) fn failed(&self, kind: Kind, what: &str, why: &str) -> Error {
+        let Target { service, address } = self.target;
+        Error::new(kind, format!("{what} at {service} {address}: {why}"))
+    }
+
+    /// A connection that ended in the middle.
+    pub(crate) fn lost(&self, what: &str, error: &io::Error) -> Error {
+        self.failed(Kind::Lost, what, &reason(error))
+    }
+
+    fn late(&self, what: &str) -> Error {
+        let Target { service, address } = self.target;
+        let limit = spell(self.limits.command_timeout);
+        let silent = format!("no answer within {limit} (scripts.store_timeout)");
+        match self.phase.get() {
+            Phase::Waiting => Error::new(
+                Kind::Waited,
+                format!(
+                    "waited {limit} for one of {} connections to {service} {address}: \
+                     raise scripts.store_connections",
+                    self.limits.connections_max
+                ),
+            ),
+            Phase::Connecting => self.unconnected(&silent),
+            Phase::Talking => self.failed(Kind::Timeout, what, &silent),
+        }
+    }
+}

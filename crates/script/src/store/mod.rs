@@ -1,0 +1,112 @@
+//! The clients of stores that scripts wait for: memcached, MySQL and MariaDB, Redis, HTTP.
+//!
+//! A worker has one [`Stores`]; each object of a script (`Memcached.new`, `MySQL::Database.new`, …)
+//! is a client made from it. A client connects when it is first used, keeps its idle connections
+//! for its next use and closes them when it is closed or dropped. Many fibers may use one client at
+//! once: each command takes a connection of its own. However many clients there are, a worker has
+//! no more connections to one server than [`Limits::connections_max`]; who finds none free waits.
+//!
+//! Every operation is a future that owns what it needs. Dropped in the middle, it closes its
+//! connection, so that a late answer is nobody's. Nothing is sent twice.
+//!
+//! Left out: TLS to stores, and anything of Ruby; values are plain Rust.
+
+mod address;
+mod attempt;
+mod error;
+pub mod memcached;
+pub mod mysql;
+mod names;
+#[cfg(test)]
+mod peer;
+mod place;
+mod session;
+mod socket;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use address::Address;
+pub use error::{Error, Kind};
+pub use session::Session;
+
+use names::Names;
+use place::{Directory, Lease, Owner};
+use session::Pins;
+use socket::Socket;
+
+/// The longest value, row set or body taken from or given to a store: 10 MiB.
+pub const VALUE_BYTES_MAX: usize = 10 * 1024 * 1024;
+
+/// What a worker allows its scripts to ask of stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Time to make one connection, looking up its name and logging in included.
+    pub connect_timeout: Duration,
+    /// Time for one operation as a whole, waiting for a free connection and connecting included.
+    pub command_timeout: Duration,
+    /// Connections of this worker to one server, idle ones included; at least 1.
+    pub connections_max: usize,
+    /// How long a connection may lie idle before it is closed.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(1),
+            command_timeout: Duration::from_secs(5),
+            connections_max: 32,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The stores as one worker sees them.
+///
+/// Belongs to the worker's thread. When it and its clients are dropped, all connections close.
+pub struct Stores {
+    limits: Limits,
+    names: Names,
+    owners: Cell<u64>,
+    memcached: Directory<Socket>,
+    mysql: Directory<mysql::Connection>,
+    mysql_pins: Pins<Lease<mysql::Connection>>,
+}
+
+impl Stores {
+    /// Makes the stores of a worker; nothing is connected yet.
+    pub fn new(limits: Limits) -> Rc<Self> {
+        Rc::new(Self {
+            limits,
+            names: Names::default(),
+            owners: Cell::new(0),
+            memcached: Directory::default(),
+            mysql: Directory::default(),
+            mysql_pins: Pins::default(),
+        })
+    }
+
+    /// The limits its clients keep to.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Closes connections that were idle for too long; to be called about once a second.
+    pub fn sweep(&self) {
+        self.memcached.sweep(self.limits.idle_timeout);
+        self.mysql.sweep(self.limits.idle_timeout);
+    }
+
+    /// Ends what a request has left open: its transactions are undone, its connections closed.
+    pub fn end(&self, session: Session) {
+        self.mysql_pins.end(session);
+    }
+
+    fn next_owner(&self) -> Owner {
+        let number = self.owners.get() + 1;
+        self.owners.set(number);
+        Owner(number)
+    }
+}

@@ -1,0 +1,323 @@
+//! Places for connections to one server, and the idle connections that hold some of them.
+//!
+//! Whoever wants to talk takes a place first, in the order of asking, so that no more connections
+//! exist than allowed, whichever objects of scripts made them. An idle connection belongs to the
+//! object that made it and is closed when another object needs its place.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::address::Address;
+
+/// The object of a script that a connection was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner(pub(crate) u64);
+
+/// The connections of one worker to one server.
+pub(crate) struct Server<C> {
+    address: Address,
+    connections_max: usize,
+    places: Arc<Semaphore>,
+    /// Connections that exist, idle or lent.
+    open: Cell<usize>,
+    /// The one idle for longest is in front.
+    idle: RefCell<VecDeque<Idle<C>>>,
+}
+
+struct Idle<C> {
+    owner: Owner,
+    since: Instant,
+    connection: C,
+}
+
+impl<C> Server<C> {
+    fn new(address: Address, connections_max: usize) -> Self {
+        let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            address,
+            connections_max,
+            places: Arc::new(Semaphore::new(connections_max)),
+            open: Cell::new(0),
+            idle: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Connections that exist now, idle or lent.
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Waits for a place; it comes with the owner's idle connection, if there is one.
+    pub(crate) async fn lease(self: &Rc<Self>, owner: Owner) -> Lease<C> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.expect("places are never closed");
+        let connection = self.take(owner);
+        if connection.is_none() {
+            self.make_room();
+        }
+        Lease {
+            server: Rc::clone(self),
+            owner,
+            connection,
+            _place: place,
+        }
+    }
+
+    /// The idle connection of an owner that was used last.
+    fn take(&self, owner: Owner) -> Option<C> {
+        let mut idle = self.idle.borrow_mut();
+        let place = idle.iter().rposition(|idle| idle.owner == owner)?;
+        idle.remove(place).map(|idle| idle.connection)
+    }
+
+    /// Closes the longest idle connection where a new one would be one too many.
+    fn make_room(&self) {
+        if self.open.get() < self.connections_max {
+            return;
+        }
+        let oldest = self.idle.borrow_mut().pop_front();
+        if oldest.is_some() {
+            self.closed(1);
+        }
+    }
+
+    fn closed(&self, connections: usize) {
+        self.open.set(self.open.get().saturating_sub(connections));
+    }
+
+    /// Closes what an owner has idle.
+    pub(crate) fn forget(&self, owner: Owner) {
+        self.close_where(|idle| idle.owner == owner);
+    }
+
+    /// Closes what has been idle since before a moment.
+    fn sweep(&self, before: Instant) {
+        self.close_where(|idle| idle.since < before);
+    }
+
+    fn close_where(&self, goes: impl Fn(&Idle<C>) -> bool) {
+        let mut gone = Vec::new();
+        let mut idle = self.idle.borrow_mut();
+        let kept = std::mem::take(&mut *idle).into_iter().filter_map(|one| {
+            if goes(&one) {
+                gone.push(one);
+                return None;
+            }
+            Some(one)
+        });
+        *idle = kept.collect();
+        drop(idle);
+        self.closed(gone.len());
+    }
+}
+
+/// A place at a server, with or without a connection.
+///
+/// Dropped, it closes the connection; only [`Lease::keep`] makes that idle again. So a command that
+/// is given up in the middle never leaves its answer to the next one.
+pub(crate) struct Lease<C> {
+    server: Rc<Server<C>>,
+    owner: Owner,
+    connection: Option<C>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<C> Lease<C> {
+    /// Whether there is only the place yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connection.is_none()
+    }
+
+    /// The connection; one was kept or put in before.
+    pub(crate) fn connection(&mut self) -> &mut C {
+        self.connection.as_mut().expect("a lease that is not empty")
+    }
+
+    /// Closes a kept connection that is not as it should be.
+    pub(crate) fn close_unless(&mut self, sound: impl FnOnce(&C) -> bool) {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| !sound(connection))
+        {
+            self.close();
+        }
+    }
+
+    /// Takes in a connection just made.
+    pub(crate) fn put(&mut self, connection: C) {
+        self.close();
+        self.server.open.set(self.server.open.get() + 1);
+        self.connection = Some(connection);
+    }
+
+    /// Closes the connection and keeps the place.
+    fn close(&mut self) {
+        if self.connection.take().is_some() {
+            self.server.closed(1);
+        }
+    }
+
+    /// Gives the place back and the connection to its owner's next use.
+    pub(crate) fn keep(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.server.idle.borrow_mut().push_back(Idle {
+                owner: self.owner,
+                since: Instant::now(),
+                connection,
+            });
+        }
+    }
+}
+
+impl<C> Drop for Lease<C> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The servers of one kind by address.
+pub(crate) struct Directory<C> {
+    servers: RefCell<HashMap<Address, Weak<Server<C>>>>,
+}
+
+impl<C> Default for Directory<C> {
+    fn default() -> Self {
+        Self {
+            servers: RefCell::default(),
+        }
+    }
+}
+
+impl<C> Directory<C> {
+    /// The server at an address, the same one for all objects that use it at this time.
+    pub(crate) fn server(&self, address: &Address, connections_max: usize) -> Rc<Server<C>> {
+        let mut servers = self.servers.borrow_mut();
+        if let Some(server) = servers.get(address).and_then(Weak::upgrade) {
+            return server;
+        }
+        // Those nobody uses any more go here, so the table is no longer than what is in use.
+        servers.retain(|_, server| server.strong_count() > 0);
+        let server = Rc::new(Server::new(address.clone(), connections_max));
+        servers.insert(address.clone(), Rc::downgrade(&server));
+        server
+    }
+
+    /// Closes connections that were idle for longer than allowed.
+    pub(crate) fn sweep(&self, idle_max: Duration) {
+        let Some(before) = Instant::now().checked_sub(idle_max) else {
+            return;
+        };
+        let servers: Vec<_> = self
+            .servers
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for server in servers {
+            server.sweep(before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Owner = Owner(1);
+    const OTHER: Owner = Owner(2);
+
+    fn server(connections_max: usize) -> Rc<Server<&'static str>> {
+        let address = Address::parse("127.0.0.1", 1).expect("an address");
+        Directory::default().server(&address, connections_max)
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_comes_back_to_its_owner_alone() {
+        let server = server(4);
+        let mut lease = server.lease(ONE).await;
+        assert!(lease.is_empty());
+        lease.put("first");
+        lease.keep();
+        assert!(server.lease(OTHER).await.is_empty());
+        assert_eq!(server.lease(ONE).await.connection(), &mut "first");
+        assert_eq!(
+            server.open(),
+            0,
+            "a lease that is dropped closes its connection"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_gives_way_to_another_owner() {
+        let server = server(1);
+        let mut lease = server.lease(ONE).await;
+        lease.put("first");
+        lease.keep();
+        let mut lease = server.lease(OTHER).await;
+        assert_eq!(server.open(), 0);
+        lease.put("second");
+        assert_eq!(server.open(), 1);
+        lease.keep();
+        assert!(server.lease(ONE).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn whoever_finds_no_place_waits_until_one_is_free() {
+        let server = server(1);
+        let lease = server.lease(ONE).await;
+        let mut waiting = ask_once(server.lease(OTHER));
+        assert!(waiting.is_none());
+        drop(lease);
+        waiting = ask_once(server.lease(OTHER));
+        assert!(waiting.is_some());
+    }
+
+    /// What a future gives when it is asked once.
+    fn ask_once<F: Future>(future: F) -> Option<F::Output> {
+        let mut future = std::pin::pin!(future);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn forgetting_and_sweeping_close_what_is_idle() {
+        let server = server(4);
+        for owner in [ONE, OTHER, ONE] {
+            let mut lease = server.lease(Owner(owner.0 + 10)).await;
+            lease.put("idle");
+            lease.owner = owner;
+            lease.keep();
+        }
+        assert_eq!(server.open(), 3);
+        server.forget(ONE);
+        assert_eq!(server.open(), 1);
+        server.sweep(Instant::now() + Duration::from_secs(1));
+        assert_eq!(server.open(), 0);
+    }
+
+    #[test]
+    fn a_server_is_one_while_somebody_uses_it() {
+        let directory = Directory::<()>::default();
+        let address = Address::parse("127.0.0.1", 1).expect("an address");
+        let server = directory.server(&address, 4);
+        assert!(Rc::ptr_eq(&server, &directory.server(&address, 4)));
+        drop(server);
+        let another = Address::parse("127.0.0.1", 2).expect("an address");
+        let _another = directory.server(&another, 4);
+        assert_eq!(directory.servers.borrow().len(), 1);
+    }
+}
