@@ -35,6 +35,8 @@ enum Phase {
 pub(crate) struct Attempt<'a> {
     target: Target<'a>,
     limits: Limits,
+    /// What an operator would change about the time for everything.
+    key: &'static str,
     phase: Cell<Phase>,
 }
 
@@ -43,8 +45,18 @@ impl<'a> Attempt<'a> {
         Self {
             target,
             limits,
+            key: "scripts.store_timeout",
             phase: Cell::new(Phase::Waiting),
         }
+    }
+
+    /// Keeps to a shorter time that the script asked for.
+    pub(crate) fn within(mut self, timeout: Duration) -> Self {
+        if timeout < self.limits.command_timeout {
+            self.limits.command_timeout = timeout;
+            self.key = "as the script wants";
+        }
+        self
     }
 
     /// Runs an operation within its time.
@@ -156,7 +168,7 @@ impl<'a> Attempt<'a> {
     fn late(&self, what: &str) -> Error {
         let Target { service, address } = self.target;
         let limit = spell(self.limits.command_timeout);
-        let silent = format!("no answer within {limit} (scripts.store_timeout)");
+        let silent = format!("no answer within {limit} ({})", self.key);
         match self.phase.get() {
             Phase::Waiting => Error::new(
                 Kind::Waited,

@@ -20,6 +20,7 @@ mod names;
 #[cfg(test)]
 mod peer;
 mod place;
+pub mod redis;
 mod session;
 mod socket;
 
@@ -73,6 +74,8 @@ pub struct Stores {
     memcached: Directory<Socket>,
     mysql: Directory<mysql::Connection>,
     mysql_pins: Pins<Lease<mysql::Connection>>,
+    redis: Directory<redis::Link>,
+    redis_pins: Pins<Lease<redis::Link>>,
 }
 
 impl Stores {
@@ -85,6 +88,8 @@ impl Stores {
             memcached: Directory::default(),
             mysql: Directory::default(),
             mysql_pins: Pins::default(),
+            redis: Directory::default(),
+            redis_pins: Pins::default(),
         })
     }
 
@@ -97,11 +102,13 @@ impl Stores {
     pub fn sweep(&self) {
         self.memcached.sweep(self.limits.idle_timeout);
         self.mysql.sweep(self.limits.idle_timeout);
+        self.redis.sweep(self.limits.idle_timeout);
     }
 
     /// Ends what a request has left open: its transactions are undone, its connections closed.
     pub fn end(&self, session: Session) {
         self.mysql_pins.end(session);
+        self.redis_pins.end(session);
     }
 
     fn next_owner(&self) -> Owner {
