@@ -43,11 +43,11 @@ bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/res
 	cargo build --release --locked -p nagaya
 	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
 
-lab: ## PHP, conditions, programs, control groups and overload measured: lab/results/NAME/; nearly two hours
+lab: ## PHP, conditions, programs, control groups, overload and scripts that wait measured: lab/results/NAME/; two hours and a half
 	@scripts/bootstrap.sh lab
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p bench --examples
-	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup overload \
+	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup overload script-waits \
 	  --peer birth=$(TARGET_DIR)/release/examples/birth --peer attach=$(TARGET_DIR)/release/examples/attach $(ARGS)
 
 soak: ## the long run, most of an hour: reloads under load, programs, mutated requests, comparisons, fuzzing

@@ -28,4 +28,4 @@ set -- --no-defaults --user="$(id -un)" --datadir="$home/data" --innodb-buffer-p
 tables >"$home/tables.sql"
 "$program" "$@" --bootstrap --skip-networking <"$home/tables.sql"
 exec "$program" "$@" --bind-address=127.0.0.1 --port="$port" --socket="$home/mariadb.sock" \
-  --skip-name-resolve --max-connections=1000 --thread-cache-size=128
+  --skip-name-resolve --max-connections=1400 --thread-cache-size=128

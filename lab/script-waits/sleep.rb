@@ -1,0 +1,3 @@
+# Answers in a minute.
+sleep 60
+Nginx.rputs "slept"
