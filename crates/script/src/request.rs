@@ -60,6 +60,8 @@ pub enum Property {
     BodyBytesSent,
     /// Bytes of the request's body, as announced.
     ContentLength,
+    /// Bytes of the request that came so far, its head counted.
+    RequestLength,
     /// Seconds since the request came, with milliseconds: `0.123`.
     RequestTime,
     /// The reply's body. Readable and writable in `body_filter`.

@@ -39,6 +39,8 @@ pub struct Scope {
     pub output: Vec<u8>,
     /// Where it was sent.
     pub redirect: Option<Redirect>,
+    /// How often it was resolved anew for a script; counted by the engine.
+    pub redirects: u32,
     /// The upstream a script chose by `reverse_proxy` or `Upstream#server=`.
     pub upstream: Option<Vec<u8>>,
     /// The group its program is to be born in, by `Cgroup#attach`.
@@ -56,6 +58,7 @@ impl Default for Scope {
             returned: None,
             output: Vec::new(),
             redirect: None,
+            redirects: 0,
             upstream: None,
             cgroup: None,
             notes: BTreeMap::new(),
