@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::Limits;
@@ -92,18 +93,32 @@ impl<'a> Attempt<'a> {
 
     /// A plain connection to the server.
     pub(crate) async fn dial(&self, names: &Names) -> Result<Socket, Error> {
-        let (host, port) = match self.target.address {
+        match self.target.address {
             Address::Unix(path) => {
-                let socket = Socket::unix(path).await;
-                return socket.map_err(|error| self.refused(&error));
+                let stream = UnixStream::connect(path).await;
+                Ok(Socket::unix(stream.map_err(|error| self.refused(&error))?))
             }
-            Address::Tcp { host, port } => (host, *port),
-        };
+            Address::Tcp { host, port } => {
+                let stream = self.dial_tcp(names, host, *port).await?;
+                Ok(Socket::tcp(stream))
+            }
+        }
+    }
+
+    /// A TCP connection to a host and port, which sends without delay.
+    pub(crate) async fn dial_tcp(
+        &self,
+        names: &Names,
+        host: &str,
+        port: u16,
+    ) -> Result<TcpStream, Error> {
         let addresses = names.addresses(host).await?;
-        self.first(&addresses, |address| {
-            Socket::tcp(SocketAddr::new(address, port))
-        })
-        .await
+        let connect = |address| async move {
+            let stream = TcpStream::connect(SocketAddr::new(address, port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        self.first(&addresses, connect).await
     }
 
     /// Tries a name's addresses one after another, each with its share of the time.

@@ -14,6 +14,7 @@
 mod address;
 mod attempt;
 mod error;
+pub mod http;
 pub mod memcached;
 pub mod mysql;
 mod names;
@@ -76,6 +77,8 @@ pub struct Stores {
     mysql_pins: Pins<Lease<mysql::Connection>>,
     redis: Directory<redis::Link>,
     redis_pins: Pins<Lease<redis::Link>>,
+    http: Directory<http::Connection>,
+    http_warm: http::Warm,
 }
 
 impl Stores {
@@ -90,6 +93,8 @@ impl Stores {
             mysql_pins: Pins::default(),
             redis: Directory::default(),
             redis_pins: Pins::default(),
+            http: Directory::default(),
+            http_warm: http::Warm::default(),
         })
     }
 
@@ -103,6 +108,8 @@ impl Stores {
         self.memcached.sweep(self.limits.idle_timeout);
         self.mysql.sweep(self.limits.idle_timeout);
         self.redis.sweep(self.limits.idle_timeout);
+        self.http.sweep(self.limits.idle_timeout);
+        self.http_warm.sweep();
     }
 
     /// Ends what a request has left open: its transactions are undone, its connections closed.

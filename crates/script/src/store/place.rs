@@ -52,7 +52,6 @@ impl<C> Server<C> {
     }
 
     /// Connections that exist now, idle or lent.
-    #[cfg(test)]
     pub(crate) fn open(&self) -> usize {
         self.open.get()
     }
@@ -162,7 +161,7 @@ impl<C> Lease<C> {
     }
 
     /// Closes the connection and keeps the place.
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.connection.take().is_some() {
             self.server.closed(1);
         }

@@ -1,8 +1,6 @@
 //! A connection as bytes: TCP or Unix, with what was read and not yet understood.
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -24,14 +22,12 @@ enum Stream {
 }
 
 impl Socket {
-    pub(crate) async fn tcp(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self::new(Stream::Tcp(stream)))
+    pub(crate) fn tcp(stream: TcpStream) -> Self {
+        Self::new(Stream::Tcp(stream))
     }
 
-    pub(crate) async fn unix(path: &Path) -> io::Result<Self> {
-        Ok(Self::new(Stream::Unix(UnixStream::connect(path).await?)))
+    pub(crate) fn unix(stream: UnixStream) -> Self {
+        Self::new(Stream::Unix(stream))
     }
 
     fn new(stream: Stream) -> Self {
