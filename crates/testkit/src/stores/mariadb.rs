@@ -215,6 +215,8 @@ fn in_directory(data: &Path) -> Vec<String> {
         arguments.push(format!("--user={user}"));
     }
     arguments.push(format!("--datadir={}", data.display()));
+    // A server that starts removes what it takes for its own left-overs, from a shared one as well.
+    arguments.push(format!("--tmpdir={}", data.display()));
     arguments.extend(owned(&SMALL));
     arguments
 }
