@@ -61,8 +61,13 @@ impl Fault {
                 (Kind::TooLarge, why)
             }
             Self::Client(mysql_async::Error::Server(error)) => {
-                let failed = attempt.failed(Kind::Server, what, &said(&error));
-                return failed.with_code(error.code);
+                let kind = match LAST_WORDS.contains(&error.code) {
+                    true => Kind::Lost,
+                    false => Kind::Server,
+                };
+                return attempt
+                    .failed(kind, what, &said(&error))
+                    .with_code(error.code);
             }
             Self::Client(error) => sort(&error),
         };

@@ -302,7 +302,8 @@ impl Database {
     /// The error of a connection that is gone; idle ones of a server that went are as well.
     fn unpinned(&self, attempt: &Attempt<'_>, what: &str, fault: Fault) -> Error {
         let error = fault.of_statement(attempt, what);
-        if error.kind() == Kind::Lost {
+        // A server that goes may say something first that is no answer to anything.
+        if matches!(error.kind(), Kind::Lost | Kind::Protocol) {
             self.server.forget(self.owner);
         }
         error
