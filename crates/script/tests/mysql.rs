@@ -384,3 +384,61 @@ fn a_name_is_looked_up_and_an_unprepared_statement_still_runs() {
         assert_eq!(one(&database, ME, "SELECT 3").await, Cell::Int(3));
     });
 }
+
+#[test]
+fn whoever_finds_all_connections_in_transactions_waits_and_is_told() {
+    let Some(mariadb) = MariaDb::start(&[]) else {
+        return;
+    };
+    on_a_worker(async {
+        let limits = Limits {
+            command_timeout: Duration::from_secs(3),
+            connections_max: 2,
+            ..limits()
+        };
+        let stores = Stores::new(limits);
+        let database = stores.mysql(&login(&mariadb));
+        for session in [ME, OTHER] {
+            database.transaction(session).await.expect("begun");
+        }
+        let third = Session(3);
+        let error = rows(&database, third, "SELECT 1")
+            .await
+            .expect_err("no place");
+        assert_eq!(error.kind(), Kind::Waited, "{error}");
+        let text = format!(
+            "waited 3 s for one of 2 connections to MySQL {}: raise scripts.store_connections",
+            mariadb.address()
+        );
+        assert_eq!(error.to_string(), text);
+        stores.end(OTHER);
+        assert_eq!(one(&database, third, "SELECT 1").await, Cell::Int(1));
+    });
+}
+
+#[test]
+fn as_many_statements_wait_in_the_server_at_once_as_there_may_be_connections() {
+    let Some(mariadb) = MariaDb::start(&["--max-connections=300"]) else {
+        return;
+    };
+    on_a_worker(async {
+        let limits = Limits {
+            connections_max: 201,
+            ..limits()
+        };
+        let database = Stores::new(limits).mysql(&login(&mariadb));
+        run(&database, ME, "CREATE TABLE t (v INT) ENGINE=InnoDB").await;
+        run(&database, ME, "INSERT INTO t VALUES (7)").await;
+        database.transaction(ME).await.expect("begun");
+        run(&database, ME, "UPDATE t SET v = 8").await;
+        let read = "SELECT v FROM t LOCK IN SHARE MODE";
+        let ask = |_| database.execute(OTHER, read.into(), Vec::new());
+        let tasks: Vec<_> = (0..200).map(ask).map(tokio::task::spawn_local).collect();
+        wait_for_connections_here(&mariadb, "201").await;
+        database.commit(ME).await.expect("lasting");
+        for task in tasks {
+            let answer = task.await.expect("no panic").expect("an answer");
+            assert_eq!(answer.table.expect("rows").rows, [[Cell::Int(8)]]);
+        }
+    });
+}

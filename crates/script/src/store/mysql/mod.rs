@@ -361,3 +361,6 @@ fn check_length(sql: &[u8], binds: &[Cell]) -> Result<(), Error> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
