@@ -64,6 +64,13 @@ uint64_t ngy_handle(mrb_value value)
   return (uint64_t)(uintptr_t)DATA_PTR(value);
 }
 
+/* The number this object was stamped with; 0 for none. */
+uint64_t ngy_stamp(mrb_value value)
+{
+  if (mrb_type(value) != MRB_TT_DATA || DATA_TYPE(value) != &ngy_stamped) return 0;
+  return (uint64_t)(uintptr_t)DATA_PTR(value);
+}
+
 void ngy_sizes(size_t *sizes)
 {
   sizes[0] = sizeof(mrb_value);

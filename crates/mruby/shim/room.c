@@ -82,6 +82,7 @@ static void kill_run(ngy_vm *vm, mrb_state *mrb)
     struct RClass *class = mrb_class_get(mrb, "ScriptBudgetError");
     killer = mrb_exc_new(mrb, class, "used up its CPU time without waiting", 36);
     mrb_ary_set(mrb, vm->roots, ROOT_KILLER, killer);
+    vm->killed = 1;
   }
   mrb_exc_raise(mrb, killer);
 }

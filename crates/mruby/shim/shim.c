@@ -63,7 +63,8 @@ static int guarded_once(ngy_vm *vm, mrb_protect_error_func *body, void *data, mr
   mrb_bool error = FALSE;
   vm->started_ns = 0;
   vm->over = 0;
-  mrb_ary_set(vm->mrb, vm->roots, ROOT_KILLER, mrb_nil_value());
+  if (vm->killed) mrb_ary_set(vm->mrb, vm->roots, ROOT_KILLER, mrb_nil_value());
+  vm->killed = 0;
   if (vm->counting) vm->mrb->code_fetch_hook = ngy_fetched;
   if (sigsetjmp(vm->escape, 0) != 0) {
     ngy_running = NULL;
@@ -132,6 +133,7 @@ static void release_handle(mrb_state *mrb, void *pointer)
 }
 
 const mrb_data_type ngy_attached = { "Nagaya", release_handle };
+const mrb_data_type ngy_stamped = { "Nagaya", NULL };
 
 static struct RClass *class_at(mrb_state *mrb, ngy_text path)
 {
@@ -214,19 +216,16 @@ static mrb_value exception_of(mrb_state *mrb, const ngy_answer *answer)
 static void refuse_wait(mrb_state *mrb, ngy_vm *vm)
 {
   struct mrb_context *context = mrb->c;
-  struct RClass *fiber_error = mrb_class_get(mrb, "FiberError");
   const mrb_callinfo *called = c_frame(context);
-  if (called) {
-    const struct RProc *caller = called[-1].proc;
-    mrb_bool by_operator = caller && !MRB_PROC_CFUNC_P(caller);
-    mrb_sym name = by_operator ? mrb_intern_lit(mrb, "an operator") : called[-1].mid;
-    vm->host.cancel(vm->host.state);
-    mrb_raisef(mrb, fiber_error, "%n cannot wait inside a block or method called by %n: call it before, and keep the result", context->ci->mid, name);
-  }
-  if (context == mrb->root_c || context->prev != mrb->root_c) {
-    vm->host.cancel(vm->host.state);
+  if (!called && context->prev == mrb->root_c) return;
+  vm->host.cancel(vm->host.state);
+  struct RClass *fiber_error = mrb_class_get(mrb, "FiberError");
+  if (!called)
     mrb_raisef(mrb, fiber_error, "%n cannot wait inside a Fiber or Enumerator of the script's own", context->ci->mid);
-  }
+  const struct RProc *caller = called[-1].proc;
+  mrb_bool by_operator = caller && !MRB_PROC_CFUNC_P(caller);
+  mrb_sym name = by_operator ? mrb_intern_lit(mrb, "an operator") : called[-1].mid;
+  mrb_raisef(mrb, fiber_error, "%n cannot wait inside a block or method called by %n: call it before, and keep the result", context->ci->mid, name);
 }
 
 static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_value *argv, const ngy_answer *answer)
@@ -240,10 +239,36 @@ static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_
   case NGY_TREE: return tree(mrb, answer->bytes, answer->size);
   case NGY_SELF: return self;
   case NGY_ARGUMENT: return argv[answer->integer];
+  case NGY_STAMP: mrb_data_init(self, (void *)(uintptr_t)answer->integer, &ngy_stamped); return self;
   case NGY_ATTACH: mrb_data_init(self, (void *)(uintptr_t)(answer->integer + 1), &ngy_attached); return self;
   case NGY_WAIT: refuse_wait(mrb, vm); return mrb_fiber_yield(mrb, 0, NULL);
   case NGY_RAISE: mrb_exc_raise(mrb, exception_of(mrb, answer));
   default: return mrb_nil_value();
+  }
+}
+
+/* The arguments of the call we are in, where they lie. */
+static mrb_int given(mrb_state *mrb, const mrb_value **arguments)
+{
+  const mrb_callinfo *ci = mrb->c->ci;
+  if (ci->nk == 0 && ci->n < 15) {
+    *arguments = ci->stack + 1;
+    return ci->n;
+  }
+  mrb_int count = 0;
+  mrb_get_args(mrb, "*!", arguments, &count);
+  return count;
+}
+
+/* Makes Strings of the arguments that `texts` tells; `to_s` may move the stack they came from. */
+static void make_texts(mrb_state *mrb, uint32_t texts, mrb_int count, mrb_value *copied)
+{
+  const mrb_value *found;
+  given(mrb, &found);
+  memcpy(copied, found, (size_t)count * sizeof *copied);
+  for (mrb_int i = 0; i < count; i++) {
+    if (!(texts >> (i < 15 ? i : 15) & 1) || mrb_string_p(copied[i]) || mrb_nil_p(copied[i])) continue;
+    copied[i] = mrb_obj_as_string(mrb, copied[i]);
   }
 }
 
@@ -252,23 +277,18 @@ static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_
 static mrb_value native(mrb_state *mrb, mrb_value self)
 {
   ngy_vm *vm = mrb->allocf_ud;
-  uint64_t spec = (uint64_t)mrb_integer(mrb_proc_cfunc_env_get(mrb, 0));
+  uint64_t spec = (uint64_t)mrb_integer(MRB_PROC_ENV(mrb->c->ci->proc)->stack[0]);
   mrb_int least = (spec >> 20) & 0xff, most = (spec >> 28) & 0xff;
   uint32_t texts = (uint32_t)(spec >> 36) & 0xffff;
-  const mrb_value *given;
-  mrb_value arguments[ARGUMENTS_MAX], block;
-  mrb_int count;
-  mrb_get_args(mrb, "*!&", &given, &count, &block);
+  const mrb_value *arguments;
+  mrb_value copied[ARGUMENTS_MAX];
+  mrb_int count = given(mrb, &arguments);
   if (count < least || count > most) mrb_argnum_error(mrb, count, (int)least, (int)most);
-  for (mrb_int i = 0; i < count; i++) {
-    arguments[i] = given[i];
-    if (texts >> (i < 15 ? i : 15) & 1 && !mrb_string_p(given[i]) && !mrb_nil_p(given[i])) {
-      arguments[i] = mrb_obj_as_string(mrb, given[i]);
-      mrb_get_args(mrb, "*!&", &given, &count, &block); /* the stack may have moved */
-    }
+  if (texts && count > 0) {
+    make_texts(mrb, texts, count, copied);
+    arguments = copied;
   }
   ngy_answer answer;
-  memset(&answer, 0, sizeof answer);
   sig_atomic_t inside = vm->inside;
   vm->inside = 0;
   vm->host.dispatch(vm->host.state, (uint32_t)(spec & 0xfffff), self, (size_t)count, arguments, &answer);
@@ -280,9 +300,9 @@ static mrb_value native(mrb_state *mrb, mrb_value self)
 static mrb_value run_script(mrb_state *mrb, mrb_value self)
 {
   ngy_vm *vm = mrb->allocf_ud;
-  mrb_int index;
-  mrb_get_args(mrb, "i", &index);
-  mrb_value script = mrb_ary_entry(vm->roots, index);
+  const mrb_value *index;
+  mrb_value script = mrb_nil_value();
+  if (given(mrb, &index) == 1 && mrb_integer_p(*index)) script = mrb_ary_entry(vm->roots, mrb_integer(*index));
   (void)self;
   if (!mrb_proc_p(script)) mrb_raise(mrb, E_ARGUMENT_ERROR, "no such script");
   mrb_vm_ci_target_class_set(mrb->c->ci, mrb->object_class);

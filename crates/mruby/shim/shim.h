@@ -14,7 +14,7 @@ enum { NGY_FINE, NGY_RAISED, NGY_LOST };
 /* What a native answers; the interpreter's values are made after its Rust frame is gone. */
 enum {
   NGY_NIL, NGY_TRUE, NGY_FALSE, NGY_INTEGER, NGY_FLOAT, NGY_BYTES, NGY_TREE,
-  NGY_SELF, NGY_ARGUMENT, NGY_ATTACH, NGY_WAIT, NGY_RAISE
+  NGY_SELF, NGY_ARGUMENT, NGY_ATTACH, NGY_WAIT, NGY_RAISE, NGY_STAMP
 };
 
 /* What a value is, as far as Rust tells values apart. */
@@ -62,7 +62,7 @@ typedef struct ngy_vm {
   volatile sig_atomic_t inside; /* in mruby's own code, not in Rust's or the allocator's */
   volatile sig_atomic_t over;   /* its time is up */
   volatile sig_atomic_t sealed; /* no budget applies: the product's own start-up code */
-  int raising, counting;
+  int raising, counting, killed;
 } ngy_vm;
 
 /* Roots the shim keeps for itself. */
@@ -70,8 +70,8 @@ enum { ROOT_PENDING, ROOT_KILLER, ROOTS_OWN };
 
 /* The interpreter at work on this thread. */
 extern __thread ngy_vm *ngy_running;
-/* What objects of ours hold of Rust's. */
-extern const struct mrb_data_type ngy_attached;
+/* What objects of ours hold: something of Rust's, or a number. */
+extern const struct mrb_data_type ngy_attached, ngy_stamped;
 
 void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data);
 void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *registers);

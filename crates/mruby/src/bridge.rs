@@ -90,13 +90,16 @@ unsafe extern "C" fn dispatch<H: Host>(
     answer: *mut RawAnswer,
 ) {
     // SAFETY: as said above.
-    let (inner, answer) = unsafe { (&mut *state.cast::<Inner<H>>(), &mut *answer) };
+    let inner = unsafe { &mut *state.cast::<Inner<H>>() };
+    // SAFETY: the shim's own, for us to fill.
+    let answer = unsafe { &mut *answer };
     let arguments = match count {
         0 => &[],
         // SAFETY: as said above; they live on the caller's C stack.
         _ => unsafe { from_raw_parts(arguments, count) },
     };
     let Some(native) = inner.natives.get(native as usize) else {
+        *answer = RawAnswer::nil();
         return;
     };
     inner.scratch.clear();
@@ -152,6 +155,10 @@ impl<H: Host> Inner<H> {
                 answer.integer = i64::try_from(index).unwrap_or(0);
             }
             Answer::Attach(held) => self.attach(held, receiver, answer),
+            Answer::Stamp(number) => {
+                answer.kind = raw::STAMP;
+                answer.integer = number.cast_signed();
+            }
             Answer::Object(class, held) => {
                 let handle = self.objects.insert(held) as u64;
                 self.scratch.clear();

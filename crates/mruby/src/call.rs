@@ -48,6 +48,8 @@ pub enum Answer {
     Argument(usize),
     /// The receiver, which holds this from now on (for `initialize`).
     Attach(Rc<dyn Any>),
+    /// The receiver, which bears this number from now on, never 0 (for `initialize`).
+    Stamp(u64),
     /// A new object of the class with this full name, which holds this.
     Object(&'static str, Rc<dyn Any>),
     /// The fiber waits; what it is resumed with becomes the value.
@@ -212,6 +214,12 @@ impl<H: Host> Call<'_, H> {
     /// What the receiver holds, if it holds a `T`.
     pub fn attached<T: 'static>(&self) -> Option<Rc<T>> {
         self.held_by(self.receiver)
+    }
+
+    /// The number the receiver was stamped with; 0 for none.
+    pub fn stamp(&self) -> u64 {
+        // SAFETY: of any value.
+        unsafe { raw::ngy_stamp(self.receiver) }
     }
 
     /// What an argument holds, if it holds a `T`.

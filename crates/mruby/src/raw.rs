@@ -42,6 +42,7 @@ pub(crate) const ARGUMENT: i32 = 8;
 pub(crate) const ATTACH: i32 = 9;
 pub(crate) const WAIT: i32 = 10;
 pub(crate) const RAISE: i32 = 11;
+pub(crate) const STAMP: i32 = 12;
 
 #[repr(C)]
 pub(crate) struct RawAnswer {
@@ -142,6 +143,7 @@ unsafe extern "C" {
         each: unsafe extern "C" fn(*mut c_void, RawValue, RawValue),
     );
     pub(crate) fn ngy_handle(value: RawValue) -> u64;
+    pub(crate) fn ngy_stamp(value: RawValue) -> u64;
 
     pub(crate) fn ngy_ticker_start(period_ns: u64, ticker: *mut *mut c_void) -> c_int;
     pub(crate) fn ngy_ticker_stop(ticker: *mut c_void);
