@@ -1,0 +1,44 @@
+//! What a run of a script costs by itself: for `perf stat` and callgrind.
+//!
+//!     cargo run --release -p script --example run_cost -- 1000000 'Nginx::Request.new.filename'
+
+use std::env;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use script::{Budgets, Files, Interpreter, Phase, Script, ServerClass, Settings, Source, Trial};
+
+fn main() {
+    let mut arguments = env::args().skip(1);
+    let runs = arguments.next().and_then(|text| text.parse().ok());
+    let runs: u32 = runs.unwrap_or(1_000_000);
+    let code = arguments.next().unwrap_or_else(|| "1".to_owned());
+    let settings = Settings {
+        server: ServerClass::Nginx,
+        budgets: Budgets::default(),
+        env: Vec::new(),
+        worker: 0,
+        reader: Rc::new(Files),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let interpreter = Interpreter::open(settings, Arc::default()).expect("an interpreter opens");
+    let text = Arc::from(code.as_bytes());
+    let script = Script::new(Arc::from("cost.rb"), Source::Code { text, line: 1 });
+    let began = Instant::now();
+    runtime.block_on(async {
+        let mut request = Trial::get("/a.php?x=1");
+        for _ in 0..runs {
+            let ran = interpreter
+                .run(Phase::Access, &script, Some(&mut request))
+                .await;
+            ran.expect("the script runs");
+            request.scope.output.clear();
+        }
+    });
+    let ns = began.elapsed().as_nanos() / u128::from(runs);
+    println!("{ns} ns a run, {} bytes held", interpreter.memory_bytes());
+}
