@@ -61,6 +61,7 @@ soak: ## the long run, most of an hour: reloads under load, programs, mutated re
 	cargo run --release --locked -p bench --example comparisons
 	cargo build --locked -p bench --examples
 	umask 022; cargo test --locked -p nagaya --test lab_experiments -- --ignored
+	@scripts/sanitize.sh
 	@scripts/fuzz.sh 120
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md

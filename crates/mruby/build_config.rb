@@ -15,5 +15,7 @@ MRuby::Build.new("host") do |conf|
 
   defines = ENV.fetch("BINDGEN_EXTRA_CLANG_ARGS").split
   conf.cc.flags << defines << %w[-O3 -fPIC -g]
-  conf.cc.flags << ENV["NAGAYA_MRUBY_FLAGS"].split if ENV["NAGAYA_MRUBY_FLAGS"]
+  more = ENV.fetch("NAGAYA_MRUBY_FLAGS", "").split
+  conf.cc.flags << more
+  conf.linker.flags << more.grep(/sanitize/)
 end
