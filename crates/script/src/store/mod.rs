@@ -78,7 +78,9 @@ pub struct Stores {
     redis: Directory<redis::Link>,
     redis_pins: Pins<Lease<redis::Link>>,
     http: Directory<http::Connection>,
+    https: Directory<http::Connection>,
     http_warm: http::Warm,
+    tls: http::Tls,
 }
 
 impl Stores {
@@ -94,7 +96,9 @@ impl Stores {
             redis: Directory::default(),
             redis_pins: Pins::default(),
             http: Directory::default(),
+            https: Directory::default(),
             http_warm: http::Warm::default(),
+            tls: http::Tls::default(),
         })
     }
 
@@ -109,6 +113,7 @@ impl Stores {
         self.mysql.sweep(self.limits.idle_timeout);
         self.redis.sweep(self.limits.idle_timeout);
         self.http.sweep(self.limits.idle_timeout);
+        self.https.sweep(self.limits.idle_timeout);
         self.http_warm.sweep();
     }
 

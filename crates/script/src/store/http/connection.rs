@@ -11,7 +11,6 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
-use tokio::net::TcpStream;
 
 use super::stream::{Stream, Whole};
 use crate::store::VALUE_BYTES_MAX;
@@ -51,10 +50,10 @@ pub(super) struct Reply {
 }
 
 impl Connection {
-    pub(super) async fn open(stream: TcpStream) -> Result<Self, Fault> {
+    pub(super) async fn open(stream: Stream) -> Result<Self, Fault> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX).max_headers(FIELDS_MAX);
-        let (sender, driver) = builder.handshake(Stream(stream)).await?;
+        let (sender, driver) = builder.handshake(stream).await?;
         let driver = Some(Box::pin(driver));
         Ok(Self { sender, driver })
     }

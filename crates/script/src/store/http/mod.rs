@@ -1,4 +1,4 @@
-//! HTTP/1.1 for scripts, plain: one request, one reply, read whole.
+//! HTTP/1.1 for scripts, plain or over TLS: one request, one reply, read whole.
 //!
 //! On hyper's client, which is not on the path of any request served: what a script asks for is as
 //! trusted as the script. Redirects are not followed and nothing is unpacked. Connections are kept
@@ -6,6 +6,7 @@
 
 mod connection;
 mod stream;
+mod tls;
 mod url;
 
 use std::cell::RefCell;
@@ -23,23 +24,23 @@ use super::error::{Error, Kind, reason};
 use super::place::{Owner, Server};
 use super::{Stores, VALUE_BYTES_MAX};
 use connection::{Fault, Reply};
-use stream::Whole;
+use stream::{Stream, Whole};
+use url::Scheme;
 
 pub(crate) use connection::Connection;
+pub(crate) use tls::Tls;
 
 /// Servers whose connections are kept.
 const HOSTS_MAX: usize = 64;
 /// Connections to HTTP servers belong to all scripts of a worker.
 const EVERYBODY: Owner = Owner(0);
 
-const SERVICE: &str = "HTTP server";
-
 /// What a script asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// `GET`, `POST` or any other method's name.
     pub method: String,
-    /// `http://host[:port]/path?query`.
+    /// `http://host[:port]/path?query`, or the same with `https`.
     pub url: String,
     /// Fields; those that frame the message are left out, `Host` is added where it is missing.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
@@ -97,19 +98,21 @@ impl Stores {
 
     async fn ask_http(&self, request: Request) -> Result<Response, Error> {
         let (message, target) = prepare(request)?;
-        let server = self
-            .http
-            .server(&target.address, self.limits.connections_max);
+        let (service, servers) = match target.scheme {
+            Scheme::Http => ("HTTP server", &self.http),
+            Scheme::Https => ("HTTPS server", &self.https),
+        };
+        let server = servers.server(&target.address, self.limits.connections_max);
         self.http_warm.keep(&server);
         let method = message.method().clone();
         let attempt = Attempt::new(
             Target {
-                service: SERVICE,
+                service,
                 address: server.address(),
             },
             self.limits,
         );
-        let work = self.exchange_http(&attempt, &server, message);
+        let work = self.exchange_http(&attempt, &server, target.scheme, message);
         attempt.run(method.as_str(), work).await
     }
 
@@ -117,6 +120,7 @@ impl Stores {
         &self,
         attempt: &Attempt<'_>,
         server: &Rc<Server<Connection>>,
+        scheme: Scheme,
         message: hyper::Request<Whole>,
     ) -> Result<Response, Error> {
         let method = message.method().clone();
@@ -125,7 +129,7 @@ impl Stores {
             place.close();
         }
         if place.is_empty() {
-            let opened = self.open_http(attempt, server.address());
+            let opened = self.open_http(attempt, server.address(), scheme);
             place.put(attempt.connect(opened).await?);
         }
         attempt.talk();
@@ -141,11 +145,19 @@ impl Stores {
         &self,
         attempt: &Attempt<'_>,
         address: &Address,
+        scheme: Scheme,
     ) -> Result<Connection, Error> {
         let Address::Tcp { host, port } = address else {
             return Err(attempt.unconnected("a URL names a host"));
         };
         let stream = attempt.dial_tcp(&self.names, host, *port).await?;
+        let stream = match scheme {
+            Scheme::Http => Stream::Plain(stream),
+            Scheme::Https => {
+                let begun = self.tls.begin(stream, host).await;
+                Stream::Tls(begun.map_err(|why| attempt.unconnected(&why))?)
+            }
+        };
         let opened = Connection::open(stream).await;
         opened.map_err(|_| attempt.unconnected("the connection ended at once"))
     }
@@ -215,3 +227,5 @@ fn failed(attempt: &Attempt<'_>, what: &str, fault: Fault) -> Error {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

@@ -1,4 +1,5 @@
-//! A TCP connection as hyper wants to read and write it, and a body that is there as a whole.
+//! A connection as hyper wants to read and write it, plain or in TLS, and a body that is there as a
+//! whole.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,12 +10,31 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 /// Read at once; hyper's own buffer is not initialised, and filling it directly would be `unsafe`.
 const CHUNK_BYTES: usize = 8 * 1024;
 
 /// A connection under hyper.
-pub(super) struct Stream(pub(super) TcpStream);
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// What both kinds of it can do.
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl Duplex for TcpStream {}
+impl Duplex for TlsStream<TcpStream> {}
+
+impl Stream {
+    fn duplex(&mut self) -> Pin<&mut dyn Duplex> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream),
+            Self::Tls(stream) => Pin::new(stream.as_mut()),
+        }
+    }
+}
 
 impl Read for Stream {
     fn poll_read(
@@ -25,7 +45,7 @@ impl Read for Stream {
         let mut chunk = [0; CHUNK_BYTES];
         let room = buffer.remaining().min(CHUNK_BYTES);
         let mut read = ReadBuf::new(chunk.get_mut(..room).unwrap_or_default());
-        let polled = Pin::new(&mut self.0).poll_read(context, &mut read);
+        let polled = self.duplex().poll_read(context, &mut read);
         if let Poll::Ready(Ok(())) = polled {
             buffer.put_slice(read.filled());
         }
@@ -39,19 +59,19 @@ impl Write for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        self.duplex().poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        self.duplex().poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        self.duplex().poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        true
     }
 
     fn poll_write_vectored(
@@ -59,7 +79,7 @@ impl Write for Stream {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, parts)
+        self.duplex().poll_write_vectored(context, parts)
     }
 }
 

@@ -224,7 +224,7 @@ async fn what_cannot_be_a_request_is_refused_unsent() {
             ..get(address)
         },
         Request {
-            url: "https://a/".to_owned(),
+            url: "ftp://a/".to_owned(),
             ..get(address)
         },
     ];

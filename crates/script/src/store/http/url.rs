@@ -13,6 +13,7 @@ const FIELDS_MAX: usize = 100;
 /// Bytes of all their names and values.
 const FIELDS_BYTES_MAX: usize = 64 * 1024;
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 /// Fields that say where a message ends or what becomes of its connection: the client's own.
 const OURS: [HeaderName; 8] = [
@@ -26,9 +27,17 @@ const OURS: [HeaderName; 8] = [
     HeaderName::from_static("keep-alive"),
 ];
 
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
 /// What a URL says.
 #[derive(Debug)]
 pub(super) struct Target {
+    pub(super) scheme: Scheme,
     pub(super) address: Address,
     /// Path and query, as they go into the request line.
     pub(super) path: Uri,
@@ -37,7 +46,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads `http://host[:port][/path][?query]`.
+    /// Reads `http://host[:port][/path][?query]`, or the same with `https`.
     pub(super) fn parse(url: &str) -> Result<Self, Error> {
         let refuse = |why: &str| {
             let shown: String = url.chars().take(80).collect();
@@ -49,15 +58,11 @@ impl Target {
         let uri: Uri = url
             .parse()
             .map_err(|_| refuse("is none: write http://host/path"))?;
-        match uri.scheme_str() {
-            Some("http") => (),
-            Some("https") => {
-                return Err(refuse(
-                    "wants TLS, which scripts cannot speak: ask over http://",
-                ));
-            }
-            _ => return Err(refuse("does not begin with http://")),
-        }
+        let (scheme, default_port) = match uri.scheme_str() {
+            Some("http") => (Scheme::Http, HTTP_PORT),
+            Some("https") => (Scheme::Https, HTTPS_PORT),
+            _ => return Err(refuse("does not begin with http:// or https://")),
+        };
         let authority = uri.authority().ok_or_else(|| refuse("names no host"))?;
         if authority.as_str().contains('@') {
             return Err(refuse("has a user in it: set the field Authorization"));
@@ -67,7 +72,7 @@ impl Target {
             .trim_start_matches('[')
             .trim_end_matches(']');
         let port = match authority.as_str().strip_prefix(authority.host()) {
-            None | Some("" | ":") => HTTP_PORT,
+            None | Some("" | ":") => default_port,
             Some(rest) => {
                 let port = rest.strip_prefix(':').and_then(|port| port.parse().ok());
                 port.ok_or_else(|| refuse("has a port that is none"))?
@@ -82,6 +87,7 @@ impl Target {
         let named = HeaderValue::from_str(authority.as_str());
         let host = named.map_err(|_| refuse("names no host"))?;
         Ok(Self {
+            scheme,
             address,
             path,
             host,
@@ -132,6 +138,7 @@ mod tests {
             ("http://a:8080/b?c=d#e", "a:8080", "/b?c=d", "a:8080"),
             ("HTTP://[::1]:81/%20", "[::1]:81", "/%20", "[::1]:81"),
             ("http://a?x", "a:80", "/?x", "a"),
+            ("https://a/b", "a:443", "/b", "a"),
         ];
         for (url, address, path, host) in cases {
             let target = Target::parse(url).expect(url);
@@ -144,9 +151,8 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_refused_with_a_reason() {
         let cases = [
-            ("https://a/", "wants TLS"),
-            ("ftp://a/", "does not begin with http://"),
-            ("/path", "does not begin with http://"),
+            ("ftp://a/", "does not begin with http:// or https://"),
+            ("/path", "does not begin with http:// or https://"),
             ("http://", "is none"),
             ("http://a b/", "is none"),
             ("http://a/\r\nX: y", "is none"),
