@@ -20,9 +20,11 @@ use crate::failure::{Cause, Failure};
 use crate::fibers::Fibers;
 use crate::phase::Phase;
 use crate::request::Request;
+use crate::scope::Scope;
 use crate::script::{Cache, Compiled, Script, Source};
 use crate::settings::Settings;
-use crate::state::{Shared, State};
+use crate::shared::Shared;
+use crate::state::State;
 use crate::wait::{Pending, Woken};
 
 /// How often the file of a script with `cache = "mtime"` is looked at.
@@ -343,6 +345,8 @@ struct Run<'a> {
     phase: Phase,
     number: u64,
     fiber: Option<Slot>,
+    /// What it holds, if it runs for no request: let go when it ends.
+    own: Option<Scope>,
 }
 
 impl<'a> Run<'a> {
@@ -360,6 +364,7 @@ impl<'a> Run<'a> {
             phase,
             number: open.number,
             fiber: Some(fiber),
+            own: None,
         })
     }
 
@@ -376,8 +381,10 @@ impl<'a> Run<'a> {
         };
         let state = open.vm.host();
         state.begin(self.phase, &self.script.inner.name);
+        state.own = self.own.take();
         let ended = open.vm.resume(fiber, with, request);
         let state = open.vm.host();
+        self.own = state.own.take();
         let (finished, pending) = (state.finished.take(), state.pending.take());
         match (ended, finished, pending) {
             (Ok(()), Some(value), _) => {

@@ -1,5 +1,7 @@
 //! What natives work on: the VM's own state, and what all workers share.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -7,17 +9,14 @@ use mruby::{Call, Datum, Host};
 
 use crate::phase::Phase;
 use crate::request::Request;
+use crate::scope::Scope;
 use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::wait::Pending;
-
-/// What scripts of all workers and generations share: `Cache` and global `Mutex`es.
-#[derive(Debug, Default)]
-pub struct Shared {}
 
 /// The state of one VM.
 pub(crate) struct State {
     pub(crate) settings: Rc<Settings>,
-    #[allow(dead_code, reason = "Cache and Mutex find theirs here")]
     pub(crate) shared: Arc<Shared>,
     /// The phase of the run under way.
     pub(crate) phase: Phase,
@@ -25,6 +24,10 @@ pub(crate) struct State {
     pub(crate) script: Arc<str>,
     /// What the run under way waits for.
     pub(crate) pending: Option<Pending>,
+    /// What the last request inside of each request was answered, by the serial of its scope.
+    pub(crate) answered: Rc<RefCell<HashMap<u64, Datum>>>,
+    /// What the run under way holds, if it runs for no request.
+    pub(crate) own: Option<Scope>,
     /// What the run under way ended with.
     pub(crate) finished: Option<Datum>,
 }
@@ -37,6 +40,8 @@ impl State {
             phase: Phase::Init,
             script: Arc::from(""),
             pending: None,
+            answered: Rc::default(),
+            own: None,
             finished: None,
         }
     }

@@ -4,10 +4,14 @@
 //! (a piece of source). [`register`] puts them into a VM; [`reference`] makes of the same tables the
 //! page an operator reads. What a method does to the request is `crate::request`'s business.
 
+mod asynchronous;
+mod cache;
 mod kernel;
+mod mutex;
 mod reference;
 mod request;
 mod server;
+mod userdata;
 
 use mruby::{Answer, ClassKind, Datum, Error, MethodOf, Takes, Vm};
 
@@ -22,7 +26,15 @@ pub use reference::reference;
 pub(crate) const EXIT: &str = "ScriptExit";
 
 /// The chapters of the API, in the order of the reference.
-const CHAPTERS: &[&Chapter] = &[&kernel::CHAPTER, &server::CHAPTER, &request::CHAPTER];
+const CHAPTERS: &[&Chapter] = &[
+    &kernel::CHAPTER,
+    &server::CHAPTER,
+    &request::CHAPTER,
+    &userdata::CHAPTER,
+    &cache::CHAPTER,
+    &mutex::CHAPTER,
+    &asynchronous::CHAPTER,
+];
 
 /// A part of the API.
 pub(crate) struct Chapter {
@@ -169,6 +181,14 @@ pub(crate) fn request<'a>(
 /// What the request's scripts have left behind, or the exception that says there is none.
 pub(crate) fn scope<'a>(call: &'a mut NativeCall<'_>) -> Result<&'a mut Scope, Answer> {
     request(call).map(Request::scope)
+}
+
+/// Where the run under way holds things: its request's scope, or its own where there is none.
+pub(crate) fn holding<'a>(call: &'a mut NativeCall<'_>) -> &'a mut Scope {
+    match call.parts() {
+        (_, _, Some(request)) => request.scope(),
+        (state, _, None) => state.own.get_or_insert_default(),
+    }
 }
 
 /// One answer for a native that fails with `?`.
