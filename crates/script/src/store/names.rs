@@ -128,13 +128,12 @@ mod tests {
     #[tokio::test]
     async fn a_name_nobody_knows_is_an_error_with_the_name() {
         let names = Names::default();
-        let error = names
-            .addresses("nobody.invalid")
-            .await
-            .expect_err("no address");
+        // Too long for a name, so that no resolver has to be asked.
+        let host = format!("{}.invalid", "n".repeat(64));
+        let error = names.addresses(&host).await.expect_err("no address");
         assert_eq!(error.kind(), Kind::Lookup);
         assert!(
-            error.to_string().starts_with("look up nobody.invalid: "),
+            error.to_string().starts_with(&format!("look up {host}: ")),
             "{error}"
         );
     }

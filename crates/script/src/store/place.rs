@@ -79,15 +79,18 @@ impl<C> Server<C> {
         idle.remove(place).map(|idle| idle.connection)
     }
 
-    /// Closes the longest idle connection where a new one would be one too many.
+    /// Closes the longest idle connections that stand in the way of those who have places.
     fn make_room(&self) {
-        if self.open.get() < self.connections_max {
-            return;
-        }
-        let oldest = self.idle.borrow_mut().pop_front();
-        if oldest.is_some() {
-            self.closed(1);
-        }
+        // Some of them have no connection yet, but will.
+        let lent = self
+            .connections_max
+            .saturating_sub(self.places.available_permits());
+        let mut idle = self.idle.borrow_mut();
+        let surplus = (idle.len() + lent).saturating_sub(self.connections_max);
+        let surplus = surplus.min(idle.len());
+        let gone: Vec<_> = idle.drain(..surplus).collect();
+        drop(idle);
+        self.closed(gone.len());
     }
 
     fn closed(&self, connections: usize) {
@@ -269,6 +272,28 @@ mod tests {
         assert_eq!(server.open(), 1);
         lease.keep();
         assert!(server.lease(ONE).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn those_who_connect_at_once_and_what_is_idle_are_never_too_many() {
+        let server = server(3);
+        for _ in 0..2 {
+            let mut lease = server.lease(Owner(9)).await;
+            lease.put("idle");
+            lease.owner = ONE;
+            lease.keep();
+        }
+        let mut leases = [server.lease(OTHER).await, server.lease(OTHER).await];
+        assert_eq!(
+            server.open(),
+            1,
+            "one idle connection has made room for the second"
+        );
+        leases.iter_mut().for_each(|lease| lease.put("new"));
+        assert_eq!(server.open(), 3);
+        let mine = server.lease(ONE).await;
+        assert!(!mine.is_empty());
+        assert_eq!(server.open(), 3);
     }
 
     #[tokio::test]
