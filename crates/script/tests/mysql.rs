@@ -252,6 +252,28 @@ fn a_transaction_keeps_its_connection_until_it_or_its_request_ends() {
 }
 
 #[test]
+fn without_autocommit_a_connection_is_its_requests_until_that_ends() {
+    let Some(mariadb) = MariaDb::start(&[]) else {
+        return;
+    };
+    on_a_worker(async {
+        let stores = Stores::new(limits());
+        let database = stores.mysql(&login(&mariadb));
+        run(&database, ME, "SET autocommit = 0").await;
+        run(&database, ME, "SET @mine = 7").await;
+        database.commit(ME).await.expect("lasting");
+        assert_eq!(one(&database, ME, "SELECT @mine").await, Cell::Int(7));
+        assert_eq!(one(&database, OTHER, "SELECT @mine").await, Cell::Nil);
+        stores.end(ME);
+        assert_eq!(one(&database, ME, "SELECT @mine").await, Cell::Nil);
+        assert_eq!(
+            one(&database, ME, "SELECT @@autocommit").await,
+            Cell::Int(1)
+        );
+    });
+}
+
+#[test]
 fn a_transaction_lost_with_its_server_is_told_until_it_is_rolled_back() {
     let Some(mut mariadb) = MariaDb::start(&[]) else {
         return;

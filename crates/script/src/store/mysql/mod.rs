@@ -6,8 +6,8 @@
 //!
 //! Each statement takes a connection of its own, so that many requests may use one object. While a
 //! transaction is open (the server says so with each answer, also after a plain `BEGIN`) the
-//! connection stays with its request. User variables, temporary tables and locks outlive a
-//! statement only within a transaction.
+//! connection stays with its request, and after `SET autocommit = 0` until that ends. Variables,
+//! temporary tables and locks outlive a statement only then.
 
 mod answer;
 mod connection;
