@@ -127,7 +127,7 @@ fn server_name(call: &mut NativeCall<'_>) -> Answer {
     Answer::Bytes(name.as_bytes().to_vec())
 }
 
-fn sleep(call: &mut NativeCall<'_>) -> Answer {
+pub(super) fn sleep(call: &mut NativeCall<'_>) -> Answer {
     let Some(seconds) = call.float(0) else {
         return Answer::type_error("sleep takes a number of seconds");
     };

@@ -4,14 +4,28 @@
 //! (a piece of source). [`register`] puts them into a VM; [`reference`] makes of the same tables the
 //! page an operator reads. What a method does to the request is `crate::request`'s business.
 
+mod apache_request;
+mod arguments;
 mod asynchronous;
 mod cache;
+mod calendar;
+mod connection;
+mod constants;
+mod entries;
+mod filter;
+mod finfo;
+mod headers;
 mod kernel;
+mod log;
 mod mutex;
+mod notes;
+mod rack;
 mod reference;
 mod request;
 mod server;
+mod upstream;
 mod userdata;
+mod variables;
 
 use mruby::{Answer, ClassKind, Datum, Error, MethodOf, Takes, Vm};
 
@@ -29,7 +43,19 @@ pub(crate) const EXIT: &str = "ScriptExit";
 const CHAPTERS: &[&Chapter] = &[
     &kernel::CHAPTER,
     &server::CHAPTER,
+    &constants::CHAPTER,
+    &log::CHAPTER,
     &request::CHAPTER,
+    &apache_request::CHAPTER,
+    &arguments::CHAPTER,
+    &headers::CHAPTER,
+    &variables::CHAPTER,
+    &notes::CHAPTER,
+    &connection::CHAPTER,
+    &finfo::CHAPTER,
+    &filter::CHAPTER,
+    &upstream::CHAPTER,
+    &rack::CHAPTER,
     &userdata::CHAPTER,
     &cache::CHAPTER,
     &mutex::CHAPTER,
@@ -70,7 +96,6 @@ pub(crate) struct Constant {
 #[derive(Clone, Copy)]
 pub(crate) enum Value {
     Int(i64),
-    #[allow(dead_code, reason = "Nginx::TRUE and the like")]
     Text(&'static str),
 }
 

@@ -1,21 +1,21 @@
-//! The modules `Nginx` and `Apache`: output, status, log.
+//! The modules `Nginx` and `Apache`: output, status, redirects, and what they say of themselves.
 
-use mruby::{Answer, ClassKind, MethodOf};
+use mruby::{Answer, ClassKind};
 
-use super::{Chapter, Class, Constant, Method, Value, answered, scope, takes, takes_texts};
+use super::entries::{Classes, function};
+use super::{Chapter, Class, InRuby, answered, kernel, request, scope, takes, takes_texts};
+use crate::request::{Property, Request};
+use crate::scope::Redirect;
 use crate::state::NativeCall;
 
-const BOTH: &[&str] = &["Nginx", "Apache"];
-const NGINX: &[&str] = &["Nginx"];
-const APACHE: &[&str] = &["Apache"];
+const BOTH: Classes = &["Nginx", "Apache"];
+const NGINX: Classes = &["Nginx"];
+const APACHE: Classes = &["Apache"];
 
-const fn int(classes: &'static [&'static str], name: &'static str, value: i64) -> Constant {
-    Constant {
-        classes,
-        name,
-        value: Value::Int(value),
-    }
-}
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Longest target of a redirect.
+const LOCATION_BYTES_MAX: usize = 8_192;
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Nginx and Apache",
@@ -32,43 +32,145 @@ pub(super) const CHAPTER: Chapter = Chapter {
             kind: ClassKind::Class,
         },
     ],
-    constants: &[
-        int(NGINX, "DECLINED", -5),
-        int(NGINX, "OK", 0),
-        int(NGINX, "LOG_INFO", 7),
-        int(NGINX, "LOG_NOTICE", 6),
-        int(APACHE, "DECLINED", -1),
-        int(APACHE, "OK", 0),
-        int(APACHE, "LOG_INFO", 6),
-        int(APACHE, "LOG_NOTICE", 5),
-        int(BOTH, "HTTP_SERVICE_UNAVAILABLE", 503),
-    ],
+    constants: &[],
     methods: &[
-        Method {
-            classes: BOTH,
-            names: &["return"],
-            of: MethodOf::Class,
-            takes: takes(1, 1),
-            arguments: "status",
+        function(
+            BOTH,
+            &["return", "send_header", "status_code="],
+            (takes(1, 1), "status"),
+            "Sets the status the request is answered with when the script has ended. It does not end \
+             the script. `OK` and `DECLINED` let the request go on.",
+            give_status,
+        ),
+        function(
+            BOTH,
+            &["rputs"],
+            (takes_texts(1, 1), "object"),
+            "Writes to the reply's body.",
+            |call| put(call, b""),
+        ),
+        function(
+            BOTH,
+            &["echo"],
+            (takes_texts(1, 1), "object"),
+            "Writes to the reply's body, and a line feed behind it.",
+            |call| put(call, b"\n"),
+        ),
+        function(
+            BOTH,
+            &["redirect"],
+            (REDIRECT, "uri, status = 302"),
+            "Sends the client to `uri` if that begins with `http://`, `https://` or `$scheme`; \
+             otherwise the request is resolved anew, here, as if it had asked for that path: with the \
+             query it has, unless `uri` has one.",
+            redirect,
+        ),
+        function(
+            NGINX,
+            &["module_name"],
+            (takes(0, 0), ""),
+            "`\"ngx_mruby\"`, or `\"mod_mruby\"`.",
+            |_| said("ngx_mruby"),
+        ),
+        function(APACHE, &["module_name"], (takes(0, 0), ""), "", |_| {
+            said("mod_mruby")
+        }),
+        function(
+            BOTH,
+            &["module_version", "nginx_version"],
+            (takes(0, 0), ""),
+            "The gateway's version.",
+            |_| said(VERSION),
+        ),
+        function(
+            NGINX,
+            &["server_version"],
+            (takes(0, 0), ""),
+            "The gateway's version; of `Apache` with its name before it.",
+            |_| said(VERSION),
+        ),
+        function(APACHE, &["server_version"], (takes(0, 0), ""), "", |_| {
+            said(concat!("Nagaya/", env!("CARGO_PKG_VERSION")))
+        }),
+        function(
+            BOTH,
+            &["server_build", "configure"],
+            (takes(0, 0), ""),
+            "What the gateway was built as: its name and version.",
+            |_| said(concat!("Nagaya ", env!("CARGO_PKG_VERSION"))),
+        ),
+        function(
+            BOTH,
+            &["count_arena"],
+            (takes(0, 0), ""),
+            "Always 0: natives leave nothing in the arena.",
+            |_| Answer::Int(0),
+        ),
+        function(
+            BOTH,
+            &["get_tid"],
+            (takes(0, 0), ""),
+            "The number of the worker the script runs on, from 0.",
+            worker,
+        ),
+        mruby_sleep(),
+    ],
+    in_ruby: &[
+        InRuby {
+            name: "Nginx.var",
+            arguments: "",
             waits: "",
-            doc: "Sets the status the request is answered with when the script has ended. It does not \
-                  end the script. `OK` and `DECLINED` let the request go on.",
-            native: give_status,
+            doc: "`Nginx::Var.new`.",
         },
-        Method {
-            classes: BOTH,
-            names: &["rputs", "echo"],
-            of: MethodOf::Class,
-            takes: takes_texts(1, 1),
-            arguments: "object",
+        InRuby {
+            name: "Nginx.remove_global_variable, Apache.remove_global_variable",
+            arguments: "name",
             waits: "",
-            doc: "Writes to the reply's body.",
-            native: rputs,
+            doc: "Makes a global variable `nil`; `name` is `:$counter` or the like.",
         },
     ],
-    in_ruby: &[],
-    prelude: "",
+    prelude: "
+class Nginx
+  def self.var() Nginx::Var.new end
+  def self.remove_global_variable(name)
+    name = name.to_s
+    letters = name[1..-1].to_s.delete('_')
+    plain = letters.bytes.all? { |b| b > 96 && b < 123 || b > 64 && b < 91 || b > 47 && b < 58 }
+    raise ArgumentError, 'a global variable: :$name' unless name[0] == '$' && name.size > 1 && plain
+    Kernel.eval(name + ' = nil')
+  end
+end
+class Apache
+  def self.remove_global_variable(name) Nginx.remove_global_variable(name) end
+end
+",
 };
+
+const REDIRECT: mruby::Takes = mruby::Takes {
+    least: 1,
+    most: 2,
+    texts: 1,
+};
+
+const fn mruby_sleep() -> super::Method {
+    let mut sleep = function(
+        APACHE,
+        &["sleep"],
+        (takes(1, 1), "seconds"),
+        "As `sleep`: suspends this request's script, and nothing else.",
+        kernel::sleep,
+    );
+    sleep.waits = "the time given";
+    sleep
+}
+
+fn said(text: &str) -> Answer {
+    Answer::Bytes(text.as_bytes().to_vec())
+}
+
+fn worker(call: &mut NativeCall<'_>) -> Answer {
+    Answer::Int(i64::try_from(call.host.settings.worker).unwrap_or(0))
+}
 
 fn give_status(call: &mut NativeCall<'_>) -> Answer {
     let Some(status) = call.int(0) else {
@@ -80,16 +182,70 @@ fn give_status(call: &mut NativeCall<'_>) -> Answer {
     }))
 }
 
-fn rputs(call: &mut NativeCall<'_>) -> Answer {
+fn put(call: &mut NativeCall<'_>, after: &[u8]) -> Answer {
     let bytes_max = call.host.settings.budgets.output_bytes;
     let text = call.bytes(0).unwrap_or_default().to_vec();
     answered(scope(call).map(|scope| {
-        if scope.output.len() + text.len() > bytes_max {
+        if scope.output.len() + text.len() + after.len() > bytes_max {
             return Answer::runtime_error(format!(
                 "the reply would be longer than {bytes_max} bytes: see scripts.output"
             ));
         }
         scope.output.extend_from_slice(&text);
+        scope.output.extend_from_slice(after);
         Answer::Nil
     }))
+}
+
+fn redirect(call: &mut NativeCall<'_>) -> Answer {
+    let status = if call.count() > 1 {
+        call.int(1)
+    } else {
+        Some(302)
+    };
+    let Some(status @ (301..=303 | 307 | 308)) = status.and_then(|code| u16::try_from(code).ok())
+    else {
+        return Answer::argument_error("redirect takes a status of 301, 302, 303, 307 or 308");
+    };
+    let uri = call.bytes(0).unwrap_or_default().to_vec();
+    if uri.len() > LOCATION_BYTES_MAX || uri.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        return Answer::argument_error(format!(
+            "redirect takes at most {LOCATION_BYTES_MAX} bytes without spaces and control characters: \
+             encode them as %20 and the like"
+        ));
+    }
+    answered(request(call).and_then(|request| {
+        let redirect = destination(request, uri, status)?;
+        request.scope().redirect = Some(redirect);
+        Ok(Answer::Int(i64::from(status)))
+    }))
+}
+
+fn destination(request: &dyn Request, uri: Vec<u8>, status: u16) -> Result<Redirect, Answer> {
+    if let Some(rest) = uri.strip_prefix(b"$scheme") {
+        let mut location = Vec::new();
+        request.read(Property::Scheme, &mut location);
+        location.extend_from_slice(rest);
+        return Ok(Redirect::Outside { status, location });
+    }
+    if uri.starts_with(b"http://") || uri.starts_with(b"https://") {
+        return Ok(Redirect::Outside {
+            status,
+            location: uri,
+        });
+    }
+    if !uri.starts_with(b"/") {
+        return Err(Answer::argument_error(
+            "redirect takes http://…, https://…, $scheme://… or a path that begins with /",
+        ));
+    }
+    let mut target = uri;
+    if !target.contains(&b'?') {
+        let path_bytes = target.len();
+        target.push(b'?');
+        if !request.read(Property::Args, &mut target) || target.len() == path_bytes + 1 {
+            target.truncate(path_bytes);
+        }
+    }
+    Ok(Redirect::Inside { target })
 }

@@ -1,0 +1,234 @@
+//! Who talks to whom, and which site it is about: `Connection`, `Server`, `Scoreboard`.
+
+use std::path::Path;
+
+use mruby::{Answer, ClassKind, Datum};
+
+use super::entries::{Classes, function, missing, not_there, reader};
+use super::request::{current, number, whole};
+use super::{Chapter, Class, Method, answered, request, takes, wait};
+use crate::request::Property;
+use crate::state::NativeCall;
+use crate::wait::Woken;
+
+const CONNECTIONS: Classes = &["Nginx::Connection", "Apache::Connection"];
+const NGINX: Classes = &["Nginx::Connection"];
+const APACHE: Classes = &["Apache::Connection"];
+const SERVERS: Classes = &["Nginx::Server", "Apache::Server"];
+const NGINX_SERVER: Classes = &["Nginx::Server"];
+const APACHE_SERVER: Classes = &["Apache::Server"];
+const SCOREBOARD: Classes = &["Apache::Scoreboard"];
+
+/// Longest `/proc/loadavg`.
+const LOADAVG_BYTES_MAX: usize = 256;
+
+const fn class(name: &'static str) -> Class {
+    Class {
+        name,
+        superclass: "Object",
+        kind: ClassKind::Class,
+    }
+}
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "Connection, Server, Scoreboard",
+    text: "Connection and site of the request whose script it is. Ports are Strings for nginx, Integers \
+           for Apache.",
+    classes: &[
+        class("Nginx::Connection"),
+        class("Apache::Connection"),
+        class("Nginx::Server"),
+        class("Apache::Server"),
+        class("Apache::Scoreboard"),
+    ],
+    constants: &[],
+    methods: &[
+        reader(
+            CONNECTIONS,
+            &["remote_ip"],
+            "The client's address.",
+            |call| current(call, Property::RemoteAddress),
+        ),
+        reader(
+            CONNECTIONS,
+            &["local_ip"],
+            "The address it connected to.",
+            |call| current(call, Property::LocalAddress),
+        ),
+        reader(NGINX, &["remote_port"], "The client's port.", |call| {
+            current(call, Property::RemotePort)
+        }),
+        reader(
+            NGINX,
+            &["local_port"],
+            "The port it connected to.",
+            |call| current(call, Property::LocalPort),
+        ),
+        reader(APACHE, &["remote_port"], "The client's port.", |call| {
+            number(call, Property::RemotePort)
+        }),
+        reader(
+            APACHE,
+            &["local_port"],
+            "The port it connected to.",
+            |call| number(call, Property::LocalPort),
+        ),
+        reader(
+            APACHE,
+            &["remote_host", "remote_logname", "local_host"],
+            "Always `nil`: no names are looked up.",
+            |_| Answer::Nil,
+        ),
+        reader(
+            APACHE,
+            &["keepalives"],
+            "Requests before this one on its connection.",
+            keepalives,
+        ),
+        reader(APACHE, &["data_in_input_filters"], "Always 0.", |_| {
+            Answer::Int(0)
+        }),
+        reader(SERVERS, &["document_root"], "The site's root.", |call| {
+            current(call, Property::DocumentRoot)
+        }),
+        reader(NGINX_SERVER, &["path"], "The site's root.", |call| {
+            current(call, Property::DocumentRoot)
+        }),
+        function(
+            NGINX_SERVER,
+            &["add_listener"],
+            (takes(0, 16), "…"),
+            "Raises `NotImplementedError`: see `[[listen]]` in the configuration.",
+            |_| add_listener(),
+        ),
+        missing(NGINX_SERVER, &["add_listener"], |_| add_listener()),
+        reader(
+            APACHE_SERVER,
+            &["hostname"],
+            "The site's first host.",
+            |call| current(call, Property::SiteName),
+        ),
+        reader(
+            APACHE_SERVER,
+            &["redirect_server_scheme"],
+            "The scheme of the request.",
+            |call| current(call, Property::Scheme),
+        ),
+        reader(
+            APACHE_SERVER,
+            &["redirect_server_port"],
+            "The port the client connected to.",
+            |call| number(call, Property::LocalPort),
+        ),
+        reader(
+            APACHE_SERVER,
+            &["is_virtual", "keep_alive"],
+            "Always 1.",
+            |_| Answer::Int(1),
+        ),
+        reader(APACHE_SERVER, &["path", "admin"], "Always `nil`.", |_| {
+            Answer::Nil
+        }),
+        reader(APACHE_SERVER, &["pathlen"], "Always 0.", |_| Answer::Int(0)),
+        missing(
+            APACHE_SERVER,
+            &[
+                "error_fname",
+                "error_fname=",
+                "loglevel",
+                "loglevel=",
+                "defn_name",
+                "defn_line_number",
+                "keep_alive_max",
+                "keep_alive_timeout",
+                "limit_req_line",
+                "limit_req_fieldsize",
+                "limit_req_fields",
+                "timeout",
+                "timeout=",
+            ],
+            |_| {
+                not_there(
+                    "this of Apache::Server",
+                    "the configuration says it: see log, timeouts and request in its reference",
+                )
+            },
+        ),
+        reader(SCOREBOARD, &["pid"], "The number of the process.", |_| {
+            Answer::Int(i64::from(std::process::id()))
+        }),
+        Method {
+            waits: "the file system",
+            ..reader(
+                SCOREBOARD,
+                &["loadavg"],
+                "How many processes were ready to run, on average: of the last 1, 5 and 15 minutes.",
+                loadavg,
+            )
+        },
+        missing(
+            SCOREBOARD,
+            &[
+                "status",
+                "counter",
+                "cpu_load",
+                "server_limit",
+                "thread_limit",
+                "access_counter",
+                "total_kbyte",
+                "total_access",
+                "uptime",
+                "restart_time",
+                "idle_worker",
+                "busy_worker",
+            ],
+            |_| {
+                not_there(
+                    "this of Apache::Scoreboard",
+                    "`nagaya status` and the metrics handler tell what the gateway does",
+                )
+            },
+        ),
+    ],
+    in_ruby: &[],
+    prelude: "",
+};
+
+fn add_listener() -> Answer {
+    not_there(
+        "Nginx::Server#add_listener",
+        "write [[listen]] into the configuration and reload",
+    )
+}
+
+fn keepalives(call: &mut NativeCall<'_>) -> Answer {
+    answered(request(call).map(|request| {
+        let mut digits = Vec::new();
+        request.read(Property::ConnectionRequests, &mut digits);
+        Answer::Int((whole(&digits) - 1).max(0))
+    }))
+}
+
+fn loadavg(call: &mut NativeCall<'_>) -> Answer {
+    let reader = &call.host.settings.reader;
+    let read = reader.read(Path::new("/proc/loadavg"), LOADAVG_BYTES_MAX);
+    wait(call, async move {
+        match read.await.map(|read| averages(&read.bytes)) {
+            Ok(Some(averages)) => Woken::Value(averages),
+            Ok(None) => Woken::error("/proc/loadavg holds no load"),
+            Err(error) => Woken::error(format!("/proc/loadavg cannot be read: {error}")),
+        }
+    })
+}
+
+fn averages(text: &[u8]) -> Option<Datum> {
+    let text = std::str::from_utf8(text).ok()?;
+    let numbers = text.split_ascii_whitespace().take(3);
+    let averages: Result<Vec<Datum>, _> = numbers
+        .map(|number| number.parse().map(Datum::Float))
+        .collect();
+    averages
+        .ok()
+        .filter(|averages| averages.len() == 3)
+        .map(Datum::Array)
+}

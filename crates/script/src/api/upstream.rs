@@ -1,0 +1,191 @@
+//! `Nginx::Upstream`, `Nginx::Utils`, and classes that are there to say what is not.
+
+use std::fmt::Write as _;
+
+use mruby::{Answer, ClassKind};
+
+use super::entries::{Classes, function, int, method, not_there, reader};
+use super::{Chapter, Class, InRuby, Method, answered, request, scope, takes, takes_texts};
+use crate::request::Property;
+use crate::state::NativeCall;
+
+const UPSTREAM: Classes = &["Nginx::Upstream"];
+const UTILS: Classes = &["Nginx::Utils"];
+const AUTHN: Classes = &["Apache::AuthnProvider"];
+
+/// Longest name of a server.
+const SERVER_BYTES_MAX: usize = 255;
+
+const fn class(name: &'static str) -> Class {
+    Class {
+        name,
+        superclass: "Object",
+        kind: ClassKind::Class,
+    }
+}
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "Upstream, Utils, and what is not there",
+    text: "`Nginx::SSL`, `Nginx::Stream` and `Apache::AuthnProvider` are there so that scripts that name \
+           them compile; using one raises `NotImplementedError`.",
+    classes: &[
+        class("Nginx::Upstream"),
+        Class {
+            name: "Nginx::Utils",
+            superclass: "Object",
+            kind: ClassKind::Module,
+        },
+        class("Nginx::SSL"),
+        class("Nginx::Stream"),
+        class("Nginx::Stream::Connection"),
+        class("Nginx::Stream::Async"),
+        class("Apache::AuthnProvider"),
+    ],
+    constants: &[
+        int(AUTHN, "AUTH_DENIED", 0),
+        int(AUTHN, "AUTH_GRANTED", 1),
+        int(AUTHN, "AUTH_USER_FOUND", 2),
+        int(AUTHN, "AUTH_USER_NOT_FOUND", 3),
+        int(AUTHN, "AUTH_GENERAL_ERROR", 4),
+    ],
+    methods: &[
+        method(
+            UPSTREAM,
+            &["initialize"],
+            (takes(1, 1), "name"),
+            "An upstream. What is changed by it is changed for this request only.",
+            |_| Answer::Nil,
+        ),
+        reader(
+            UPSTREAM,
+            &["server"],
+            "The server a script chose for this request, or the upstream it goes to.",
+            server,
+        ),
+        method(
+            UPSTREAM,
+            &["server="],
+            (takes_texts(1, 1), "server"),
+            "Sends the request to this server, `address:port`, or to an upstream by its name. The \
+             handler has to allow it: see `allow` of `proxy`.",
+            set_server,
+        ),
+        reader(UPSTREAM, &["keepalive_cache"], "Always 2.", |_| {
+            Answer::Int(2)
+        }),
+        method(
+            UPSTREAM,
+            &["keepalive_cache="],
+            (takes(1, 1), "count"),
+            "Accepted from 2 on, and left alone: the configuration says how many connections are kept.",
+            keep,
+        ),
+        function(
+            UTILS,
+            &["escape"],
+            (takes_texts(1, 1), "text"),
+            "The text percent-encoded, but for letters, digits and `-._~`.",
+            escape,
+        ),
+        no_class(&["Nginx::SSL"], |_| {
+            not_there(
+                "Nginx::SSL",
+                "certificates are configured, and no script runs while one is chosen",
+            )
+        }),
+        no_class(
+            &[
+                "Nginx::Stream",
+                "Nginx::Stream::Connection",
+                "Nginx::Stream::Async",
+            ],
+            |_| not_there("Nginx::Stream", "the gateway speaks HTTP only"),
+        ),
+        no_class(AUTHN, |_| {
+            not_there(
+                "Apache::AuthnProvider",
+                "read Authorization in headers_in in `access`, or use basic_auth in the configuration",
+            )
+        }),
+        no_method(&["Nginx::SSL"], |_| {
+            not_there("Nginx::SSL", "Nginx.errlogger writes to the error log")
+        }),
+        no_method(
+            &[
+                "Nginx::Stream",
+                "Nginx::Stream::Connection",
+                "Nginx::Stream::Async",
+            ],
+            |_| not_there("Nginx::Stream", "the gateway speaks HTTP only"),
+        ),
+    ],
+    in_ruby: &[InRuby {
+        name: "Nginx::Utils.encode_parameters",
+        arguments: "hash, between = '&', quote = nil",
+        waits: "",
+        doc: "`key=value` of each pair with `between` between them, keys and values encoded by `escape`, \
+              values between two of `quote`. An Array's items are encoded and joined.",
+    }],
+    prelude: "
+module Nginx::Utils
+  def self.encode_parameters(items, between = '&', quote = nil)
+    encoded = if items.is_a?(Hash)
+      items.map { |key, value| \"#{escape(key)}=#{quote}#{escape(value)}#{quote}\" }
+    else
+      items.map { |item| escape(item) }
+    end
+    between ? encoded.join(between) : encoded
+  end
+end
+",
+};
+
+const fn no_class(classes: Classes, native: super::entries::Native) -> Method {
+    method(classes, &["initialize"], (takes(0, 16), ""), "", native)
+}
+
+const fn no_method(classes: Classes, native: super::entries::Native) -> Method {
+    function(classes, &["method_missing"], (takes(0, 64), ""), "", native)
+}
+
+fn server(call: &mut NativeCall<'_>) -> Answer {
+    match scope(call).map(|scope| scope.upstream.clone()) {
+        Ok(Some(chosen)) => Answer::Bytes(chosen),
+        Ok(None) => super::request::current(call, Property::UpstreamName),
+        Err(raise) => raise,
+    }
+}
+
+fn set_server(call: &mut NativeCall<'_>) -> Answer {
+    let server = call.bytes(0).unwrap_or_default().to_vec();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(byte);
+    if server.is_empty() || server.len() > SERVER_BYTES_MAX || !server.iter().all(plain) {
+        return Answer::argument_error("a server is an address with its port: 192.0.2.1:8080");
+    }
+    answered(request(call).map(|request| {
+        request.scope().upstream = Some(server);
+        Answer::Argument(0)
+    }))
+}
+
+fn keep(call: &mut NativeCall<'_>) -> Answer {
+    match call.int(0) {
+        Some(2..) => Answer::Argument(0),
+        _ => Answer::argument_error("keepalive_cache= takes a number from 2 on"),
+    }
+}
+
+fn escape(call: &mut NativeCall<'_>) -> Answer {
+    let mut escaped = String::new();
+    for byte in call.bytes(0).unwrap_or_default() {
+        match byte {
+            byte if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) => {
+                escaped.push(char::from(*byte));
+            }
+            byte => {
+                let _ = write!(escaped, "%{byte:02X}");
+            }
+        }
+    }
+    Answer::Bytes(escaped.into_bytes())
+}
