@@ -12,7 +12,7 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 14] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
@@ -22,6 +22,8 @@ const DOCUMENTS: [&str; 12] = [
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",
     "docs/guide/limits.md",
+    "docs/guide/scripts.md",
+    "docs/guide/from-mod-mruby-and-ngx-mruby.md",
     "docs/guide/logs-and-status.md",
     "docs/guide/ab.md",
     "docs/guide/measuring.md",
@@ -37,6 +39,7 @@ fn every_configuration_shown_is_right() {
         for block in blocks(document, "toml") {
             let machine = Machine::new();
             let config = machine.write("nagaya.toml", &block);
+            write_scripts(&machine.directory, &block, document);
             let output = run(NAGAYA, &["check", "-c", &config.display().to_string()]);
             assert!(output.0, "{document}:\n{block}\n{}", output.1);
             shown += 1;
@@ -53,7 +56,7 @@ fn every_command_shown_works() {
         let machine = Machine::new();
         let served = blocks(document, "toml").into_iter().next().map(|first| {
             machine.write("site.toml", &first);
-            machine.serve(&first)
+            machine.serve(&first, document)
         });
         for line in blocks(document, "sh")
             .iter()
@@ -258,7 +261,7 @@ impl Machine {
         self.directory.write(name, self.moved(config))
     }
 
-    fn serve(&self, config: &str) -> Gateway {
+    fn serve(&self, config: &str, document: &str) -> Gateway {
         let mut config = self.moved(config);
         for address in ["0.0.0.0:80", "127.0.0.1:8080"] {
             config = config.replacen(&format!("\"{address}\""), "\"127.0.0.1:{port}\"", 1);
@@ -268,6 +271,7 @@ impl Machine {
         let gateway = Gateway::with_config(NAGAYA, &config);
         let sites = gateway.directory().path().join("sites.d");
         fs::create_dir(sites).expect("a fresh directory takes another");
+        write_scripts(gateway.directory(), &config, document);
         gateway.start()
     }
 
@@ -278,6 +282,17 @@ impl Machine {
             config = config.replace(&format!("\"{place}"), &format!("\"{here}{place}"));
         }
         config
+    }
+}
+
+/// Writes the scripts that a configuration names: as the document shows them, below their names, or
+/// ones that do nothing.
+fn write_scripts(directory: &TempDir, config: &str, document: &str) {
+    let shown = blocks(document, "ruby");
+    for name in config.split('"').filter(|word| word.starts_with("hooks/")) {
+        let heading = format!("# {name}\n");
+        let script = shown.iter().find(|block| block.starts_with(&heading));
+        directory.write(name, script.map_or("nil\n", String::as_str));
     }
 }
 
