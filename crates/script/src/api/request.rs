@@ -3,9 +3,6 @@
 //! An object knows the number of the request it was made for: kept beyond its end, or used in
 //! another's script, it raises.
 
-use std::any::Any;
-use std::rc::Rc;
-
 use mruby::{Answer, ClassKind};
 
 use super::entries::{Classes, Native, method, reader};
@@ -16,11 +13,6 @@ use crate::wait::Ask;
 
 /// Longest body a script gets: the longest String there is.
 const BODY_BYTES_MAX: usize = 10 << 20;
-
-/// The request an object was made for.
-struct Made {
-    serial: u64,
-}
 
 const BOTH: Classes = &["Nginx::Request", "Apache::Request"];
 const NGINX: Classes = &["Nginx::Request"];
@@ -237,21 +229,18 @@ end
 };
 
 fn initialize(call: &mut NativeCall<'_>) -> Answer {
-    answered(request(call).map(|request| {
-        let serial = request.scope().serial();
-        Answer::Attach(Rc::new(Made { serial }) as Rc<dyn Any>)
-    }))
+    answered(request(call).map(|request| Answer::Stamp(request.scope().serial())))
 }
 
 /// The request the receiver was made for, if it is the one the script runs for.
 pub(super) fn own<'a>(
     call: &'a mut NativeCall<'_>,
 ) -> Result<&'a mut (dyn Request + 'static), Answer> {
-    let made = call.attached::<Made>();
+    let made_for = call.stamp();
     let request = request(call)?;
-    match made {
-        Some(made) if made.serial == request.scope().serial() => Ok(request),
-        _ => Err(Answer::runtime_error(
+    match request.scope().serial() == made_for {
+        true => Ok(request),
+        false => Err(Answer::runtime_error(
             "this object belongs to a request that has ended: make a new one",
         )),
     }
