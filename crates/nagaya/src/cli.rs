@@ -6,14 +6,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::control::Where;
-use crate::limits::{self, Limits, WhyOptions};
+use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
+use crate::script::ScriptCommand;
 
+/// The general option that names the configuration.
+const CONFIGURATION: &str = "config";
 /// The configuration where none is named.
 pub(crate) const CONFIG: &str = "nagaya.toml";
 /// The configuration of the installed service.
@@ -41,6 +45,7 @@ Is my configuration right?             nagaya check
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
 What does this machine lack?           nagaya doctor
+What does my script do, and how fast?  nagaya script run FILE
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
 What does each part of it cost?        nagaya lab list
 Errors go to standard error (under systemd: journalctl -u nagaya).
@@ -69,6 +74,9 @@ pub(crate) enum Command {
     Limits(Limits),
     /// Say why a request was refused by a limit, and what would have admitted it
     Why(WhyOptions),
+    /// Scripts: whether they are Ruby, and what they do for a made-up request
+    #[command(subcommand)]
+    Script(ScriptCommand),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments that anyone can run again: what is started, what is asked, what is compared
@@ -132,12 +140,36 @@ impl Arguments {
 
     fn understand(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
         let mut command = Arguments::command();
-        if let Some(called) = limits::given_needlessly(matches) {
-            let message = format!("`{called}` reads logs and no configuration: leave `-c` out");
+        if let Some(called) = given_needlessly(matches) {
+            let message = format!("`{called}` reads no configuration: leave `-c` out");
             return Err(command.error(ErrorKind::ArgumentConflict, message));
         }
         Arguments::from_arg_matches(matches).map_err(|error| error.format(&mut command))
     }
+}
+
+/// Takes the place of the general `-c`, where that would do nothing.
+pub(crate) fn without_configuration() -> Arg {
+    Arg::new(CONFIGURATION)
+        .short('c')
+        .long(CONFIGURATION)
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .hide(true)
+}
+
+/// The command that was given a configuration although it reads none.
+fn given_needlessly(matches: &ArgMatches) -> Option<String> {
+    let (outer, matches) = matches.subcommand()?;
+    let (command, matches) = matches.subcommand()?;
+    let reads_none = match outer {
+        "limits" => matches!(command, "simulate" | "propose"),
+        "script" => true,
+        _ => false,
+    };
+    let is_given =
+        reads_none && matches.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
+    is_given.then(|| format!("nagaya {outer} {command}"))
 }
 
 /// Which configuration is meant. What is served or judged is named, or lies here; who asks the
@@ -318,6 +350,7 @@ mod tests {
             "status",
             "limits",
             "why",
+            "script",
             "bench",
             "lab",
             "completions",

@@ -10,6 +10,7 @@ mod doctor;
 mod limits;
 mod man;
 mod outcome;
+mod script;
 mod serve;
 mod server;
 mod spawner;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Status(options) => status::run(&config, &options),
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),
+        Command::Script(command) => script::run(&command),
         Command::Bench(elsewhere) => cli::refuse_configuration("bench", &elsewhere),
         Command::Lab(elsewhere) => cli::refuse_configuration("lab", &elsewhere),
         Command::Completions { shell } => cli::print_completions(shell),

@@ -26,9 +26,9 @@ mod trial;
 mod wait;
 
 pub use api::reference;
-pub use failure::Failure;
+pub use failure::{Cause, Failure};
 pub use interpreter::{Interpreter, Ran};
-pub use mruby::Datum;
+pub use mruby::{Datum, Raised};
 pub use phase::Phase;
 pub use request::{Property, Refused, Request, Side};
 pub use scope::{Redirect, Scope};

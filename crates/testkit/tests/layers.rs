@@ -10,7 +10,10 @@ use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
 const ARROWS: [(&str, &[&str]); 11] = [
-    ("nagaya", &["engine", "bench", "config", "limits", "os"]),
+    (
+        "nagaya",
+        &["engine", "bench", "config", "limits", "os", "script"],
+    ),
     (
         "engine",
         &["config", "fastcgi", "limits", "os", "script", "wire"],

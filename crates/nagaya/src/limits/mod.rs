@@ -13,20 +13,18 @@ mod simulate;
 mod spec;
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Subcommand};
+use clap::{Args, Subcommand};
 
 use propose::ProposeOptions;
 use simulate::SimulateOptions;
 
+use crate::cli::without_configuration;
 use crate::control::{self, Running, Where};
 use crate::outcome::{Outcome, complain, print};
 
-/// The general option that names the configuration.
-const CONFIGURATION: &str = "config";
 /// How often `top` asks again.
 const TOP_EVERY: Duration = Duration::from_secs(1);
 /// Clears a terminal and begins at its first line.
@@ -79,26 +77,6 @@ Examples:
 What is printed goes into the configuration; a site with fewer than 100 requests has no line.
 Apache logs a duration with %D, nginx with $request_time, as the last field of the line.
 Compressed logs: zcat access.log.*.gz | nagaya limits propose --log -";
-
-/// Takes the place of the general `-c`, where that would do nothing.
-fn without_configuration() -> Arg {
-    Arg::new(CONFIGURATION)
-        .short('c')
-        .long(CONFIGURATION)
-        .value_name("FILE")
-        .value_parser(clap::value_parser!(PathBuf))
-        .hide(true)
-}
-
-/// The command that was given a configuration although it reads none.
-pub(crate) fn given_needlessly(matches: &ArgMatches) -> Option<String> {
-    let (limits, matches) = matches.subcommand()?;
-    let (command, matches) = matches.subcommand()?;
-    let reads_none = limits == "limits" && matches!(command, "simulate" | "propose");
-    let is_given =
-        reads_none && matches.value_source(CONFIGURATION) == Some(ValueSource::CommandLine);
-    is_given.then(|| format!("nagaya limits {command}"))
-}
 
 /// Options of `limits list`.
 #[derive(Debug, Args)]

@@ -1,0 +1,114 @@
+//! The request a script is run for: made up from options.
+
+use script::{Phase, Property, Trial};
+
+use super::RunOptions;
+
+/// Method and target.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    method: String,
+    target: String,
+}
+
+/// A field.
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    name: String,
+    value: String,
+}
+
+/// Reads `GET /x.php`; a version behind it is passed over.
+pub(super) fn line(text: &str) -> Result<Line, String> {
+    let mut words = text.split(' ').filter(|word| !word.is_empty());
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(method), Some(target), None | Some("HTTP/1.1" | "HTTP/1.0"), None)
+            if target.starts_with('/') =>
+        {
+            Ok(Line {
+                method: method.to_owned(),
+                target: target.to_owned(),
+            })
+        }
+        _ => Err("a request is a method and a target: 'GET /x.php?id=1'".to_owned()),
+    }
+}
+
+/// Reads `Name: value`.
+pub(super) fn field(text: &str) -> Result<Field, String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.is_empty() && !name.contains(' ') => Ok(Field {
+            name: name.to_owned(),
+            value: value.trim().to_owned(),
+        }),
+        _ => Err("a field is a name and a value: 'Accept-Language: ja'".to_owned()),
+    }
+}
+
+/// The request; `None` in phases that have none.
+pub(super) fn request(options: &RunOptions) -> Option<Trial> {
+    if matches!(
+        options.phase,
+        Phase::Init | Phase::WorkerInit | Phase::WorkerExit
+    ) {
+        return None;
+    }
+    let Line { method, target } = &options.request;
+    let mut trial = Trial::get(target);
+    let mut set = |property, value: &str| {
+        trial.properties.insert(property, value.into());
+    };
+    set(Property::Method, method);
+    set(
+        Property::RequestLine,
+        &format!("{method} {target} HTTP/1.1"),
+    );
+    for property in [Property::Host, Property::HttpHost, Property::SiteName] {
+        set(property, &options.host);
+    }
+    if !options.body.is_empty() {
+        set(Property::ContentLength, &options.body.len().to_string());
+    }
+    if matches!(
+        options.phase,
+        Phase::HeaderFilter | Phase::BodyFilter | Phase::Log
+    ) {
+        set(Property::Status, &options.status.to_string());
+    }
+    if options.phase == Phase::BodyFilter {
+        set(Property::Body, &options.reply);
+    }
+    trial.body = options.body.clone().into_bytes();
+    trial.fields_in = vec![(b"Host".to_vec(), options.host.clone().into_bytes())];
+    for field in &options.fields {
+        let (name, value) = (field.name.clone(), field.value.clone());
+        trial.fields_in.push((name.into(), value.into()));
+    }
+    Some(trial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_a_method_and_a_target() {
+        let read = |text| line(text).map(|line| (line.method, line.target));
+        let expected = Ok(("GET".to_owned(), "/a?b=c".to_owned()));
+        assert_eq!(read("GET /a?b=c"), expected);
+        assert_eq!(read(" GET  /a?b=c HTTP/1.1"), expected);
+        for wrong in ["", "GET", "/a", "GET a", "GET /a b", "GET /a HTTP/1.1 x"] {
+            assert!(line(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_a_name_and_a_value() {
+        let read = |text| field(text).map(|field| (field.name, field.value));
+        let expected = Ok(("X-A".to_owned(), "b: c".to_owned()));
+        assert_eq!(read("X-A: b: c "), expected);
+        for wrong in ["", "X-A", ": b", "X A: b"] {
+            assert!(field(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `nagaya script`: what it tells of scripts, and how it exits.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use testkit::temp::TempDir;
+
+fn nagaya(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    let command = command.arg("script").args(arguments);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_script_that_is_no_ruby_is_told_with_its_line() {
+    let directory = TempDir::new();
+    let good = directory.write("good.rb", "p 1\n");
+    let bad = directory.write("bad.rb", "p 1\nif true\n  p(\n");
+    let [good, bad] = [&good, &bad].map(|file| file.to_str().unwrap());
+    let fine = nagaya(&["check", good, "-"], "NoSuchConstant.call");
+    assert_eq!(fine.status.code(), Some(0), "{fine:?}");
+    assert!(fine.stdout.is_empty() && fine.stderr.is_empty(), "{fine:?}");
+    let wrong = nagaya(&["check", good, bad, "-", "absent.rb"], "x = (");
+    assert_eq!(wrong.status.code(), Some(1));
+    let said = text(&wrong.stderr);
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines[0].starts_with(&format!("{bad}:")), "{said}");
+    assert!(lines[0].contains("syntax error"), "{said}");
+    assert!(
+        lines[1].starts_with("standard input:1: syntax error"),
+        "{said}"
+    );
+    assert_eq!(lines[2], "absent.rb: no such file or directory");
+    assert_eq!(nagaya(&["check"], "").status.code(), Some(2));
+}
+
+const SCRIPT: &str = r#"
+request = Nginx::Request.new
+puts "seen #{request.uri}"
+Nginx.rputs "a body"
+Nginx.return 503
+[1, "two", nil, request.hostname]
+"#;
+
+#[test]
+fn a_run_shows_what_the_script_did_and_what_it_cost() {
+    let directory = TempDir::new();
+    let script = directory.write("hook.rb", SCRIPT);
+    let script = script.to_str().unwrap();
+    let options = [
+        "--request",
+        "GET /a.php?x=1",
+        "--host",
+        "shop.test",
+        "-n",
+        "20",
+    ];
+    let ran = nagaya(&[&["run", script][..], &options].concat(), "");
+    let (said, log) = (text(&ran.stdout), text(&ran.stderr));
+    assert_eq!(ran.status.code(), Some(0), "{said}{log}");
+    for expected in [
+        "value     [1, \"two\", nil, \"shop.test\"]\n",
+        "returned  503\n",
+        "output    \"a body\"\n",
+        " instructions\n",
+        "µs (median of 20 runs, ",
+        "compiled  ",
+    ] {
+        assert!(said.contains(expected), "{expected} in:\n{said}");
+    }
+    assert_eq!(
+        log.matches("seen /a.php").count(),
+        1,
+        "timed runs log nothing: {log}"
+    );
+}
+
+#[test]
+fn a_run_that_fails_tells_where_and_what_was_done_before() {
+    let ran = nagaya(
+        &["run", "-"],
+        "Nginx.rputs 'half'\ndef no(x)\n  raise x\nend\nno 'why'\n",
+    );
+    let (said, log) = (text(&ran.stdout), text(&ran.stderr));
+    assert_eq!(ran.status.code(), Some(1), "{said}{log}");
+    assert!(said.contains("output    \"half\"\n"), "{said}");
+    assert!(
+        log.starts_with("standard input:3: why (RuntimeError)\n    at "),
+        "{log}"
+    );
+}
+
+#[test]
+fn scripts_of_the_start_run_before_and_have_no_request() {
+    let directory = TempDir::new();
+    let init = directory.write("init.rb", "$greeting = 'hello'\n");
+    let init = init.to_str().unwrap();
+    let ran = nagaya(&["run", "-", "--init", init, "-n", "0"], "$greeting");
+    let said = text(&ran.stdout);
+    assert!(
+        said.starts_with("value     \"hello\"\n") && !said.contains("took"),
+        "{said}"
+    );
+    let ran = nagaya(&["run", "-", "--phase", "worker_init"], "Nginx.rputs 'x'");
+    let log = text(&ran.stderr);
+    assert!(log.contains("no request in the phase worker_init"), "{log}");
+    assert_eq!(ran.status.code(), Some(1));
+}
+
+#[test]
+fn wrong_use_says_what_is_right() {
+    for (arguments, expected) in [
+        (
+            &["run", "-", "--phase", "acess"][..],
+            "there are the phases init, ",
+        ),
+        (&["run", "-", "--request", "/x"], "'GET /x.php?id=1'"),
+        (&["run", "-", "--header", "x"], "'Accept-Language: ja'"),
+        (&["run", "-", "--server", "h2o"], "either nginx or apache"),
+        (&["check", "-", "-c", "x.toml"], "reads no configuration"),
+    ] {
+        let wrong = nagaya(arguments, "");
+        let said = text(&wrong.stderr);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(wrong.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_reference_is_up_to_date() {
+    let printed = text(&nagaya(&["reference"], "").stdout);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ruby.md");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == printed,
+        "run `cargo run -p nagaya -- script reference > docs/reference/ruby.md`"
+    );
+}
