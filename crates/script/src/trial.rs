@@ -15,6 +15,8 @@ use crate::scope::Scope;
 use crate::settings::{Read, Reader, Waiting};
 use crate::wait::{Ask, Woken};
 
+const CONTENT_TYPE: &[u8] = b"Content-Type";
+
 /// A request out of nothing.
 #[derive(Debug, Default)]
 pub struct Trial {
@@ -79,6 +81,12 @@ impl Request for Trial {
     }
 
     fn read(&self, property: Property, out: &mut Vec<u8>) -> bool {
+        if property == Property::ContentType {
+            let mut field = self.fields_out.iter();
+            let field = field.rfind(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE));
+            out.extend_from_slice(field.map_or(b"", |(_, value)| value));
+            return field.is_some();
+        }
         match self.properties.get(&property) {
             Some(value) => {
                 out.extend_from_slice(value);
@@ -89,6 +97,9 @@ impl Request for Trial {
     }
 
     fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {
+        if property == Property::ContentType {
+            return self.set_field(Side::Out, CONTENT_TYPE, &[value]);
+        }
         self.properties.insert(property, value.to_vec());
         Ok(())
     }

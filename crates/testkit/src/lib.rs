@@ -12,6 +12,7 @@ mod listening;
 pub mod message;
 pub mod peer;
 pub mod php;
+pub mod script_cases;
 pub mod slow_mount;
 pub mod stores;
 pub mod temp;

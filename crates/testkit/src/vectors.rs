@@ -214,7 +214,11 @@ pub fn replies(root: &Path, directories: &[&str]) -> Vec<ReplyRow> {
     read(root, directories, |row, _| reply(row))
 }
 
-fn read<T>(root: &Path, directories: &[&str], lower: impl Fn(&mut Keys<'_>, &str) -> T) -> Vec<T> {
+pub(crate) fn read<T>(
+    root: &Path,
+    directories: &[&str],
+    lower: impl Fn(&mut Keys<'_>, &str) -> T,
+) -> Vec<T> {
     let mut rows = Vec::new();
     let mut ids = BTreeSet::new();
     for directory in directories {
@@ -382,8 +386,8 @@ fn reply(keys: &mut Keys<'_>) -> ReplyRow {
 }
 
 /// The keys of one row, ticked off as they are read.
-struct Keys<'a> {
-    id: String,
+pub(crate) struct Keys<'a> {
+    pub(crate) id: String,
     place: String,
     values: BTreeMap<&'a str, &'a DeValue<'a>>,
 }
@@ -404,7 +408,7 @@ impl<'a> Keys<'a> {
         keys
     }
 
-    fn fail<T>(&self, what: &str) -> T {
+    pub(crate) fn fail<T>(&self, what: &str) -> T {
         panic!("{} ({}): {what}", self.place, self.id)
     }
 
@@ -414,27 +418,27 @@ impl<'a> Keys<'a> {
         }
     }
 
-    fn take(&mut self, key: &str) -> Option<&'a DeValue<'a>> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<&'a DeValue<'a>> {
         self.values.remove(key)
     }
 
-    fn text(&mut self, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         let value = self.take(key)?;
         let text = value.as_str();
         Some(text.unwrap_or_else(|| self.fail(key)).to_owned())
     }
 
-    fn bytes(&mut self, key: &str) -> Option<Vec<u8>> {
+    pub(crate) fn bytes(&mut self, key: &str) -> Option<Vec<u8>> {
         let text = self.text(key)?;
         Some(unescape(&text).unwrap_or_else(|| self.fail(&format!("bad << >> in {key}"))))
     }
 
-    fn flag(&mut self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {
         let value = self.take(key)?;
         Some(value.as_bool().unwrap_or_else(|| self.fail(key)))
     }
 
-    fn list(&mut self, key: &str) -> Vec<String> {
+    pub(crate) fn list(&mut self, key: &str) -> Vec<String> {
         let Some(value) = self.take(key) else {
             return Vec::new();
         };
@@ -467,7 +471,7 @@ impl<'a> Keys<'a> {
             .collect()
     }
 
-    fn statuses(&self, value: &DeValue<'_>) -> Vec<u16> {
+    pub(crate) fn statuses(&self, value: &DeValue<'_>) -> Vec<u16> {
         let one = |value: &DeValue<'_>| {
             let status = value
                 .as_integer()

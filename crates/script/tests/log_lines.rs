@@ -1,0 +1,128 @@
+//! What scripts write to the error log.
+
+mod bed;
+
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use bed::{code, interpreter, on_a_worker, run};
+use script::{Phase, Trial};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Keeps the lines of scripts up to a level: `LEVEL MESSAGE name=value`.
+struct Kept {
+    level: Level,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Subscriber for Kept {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level.into())
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let level = event.metadata().level();
+        let line = format!("{level} {}{}", line.message, line.fields);
+        self.lines.lock().expect("no test panics here").push(line);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let _ = write!(self.fields, " {}={value}", field.name());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => {
+                let _ = write!(self.fields, " {name}={value:?}");
+            }
+        }
+    }
+}
+
+/// The lines a script writes while lines up to `level` are let through.
+fn lines(level: Level, phase: Phase, text: &str) -> Vec<String> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let kept = Kept {
+        level,
+        lines: Arc::clone(&lines),
+    };
+    tracing::subscriber::with_default(kept, || {
+        on_a_worker(async {
+            let mut request = Trial::get("/a.php");
+            let ran = match phase {
+                Phase::Init => interpreter().run(phase, &code(text), None).await,
+                _ => run(&interpreter(), text, &mut request).await,
+            };
+            ran.expect("the script runs");
+        });
+    });
+    let lines = lines.lock().expect("no test panics here");
+    lines.clone()
+}
+
+#[test]
+fn a_line_has_its_message_unchanged_and_says_which_request_and_script() {
+    let text = "r = get_server_class::Request.new
+        Nginx.errlogger(Nginx::LOG_NOTICE, \"access_limiter: file:#{r.filename} counter:3\")";
+    assert_eq!(
+        lines(Level::INFO, Phase::Access, text),
+        [
+            "INFO access_limiter: file:/srv/www/a.php counter:3 script=script.rb \
+              request=0000000000000001"
+        ]
+    );
+}
+
+#[test]
+fn levels_are_those_of_each_server() {
+    let nginx = "(0..8).each { |level| Nginx.errlogger(level, level) }";
+    let apache = "(0..7).each { |level| Apache.log(level, level) }";
+    let levels = |text| -> Vec<String> {
+        let lines = lines(Level::TRACE, Phase::Init, text);
+        let first = lines.iter().filter_map(|line| line.split(' ').next());
+        first.map(str::to_owned).collect()
+    };
+    let [error, warn, info, debug] = ["ERROR", "WARN", "INFO", "DEBUG"];
+    assert_eq!(
+        levels(nginx),
+        [error, error, error, error, error, warn, info, info, debug]
+    );
+    assert_eq!(
+        levels(apache),
+        [error, error, error, error, warn, info, info, debug]
+    );
+}
+
+#[test]
+fn lines_below_the_level_are_not_written() {
+    let text = "Nginx.errlogger(Nginx::LOG_INFO, 'x'); Nginx.errlogger(Nginx::LOG_WARN, 'y')";
+    let lines = lines(Level::WARN, Phase::Init, text);
+    assert_eq!(lines, ["WARN y script=script.rb"]);
+}
