@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use mruby::{Call, Datum, Host};
 
+use crate::api::Connected;
 use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) script: Arc<str>,
     /// What the run under way waits for.
     pub(crate) pending: Option<Pending>,
+    /// The clients of stores, once a script has used one.
+    pub(crate) connected: Option<Rc<Connected>>,
     /// What the last request inside of each request was answered, by the serial of its scope.
     pub(crate) answered: Rc<RefCell<HashMap<u64, Datum>>>,
     /// What the run under way holds, if it runs for no request.
@@ -40,6 +43,7 @@ impl State {
             phase: Phase::Init,
             script: Arc::from(""),
             pending: None,
+            connected: None,
             answered: Rc::default(),
             own: None,
             finished: None,

@@ -104,7 +104,7 @@ class Nginx::Async::HTTP
     def code() @status end
   end
   def self.sub_request(location, query = nil)
-    query = query.map { |name, value| name.to_s + '=' + value.to_s }.join('&') if query.is_a?(Hash)
+    query = HttpRequest.new.encode_parameters(query) if query.is_a?(Hash)
     target = location.to_s
     target += (target.include?('?') ? '&' : '?') + query.to_s unless query.nil? || query.empty?
     __keep(__ask(target))

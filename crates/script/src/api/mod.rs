@@ -15,14 +15,19 @@ mod entries;
 mod filter;
 mod finfo;
 mod headers;
+mod http_request;
 mod kernel;
 mod log;
+mod memcached;
 mod mutex;
+mod mysql;
 mod notes;
 mod rack;
+mod redis;
 mod reference;
 mod request;
 mod server;
+mod stores;
 mod upstream;
 mod userdata;
 mod variables;
@@ -35,6 +40,7 @@ use crate::state::{NativeCall, State};
 use crate::wait::{Ask, Pending, Woken};
 
 pub use reference::reference;
+pub(crate) use stores::Connected;
 
 /// Raised by `exit`: the hook ends, as if it had come to its last line.
 pub(crate) const EXIT: &str = "ScriptExit";
@@ -60,6 +66,10 @@ const CHAPTERS: &[&Chapter] = &[
     &cache::CHAPTER,
     &mutex::CHAPTER,
     &asynchronous::CHAPTER,
+    &memcached::CHAPTER,
+    &mysql::CHAPTER,
+    &redis::CHAPTER,
+    &http_request::CHAPTER,
 ];
 
 /// A part of the API.
