@@ -58,9 +58,25 @@ struct Open {
 }
 
 /// What one stretch of a run came to.
-enum Step {
-    Done(Datum),
-    Waits(Pending),
+pub enum Step {
+    /// The script has come to its end.
+    Done(Ran),
+    /// It waits.
+    Waits(Wait),
+}
+
+/// What a run waits for, and until when at most.
+pub struct Wait {
+    pending: Pending,
+    until: Instant,
+    _parked: Parked,
+}
+
+impl Wait {
+    /// Whether the request itself is needed to wait for it.
+    pub fn needs_request(&self) -> bool {
+        matches!(self.pending, Pending::Ask(_))
+    }
 }
 
 impl Interpreter {
@@ -146,24 +162,34 @@ impl Interpreter {
         self.open.borrow().vm.instructions()
     }
 
+    /// Begins a run whose owner lets it go on, step by step: it may show the script another object
+    /// for the same request each time.
+    ///
+    /// # Errors
+    /// When the script cannot be compiled, or there is no room for it.
+    pub async fn begin(self: &Rc<Self>, phase: Phase, script: &Script) -> Result<Run, Failure> {
+        if self.open.borrow().vm.is_lost() {
+            self.reopen(script).await?;
+        }
+        self.begin_in_vm(phase, script).await
+    }
+
+    async fn begin_in_vm(self: &Rc<Self>, phase: Phase, script: &Script) -> Result<Run, Failure> {
+        let ready = self.ready(script).await?;
+        Run::begin(self, phase, script, ready)
+    }
+
     async fn run_in_vm(
         self: &Rc<Self>,
         phase: Phase,
         script: &Script,
         mut request: Option<&mut (dyn Request + 'static)>,
     ) -> Result<Ran, Failure> {
-        let ready = self.ready(script).await?;
-        let mut run = Run::begin(self, phase, script)?;
-        let mut with = Resume::Value(Datum::Int(ready.slot.number()));
-        let mut deadline = None;
+        let mut run = self.begin_in_vm(phase, script).await?;
         loop {
-            match run.step(with, request.as_deref_mut())? {
-                Step::Done(value) => return Ok(Ran { value }),
-                Step::Waits(pending) => {
-                    let deadline = *deadline.get_or_insert_with(|| run.deadline());
-                    let woken = run.wait(pending, deadline, request.as_deref_mut()).await?;
-                    with = woken.into();
-                }
+            match run.step(request.as_deref_mut())? {
+                Step::Done(ran) => return Ok(ran),
+                Step::Waits(wait) => run.wait(wait, request.as_deref_mut()).await?,
             }
         }
     }
@@ -339,44 +365,57 @@ impl Drop for Ready {
 }
 
 /// A run under way. Dropped before its end, it lets its fiber go.
-struct Run<'a> {
-    interpreter: &'a Rc<Interpreter>,
-    script: &'a Script,
+pub struct Run {
+    interpreter: Rc<Interpreter>,
+    script: Script,
     phase: Phase,
     number: u64,
     fiber: Option<Slot>,
+    /// What the fiber goes on with.
+    with: Option<Resume>,
+    /// Known from the first wait on.
+    deadline: Option<Instant>,
     /// What it holds, if it runs for no request: let go when it ends.
     own: Option<Scope>,
+    /// Keeps a script that is compiled each time.
+    _ready: Ready,
 }
 
-impl<'a> Run<'a> {
+impl Run {
     fn begin(
-        interpreter: &'a Rc<Interpreter>,
+        interpreter: &Rc<Interpreter>,
         phase: Phase,
-        script: &'a Script,
+        script: &Script,
+        ready: Ready,
     ) -> Result<Self, Failure> {
         let mut open = interpreter.open.borrow_mut();
         let fiber = interpreter.fibers.take(&mut open.vm);
         let fiber = fiber.map_err(|error| failure_of(&script.inner.name, error))?;
         Ok(Self {
-            interpreter,
-            script,
+            interpreter: Rc::clone(interpreter),
+            script: script.clone(),
             phase,
             number: open.number,
             fiber: Some(fiber),
+            with: Some(Resume::Value(Datum::Int(ready.slot.number()))),
+            deadline: None,
             own: None,
+            _ready: ready,
         })
     }
 
-    /// Lets the fiber go on until it waits or ends.
-    fn step(
+    /// Lets the script go on until it waits or ends; natives see `request` meanwhile.
+    ///
+    /// # Errors
+    /// What made it fail. It may have changed the request before.
+    pub fn step(
         &mut self,
-        with: Resume,
         request: Option<&mut (dyn Request + 'static)>,
     ) -> Result<Step, Failure> {
         let mut guard = self.interpreter.open.borrow_mut();
         let open = &mut *guard;
-        let Some(fiber) = self.fiber.filter(|_| open.number == self.number) else {
+        let resumable = self.fiber.filter(|_| open.number == self.number);
+        let (Some(fiber), Some(with)) = (resumable, self.with.take()) else {
             return Err(self.failure(Cause::Lost));
         };
         let state = open.vm.host();
@@ -390,18 +429,26 @@ impl<'a> Run<'a> {
             (Ok(()), Some(value), _) => {
                 self.fiber = None;
                 self.interpreter.fibers.give_back(fiber, &mut open.vm);
-                Ok(Step::Done(value))
+                Ok(Step::Done(Ran { value }))
             }
-            (Ok(()), None, Some(pending)) => Ok(Step::Waits(pending)),
+            (Ok(()), None, Some(pending)) => {
+                let until = self.deadline.unwrap_or_else(|| self.new_deadline());
+                self.deadline = Some(until);
+                Ok(Step::Waits(Wait {
+                    pending,
+                    until,
+                    _parked: Parked::enter(self)?,
+                }))
+            }
             (Ok(()), None, None) => Err(self.failure(Cause::Raised(stray_yield()))),
             (Err(Error::Raised(raised)), ..) if raised.class == api::EXIT => {
-                Ok(Step::Done(Datum::Nil))
+                Ok(Step::Done(Ran { value: Datum::Nil }))
             }
             (Err(error), ..) => Err(failure_of(&self.script.inner.name, error)),
         }
     }
 
-    fn deadline(&self) -> Instant {
+    fn new_deadline(&self) -> Instant {
         let budgets = &self.interpreter.settings.budgets;
         let wall = match self.phase {
             Phase::Log => budgets.log_wall,
@@ -410,23 +457,27 @@ impl<'a> Run<'a> {
         Instant::now() + wall
     }
 
-    async fn wait(
-        &self,
-        pending: Pending,
-        deadline: Instant,
+    /// Waits for what the last step said; the next step goes on with it.
+    ///
+    /// # Errors
+    /// When the script's time is up.
+    pub async fn wait(
+        &mut self,
+        wait: Wait,
         request: Option<&mut (dyn Request + 'static)>,
-    ) -> Result<Woken, Failure> {
-        let _parked = Parked::enter(self)?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let woken = match (pending, request) {
+    ) -> Result<(), Failure> {
+        let left = wait.until.saturating_duration_since(Instant::now());
+        let woken = match (wait.pending, request) {
             (Pending::Future(future), _) => timeout(left, future).await,
             (Pending::Ask(ask), Some(request)) => timeout(left, request.perform(ask)).await,
             (Pending::Ask(_), None) => Ok(Woken::error("there is no request in this phase")),
         };
-        woken.map_err(|_| match self.phase {
+        let woken = woken.map_err(|_| match self.phase {
             Phase::Log => self.failure(Cause::Budget("took too long, waits included", "log_wall")),
             _ => self.failure(Cause::Budget("took too long, waits included", "wall")),
-        })
+        })?;
+        self.with = Some(woken.into());
+        Ok(())
     }
 
     fn failure(&self, cause: Cause) -> Failure {
@@ -437,7 +488,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for Run {
     fn drop(&mut self) {
         if let Some(fiber) = self.fiber {
             let mut open = self.interpreter.open.borrow_mut();
@@ -449,24 +500,26 @@ impl Drop for Run<'_> {
 }
 
 /// A place among the fibers that wait.
-struct Parked<'a> {
-    parked: &'a Cell<usize>,
+struct Parked {
+    interpreter: Rc<Interpreter>,
 }
 
-impl<'a> Parked<'a> {
-    fn enter(run: &Run<'a>) -> Result<Self, Failure> {
-        let parked = &run.interpreter.parked;
-        if parked.get() >= run.interpreter.settings.budgets.parked {
+impl Parked {
+    fn enter(run: &Run) -> Result<Self, Failure> {
+        let interpreter = Rc::clone(&run.interpreter);
+        let parked = interpreter.parked.get();
+        if parked >= interpreter.settings.budgets.parked {
             return Err(run.failure(Cause::Budget("too many scripts wait already", "parked")));
         }
-        parked.set(parked.get() + 1);
-        Ok(Self { parked })
+        interpreter.parked.set(parked + 1);
+        Ok(Self { interpreter })
     }
 }
 
-impl Drop for Parked<'_> {
+impl Drop for Parked {
     fn drop(&mut self) {
-        self.parked.set(self.parked.get() - 1);
+        let parked = &self.interpreter.parked;
+        parked.set(parked.get() - 1);
     }
 }
 

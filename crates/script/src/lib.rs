@@ -27,7 +27,7 @@ mod wait;
 
 pub use api::reference;
 pub use failure::{Cause, Failure};
-pub use interpreter::{Interpreter, Ran};
+pub use interpreter::{Interpreter, Ran, Run, Step, Wait};
 pub use mruby::{Datum, Raised};
 pub use phase::Phase;
 pub use request::{Property, Refused, Request, Side};
