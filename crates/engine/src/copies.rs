@@ -9,6 +9,7 @@ use std::sync::Arc;
 use config::model::{Files, TryEntry};
 
 use crate::script_files::ScriptFiles;
+use crate::scripts;
 
 /// The last copies made.
 #[derive(Debug, Default)]
@@ -17,6 +18,18 @@ pub(crate) struct Copies {
     pub(crate) resolve: Last<Vec<TryEntry>>,
     pub(crate) files: Last<Files>,
     pub(crate) script_files: ScriptFiles,
+    pub(crate) scripts: scripts::Builder,
+    /// Of the tenants, by their index.
+    pub(crate) of_tenants: Vec<Option<Arc<scripts::Level>>>,
+    /// Whether there are scripts that every request meets.
+    pub(crate) has_process_scripts: bool,
+}
+
+impl Copies {
+    /// The scripts of a tenant.
+    pub(crate) fn tenant_scripts(&self, index: Option<usize>) -> Option<Arc<scripts::Level>> {
+        self.of_tenants.get(index?)?.clone()
+    }
 }
 
 /// A shared value and its copy.

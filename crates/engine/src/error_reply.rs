@@ -85,6 +85,9 @@ pub fn page(exchange: &mut Exchange, status: u16) {
 /// As [`page`]; ours says a reason, where there is one to be told.
 fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
     exchange.outgoing.status = status;
+    if let Some(scripted) = &mut exchange.scripted {
+        scripted.forget_content_type();
+    }
     let serving = exchange.route.serving.clone();
     let site = exchange
         .route

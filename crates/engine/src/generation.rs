@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
 use crate::script_files::ScriptFiles;
+use crate::scripts::Plan;
 use crate::site::{self, Site};
 use crate::stats::SiteStats;
 
@@ -41,6 +42,8 @@ pub struct Generation {
     pub layout: Layout,
     /// Where access records go.
     pub logs: Targets,
+    /// Its scripts; `None` is none.
+    pub(crate) scripts: Option<Plan>,
     exact: HashMap<Box<str>, Destination>,
     below: HashMap<Box<str>, Destination>,
     any: Option<Destination>,
@@ -103,14 +106,19 @@ impl Generation {
             groups: groups(model),
             layout: Layout::default(),
             logs: Targets::default(),
+            scripts: None,
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),
             any: None,
         };
         let mut copies = Copies {
             script_files: ScriptFiles::of(&model.scripts),
+            has_process_scripts: !model.scripts.phases.is_empty(),
             ..Copies::default()
         };
+        let tenants = model.tenants.iter();
+        let of_tenants = tenants.map(|tenant| copies.scripts.level(&tenant.scripts));
+        copies.of_tenants = of_tenants.collect();
         let mut limits = permits::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             generation.point_hosts(site, &mut targets)?;
@@ -119,6 +127,7 @@ impl Generation {
             generation.sites.push(site);
         }
         generation.limits = limits.finish();
+        generation.scripts = copies.scripts.finish(model);
         generation.logs = targets.finish();
         Ok(generation)
     }

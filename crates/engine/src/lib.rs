@@ -41,6 +41,7 @@ pub mod pipeline;
 pub mod programs;
 pub mod resolve;
 mod script_files;
+pub mod scripts;
 pub mod server;
 pub mod site;
 pub mod spool;

@@ -6,32 +6,25 @@
 
 #[cfg(test)]
 pub(crate) mod tests;
+mod underway;
 
-use std::any::Any;
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Instant;
 
-use crate::access_log;
+use self::underway::{Underway, caught};
 use crate::admission;
 use crate::client;
-use crate::error::{Error, Kind, Result};
-use crate::error_reply;
+use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
 use crate::intake;
 use crate::permits;
 use crate::resolve;
-use crate::stats::{self, bump};
+use crate::scripts::{self, Next};
 use crate::worker::Worker;
-
-/// The reason on record of an exchange that never came to its end: the server is ending.
-const CUT_OFF: &str = "cut_off";
 
 /// Answers a request whose head has been read, to the reply's last byte.
 ///
@@ -48,7 +41,9 @@ pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     )
     .await;
     underway.give_back(&outcome, &waited);
-    underway.finish(outcome).await
+    let sent = underway.finish(outcome).await;
+    underway.log();
+    sent
 }
 
 /// Answers bytes that never became a request.
@@ -56,7 +51,7 @@ pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
 /// # Errors
 /// As [`serve`].
 pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) -> Result<()> {
-    Underway::begin(worker, exchange).finish(Err(error)).await
+    Underway::begin(worker, exchange).refuse(error).await
 }
 
 /// `waited` says whether it had to wait for something so far.
@@ -64,6 +59,19 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool
     find_site(exchange)?;
     make_canonical(exchange)?;
     check_announced_length(exchange)?;
+    let mut next = scripts::rewrite(worker, exchange).await?;
+    while next != Next::Answered {
+        next = answer_there(worker, exchange, waited).await?;
+    }
+    Ok(())
+}
+
+/// Answers the request at the path it has now; a script may send it elsewhere, [`Next::Anew`].
+async fn answer_there(
+    worker: &Rc<Worker>,
+    exchange: &mut Exchange,
+    waited: &Cell<bool>,
+) -> Result<Next> {
     resolve::before_rules(worker, exchange).await?;
     choose_rules(exchange);
     admission::check_client(exchange)?;
@@ -71,6 +79,10 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool
     admission::check_credentials(worker, exchange).await?;
     intake::beforehand(worker, exchange).await?;
     permits::admit(worker, exchange, lately(exchange, waited)).await?;
+    let next = scripts::access(worker, exchange).await?;
+    if next != Next::On {
+        return Ok(next);
+    }
     fields::edit_request(exchange);
     #[cfg(test)]
     tests::break_down(exchange).await;
@@ -146,91 +158,4 @@ fn choose_rules(exchange: &mut Exchange) {
             }
         }
     }
-}
-
-/// An exchange from its head to its record. However it ends, dropping this writes the record.
-struct Underway<'a> {
-    worker: &'a Rc<Worker>,
-    exchange: &'a mut Exchange,
-}
-
-impl<'a> Underway<'a> {
-    fn begin(worker: &'a Rc<Worker>, exchange: &'a mut Exchange) -> Self {
-        begin(worker, exchange);
-        bump(&worker.stats.begun, 1);
-        exchange.record.reason = CUT_OFF;
-        Self { worker, exchange }
-    }
-
-    /// Gives back the permits of a handler that has not done so itself, its source having ended.
-    fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
-        if self.exchange.held.is_some() {
-            let now = lately(self.exchange, waited);
-            let outcome = match outcome {
-                // What we answered ourselves says nothing about a back end.
-                Ok(()) => limits::Outcome::Ignored,
-                Err(error) => permits::outcome_of(error),
-            };
-            permits::end_at(self.worker, self.exchange, now, outcome);
-        }
-    }
-
-    /// An end for the reply, or an answer for an error; done when the kernel has its last byte.
-    async fn finish(self, outcome: Result<()>) -> Result<()> {
-        let reason = match outcome {
-            Ok(()) => {
-                self.exchange.reply.finish();
-                ""
-            }
-            Err(error) => {
-                error_reply::answer(self.exchange, &error);
-                error.reason
-            }
-        };
-        let sent = poll_fn(|cx| self.exchange.reply.poll_flush(cx)).await;
-        self.exchange.record.reason = match &sent {
-            Err(error) if reason.is_empty() => error.reason,
-            _ => reason,
-        };
-        sent
-    }
-}
-
-impl Drop for Underway<'_> {
-    fn drop(&mut self) {
-        self.exchange.held = None;
-        let ended = Instant::now();
-        stats::count(self.worker, self.exchange, ended);
-        access_log::record(self.worker, self.exchange, ended);
-    }
-}
-
-/// Runs `work`; a panic in it is this exchange's failure and nobody else's.
-async fn caught(
-    worker: &Worker,
-    mut work: Pin<&mut impl Future<Output = Result<()>>>,
-    waited: &Cell<bool>,
-) -> Result<()> {
-    poll_fn(|cx| {
-        // What the panic left behind is either dropped with `work` or given up with the connection.
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-            Ok(poll) => {
-                if poll.is_pending() {
-                    waited.set(true);
-                }
-                poll
-            }
-            Err(payload) => {
-                bump(&worker.stats.panics, 1);
-                Poll::Ready(Err(Error::new(Kind::Internal, "panic", words(&*payload))))
-            }
-        }
-    })
-    .await
-}
-
-fn words(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message").to_owned()
 }

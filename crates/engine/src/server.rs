@@ -23,12 +23,14 @@ use crate::link::{Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupe
 use crate::listener::Listener;
 use crate::thread;
 use crate::warden::{self, Watched};
-use crate::worker::{Command, Opened, Shared, Swap};
+use crate::worker::{Command, Opened, Prepare, Shared, Swap};
 
 /// How long the last access records may take to be written.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.
 const END_MARGIN: Duration = Duration::from_secs(2);
+/// What is said of a worker that has not opened its interpreter in time.
+const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice scripts.wall: it is held up, or they wait for what does not come";
 /// How often an ending server looks whether its threads have ended.
 const END_LOOK: Duration = Duration::from_millis(10);
 
@@ -183,7 +185,11 @@ impl Server {
     /// there is no way back, because workers serve it already.
     fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
         let (open, added) = self.take(&configure.listeners)?;
-        self.control.replace(configure.control, &self.shared)?;
+        self.prepare(generation)?;
+        if let Err(error) = self.control.replace(configure.control, &self.shared) {
+            self.discard(generation.number);
+            return Err(error);
+        }
         self.drain_max = Duration::from_millis(generation.process.timeouts.drain_ms);
         self.order(Order::Use {
             logs: configure.logs,
@@ -206,6 +212,41 @@ impl Server {
         // What the configuration took while it was read would stay with the process for good.
         os::process::release_memory();
         Ok(())
+    }
+
+    /// Has every worker open what the generation's scripts need. One that cannot refuses the
+    /// generation, and so does one that does not answer.
+    fn prepare(&self, generation: &Arc<Generation>) -> Result<()> {
+        let Some(plan) = &generation.scripts else {
+            return Ok(());
+        };
+        let (done, waiting) = mpsc::channel();
+        for worker in 0..self.threads.len() {
+            let prepare = Prepare {
+                generation: Arc::clone(generation),
+                done: done.clone(),
+            };
+            let prepare = Command::Prepare(Box::new(prepare));
+            self.shared.peers.tell(worker, prepare);
+        }
+        drop(done);
+        let until = Instant::now() + plan.opening_max() + Swap::PATIENCE;
+        let left = || until.saturating_duration_since(Instant::now());
+        let late = |_| Err(Error::new(Kind::Internal, "scripts_late", SCRIPTS_LATE));
+        let mut workers = 0..self.threads.len();
+        let prepared = workers.try_for_each(|_| waiting.recv_timeout(left()).unwrap_or_else(late));
+        if prepared.is_err() {
+            // Whoever answers from now on gives up what it has opened by itself.
+            drop(waiting);
+            self.discard(generation.number);
+        }
+        prepared
+    }
+
+    fn discard(&self, number: u64) {
+        for worker in 0..self.threads.len() {
+            self.shared.peers.tell(worker, Command::Discard(number));
+        }
     }
 
     /// Copies the sockets that are not accepted from yet; what will be open, and what is new.

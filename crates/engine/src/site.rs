@@ -13,6 +13,7 @@ use crate::glob::Matcher;
 use crate::permits::{self, Level};
 use crate::resolve::{Resolved, SIBLINGS};
 use crate::script_files::ScriptFiles;
+use crate::scripts::{self, Use};
 use crate::stats::SiteStats;
 
 /// What editors and careful people put behind the name of a copy.
@@ -57,6 +58,14 @@ pub struct Site {
     pub tenant: u32,
     /// The limits its requests meet.
     pub limits: Level,
+    /// Its tenant's name.
+    pub tenant_name: Arc<str>,
+    /// The scripts of its tenant; `None` is none, as the next.
+    pub(crate) tenant_scripts: Option<Arc<scripts::Level>>,
+    /// Its scripts.
+    pub(crate) scripts: Option<Arc<scripts::Level>>,
+    /// Whether a request to it may run a script.
+    pub(crate) has_scripts: bool,
     sources: Arc<Vec<Matcher>>,
     script_files: ScriptFiles,
 }
@@ -72,6 +81,10 @@ pub struct Rule {
     pub settings: Option<Box<Settings>>,
     /// The limits that the requests it matches meet.
     pub limits: Level,
+    /// Its scripts; `None` is none.
+    pub(crate) scripts: Option<Arc<scripts::Level>>,
+    /// The script of its handler.
+    pub(crate) script: Option<Use>,
     conditions: Conditions,
 }
 
@@ -97,12 +110,28 @@ impl Site {
         let needs_file =
             limits.need_file(site) || rules.any(|rule| conditions::need_file(&rule.conditions));
         let rules = site.rules.iter();
-        let rules = rules.map(|rule| Rule::compile(rule, &name, limits));
-        let rules = rules.collect::<Result<_>>()?;
+        let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts));
+        let rules = rules.collect::<Result<Box<[Rule]>>>()?;
+        let tenant_scripts = copies.tenant_scripts(site.tenant_index);
+        let scripts = copies.scripts.level(&site.scripts);
+        let of_rules = |rule: &Rule| rule.scripts.is_some() || rule.script.is_some();
+        let has_scripts = copies.has_process_scripts
+            || tenant_scripts.is_some()
+            || scripts.is_some()
+            || rules.iter().any(of_rules);
+        let name: Arc<str> = name.into();
+        let tenant_name = match *site.tenant == *name {
+            true => Arc::clone(&name),
+            false => Arc::from(&*site.tenant),
+        };
         Ok(Self {
             tenant: limits.tenant(site)?,
             limits: limits.level(model::LimitPlace::Site(&name), &site.limits)?,
-            name: name.into(),
+            name,
+            tenant_name,
+            tenant_scripts,
+            scripts,
+            has_scripts,
             path_rules: PathRules {
                 slashes: match site.slashes {
                     model::Slashes::Merge => Slashes::Merge,
@@ -168,7 +197,12 @@ fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
 }
 
 impl Rule {
-    fn compile(rule: &model::Rule, site: &str, limits: &mut permits::Builder<'_>) -> Result<Self> {
+    fn compile(
+        rule: &model::Rule,
+        site: &str,
+        limits: &mut permits::Builder<'_>,
+        scripts: &mut scripts::Builder,
+    ) -> Result<Self> {
         let conditions = Conditions::compile(&rule.conditions);
         let place = rule.limit_place(site);
         Ok(Self {
@@ -177,6 +211,8 @@ impl Rule {
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),
             settings: unless_empty(&rule.settings),
+            scripts: scripts.level(&rule.scripts),
+            script: scripts.of_handler(rule.handler.as_ref()),
         })
     }
 

@@ -12,6 +12,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use script::Phase;
+
 use crate::exchange::Exchange;
 use crate::link::Tally;
 use crate::worker::Worker;
@@ -42,6 +44,8 @@ pub struct WorkerStats {
     pub programs: ProgramStats,
     /// Servers and programs at work for clients that have gone.
     pub stragglers: StragglerStats,
+    /// Its scripts.
+    pub scripts: ScriptStats,
     /// Taken when pools are made and when figures are collected, for the length of a list.
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
 }
@@ -55,6 +59,39 @@ pub struct ProgramStats {
     pub failed: AtomicU64,
     /// Programs killed, by [`Killed`].
     pub killed: [AtomicU64; Killed::ALL.len()],
+}
+
+/// What became of one worker's scripts.
+#[derive(Debug, Default)]
+pub struct ScriptStats {
+    /// Interpreters open now, those of former generations counted.
+    pub interpreters: AtomicU64,
+    /// Bytes they hold.
+    pub memory_bytes: AtomicU64,
+    /// Scripts that wait now.
+    pub parked: AtomicU64,
+    runs: [AtomicU64; Phase::ALL.len()],
+    failures: [AtomicU64; Phase::ALL.len()],
+}
+
+impl ScriptStats {
+    /// Counts a script that has run.
+    pub fn count<T, E>(&self, phase: Phase, ended: &Result<T, E>) {
+        let counters = match ended {
+            Ok(_) => &self.runs,
+            Err(_) => &self.failures,
+        };
+        bump(&counters[phase as usize], 1);
+    }
+
+    /// Scripts of a phase that came to their end, and those that failed.
+    pub fn of(&self, phase: Phase) -> (u64, u64) {
+        let index = phase as usize;
+        (
+            self.runs[index].load(Relaxed),
+            self.failures[index].load(Relaxed),
+        )
+    }
 }
 
 /// Why a program was killed.

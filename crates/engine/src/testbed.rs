@@ -28,8 +28,16 @@ impl Bed {
         let (shared, _) = Shared::new(1);
         shared.limits.put_in_force(&generation.limits);
         shared.set_generation(&generation);
-        let worker = Rc::new(Worker::new(0, generation, shared.clone(), 1));
-        Self { worker, shared }
+        let worker = Worker::new(0, Arc::clone(&generation), shared.clone(), 1);
+        let bed = Self {
+            worker: Rc::new(worker),
+            shared,
+        };
+        if generation.scripts.is_some() {
+            block_on(bed.worker.prepare(&generation)).expect("scripts that start");
+            bed.worker.swap(generation);
+        }
+        bed
     }
 
     /// Serves another generation from now on.

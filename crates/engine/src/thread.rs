@@ -18,10 +18,14 @@ use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::helper::THREADS_MAX;
 use crate::listener::{self, Listener};
-use crate::worker::{Command, Shared, Swap, Worker};
+use crate::worker::{Command, Prepare, Shared, Swap, Worker};
 
 /// How often pools are looked through for connections nobody will use again.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long `worker_exit` may take when a drain has used up its time.
+const EXIT_MIN: Duration = Duration::from_secs(1);
+/// How often is looked whether it has run.
+const END_LOOK: Duration = Duration::from_millis(5);
 /// How often a draining worker looks whether it is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
@@ -67,6 +71,10 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
             _ = sweeps.tick() => worker.sweep(),
             command = commands.recv() => match command {
                 Some(Command::Connection(arrival)) => listener::start(&worker, arrival),
+                Some(Command::Prepare(prepare)) => {
+                    drop(tokio::task::spawn_local(self::prepare(Rc::clone(&worker), *prepare)));
+                }
+                Some(Command::Discard(number)) => worker.discard(number),
                 Some(Command::Swap(swap)) => doors.swap(&worker, *swap),
                 Some(Command::Programs(link)) => use_programs(&worker, link),
                 Some(Command::Release(server)) => worker.release(&server),
@@ -86,6 +94,16 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
         }
     }
     drain(&worker).await;
+}
+
+/// Scripts that wait hold up nobody else.
+async fn prepare(worker: Rc<Worker>, prepare: Prepare) {
+    let number = prepare.generation.number;
+    let prepared = worker.prepare(&prepare.generation).await;
+    if prepare.done.send(prepared).is_err() {
+        // Nobody waited so long.
+        worker.discard(number);
+    }
 }
 
 fn use_programs(worker: &Worker, link: OwnedFd) {
@@ -114,6 +132,16 @@ async fn drain(worker: &Rc<Worker>) {
         tokio::time::sleep(DRAIN_LOOK).await;
         worker.tick();
         worker.deadlines.drain();
+    }
+    end_scripts(worker, until).await;
+}
+
+/// Lets `worker_exit` run, within what is left of the drain's time but for a second at least.
+async fn end_scripts(worker: &Worker, until: Instant) {
+    let until = until.max(Instant::now() + EXIT_MIN);
+    worker.end_scripts();
+    while !worker.opened.borrow().is_empty() && Instant::now() < until {
+        tokio::time::sleep(END_LOOK).await;
     }
 }
 

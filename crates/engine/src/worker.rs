@@ -20,6 +20,7 @@ use crate::board::Board;
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
 use crate::deadline::Deadlines;
+use crate::error::{Error, Kind, Result};
 use crate::exchange::{RequestId, Spares};
 use crate::generation::Generation;
 use crate::helper::Helpers;
@@ -27,6 +28,7 @@ use crate::listener::{Arrival, Clients, Listener};
 use crate::permits::{self, Limiter};
 use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
+use crate::scripts::Scripts;
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
@@ -69,6 +71,12 @@ pub struct Worker {
     pub auth_checks: Checks,
     /// What it shares with the others.
     pub shared: Shared,
+    /// The interpreters open here, each until its `worker_exit` has run.
+    pub(crate) opened: RefCell<Vec<Rc<Scripts>>>,
+    /// `log` phases that wait.
+    pub(crate) scripts_logging: Cell<usize>,
+    /// The scripts of the generation that comes next, by its number.
+    prepared: RefCell<Option<(u64, Rc<Scripts>)>>,
     /// Its scratch for the keys of limits.
     pub(crate) wants: RefCell<permits::Scratch>,
     serving: RefCell<Rc<Serving>>,
@@ -102,6 +110,8 @@ pub struct Shared {
     pub slots: Arc<AllSlots>,
     /// Who holds permits of limits, and who was refused.
     pub limits: Arc<Limiter>,
+    /// What scripts of all workers share.
+    pub scripts: Arc<script::Shared>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -128,6 +138,7 @@ impl Shared {
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
+            scripts: Arc::default(),
             process,
             generation: Arc::default(),
         };
@@ -162,6 +173,10 @@ pub struct Peers {
 pub enum Command {
     /// Serve a connection another worker accepted.
     Connection(Arrival),
+    /// Open what the scripts of a generation need, and say how that went.
+    Prepare(Box<Prepare>),
+    /// The generation of this number will not come.
+    Discard(u64),
     /// Serve this generation from now on, accepting from these sockets besides those it has.
     Swap(Box<Swap>),
     /// Have programs run by the spawner at the other end from now on.
@@ -179,6 +194,15 @@ pub enum Command {
         /// Between.
         rest: Duration,
     },
+}
+
+/// A generation that is to come into force.
+#[derive(Debug)]
+pub struct Prepare {
+    /// The generation.
+    pub generation: Arc<Generation>,
+    /// Where the worker says how that went.
+    pub done: std::sync::mpsc::Sender<Result<()>>,
 }
 
 /// A listener a worker is to accept from.
@@ -218,7 +242,7 @@ impl Peers {
     ///
     /// # Errors
     /// The arrival itself.
-    pub fn hand(&self, worker: usize, arrival: Arrival) -> Result<(), Arrival> {
+    pub fn hand(&self, worker: usize, arrival: Arrival) -> std::result::Result<(), Arrival> {
         let Some(door) = self.doors.get(worker) else {
             return Err(arrival);
         };
@@ -254,6 +278,8 @@ pub struct Serving {
     pub pools: Vec<Rc<Pool>>,
     /// Those with servers whose processes may be waited for, by such a server's address.
     slotted: HashMap<Arc<str>, Vec<Rc<Pool>>>,
+    /// Its scripts on this worker; `None` is none.
+    pub(crate) scripts: Option<Rc<Scripts>>,
     /// What this worker keeps of the sites' files.
     pub files: Files,
     /// What the sites' programs have complained of lately.
@@ -266,6 +292,7 @@ impl Serving {
     fn new(
         generation: Arc<Generation>,
         before: Option<&Serving>,
+        scripts: Option<Rc<Scripts>>,
         stats: &WorkerStats,
         slots: &AllSlots,
     ) -> Rc<Self> {
@@ -290,6 +317,7 @@ impl Serving {
         Rc::new(Self {
             pools,
             slotted,
+            scripts,
             files: Files::new(generation.process.caps.file_cache_bytes),
             stderr: StderrShares::default(),
             generation,
@@ -330,12 +358,16 @@ impl Worker {
             serving: RefCell::new(Serving::new(
                 generation,
                 None,
+                None,
                 &shared.stats[index],
                 &shared.slots,
             )),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
             programs: Programs::new(Arc::clone(&shared.programs_running)),
             auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
+            opened: RefCell::default(),
+            scripts_logging: Cell::new(0),
+            prepared: RefCell::default(),
             wants: RefCell::default(),
             next_id: Cell::new(seed),
             next_draw: Cell::new(!seed),
@@ -355,10 +387,49 @@ impl Worker {
         Rc::clone(&self.serving.borrow())
     }
 
+    /// Opens what the scripts of a generation need before it can be served.
+    ///
+    /// # Errors
+    /// One of its scripts is no Ruby, or failed.
+    pub(crate) async fn prepare(self: &Rc<Self>, generation: &Generation) -> Result<()> {
+        let opened = Scripts::open(self, generation).await;
+        let opened = opened
+            .map_err(|failure| Error::new(Kind::Internal, failure.reason(), failure.to_string()))?;
+        let Some(scripts) = opened else {
+            return Ok(());
+        };
+        let end = Rc::clone(&scripts).end(Rc::clone(self));
+        tokio::task::spawn_local(end);
+        let prepared = Some((generation.number, scripts));
+        if let Some((_, before)) = self.prepared.replace(prepared) {
+            before.release();
+        }
+        Ok(())
+    }
+
+    /// Gives up what was prepared for a generation that will not come.
+    pub(crate) fn discard(&self, number: u64) {
+        if let Some(scripts) = self.take_prepared(number) {
+            scripts.release();
+        }
+    }
+
+    fn take_prepared(&self, number: u64) -> Option<Rc<Scripts>> {
+        let prepared = self.prepared.borrow_mut().take_if(|it| it.0 == number);
+        prepared.map(|(_, scripts)| scripts)
+    }
+
     /// Swaps the generation; exchanges under way keep theirs.
     pub fn swap(&self, generation: Arc<Generation>) {
         let before = self.serving.borrow();
-        let swapped = Serving::new(generation, Some(&before), &self.stats, &self.shared.slots);
+        let scripts = self.take_prepared(generation.number);
+        let swapped = Serving::new(
+            generation,
+            Some(&before),
+            scripts,
+            &self.stats,
+            &self.shared.slots,
+        );
         before.retire(&swapped);
         drop(before);
         *self.serving.borrow_mut() = swapped;
@@ -409,6 +480,16 @@ impl Worker {
         self.board.beat(self.index);
     }
 
+    fn show_scripts(&self) {
+        let (opened, stats) = (self.opened.borrow(), &self.stats.scripts);
+        let sum = |of: fn(&Scripts) -> usize| opened.iter().map(|it| of(it) as u64).sum();
+        stats.interpreters.store(opened.len() as u64, Relaxed);
+        let memory_bytes = sum(|scripts| scripts.interpreter().memory_bytes());
+        stats.memory_bytes.store(memory_bytes, Relaxed);
+        let parked = sum(|scripts| scripts.interpreter().parked());
+        stats.parked.store(parked, Relaxed);
+    }
+
     /// Closes idle connections to a server whose processes are wanted.
     pub fn release(&self, server: &str) {
         for pool in self.serving().slotted.get(server).into_iter().flatten() {
@@ -416,12 +497,29 @@ impl Worker {
         }
     }
 
-    /// Closes upstream connections nobody will use again.
+    /// Says that nothing more is asked of the scripts; when their `worker_exit` has run,
+    /// [`Worker::opened`] is empty.
+    pub(crate) fn end_scripts(&self) {
+        for scripts in &*self.opened.borrow() {
+            scripts.release();
+        }
+    }
+
+    /// Closes upstream connections nobody will use again, and shows what scripts take.
     pub fn sweep(&self) {
+        self.show_scripts();
         let serving = self.serving();
         let idle_ms = serving.generation.process.timeouts.upstream_idle_ms;
         for pool in &serving.pools {
             pool.sweep(self.deadlines.now_ms(), idle_ms);
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(scripts) = &self.scripts {
+            scripts.release();
         }
     }
 }

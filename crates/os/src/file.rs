@@ -235,6 +235,23 @@ pub fn open_directory_at_once(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat2(from, path, flags, Mode::empty(), cached)?)
 }
 
+/// Opens a file by its path for reading, following links: for paths the operator wrote. Any kind
+/// of file is opened, without waiting for a FIFO's writer: look at [`facts`] before use.
+pub fn open(path: &Path, wait: Wait) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = match wait {
+        Wait::Never => ResolveFlags::CACHED,
+        Wait::Allowed => ResolveFlags::empty(),
+    };
+    Ok(openat2(
+        rustix::fs::CWD,
+        path,
+        flags,
+        Mode::empty(),
+        resolve,
+    )?)
+}
+
 /// The device a descriptor's file is on, as far as this machine knows: no server is asked.
 pub fn device_at_once(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;

@@ -174,6 +174,20 @@ impl Interpreter {
         self.begin_in_vm(phase, script).await
     }
 
+    /// As [`Interpreter::begin`], where nothing has to be waited for or compiled first; `None`
+    /// otherwise.
+    pub fn begin_at_once(
+        self: &Rc<Self>,
+        phase: Phase,
+        script: &Script,
+    ) -> Option<Result<Run, Failure>> {
+        if self.open.borrow().vm.is_lost() {
+            return None;
+        }
+        let slot = self.known(script)?;
+        Some(Run::begin(self, phase, script, Ready::kept(slot)))
+    }
+
     async fn begin_in_vm(self: &Rc<Self>, phase: Phase, script: &Script) -> Result<Run, Failure> {
         let ready = self.ready(script).await?;
         Run::begin(self, phase, script, ready)
@@ -408,10 +422,7 @@ impl Run {
     ///
     /// # Errors
     /// What made it fail. It may have changed the request before.
-    pub fn step(
-        &mut self,
-        request: Option<&mut (dyn Request + 'static)>,
-    ) -> Result<Step, Failure> {
+    pub fn step(&mut self, request: Option<&mut (dyn Request + 'static)>) -> Result<Step, Failure> {
         let mut guard = self.interpreter.open.borrow_mut();
         let open = &mut *guard;
         let resumable = self.fiber.filter(|_| open.number == self.number);

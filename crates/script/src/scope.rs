@@ -11,6 +11,9 @@ const NOTES_BYTES_MAX: usize = 1 << 20;
 /// Things one request may hold at once: locks, permits, pinned connections.
 const HELD_MAX: usize = 1_024;
 
+/// Room for output that is kept from one request to the next.
+const OUTPUT_BYTES_KEPT: usize = 4 * 1024;
+
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Where a script sends a request.
@@ -126,6 +129,18 @@ impl Scope {
     pub fn release(&mut self, number: u64) -> Option<Box<dyn Any>> {
         let index = self.held.iter().position(|(held, _)| *held == number)?;
         Some(self.held.swap_remove(index).1)
+    }
+
+    /// Becomes another request's: gives up everything and keeps some memory.
+    pub fn renew(&mut self) {
+        self.release_all();
+        let mut output = std::mem::take(&mut self.output);
+        output.clear();
+        output.shrink_to(OUTPUT_BYTES_KEPT);
+        *self = Self {
+            output,
+            ..Self::default()
+        };
     }
 
     /// Gives up everything held, the last first.

@@ -23,6 +23,7 @@ mod octets;
 mod refusal;
 mod reply;
 mod request;
+mod rewrite;
 mod scan;
 mod target;
 
@@ -38,4 +39,5 @@ pub use octets::{field_name_ok, field_value_ok};
 pub use refusal::Refusal;
 pub use reply::{ReplyFraming, ReplyHead};
 pub use request::{OddNames, RequestHead};
+pub use rewrite::canonical_path;
 pub use target::{EncodedSlash, PathRules, Slashes};

@@ -19,6 +19,7 @@ use crate::{
     method::Method,
     octets::is_plain_name,
     refusal::Refusal,
+    rewrite::Rewritten,
     scan::{StartLine, first_fault},
     target::{CanonicalPath, PathRules, Target},
 };
@@ -47,6 +48,7 @@ pub struct RequestHead {
     face: Face,
     odd_names: bool,
     upgrade: Vec<u8>,
+    pub(crate) rewritten: Rewritten,
 }
 
 /// What becomes of field names outside `[A-Za-z0-9-]`, which CGI would fold into others.
@@ -90,8 +92,16 @@ impl RequestHead {
         }
     }
 
-    /// The method as sent.
+    /// The method: as sent, or as rewritten.
     pub fn method_bytes(&self) -> &[u8] {
+        match &*self.rewritten.method {
+            b"" => self.sent_method(),
+            rewritten => rewritten,
+        }
+    }
+
+    /// The method as sent, for logs.
+    pub fn sent_method(&self) -> &[u8] {
         self.line.get(..self.method_bytes).unwrap_or_default()
     }
 
@@ -142,9 +152,12 @@ impl RequestHead {
         self.face(&self.path.wire)
     }
 
-    /// The query as sent, without its `?`.
+    /// The query as sent or as rewritten, without its `?`.
     pub fn query(&self) -> Option<&[u8]> {
-        self.target().get(self.target.query.clone()?)
+        match &self.rewritten.query {
+            None => self.target().get(self.target.query.clone()?),
+            Some(rewritten) => rewritten.as_deref(),
+        }
     }
 
     /// Whether the request is about the whole server: `OPTIONS *`.
@@ -193,6 +206,17 @@ impl RequestHead {
         self.face = Face::Unknown;
         self.odd_names = false;
         self.upgrade.clear();
+        self.rewritten.clear();
+    }
+
+    /// Puts another path in the place of the one that was asked for.
+    pub(crate) fn replace_path(&mut self, raw: &[u8], how: PathRules) -> Result<(), Refusal> {
+        let mut path = CanonicalPath::default();
+        path.build(raw, how)?;
+        self.path = path;
+        self.face = Face::Built;
+        self.target.asterisk = false;
+        Ok(())
     }
 
     fn face<'a>(&'a self, built: &'a [u8]) -> &'a [u8] {

@@ -98,7 +98,7 @@ fn request_line(request: &Request, out: &mut Vec<u8>) {
     if head.method_bytes().is_empty() {
         return out.push(b'-');
     }
-    escape::apache(head.method_bytes(), out);
+    escape::apache(head.sent_method(), out);
     out.push(b' ');
     escape::apache(head.target(), out);
     out.push(b' ');
@@ -151,7 +151,7 @@ fn asked<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
     put("client", address(request.client));
     put("peer", address(request.peer.address.ip()));
     put("port", Value::Number(request.peer.local_port.into()));
-    put("method", Value::text(known.then(|| head.method_bytes())));
+    put("method", Value::text(known.then(|| head.sent_method())));
     put("target", Value::text(known.then(|| head.target())));
     put("version", Value::text(known.then(|| version(head.version))));
 }

@@ -11,6 +11,8 @@ use crate::error::{Error, Kind, Result};
 pub struct MemoryBody {
     bytes: Vec<u8>,
     used: usize,
+    /// Bytes that somebody else has taken.
+    taken: u64,
 }
 
 impl MemoryBody {
@@ -18,7 +20,15 @@ impl MemoryBody {
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self {
             bytes: bytes.into(),
-            used: 0,
+            ..Self::default()
+        }
+    }
+
+    /// What is left of a body of which so many bytes were read.
+    pub(super) fn taken(bytes: u64) -> Self {
+        Self {
+            taken: bytes,
+            ..Self::default()
         }
     }
 
@@ -39,7 +49,7 @@ impl MemoryBody {
     }
 
     pub(super) fn length(&self) -> u64 {
-        self.bytes.len() as u64
+        self.taken + self.bytes.len() as u64
     }
 }
 
@@ -51,6 +61,8 @@ pub struct MemoryReply {
     /// Fields as lines `Name: value`.
     fields: Vec<String>,
     body: Vec<u8>,
+    /// Bytes of body that went elsewhere.
+    sent: u64,
     state: State,
 }
 
@@ -64,6 +76,16 @@ enum State {
 }
 
 impl MemoryReply {
+    /// What is left of a reply that was sent.
+    pub(super) fn sent(status: u16, body_bytes: u64) -> Self {
+        Self {
+            status,
+            sent: body_bytes,
+            state: State::Finished,
+            ..Self::default()
+        }
+    }
+
     /// The field lines sent.
     pub fn fields(&self) -> &[String] {
         &self.fields
@@ -129,7 +151,7 @@ impl MemoryReply {
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
-        self.body.len() as u64
+        self.sent + self.body.len() as u64
     }
 
     pub(super) fn status(&self) -> u16 {

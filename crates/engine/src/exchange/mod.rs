@@ -24,12 +24,14 @@ use std::time::Instant;
 
 use config::model::ErrorPage;
 use limits::Refusal;
-use wire::FieldId;
+use wire::{FieldId, Fields};
 
+use self::memory::{MemoryBody, MemoryReply};
 use crate::error::Result;
 use crate::fields;
 use crate::outbox::Outbox;
 use crate::permits::Held;
+use crate::scripts::Scripted;
 use crate::spool::Spool;
 
 /// Stands in records for the status nobody was left to see.
@@ -54,6 +56,8 @@ pub struct Exchange {
     pub reply: Reply,
     /// What the access record will say.
     pub record: Record,
+    /// What its scripts left behind; `None` until the first one.
+    pub scripted: Option<Box<Scripted>>,
     /// Memory for the bytes of a reply, while there is none.
     pub spare_out: Outbox,
 }
@@ -87,6 +91,8 @@ pub struct Record {
     pub shadow: Option<Box<Refusal>>,
     /// User name of Basic auth; empty if none.
     pub user: String,
+    /// Stands for the status of a reply that was never meant to be sent; 0 otherwise.
+    pub unsent_status: u16,
 }
 
 /// What a program took.
@@ -130,6 +136,7 @@ impl Exchange {
             outgoing: Outgoing::default(),
             reply,
             record: Record::default(),
+            scripted: None,
             spare_out: Outbox::default(),
         }
     }
@@ -141,6 +148,27 @@ impl Exchange {
         self.held = None;
         self.outgoing.clear();
         self.record.clear();
+        if let Some(scripted) = &mut self.scripted {
+            scripted.end();
+        }
+    }
+
+    /// Moves what is known of the exchange into one of its own, for what goes on when this one
+    /// begins with its next request.
+    pub(crate) fn depart(&mut self, spares: &Spares) -> Box<Self> {
+        let mut departed = spares.take();
+        let (status, sent) = (self.status(), self.reply.body_bytes());
+        departed.body = Body::Memory(MemoryBody::taken(self.body.bytes_read()));
+        departed.reply = Reply::Memory(MemoryReply::sent(status, sent));
+        std::mem::swap(&mut self.request, &mut departed.request);
+        std::mem::swap(&mut self.route, &mut departed.route);
+        std::mem::swap(&mut self.outgoing, &mut departed.outgoing);
+        std::mem::swap(&mut self.record, &mut departed.record);
+        std::mem::swap(&mut self.scripted, &mut departed.scripted);
+        // What the connection still asks.
+        self.request.peer = departed.request.peer;
+        self.request.head.expect_continue = departed.request.head.expect_continue;
+        departed
     }
 
     /// Applies the configured field edits and starts the reply.
@@ -151,10 +179,22 @@ impl Exchange {
             .fields
             .push_known(FieldId::XRequestId, self.request.id.as_bytes());
         fields::edit_reply(self);
+        self.add_scripted_fields();
         // Whoever still waits for a 100 may send the body or not: what follows can't be told apart.
         let unread = !self.body.is_ended();
         let doubtful = self.request.head.expect_continue || self.body.is_too_long_to_drain();
         self.reply.start(&self.outgoing, size, unread && doubtful);
+    }
+
+    /// Fields that scripts set before there was a reply replace the handler's.
+    fn add_scripted_fields(&mut self) {
+        let fields = self.scripted.as_mut().and_then(|it| it.take_fields());
+        for field in fields.iter().flat_map(Fields::iter) {
+            self.outgoing.fields.remove_named(field.name);
+        }
+        if let Some(fields) = fields {
+            self.outgoing.fields.append(&fields);
+        }
     }
 
     /// Tells a client that waits for `100 Continue` to send its body.
@@ -170,9 +210,16 @@ impl Exchange {
         Ok(())
     }
 
+    /// Whether a script has sent it elsewhere, inside.
+    pub(crate) fn was_sent_elsewhere(&self) -> bool {
+        let scripted = self.scripted.as_ref();
+        scripted.is_some_and(|scripted| scripted.was_sent_elsewhere())
+    }
+
     /// The status the exchange ended with: what was sent, or 499 where the client left before.
     pub fn status(&self) -> u16 {
         match self.reply.status() {
+            0 if self.record.unsent_status != 0 => self.record.unsent_status,
             0 => CLIENT_LEFT,
             status => status,
         }

@@ -21,6 +21,8 @@ pub struct Request {
     pub id: RequestId,
     /// When its head was complete.
     pub received: Instant,
+    /// Which request of its connection it is, from 1.
+    pub number: u64,
 }
 
 /// The other end of a connection.
@@ -114,6 +116,7 @@ impl Request {
             peer_trusted: false,
             id: RequestId::from_number(0),
             received: Instant::now(),
+            number: 1,
         }
     }
 }

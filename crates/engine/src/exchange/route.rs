@@ -5,6 +5,7 @@ use std::rc::Rc;
 use config::model::{Handler, Settings};
 
 use crate::access_log::TargetIndex;
+use crate::exchange::Request;
 use crate::resolve::Resolved;
 use crate::site::{Rule, Site};
 use crate::worker::Serving;
@@ -20,6 +21,8 @@ pub struct Route {
     pub log: Option<TargetIndex>,
     /// The resolved file; `None` where none was looked for.
     pub file: Option<Rc<Resolved>>,
+    /// Where it is looked for, if not at the request's path.
+    lookup: Option<Box<[u8]>>,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
 }
@@ -30,8 +33,25 @@ impl Route {
         self.serving = None;
         self.site_index = None;
         self.log = None;
+        self.start_over();
+    }
+
+    /// Forgets what the request was resolved to: its path has changed.
+    pub fn start_over(&mut self) {
         self.file = None;
+        self.lookup = None;
         self.matched.clear();
+    }
+
+    /// Has the file looked for at this canonical path instead of the request's.
+    pub fn look_up(&mut self, path: Vec<u8>) {
+        self.file = None;
+        self.lookup = Some(path.into());
+    }
+
+    /// The canonical path at which the file is looked for.
+    pub fn lookup_path<'a>(&'a self, request: &'a Request) -> &'a [u8] {
+        self.lookup.as_deref().unwrap_or(request.head.path())
     }
 
     /// Notes that a rule matched.

@@ -19,19 +19,20 @@ use config::model::Handler;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::scripts::{self, Next};
 use crate::worker::Worker;
 
 /// Runs the handler the route chose.
 ///
 /// # Errors
 /// Whatever kept it from answering.
-pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
     let Some(serving) = exchange.route.serving.clone() else {
         return Err(Error::refused(421, "no_generation"));
     };
     let handler = exchange.route.handler_in(&serving);
     exchange.record.handler = name(handler);
-    match handler {
+    let answered = match handler {
         Handler::Static => static_file::serve(worker, &serving, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
         // Boxed, as the next: a connection that runs no program need not have room for one.
@@ -43,8 +44,12 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         }
         Handler::Redirect(redirect) => redirect::answer(exchange, redirect),
         Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,
-        Handler::Script(_) => Err(no_scripts()),
-    }
+        Handler::Script(_) => match scripts::content(worker, &serving, exchange).await? {
+            Next::On => static_file::serve(worker, &serving, exchange).await,
+            over => return Ok(over),
+        },
+    };
+    answered.map(|()| Next::Answered)
 }
 
 /// Refuses what the chosen handler will refuse whatever the request's body says.
@@ -59,14 +64,16 @@ pub async fn check(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
         Handler::Proxy(_) => proxy::check(exchange),
         Handler::FastCgi(_) => fastcgi::check(worker, exchange).await,
         Handler::Cgi(_) => cgi::check(worker, exchange).await,
-        Handler::Script(_) => Err(no_scripts()),
-        Handler::Static | Handler::Respond(_) | Handler::Redirect(_) | Handler::Metrics(_) => {
-            Ok(())
-        }
+        Handler::Static
+        | Handler::Respond(_)
+        | Handler::Redirect(_)
+        | Handler::Metrics(_)
+        | Handler::Script(_) => Ok(()),
     }
 }
 
-fn name(handler: &Handler) -> &'static str {
+/// The word for a handler in records.
+pub(crate) fn name(handler: &Handler) -> &'static str {
     match handler {
         Handler::Static => "static",
         Handler::Proxy(_) => "proxy",
@@ -79,7 +86,7 @@ fn name(handler: &Handler) -> &'static str {
     }
 }
 
-/// A script was to answer, or to name the upstream, and nothing runs scripts.
+/// A script was to name the upstream, and nothing runs it.
 fn no_scripts() -> Error {
     Error::new(Kind::Internal, "no_scripts", String::new())
 }

@@ -253,6 +253,7 @@ impl Connection {
 
     /// Tells both halves about the request just read.
     fn begin(&self, exchange: &mut Exchange, caps: &Caps, timeouts: &Timeouts) {
+        exchange.request.number = self.served;
         let head = &exchange.request.head;
         let keep = head.keep_alive && !self.is_leaving() && !self.is_used_up(caps);
         if let (Body::H1(body), Reply::H1(reply)) = (&mut exchange.body, &mut exchange.reply) {

@@ -71,6 +71,10 @@ impl Held {
 /// # Errors
 /// One is exceeded; then none is charged.
 pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    // Sent elsewhere by a script, it is the same request.
+    if exchange.was_sent_elsewhere() {
+        return Ok(());
+    }
     if !of_generation(exchange).is_some_and(|limits| limits.has_rates) {
         return Ok(());
     }
@@ -94,6 +98,10 @@ pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
 /// # Errors
 /// The request may not go on, or its client left while it waited.
 pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Result<()> {
+    // As above: what it was admitted to, it keeps, and it waits for nothing more.
+    if exchange.held.is_some() {
+        return Ok(());
+    }
     if !of_generation(exchange).is_some_and(|limits| limits.has_permits) {
         return Ok(());
     }

@@ -128,6 +128,11 @@ impl Resolved {
 pub async fn before_rules(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     match exchange.route.site() {
         Some(site) if site.needs_file => file(worker, exchange).await.map(drop),
+        // A script may ask for it, and goes without where it cannot be had.
+        Some(site) if site.has_scripts => {
+            let _ = file(worker, exchange).await;
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -148,7 +153,7 @@ pub async fn file(worker: &Worker, exchange: &mut Exchange) -> Result<Option<Rc<
         return Ok(None);
     }
     let cache = &serving.files.cache;
-    let key = cache.key(index, request.head.path());
+    let key = cache.key(index, route.lookup_path(request));
     let resolved = match cache.get(&key, worker.deadlines.now_ms()) {
         Known::Fresh(resolved) => resolved,
         known => resolve(worker, serving, index, &key, known).await?,

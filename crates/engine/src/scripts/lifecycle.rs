@@ -1,0 +1,125 @@
+//! One worker's interpreter for one generation: opened, started, and ended with `worker_exit`.
+//!
+//! A worker opens it before the generation is in force, so that a script that is no Ruby, or an
+//! `init` that raises, refuses the generation and changes nothing. When the last request of the
+//! generation has ended, `worker_exit` runs and the interpreter closes.
+
+use std::fmt;
+use std::rc::Rc;
+
+use script::{Failure, Interpreter, Phase, Script, Settings};
+use tokio::sync::Notify;
+
+use super::plan::{Plan, Use};
+use super::reader::HelperReader;
+use crate::generation::Generation;
+use crate::worker::Worker;
+
+/// The scripts of a generation, compiled for one worker.
+pub(crate) struct Scripts {
+    interpreter: Rc<Interpreter>,
+    /// As the plan counts them.
+    compiled: Box<[Script]>,
+    exit: Option<Script>,
+    /// Told when no request of the generation is left.
+    unused: Notify,
+}
+
+impl fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripts")
+            .field("compiled", &self.compiled.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scripts {
+    /// Opens the interpreter of a generation, compiles what is compiled once, and runs `init` and
+    /// `worker_init`. `None`: it has no scripts.
+    ///
+    /// # Errors
+    /// The first script that is no Ruby, or that failed.
+    pub(crate) async fn open(
+        worker: &Worker,
+        generation: &Generation,
+    ) -> Result<Option<Rc<Self>>, Failure> {
+        let Some(plan) = &generation.scripts else {
+            return Ok(None);
+        };
+        let shared = worker.shared.scripts.clone();
+        let interpreter = Interpreter::open(settings(worker, plan), shared)?;
+        let planned = plan.scripts.iter();
+        let compiled: Box<[Script]> = planned
+            .map(|planned| Script::new(planned.name.clone(), planned.source.clone()))
+            .collect();
+        for (script, planned) in compiled.iter().zip(&plan.scripts) {
+            if !is_compiled_each_time(&planned.source) {
+                interpreter.check(script).await?;
+            }
+        }
+        let one = |used: Option<Use>| compiled.get(used?.script).cloned();
+        let starters = [
+            (Phase::Init, plan.init),
+            (Phase::WorkerInit, plan.worker_init),
+        ];
+        let starters = starters.into_iter();
+        let starters = starters.filter_map(|(phase, used)| Some((phase, one(used)?)));
+        let exit = one(plan.worker_exit);
+        interpreter.start(starters.collect()).await?;
+        let scripts = Rc::new(Self {
+            interpreter,
+            compiled,
+            exit,
+            unused: Notify::new(),
+        });
+        worker.opened.borrow_mut().push(Rc::clone(&scripts));
+        Ok(Some(scripts))
+    }
+
+    /// The interpreter.
+    pub(crate) fn interpreter(&self) -> &Rc<Interpreter> {
+        &self.interpreter
+    }
+
+    /// The script used here.
+    pub(super) fn script(&self, used: Use) -> Option<&Script> {
+        self.compiled.get(used.script)
+    }
+
+    /// No request of the generation is left, or none is waited for.
+    pub(crate) fn release(&self) {
+        self.unused.notify_one();
+    }
+
+    /// Waits until it is released, then runs `worker_exit`.
+    pub(crate) async fn end(self: Rc<Self>, worker: Rc<Worker>) {
+        self.unused.notified().await;
+        if let Some(exit) = &self.exit {
+            let ended = self.interpreter.run(Phase::WorkerExit, exit, None).await;
+            if let Err(failure) = ended {
+                tracing::error!(%failure, "worker_exit failed");
+            }
+        }
+        let mut opened = worker.opened.borrow_mut();
+        opened.retain(|open| !Rc::ptr_eq(open, &self));
+    }
+}
+
+fn is_compiled_each_time(source: &script::Source) -> bool {
+    let never = script::Cache::Never;
+    matches!(source, script::Source::File { cache, .. } if *cache == never)
+}
+
+fn settings(worker: &Worker, plan: &Plan) -> Settings {
+    let env = plan.env.iter().filter_map(|name| {
+        let value = std::env::var_os(name)?;
+        Some((name.clone(), value.to_string_lossy().into_owned()))
+    });
+    Settings {
+        server: plan.server,
+        budgets: plan.budgets.clone(),
+        env: env.collect(),
+        worker: worker.index,
+        reader: Rc::new(HelperReader::new(&worker.helpers)),
+    }
+}

@@ -1,0 +1,166 @@
+//! The `log` phase: after the reply, once for every request that got a head.
+//!
+//! The scripts run when the kernel has the reply's last byte and the permits are given back. One
+//! that does not wait is done before the connection reads on. One that waits goes on in a task of
+//! its own, with what is known of the exchange moved there: the connection is free for its next
+//! request, and the access record is written already.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use script::{Failure, Phase, Run, Step, Wait};
+
+use super::phases::{Place, scripts_of};
+use super::plan::Use;
+use super::{Scripted, Scripts};
+use crate::exchange::Exchange;
+use crate::worker::{Serving, Worker};
+
+/// `log` phases of a worker that wait at once; what is beyond is given up, and said.
+const WAITING_MAX: usize = 4_096;
+
+/// What is left of a `log` phase that has to wait.
+pub(crate) struct Rest {
+    place: Place,
+    next: Next,
+}
+
+/// How it goes on.
+enum Next {
+    /// With the script that comes next.
+    Script,
+    /// With this one, which must be compiled first.
+    Begin(Use),
+    /// With this one, which waits.
+    Wait(Box<(Run, Wait)>),
+}
+
+/// Runs the `log` scripts of an exchange that ended at this moment, as far as they don't wait.
+pub(crate) fn log(worker: &Rc<Worker>, exchange: &mut Exchange, ended: Instant) -> Option<Rest> {
+    let (serving, scripts) = scripts_of(exchange, Phase::Log)?;
+    let scripted = exchange.scripted();
+    scripted.enter(worker, Phase::Log);
+    scripted.ended = Some(ended);
+    let mut rest = Rest {
+        place: Place::default(),
+        next: Next::Script,
+    };
+    rest.run(worker, &serving, &scripts, exchange);
+    match rest.next {
+        Next::Script => None,
+        Next::Begin(_) | Next::Wait(_) => Some(rest),
+    }
+}
+
+impl Rest {
+    /// Runs what is left until it is over or waits.
+    fn run(
+        &mut self,
+        worker: &Worker,
+        serving: &Serving,
+        scripts: &Scripts,
+        exchange: &mut Exchange,
+    ) {
+        while let Some(used) = self.place.next(serving, &exchange.route, Phase::Log) {
+            let Some(script) = scripts.script(used) else {
+                continue;
+            };
+            let ended = match scripts.interpreter().begin_at_once(Phase::Log, script) {
+                None => return self.next = Next::Begin(used),
+                Some(Err(failure)) => Err(failure),
+                Some(Ok(mut run)) => match run.step(Some(exchange)) {
+                    Ok(Step::Done(_)) => Ok(()),
+                    Ok(Step::Waits(wait)) => return self.next = Next::Wait(Box::new((run, wait))),
+                    Err(failure) => Err(failure),
+                },
+            };
+            told(worker, exchange, ended);
+        }
+    }
+
+    /// Goes on in a task of the worker with what is known of the exchange.
+    pub(crate) fn depart(self, worker: &Rc<Worker>, exchange: &mut Exchange) {
+        let waiting = &worker.scripts_logging;
+        if waiting.get() >= WAITING_MAX {
+            worker.stats.scripts.count(Phase::Log, &Err::<(), ()>(()));
+            let id = exchange.request.id;
+            tracing::warn!(request_id = %id, "log scripts given up: {WAITING_MAX} of this worker wait already");
+            return;
+        }
+        let departed = exchange.depart(&worker.spares);
+        let waiting = Waiting::begin(worker);
+        tokio::task::spawn_local(self.finish(waiting, departed));
+    }
+
+    async fn finish(mut self, waiting: Waiting, mut exchange: Box<Exchange>) {
+        let worker = &waiting.worker;
+        let Some((serving, scripts)) = scripts_of(&exchange, Phase::Log) else {
+            return;
+        };
+        loop {
+            let ended = match std::mem::replace(&mut self.next, Next::Script) {
+                Next::Script => break,
+                Next::Begin(used) => begin(&scripts, used, &mut exchange).await,
+                Next::Wait(waiting) => go_on(*waiting, &mut exchange).await,
+            };
+            told(worker, &exchange, ended);
+            self.run(worker, &serving, &scripts, &mut exchange);
+        }
+        if let Some(scripted) = &mut exchange.scripted {
+            Scripted::end(scripted);
+        }
+        worker.spares.give(exchange);
+    }
+}
+
+async fn begin(scripts: &Scripts, used: Use, exchange: &mut Exchange) -> Result<(), Failure> {
+    let Some(script) = scripts.script(used) else {
+        return Ok(());
+    };
+    let ran = scripts
+        .interpreter()
+        .run(Phase::Log, script, Some(exchange));
+    ran.await.map(drop)
+}
+
+async fn go_on((mut run, mut wait): (Run, Wait), exchange: &mut Exchange) -> Result<(), Failure> {
+    loop {
+        run.wait(wait, Some(exchange)).await?;
+        wait = match run.step(Some(exchange))? {
+            Step::Done(_) => return Ok(()),
+            Step::Waits(wait) => wait,
+        };
+    }
+}
+
+/// Counts a script that has run, and says what it failed of.
+fn told(worker: &Worker, exchange: &Exchange, ended: Result<(), Failure>) {
+    worker.stats.scripts.count(Phase::Log, &ended);
+    if let Err(failure) = ended {
+        let (client, id) = (exchange.request.client, exchange.request.id);
+        let (host, reason) = (exchange.request.head.host(), failure.reason());
+        tracing::error!(%client, request_id = %id, host, reason, phase = "log", detail = %failure, "script failed");
+    }
+}
+
+/// Counts a `log` phase that waits, until dropped.
+struct Waiting {
+    worker: Rc<Worker>,
+}
+
+impl Waiting {
+    fn begin(worker: &Rc<Worker>) -> Self {
+        let waiting = &worker.scripts_logging;
+        waiting.set(waiting.get() + 1);
+        Self {
+            worker: Rc::clone(worker),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let waiting = &self.worker.scripts_logging;
+        waiting.set(waiting.get() - 1);
+    }
+}

@@ -1,0 +1,38 @@
+//! Scripts on the way of a request: which of the configuration's run, when, and what comes of it.
+//!
+//! [`plan`] is what a generation knows of scripts, shared by all workers; [`lifecycle`] is one
+//! worker's interpreter for it, from opening to its last script; [`phases`] runs the scripts of a
+//! phase, level by level, and [`outcome`] says what their words mean for the request, which they
+//! see through [`request`]. What they leave behind lies in the exchange ([`Scripted`]).
+//!
+//! Left out: Ruby, budgets and the classes scripts use. They are the crate `script`.
+
+mod content;
+pub(crate) mod lifecycle;
+mod log;
+mod outcome;
+mod phases;
+mod plan;
+mod reader;
+mod request;
+mod scripted;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use content::content;
+pub(crate) use lifecycle::Scripts;
+pub(crate) use log::log;
+pub(crate) use phases::{access, rewrite};
+pub(crate) use plan::{Builder, Level, Plan, Use};
+pub use scripted::Scripted;
+
+/// What is next for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Its next phase.
+    On,
+    /// It is sent elsewhere, inside: it is resolved anew.
+    Anew,
+    /// Nothing: it has its answer.
+    Answered,
+}

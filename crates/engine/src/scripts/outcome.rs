@@ -1,0 +1,176 @@
+//! What a script's words mean for its request.
+//!
+//! A script that says nothing lets the request go on, and so do `OK` and `DECLINED`. A status from
+//! 200 on, or output, answers the request here; a redirect inside has it resolved anew.
+
+use config::model::OnError;
+use script::{Failure, Phase, Redirect};
+use wire::{FieldId, field_value_ok};
+
+use super::Next;
+use crate::error::{Error, Kind, Result};
+use crate::error_reply;
+use crate::exchange::Exchange;
+
+/// How often a request may be sent elsewhere, inside.
+const ELSEWHERE_MAX: u32 = 10;
+
+/// The status that closes the connection without a reply, as nginx has it.
+const CLOSE: i64 = 444;
+
+/// What output is when nobody said.
+const PLAIN: &[u8] = b"text/plain; charset=utf-8";
+
+/// Counts how often a request was sent elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Elsewhere(u32);
+
+impl Elsewhere {
+    pub(super) fn has_been(self) -> bool {
+        self.0 > 0
+    }
+
+    fn go(&mut self) -> Result<()> {
+        self.0 += 1;
+        if self.0 > ELSEWHERE_MAX {
+            let detail = format!("sent elsewhere inside more than {ELSEWHERE_MAX} times");
+            return Err(Error::new(Kind::Internal, "script_redirects", detail));
+        }
+        Ok(())
+    }
+}
+
+/// A script has failed: the request with it, unless it may go on as if nothing had been said.
+///
+/// # Errors
+/// The request is denied.
+pub(super) fn failed(
+    exchange: &mut Exchange,
+    phase: Phase,
+    on_error: OnError,
+    failure: &Failure,
+) -> Result<()> {
+    exchange.scripted().unsay();
+    match on_error {
+        OnError::Deny => Err(denied(failure)),
+        OnError::Allow => {
+            let (client, id) = (exchange.request.client, exchange.request.id);
+            let (host, reason) = (exchange.request.head.host(), failure.reason());
+            tracing::error!(%client, request_id = %id, host, reason, %phase, detail = %failure, "script failed, the request goes on");
+            Ok(())
+        }
+    }
+}
+
+/// The error of a request whose script failed.
+pub(super) fn denied(failure: &Failure) -> Error {
+    Error::new(Kind::Internal, failure.reason(), failure.to_string())
+}
+
+/// What the script that ran last has said before the handler.
+///
+/// # Errors
+/// It said what cannot be.
+pub(super) fn settle(exchange: &mut Exchange) -> Result<Next> {
+    let scope = &mut exchange.scripted().scope;
+    if let Some(redirect) = scope.redirect.take() {
+        return redirected(exchange, redirect);
+    }
+    match (scope.returned.take(), scope.output.is_empty()) {
+        (Some(status @ 100..), _) => answer(exchange, status),
+        (_, false) => answer_with_output(exchange),
+        (_, true) => Ok(Next::On),
+    }
+}
+
+/// What a `content` script has said; `On` leaves the answer to the site's files.
+///
+/// # Errors
+/// As [`settle`].
+pub(super) fn settle_content(exchange: &mut Exchange) -> Result<Next> {
+    let scope = &mut exchange.scripted().scope;
+    if let Some(redirect) = scope.redirect.take() {
+        return redirected(exchange, redirect);
+    }
+    match (scope.returned.take(), scope.output.is_empty()) {
+        (Some(status @ 100..), _) => answer(exchange, status),
+        (Some(..0), true) => Ok(Next::On),
+        _ => answer_with_output(exchange),
+    }
+}
+
+/// Answers with what was written; 200 unless the script set another status.
+fn answer_with_output(exchange: &mut Exchange) -> Result<Next> {
+    let status = match exchange.outgoing.status {
+        0 => 200,
+        status => i64::from(status),
+    };
+    answer(exchange, status)
+}
+
+fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
+    let output = std::mem::take(&mut exchange.scripted().scope.output);
+    if status == CLOSE {
+        exchange.record.handler = "script";
+        exchange.record.unsent_status = 444;
+        exchange.reply.abort();
+        return Ok(Next::Answered);
+    }
+    let Some(status) = u16::try_from(status)
+        .ok()
+        .filter(|it| (200..600).contains(it))
+    else {
+        let detail = format!("a script returned {status}: a reply's status is from 200 to 599");
+        return Err(Error::new(Kind::Internal, "script_status", detail));
+    };
+    if exchange.record.handler.is_empty() {
+        exchange.record.handler = "script";
+    }
+    show_fields(exchange);
+    let fields = &mut exchange.outgoing.fields;
+    if output.is_empty() && status >= 400 {
+        fields.remove(FieldId::ContentType);
+        error_reply::page(exchange, status);
+        return Ok(Next::Answered);
+    }
+    if !output.is_empty() && !fields.contains(FieldId::ContentType) {
+        fields.push_known(FieldId::ContentType, PLAIN);
+    }
+    exchange.outgoing.status = status;
+    exchange.answer(&output);
+    Ok(Next::Answered)
+}
+
+/// Moves fields that were set before there was a reply into the one that is being made.
+pub(super) fn show_fields(exchange: &mut Exchange) {
+    if let Some(fields) = exchange.scripted().take_fields() {
+        exchange.outgoing.fields.append(&fields);
+    }
+}
+
+fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
+    exchange.scripted().unsay();
+    match redirect {
+        Redirect::Outside { status, location } => {
+            if !field_value_ok(&location) || !(300..400).contains(&status) {
+                let detail = "a script redirects to what no Location may hold, or with no status of a redirect";
+                return Err(Error::new(Kind::Internal, "script_redirects", detail));
+            }
+            exchange.scripted().fields_out.set(b"Location", &location);
+            answer(exchange, i64::from(status))
+        }
+        Redirect::Inside { target } => {
+            exchange.scripted().elsewhere.go()?;
+            let Exchange { request, route, .. } = exchange;
+            let rules = route.site().map(|site| site.path_rules).unwrap_or_default();
+            let rewritten = request.head.rewrite_target(&target, rules);
+            rewritten.map_err(|refusal| {
+                let target = target.escape_ascii();
+                let detail = format!("a script redirects inside to {target}: {}", refusal.reason);
+                Error::new(Kind::Internal, "script_redirects", detail)
+            })?;
+            route.start_over();
+            Ok(Next::Anew)
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Running the scripts of a phase: level by level, outer first, until one answers.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use script::{Failure, Phase, Run, Step, Wait};
+
+use super::lifecycle::Scripts;
+use super::outcome;
+use super::plan::{Level, Use};
+use super::{Next, Scripted};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{Exchange, Route};
+use crate::worker::{Serving, Worker};
+
+/// Runs the `rewrite` scripts: before the request is resolved.
+///
+/// # Errors
+/// One failed, and that denies the request.
+pub(crate) async fn rewrite(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
+    match scripts_of(exchange, Phase::Rewrite) {
+        Some((serving, scripts)) => all(worker, &serving, &scripts, exchange, Phase::Rewrite).await,
+        None => Ok(Next::On),
+    }
+}
+
+/// Runs the `access` scripts: after permits, before the handler.
+///
+/// # Errors
+/// As [`rewrite`].
+pub(crate) async fn access(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
+    match scripts_of(exchange, Phase::Access) {
+        Some((serving, scripts)) => all(worker, &serving, &scripts, exchange, Phase::Access).await,
+        None => Ok(Next::On),
+    }
+}
+
+/// What runs scripts of this phase, if the generation has any.
+pub(super) fn scripts_of(exchange: &Exchange, phase: Phase) -> Option<(Rc<Serving>, Rc<Scripts>)> {
+    let serving = exchange.route.serving.as_ref()?;
+    let plan = serving.generation.scripts.as_ref()?;
+    let scripts = serving.scripts.as_ref().filter(|_| plan.has(phase))?;
+    Some((Rc::clone(serving), Rc::clone(scripts)))
+}
+
+async fn all(
+    worker: &Rc<Worker>,
+    serving: &Serving,
+    scripts: &Scripts,
+    exchange: &mut Exchange,
+    phase: Phase,
+) -> Result<Next> {
+    let mut place = Place::default();
+    while let Some(used) = place.next(serving, &exchange.route, phase) {
+        if let Err(failure) = run(worker, scripts, exchange, phase, used).await? {
+            outcome::failed(exchange, phase, used.on_error, &failure)?;
+            continue;
+        }
+        match outcome::settle(exchange)? {
+            Next::On => {}
+            over => return Ok(over),
+        }
+    }
+    Ok(Next::On)
+}
+
+/// Where a phase has got to among a request's levels.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    level: usize,
+    script: usize,
+}
+
+impl Place {
+    /// The script that comes next.
+    pub(super) fn next(&mut self, serving: &Serving, route: &Route, phase: Phase) -> Option<Use> {
+        loop {
+            let scripts = level(serving, route, self.level)?;
+            if let Some(used) = scripts.and_then(|level| level.of(phase).get(self.script)) {
+                self.script += 1;
+                return Some(*used);
+            }
+            self.level += 1;
+            self.script = 0;
+        }
+    }
+}
+
+/// The scripts of a level by its number: process, tenant, site, then the rules that matched;
+/// `None` beyond the last.
+fn level<'a>(serving: &'a Serving, route: &Route, number: usize) -> Option<Option<&'a Level>> {
+    let site = || route.site_index.and_then(|index| serving.site(index));
+    Some(match number {
+        0 => serving.generation.scripts.as_ref()?.process.as_deref(),
+        1 => site().and_then(|site| site.tenant_scripts.as_deref()),
+        2 => site().and_then(|site| site.scripts.as_deref()),
+        rule => {
+            let index = route.matched().get(rule - 3)?;
+            site()?.rules.get(*index)?.scripts.as_deref()
+        }
+    })
+}
+
+/// Runs one script for a request.
+///
+/// # Errors
+/// The client has gone: nobody is there to go on for. How the script failed is inside.
+pub(super) async fn run(
+    worker: &Rc<Worker>,
+    scripts: &Scripts,
+    exchange: &mut Exchange,
+    phase: Phase,
+    used: Use,
+) -> Result<std::result::Result<(), Failure>> {
+    let scripted = exchange.scripted.get_or_insert_default();
+    scripted.enter(worker, phase);
+    let Some(script) = scripts.script(used) else {
+        return Ok(Ok(()));
+    };
+    let interpreter = scripts.interpreter();
+    let begun = match interpreter.begin_at_once(phase, script) {
+        Some(begun) => begun,
+        // Boxed, as the next: few scripts wait, and requests need not have room for it.
+        None => Box::pin(interpreter.begin(phase, script)).await,
+    };
+    let ended = match begun {
+        Ok(mut run) => match run.step(Some(exchange)) {
+            Ok(Step::Done(_)) => Ok(()),
+            Ok(Step::Waits(wait)) => Box::pin(go_on(run, wait, exchange)).await?,
+            Err(failure) => Err(failure),
+        },
+        Err(failure) => Err(failure),
+    };
+    worker.stats.scripts.count(phase, &ended);
+    Ok(ended)
+}
+
+/// Goes on with a script that waits, to its end or until the client has gone.
+async fn go_on(
+    mut run: Run,
+    mut wait: Wait,
+    exchange: &mut Exchange,
+) -> Result<std::result::Result<(), Failure>> {
+    loop {
+        let waited = match wait.needs_request() {
+            true => run.wait(wait, Some(exchange)).await,
+            false => {
+                let mut waiting = pin!(run.wait(wait, None));
+                poll_fn(|cx| match waiting.as_mut().poll(cx) {
+                    Poll::Ready(waited) => Poll::Ready(Ok(waited)),
+                    Poll::Pending => exchange
+                        .body
+                        .poll_client_gone(cx)
+                        .map(|()| Err(Error::new(Kind::ClientGone, "client_gone", String::new()))),
+                })
+                .await?
+            }
+        };
+        if let Err(failure) = waited {
+            return Ok(Err(failure));
+        }
+        wait = match run.step(Some(exchange)) {
+            Ok(Step::Done(_)) => return Ok(Ok(())),
+            Ok(Step::Waits(wait)) => wait,
+            Err(failure) => return Ok(Err(failure)),
+        };
+    }
+}
+
+impl Exchange {
+    /// What its scripts left behind; made here if there were none yet.
+    pub(super) fn scripted(&mut self) -> &mut Scripted {
+        self.scripted.get_or_insert_default()
+    }
+}

@@ -1,0 +1,398 @@
+//! An exchange as scripts see it.
+//!
+//! The idea: scripts speak to the model of the request, never to bytes. What they write is under
+//! the rules of what clients send and handlers answer: no field that frames a message, no byte that
+//! no field may hold. Fields of the reply that are set before there is one wait in [`Scripted`]
+//! and replace the handler's of the same name.
+
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use config::model::Handler;
+use script::{Ask, Phase, Property, Refused, Request, Scope, Side, Woken};
+use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
+
+use crate::exchange::Exchange;
+use crate::handler;
+
+/// Fields that frame a message or belong to one connection, and the request's name: ours.
+const OWN: [FieldId; 11] = [
+    FieldId::Connection,
+    FieldId::ContentLength,
+    FieldId::Expect,
+    FieldId::Host,
+    FieldId::KeepAlive,
+    FieldId::ProxyConnection,
+    FieldId::Te,
+    FieldId::Trailer,
+    FieldId::TransferEncoding,
+    FieldId::Upgrade,
+    FieldId::XRequestId,
+];
+
+/// Fields of one message that scripts may add up to.
+const FIELDS_MAX: usize = 256;
+
+/// Longest name and value of a field that a script sets.
+const FIELD_BYTES_MAX: usize = 16 * 1024;
+
+impl Request for Exchange {
+    fn scope(&mut self) -> &mut Scope {
+        &mut self.scripted().scope
+    }
+
+    fn read(&self, property: Property, out: &mut Vec<u8>) -> bool {
+        match property {
+            Property::Filename
+            | Property::PathInfo
+            | Property::DocumentRoot
+            | Property::SiteName
+            | Property::Tenant
+            | Property::UpstreamName
+            | Property::Handler => read_route(self, property, out),
+            Property::Status
+            | Property::ContentType
+            | Property::BodyBytesSent
+            | Property::RequestTime
+            | Property::UpstreamAddress
+            | Property::UpstreamStatus
+            | Property::UpstreamTime => read_reply(self, property, out),
+            _ => read_request(self, property, out),
+        }
+    }
+
+    fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {
+        match property {
+            Property::Method | Property::Args | Property::Uri | Property::Filename => {
+                rewrite(self, property, value)
+            }
+            Property::Status => {
+                answers_still(self)?;
+                let status = std::str::from_utf8(value).ok();
+                let status = status.and_then(|text| text.trim().parse().ok());
+                let status = status.filter(|status| (200..600).contains(status));
+                let refused = || Refused("a status is a number from 200 to 599".to_owned());
+                self.outgoing.status = status.ok_or_else(refused)?;
+                Ok(())
+            }
+            Property::ContentType => self.set_field(Side::Out, b"Content-Type", &[value]),
+            _ => Err(Refused(format!("{property:?} can only be read"))),
+        }
+    }
+
+    fn field(&self, side: Side, name: &[u8], each: &mut dyn FnMut(&[u8])) {
+        if let Some(fields) = fields(self, side) {
+            fields.all_named(name).for_each(each);
+        }
+    }
+
+    fn fields(&self, side: Side, each: &mut dyn FnMut(&[u8], &[u8])) {
+        if let Some(fields) = fields(self, side) {
+            fields
+                .iter()
+                .for_each(|field| each(field.name, field.value));
+        }
+    }
+
+    fn set_field(&mut self, side: Side, name: &[u8], values: &[&[u8]]) -> Result<(), Refused> {
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        if !field_name_ok(name) || name.len() > FIELD_BYTES_MAX {
+            return Err(Refused(format!("no field is called {:?}", shown())));
+        }
+        if OWN.contains(&FieldId::of(name)) {
+            return Err(Refused(format!("{} is the gateway's own", shown())));
+        }
+        let values = values.iter().map(|value| value.trim_ascii());
+        let fits = |value: &[u8]| field_value_ok(value) && value.len() <= FIELD_BYTES_MAX;
+        if !values.clone().all(fits) {
+            return Err(Refused(format!(
+                "the value of {} holds a byte no field may hold, or is longer than 16 KiB",
+                shown()
+            )));
+        }
+        let fields = fields_mut(self, side)?;
+        fields.remove_named(name);
+        if fields.len() + values.len() > FIELDS_MAX {
+            return Err(Refused(format!("more than {FIELDS_MAX} fields")));
+        }
+        values.for_each(|value| fields.push(name, value));
+        Ok(())
+    }
+
+    fn perform<'a>(&'a mut self, ask: Ask) -> Pin<Box<dyn Future<Output = Woken> + 'a>> {
+        let said = match ask {
+            Ask::Body { .. } => "the body of a request cannot be read here",
+            Ask::Acquire { .. } => "no permit can be taken here",
+            Ask::SubRequest { .. } => "no request can be made inside here",
+        };
+        Box::pin(std::future::ready(Woken::error(said)))
+    }
+}
+
+/// What the client sent, and who it is.
+fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> bool {
+    let (request, head) = (&exchange.request, &exchange.request.head);
+    match property {
+        Property::Id => out.extend_from_slice(request.id.as_bytes()),
+        Property::Method => out.extend_from_slice(head.method_bytes()),
+        Property::Uri => out.extend_from_slice(head.path()),
+        Property::UnparsedUri => out.extend_from_slice(head.target()),
+        Property::RequestLine => {
+            for part in [head.sent_method(), b" ", head.target(), b" "] {
+                out.extend_from_slice(part);
+            }
+            out.extend_from_slice(version(head.version));
+        }
+        Property::Args => return text(head.query(), out),
+        Property::Protocol => out.extend_from_slice(version(head.version)),
+        Property::Scheme => out.extend_from_slice(b"http"),
+        Property::Host => return word(head.host(), out),
+        Property::HttpHost => return text(head.fields.get(FieldId::Host), out),
+        Property::User => return word(&exchange.record.user, out),
+        Property::RemoteAddress => return address(request.client, out),
+        Property::RemotePort => return port(request.peer.address.port(), out),
+        Property::LocalAddress => return address(request.peer.local_ip, out),
+        Property::LocalPort => return port(request.peer.local_port, out),
+        Property::ContentLength => {
+            return match head.fields.contains(FieldId::ContentLength) {
+                true => text(head.fields.get(FieldId::ContentLength), out),
+                false => false,
+            };
+        }
+        Property::ConnectionRequests => number(request.number, out),
+        _ => return false,
+    }
+    true
+}
+
+/// What the configuration makes of it.
+fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> bool {
+    let Some(site) = exchange.route.site() else {
+        return false;
+    };
+    let root = site.root.as_ref().map(|root| root.path.as_os_str());
+    let file = exchange.route.file.as_deref();
+    match property {
+        Property::Filename => match (file, root) {
+            (Some(file), _) => out.extend_from_slice(file.name()),
+            // Not looked for yet, or not to be found without waiting: where it would be.
+            (None, Some(root)) => {
+                let root = root.as_bytes();
+                out.extend_from_slice(root.strip_suffix(b"/").unwrap_or(root));
+                out.extend_from_slice(exchange.route.lookup_path(&exchange.request));
+            }
+            (None, None) => return false,
+        },
+        Property::PathInfo => {
+            let rest = file.map(|file| file.path_info());
+            return text(rest.filter(|rest| !rest.is_empty()), out);
+        }
+        Property::DocumentRoot => return text(root.map(OsStrExt::as_bytes), out),
+        Property::SiteName => out.extend_from_slice(site.name.as_bytes()),
+        Property::Tenant => out.extend_from_slice(site.tenant_name.as_bytes()),
+        Property::UpstreamName => return word(upstream(exchange).unwrap_or_default(), out),
+        Property::Handler => match &exchange.route.serving {
+            Some(serving) => {
+                let handler = handler::name(exchange.route.handler_in(serving));
+                out.extend_from_slice(handler.as_bytes());
+            }
+            None => return false,
+        },
+        _ => return false,
+    }
+    true
+}
+
+fn upstream(exchange: &Exchange) -> Option<&str> {
+    let serving = exchange.route.serving.as_ref()?;
+    let upstream = match exchange.route.handler_in(serving) {
+        Handler::Proxy(proxy) => proxy.upstream()?,
+        Handler::FastCgi(fastcgi) => fastcgi.upstream,
+        _ => return None,
+    };
+    Some(&serving.generation.upstreams.get(upstream)?.name)
+}
+
+/// What becomes of it.
+fn read_reply(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> bool {
+    let record = &exchange.record;
+    match property {
+        Property::Status => match status(exchange) {
+            0 => return false,
+            status => number(status.into(), out),
+        },
+        Property::ContentType => {
+            let fields = fields(exchange, Side::Out);
+            return text(fields.and_then(|it| it.get(FieldId::ContentType)), out);
+        }
+        Property::BodyBytesSent => number(exchange.reply.body_bytes(), out),
+        Property::RequestTime => {
+            let ended = exchange.scripted.as_ref().and_then(|it| it.ended);
+            let ended = ended.unwrap_or_else(Instant::now);
+            let since = ended.saturating_duration_since(exchange.request.received);
+            seconds(since, out);
+        }
+        Property::UpstreamAddress => return word(record.upstream.as_deref().unwrap_or(""), out),
+        Property::UpstreamStatus if record.upstream_status != 0 => {
+            number(record.upstream_status.into(), out);
+        }
+        Property::UpstreamTime if record.upstream.is_some() => {
+            seconds(Duration::from_micros(record.upstream_us), out);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// The reply's status so far; 0 if there is none.
+fn status(exchange: &Exchange) -> u16 {
+    match (phase(exchange), exchange.reply.has_started()) {
+        (Some(Phase::Log), _) => exchange.status(),
+        (_, true) => exchange.reply.status(),
+        (_, false) => exchange.outgoing.status,
+    }
+}
+
+fn phase(exchange: &Exchange) -> Option<Phase> {
+    exchange.scripted.as_ref().map(|scripted| scripted.phase)
+}
+
+/// Whether the reply has no fields of its own yet.
+fn is_before_reply(phase: Option<Phase>) -> bool {
+    matches!(phase, Some(Phase::Rewrite | Phase::Access | Phase::Set))
+}
+
+fn fields(exchange: &Exchange, side: Side) -> Option<&Fields> {
+    match side {
+        Side::In => Some(&exchange.request.head.fields),
+        Side::Out if is_before_reply(phase(exchange)) => {
+            exchange.scripted.as_ref().map(|it| &it.fields_out)
+        }
+        Side::Out => Some(&exchange.outgoing.fields),
+    }
+}
+
+fn fields_mut(exchange: &mut Exchange, side: Side) -> Result<&mut Fields, Refused> {
+    let phase = phase(exchange);
+    match side {
+        Side::In if is_before_reply(phase) || phase == Some(Phase::Content) => {
+            Ok(&mut exchange.request.head.fields)
+        }
+        Side::In => Err(Refused(
+            "nobody will look at the request's fields any more".to_owned(),
+        )),
+        Side::Out if is_before_reply(phase) => Ok(&mut exchange.scripted().fields_out),
+        Side::Out => {
+            answers_still(exchange)?;
+            Ok(&mut exchange.outgoing.fields)
+        }
+    }
+}
+
+fn answers_still(exchange: &Exchange) -> Result<(), Refused> {
+    match exchange.reply.has_started() || phase(exchange) == Some(Phase::Log) {
+        true => Err(Refused("the head of the reply has been sent".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Changes what is asked for.
+fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<(), Refused> {
+    let phase = phase(exchange);
+    let early = match property {
+        Property::Method | Property::Args => is_before_reply(phase),
+        _ => phase == Some(Phase::Rewrite),
+    };
+    if !early {
+        return Err(Refused(match property {
+            Property::Method | Property::Args => {
+                "it is too late to change what is asked for".to_owned()
+            }
+            _ => "path and file can only be changed in the phase rewrite".to_owned(),
+        }));
+    }
+    let Exchange { request, route, .. } = exchange;
+    let (rules, root) = match route.site() {
+        Some(site) => (site.path_rules, site.root.as_ref()),
+        None => return Err(Refused("the request is for no site".to_owned())),
+    };
+    let head = &mut request.head;
+    let rewritten = match property {
+        Property::Method => head.rewrite_method(value),
+        Property::Args => head.rewrite_query((!value.is_empty()).then_some(value)),
+        Property::Uri if value == head.path() => Ok(()),
+        Property::Uri => head.rewrite_path(value, rules),
+        _ => {
+            let root = root.map_or(&b""[..], |root| root.path.as_os_str().as_bytes());
+            let root = root.strip_suffix(b"/").unwrap_or(root);
+            let below = value.strip_prefix(root).filter(|it| it.starts_with(b"/"));
+            let Some(below) = below.filter(|_| !root.is_empty()) else {
+                let root = String::from_utf8_lossy(root);
+                return Err(Refused(format!("a file is below the site's root, {root}")));
+            };
+            let path = wire::canonical_path(below, rules);
+            path.map(|path| route.look_up(path))
+        }
+    };
+    rewritten.map_err(|refusal| {
+        let value = value.escape_ascii();
+        Refused(format!(
+            "{value} is nothing a request may ask for: {}",
+            refusal.reason
+        ))
+    })
+}
+
+fn text(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+    if let Some(text) = text {
+        out.extend_from_slice(text);
+    }
+    text.is_some()
+}
+
+/// A word that is empty where there is none.
+fn word(word: &str, out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(word.as_bytes());
+    !word.is_empty()
+}
+
+/// An address; a Unix socket has none.
+fn address(address: std::net::IpAddr, out: &mut Vec<u8>) -> bool {
+    let is_known = !address.is_unspecified();
+    if is_known {
+        crate::address::push(address, out);
+    }
+    is_known
+}
+
+/// A port; a Unix socket has none.
+fn port(port: u16, out: &mut Vec<u8>) -> bool {
+    if port != 0 {
+        number(port.into(), out);
+    }
+    port != 0
+}
+
+fn number(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Seconds with milliseconds: `0.123`.
+fn seconds(duration: Duration, out: &mut Vec<u8>) {
+    // Memory takes all.
+    let _ = write!(
+        out,
+        "{}.{:03}",
+        duration.as_secs(),
+        duration.subsec_millis()
+    );
+}
+
+fn version(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"HTTP/1.0",
+        Version::Http11 => b"HTTP/1.1",
+    }
+}

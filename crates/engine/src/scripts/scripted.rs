@@ -1,0 +1,97 @@
+//! What scripts leave in an exchange: for each other, and for the phases that follow.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Instant;
+
+use script::{Phase, Scope};
+use wire::Fields;
+
+use super::outcome::Elsewhere;
+use crate::worker::Worker;
+
+/// What the scripts of one request have left behind. Made with a request's first script; its
+/// memory stays with the exchange.
+pub struct Scripted {
+    /// What they said and hold.
+    pub scope: Scope,
+    /// The phase under way.
+    pub(super) phase: Phase,
+    /// Fields of the reply, set before there was one.
+    pub(super) fields_out: Fields,
+    /// Where the exchange is served; `None` between requests.
+    pub(super) worker: Option<Rc<Worker>>,
+    /// How often it was sent elsewhere.
+    pub(super) elsewhere: Elsewhere,
+    /// When the reply had been sent.
+    pub(super) ended: Option<Instant>,
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted")
+            .field("scope", &self.scope)
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self {
+            scope: Scope::default(),
+            phase: Phase::Rewrite,
+            fields_out: Fields::default(),
+            worker: None,
+            elsewhere: Elsewhere::default(),
+            ended: None,
+        }
+    }
+}
+
+impl Scripted {
+    /// A phase begins.
+    pub(super) fn enter(&mut self, worker: &Rc<Worker>, phase: Phase) {
+        self.phase = phase;
+        if self.worker.is_none() {
+            self.worker = Some(Rc::clone(worker));
+        }
+    }
+
+    /// The worker that serves the exchange.
+    pub fn worker(&self) -> Option<&Rc<Worker>> {
+        self.worker.as_ref()
+    }
+
+    /// Fields of the reply that were set before there was one.
+    pub(crate) fn take_fields(&mut self) -> Option<Fields> {
+        (!self.fields_out.is_empty()).then(|| std::mem::take(&mut self.fields_out))
+    }
+
+    /// Forgets a type of content that was meant for another reply than ours.
+    pub(crate) fn forget_content_type(&mut self) {
+        self.fields_out.remove(wire::FieldId::ContentType);
+    }
+
+    /// Whether the request was sent elsewhere, inside.
+    pub(crate) fn was_sent_elsewhere(&self) -> bool {
+        self.elsewhere.has_been()
+    }
+
+    /// The request has ended: gives up what its scripts hold.
+    pub(crate) fn end(&mut self) {
+        if self.worker.take().is_some() {
+            self.scope.renew();
+            self.fields_out.clear();
+            self.elsewhere = Elsewhere::default();
+            self.ended = None;
+        }
+    }
+
+    /// Forgets what the last script said, when it is not to count.
+    pub(super) fn unsay(&mut self) {
+        self.scope.returned = None;
+        self.scope.output.clear();
+        self.scope.redirect = None;
+    }
+}

@@ -1,0 +1,188 @@
+//! What scripts do to a request, on exchanges in memory.
+
+use crate::exchange::Exchange;
+use crate::testbed::{Bed, reply};
+
+/// A site whose rules answer `/there` and `/elsewhere`, and its scripts.
+fn config(scripts: &str) -> String {
+    format!(
+        r#"
+[[listen]]
+address = "127.0.0.1:1"
+[log]
+access = "-"
+format = "json"
+[[sites]]
+hosts = ["a"]
+scripts = {{ {scripts} }}
+rules = [
+  {{ match = {{ path = "/there" }}, handler = {{ respond = {{ body = "there $query" }} }} }},
+  {{ match = {{ path = "/elsewhere" }}, handler = {{ respond = {{ body = "elsewhere $query $method" }} }} }},
+]
+"#
+    )
+}
+
+fn content(code: &str) -> String {
+    format!(
+        r#"
+[[listen]]
+address = "127.0.0.1:1"
+[log]
+access = "-"
+format = "json"
+[[sites]]
+hosts = ["a"]
+rules = [
+  {{ match = {{ path = "/there" }}, handler = {{ script = {{ code = {code:?} }} }} }},
+  {{ match = {{ path = "/elsewhere" }}, handler = {{ respond = {{ body = "elsewhere $query" }} }} }},
+]
+"#
+    )
+}
+
+fn code(phase: &str, code: &str) -> String {
+    config(&format!("{phase} = {{ code = {code:?} }}"))
+}
+
+fn ask(bed: &Bed) -> Exchange {
+    bed.ask("GET /there?q=1 HTTP/1.1\r\nHost: a\r\nX-Say: hello\r\n\r\n")
+}
+
+#[track_caller]
+fn check(config: &str, status: u16, body: &str) {
+    let bed = Bed::new(config);
+    let (is, _, said) = reply(&ask(&bed));
+    assert_eq!(
+        (is, said.contains(body)),
+        (status, true),
+        "{said}\n{config}"
+    );
+    let records = bed.records();
+    assert_eq!(records.lines().count(), 1, "{records}");
+}
+
+#[test]
+fn what_a_script_says_before_the_handler_decides() {
+    for phase in ["rewrite", "access"] {
+        for (text, status, body) in [
+            ("1", 200, "there q=1"),
+            ("Nginx.return(Nginx::OK)", 200, "there q=1"),
+            ("Nginx.return(Nginx::DECLINED)", 200, "there q=1"),
+            ("Apache.return(Apache::DECLINED)", 200, "there q=1"),
+            ("Nginx.return(503)", 503, "Service Unavailable"),
+            ("Nginx.return(200)", 200, ""),
+            ("Nginx.return(204)", 204, ""),
+            ("Nginx.rputs('said')", 200, "said"),
+            ("Nginx.rputs('said'); Nginx.return(403)", 403, "said"),
+            (
+                "Nginx.return(503); Nginx.return(Nginx::OK)",
+                200,
+                "there q=1",
+            ),
+            ("Nginx.return(700)", 500, "Internal Server Error"),
+            ("Nginx.return(101)", 500, "Internal Server Error"),
+            ("raise 'no'", 500, "Internal Server Error"),
+            ("exit", 200, "there q=1"),
+        ] {
+            check(&code(phase, text), status, body);
+        }
+    }
+}
+
+#[test]
+fn a_content_script_answers() {
+    for (text, status, body) in [
+        ("Nginx.rputs('said')", 200, "said"),
+        ("1", 200, ""),
+        ("Nginx.return(200)", 200, ""),
+        ("Nginx.return(404)", 404, "Not Found"),
+        ("Nginx.rputs('mine'); Nginx.return(404)", 404, "mine"),
+        ("raise 'no'", 500, "Internal Server Error"),
+        (
+            "Nginx.rputs('half'); raise 'no'",
+            500,
+            "Internal Server Error",
+        ),
+        ("while true; end", 500, "Internal Server Error"),
+        // No files are there to answer instead.
+        ("Nginx.return(Nginx::DECLINED)", 404, "Not Found"),
+    ] {
+        check(&content(text), status, body);
+    }
+    let (_, fields, _) = reply(&ask(&Bed::new(&content("Nginx.rputs('said')"))));
+    assert!(
+        fields.contains(&"Content-Type: text/plain; charset=utf-8".to_owned()),
+        "{fields:?}"
+    );
+}
+
+#[test]
+fn a_raise_that_is_allowed_unsays_what_was_said() {
+    let text = "Nginx.rputs('half'); Nginx.return(403); raise 'no'";
+    for phase in ["rewrite", "access"] {
+        let scripts = format!("{phase} = {{ code = {text:?}, on_error = \"allow\" }}");
+        check(&config(&scripts), 200, "there q=1");
+    }
+}
+
+#[test]
+fn scripts_run_level_by_level_and_the_first_answer_ends_them() {
+    let text = r#"
+[[listen]]
+address = "127.0.0.1:1"
+[scripts]
+access = [{ code = "Nginx.rputs('')" }, { code = "$said = 'process '" }]
+[tenants.t]
+scripts = { access = { code = "$said += 'tenant '" } }
+[[sites]]
+hosts = ["a"]
+tenant = "t"
+scripts = { access = { code = "$said += 'site '" } }
+  [[sites.rules]]
+  scripts = { access = { code = "Nginx.rputs($said + 'rule')" } }
+  [[sites.rules]]
+  scripts = { access = { code = "raise 'never'" } }
+  handler = { respond = { body = "x" } }
+"#;
+    check(text, 200, "process tenant site rule");
+}
+
+#[test]
+fn a_connection_is_closed_without_a_reply_by_444() {
+    let bed = Bed::new(&code("access", "Nginx.return(444)"));
+    let ended = ask(&bed);
+    assert_eq!(reply(&ended), (0, Vec::new(), String::new()));
+    let record = bed.records();
+    assert!(record.contains("\"status\":444"), "{record}");
+}
+
+#[test]
+fn the_log_phase_runs_once_whatever_became_of_the_request() {
+    let scripts = "rewrite = { code = \"$logged = 0 unless $logged\" }, \
+                   log = { code = \"$logged += 1\" }, \
+                   access = { code = \"Nginx.return(503) if $logged == 1; raise 'no' if $logged == 2\" }";
+    let bed = Bed::new(&config(scripts));
+    let said: Vec<_> = (0..4).map(|_| reply(&ask(&bed)).0).collect();
+    assert_eq!(said, [200, 503, 500, 200]);
+    let count = |phase| bed.worker.stats.scripts.of(phase);
+    assert_eq!(count(script::Phase::Log), (4, 0));
+    assert_eq!(count(script::Phase::Access), (3, 1));
+}
+
+#[test]
+fn an_unknown_host_is_logged_by_the_scripts_of_the_process() {
+    let text = "[[listen]]\naddress = '127.0.0.1:1'\n[scripts]\nlog = { code = '1' }\n\
+                [[sites]]\nhosts = ['a']\nrules = [{ handler = { respond = { body = 'x' } } }]\n";
+    let bed = Bed::new(text);
+    assert_eq!(reply(&bed.ask("GET / HTTP/1.1\r\nHost: b\r\n\r\n")).0, 421);
+    assert_eq!(bed.worker.stats.scripts.of(script::Phase::Log), (1, 0));
+}
+
+#[test]
+fn a_generation_without_scripts_opens_no_interpreter() {
+    let bed = Bed::new(&config(""));
+    assert!(bed.worker.opened.borrow().is_empty());
+    assert!(bed.worker.serving().scripts.is_none());
+    assert!(ask(&bed).scripted.is_none());
+}
