@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use mruby::{Budget, Counting, Datum, Error, Resume, Slot, Vm};
@@ -53,8 +54,17 @@ pub struct Interpreter {
 
 struct Open {
     vm: Vm<State>,
-    /// Counts VMs: what belongs to another is void.
+    /// No other VM of this process has it: what belongs to another is void.
     number: u64,
+}
+
+static OPENED: AtomicU64 = AtomicU64::new(1);
+
+impl Open {
+    fn new(vm: Vm<State>) -> Self {
+        let number = OPENED.fetch_add(1, Relaxed);
+        Self { vm, number }
+    }
 }
 
 /// What one stretch of a run came to.
@@ -90,7 +100,7 @@ impl Interpreter {
         Ok(Rc::new(Self {
             settings,
             shared,
-            open: RefCell::new(Open { vm, number: 1 }),
+            open: RefCell::new(Open::new(vm)),
             fibers: Fibers::default(),
             starters: RefCell::default(),
             parked: Cell::new(0),
@@ -326,8 +336,7 @@ impl Interpreter {
     fn replace(&self, fresh: Vm<State>) {
         let mut open = self.open.borrow_mut();
         self.fibers.forget();
-        open.vm = fresh;
-        open.number += 1;
+        *open = Open::new(fresh);
     }
 
     /// Puts another VM in the place of one that was given up.

@@ -126,6 +126,18 @@ fn a_lost_interpreter_is_replaced_and_started_again() {
 }
 
 #[test]
+fn a_script_runs_in_one_interpreter_after_another() {
+    on_a_worker(async {
+        let script = code("$runs = $runs.to_i + 1");
+        let (first, second) = (interpreter(), interpreter());
+        for (interpreter, runs) in [(&first, 1), (&second, 1), (&first, 2), (&second, 2)] {
+            let ran = interpreter.run(Phase::Access, &script, None).await;
+            assert_eq!(ran.expect("it runs").value, Datum::Int(runs));
+        }
+    });
+}
+
+#[test]
 fn time_and_places_to_wait_are_bounded() {
     on_a_worker(async {
         let mut settings = settings();
