@@ -49,6 +49,21 @@ fn every_configuration_shown_is_right() {
 }
 
 #[test]
+fn every_script_shown_is_ruby() {
+    let mut shown = 0;
+    for document in DOCUMENTS {
+        for block in blocks(document, "ruby") {
+            let directory = TempDir::new();
+            let script = directory.write("shown.rb", &block).display().to_string();
+            let output = run(NAGAYA, &["script", "check", &script]);
+            assert!(output.0, "{document}:\n{block}\n{}", output.1);
+            shown += 1;
+        }
+    }
+    assert!(shown >= 5, "only {shown} scripts found");
+}
+
+#[test]
 fn every_command_shown_works() {
     let demo = demo();
     let mut tried = 0;
