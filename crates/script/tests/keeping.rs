@@ -38,6 +38,8 @@ fn userdata_keeps_objects_under_a_key_and_a_name() {
         ),
     ];
     check(&cases);
+    let many = "u = Userdata.new; 600.times { |i| u.send(\"n#{i}=\", i) }; u.n599 + u.n0 + u.n599";
+    check(&[(many, "1198"), (many, "1198")]);
     assert!(failure("Userdata.new.x(1)").contains("NoMethodError"));
 }
 

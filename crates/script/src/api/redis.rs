@@ -409,8 +409,8 @@ fn queue(call: &mut NativeCall<'_>) -> Answer {
     let words: Vec<_> = words.collect();
     let scope = holding(call);
     let serial = scope.serial();
-    let mut pipelines = handle.pipelines.borrow_mut();
-    if !pipelines.contains_key(&serial) {
+    let known = handle.pipelines.borrow().contains_key(&serial);
+    if !known {
         let queued = Queued {
             handle: Rc::clone(&handle),
             serial,
@@ -419,6 +419,7 @@ fn queue(call: &mut NativeCall<'_>) -> Answer {
             return Answer::runtime_error("this request holds too much already");
         }
     }
+    let mut pipelines = handle.pipelines.borrow_mut();
     let pipeline = pipelines.entry(serial).or_default();
     if pipeline.commands.len() >= COMMANDS_MAX {
         return Answer::runtime_error("too many commands are queued: call bulk_reply now and then");

@@ -2,6 +2,9 @@
 //!
 //! A Hash of Hashes in a global variable of the interpreter: any object can be kept, connections
 //! too, and the collector sees it. It goes when its generation's last request has ended.
+//!
+//! The first use of a name defines a method for it, since `method_missing` makes an Array at each
+//! call; names beyond a number go on without.
 
 use mruby::ClassKind;
 
@@ -40,26 +43,29 @@ pub(super) const CHAPTER: Chapter = Chapter {
             doc: "Keeps an object under this name.",
         },
     ],
-    prelude: "
+    prelude: r##"
 $__userdata = {}
 class Userdata
-  SETTERS = {}
+  METHODS = {}
+  METHODS_MAX = 256
+  def self.__reader(name) define_method(name) { @kept[name] } end
+  def self.__writer(method, name) define_method(method) { |object| @kept[name] = object } end
   def initialize(key = nil)
-    key = key.nil? ? '' : key.to_s
-    @kept = ($__userdata[key] ||= {})
+    @kept = ($__userdata[key.to_s] ||= {})
   end
-  def method_missing(name, *values)
-    return @kept[name] if values.empty?
-    target = SETTERS[name]
-    unless target
-      text = name.to_s
-      raise NoMethodError, \"Userdata keeps objects under names: there is no #{text} with arguments\" unless text.end_with?('=')
-      target = SETTERS[name] = text[0, text.size - 1].to_sym
+  def method_missing(method, *values)
+    text = method.to_s
+    writes = text.end_with?('=')
+    raise NoMethodError, "Userdata keeps objects under names: #{text} takes no arguments" unless writes || values.empty?
+    name = writes ? text[0, text.size - 1].to_sym : method
+    if METHODS.size < METHODS_MAX
+      METHODS[method] = true
+      writes ? Userdata.__writer(method, name) : Userdata.__reader(name)
     end
-    @kept[target] = values[0]
+    writes ? @kept[name] = values[0] : @kept[name]
   end
   def respond_to_missing?(*) true end
-  def inspect() \"#<Userdata #{@kept.keys.inspect}>\" end
+  def inspect() "#<Userdata #{@kept.keys.inspect}>" end
 end
-",
+"##,
 };
