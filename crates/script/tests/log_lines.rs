@@ -126,3 +126,18 @@ fn lines_below_the_level_are_not_written() {
     let lines = lines(Level::WARN, Phase::Init, text);
     assert_eq!(lines, ["WARN y script=script.rb"]);
 }
+
+#[test]
+fn a_store_that_is_not_there_is_told_once_and_not_for_every_request() {
+    let server = format!("127.0.0.1:{}", testkit::free_port());
+    // A machine that stands still for a second between two of them may see it told again.
+    let text = format!("40.times {{ Memcached.new('{server}').get('a') }}");
+    let lines = lines(Level::WARN, Phase::Access, &text);
+    let told = lines.iter().filter(|line| line.contains(&server)).count();
+    assert!((1..40).contains(&told), "{lines:?}");
+    let first = lines.first().map(String::as_str).unwrap_or_default();
+    let expected = format!(
+        "WARN a script goes on without its store error=connect to memcached {server}: refused"
+    );
+    assert_eq!(first, expected);
+}

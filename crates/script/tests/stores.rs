@@ -388,6 +388,10 @@ const TOGETHER: &[(&str, &str)] = &[
     ),
     ("r.reply", "…RuntimeError: nothing is queued"),
     (
+        "begin; 2000.times { Mutex.new.lock }; rescue ThreadError; end; r.queue(:get, 'a')",
+        "…holds too much",
+    ),
+    (
         "[r.multi, r.set('a', '1'), r.incr('a'), r.exec]",
         "[\"OK\", \"QUEUED\", \"QUEUED\", [\"OK\", 2]]",
     ),
