@@ -55,11 +55,18 @@ pub(crate) async fn run(
         .await
 }
 
+/// An interpreter whose scripts may take their time, as they do on a busy machine.
+fn patient() -> Rc<Interpreter> {
+    let mut settings = settings();
+    settings.budgets.cpu = std::time::Duration::from_secs(5);
+    Interpreter::open(settings, Arc::default()).expect("an interpreter opens")
+}
+
 /// The value of a script run for a made-up GET of `/a.php?x=1`.
 pub(crate) fn value(text: &str) -> Datum {
     on_a_worker(async {
         let mut request = Trial::get("/a.php?x=1");
-        let ran = run(&interpreter(), text, &mut request).await;
+        let ran = run(&patient(), text, &mut request).await;
         ran.unwrap_or_else(|failure| panic!("{text}: {failure}"))
             .value
     })
@@ -69,7 +76,7 @@ pub(crate) fn value(text: &str) -> Datum {
 pub(crate) fn failure(text: &str) -> String {
     on_a_worker(async {
         let mut request = Trial::get("/a.php?x=1");
-        let ran = run(&interpreter(), text, &mut request).await;
+        let ran = run(&patient(), text, &mut request).await;
         ran.expect_err("the script fails").to_string()
     })
 }
