@@ -312,7 +312,13 @@ impl Interpreter {
     fn compile(&self, script: &Script, text: &[u8], line: u16) -> Result<Slot, Failure> {
         let mut open = self.open.borrow_mut();
         let compiled = open.vm.compile(text, &script.inner.name, line);
-        compiled.map_err(|error| failure_of(&script.inner.name, error))
+        compiled.map_err(|mut error| {
+            // Nothing of it ran: whatever is told there is of something else.
+            if let Error::Raised(raised) = &mut error {
+                raised.backtrace.clear();
+            }
+            failure_of(&script.inner.name, error)
+        })
     }
 
     fn remember(&self, script: &Script, slot: Slot, changed: Option<SystemTime>, text: Arc<[u8]>) {

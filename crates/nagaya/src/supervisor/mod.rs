@@ -32,7 +32,7 @@ use self::reload::Generation;
 pub(crate) use self::reload::Refused;
 use crate::outcome::Outcome;
 
-/// How long a server may take to be ready for a generation.
+/// How long a server may take to be ready for a generation, besides the scripts that start it.
 const READY_MAX: Duration = Duration::from_secs(10);
 /// How much longer than its own deadline a drain may take before it is cut short.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
@@ -296,7 +296,7 @@ impl Supervisor {
                 );
                 self.phase = Phase::Starting {
                     server,
-                    until: Instant::now() + READY_MAX,
+                    until: Instant::now() + READY_MAX + self.current.scripts,
                 };
             }
             Err(error) => {
@@ -439,7 +439,7 @@ impl Supervisor {
                 let sent = next
                     .configure(tally, Vec::new())
                     .and_then(|message| server.send(&message));
-                let until = Instant::now() + READY_MAX;
+                let until = Instant::now() + READY_MAX + next.scripts;
                 self.phase = Phase::Reloading {
                     server,
                     next: Box::new(next),

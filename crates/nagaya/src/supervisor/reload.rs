@@ -34,6 +34,8 @@ pub(super) struct Generation {
     pub(super) user: String,
     /// How long a drain may take.
     pub(super) drain: Duration,
+    /// How long its `init` and `worker_init` scripts may take.
+    pub(super) scripts: Duration,
     /// Least severe level of the error log.
     pub(super) level: LogLevel,
     /// Clients' connections it may have.
@@ -106,6 +108,7 @@ impl Generation {
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let overrides = sources.overrides_alone();
         let changed = config::overrides::told(&model);
+        let scripts = starting_scripts(&model);
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -116,6 +119,7 @@ impl Generation {
                 logs,
                 user: model.user,
                 drain: Duration::from_millis(model.timeouts.drain_ms),
+                scripts,
                 level: model.log.level,
                 connections: model.caps.connections as u64,
                 plan,
@@ -262,6 +266,13 @@ fn fields(problem: &Problem) -> (Option<String>, Option<String>, Option<&str>) {
 }
 
 /// Refuses what only a new supervisor can change.
+/// The longest that `init` and `worker_init` take: each has its own time.
+fn starting_scripts(model: &Model) -> Duration {
+    let own = [&model.scripts.init, &model.scripts.worker_init];
+    let wall = Duration::from_millis(model.scripts.budgets.wall_ms);
+    own.into_iter().flatten().map(|_| wall).sum()
+}
+
 fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<String>> {
     let Some(before) = before else {
         return Ok(());
