@@ -107,11 +107,13 @@ fn links_lead_somewhere() {
     let mut broken = Vec::new();
     for document in documents() {
         let text = read(&document);
-        for link in text
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next())
-        {
+        let parts: Vec<&str> = text.split("](").collect();
+        // Without a text it is the method `[]`.
+        let links = parts
+            .windows(2)
+            .filter(|parts| !parts[0].ends_with('['))
+            .filter_map(|parts| parts[1].split(')').next());
+        for link in links {
             let path = link.split('#').next().unwrap_or_default();
             let directory = document.parent().expect("a file is in a directory");
             if !path.is_empty() && !path.contains("://") && !directory.join(path).exists() {
