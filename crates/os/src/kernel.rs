@@ -53,6 +53,34 @@ pub fn bears_into_groups() -> bool {
     made == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EBADF)
 }
 
+/// What `uname` tells of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// `Linux`.
+    pub system: String,
+    /// The machine's own name in its network.
+    pub node: String,
+    /// The kernel's version.
+    pub release: String,
+    /// How the kernel was built.
+    pub version: String,
+    /// `x86_64` and the like.
+    pub machine: String,
+}
+
+/// Asks the kernel for its name.
+pub fn name() -> Name {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    Name {
+        system: text(name.sysname()),
+        node: text(name.nodename()),
+        release: text(name.release()),
+        version: text(name.version()),
+        machine: text(name.machine()),
+    }
+}
+
 /// Major and minor version; `None` where the kernel does not tell.
 pub fn version() -> Option<(u32, u32)> {
     let release = std::fs::read_to_string(Path::new("/proc/sys/kernel/osrelease")).ok()?;

@@ -15,6 +15,7 @@ pub mod log;
 pub mod net;
 pub mod pipe;
 pub mod process;
+pub mod random;
 pub mod signal;
 pub mod spawn;
 pub mod stream;

@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod calendar;
+mod checksum;
 mod failure;
 mod fibers;
 mod interpreter;

@@ -1,7 +1,7 @@
 //! What natives work on: the VM's own state, and what all workers share.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) own: Option<Scope>,
     /// What the run under way ended with.
     pub(crate) finished: Option<Datum>,
+    /// Names of JSON texts that became Symbols, which the VM never forgets.
+    pub(crate) json_names: HashSet<Vec<u8>>,
 }
 
 impl State {
@@ -47,6 +49,7 @@ impl State {
             answered: Rc::default(),
             own: None,
             finished: None,
+            json_names: HashSet::new(),
         }
     }
 

@@ -16,6 +16,10 @@ mod filter;
 mod finfo;
 mod headers;
 mod http_request;
+mod clock;
+mod coding;
+mod files;
+mod json;
 mod kernel;
 mod log;
 mod memcached;
@@ -24,6 +28,8 @@ mod mysql;
 mod notes;
 mod rack;
 mod redis;
+mod nagaya;
+mod outside;
 mod reference;
 mod request;
 mod server;
@@ -70,6 +76,12 @@ const CHAPTERS: &[&Chapter] = &[
     &mysql::CHAPTER,
     &redis::CHAPTER,
     &http_request::CHAPTER,
+    &nagaya::CHAPTER,
+    &json::CHAPTER,
+    &coding::CHAPTER,
+    &clock::CHAPTER,
+    &files::CHAPTER,
+    &outside::CHAPTER,
 ];
 
 /// A part of the API.
