@@ -305,6 +305,7 @@ static mrb_value run_script(mrb_state *mrb, mrb_value self)
   if (given(mrb, &index) == 1 && mrb_integer_p(*index)) script = mrb_ary_entry(vm->roots, mrb_integer(*index));
   (void)self;
   if (!mrb_proc_p(script)) mrb_raise(mrb, E_ARGUMENT_ERROR, "no such script");
+  ngy_forget_match(mrb, vm->match_root);
   mrb_vm_ci_target_class_set(mrb->c->ci, mrb->object_class);
   return mrb_exec_irep(mrb, mrb_top_self(mrb), mrb_proc_ptr(script));
 }
@@ -328,6 +329,7 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   struct RClass *nagaya = mrb_define_module(mrb, "Nagaya");
   mrb_define_module_function(mrb, nagaya, "__run", run_script, MRB_ARGS_REQ(1));
   for (mrb_int i = 0; i < ROOTS_OWN; i++) mrb_ary_push(mrb, vm->roots, mrb_nil_value());
+  ngy_prepare_patterns(mrb, nagaya);
   return mrb_nil_value();
 }
 
@@ -468,6 +470,7 @@ static mrb_value make_fiber(mrb_state *mrb, void *data)
   order *what = data;
   mrb_value nagaya = mrb_obj_value(mrb_module_get(mrb, "Nagaya"));
   mrb_value fiber = mrb_funcall(mrb, nagaya, "__fiber", 0);
+  ngy_forget_match(mrb, (size_t)what->root);
   mrb_ary_set(mrb, what->vm->roots, what->root, fiber);
   return mrb_nil_value();
 }
@@ -484,6 +487,7 @@ static mrb_value resume(mrb_state *mrb, void *data)
   order *what = data;
   ngy_vm *vm = what->vm;
   mrb_value fiber = mrb_ary_entry(vm->roots, what->root), value = mrb_nil_value();
+  ngy_swap_match(mrb, (size_t)what->root);
   if (what->value->kind == NGY_RAISE) {
     mrb_ary_set(mrb, vm->roots, ROOT_PENDING, exception_of(mrb, what->value));
     vm->raising = 1;

@@ -49,6 +49,10 @@ typedef struct ngy_host {
 
 typedef struct ngy_block ngy_block;
 
+/* Methods of String that take a Regexp too, and the global variables a match is told by. */
+#define NGY_TEXTS 5
+#define NGY_MATCH_NAMES 14
+
 typedef struct ngy_vm {
   mrb_state *mrb;
   ngy_host host;
@@ -63,10 +67,14 @@ typedef struct ngy_vm {
   volatile sig_atomic_t over;   /* its time is up */
   volatile sig_atomic_t sealed; /* no budget applies: the product's own start-up code */
   int raising, counting, killed;
+  mrb_func_t texts[NGY_TEXTS];      /* methods of String that ours stand before */
+  mrb_sym names[NGY_MATCH_NAMES];
+  size_t match_root;                /* whose `$~` it is that is seen */
+  int has_match;
 } ngy_vm;
 
 /* Roots the shim keeps for itself. */
-enum { ROOT_PENDING, ROOT_KILLER, ROOTS_OWN };
+enum { ROOT_PENDING, ROOT_KILLER, ROOT_MATCHES, ROOTS_OWN };
 
 /* The interpreter at work on this thread. */
 extern __thread ngy_vm *ngy_running;
@@ -75,6 +83,9 @@ extern const struct mrb_data_type ngy_attached, ngy_stamped;
 
 void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data);
 void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *registers);
+void ngy_swap_match(mrb_state *mrb, size_t root);
+void ngy_forget_match(mrb_state *mrb, size_t root);
+void ngy_prepare_patterns(mrb_state *mrb, struct RClass *nagaya);
 void ngy_close(ngy_vm *vm);
 void ngy_discard(ngy_vm *vm);
 

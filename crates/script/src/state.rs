@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mruby::{Call, Datum, Host};
 
 use crate::api::Connected;
+use crate::api::Patterns;
 use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub(crate) finished: Option<Datum>,
     /// Names of JSON texts that became Symbols, which the VM never forgets.
     pub(crate) json_names: HashSet<Vec<u8>>,
+    /// Patterns that were compiled.
+    pub(crate) patterns: Patterns,
 }
 
 impl State {
@@ -50,6 +53,7 @@ impl State {
             own: None,
             finished: None,
             json_names: HashSet::new(),
+            patterns: Patterns::default(),
         }
     }
 

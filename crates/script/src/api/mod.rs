@@ -9,28 +9,29 @@ mod arguments;
 mod asynchronous;
 mod cache;
 mod calendar;
+mod clock;
+mod coding;
 mod connection;
 mod constants;
 mod entries;
+mod files;
 mod filter;
 mod finfo;
 mod headers;
 mod http_request;
-mod clock;
-mod coding;
-mod files;
 mod json;
 mod kernel;
 mod log;
 mod memcached;
 mod mutex;
 mod mysql;
+mod nagaya;
 mod notes;
+mod outside;
 mod rack;
 mod redis;
-mod nagaya;
-mod outside;
 mod reference;
+mod regexp;
 mod request;
 mod server;
 mod stores;
@@ -46,6 +47,7 @@ use crate::state::{NativeCall, State};
 use crate::wait::{Ask, Pending, Woken};
 
 pub use reference::reference;
+pub(crate) use regexp::Patterns;
 pub(crate) use stores::Connected;
 
 /// Raised by `exit`: the hook ends, as if it had come to its last line.
@@ -77,6 +79,7 @@ const CHAPTERS: &[&Chapter] = &[
     &redis::CHAPTER,
     &http_request::CHAPTER,
     &nagaya::CHAPTER,
+    &regexp::CHAPTER,
     &json::CHAPTER,
     &coding::CHAPTER,
     &clock::CHAPTER,

@@ -1,0 +1,433 @@
+//! The matcher: one place in the program, one in the text, and a stack of where else to go.
+
+use std::fmt;
+
+use super::class::{Property, lower};
+use super::compile::{One, Program, Step};
+use super::parse::Assert;
+use super::{Spans, before, decode};
+
+/// Steps of one match, or of all matches of one call.
+const STEPS: u64 = 1_000_000;
+/// More of them for each byte of the text.
+const STEPS_A_BYTE: u64 = 8;
+/// Bytes passed over that count as a step.
+const BYTES_A_STEP: usize = 16;
+/// Places to go back to.
+const STACK_MAX: usize = 250_000;
+
+const NONE: usize = usize::MAX;
+
+/// The steps that matches may take.
+#[derive(Debug)]
+pub struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    /// For a text of that many bytes.
+    pub fn of_text(bytes: usize) -> Self {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Self {
+            left: bytes.saturating_mul(STEPS_A_BYTE).saturating_add(STEPS),
+        }
+    }
+
+    fn take(&mut self, steps: u64) -> Result<(), Exhausted> {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Exhausted),
+        }
+    }
+}
+
+/// A match took too many steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exhausted;
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the match was given up after more than {STEPS} steps: a repetition within a \
+             repetition, as (a+)+, is the usual reason"
+        )
+    }
+}
+
+impl std::error::Error for Exhausted {}
+
+pub(super) fn find(
+    program: &Program,
+    text: &[u8],
+    from: usize,
+    budget: &mut Budget,
+) -> Result<Option<Spans>, Exhausted> {
+    let mut runner = Runner::new(program, text, from, budget);
+    let mut at = from;
+    while at <= text.len() {
+        if let Some(first) = &program.first {
+            let rest = text.get(at..).unwrap_or_default();
+            let may = |byte: &u8| first.get(usize::from(*byte)) == Some(&true);
+            let skipped = rest.iter().position(may);
+            let passed = skipped.unwrap_or(rest.len());
+            runner.budget.take((passed / BYTES_A_STEP) as u64)?;
+            match skipped {
+                Some(skipped) => at += skipped,
+                None => return Ok(None),
+            }
+        }
+        if let Some(spans) = runner.try_at(at)? {
+            return Ok(Some(spans));
+        }
+        if program.is_anchored {
+            return Ok(None);
+        }
+        at += decode(text, at).map_or(1, |(_, length)| length);
+    }
+    Ok(None)
+}
+
+pub(super) fn find_last(
+    program: &Program,
+    text: &[u8],
+    from: usize,
+    budget: &mut Budget,
+) -> Result<Option<Spans>, Exhausted> {
+    let mut at = from.min(text.len());
+    let mut runner = Runner::new(program, text, at, budget);
+    loop {
+        if let Some(spans) = runner.try_at(at)? {
+            return Ok(Some(spans));
+        }
+        match before(text, at) {
+            Some(earlier) => at = earlier,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Somewhere to go back to.
+enum Frame {
+    /// The other way of a split.
+    Branch { step: usize, at: usize },
+    /// What a slot held before.
+    Restore { slot: usize, was: usize },
+    /// A run that may be shorter.
+    Run {
+        step: usize,
+        at: usize,
+        least: usize,
+    },
+}
+
+struct Runner<'a> {
+    program: &'a Program,
+    text: &'a [u8],
+    /// Where the search began.
+    from: usize,
+    budget: &'a mut Budget,
+    slots: Vec<usize>,
+    stack: Vec<Frame>,
+}
+
+impl<'a> Runner<'a> {
+    fn new(program: &'a Program, text: &'a [u8], from: usize, budget: &'a mut Budget) -> Self {
+        Self {
+            program,
+            text,
+            from,
+            budget,
+            slots: vec![NONE; program.slots],
+            stack: Vec::new(),
+        }
+    }
+
+    fn try_at(&mut self, at: usize) -> Result<Option<Spans>, Exhausted> {
+        self.stack.clear();
+        self.slots.fill(NONE);
+        self.set(0, at);
+        let Some(end) = self.run(0, at)? else {
+            return Ok(None);
+        };
+        self.set(1, end);
+        let span = |group: usize| {
+            let slot = |at: usize| self.slots.get(at).copied().filter(|at| *at != NONE);
+            Some((slot(2 * group)?, slot(2 * group + 1)?))
+        };
+        Ok(Some(Spans((0..=self.program.groups).map(span).collect())))
+    }
+
+    fn set(&mut self, slot: usize, value: usize) {
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = value;
+        }
+    }
+
+    fn slot(&self, slot: usize) -> usize {
+        self.slots.get(slot).copied().unwrap_or(NONE)
+    }
+
+    /// Changes a slot so that going back undoes it.
+    fn save(&mut self, slot: usize, value: usize) -> Result<(), Exhausted> {
+        let was = self.slot(slot);
+        self.push(Frame::Restore { slot, was })?;
+        self.set(slot, value);
+        Ok(())
+    }
+
+    fn push(&mut self, frame: Frame) -> Result<(), Exhausted> {
+        if self.stack.len() >= STACK_MAX {
+            return Err(Exhausted);
+        }
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    /// From a step on to its `Match`; the end, if it comes there.
+    fn run(&mut self, mut step: usize, mut at: usize) -> Result<Option<usize>, Exhausted> {
+        let base = self.stack.len();
+        loop {
+            self.budget.take(1)?;
+            let program = self.program;
+            let next = match program.steps.get(step) {
+                Some(Step::Match) | None => return Ok(Some(at)),
+                Some(other) => self.step(other, step, at)?,
+            };
+            (step, at) = match next.or_else(|| self.back(base)) {
+                Some(place) => place,
+                None => return Ok(None),
+            };
+        }
+    }
+
+    /// The next place to go on at, down to the stack's `base`.
+    fn back(&mut self, base: usize) -> Option<(usize, usize)> {
+        while self.stack.len() > base {
+            match self.stack.pop()? {
+                Frame::Restore { slot, was } => self.set(slot, was),
+                Frame::Branch { step, at } => return Some((step, at)),
+                Frame::Run { step, at, least } => {
+                    let Some(at) = before(self.text, at).filter(|at| *at >= least) else {
+                        continue;
+                    };
+                    if at > least {
+                        self.stack.push(Frame::Run { step, at, least });
+                    }
+                    return Some((step, at));
+                }
+            }
+        }
+        None
+    }
+
+    /// Does a step; `None` where it does not match.
+    fn step(
+        &mut self,
+        step: &Step,
+        number: usize,
+        at: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        Ok(match step {
+            Step::Bytes(bytes) => {
+                let rest = self.text.get(at..).unwrap_or_default();
+                rest.starts_with(bytes)
+                    .then_some((number + 1, at + bytes.len()))
+            }
+            Step::One(one) => one
+                .at(self.text, at)
+                .map(|length| (number + 1, at + length)),
+            Step::Run {
+                one,
+                least,
+                most,
+                possessive,
+            } => {
+                let Some((end, enough)) = self.run_of(one, *least, *most, at)? else {
+                    return Ok(None);
+                };
+                if !possessive && end > enough {
+                    let step = number + 1;
+                    self.push(Frame::Run {
+                        step,
+                        at: end,
+                        least: enough,
+                    })?;
+                }
+                Some((number + 1, end))
+            }
+            Step::Split(first, second) => {
+                self.push(Frame::Branch { step: *second, at })?;
+                Some((*first, at))
+            }
+            Step::Jump(to) => Some((*to, at)),
+            Step::Save(slot) => {
+                self.save(*slot, at)?;
+                Some((number + 1, at))
+            }
+            Step::Assert(assert) => self.holds(*assert, at).then_some((number + 1, at)),
+            Step::Back(groups, folds) => {
+                self.again(groups, *folds, at)?.map(|end| (number + 1, end))
+            }
+            Step::Look { look, width, next } => {
+                let found = match self.start(at, *width) {
+                    Some(start) => self.aside(number + 1, start, look.negative)?,
+                    None => None,
+                };
+                (found.is_some() != look.negative).then_some((*next, at))
+            }
+            Step::Atomic { next } => self.aside(number + 1, at, false)?.map(|end| (*next, end)),
+            Step::Keep => {
+                self.save(0, at)?;
+                Some((number + 1, at))
+            }
+            Step::If(groups, otherwise) => {
+                let is_met = groups.iter().any(|group| self.slot(2 * group + 1) != NONE);
+                Some((if is_met { number + 1 } else { *otherwise }, at))
+            }
+            Step::Again { slot, begin } => match self.slot(*slot) == at {
+                true => Some((number + 1, at)),
+                false => Some((*begin, at)),
+            },
+            Step::Match => Some((number, at)),
+        })
+    }
+
+    /// As many as can be: the end, and the end of the fewest; `None` where there are too few.
+    fn run_of(
+        &mut self,
+        one: &One,
+        least: u32,
+        most: u32,
+        at: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let (mut end, mut enough, mut count) = (at, at, 0);
+        while count < most {
+            let Some(length) = one.at(self.text, end) else {
+                break;
+            };
+            end += length;
+            count += 1;
+            if count == least {
+                enough = end;
+            }
+        }
+        self.budget.take(u64::from(count) / 4)?;
+        Ok((count >= least).then_some((end, enough)))
+    }
+
+    /// Where to begin so as to end here after `width` characters.
+    fn start(&self, at: usize, width: usize) -> Option<usize> {
+        let mut start = at;
+        for _ in 0..width {
+            start = before(self.text, start)?;
+        }
+        Some(start)
+    }
+
+    /// A match of its own: nothing in it is gone back to. What it remembered stays, unless it only
+    /// was to fail.
+    fn aside(&mut self, step: usize, at: usize, forgets: bool) -> Result<Option<usize>, Exhausted> {
+        let base = self.stack.len();
+        let end = self.run(step, at)?;
+        if end.is_some() && forgets {
+            while self.stack.len() > base {
+                if let Some(Frame::Restore { slot, was }) = self.stack.pop() {
+                    self.set(slot, was);
+                }
+            }
+        } else if end.is_some() {
+            let frames = self.stack.split_off(base);
+            let restores = frames
+                .into_iter()
+                .filter(|frame| matches!(frame, Frame::Restore { .. }));
+            self.stack.extend(restores);
+        }
+        Ok(end)
+    }
+
+    /// What a group matched, once more.
+    fn again(
+        &mut self,
+        groups: &[usize],
+        folds: bool,
+        at: usize,
+    ) -> Result<Option<usize>, Exhausted> {
+        for group in groups.iter().rev() {
+            let (from, to) = (self.slot(2 * group), self.slot(2 * group + 1));
+            if from == NONE || to == NONE || to < from {
+                continue;
+            }
+            let wanted = self.text.get(from..to).unwrap_or_default();
+            self.budget.take((wanted.len() / BYTES_A_STEP) as u64)?;
+            let rest = self.text.get(at..).unwrap_or_default();
+            if rest.starts_with(wanted) {
+                return Ok(Some(at + wanted.len()));
+            }
+            if folds && let Some(length) = same_folded(wanted, rest) {
+                return Ok(Some(at + length));
+            }
+        }
+        Ok(None)
+    }
+
+    fn holds(&self, assert: Assert, at: usize) -> bool {
+        let earlier = at.checked_sub(1).and_then(|before| self.text.get(before));
+        let here = self.text.get(at);
+        match assert {
+            Assert::LineStart => earlier.is_none_or(|byte| *byte == b'\n' && here.is_some()),
+            Assert::LineEnd => here.is_none_or(|byte| *byte == b'\n'),
+            Assert::TextStart => at == 0,
+            Assert::TextEnd => here.is_none(),
+            Assert::LastLineEnd => {
+                here.is_none() || (*self.text.get(at..).unwrap_or_default() == *b"\n")
+            }
+            Assert::Boundary => self.is_boundary(at),
+            Assert::NoBoundary => !self.is_boundary(at),
+            Assert::SearchStart => at == self.from,
+        }
+    }
+
+    fn is_boundary(&self, at: usize) -> bool {
+        let is_word = |at: Option<usize>| {
+            let code = at.and_then(|at| decode(self.text, at));
+            code.is_some_and(|(code, _)| Property::Word.holds(code))
+        };
+        is_word(before(self.text, at)) != is_word(Some(at))
+    }
+}
+
+impl One {
+    /// How long the character here is, if it is one of these.
+    fn at(&self, text: &[u8], at: usize) -> Option<usize> {
+        if let Self::Byte(byte) = self {
+            return (text.get(at) == Some(byte)).then_some(1);
+        }
+        let (code, length) = decode(text, at)?;
+        let is = match self {
+            Self::Folded(wanted) => lower(code) == *wanted,
+            Self::Char(wanted) => code == *wanted,
+            Self::Byte(_) => false,
+            Self::Any(newline) => *newline || code != 10,
+            Self::Set(class, folds) => class.has(code, *folds),
+        };
+        is.then_some(length)
+    }
+}
+
+/// How much of `text` is `wanted` in whatever case.
+fn same_folded(wanted: &[u8], text: &[u8]) -> Option<usize> {
+    let (mut at, mut end) = (0, 0);
+    while let Some((code, length)) = decode(wanted, at) {
+        let (found, found_length) = decode(text, end)?;
+        if lower(code) != lower(found) {
+            return None;
+        }
+        at += length;
+        end += found_length;
+    }
+    Some(end)
+}
