@@ -31,7 +31,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
             takes: takes(1, 1),
             arguments: "path",
             waits: "the file",
-            doc: "What a file holds, at most `scripts.read` bytes.",
+            doc: "What a file holds, at most `scripts.read_bytes` bytes.",
             native: read,
         },
         Method {
@@ -112,7 +112,7 @@ fn read(call: &mut NativeCall<'_>) -> Answer {
             match reader.read(&path, bytes_max).await {
                 Ok(read) => Woken::Value(read.bytes.into()),
                 Err(error) if error.kind() == ErrorKind::FileTooLarge => Woken::error(format!(
-                    "File.read {}: longer than {bytes_max} bytes: see scripts.read",
+                    "File.read {}: longer than {bytes_max} bytes: see scripts.read_bytes",
                     path.display()
                 )),
                 Err(error) => failed("File.read", &path, &error),
