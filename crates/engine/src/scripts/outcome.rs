@@ -160,7 +160,9 @@ fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
             answer(exchange, i64::from(status))
         }
         Redirect::Inside { target } => {
-            exchange.scripted().elsewhere.go()?;
+            let scripted = exchange.scripted();
+            scripted.elsewhere.go()?;
+            scripted.scope.redirects += 1;
             let Exchange { request, route, .. } = exchange;
             let rules = route.site().map(|site| site.path_rules).unwrap_or_default();
             let rewritten = request.head.rewrite_target(&target, rules);

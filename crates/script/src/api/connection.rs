@@ -1,15 +1,12 @@
 //! Who talks to whom, and which site it is about: `Connection`, `Server`, `Scoreboard`.
 
-use std::path::Path;
-
 use mruby::{Answer, ClassKind, Datum};
 
 use super::entries::{Classes, function, missing, not_there, reader};
 use super::request::{current, number, whole};
-use super::{Chapter, Class, Method, answered, request, takes, wait};
+use super::{Chapter, Class, answered, request, takes};
 use crate::request::Property;
 use crate::state::NativeCall;
-use crate::wait::Woken;
 
 const CONNECTIONS: Classes = &["Nginx::Connection", "Apache::Connection"];
 const NGINX: Classes = &["Nginx::Connection"];
@@ -18,9 +15,6 @@ const SERVERS: Classes = &["Nginx::Server", "Apache::Server"];
 const NGINX_SERVER: Classes = &["Nginx::Server"];
 const APACHE_SERVER: Classes = &["Apache::Server"];
 const SCOREBOARD: Classes = &["Apache::Scoreboard"];
-
-/// Longest `/proc/loadavg`.
-const LOADAVG_BYTES_MAX: usize = 256;
 
 const fn class(name: &'static str) -> Class {
     Class {
@@ -157,15 +151,12 @@ pub(super) const CHAPTER: Chapter = Chapter {
         reader(SCOREBOARD, &["pid"], "The number of the process.", |_| {
             Answer::Int(i64::from(std::process::id()))
         }),
-        Method {
-            waits: "the file system",
-            ..reader(
-                SCOREBOARD,
-                &["loadavg"],
-                "How many processes were ready to run, on average: of the last 1, 5 and 15 minutes.",
-                loadavg,
-            )
-        },
+        reader(
+            SCOREBOARD,
+            &["loadavg"],
+            "How many processes were ready to run, on average: of the last 1, 5 and 15 minutes.",
+            loadavg,
+        ),
         missing(
             SCOREBOARD,
             &[
@@ -209,16 +200,13 @@ fn keepalives(call: &mut NativeCall<'_>) -> Answer {
     }))
 }
 
-fn loadavg(call: &mut NativeCall<'_>) -> Answer {
-    let reader = &call.host.settings.reader;
-    let read = reader.read(Path::new("/proc/loadavg"), LOADAVG_BYTES_MAX);
-    wait(call, async move {
-        match read.await.map(|read| averages(&read.bytes)) {
-            Ok(Some(averages)) => Woken::Value(averages),
-            Ok(None) => Woken::error("/proc/loadavg holds no load"),
-            Err(error) => Woken::error(format!("/proc/loadavg cannot be read: {error}")),
-        }
-    })
+/// The kernel makes the file up from memory when it is read: nobody waits for a disk.
+fn loadavg(_: &mut NativeCall<'_>) -> Answer {
+    match std::fs::read("/proc/loadavg").map(|text| averages(&text)) {
+        Ok(Some(averages)) => Answer::Datum(averages),
+        Ok(None) => Answer::runtime_error("/proc/loadavg holds no load"),
+        Err(error) => Answer::runtime_error(format!("/proc/loadavg cannot be read: {error}")),
+    }
 }
 
 fn averages(text: &[u8]) -> Option<Datum> {
