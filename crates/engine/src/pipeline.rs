@@ -1,7 +1,7 @@
 //! The life of a request, in order. Read this first.
 //!
 //! Every protocol hands an [`Exchange`] to [`serve`]; each phase below is one call. A phase that
-//! refuses returns an error, [`error_reply`] turns it into an answer, and whatever happens the
+//! refuses returns an error, [`crate::error_reply`] turns it into an answer, and whatever happens the
 //! exchange ends with exactly one access record. What a phase does is in the module it calls.
 
 #[cfg(test)]

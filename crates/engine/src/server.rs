@@ -29,7 +29,7 @@ use crate::worker::{Command, Opened, Prepare, Shared, Swap};
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.
 const END_MARGIN: Duration = Duration::from_secs(2);
-/// What is said of a worker that has not opened its interpreter in time.
+/// What is said of a worker that has not opened its VM in time.
 const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice scripts.wall: it is held up, or they wait for what does not come";
 /// How often an ending server looks whether its threads have ended.
 const END_LOOK: Duration = Duration::from_millis(10);

@@ -64,8 +64,8 @@ pub struct ProgramStats {
 /// What became of one worker's scripts.
 #[derive(Debug, Default)]
 pub struct ScriptStats {
-    /// Interpreters open now, those of former generations counted.
-    pub interpreters: AtomicU64,
+    /// VMs open now, those of former generations counted.
+    pub vms: AtomicU64,
     /// Bytes they hold.
     pub memory_bytes: AtomicU64,
     /// Scripts that wait now.

@@ -128,7 +128,8 @@ async fn spin(busy: Duration, rest: Duration) {
 async fn drain(worker: &Rc<Worker>) {
     let drain_ms = worker.serving().generation.process.timeouts.drain_ms;
     let until = Instant::now() + Duration::from_millis(drain_ms);
-    while worker.board.connections(worker.index) > 0 && Instant::now() < until {
+    let is_busy = || worker.board.connections(worker.index) > 0 || worker.scripts_logging.get() > 0;
+    while is_busy() && Instant::now() < until {
         tokio::time::sleep(DRAIN_LOOK).await;
         worker.tick();
         worker.deadlines.drain();

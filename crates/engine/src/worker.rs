@@ -71,7 +71,7 @@ pub struct Worker {
     pub auth_checks: Checks,
     /// What it shares with the others.
     pub shared: Shared,
-    /// The interpreters open here, each until its `worker_exit` has run.
+    /// The VMs open here, each until its `worker_exit` has run.
     pub(crate) opened: RefCell<Vec<Rc<Scripts>>>,
     /// `log` phases that wait.
     pub(crate) scripts_logging: Cell<usize>,
@@ -483,7 +483,7 @@ impl Worker {
     fn show_scripts(&self) {
         let (opened, stats) = (self.opened.borrow(), &self.stats.scripts);
         let sum = |of: fn(&Scripts) -> usize| opened.iter().map(|it| of(it) as u64).sum();
-        stats.interpreters.store(opened.len() as u64, Relaxed);
+        stats.vms.store(opened.len() as u64, Relaxed);
         let memory_bytes = sum(|scripts| scripts.interpreter().memory_bytes());
         stats.memory_bytes.store(memory_bytes, Relaxed);
         let parked = sum(|scripts| scripts.interpreter().parked());

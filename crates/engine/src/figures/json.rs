@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::groups::{FIGURES, GroupFigures, Unit};
-use super::{Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times};
+use super::{Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times};
 use crate::permits::questions::row_json;
 use crate::stats::BOUNDS_US;
 
@@ -33,6 +33,7 @@ pub fn json(figures: &Figures) -> String {
     workers(figures, &mut out);
     programs(&figures.programs, &mut out);
     stragglers(&figures.stragglers, &mut out);
+    scripts(&figures.scripts, &mut out);
     out.push_str(",\"without_site\":{");
     replies(&figures.without_site, &mut out);
     out.push('}');
@@ -122,6 +123,22 @@ fn stragglers(stragglers: &StragglerFigures, out: &mut String) {
         let _ = write!(out, ",\"{word}\":{count}");
     }
     out.push('}');
+}
+
+fn scripts(scripts: &ScriptFigures, out: &mut String) {
+    let _ = write!(
+        out,
+        ",\"scripts\":{{\"vms\":{},\"memory_bytes\":{},\"parked\":{},\"phases\":{{",
+        scripts.vms, scripts.memory_bytes, scripts.parked
+    );
+    for (at, (phase, runs, failures)) in scripts.phases().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let _ = write!(
+            out,
+            "{comma}\"{phase}\":{{\"ended\":{runs},\"failed\":{failures}}}"
+        );
+    }
+    out.push_str("}}");
 }
 
 fn list<T>(

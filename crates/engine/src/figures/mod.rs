@@ -24,11 +24,13 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
+use script::Phase;
+
 use crate::error_log;
 use crate::permits::rows::{self, Row};
 use crate::stats::{
-    BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, StragglerEnd, StragglerStats,
-    WorkerStats,
+    BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, ScriptStats, StragglerEnd,
+    StragglerStats, WorkerStats,
 };
 use crate::worker::Shared;
 
@@ -65,6 +67,8 @@ pub struct Figures {
     pub programs: ProgramFigures,
     /// Servers and programs at work for clients that have gone.
     pub stragglers: StragglerFigures,
+    /// Scripts of all workers.
+    pub scripts: ScriptFigures,
     /// What programs used, by group.
     pub groups: GroupFigures,
     /// By limit, in the order of the configuration; those that requests have met.
@@ -146,6 +150,19 @@ pub struct StragglerFigures {
     pub ended: [u64; StragglerEnd::ALL.len()],
 }
 
+/// What became of scripts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ScriptFigures {
+    /// VMs open.
+    pub vms: u64,
+    /// Bytes they hold.
+    pub memory_bytes: u64,
+    /// Scripts that wait.
+    pub parked: u64,
+    /// Scripts that came to their end, and those that failed, in the order of [`Phase::ALL`].
+    pub by_phase: [(u64, u64); Phase::ALL.len()],
+}
+
 /// Durations in the buckets of [`BOUNDS_US`].
 #[derive(Debug, Default, Clone)]
 pub struct Times {
@@ -206,6 +223,7 @@ impl Figures {
         });
         self.programs.add(&stats.programs);
         self.stragglers.add(&stats.stragglers);
+        self.scripts.add(&stats.scripts);
         self.without_site.add(&stats.without_site);
         self.total_time.add(&stats.total_time);
         self.upstream_time.add(&stats.upstream_time);
@@ -281,6 +299,37 @@ impl StragglerFigures {
             .map(StragglerEnd::word)
             .into_iter()
             .zip(self.ended)
+    }
+}
+
+impl ScriptFigures {
+    fn add(&mut self, stats: &ScriptStats) {
+        self.vms += stats.vms.load(Relaxed);
+        self.memory_bytes += stats.memory_bytes.load(Relaxed);
+        self.parked += stats.parked.load(Relaxed);
+        for (sum, phase) in self.by_phase.iter_mut().zip(Phase::ALL) {
+            let (runs, failures) = stats.of(phase);
+            sum.0 += runs;
+            sum.1 += failures;
+        }
+    }
+
+    /// Whether there ever was one.
+    pub fn any(&self) -> bool {
+        self.vms > 0 || self.phases().any(|(_, runs, failures)| runs + failures > 0)
+    }
+
+    /// The phases of requests, with the scripts that came to their end and those that failed.
+    pub fn phases(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        let phases = Phase::ALL.into_iter().zip(self.by_phase);
+        let of_requests = phases.skip_while(|(phase, _)| *phase != Phase::Rewrite);
+        of_requests.map(|(phase, (runs, failures))| (phase.name(), runs, failures))
+    }
+
+    /// Scripts that came to their end, and those that failed.
+    pub fn sum(&self) -> (u64, u64) {
+        let add = |sum: (u64, u64), (_, runs, failures)| (sum.0 + runs, sum.1 + failures);
+        self.phases().fold((0, 0), add)
     }
 }
 

@@ -6,7 +6,8 @@ use limits::{Mode, Why};
 
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{
-    Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times, UpstreamFigures, WorkerFigures,
+    Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times, UpstreamFigures,
+    WorkerFigures,
 };
 use crate::permits::rows::Row;
 use crate::stats::BOUNDS_US;
@@ -20,6 +21,7 @@ pub fn prometheus(figures: &Figures) -> String {
     workers(figures, &mut text);
     programs(&figures.programs, &mut text);
     stragglers(&figures.stragglers, &mut text);
+    scripts(&figures.scripts, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
     limits(&figures.limits, &mut text);
@@ -129,6 +131,34 @@ fn stragglers(stragglers: &StragglerFigures, text: &mut Text) {
     text.family(name, "counter", "Such work that ended, by how.");
     for (end, count) in stragglers.ended() {
         text.sample(name, &[("end", end)], count);
+    }
+}
+
+fn scripts(scripts: &ScriptFigures, text: &mut Text) {
+    for (name, help, value) in [
+        ("script_vms", "VMs of scripts.", scripts.vms),
+        (
+            "script_memory_bytes",
+            "What they hold.",
+            scripts.memory_bytes,
+        ),
+        ("scripts_parked", "Scripts that wait.", scripts.parked),
+    ] {
+        text.family(name, "gauge", help);
+        text.sample(name, &[], value);
+    }
+    let (ended, failed) = ("scripts_ended_total", "scripts_failed_total");
+    text.family(
+        ended,
+        "counter",
+        "Scripts that came to their end, by phase.",
+    );
+    for (phase, count, _) in scripts.phases() {
+        text.sample(ended, &[("phase", phase)], count);
+    }
+    text.family(failed, "counter", "Scripts that failed, by phase.");
+    for (phase, _, count) in scripts.phases() {
+        text.sample(failed, &[("phase", phase)], count);
     }
 }
 

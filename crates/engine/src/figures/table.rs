@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::groups::GroupFigures;
-use super::{Figures, ProgramFigures, ReplyFigures, StragglerFigures, Times, UpstreamFigures};
+use super::{
+    Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times, UpstreamFigures,
+};
 use crate::permits::rows::Row;
 
 /// Sites shown, the busiest first.
@@ -53,6 +55,9 @@ pub fn table(figures: &Figures) -> String {
     }
     if figures.stragglers.any() {
         line("stragglers", stragglers(&figures.stragglers));
+    }
+    if figures.scripts.any() {
+        line("scripts", scripts(&figures.scripts));
     }
     line("life", life(figures));
     workers(figures, &mut out);
@@ -186,6 +191,18 @@ fn stragglers(stragglers: &StragglerFigures) -> String {
         let _ = write!(text, " · {} {word}", count(number));
     }
     text
+}
+
+fn scripts(scripts: &ScriptFigures) -> String {
+    let (ended, failed) = scripts.sum();
+    format!(
+        "{} ended · {} failed · {} waiting · {} · {}",
+        count(ended),
+        count(failed),
+        count(scripts.parked),
+        plural(scripts.vms, "VM"),
+        bytes(scripts.memory_bytes)
+    )
 }
 
 fn life(figures: &Figures) -> String {

@@ -1,8 +1,8 @@
-//! One worker's interpreter for one generation: opened, started, and ended with `worker_exit`.
+//! One worker's VM for one generation: opened, started, and ended with `worker_exit`.
 //!
 //! A worker opens it before the generation is in force, so that a script that is no Ruby, or an
 //! `init` that raises, refuses the generation and changes nothing. When the last request of the
-//! generation has ended, `worker_exit` runs and the interpreter closes.
+//! generation has ended, `worker_exit` runs and the VM closes.
 
 use std::fmt;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ impl fmt::Debug for Scripts {
 }
 
 impl Scripts {
-    /// Opens the interpreter of a generation, compiles what is compiled once, and runs `init` and
+    /// Opens the VM of a generation, compiles what is compiled once, and runs `init` and
     /// `worker_init`. `None`: it has no scripts.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Scripts {
         Ok(Some(scripts))
     }
 
-    /// The interpreter.
+    /// The VM.
     pub(crate) fn interpreter(&self) -> &Rc<Interpreter> {
         &self.interpreter
     }

@@ -1,7 +1,7 @@
 //! Scripts on the way of a request: which of the configuration's run, when, and what comes of it.
 //!
 //! [`plan`] is what a generation knows of scripts, shared by all workers; [`lifecycle`] is one
-//! worker's interpreter for it, from opening to its last script; [`phases`] runs the scripts of a
+//! worker's VM for it, from opening to its last script; [`phases`] runs the scripts of a
 //! phase, level by level, and [`outcome`] says what their words mean for the request, which they
 //! see through [`request`]. What they leave behind lies in the exchange ([`Scripted`]).
 //!

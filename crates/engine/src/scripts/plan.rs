@@ -1,6 +1,6 @@
 //! What a generation knows of scripts: each distinct one once, and which run at each level.
 //!
-//! Nothing is compiled here: a compiled script belongs to one worker's interpreter. As the rest of
+//! Nothing is compiled here: a compiled script belongs to one worker's VM. As the rest of
 //! a generation, it is made of copies.
 
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ impl Plan {
         self.phases.has(phase)
     }
 
-    /// The longest that opening an interpreter takes: `init`, then `worker_init`.
+    /// The longest that opening a VM takes: `init`, then `worker_init`.
     pub(crate) fn opening_max(&self) -> Duration {
         self.budgets.wall * 2
     }
