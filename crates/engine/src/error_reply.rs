@@ -3,10 +3,9 @@
 //! A client learns the status, a short text and the request id; the reason and the detail go to
 //! the log. Pages may be replaced per site and status, and per limit.
 
-use config::model::Handler;
 use wire::FieldId;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, RequestId};
 use crate::status;
 
@@ -44,28 +43,42 @@ pub fn status_of(kind: Kind) -> Option<u16> {
 }
 
 /// Answers an error, or cuts the reply short when one has begun.
-pub fn answer(exchange: &mut Exchange, error: &Error) {
+pub async fn answer(exchange: &mut Exchange, error: &Error) {
     log(exchange, error);
-    match status_of(error.kind) {
-        Some(status) if !exchange.reply.has_started() => {
-            if closes(exchange, error) {
-                exchange.reply.close_after();
-            }
-            // What a handler had prepared for another reply must not adorn this one.
-            let fields = &mut exchange.outgoing.fields;
-            fields.retain(|field| KEPT.contains(&field.id));
-            if let Some(seconds) = retry_after_s(error.kind) {
-                let mut digits = itoa::Buffer::new();
-                let seconds = digits.format(seconds).as_bytes();
-                fields.push_known(FieldId::RetryAfter, seconds);
-            }
-            // Who runs into a limit may know which kind it was; how large it is, is the operator's.
-            let is_told = matches!(error.kind, Kind::Limited | Kind::OverLimit { .. });
-            page_for(exchange, status, is_told.then_some(error.reason));
-            exchange.reply.finish();
+    let answered = match status_of(error.kind) {
+        Some(status) if !exchange.reply.has_started() => answer_with(exchange, error, status).await,
+        _ => return exchange.reply.abort(),
+    };
+    // A script has refused the page. What answers that is seen by none.
+    if let Err(error) = answered {
+        log(exchange, &error);
+        let again = match status_of(error.kind) {
+            Some(status) => answer_with(exchange, &error, status).await,
+            None => Err(error),
+        };
+        if again.is_err() {
+            exchange.reply.abort();
         }
-        _ => exchange.reply.abort(),
     }
+}
+
+async fn answer_with(exchange: &mut Exchange, error: &Error, status: u16) -> Result<()> {
+    if closes(exchange, error) {
+        exchange.reply.close_after();
+    }
+    // What a handler had prepared for another reply must not adorn this one.
+    let fields = &mut exchange.outgoing.fields;
+    fields.retain(|field| KEPT.contains(&field.id));
+    if let Some(seconds) = retry_after_s(error.kind) {
+        let mut digits = itoa::Buffer::new();
+        let seconds = digits.format(seconds).as_bytes();
+        fields.push_known(FieldId::RetryAfter, seconds);
+    }
+    // Who runs into a limit may know which kind it was; how large it is, is the operator's.
+    let is_told = matches!(error.kind, Kind::Limited | Kind::OverLimit { .. });
+    page_for(exchange, status, is_told.then_some(error.reason)).await?;
+    exchange.reply.finish();
+    Ok(())
 }
 
 /// When a client may try again, in seconds; `None` where nobody can say.
@@ -78,12 +91,15 @@ fn retry_after_s(kind: Kind) -> Option<u16> {
 }
 
 /// Answers with a status and its page: the limit's or the site's own, or a short text.
-pub fn page(exchange: &mut Exchange, status: u16) {
-    page_for(exchange, status, None);
+///
+/// # Errors
+/// A script refused it.
+pub async fn page(exchange: &mut Exchange, status: u16) -> Result<()> {
+    page_for(exchange, status, None).await
 }
 
 /// As [`page`]; ours says a reason, where there is one to be told.
-fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
+async fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) -> Result<()> {
     exchange.outgoing.status = status;
     if let Some(scripted) = &mut exchange.scripted {
         scripted.forget_content_type();
@@ -100,7 +116,7 @@ fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
             .outgoing
             .fields
             .push(b"Content-Type", page.content_type.as_bytes());
-        return exchange.answer(&page.body);
+        return exchange.answer(&page.body).await;
     }
     let accept = exchange.request.head.fields.get(FieldId::Accept);
     let (content_type, body) = match wire::accept::prefers_json(accept) {
@@ -117,7 +133,7 @@ fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) {
         .outgoing
         .fields
         .push(b"Content-Type", content_type.as_bytes());
-    exchange.answer(&body);
+    exchange.answer(&body).await
 }
 
 /// Room for any of our pages.
@@ -198,21 +214,13 @@ fn log(exchange: &Exchange, error: &Error) {
             tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
         }
         _ => {
-            let (name, server) = (upstream_name(exchange), exchange.record.upstream.as_deref());
+            let (name, server) = (
+                exchange.route.upstream_name(),
+                exchange.record.upstream.as_deref(),
+            );
             tracing::warn!(%client, request_id = %id, host, reason = error.reason, name, server, detail = %error.detail, "request failed");
         }
     }
-}
-
-/// Name of the upstream the request was for.
-fn upstream_name(exchange: &Exchange) -> Option<&str> {
-    let serving = exchange.route.serving.as_ref()?;
-    let upstream = match exchange.route.handler_in(serving) {
-        Handler::Proxy(proxy) => proxy.upstream()?,
-        Handler::FastCgi(fastcgi) => fastcgi.upstream,
-        _ => return None,
-    };
-    Some(&serving.generation.upstreams.get(upstream)?.name)
 }
 
 fn may_complain(exchange: &Exchange) -> bool {
@@ -345,7 +353,7 @@ reply_headers = { set = { X-Site = "a" } }
                 .push(name.as_bytes(), value.as_bytes());
         }
         let error = Error::refused(405, "method_not_allowed");
-        answer(&mut exchange, &error);
+        crate::testbed::block_on(answer(&mut exchange, &error));
         let (_, fields, _) = reply(&exchange);
         let names: Vec<_> = fields
             .iter()

@@ -4,9 +4,10 @@
 //! one it began with until its access record is written.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::model::{self, HostPattern, Model};
+use config::model::{self, HostPattern, ListenAddress, Model};
 use ipnet::IpNet;
 use os::cgroup::Layout;
 
@@ -32,6 +33,8 @@ pub struct Generation {
     pub process: Process,
     /// Sites in file order.
     pub sites: Vec<Site>,
+    /// The addresses it listens on: nobody is forwarded to them by what a script says.
+    pub listeners: Box<[SocketAddr]>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
     /// Its limits, but for those of sites and rules.
@@ -75,6 +78,15 @@ pub struct Process {
     pub reply_headers: model::FieldEdits,
 }
 
+fn listeners(model: &Model) -> Box<[SocketAddr]> {
+    let addresses = model.listeners.iter().map(|listener| &listener.address);
+    let addresses = addresses.filter_map(|address| match address {
+        ListenAddress::Tcp(address) => Some(*address),
+        ListenAddress::Unix(_) => None,
+    });
+    addresses.collect()
+}
+
 /// The groups a model asks for, in copies.
 fn groups(model: &Model) -> Vec<(Vec<String>, Owner)> {
     let groups = Shape::of(model).groups.into_iter();
@@ -101,6 +113,7 @@ impl Generation {
                 reply_headers: model.reply_headers.clone(),
             },
             sites: Vec::with_capacity(model.sites.len()),
+            listeners: listeners(model),
             upstreams: upstreams.map(Arc::new).collect(),
             limits: Limits::default(),
             groups: groups(model),

@@ -37,6 +37,18 @@ pub async fn beforehand(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<
     Ok(())
 }
 
+/// Takes the whole body now, where there is one that was not taken yet: somebody is to see it
+/// before the handler does.
+///
+/// # Errors
+/// Whatever ends an upload, and 413 or 503 where it can't be kept.
+pub async fn whole(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Result<()> {
+    if exchange.spooled.is_none() && !exchange.body.is_ended() {
+        exchange.spooled = Some(take(worker, serving, exchange).await?);
+    }
+    Ok(())
+}
+
 /// A program must be told the length, so a body without one is always taken first.
 fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
     match handler {
@@ -69,7 +81,7 @@ async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Re
             return Ok(spool);
         }
         let Room::Bytes(room) = poll_fn(|cx| spool.poll_room(cx)).await? else {
-            return Err(no_room(&spool, caps.spool_disk_bytes));
+            return Err(no_room(&spool, serving));
         };
         let data = exchange.body.data();
         let count = data.len().min(room);
@@ -78,8 +90,9 @@ async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Re
     }
 }
 
-fn no_room(spool: &Spool, disk_bytes: u64) -> Error {
-    if spool.len() > disk_bytes {
+/// A spool takes no more.
+pub(crate) fn no_room(spool: &Spool, serving: &Serving) -> Error {
+    if spool.len() > serving.generation.process.caps.spool_disk_bytes {
         return too_long();
     }
     let detail = "caps.spool_disk_bytes is used up, or the temporary directory can't be written";

@@ -54,9 +54,36 @@ pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) 
     Underway::begin(worker, exchange).refuse(error).await
 }
 
+/// Answers a request that a script makes inside of another's, to which it owes client, id and
+/// generation. It leaves no record.
+///
+/// # Errors
+/// When the reply was not taken.
+pub(crate) async fn serve_inside(
+    worker: &Rc<Worker>,
+    exchange: &mut Exchange,
+    outer: &Exchange,
+) -> Result<()> {
+    begin(worker, exchange);
+    let (request, of) = (&mut exchange.request, &outer.request);
+    (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
+    exchange.route.serving.clone_from(&outer.route.serving);
+    let mut underway = Underway::inside(worker, exchange);
+    let waited = Cell::new(true);
+    let outcome = caught(
+        worker,
+        pin!(answer(worker, underway.exchange, &waited)),
+        &waited,
+    )
+    .await;
+    underway.give_back(&outcome, &waited);
+    underway.finish(outcome).await
+}
+
 /// `waited` says whether it had to wait for something so far.
 async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool>) -> Result<()> {
     find_site(exchange)?;
+    scripts::arm_filters(worker, exchange);
     make_canonical(exchange)?;
     check_announced_length(exchange)?;
     let mut next = scripts::rewrite(worker, exchange).await?;
@@ -77,6 +104,10 @@ async fn answer_there(
     admission::check_client(exchange)?;
     permits::rates(worker, exchange)?;
     admission::check_credentials(worker, exchange).await?;
+    let next = scripts::set(worker, exchange).await?;
+    if next != Next::On {
+        return Ok(next);
+    }
     intake::beforehand(worker, exchange).await?;
     permits::admit(worker, exchange, lately(exchange, waited)).await?;
     let next = scripts::access(worker, exchange).await?;

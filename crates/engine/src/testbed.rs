@@ -8,7 +8,7 @@ use wire::HeadCaps;
 
 use crate::access_log;
 use crate::exchange::memory::{MemoryBody, MemoryReply};
-use crate::exchange::{Body, Exchange, Peer, Reply};
+use crate::exchange::{Body, Exchange, Peer};
 use crate::generation::Generation;
 use crate::pipeline;
 use crate::worker::{Shared, Worker};
@@ -121,7 +121,7 @@ pub(crate) fn peer(address: &str) -> Peer {
 
 pub(crate) fn exchange(peer: Peer, request: &str) -> Exchange {
     let (body, reply) = (MemoryBody::default(), MemoryReply::default());
-    let mut exchange = Exchange::new(peer, Body::Memory(body), Reply::Memory(reply));
+    let mut exchange = Exchange::new(peer, Body::Memory(body), reply.into());
     let caps = HeadCaps {
         head_bytes: 64 * 1024,
         target_bytes: 32 * 1024,
@@ -143,9 +143,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// The reply an exchange ended with: its status, field lines and body.
 pub(crate) fn reply(exchange: &Exchange) -> (u16, Vec<String>, String) {
-    let Reply::Memory(reply) = &exchange.reply else {
-        panic!("not a reply in memory");
-    };
+    let reply = exchange.reply.memory().expect("a reply in memory");
     let body = String::from_utf8_lossy(reply.body()).into_owned();
     (exchange.reply.status(), reply.fields().to_vec(), body)
 }

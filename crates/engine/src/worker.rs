@@ -33,7 +33,7 @@ use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::StderrShares;
-use crate::upstream::{AllSlots, Pool};
+use crate::upstream::{AllSlots, Dynamic, Pool};
 
 /// Commands waiting at one worker's door.
 const COMMANDS_MAX: usize = 4_096;
@@ -276,6 +276,8 @@ pub struct Serving {
     pub generation: Arc<Generation>,
     /// Its upstreams' pools on this worker.
     pub pools: Vec<Rc<Pool>>,
+    /// The pools of upstreams that scripts have named.
+    pub dynamic: Dynamic,
     /// Those with servers whose processes may be waited for, by such a server's address.
     slotted: HashMap<Arc<str>, Vec<Rc<Pool>>>,
     /// Its scripts on this worker; `None` is none.
@@ -316,6 +318,7 @@ impl Serving {
         }
         Rc::new(Self {
             pools,
+            dynamic: Dynamic::default(),
             slotted,
             scripts,
             files: Files::new(generation.process.caps.file_cache_bytes),
@@ -326,6 +329,7 @@ impl Serving {
 
     /// Gives up what the next generation has not taken over.
     fn retire(&self, next: &Serving) {
+        self.dynamic.retire();
         let kept: HashSet<_> = next.pools.iter().map(Rc::as_ptr).collect();
         for pool in &self.pools {
             if !kept.contains(&Rc::as_ptr(pool)) {
@@ -513,6 +517,7 @@ impl Worker {
         for pool in &serving.pools {
             pool.sweep(self.deadlines.now_ms(), idle_ms);
         }
+        serving.dynamic.sweep(self.deadlines.now_ms(), idle_ms);
     }
 }
 

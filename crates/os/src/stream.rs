@@ -1,7 +1,7 @@
 //! Connected stream sockets: making the connection, and ending it in the way that says the right thing.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -47,6 +47,19 @@ pub fn connect(target: Target<'_>) -> io::Result<OwnedFd> {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The address this machine would speak from to reach `address`: the same, where that is its own.
+/// Nothing is sent.
+pub fn speaks_from(address: SocketAddr) -> io::Result<IpAddr> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &address)?;
+    let own = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    Ok(own.ip().to_canonical())
 }
 
 /// The error a connection attempt ended with, if any.

@@ -6,6 +6,9 @@ use std::task::{Context, Poll};
 use super::reply::{BodySize, Outgoing};
 use crate::error::{Error, Kind, Result};
 
+/// Bytes of a file that are read at once.
+const BLOCK_BYTES: u64 = 64 * 1024;
+
 /// A body that is all there.
 #[derive(Debug, Default)]
 pub struct MemoryBody {
@@ -53,6 +56,15 @@ impl MemoryBody {
     }
 }
 
+/// Reads some of a file; empty at its end.
+pub(super) fn block_of(file: BorrowedFd<'_>, offset: u64, count: u64) -> Result<Vec<u8>> {
+    let mut block = vec![0; usize::try_from(count.min(BLOCK_BYTES)).unwrap_or_default()];
+    let read = os::file::read_at(file, &mut block, offset)
+        .map_err(|error| Error::io(Kind::Internal, "file_read", &error))?;
+    block.truncate(read);
+    Ok(block)
+}
+
 /// A reply that is kept.
 #[derive(Debug, Default)]
 pub struct MemoryReply {
@@ -63,6 +75,8 @@ pub struct MemoryReply {
     body: Vec<u8>,
     /// Bytes of body that went elsewhere.
     sent: u64,
+    /// The most that is kept of it.
+    room: Option<usize>,
     state: State,
 }
 
@@ -82,6 +96,14 @@ impl MemoryReply {
             status,
             sent: body_bytes,
             state: State::Finished,
+            ..Self::default()
+        }
+    }
+
+    /// A reply of which so many bytes of body are kept; one that is longer never finishes.
+    pub fn with_room(bytes: usize) -> Self {
+        Self {
+            room: Some(bytes),
             ..Self::default()
         }
     }
@@ -126,7 +148,16 @@ impl MemoryReply {
     }
 
     pub(super) fn push(&mut self, data: &[u8]) {
-        self.body.extend_from_slice(data);
+        // What is too long is taken and forgotten, as by a client that reads no more.
+        match self.room {
+            Some(room) if self.body.len() + data.len() > room => self.abort(),
+            _ => self.body.extend_from_slice(data),
+        }
+    }
+
+    /// Whether more came than there was room for, or the reply broke off.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.state == State::Aborted
     }
 
     pub(super) fn send_file(
@@ -135,15 +166,15 @@ impl MemoryReply {
         offset: u64,
         count: u64,
     ) -> Result<usize> {
-        let mut block = vec![0; usize::try_from(count.min(64 * 1024)).unwrap_or_default()];
-        let read = os::file::read_at(file, &mut block, offset)
-            .map_err(|error| Error::io(Kind::Internal, "file_read", &error))?;
-        self.push(block.get(..read).unwrap_or_default());
-        Ok(read)
+        let block = block_of(file, offset, count)?;
+        self.push(&block);
+        Ok(block.len())
     }
 
     pub(super) fn finish(&mut self) {
-        self.state = State::Finished;
+        if self.state != State::Aborted {
+            self.state = State::Finished;
+        }
     }
 
     pub(super) fn abort(&mut self) {

@@ -6,6 +6,7 @@
 //! (the pipeline's tests); a new protocol adds a variant to `Body` and `Reply`, nothing above.
 
 mod body;
+mod collecting;
 pub mod h1;
 pub mod memory;
 mod reply;
@@ -14,6 +15,7 @@ mod route;
 mod spare;
 
 pub use body::Body;
+pub use collecting::Collected;
 pub use reply::{BodySize, Outgoing, Reply};
 pub use request::{Peer, Request, RequestId};
 pub use route::Route;
@@ -31,7 +33,7 @@ use crate::error::Result;
 use crate::fields;
 use crate::outbox::Outbox;
 use crate::permits::Held;
-use crate::scripts::Scripted;
+use crate::scripts::{self, Scripted};
 use crate::spool::Spool;
 
 /// Stands in records for the status nobody was left to see.
@@ -159,7 +161,7 @@ impl Exchange {
         let mut departed = spares.take();
         let (status, sent) = (self.status(), self.reply.body_bytes());
         departed.body = Body::Memory(MemoryBody::taken(self.body.bytes_read()));
-        departed.reply = Reply::Memory(MemoryReply::sent(status, sent));
+        departed.reply = MemoryReply::sent(status, sent).into();
         std::mem::swap(&mut self.request, &mut departed.request);
         std::mem::swap(&mut self.route, &mut departed.route);
         std::mem::swap(&mut self.outgoing, &mut departed.outgoing);
@@ -171,19 +173,51 @@ impl Exchange {
         departed
     }
 
-    /// Applies the configured field edits and starts the reply.
+    /// Applies the configured field edits, lets scripts see the head, and starts the reply.
     ///
     /// The head is buffered; it leaves with the first bytes of the body or at the end.
-    pub fn send_head(&mut self, size: BodySize) {
+    ///
+    /// # Errors
+    /// A script refused it; no head was sent.
+    pub async fn send_head(&mut self, size: BodySize) -> Result<()> {
         self.outgoing
             .fields
             .push_known(FieldId::XRequestId, self.request.id.as_bytes());
         fields::edit_reply(self);
         self.add_scripted_fields();
-        // Whoever still waits for a 100 may send the body or not: what follows can't be told apart.
+        if self.has_filters() {
+            // Boxed: few replies are filtered, and others need not have room for it.
+            return Box::pin(scripts::filter_head(self, size)).await;
+        }
+        self.start_reply(size);
+        Ok(())
+    }
+
+    /// Starts the reply as it is.
+    pub(crate) fn start_reply(&mut self, size: BodySize) {
+        let close = self.closes_after();
+        self.reply.start(&self.outgoing, size, close);
+    }
+
+    /// Starts the reply when all of its body is there, or more than `bytes_max` of it.
+    pub(crate) fn collect_reply(&mut self, size: BodySize, bytes_max: usize) {
+        let close = self.closes_after();
+        let head = self.outgoing.clone();
+        self.reply.collect(head, size, close, bytes_max);
+    }
+
+    /// Starts a reply that was kept back, with this body now; it is still to be written.
+    pub(crate) fn start_collected(&mut self, body: &[u8], close: bool) {
+        let size = BodySize::Length(body.len() as u64);
+        self.reply.start(&self.outgoing, size, close);
+    }
+
+    /// Whether nothing may follow on the connection. Whoever still waits for a 100 may send the
+    /// body or not: what follows can't be told apart.
+    fn closes_after(&self) -> bool {
         let unread = !self.body.is_ended();
         let doubtful = self.request.head.expect_continue || self.body.is_too_long_to_drain();
-        self.reply.start(&self.outgoing, size, unread && doubtful);
+        unread && doubtful
     }
 
     /// Fields that scripts set before there was a reply replace the handler's.
@@ -226,8 +260,12 @@ impl Exchange {
     }
 
     /// Answers with a short body, all at once.
-    pub fn answer(&mut self, body: &[u8]) {
-        self.send_head(BodySize::Length(body.len() as u64));
+    ///
+    /// # Errors
+    /// As [`Self::send_head`].
+    pub async fn answer(&mut self, body: &[u8]) -> Result<()> {
+        self.send_head(BodySize::Length(body.len() as u64)).await?;
         self.reply.push(body);
+        Ok(())
     }
 }

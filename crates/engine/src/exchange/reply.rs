@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 
 use wire::Fields;
 
+use super::collecting::{Collected, Collecting};
 use super::h1::H1Reply;
-use super::memory::MemoryReply;
-use crate::error::Result;
+use super::memory::{self, MemoryReply};
+use crate::error::{Error, Kind, Result};
 use crate::outbox::Outbox;
 
 /// Status and fields of a reply, without framing.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Outgoing {
     /// Status code; 0 until a handler has chosen one.
     pub status: u16,
@@ -41,66 +42,176 @@ pub enum BodySize {
 
 /// Where a reply goes.
 #[derive(Debug)]
-pub enum Reply {
+pub struct Reply {
+    carrier: Carrier,
+    /// What is kept back of it; boxed, since hardly any is.
+    collecting: Option<Box<Collecting>>,
+    /// Whether a body was too long to be kept back, and left as it came.
+    has_overflowed: bool,
+}
+
+#[derive(Debug)]
+enum Carrier {
     /// To an HTTP/1.1 connection.
     H1(H1Reply),
     /// To memory.
     Memory(MemoryReply),
 }
 
+impl From<H1Reply> for Reply {
+    fn from(reply: H1Reply) -> Self {
+        Carrier::H1(reply).into()
+    }
+}
+
+impl From<MemoryReply> for Reply {
+    fn from(reply: MemoryReply) -> Self {
+        Carrier::Memory(reply).into()
+    }
+}
+
+impl From<Carrier> for Reply {
+    fn from(carrier: Carrier) -> Self {
+        Self {
+            carrier,
+            collecting: None,
+            has_overflowed: false,
+        }
+    }
+}
+
 impl Reply {
+    /// The connection's half it goes to; `None` for one in memory.
+    pub fn h1(&mut self) -> Option<&mut H1Reply> {
+        match &mut self.carrier {
+            Carrier::H1(reply) => Some(reply),
+            Carrier::Memory(_) => None,
+        }
+    }
+
+    /// The memory it goes to; `None` for one on a connection.
+    pub fn memory(&self) -> Option<&MemoryReply> {
+        match &self.carrier {
+            Carrier::Memory(reply) => Some(reply),
+            Carrier::H1(_) => None,
+        }
+    }
+
     pub(super) fn into_outbox(self) -> Outbox {
-        match self {
-            Self::H1(reply) => reply.into_outbox(),
-            Self::Memory(_) => Outbox::default(),
+        match self.carrier {
+            Carrier::H1(reply) => reply.into_outbox(),
+            Carrier::Memory(_) => Outbox::default(),
         }
     }
 
     pub(super) fn start(&mut self, outgoing: &Outgoing, size: BodySize, close: bool) {
-        match self {
-            Self::H1(reply) => reply.start(outgoing, size, close),
-            Self::Memory(reply) => reply.start(outgoing, size),
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.start(outgoing, size, close),
+            Carrier::Memory(reply) => reply.start(outgoing, size),
         }
     }
 
+    /// Keeps the reply back until all of its body is there, but no more than `bytes_max` of it.
+    pub(super) fn collect(
+        &mut self,
+        head: Outgoing,
+        size: BodySize,
+        close: bool,
+        bytes_max: usize,
+    ) {
+        self.has_overflowed = false;
+        self.collecting = Some(Box::new(Collecting {
+            head,
+            size,
+            close,
+            bytes: Vec::new(),
+            bytes_max,
+        }));
+    }
+
+    /// The body that was kept back: nothing is, from now on, and no head was sent.
+    pub fn take_collected(&mut self) -> Option<Collected> {
+        Some(self.collecting.take()?.collected())
+    }
+
+    /// Whether a body was to be kept back and was too long; said once.
+    pub fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.has_overflowed)
+    }
+
+    /// Keeps `data` back, if that is what is done; where it is too much, everything kept leaves.
+    fn keep(&mut self, data: &[u8]) -> bool {
+        let Some(collecting) = &mut self.collecting else {
+            return false;
+        };
+        let is_kept = collecting.keep(data);
+        if !is_kept {
+            self.let_pass();
+        }
+        is_kept
+    }
+
+    fn let_pass(&mut self) {
+        let Some(kept) = self.collecting.take() else {
+            return;
+        };
+        self.has_overflowed = true;
+        self.start(&kept.head, kept.size, kept.close);
+        self.push(&kept.bytes);
+    }
+
     pub(super) async fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
-        match self {
-            Self::H1(reply) => reply.send_interim(bytes).await,
-            Self::Memory(_) => Ok(()),
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.send_interim(bytes).await,
+            Carrier::Memory(_) => Ok(()),
         }
     }
 
     /// Whether a head was sent (or buffered): it is too late for another one.
     pub fn has_started(&self) -> bool {
-        match self {
-            Self::H1(reply) => reply.has_started(),
-            Self::Memory(reply) => reply.has_started(),
-        }
+        self.collecting.is_some()
+            || match &self.carrier {
+                Carrier::H1(reply) => reply.has_started(),
+                Carrier::Memory(reply) => reply.has_started(),
+            }
     }
 
     /// Whether the body is not to be sent: the request was HEAD.
     pub fn is_head_only(&self) -> bool {
-        match self {
-            Self::H1(reply) => reply.is_head_only(),
-            Self::Memory(reply) => reply.is_head_only(),
+        match &self.carrier {
+            Carrier::H1(reply) => reply.is_head_only(),
+            Carrier::Memory(reply) => reply.is_head_only(),
         }
     }
 
     /// Adds bytes that leave with the next flush. Meant for short bodies: they are copied.
     pub fn push(&mut self, data: &[u8]) {
-        match self {
-            Self::H1(reply) => reply.push(data),
-            Self::Memory(reply) => reply.push(data),
+        if self.keep(data) {
+            return;
+        }
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.push(data),
+            Carrier::Memory(reply) => reply.push(data),
         }
     }
 
     /// Sends some of `data`, after whatever is buffered. Says how much of it was taken.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
-        match self {
-            Self::H1(reply) => reply.poll_write(cx, data),
-            Self::Memory(reply) => {
+        if self.keep(data) {
+            return Poll::Ready(Ok(data.len()));
+        }
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.poll_write(cx, data),
+            Carrier::Memory(reply) => {
                 reply.push(data);
-                Poll::Ready(Ok(data.len()))
+                match reply.is_aborted() {
+                    true => Poll::Ready(Err(Error::new(
+                        Kind::ClientGone,
+                        "reply_too_long",
+                        "there is no room for more of it in memory",
+                    ))),
+                    false => Poll::Ready(Ok(data.len())),
+                }
             }
         }
     }
@@ -119,9 +230,12 @@ impl Reply {
 
     /// Sends what is buffered.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        match self {
-            Self::H1(reply) => reply.poll_flush(cx),
-            Self::Memory(_) => Poll::Ready(Ok(())),
+        if self.collecting.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.poll_flush(cx),
+            Carrier::Memory(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -137,49 +251,58 @@ impl Reply {
         offset: u64,
         count: u64,
     ) -> Result<usize> {
-        match self {
-            Self::H1(reply) => poll_fn(|cx| reply.poll_sendfile(cx, file, offset, count)).await,
-            Self::Memory(reply) => reply.send_file(file, offset, count),
+        if self.collecting.is_some() {
+            let block = memory::block_of(file, offset, count)?;
+            self.write(&block).await?;
+            return Ok(block.len());
+        }
+        match &mut self.carrier {
+            Carrier::H1(reply) => poll_fn(|cx| reply.poll_sendfile(cx, file, offset, count)).await,
+            Carrier::Memory(reply) => reply.send_file(file, offset, count),
         }
     }
 
-    /// Ends the body. What is buffered leaves with the next flush.
+    /// Ends the body. What is buffered leaves with the next flush; what is kept back stays.
     pub fn finish(&mut self) {
-        match self {
-            Self::H1(reply) => reply.finish(),
-            Self::Memory(reply) => reply.finish(),
+        if self.collecting.is_some() {
+            return;
+        }
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.finish(),
+            Carrier::Memory(reply) => reply.finish(),
         }
     }
 
     /// Says that nothing may follow this reply on its connection.
     pub fn close_after(&mut self) {
-        match self {
-            Self::H1(reply) => reply.close_after(),
-            Self::Memory(_) => {}
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.close_after(),
+            Carrier::Memory(_) => {}
         }
     }
 
     /// Gives up: the client must be able to see that the reply is cut short.
     pub fn abort(&mut self) {
-        match self {
-            Self::H1(reply) => reply.abort(),
-            Self::Memory(reply) => reply.abort(),
+        self.collecting = None;
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.abort(),
+            Carrier::Memory(reply) => reply.abort(),
         }
     }
 
     /// Body bytes the kernel has taken so far, without head and framing.
     pub fn body_bytes(&self) -> u64 {
-        match self {
-            Self::H1(reply) => reply.body_bytes(),
-            Self::Memory(reply) => reply.body_bytes(),
+        match &self.carrier {
+            Carrier::H1(reply) => reply.body_bytes(),
+            Carrier::Memory(reply) => reply.body_bytes(),
         }
     }
 
     /// Status sent; 0 before a head was.
     pub fn status(&self) -> u16 {
-        match self {
-            Self::H1(reply) => reply.status(),
-            Self::Memory(reply) => reply.status(),
+        match &self.carrier {
+            Carrier::H1(reply) => reply.status(),
+            Carrier::Memory(reply) => reply.status(),
         }
     }
 }

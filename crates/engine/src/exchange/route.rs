@@ -8,6 +8,7 @@ use crate::access_log::TargetIndex;
 use crate::exchange::Request;
 use crate::resolve::Resolved;
 use crate::site::{Rule, Site};
+use crate::upstream::Destination;
 use crate::worker::Serving;
 
 /// The way of one request through the configuration.
@@ -23,6 +24,8 @@ pub struct Route {
     pub file: Option<Rc<Resolved>>,
     /// Where it is looked for, if not at the request's path.
     lookup: Option<Box<[u8]>>,
+    /// The upstream a script has named; `None` where the configuration says it, or nobody.
+    pub upstream: Option<Destination>,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
 }
@@ -40,6 +43,7 @@ impl Route {
     pub fn start_over(&mut self) {
         self.file = None;
         self.lookup = None;
+        self.upstream = None;
         self.matched.clear();
     }
 
@@ -97,6 +101,31 @@ impl Route {
         let rule = self.matched.last().and_then(|last| site?.rules.get(*last));
         rule.and_then(|rule| rule.handler.as_ref())
             .unwrap_or(&Handler::Static)
+    }
+
+    /// Index of the upstream it goes to, where that is one of the configuration, given the
+    /// `serving` of this very route.
+    pub fn upstream_index(&self, serving: &Serving) -> Option<usize> {
+        match (self.handler_in(serving), &self.upstream) {
+            (Handler::Proxy(_), Some(Destination::Configured(index))) => Some(*index),
+            (Handler::Proxy(_), Some(Destination::Dynamic(_))) => None,
+            (Handler::Proxy(proxy), None) => proxy.upstream(),
+            (Handler::FastCgi(fastcgi), _) => Some(fastcgi.upstream),
+            _ => None,
+        }
+    }
+
+    /// Name of the upstream it goes to: one of the configuration, or what a script has said.
+    pub fn upstream_name(&self) -> Option<&str> {
+        if let Some(Destination::Dynamic(pool)) = &self.upstream {
+            return Some(pool.name());
+        }
+        let serving = self.serving.as_deref()?;
+        let upstream = serving
+            .generation
+            .upstreams
+            .get(self.upstream_index(serving)?);
+        Some(&upstream?.name)
     }
 
     /// Settings of the site and of each matched rule, outer first.

@@ -26,7 +26,7 @@ impl Spares {
         let kept = self.kept.borrow_mut().pop();
         kept.unwrap_or_else(|| {
             let (body, reply) = (MemoryBody::default(), MemoryReply::default());
-            let (body, reply) = (Body::Memory(body), Reply::Memory(reply));
+            let (body, reply) = (Body::Memory(body), Reply::from(reply));
             Box::new(Exchange::new(Peer::LOCAL, body, reply))
         })
     }
@@ -35,7 +35,7 @@ impl Spares {
     pub fn give(&self, mut exchange: Box<Exchange>) {
         exchange.reset();
         exchange.body = Body::Memory(MemoryBody::default());
-        let reply = std::mem::replace(&mut exchange.reply, Reply::Memory(MemoryReply::default()));
+        let reply = std::mem::replace(&mut exchange.reply, MemoryReply::default().into());
         exchange.spare_out = reply.into_outbox();
         let mut kept = self.kept.borrow_mut();
         if kept.len() < KEPT_MAX {

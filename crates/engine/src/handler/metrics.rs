@@ -38,6 +38,5 @@ pub(super) async fn answer(
     let fields = &mut exchange.outgoing.fields;
     fields.push(b"Content-Type", content_type);
     fields.push(b"Cache-Control", b"no-store");
-    exchange.answer(text.as_bytes());
-    Ok(())
+    exchange.answer(text.as_bytes()).await
 }

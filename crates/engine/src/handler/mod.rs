@@ -17,10 +17,11 @@ use std::rc::Rc;
 
 use config::model::Handler;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::scripts::{self, Next};
 use crate::worker::Worker;
+pub(crate) use static_file::compress_filtered;
 
 /// Runs the handler the route chose.
 ///
@@ -32,17 +33,16 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
     };
     let handler = exchange.route.handler_in(&serving);
     exchange.record.handler = name(handler);
+    scripts::take_named(worker, &serving, exchange).await?;
+    scripts::ask_for_identity(exchange);
     let answered = match handler {
         Handler::Static => static_file::serve(worker, &serving, exchange).await,
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
         // Boxed, as the next: a connection that runs no program need not have room for one.
         Handler::FastCgi(fastcgi) => Box::pin(fastcgi::serve(worker, exchange, fastcgi)).await,
         Handler::Cgi(cgi) => Box::pin(cgi::run(worker, exchange, cgi)).await,
-        Handler::Respond(respond) => {
-            respond::answer(exchange, respond);
-            Ok(())
-        }
-        Handler::Redirect(redirect) => redirect::answer(exchange, redirect),
+        Handler::Respond(respond) => respond::answer(exchange, respond).await,
+        Handler::Redirect(redirect) => redirect::answer(exchange, redirect).await,
         Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,
         Handler::Script(_) => match scripts::content(worker, &serving, exchange).await? {
             Next::On => static_file::serve(worker, &serving, exchange).await,
@@ -84,9 +84,4 @@ pub(crate) fn name(handler: &Handler) -> &'static str {
         Handler::Metrics(_) => "metrics",
         Handler::Script(_) => "script",
     }
-}
-
-/// A script was to name the upstream, and nothing runs it.
-fn no_scripts() -> Error {
-    Error::new(Kind::Internal, "no_scripts", String::new())
 }

@@ -11,7 +11,7 @@ use crate::fields;
 ///
 /// # Errors
 /// When the request brings bytes into the target that no field may hold.
-pub(super) fn answer(exchange: &mut Exchange, redirect: &Redirect) -> Result<()> {
+pub(super) async fn answer(exchange: &mut Exchange, redirect: &Redirect) -> Result<()> {
     let mut target = Vec::new();
     fields::expand(&redirect.target, &exchange.request, &mut target);
     if !field_value_ok(&target) {
@@ -19,6 +19,5 @@ pub(super) fn answer(exchange: &mut Exchange, redirect: &Redirect) -> Result<()>
     }
     exchange.outgoing.status = redirect.status;
     exchange.outgoing.fields.push(b"Location", &target);
-    exchange.answer(b"");
-    Ok(())
+    exchange.answer(b"").await
 }

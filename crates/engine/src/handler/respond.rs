@@ -3,20 +3,24 @@
 use config::model::Respond;
 use wire::FieldId;
 
+use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::fields;
 
 /// Answers with the configured status and text.
-pub(super) fn answer(exchange: &mut Exchange, respond: &Respond) {
+///
+/// # Errors
+/// A script refused the reply.
+pub(super) async fn answer(exchange: &mut Exchange, respond: &Respond) -> Result<()> {
     exchange.outgoing.status = respond.status;
     exchange
         .outgoing
         .fields
         .push_known(FieldId::ContentType, respond.content_type.as_bytes());
     if let [config::model::TemplatePart::Text(text)] = respond.body.parts.as_slice() {
-        return exchange.answer(text.as_bytes());
+        return exchange.answer(text.as_bytes()).await;
     }
     let mut body = Vec::new();
     fields::expand(&respond.body, &exchange.request, &mut body);
-    exchange.answer(&body);
+    exchange.answer(&body).await
 }

@@ -18,7 +18,7 @@ use super::clients::ClientSeat;
 use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::h1::{H1Body, H1Reply, HeadRead, Pace};
-use crate::exchange::{Body, Exchange, Peer, Reply};
+use crate::exchange::{Body, Exchange, Peer};
 use crate::io::Io;
 use crate::pipeline;
 use crate::worker::Worker;
@@ -229,7 +229,7 @@ impl Connection {
         let out = std::mem::take(&mut exchange.spare_out);
         exchange.request.peer = self.peer;
         exchange.body = Body::H1(H1Body::new(io(), &worker.deadlines, &worker.buffers));
-        exchange.reply = Reply::H1(H1Reply::new(io(), &worker.deadlines, &worker.clock, out));
+        exchange.reply = H1Reply::new(io(), &worker.deadlines, &worker.clock, out).into();
         exchange
     }
 
@@ -256,7 +256,7 @@ impl Connection {
         exchange.request.number = self.served;
         let head = &exchange.request.head;
         let keep = head.keep_alive && !self.is_leaving() && !self.is_used_up(caps);
-        if let (Body::H1(body), Reply::H1(reply)) = (&mut exchange.body, &mut exchange.reply) {
+        if let (Body::H1(body), Some(reply)) = (&mut exchange.body, exchange.reply.h1()) {
             let body_caps = BodyCaps {
                 body_bytes: caps.body_bytes,
                 chunk_extension_bytes: caps.chunk_extension_bytes,
@@ -287,7 +287,7 @@ impl Connection {
             head.method,
             write_pace(&serving.generation.process.caps, timeouts),
         );
-        if let Reply::H1(reply) = &mut exchange.reply {
+        if let Some(reply) = exchange.reply.h1() {
             reply.begin(method, Version::Http11, false, pace);
         }
         match pipeline::refuse(&self.worker, exchange, error).await {
@@ -299,7 +299,7 @@ impl Connection {
     /// Decides what becomes of the connection once a reply was sent.
     async fn end(&self, exchange: &mut Exchange) -> Ended {
         let waits_for_continue = exchange.request.head.expect_continue;
-        let (Body::H1(body), Reply::H1(reply)) = (&mut exchange.body, &mut exchange.reply) else {
+        let (Body::H1(body), Some(reply)) = (&mut exchange.body, exchange.reply.h1()) else {
             return Ended::Close;
         };
         if !reply.keeps_connection() || waits_for_continue {

@@ -15,6 +15,7 @@ use std::time::Instant;
 use limits::{Change, Definition, Ledger, Time};
 
 use super::compiled::{Kept, Limits};
+use super::gates::Gates;
 use super::refusals::Refusals;
 
 /// How often the ledger does what time asks for.
@@ -27,6 +28,8 @@ const CHANGED_MAX: usize = 2_048;
 pub struct Limiter {
     /// Who holds what.
     pub ledger: Ledger,
+    /// Gates that scripts have made up.
+    pub gates: Arc<Gates>,
     /// What was refused lately.
     pub refusals: Refusals,
     /// The beginning of the ledger's time.
@@ -68,6 +71,7 @@ impl Limiter {
         let seed = std::array::from_fn(|at| random.hash_one(at));
         Self {
             ledger: Ledger::new(workers, seed),
+            gates: Arc::default(),
             refusals: Refusals::default(),
             started,
             ticked_ms: AtomicU64::new(0),

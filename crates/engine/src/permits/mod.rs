@@ -8,6 +8,7 @@
 //! ([`questions`]).
 
 mod compiled;
+mod gates;
 mod hours;
 mod limit;
 mod limiter;
@@ -23,6 +24,7 @@ mod wants;
 
 pub(crate) use compiled::Builder;
 pub use compiled::{Kept, Limits, changed};
+pub use gates::{Asked, Gates};
 pub use limit::Place;
 pub use limiter::Limiter;
 pub use prepared::Level;

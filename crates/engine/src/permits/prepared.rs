@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use limits::{Defined, WANTS_MAX, Want};
 
 use super::limit::Limit;
-use super::wants::{Phase, upstream};
+use super::wants::Phase;
 use crate::exchange::Route;
 use crate::site::Site;
 use crate::worker::Serving;
@@ -58,7 +58,7 @@ pub(super) fn wants<'a>(
     let limits = &serving.generation.limits;
     let innermost = innermost(site, route)?;
     if !limits.upstreams.is_empty()
-        && let Some(upstream) = upstream(serving, route)
+        && let Some(upstream) = route.upstream_index(serving)
         && limits
             .upstreams
             .get(upstream)

@@ -12,7 +12,6 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use config::model::Handler;
 use limits::{Ask, LimitId, WANTS_MAX, Want};
 use wire::FieldId;
 
@@ -159,7 +158,10 @@ fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'
     let tenant = site.and_then(|site| limits.tenants.get(usize::try_from(site.tenant).ok()?));
     let upstream = match limits.upstreams.is_empty() {
         true => None,
-        false => upstream(serving, route).and_then(|index| limits.upstreams.get(index)),
+        false => {
+            let index = route.upstream_index(serving);
+            index.and_then(|index| limits.upstreams.get(index))
+        }
     };
     let rules = route.rules().rev().map(|rule| &*rule.limits);
     let outer = [
@@ -169,15 +171,6 @@ fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'
         Some(&*limits.process),
     ];
     rules.chain(outer.into_iter().flatten())
-}
-
-/// Index of the upstream that the handler forwards to.
-pub(super) fn upstream(serving: &Serving, route: &Route) -> Option<usize> {
-    match route.handler_in(serving) {
-        Handler::Proxy(proxy) => proxy.upstream(),
-        Handler::FastCgi(fastcgi) => Some(fastcgi.upstream),
-        _ => None,
-    }
 }
 
 impl<'a> Facts<'a> {
@@ -211,10 +204,8 @@ impl<'a> Facts<'a> {
                 out.extend_from_slice(rule.map_or(&b""[..], |rule| rule.name.as_bytes()));
             }
             Part::Upstream => {
-                let upstream = upstream(self.serving, self.route);
-                let upstream =
-                    upstream.and_then(|index| self.serving.generation.upstreams.get(index));
-                out.extend_from_slice(upstream.map_or(&b""[..], |it| it.name.as_bytes()));
+                let name = self.route.upstream_name().unwrap_or_default();
+                out.extend_from_slice(name.as_bytes());
             }
             Part::File => {
                 out.extend_from_slice(self.file.map_or(head.path(), Resolved::name));
@@ -256,7 +247,7 @@ impl Scratch {
             add(tenant);
         }
         if !facts.limits.upstreams.is_empty()
-            && let Some(upstream) = upstream(facts.serving, facts.route)
+            && let Some(upstream) = facts.route.upstream_index(facts.serving)
             && let Some(upstream) = facts.limits.upstreams.get(upstream)
         {
             add(upstream);

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use crate::exchange::{Exchange, Peer};
 use crate::listener::{self, Arrival};
 use crate::testbed::{Bed, block_on};
+use crate::worker::Worker;
 
 const SITES: &str = r#"
 [[listen]]
@@ -29,6 +30,13 @@ thread_local! {
     static HELD: Rc<Semaphore> = Rc::new(Semaphore::const_new(0));
 }
 
+/// Begins an exchange whose scripts are about to run.
+pub(crate) fn begin(worker: &Rc<Worker>, exchange: &mut Exchange) {
+    super::begin(worker, exchange);
+    super::find_site(exchange).expect("a site");
+    exchange.scripted().enter(worker, script::Phase::Access);
+}
+
 /// Lets one exchange go on that is held, now or when it comes.
 pub(crate) fn release_one() {
     HELD.with(|held| held.add_permits(1));
@@ -44,7 +52,8 @@ pub(super) async fn break_down(exchange: &mut Exchange) {
     if path.starts_with(b"/panic") || path.ends_with(b"/panic") {
         if path.ends_with(b"/late") {
             exchange.outgoing.status = 200;
-            exchange.send_head(crate::exchange::BodySize::Length(100));
+            let sent = exchange.send_head(crate::exchange::BodySize::Length(100));
+            sent.await.expect("no filters");
             exchange.reply.push(b"begun");
         }
         panic!("a mistake");

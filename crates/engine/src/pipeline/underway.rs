@@ -45,6 +45,16 @@ impl<'a> Underway<'a> {
         }
     }
 
+    /// Takes an exchange that lies inside of another and leaves no record.
+    pub(super) fn inside(worker: &'a Rc<Worker>, exchange: &'a mut Exchange) -> Self {
+        Self {
+            worker,
+            exchange,
+            is_request: false,
+            is_recorded: true,
+        }
+    }
+
     /// Gives back the permits of a handler that has not done so itself, its source having ended.
     pub(super) fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
         if self.exchange.held.is_some() {
@@ -60,22 +70,36 @@ impl<'a> Underway<'a> {
 
     /// An end for the reply, or an answer for an error; done when the kernel has its last byte.
     pub(super) async fn finish(&mut self, outcome: Result<()>) -> Result<()> {
-        let reason = match outcome {
-            Ok(()) => {
-                self.exchange.reply.finish();
-                ""
-            }
+        let outcome = match outcome {
+            Ok(()) => scripts::filter_body(self.worker, self.exchange).await,
             Err(error) => {
-                error_reply::answer(self.exchange, &error);
+                // What was kept back of another reply is forgotten.
+                self.exchange.reply.take_collected();
+                Err(error)
+            }
+        };
+        let reason = match outcome {
+            Ok(()) => "",
+            Err(error) => {
+                self.answer(&error).await;
                 error.reason
             }
         };
+        self.exchange.reply.finish();
         let sent = poll_fn(|cx| self.exchange.reply.poll_flush(cx)).await;
         self.exchange.record.reason = match &sent {
             Err(error) if reason.is_empty() => error.reason,
             _ => reason,
         };
         sent
+    }
+
+    /// Answers an error; scripts may see that answer, too.
+    async fn answer(&mut self, error: &Error) {
+        error_reply::answer(self.exchange, error).await;
+        if let Err(error) = scripts::filter_body(self.worker, self.exchange).await {
+            error_reply::answer(self.exchange, &error).await;
+        }
     }
 
     /// Answers what never became a request: no script hears of it.

@@ -26,5 +26,5 @@ pub(crate) async fn content(
     outcome::show_fields(exchange);
     let ended = phases::run(worker, scripts, exchange, Phase::Content, used).await?;
     ended.map_err(|failure| outcome::denied(&failure))?;
-    outcome::settle_content(exchange)
+    outcome::settle_content(exchange).await
 }

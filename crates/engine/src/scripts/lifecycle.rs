@@ -4,6 +4,8 @@
 //! `init` that raises, refuses the generation and changes nothing. When the last request of the
 //! generation has ended, `worker_exit` runs and the VM closes.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 
@@ -21,6 +23,8 @@ pub(crate) struct Scripts {
     /// As the plan counts them.
     compiled: Box<[Script]>,
     exit: Option<Script>,
+    /// Scripts of which it was said that a body was too long for them.
+    told: RefCell<HashSet<usize>>,
     /// Told when no request of the generation is left.
     unused: Notify,
 }
@@ -70,6 +74,7 @@ impl Scripts {
             interpreter,
             compiled,
             exit,
+            told: RefCell::default(),
             unused: Notify::new(),
         });
         worker.opened.borrow_mut().push(Rc::clone(&scripts));
@@ -84,6 +89,13 @@ impl Scripts {
     /// The script used here.
     pub(super) fn script(&self, used: Use) -> Option<&Script> {
         self.compiled.get(used.script)
+    }
+
+    /// The name of a script of which something is to be said, once.
+    pub(super) fn tell_once(&self, used: Use) -> Option<&str> {
+        let is_news = self.told.borrow_mut().insert(used.script);
+        let script = self.script(used).filter(|_| is_news)?;
+        Some(script.name())
     }
 
     /// No request of the generation is left, or none is waited for.

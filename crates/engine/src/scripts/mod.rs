@@ -3,11 +3,14 @@
 //! [`plan`] is what a generation knows of scripts, shared by all workers; [`lifecycle`] is one
 //! worker's VM for it, from opening to its last script; [`phases`] runs the scripts of a
 //! phase, level by level, and [`outcome`] says what their words mean for the request, which they
-//! see through [`request`]. What they leave behind lies in the exchange ([`Scripted`]).
+//! see through [`request`]; [`set`] names upstreams, [`filters`] has the reply seen, and [`asks`]
+//! does what scripts wait for that only the engine can do. What they leave behind lies in the exchange ([`Scripted`]).
 //!
 //! Left out: Ruby, budgets and the classes scripts use. They are the crate `script`.
 
+mod asks;
 mod content;
+mod filters;
 pub(crate) mod lifecycle;
 mod log;
 mod outcome;
@@ -16,15 +19,19 @@ mod plan;
 mod reader;
 mod request;
 mod scripted;
+mod set;
+mod sub_request;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use content::content;
+pub(crate) use filters::{arm_filters, ask_for_identity, filter_body, filter_head, weaken_tag};
 pub(crate) use lifecycle::Scripts;
 pub(crate) use log::log;
 pub(crate) use phases::{access, rewrite};
 pub(crate) use plan::{Builder, Level, Plan, Use};
 pub use scripted::Scripted;
+pub(crate) use set::{set, take_named};
 
 /// What is next for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -71,14 +71,14 @@ pub(super) fn denied(failure: &Failure) -> Error {
 ///
 /// # Errors
 /// It said what cannot be.
-pub(super) fn settle(exchange: &mut Exchange) -> Result<Next> {
+pub(super) async fn settle(exchange: &mut Exchange) -> Result<Next> {
     let scope = &mut exchange.scripted().scope;
     if let Some(redirect) = scope.redirect.take() {
-        return redirected(exchange, redirect);
+        return redirected(exchange, redirect).await;
     }
     match (scope.returned.take(), scope.output.is_empty()) {
-        (Some(status @ 100..), _) => answer(exchange, status),
-        (_, false) => answer_with_output(exchange),
+        (Some(status @ 100..), _) => answer(exchange, status).await,
+        (_, false) => answer_with_output(exchange).await,
         (_, true) => Ok(Next::On),
     }
 }
@@ -87,28 +87,28 @@ pub(super) fn settle(exchange: &mut Exchange) -> Result<Next> {
 ///
 /// # Errors
 /// As [`settle`].
-pub(super) fn settle_content(exchange: &mut Exchange) -> Result<Next> {
+pub(super) async fn settle_content(exchange: &mut Exchange) -> Result<Next> {
     let scope = &mut exchange.scripted().scope;
     if let Some(redirect) = scope.redirect.take() {
-        return redirected(exchange, redirect);
+        return redirected(exchange, redirect).await;
     }
     match (scope.returned.take(), scope.output.is_empty()) {
-        (Some(status @ 100..), _) => answer(exchange, status),
+        (Some(status @ 100..), _) => answer(exchange, status).await,
         (Some(..0), true) => Ok(Next::On),
-        _ => answer_with_output(exchange),
+        _ => answer_with_output(exchange).await,
     }
 }
 
 /// Answers with what was written; 200 unless the script set another status.
-fn answer_with_output(exchange: &mut Exchange) -> Result<Next> {
+async fn answer_with_output(exchange: &mut Exchange) -> Result<Next> {
     let status = match exchange.outgoing.status {
         0 => 200,
         status => i64::from(status),
     };
-    answer(exchange, status)
+    answer(exchange, status).await
 }
 
-fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
+async fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
     let output = std::mem::take(&mut exchange.scripted().scope.output);
     if status == CLOSE {
         exchange.record.handler = "script";
@@ -130,14 +130,14 @@ fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
     let fields = &mut exchange.outgoing.fields;
     if output.is_empty() && status >= 400 {
         fields.remove(FieldId::ContentType);
-        error_reply::page(exchange, status);
+        error_reply::page(exchange, status).await?;
         return Ok(Next::Answered);
     }
     if !output.is_empty() && !fields.contains(FieldId::ContentType) {
         fields.push_known(FieldId::ContentType, PLAIN);
     }
     exchange.outgoing.status = status;
-    exchange.answer(&output);
+    exchange.answer(&output).await?;
     Ok(Next::Answered)
 }
 
@@ -148,7 +148,7 @@ pub(super) fn show_fields(exchange: &mut Exchange) {
     }
 }
 
-fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
+async fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
     exchange.scripted().unsay();
     match redirect {
         Redirect::Outside { status, location } => {
@@ -157,7 +157,7 @@ fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
                 return Err(Error::new(Kind::Internal, "script_redirects", detail));
             }
             exchange.scripted().fields_out.set(b"Location", &location);
-            answer(exchange, i64::from(status))
+            answer(exchange, i64::from(status)).await
         }
         Redirect::Inside { target } => {
             let scripted = exchange.scripted();

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use script::{Failure, Phase, Run, Step, Wait};
+use script::{Datum, Failure, Phase, Run, Step, Wait};
 
 use super::lifecycle::Scripts;
 use super::outcome;
@@ -58,7 +58,7 @@ async fn all(
             outcome::failed(exchange, phase, used.on_error, &failure)?;
             continue;
         }
-        match outcome::settle(exchange)? {
+        match outcome::settle(exchange).await? {
             Next::On => {}
             over => return Ok(over),
         }
@@ -113,11 +113,11 @@ pub(super) async fn run(
     exchange: &mut Exchange,
     phase: Phase,
     used: Use,
-) -> Result<std::result::Result<(), Failure>> {
+) -> Result<std::result::Result<Datum, Failure>> {
     let scripted = exchange.scripted.get_or_insert_default();
     scripted.enter(worker, phase);
     let Some(script) = scripts.script(used) else {
-        return Ok(Ok(()));
+        return Ok(Ok(Datum::Nil));
     };
     let interpreter = scripts.interpreter();
     let begun = match interpreter.begin_at_once(phase, script) {
@@ -127,7 +127,7 @@ pub(super) async fn run(
     };
     let ended = match begun {
         Ok(mut run) => match run.step(Some(exchange)) {
-            Ok(Step::Done(_)) => Ok(()),
+            Ok(Step::Done(ran)) => Ok(ran.value),
             Ok(Step::Waits(wait)) => Box::pin(go_on(run, wait, exchange)).await?,
             Err(failure) => Err(failure),
         },
@@ -142,7 +142,7 @@ async fn go_on(
     mut run: Run,
     mut wait: Wait,
     exchange: &mut Exchange,
-) -> Result<std::result::Result<(), Failure>> {
+) -> Result<std::result::Result<Datum, Failure>> {
     loop {
         let waited = match wait.needs_request() {
             true => run.wait(wait, Some(exchange)).await,
@@ -162,7 +162,7 @@ async fn go_on(
             return Ok(Err(failure));
         }
         wait = match run.step(Some(exchange)) {
-            Ok(Step::Done(_)) => return Ok(Ok(())),
+            Ok(Step::Done(ran)) => return Ok(Ok(ran.value)),
             Ok(Step::Waits(wait)) => wait,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -171,7 +171,7 @@ async fn go_on(
 
 impl Exchange {
     /// What its scripts left behind; made here if there were none yet.
-    pub(super) fn scripted(&mut self) -> &mut Scripted {
+    pub(crate) fn scripted(&mut self) -> &mut Scripted {
         self.scripted.get_or_insert_default()
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(super) process: Option<Arc<Level>>,
     pub(super) server: ServerClass,
     pub(super) budgets: Budgets,
+    /// Largest body that a `body_filter` is given.
+    pub(super) body_filter_bytes: usize,
     /// Names of environment variables.
     pub(super) env: Vec<String>,
     phases: Phases,
@@ -87,6 +89,11 @@ impl Plan {
     /// Whether any request runs a script in this phase.
     pub(crate) fn has(&self, phase: Phase) -> bool {
         self.phases.has(phase)
+    }
+
+    /// What the scripts of one request may write, in all.
+    pub(super) fn output_bytes(&self) -> usize {
+        self.budgets.output_bytes
     }
 
     /// The longest that opening a VM takes: `init`, then `worker_init`.
@@ -183,6 +190,7 @@ impl Builder {
                 model::ServerClass::Apache => ServerClass::Apache,
             },
             budgets: budgets(&own.budgets),
+            body_filter_bytes: own.budgets.body_filter_bytes,
             env: own.env.to_vec(),
             phases: self.phases,
         })

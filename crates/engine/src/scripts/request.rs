@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use config::model::Handler;
 use script::{Ask, Phase, Property, Refused, Request, Scope, Side, Woken};
 use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 
+use super::asks;
 use crate::exchange::Exchange;
 use crate::handler;
 
@@ -54,6 +54,7 @@ impl Request for Exchange {
             | Property::Handler => read_route(self, property, out),
             Property::Status
             | Property::ContentType
+            | Property::Body
             | Property::BodyBytesSent
             | Property::RequestTime
             | Property::UpstreamAddress
@@ -78,6 +79,7 @@ impl Request for Exchange {
                 Ok(())
             }
             Property::ContentType => self.set_field(Side::Out, b"Content-Type", &[value]),
+            Property::Body => self.set_body(value),
             _ => Err(Refused(format!("{property:?} can only be read"))),
         }
     }
@@ -122,12 +124,7 @@ impl Request for Exchange {
     }
 
     fn perform<'a>(&'a mut self, ask: Ask) -> Pin<Box<dyn Future<Output = Woken> + 'a>> {
-        let said = match ask {
-            Ask::Body { .. } => "the body of a request cannot be read here",
-            Ask::Acquire { .. } => "no permit can be taken here",
-            Ask::SubRequest { .. } => "no request can be made inside here",
-        };
-        Box::pin(std::future::ready(Woken::error(said)))
+        Box::pin(asks::perform(self, ask))
     }
 }
 
@@ -192,7 +189,9 @@ fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
         Property::DocumentRoot => return text(root.map(OsStrExt::as_bytes), out),
         Property::SiteName => out.extend_from_slice(site.name.as_bytes()),
         Property::Tenant => out.extend_from_slice(site.tenant_name.as_bytes()),
-        Property::UpstreamName => return word(upstream(exchange).unwrap_or_default(), out),
+        Property::UpstreamName => {
+            return word(exchange.route.upstream_name().unwrap_or_default(), out);
+        }
         Property::Handler => match &exchange.route.serving {
             Some(serving) => {
                 let handler = handler::name(exchange.route.handler_in(serving));
@@ -203,16 +202,6 @@ fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
         _ => return false,
     }
     true
-}
-
-fn upstream(exchange: &Exchange) -> Option<&str> {
-    let serving = exchange.route.serving.as_ref()?;
-    let upstream = match exchange.route.handler_in(serving) {
-        Handler::Proxy(proxy) => proxy.upstream()?,
-        Handler::FastCgi(fastcgi) => fastcgi.upstream,
-        _ => return None,
-    };
-    Some(&serving.generation.upstreams.get(upstream)?.name)
 }
 
 /// What becomes of it.
@@ -240,6 +229,10 @@ fn read_reply(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
         }
         Property::UpstreamTime if record.upstream.is_some() => {
             seconds(Duration::from_micros(record.upstream_us), out);
+        }
+        Property::Body => {
+            let body = exchange.scripted.as_ref().and_then(|it| it.body.as_ref());
+            return text(body.map(|body| &*body.bytes), out);
         }
         _ => return false,
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use script::{Phase, Scope};
 use wire::Fields;
 
+use super::filters::{Filtered, Filters};
 use super::outcome::Elsewhere;
 use crate::worker::Worker;
 
@@ -21,6 +22,14 @@ pub struct Scripted {
     pub(super) fields_out: Fields,
     /// Where the exchange is served; `None` between requests.
     pub(super) worker: Option<Rc<Worker>>,
+    /// What scripts are to do with the reply.
+    pub(super) filters: Filters,
+    /// What the client accepts, kept from whoever answers.
+    pub(super) accept_encoding: Option<Vec<u8>>,
+    /// The reply's body, while scripts look at it.
+    pub(super) body: Option<Filtered>,
+    /// How deep the request lies inside of others.
+    pub(super) depth: u32,
     /// How often it was sent elsewhere.
     pub(super) elsewhere: Elsewhere,
     /// When the reply had been sent.
@@ -43,6 +52,10 @@ impl Default for Scripted {
             phase: Phase::Rewrite,
             fields_out: Fields::default(),
             worker: None,
+            filters: Filters::None,
+            accept_encoding: None,
+            body: None,
+            depth: 0,
             elsewhere: Elsewhere::default(),
             ended: None,
         }
@@ -51,7 +64,7 @@ impl Default for Scripted {
 
 impl Scripted {
     /// A phase begins.
-    pub(super) fn enter(&mut self, worker: &Rc<Worker>, phase: Phase) {
+    pub(crate) fn enter(&mut self, worker: &Rc<Worker>, phase: Phase) {
         self.phase = phase;
         if self.worker.is_none() {
             self.worker = Some(Rc::clone(worker));
@@ -83,6 +96,10 @@ impl Scripted {
         if self.worker.take().is_some() {
             self.scope.renew();
             self.fields_out.clear();
+            self.filters = Filters::None;
+            self.accept_encoding = None;
+            self.body = None;
+            self.depth = 0;
             self.elsewhere = Elsewhere::default();
             self.ended = None;
         }

@@ -66,6 +66,21 @@ pub(super) async fn dial(worker: &Worker, server: &Server) -> Result<Box<Link>> 
     }
 }
 
+/// What a name that a script has said stands for.
+///
+/// # Errors
+/// When it has no address, or none is known in time.
+pub(super) async fn addresses_of(
+    worker: &Worker,
+    names: &Rc<Names>,
+    host: &str,
+    port: u16,
+) -> Result<Rc<[SocketAddr]>> {
+    let name = host.to_owned();
+    let work = move || look_up(&name, port);
+    names.addresses(worker, host, work).await
+}
+
 async fn to(worker: &Worker, server: &Server, target: Target<'_>) -> Result<Box<Link>> {
     let connect_ms = worker
         .serving()
@@ -120,6 +135,11 @@ fn unknown(host: &str, why: &str) -> Error {
 }
 
 impl Names {
+    /// Whether the answer is out of date, and nobody waits for another.
+    pub(super) fn is_forgettable(self: &Rc<Self>, now_ms: u64) -> bool {
+        Rc::strong_count(self) == 1 && now_ms >= self.fresh_until_ms.get()
+    }
+
     /// What the name stands for; `look_up` finds out where that has to be done now.
     async fn addresses(
         self: &Rc<Self>,

@@ -3,11 +3,14 @@
 //! Each worker has pools of its own, so that taking a connection locks nothing. A pool lives as
 //! long as the configuration names the same upstream: a reload that doesn't touch it keeps its
 //! connections. Choosing a server is in [`balance`], talking to it in `handler/proxy` and
-//! `handler/fastcgi`; who waits for a FastCGI server's processes is in [`slots`].
+//! `handler/fastcgi`; who waits for a FastCGI server's processes is in [`slots`]. Upstreams that
+//! scripts name are judged in [`named`] and have their pools in [`dynamic`].
 
 mod balance;
 mod dial;
+mod dynamic;
 mod link;
+mod named;
 mod server;
 mod slots;
 
@@ -17,12 +20,14 @@ use std::sync::Arc;
 
 use config::model::{self, Protocol};
 
+pub use dynamic::Dynamic;
 pub use link::Link;
+pub use named::{Destination, Refused, choose};
 pub use server::{InFlight, Server};
 pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 
 use crate::error::{Error, Kind, Result};
-use crate::stats::WorkerStats;
+use crate::stats::{UpstreamStats, WorkerStats};
 use crate::worker::Worker;
 
 /// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
@@ -34,6 +39,8 @@ const FASTCGI_IDLE_MS: u64 = 5_000;
 pub struct Pool {
     config: Arc<model::Upstream>,
     servers: Vec<Rc<Server>>,
+    /// Whether a script has named it.
+    is_dynamic: bool,
     /// No new exchange will come.
     is_retired: Cell<bool>,
 }
@@ -81,10 +88,40 @@ impl Pool {
             Rc::new(server)
         };
         Self {
+            is_dynamic: false,
             is_retired: Cell::new(false),
             servers: config.servers.iter().map(server).collect(),
             config: Arc::clone(config),
         }
+    }
+
+    /// Makes a pool of servers that a script has named; they are counted `together`.
+    fn dynamic(config: model::Upstream, together: &Arc<UpstreamStats>) -> Self {
+        let server = |server| Rc::new(Server::unlisted(server, together));
+        Self {
+            is_dynamic: true,
+            is_retired: Cell::new(false),
+            servers: config.servers.iter().map(server).collect(),
+            config: Arc::new(config),
+        }
+    }
+
+    /// The `Host` that a server of it is known by.
+    pub fn host_of<'a>(&'a self, server: &'a Server) -> &'a str {
+        match self.is_dynamic {
+            true => &self.config.name,
+            false => &server.label,
+        }
+    }
+
+    /// Whether nothing is under way in it and nothing kept.
+    fn is_forgettable(&self) -> bool {
+        self.servers.iter().all(|server| server.is_forgettable())
+    }
+
+    /// Whether a request is under way in it.
+    fn is_busy(&self) -> bool {
+        self.servers.iter().any(|server| server.in_flight.get() > 0)
     }
 
     /// Name of the upstream it was made for.

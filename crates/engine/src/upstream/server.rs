@@ -28,6 +28,8 @@ pub struct Server {
     pub weight: u32,
     /// What this worker counts of it.
     stats: Arc<UpstreamStats>,
+    /// What this worker counts of all that are of its kind, where nobody is told of each.
+    together: Option<Arc<UpstreamStats>>,
     /// Who waits for its processes, where it speaks FastCGI.
     pub slots: Option<Arc<Slots>>,
     /// The addresses its name stands for.
@@ -53,6 +55,10 @@ impl InFlight {
     pub(super) fn new(server: &Rc<Server>) -> Self {
         server.set_in_flight(server.in_flight.get() + 1);
         bump(&server.stats.requests, 1);
+        if let Some(together) = &server.together {
+            bump(&together.requests, 1);
+            bump(&together.in_flight, 1);
+        }
         Self {
             server: Rc::clone(server),
         }
@@ -67,21 +73,37 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.server.set_in_flight(self.server.in_flight.get() - 1);
+        if let Some(together) = &self.server.together {
+            let in_flight = together.in_flight.load(Relaxed);
+            together
+                .in_flight
+                .store(in_flight.saturating_sub(1), Relaxed);
+        }
     }
 }
 
 impl Server {
     pub(super) fn new(config: &model::Server, upstream: &str, stats: &WorkerStats) -> Self {
-        let label = match &config.address {
-            model::ServerAddress::Tcp(address) => address.to_string(),
-            model::ServerAddress::Name { host, port } => format!("{host}:{port}"),
-            model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
-        };
-        let label = label.into();
+        let label = label(&config.address);
         let stats = stats.upstream(upstream, &label);
         stats.note_health(0, Health::Up);
+        Self::counted(config, label, stats)
+    }
+
+    /// One of which nobody is told by itself: it counts `together` with its like.
+    pub(super) fn unlisted(config: &model::Server, together: &Arc<UpstreamStats>) -> Self {
+        let label = label(&config.address);
+        let stats = Arc::new(UpstreamStats::new("", &label));
+        Self {
+            together: Some(Arc::clone(together)),
+            ..Self::counted(config, label, stats)
+        }
+    }
+
+    fn counted(config: &model::Server, label: Arc<str>, stats: Arc<UpstreamStats>) -> Self {
         Self {
             stats,
+            together: None,
             label,
             address: config.address.clone(),
             weight: config.weight,
@@ -94,6 +116,11 @@ impl Server {
             resting_until_ms: Cell::new(0),
             idle: RefCell::new(Vec::new()),
         }
+    }
+
+    /// Whether it has nothing to do, and no connection either.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.in_flight.get() == 0 && self.idle.borrow().is_empty()
     }
 
     fn set_in_flight(&self, count: u32) {
@@ -132,6 +159,9 @@ impl Server {
         let fails = self.fails.get().saturating_add(1);
         self.fails.set(fails);
         bump(&self.stats.failures, 1);
+        if let Some(together) = &self.together {
+            bump(&together.failures, 1);
+        }
         let (name, server) = (&config.name, &self.label);
         if fails < config.fails {
             return self.stats.note_health(fails, Health::Up);
@@ -212,4 +242,13 @@ impl Server {
             !wanted && now_ms.saturating_sub(*since_ms) < idle_ms && !link.is_stale(&mut cx)
         });
     }
+}
+
+fn label(address: &model::ServerAddress) -> Arc<str> {
+    let label = match address {
+        model::ServerAddress::Tcp(address) => address.to_string(),
+        model::ServerAddress::Name { host, port } => format!("{host}:{port}"),
+        model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
+    };
+    label.into()
 }

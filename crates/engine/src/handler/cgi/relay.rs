@@ -65,6 +65,8 @@ struct Errors {
 enum Output {
     /// To its end.
     Ended,
+    /// To the end of the reply's head.
+    Head,
     /// As far as there is any.
     Silent,
     /// As far as the client and what may be set aside take it.
@@ -139,6 +141,10 @@ impl<'a> Relay<'a> {
             exchange.invite_body().await?;
         }
         poll_fn(|cx| self.poll(cx, exchange)).await?;
+        if self.reply.has_unsent_head() {
+            self.reply.send_head(exchange).await?;
+            poll_fn(|cx| self.poll(cx, exchange)).await?;
+        }
         let flaw = self.reply.end().err();
         let outcome = poll_fn(|cx| self.poll_ending(cx, exchange)).await?;
         match (flaw, outcome) {
@@ -159,7 +165,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Moves everything on as far as it goes; ready when the program's output has ended.
+    /// Moves everything on as far as it goes; ready when the program's output has ended, or the
+    /// reply's head is there.
     fn poll(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange) -> Poll<Result<()>> {
         let moved = self.input.poll(cx, &mut exchange.body)?;
         if moved.any {
@@ -167,7 +174,7 @@ impl<'a> Relay<'a> {
         }
         self.errors.poll(cx);
         match self.pass(cx, exchange)? {
-            Output::Ended => return Poll::Ready(Ok(())),
+            Output::Ended | Output::Head => return Poll::Ready(Ok(())),
             Output::Silent => {
                 if self.poll_silent(cx, moved.awaited)?.is_ready() {
                     return Poll::Ready(Ok(()));
@@ -199,6 +206,9 @@ impl<'a> Relay<'a> {
                     Poll::Ready(taken) => self.buffer.consume(taken?),
                     Poll::Pending if has_data => return Ok(Output::Held),
                     Poll::Pending => {}
+                }
+                if self.reply.has_unsent_head() {
+                    return Ok(Output::Head);
                 }
                 if has_data {
                     continue;

@@ -99,6 +99,22 @@ impl Relay {
         exchange: &mut Exchange,
         link: &mut Link,
     ) -> Result<()> {
+        loop {
+            self.pass_on(ask, exchange, link).await?;
+            match self.reply.has_unsent_head() {
+                true => self.reply.send_head(exchange).await?,
+                false => return Ok(()),
+            }
+        }
+    }
+
+    /// Until the server has said its last, or all of the reply's head.
+    async fn pass_on(
+        &mut self,
+        ask: &Ask<'_>,
+        exchange: &mut Exchange,
+        link: &mut Link,
+    ) -> Result<()> {
         poll_fn(|cx| {
             let passed = self.poll_pass(cx, ask, exchange, link);
             // Who leaves with the whole reply has given up nothing.
@@ -172,7 +188,7 @@ impl Relay {
         self.has_ended() && self.upload.is_done() && link.buffer.is_empty()
     }
 
-    /// Moves everything on as far as it goes; ready when the reply has ended.
+    /// Moves everything on as far as it goes; ready when the reply has ended, or its head is there.
     fn poll_pass(
         &mut self,
         cx: &mut Context<'_>,
@@ -201,6 +217,9 @@ impl Relay {
             if has_data {
                 let count = ready!(taken)?;
                 self.incoming.consume(count, &mut link.buffer);
+                if self.reply.has_unsent_head() {
+                    return Poll::Ready(Ok(()));
+                }
                 continue;
             }
             if let Poll::Ready(Err(error)) = taken {

@@ -24,6 +24,8 @@ pub(in super::super) struct ProgramReply {
     /// The client takes no body, whatever the program says (HEAD, 204, 304).
     is_bodiless: bool,
     delivery: Delivery,
+    /// The head is complete, and nobody has sent it yet: how long its body is.
+    unsent: Option<BodySize>,
 }
 
 impl ProgramReply {
@@ -39,10 +41,11 @@ impl ProgramReply {
             expected: None,
             is_bodiless: false,
             delivery: Delivery::new(aside_bytes_max),
+            unsent: None,
         }
     }
 
-    /// Whether the head is complete: it is on its way to the client.
+    /// Whether the head is complete: it is on its way to the client, or about to be.
     pub(in super::super) fn has_head(&self) -> bool {
         self.head.is_complete()
     }
@@ -52,13 +55,30 @@ impl ProgramReply {
         self.has_head() && (self.is_bodiless || self.owed == Some(0))
     }
 
+    /// Whether a head is complete that has not been sent.
+    pub(in super::super) fn has_unsent_head(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Sends a head that is complete and has not been sent.
+    ///
+    /// # Errors
+    /// A script refused it.
+    pub(in super::super) async fn send_head(&mut self, exchange: &mut Exchange) -> Result<()> {
+        match self.unsent.take() {
+            Some(size) => exchange.send_head(size).await,
+            None => Ok(()),
+        }
+    }
+
     /// Says how much will come, head included, where all of it is there already: a short answer
     /// need not be sent in chunks then.
     pub(in super::super) fn expect(&mut self, bytes: Option<u64>) {
         self.expected = bytes;
     }
 
-    /// Takes some of what the program says; tells how much. Pending while the client takes none
+    /// Takes some of what the program says; tells how much. Once the head is complete it is to be
+    /// sent before more is handed in. Pending while the client takes none
     /// and none may be set aside. Without `data`, goes on with what was set aside.
     ///
     /// # Errors
@@ -129,12 +149,12 @@ impl ProgramReply {
         })?;
         if self.head.is_complete() {
             let rest = self.expected.map(|bytes| bytes.saturating_sub(used as u64));
-            self.send_head(exchange, rest);
+            self.prepare_head(exchange, rest);
         }
         Ok(used)
     }
 
-    fn send_head(&mut self, exchange: &mut Exchange, rest: Option<u64>) {
+    fn prepare_head(&mut self, exchange: &mut Exchange, rest: Option<u64>) {
         let status = self.head.status;
         exchange.record.upstream_status = status;
         exchange.outgoing.status = status;
@@ -143,12 +163,11 @@ impl ProgramReply {
         // To HEAD and the like no body comes: what was printed says nothing of its length.
         let length = self.head.length.or(rest.filter(|_| !self.is_bodiless));
         self.owed = length;
-        let size = match length {
+        self.unsent = Some(match length {
             Some(length) => BodySize::Length(length),
             None if self.is_bodiless => BodySize::None,
             None => BodySize::Unknown,
-        };
-        exchange.send_head(size);
+        });
     }
 }
 

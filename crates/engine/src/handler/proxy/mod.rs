@@ -25,7 +25,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
-use crate::upstream::{Chosen, Fresh, InFlight, Link, Pool, Tried};
+use crate::upstream::{Chosen, Destination, Fresh, InFlight, Link, Pool, Tried};
 use crate::worker::{Serving, Worker};
 use relay::{Attempt, Head};
 pub(super) use rest::Rest;
@@ -73,12 +73,7 @@ pub(super) async fn forward(
     let Some(serving) = exchange.route.serving.clone() else {
         return Err(Error::new(Kind::Internal, "no_generation", String::new()));
     };
-    let Some(upstream) = proxy.upstream() else {
-        return Err(super::no_scripts());
-    };
-    let Some(pool) = serving.pools.get(upstream) else {
-        return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
-    };
+    let pool = pool(&serving, exchange)?;
     check(exchange)?;
     let upgrade = exchange
         .request
@@ -96,11 +91,30 @@ pub(super) async fn forward(
         spooled_bytes: spooled.as_ref().map(Spool::len),
         upgrade,
     };
-    let outcome = forward.attempts(exchange, pool, spooled).await;
+    let outcome = forward.attempts(exchange, &pool, spooled).await;
     if outcome.is_err() {
         exchange.record.note_upstream_time(forward.started);
     }
     outcome
+}
+
+/// Where the request goes: to what a script has named, or to the upstream of the configuration.
+fn pool(serving: &Serving, exchange: &Exchange) -> Result<Rc<Pool>> {
+    if let Some(Destination::Dynamic(pool)) = &exchange.route.upstream {
+        return Ok(Rc::clone(pool));
+    }
+    match exchange.route.upstream_index(serving) {
+        Some(index) => serving
+            .pools
+            .get(index)
+            .cloned()
+            .ok_or_else(|| Error::new(Kind::Internal, "upstream_index", String::new())),
+        None => Err(Error::new(
+            Kind::Full,
+            "no_upstream",
+            "no script has named one",
+        )),
+    }
 }
 
 /// A request that has come through here too often is going in circles.
@@ -164,7 +178,7 @@ impl Forward<'_> {
         } = chosen;
         let server = in_flight.server();
         link.out.clear();
-        head::write(link.out.bytes(), exchange, self, &server.label);
+        head::write(link.out.bytes(), exchange, self, pool.host_of(server));
         let mut attempt = Attempt::new(self, exchange, spooled, &link);
         if let Err(failure) = attempt.read_head(exchange, &mut link).await {
             let upstreams_fault = matches!(

@@ -151,7 +151,7 @@ impl Attempt {
         link: &mut Link,
     ) -> Result<()> {
         let size = copy_head(exchange, link);
-        exchange.send_head(size);
+        exchange.send_head(size).await?;
         let Exchange { body, reply, .. } = exchange;
         poll_fn(|cx| {
             self.poll_upload(cx, body, link)

@@ -54,7 +54,7 @@ pub(super) async fn open(
     }
     exchange.outgoing.fields.push(b"Upgrade", &protocol);
     exchange.reply.close_after();
-    exchange.send_head(BodySize::None);
+    exchange.send_head(BodySize::None).await?;
     poll_fn(|cx| exchange.reply.poll_flush(cx)).await?;
     let Some(mut client) = exchange.body.take_stream() else {
         return Ok(Over::Broken);

@@ -5,6 +5,7 @@
 //! handlers there are for them.
 
 mod compress;
+mod filtered;
 mod listing;
 mod representation;
 mod send;
@@ -27,6 +28,7 @@ use crate::resolve::{self, File, Found, Handle, Resolved};
 use crate::site::Site;
 use crate::worker::{Serving, Worker};
 use compress::Coding;
+pub(crate) use filtered::compress_filtered;
 use representation::{Maker, Representation, Siblings};
 
 /// How long siblings are taken for what they were.
@@ -44,7 +46,7 @@ pub(super) async fn serve(
 ) -> Result<()> {
     match exchange.request.head.method {
         Method::Get | Method::Head => {}
-        Method::Options => return options(exchange),
+        Method::Options => return options(exchange).await,
         _ => {
             exchange.outgoing.fields.push(b"Allow", ALLOWED);
             return Err(Error::refused(405, "method_not_allowed"));
@@ -69,7 +71,7 @@ pub(super) async fn serve(
             send_file(maker, exchange, &resolved, file).await
         }
         Found::Directory(handle) => list(worker, exchange, site, handle).await,
-        Found::Unslashed => redirect(exchange),
+        Found::Unslashed => redirect(exchange).await,
         Found::Missing(why) => Err(Error::refused(404, why)),
         Found::Unreadable if resolved.is_source() => Err(Error::refused(404, "source")),
         Found::Unreadable | Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
@@ -80,11 +82,10 @@ pub(super) async fn serve(
     }
 }
 
-fn options(exchange: &mut Exchange) -> Result<()> {
+async fn options(exchange: &mut Exchange) -> Result<()> {
     exchange.outgoing.status = 204;
     exchange.outgoing.fields.push(b"Allow", ALLOWED);
-    exchange.send_head(BodySize::None);
-    Ok(())
+    exchange.send_head(BodySize::None).await
 }
 
 /// Sends a file in the coding the client wants most.
@@ -170,7 +171,7 @@ async fn reply(worker: &Worker, exchange: &mut Exchange, sent: &Representation) 
     let (etag, modified_s) = (sent.etag.as_slice(), sent.modified_s);
     match conditional::evaluate(&head.fields, head.method, Some(etag), Some(modified_s)) {
         Verdict::Proceed => {}
-        Verdict::NotModified => return not_modified(exchange, sent),
+        Verdict::NotModified => return not_modified(exchange, sent).await,
         Verdict::PreconditionFailed => return Err(Error::refused(412, "precondition_failed")),
     }
     let range = match head.method {
@@ -200,14 +201,14 @@ async fn reply(worker: &Worker, exchange: &mut Exchange, sent: &Representation) 
         fields.push(b"Content-Range", range.as_bytes());
     }
     exchange.outgoing.status = status;
-    exchange.send_head(BodySize::Length(length));
+    exchange.send_head(BodySize::Length(length)).await?;
     // The file is open: what the client takes its time for is no business of a limit.
     permits::end(worker, exchange, limits::Outcome::Ignored);
     send::body(worker, exchange, &sent.content, first, length).await
 }
 
 /// 304 with the fields a cache would update (RFC 9110 §15.4.5).
-fn not_modified(exchange: &mut Exchange, sent: &Representation) -> Result<()> {
+async fn not_modified(exchange: &mut Exchange, sent: &Representation) -> Result<()> {
     exchange.outgoing.status = 304;
     for field in sent.fields.iter() {
         if matches!(
@@ -217,12 +218,11 @@ fn not_modified(exchange: &mut Exchange, sent: &Representation) -> Result<()> {
             exchange.outgoing.fields.push(field.name, field.value);
         }
     }
-    exchange.send_head(BodySize::None);
-    Ok(())
+    exchange.send_head(BodySize::None).await
 }
 
 /// Sends the client to the same path with a slash, where relative links are right.
-fn redirect(exchange: &mut Exchange) -> Result<()> {
+async fn redirect(exchange: &mut Exchange) -> Result<()> {
     let head = &exchange.request.head;
     let path = head.path_wire();
     let slashes = path.iter().take_while(|byte| **byte == b'/').count();
@@ -239,8 +239,7 @@ fn redirect(exchange: &mut Exchange) -> Result<()> {
     }
     exchange.outgoing.status = 301;
     exchange.outgoing.fields.push(b"Location", &target);
-    exchange.answer(b"");
-    Ok(())
+    exchange.answer(b"").await
 }
 
 /// Answers with a directory's listing, read by a helper thread.
@@ -264,7 +263,8 @@ async fn list(
         .outgoing
         .fields
         .push(b"Content-Type", b"text/html; charset=utf-8");
-    exchange.send_head(BodySize::Length(page.len() as u64));
+    let size = BodySize::Length(page.len() as u64);
+    exchange.send_head(size).await?;
     permits::end(worker, exchange, limits::Outcome::Ignored);
     exchange.reply.write(page.as_bytes()).await
 }

@@ -1,0 +1,66 @@
+//! Compressing what scripts have seen: a file that a body filter has looked at is compressed after
+//! it, as it would have been without.
+
+use wire::FieldId;
+
+use super::compress::{self, Coding};
+use super::types;
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::scripts;
+use crate::worker::Worker;
+
+/// What is compressed without a helper thread.
+const HERE_BYTES: usize = 8 * 1024;
+
+/// Compresses the body of a file that a script has looked at, where the site has files compressed
+/// and the client accepts it; `accepted` is what the client said of that.
+///
+/// # Errors
+/// When the library fails.
+pub(crate) async fn compress_filtered(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    accepted: &[u8],
+    bytes: Vec<u8>,
+) -> Result<Vec<u8>> {
+    let Some(coding) = coding(exchange, accepted, bytes.len()) else {
+        return Ok(bytes);
+    };
+    let done = match bytes.len() <= HERE_BYTES {
+        true => Some(compress::compress(&bytes, coding)),
+        false => {
+            let copy = bytes.clone();
+            let work = move || compress::compress(&copy, coding);
+            worker.helpers.run_if_free(work).await?
+        }
+    };
+    let compressed = match done {
+        Some(Ok(compressed)) if compressed.len() < bytes.len() => compressed,
+        Some(Err(error)) => return Err(Error::io(Kind::Internal, "compress", &error)),
+        _ => return Ok(bytes),
+    };
+    let fields = &mut exchange.outgoing.fields;
+    fields.set(b"Content-Encoding", coding.name().as_bytes());
+    fields.remove_named(b"Accept-Ranges");
+    if !fields.contains(FieldId::Vary) {
+        fields.push(b"Vary", b"Accept-Encoding");
+    }
+    scripts::weaken_tag(exchange);
+    Ok(compressed)
+}
+
+fn coding(exchange: &Exchange, accepted: &[u8], length: usize) -> Option<Coding> {
+    let outgoing = &exchange.outgoing;
+    let files = &exchange.route.site()?.files;
+    let content_type = outgoing.fields.get(FieldId::ContentType)?;
+    let content_type = std::str::from_utf8(content_type).ok()?;
+    let is_compressed = exchange.record.handler == "static"
+        && outgoing.status == 200
+        && files.compress
+        && (files.compress_min_bytes..=files.compress_max_bytes).contains(&length)
+        && !outgoing.fields.contains(FieldId::ContentEncoding)
+        && types::is_compressible(content_type);
+    let chosen = is_compressed.then(|| compress::choose(accepted, Coding::is_made_here));
+    chosen.flatten()
+}

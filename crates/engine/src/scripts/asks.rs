@@ -1,0 +1,147 @@
+//! What a script waits for that only the engine can do: the request's body, a permit, a request of
+//! its own to the same site.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use script::{Ask, Datum, Phase, Woken};
+use tokio::time::timeout;
+
+use super::sub_request;
+use crate::error::Result;
+use crate::exchange::Exchange;
+use crate::intake;
+use crate::permits::Asked;
+use crate::spool::{Room, Spool};
+use crate::worker::{Serving, Worker};
+
+/// Does what is asked.
+pub(super) async fn perform(exchange: &mut Exchange, ask: Ask) -> Woken {
+    let worker = exchange.scripted().worker().cloned();
+    let serving = exchange.route.serving.clone();
+    let (Some(worker), Some(serving)) = (worker, serving) else {
+        return Woken::error("the request has ended");
+    };
+    match ask {
+        Ask::Body { bytes_max } => body(&worker, &serving, exchange, bytes_max).await,
+        Ask::Acquire {
+            key,
+            concurrent,
+            queue,
+            wait_ms,
+        } => {
+            let wait = Duration::from_millis(wait_ms);
+            acquire(&worker, exchange, &key, (concurrent, queue), wait).await
+        }
+        Ask::SubRequest { target } => sub_request::perform(&worker, exchange, &target).await,
+    }
+}
+
+/// The whole body, which the handler still gets afterwards.
+async fn body(
+    worker: &Rc<Worker>,
+    serving: &Rc<Serving>,
+    exchange: &mut Exchange,
+    bytes_max: usize,
+) -> Woken {
+    let phase = exchange.scripted().phase;
+    if matches!(phase, Phase::HeaderFilter | Phase::BodyFilter | Phase::Log) {
+        return Woken::error(format!(
+            "the request's body has gone to its handler: it cannot be read in {phase}"
+        ));
+    }
+    let too_long = || {
+        Woken::error(format!(
+            "the request's body is longer than {bytes_max} bytes"
+        ))
+    };
+    if exchange
+        .body
+        .length()
+        .is_some_and(|length| length > bytes_max as u64)
+    {
+        return too_long();
+    }
+    if let Err(error) = intake::whole(worker, serving, exchange).await {
+        return Woken::error(format!("the request's body did not come: {error}"));
+    }
+    let Some(spool) = exchange.spooled.take() else {
+        return Woken::Value(Datum::Bytes(Vec::new()));
+    };
+    if spool.len() > bytes_max as u64 {
+        exchange.spooled = Some(spool);
+        return too_long();
+    }
+    match copy(worker, serving, spool).await {
+        Ok((bytes, spool)) => {
+            exchange.spooled = Some(spool);
+            Woken::Value(Datum::Bytes(bytes))
+        }
+        Err(error) => Woken::error(format!("the request's body was lost: {error}")),
+    }
+}
+
+/// What a spool holds, and another that holds the same.
+async fn copy(worker: &Worker, serving: &Serving, mut spool: Spool) -> Result<(Vec<u8>, Spool)> {
+    let mut bytes = Vec::new();
+    while !spool.is_empty() {
+        poll_fn(|cx| spool.poll_fill(cx)).await?;
+        let data = spool.data();
+        let count = data.len();
+        bytes.extend_from_slice(data);
+        spool.consume(count);
+    }
+    drop(spool);
+    let mut again = worker.spool(serving);
+    let mut left = bytes.as_slice();
+    while !left.is_empty() {
+        let Room::Bytes(room) = poll_fn(|cx| again.poll_room(cx)).await? else {
+            return Err(intake::no_room(&again, serving));
+        };
+        let (now, later) = left.split_at(room.min(left.len()));
+        again.push(now);
+        left = later;
+    }
+    Ok((bytes, again))
+}
+
+/// A permit of a gate the script has made up, held until the request ends.
+async fn acquire(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    key: &[u8],
+    (concurrent, queue): (u32, u32),
+    wait: Duration,
+) -> Woken {
+    let permit = match worker.shared.limits.gates.ask(key, concurrent, queue) {
+        Asked::Admitted(permit) => Some(permit),
+        Asked::Refused => None,
+        Asked::Waits(turn) => {
+            let mut turn = pin!(timeout(wait, turn));
+            let body = &mut exchange.body;
+            poll_fn(|cx| {
+                if let Poll::Ready(turn) = turn.as_mut().poll(cx) {
+                    return Poll::Ready(turn.ok().and_then(std::result::Result::ok));
+                }
+                // Nobody is left to wait for it.
+                body.poll_client_gone(cx).map(|()| None)
+            })
+            .await
+        }
+    };
+    let Some(permit) = permit else {
+        let name = format!("script:{}", String::from_utf8_lossy(key));
+        exchange.record.limit.get_or_insert(name.into());
+        return Woken::Value(Datum::Bool(false));
+    };
+    match exchange.scripted().scope.hold(Box::new(permit)) {
+        Some(_) => Woken::Value(Datum::Bool(true)),
+        None => Woken::error("the request holds too many locks and permits already"),
+    }
+}

@@ -1,0 +1,300 @@
+//! The phases `header_filter` and `body_filter`: scripts see a reply before the client does.
+//!
+//! Every head comes through [`filter_head`], whoever answers, and once a request. Where a body
+//! filter applies the reply is kept back from there on, until its handler has said its last
+//! ([`filter_body`]); a body that is longer than `scripts.body_filter_bytes` leaves as it came. Whoever
+//! answers is asked for the body as it is, not compressed; what this gateway would have compressed
+//! is compressed when the scripts have seen it.
+//!
+//! Not filtered: replies to HEAD, parts of a body (206), those without one (204, 304), tunnels,
+//! streams of events, and what comes compressed all the same.
+
+use std::rc::Rc;
+
+use script::{Phase, Redirect, Refused};
+use wire::FieldId;
+
+use super::outcome;
+use super::phases::{self, Place, scripts_of};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::{BodySize, Collected, Exchange};
+use crate::handler;
+use crate::worker::Worker;
+
+/// What scripts are to do with a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Filters {
+    /// Nothing, or nothing more.
+    #[default]
+    None,
+    /// They are to see its head.
+    Armed,
+}
+
+/// A body that scripts look at.
+#[derive(Debug, Default)]
+pub(super) struct Filtered {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_changed: bool,
+}
+
+/// Fields that speak of the very bytes of a body.
+const OF_BYTES: [&[u8]; 4] = [b"Content-MD5", b"Digest", b"Content-Digest", b"Repr-Digest"];
+
+/// Notes that scripts are to see the reply, where the generation has filters.
+pub(crate) fn arm_filters(worker: &Rc<Worker>, exchange: &mut Exchange) {
+    let plan = exchange.route.serving.as_ref();
+    let plan = plan.and_then(|serving| serving.generation.scripts.as_ref());
+    let has_any =
+        plan.is_some_and(|plan| plan.has(Phase::HeaderFilter) || plan.has(Phase::BodyFilter));
+    if has_any {
+        let scripted = exchange.scripted();
+        scripted.enter(worker, Phase::Rewrite);
+        scripted.filters = Filters::Armed;
+    }
+}
+
+/// Asks whoever answers for a body that is not compressed, where scripts are to see it.
+pub(crate) fn ask_for_identity(exchange: &mut Exchange) {
+    if !exchange.has_filters() || exchange.reply.is_head_only() || !has_body_filter(exchange) {
+        return;
+    }
+    let fields = &mut exchange.request.head.fields;
+    // A part of a body is not filtered.
+    if fields.contains(FieldId::Range) {
+        return;
+    }
+    if let Some(accepted) = fields.get(FieldId::AcceptEncoding) {
+        let accepted = accepted.to_vec();
+        fields.remove(FieldId::AcceptEncoding);
+        exchange.scripted().accept_encoding = Some(accepted);
+    }
+}
+
+/// Whether a body filter stands on a level of this request.
+fn has_body_filter(exchange: &Exchange) -> bool {
+    let found = scripts_of(exchange, Phase::BodyFilter);
+    found.is_some_and(|(serving, _)| {
+        let first = Place::default().next(&serving, &exchange.route, Phase::BodyFilter);
+        first.is_some()
+    })
+}
+
+impl Exchange {
+    /// Puts another body in the place of the one that scripts look at.
+    pub(super) fn set_body(&mut self, body: &[u8]) -> std::result::Result<(), Refused> {
+        let serving = self.route.serving.as_ref();
+        let plan = serving.and_then(|serving| serving.generation.scripts.as_ref());
+        let bytes_max = plan.map_or(0, |plan| plan.output_bytes());
+        let Some(filtered) = &mut self.scripted().body else {
+            return Err(Refused(
+                "the reply's body can only be changed in body_filter".to_owned(),
+            ));
+        };
+        if body.len() > bytes_max {
+            return Err(Refused(format!(
+                "the body would be longer than {bytes_max} bytes: see scripts.output"
+            )));
+        }
+        if *filtered.bytes != *body {
+            filtered.bytes = body.to_vec();
+            filtered.is_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Whether scripts are to see the head of the reply.
+    pub(crate) fn has_filters(&self) -> bool {
+        let scripted = self.scripted.as_ref();
+        scripted.is_some_and(|scripted| scripted.filters == Filters::Armed)
+    }
+}
+
+/// Lets scripts see the head of a reply, and starts the reply or keeps it back.
+///
+/// # Errors
+/// A script failed, and that denies the request. No head was sent.
+pub(crate) async fn filter_head(exchange: &mut Exchange, size: BodySize) -> Result<()> {
+    let scripted = exchange.scripted();
+    scripted.filters = Filters::None;
+    let worker = scripted.worker().cloned();
+    if let Some(accepted) = scripted.accept_encoding.clone() {
+        let fields = &mut exchange.request.head.fields;
+        fields.push(b"Accept-Encoding", &accepted);
+    }
+    let Some(worker) = worker.filter(|_| exchange.outgoing.status >= 200) else {
+        exchange.start_reply(size);
+        return Ok(());
+    };
+    run_head_filters(&worker, exchange).await?;
+    match filtered_size(&worker, exchange, size) {
+        Body::Collected(bytes_max) => exchange.collect_reply(size, bytes_max),
+        Body::Passes(size) => exchange.start_reply(size),
+    }
+    Ok(())
+}
+
+async fn run_head_filters(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    let phase = Phase::HeaderFilter;
+    let Some((serving, scripts)) = scripts_of(exchange, phase) else {
+        return Ok(());
+    };
+    let mut place = Place::default();
+    while let Some(used) = place.next(&serving, &exchange.route, phase) {
+        match phases::run(worker, &scripts, exchange, phase, used).await? {
+            Ok(_) => settle_head(exchange),
+            Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
+        }
+    }
+    Ok(())
+}
+
+/// A status that was returned is the reply's, and a redirect makes it one.
+fn settle_head(exchange: &mut Exchange) {
+    let scope = &mut exchange.scripted().scope;
+    let (returned, redirect) = (scope.returned.take(), scope.redirect.take());
+    // The body is its handler's.
+    scope.output.clear();
+    let returned = returned.and_then(|status| u16::try_from(status).ok());
+    if let Some(status @ 200..600) = returned {
+        exchange.outgoing.status = status;
+    }
+    if let Some(Redirect::Outside { status, location }) = redirect
+        && wire::field_value_ok(&location)
+    {
+        exchange.outgoing.status = status;
+        exchange.outgoing.fields.set(b"Location", &location);
+    }
+}
+
+/// What becomes of a body.
+enum Body {
+    /// It is kept back, up to so many bytes.
+    Collected(usize),
+    /// It leaves as it comes, announced like this.
+    Passes(BodySize),
+}
+
+fn filtered_size(worker: &Worker, exchange: &Exchange, size: BodySize) -> Body {
+    let passes = Body::Passes(size);
+    if !has_body_filter(exchange) || !is_filtered(exchange) || size == BodySize::None {
+        return passes;
+    }
+    if exchange.reply.is_head_only() {
+        // How long it would be when scripts have seen it, nobody knows.
+        return Body::Passes(BodySize::None);
+    }
+    let serving = exchange.route.serving.as_ref();
+    let bytes_max = serving.and_then(|serving| serving.generation.scripts.as_ref());
+    let bytes_max = bytes_max.map_or(0, |plan| plan.body_filter_bytes);
+    match size {
+        BodySize::Length(length) if length > bytes_max as u64 => {
+            tell_too_long(worker, exchange);
+            passes
+        }
+        _ => Body::Collected(bytes_max),
+    }
+}
+
+/// Whether scripts may see the body of a reply with this head.
+fn is_filtered(exchange: &Exchange) -> bool {
+    let outgoing = &exchange.outgoing;
+    let coding = outgoing.fields.get(FieldId::ContentEncoding);
+    let content_type = outgoing.fields.get(FieldId::ContentType);
+    let is_stream = content_type.is_some_and(|it| it.starts_with(b"text/event-stream"));
+    let is_plain = coding.is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"));
+    is_plain && !is_stream && !matches!(outgoing.status, ..200 | 204 | 206 | 304)
+}
+
+/// Says of every body filter of the request, once, that a body was too long for it.
+fn tell_too_long(worker: &Worker, exchange: &Exchange) {
+    let Some((serving, scripts)) = scripts_of(exchange, Phase::BodyFilter) else {
+        return;
+    };
+    let mut place = Place::default();
+    while let Some(used) = place.next(&serving, &exchange.route, Phase::BodyFilter) {
+        if let Some(script) = scripts.tell_once(used) {
+            let (id, host) = (exchange.request.id, exchange.request.head.host());
+            let worker = worker.index;
+            tracing::warn!(request_id = %id, host, script, worker, "a reply's body is longer than scripts.body_filter_bytes and passes unfiltered; said once a script and worker");
+        }
+    }
+}
+
+/// Lets scripts see a body that was kept back, and sends the reply.
+///
+/// # Errors
+/// A script failed, and that denies the request; no head was sent then. Or the client did not take
+/// the reply.
+pub(crate) async fn filter_body(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    if exchange.reply.take_overflow() {
+        tell_too_long(worker, exchange);
+    }
+    match exchange.reply.take_collected() {
+        Some(collected) => Box::pin(filter(worker, exchange, collected)).await,
+        None => Ok(()),
+    }
+}
+
+async fn filter(worker: &Rc<Worker>, exchange: &mut Exchange, collected: Collected) -> Result<()> {
+    if !collected.is_whole {
+        let detail = "less or more came than was announced";
+        return Err(Error::new(Kind::UpstreamBroken, "reply_cut", detail));
+    }
+    let close = collected.close;
+    exchange.scripted().body = Some(Filtered {
+        bytes: collected.bytes,
+        is_changed: false,
+    });
+    run_body_filters(worker, exchange).await?;
+    let filtered = exchange.scripted().body.take().unwrap_or_default();
+    if filtered.is_changed {
+        forget_bytes(exchange);
+    }
+    let accepted = exchange.scripted().accept_encoding.take();
+    let bytes = match accepted {
+        Some(accepted) => {
+            handler::compress_filtered(worker, exchange, &accepted, filtered.bytes).await?
+        }
+        None => filtered.bytes,
+    };
+    exchange.start_collected(&bytes, close);
+    exchange.reply.write(&bytes).await
+}
+
+async fn run_body_filters(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+    let phase = Phase::BodyFilter;
+    let Some((serving, scripts)) = scripts_of(exchange, phase) else {
+        return Ok(());
+    };
+    let mut place = Place::default();
+    while let Some(used) = place.next(&serving, &exchange.route, phase) {
+        match phases::run(worker, &scripts, exchange, phase, used).await? {
+            Ok(_) => settle_head(exchange),
+            Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
+        }
+    }
+    Ok(())
+}
+
+/// The bytes are others than whoever answered has described.
+fn forget_bytes(exchange: &mut Exchange) {
+    let fields = &mut exchange.outgoing.fields;
+    for name in OF_BYTES {
+        fields.remove_named(name);
+    }
+    fields.remove_named(b"Accept-Ranges");
+    fields.remove(FieldId::LastModified);
+    weaken_tag(exchange);
+}
+
+/// An entity tag that names other bytes of the same meaning is a weak one (RFC 9110 §8.8.1).
+pub(crate) fn weaken_tag(exchange: &mut Exchange) {
+    let fields = &mut exchange.outgoing.fields;
+    if let Some(tag) = fields.get(FieldId::ETag)
+        && !tag.starts_with(b"W/")
+    {
+        let weak = [b"W/", tag].concat();
+        fields.set(b"ETag", &weak);
+    }
+}

@@ -1,0 +1,124 @@
+//! The phase `set`: a script names the upstream of a request.
+//!
+//! What it ends with is the upstream's name, or an address within `allow` of its handler; what was
+//! said by `reverse_proxy` or `Nginx::Upstream#server=` in other phases is judged in the same way,
+//! just before the handler. Nobody is asked for anything where no upstream was chosen: that is a
+//! 503, whatever kept the script from it.
+
+use std::rc::Rc;
+
+use config::model::{Handler, Proxy};
+use script::{Datum, Phase};
+
+use super::{Next, outcome, phases};
+use crate::error::{Error, Kind, Result};
+use crate::exchange::Exchange;
+use crate::upstream::{self, Destination, Refused};
+use crate::worker::{Serving, Worker};
+
+/// Runs the script that names the upstream, where the handler has one.
+///
+/// # Errors
+/// It named none, one that may not be used, or failed.
+pub(crate) async fn set(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
+    let Some(serving) = exchange.route.serving.clone() else {
+        return Ok(Next::On);
+    };
+    match exchange.route.handler_in(&serving) {
+        Handler::Proxy(proxy) if proxy.script().is_some() => {
+            // Boxed: few handlers have one.
+            Box::pin(run(worker, &serving, exchange, proxy)).await
+        }
+        _ => Ok(Next::On),
+    }
+}
+
+async fn run(
+    worker: &Rc<Worker>,
+    serving: &Rc<Serving>,
+    exchange: &mut Exchange,
+    proxy: &Proxy,
+) -> Result<Next> {
+    let used = exchange.route.deciding_rule().and_then(|rule| rule.script);
+    let (Some(used), Some(scripts)) = (used, &serving.scripts) else {
+        return Err(none_chosen("no interpreter is open"));
+    };
+    let ended = phases::run(worker, scripts, exchange, Phase::Set, used).await?;
+    let value =
+        ended.map_err(|failure| Error::new(Kind::Full, failure.reason(), failure.to_string()))?;
+    let next = outcome::settle(exchange).await?;
+    if next != Next::On {
+        return Ok(next);
+    }
+    let said = match value {
+        Datum::Bytes(said) | Datum::Symbol(said) if !said.is_empty() => said,
+        // It may have been said in passing.
+        _ => match exchange.scripted().scope.upstream.take() {
+            Some(said) => said,
+            None => return Err(none_chosen(&ended_with(&value))),
+        },
+    };
+    exchange.scripted().scope.upstream = None;
+    exchange.route.upstream = Some(judge(worker, serving, proxy, &said).await?);
+    Ok(Next::On)
+}
+
+/// The upstream that a script has named in passing and that nobody has judged yet.
+///
+/// # Errors
+/// It may not be used, or the handler forwards nothing.
+pub(crate) async fn take_named(
+    worker: &Rc<Worker>,
+    serving: &Serving,
+    exchange: &mut Exchange,
+) -> Result<()> {
+    let scripted = exchange.scripted.as_mut();
+    let Some(said) = scripted.and_then(|scripted| scripted.scope.upstream.take()) else {
+        return Ok(());
+    };
+    let Handler::Proxy(proxy) = exchange.route.handler_in(serving) else {
+        let handler = exchange.record.handler;
+        let said = said.escape_ascii();
+        let why = format!(
+            "a script named the upstream \"{said}\", and the handler `{handler}` forwards to none: write a rule with `handler = {{ proxy = … }}`"
+        );
+        return Err(none_chosen(&why));
+    };
+    // Boxed: it is seldom done.
+    let chosen = Box::pin(judge(worker, serving, proxy, &said)).await?;
+    exchange.route.upstream = Some(chosen);
+    Ok(())
+}
+
+async fn judge(
+    worker: &Worker,
+    serving: &Serving,
+    proxy: &Proxy,
+    said: &[u8],
+) -> Result<Destination> {
+    let allow = proxy.script().map_or(&[][..], |set| &set.allow);
+    let chosen = upstream::choose(worker, serving, allow, said).await;
+    chosen.map_err(|refused| match refused {
+        Refused::No(why) => none_chosen(&format!("a script named the upstream {why}")),
+        Refused::Full(why) => Error::new(Kind::Full, "upstreams_full", why),
+    })
+}
+
+fn none_chosen(why: &str) -> Error {
+    Error::new(Kind::Full, "no_upstream", why)
+}
+
+fn ended_with(value: &Datum) -> String {
+    let what = match value {
+        Datum::Nil => "nil",
+        Datum::Bytes(_) | Datum::Symbol(_) => "an empty text",
+        Datum::Bool(_) => "true or false",
+        Datum::Int(_) | Datum::Float(_) => "a number",
+        Datum::Array(_) => "an Array",
+        Datum::Hash(_) => "a Hash",
+        Datum::Class(_) | Datum::Time(..) | Datum::Other => "another object",
+    };
+    format!(
+        "the `set` script ended with {what}: its last line is to be an upstream's name, or HOST:PORT"
+    )
+}

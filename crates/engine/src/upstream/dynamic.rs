@@ -1,0 +1,211 @@
+//! The pools of upstreams that scripts have named, on one worker and of one generation.
+//!
+//! A pool is made for a name together with the addresses that were judged for it: whoever may use
+//! other addresses under the same name has another pool. There is a bounded number of them; one
+//! that is idle makes room for the next. Figures tell of all of them together, since a script can
+//! say more names than anybody would want to see.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::model::{self, Balance, Protocol, ServerAddress};
+
+use super::Pool;
+use super::dial::Names;
+use crate::stats::UpstreamStats;
+use crate::worker::Worker;
+
+/// Pools of one worker and generation.
+const POOLS_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
+/// Names whose addresses are remembered.
+const NAMES_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
+/// Connections kept to each server.
+const KEEPALIVE: usize = 32;
+/// Failures in a row after which one of several servers rests, for how long at first and at most.
+const FAILS: u32 = 3;
+const BACK_OFF_MS: u64 = 1_000;
+const BACK_OFF_MS_MAX: u64 = 60_000;
+/// Servers tried for one request.
+const TRIES: u32 = 2;
+/// What figures call all of them: no upstream of a configuration can have this name.
+const TOGETHER: (&str, &str) = ("(named by scripts)", "any");
+
+/// Upstreams that scripts have named.
+#[derive(Debug, Default)]
+pub struct Dynamic {
+    pools: RefCell<HashMap<Key, Entry>>,
+    names: RefCell<HashMap<Box<str>, Rc<Names>>>,
+    together: OnceCell<Arc<UpstreamStats>>,
+    is_retired: Cell<bool>,
+}
+
+/// What a script has said, and the addresses it may mean.
+type Key = (Box<str>, Vec<SocketAddr>);
+
+#[derive(Debug)]
+struct Entry {
+    pool: Rc<Pool>,
+    used_ms: u64,
+}
+
+impl Dynamic {
+    /// The pool of a name with these addresses; `None` when there are too many, and all at work.
+    pub(super) fn pool(
+        &self,
+        worker: &Worker,
+        name: &str,
+        addresses: Vec<SocketAddr>,
+    ) -> Option<Rc<Pool>> {
+        let used_ms = worker.deadlines.now_ms();
+        let mut pools = self.pools.borrow_mut();
+        let key = (name.into(), addresses);
+        if let Some(entry) = pools.get_mut(&key) {
+            entry.used_ms = used_ms;
+            return Some(Rc::clone(&entry.pool));
+        }
+        if pools.len() >= POOLS_MAX {
+            make_room(&mut pools)?;
+        }
+        let together = self.together.get_or_init(|| {
+            let (upstream, server) = TOGETHER;
+            worker.stats.upstream(upstream, &server.into())
+        });
+        let pool = Rc::new(Pool::dynamic(upstream(&key), together));
+        if self.is_retired.get() {
+            pool.retire();
+        }
+        let entry = Entry {
+            pool: Rc::clone(&pool),
+            used_ms,
+        };
+        pools.insert(key, entry);
+        Some(pool)
+    }
+
+    /// What is remembered of a name's addresses; `None` when too many names are being looked up.
+    pub(super) fn names(&self, worker: &Worker, place: &str) -> Option<Rc<Names>> {
+        let mut names = self.names.borrow_mut();
+        if let Some(known) = names.get(place) {
+            return Some(Rc::clone(known));
+        }
+        if names.len() >= NAMES_MAX {
+            let now_ms = worker.deadlines.now_ms();
+            names.retain(|_, names| !names.is_forgettable(now_ms));
+        }
+        if names.len() >= NAMES_MAX {
+            return None;
+        }
+        let fresh = Rc::<Names>::default();
+        names.insert(place.into(), Rc::clone(&fresh));
+        Some(fresh)
+    }
+
+    /// Closes connections that were idle for too long, and forgets pools nobody has used for as
+    /// long.
+    pub(crate) fn sweep(&self, now_ms: u64, idle_ms: u64) {
+        self.pools.borrow_mut().retain(|_, entry| {
+            entry.pool.sweep(now_ms, idle_ms);
+            let is_used = Rc::strong_count(&entry.pool) > 1 || !entry.pool.is_forgettable();
+            is_used || now_ms.saturating_sub(entry.used_ms) < idle_ms
+        });
+    }
+
+    /// Keeps no connection from now on: another generation serves.
+    pub(crate) fn retire(&self) {
+        self.is_retired.set(true);
+        for entry in self.pools.borrow().values() {
+            entry.pool.retire();
+        }
+    }
+}
+
+/// Gives up the pool that nobody has used for longest; `None` when all are in use.
+fn make_room(pools: &mut HashMap<Key, Entry>) -> Option<()> {
+    let idle = pools
+        .iter()
+        .filter(|(_, entry)| Rc::strong_count(&entry.pool) == 1 && !entry.pool.is_busy());
+    let (key, _) = idle.min_by_key(|(_, entry)| entry.used_ms)?;
+    let key = key.clone();
+    pools.remove(&key);
+    Some(())
+}
+
+fn upstream((name, addresses): &Key) -> model::Upstream {
+    let server = |address: &SocketAddr| model::Server {
+        address: ServerAddress::Tcp(*address),
+        weight: 1,
+    };
+    model::Upstream {
+        name: name.to_string(),
+        protocol: Protocol::Http,
+        servers: addresses.iter().map(server).collect(),
+        keepalive: KEEPALIVE,
+        balance: Balance::RoundRobin,
+        fails: FAILS,
+        back_off_ms: BACK_OFF_MS,
+        back_off_max_ms: BACK_OFF_MS_MAX,
+        tries: TRIES,
+        limits: [].into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::Bed;
+    use crate::upstream::InFlight;
+
+    const CONFIG: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a"]
+rules = [{ handler = { respond = { status = 200, body = "" } } }]
+"#;
+
+    fn pool(dynamic: &Dynamic, bed: &Bed, port: u16) -> Option<Rc<Pool>> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        dynamic.pool(&bed.worker, &address.to_string(), vec![address])
+    }
+
+    #[test]
+    fn an_idle_pool_makes_room_and_a_busy_one_does_not() {
+        let (bed, dynamic) = (Bed::new(CONFIG), Dynamic::default());
+        let first = pool(&dynamic, &bed, 1).expect("room");
+        let again = pool(&dynamic, &bed, 1).expect("it is there");
+        assert!(Rc::ptr_eq(&first, &again), "pools are reused");
+        drop((first, again));
+        let at_work: Vec<_> = (1..=4)
+            .map(|port| InFlight::new(&pool(&dynamic, &bed, port).expect("room").servers()[0]))
+            .collect();
+        assert!(pool(&dynamic, &bed, 5).is_none(), "all are at work");
+        drop(at_work);
+        assert!(pool(&dynamic, &bed, 5).is_some());
+        assert_eq!(dynamic.pools.borrow().len(), 4);
+        let told = bed.worker.stats.upstreams();
+        assert_eq!(told.len(), 1, "figures tell of all together: {told:?}");
+        assert_eq!(
+            told[0].requests.load(std::sync::atomic::Ordering::Relaxed),
+            4
+        );
+    }
+
+    #[test]
+    fn the_same_name_with_other_addresses_is_another_pool() {
+        let (bed, dynamic) = (Bed::new(CONFIG), Dynamic::default());
+        let of = |last| {
+            let address = SocketAddr::from(([10, 0, 0, last], 80));
+            dynamic.pool(&bed.worker, "app.test", vec![address])
+        };
+        let (one, other) = (of(1).expect("room"), of(2).expect("room"));
+        assert!(!Rc::ptr_eq(&one, &other));
+        drop((one, other));
+        dynamic.sweep(0, 1_000);
+        assert_eq!(dynamic.pools.borrow().len(), 2, "used just now");
+        dynamic.sweep(1_000_000, 1_000);
+        assert!(dynamic.pools.borrow().is_empty());
+    }
+}
