@@ -329,7 +329,7 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
     found
 }
 
-/// Every Markdown file at the top and below docs/.
+/// Every Markdown file at the top, below docs/ and of the examples.
 fn documents() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for directory in [
@@ -338,6 +338,7 @@ fn documents() -> Vec<PathBuf> {
         "docs/guide",
         "docs/architecture",
         "docs/reference",
+        "examples/scripts",
     ] {
         let entries = fs::read_dir(root().join(directory)).expect("a directory of this project");
         found.extend(
