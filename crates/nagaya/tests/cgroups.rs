@@ -557,3 +557,52 @@ fn lent_groups_are_enough_for_root_and_for_anybody() {
         assert!(!place.exists(), "{user}: {} is left", place.display());
     }
 }
+
+#[test]
+fn a_script_names_a_group_below_its_rules_and_gives_it_less() {
+    if !has(&[Controller::Cpu]) {
+        return;
+    }
+    let attach = r#"
+c = Cgroup::CPU.new("apache/mod_mruby_group")
+c.cfs_quota_us = 10000
+c.exist? ? c.modify : c.create
+c.attach
+"#;
+    let limits = "cgroup = { cpu = \"50%\" }\n  scripts = { access = \"{dir}/attach.rb\" }";
+    let config = CONFIG.replacen("cgroup = { {one} }", limits, 1);
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("required", "true")
+        .with("tenant", WEIGHTS.tenant)
+        .with("site", WEIGHTS.site)
+        .with("two", WEIGHTS.two);
+    builder.directory().write("attach.rb", attach);
+    let program = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\ncat /proc/self/cgroup\n";
+    for directory in ["one", "two"] {
+        let file = builder
+            .directory()
+            .write(&format!("site/{directory}/where.cgi"), program);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let gateway = builder.start();
+    let told = body(&get(&gateway, "app.test", "/one/where.cgi"));
+    let wished = "rule-app.test-1/script-apache%2fmod_mruby_group/run";
+    assert!(told.contains(wished), "{told}");
+    let told = body(&get(&gateway, "app.test", "/two/where.cgi"));
+    assert!(!told.contains("script-"), "{told}");
+    let groups = place(Controller::Cpu, &gateway).join("tenant-shared/site-app.test");
+    let group = groups.join("rule-app.test-1/script-apache%2fmod_mruby_group");
+    let quota = match Host::look()
+        .unwrap()
+        .place(Controller::Cpu)
+        .unwrap()
+        .version
+    {
+        Version::V2 => "cpu.max",
+        Version::V1 => "cpu.cfs_quota_us",
+    };
+    let quota = fs::read_to_string(group.join(quota)).unwrap();
+    assert!(quota.starts_with("10000"), "{quota}");
+    let gone = || (!group.exists()).then_some(());
+    eventually(PATIENCE, "the group goes when nothing wants it", gone);
+}

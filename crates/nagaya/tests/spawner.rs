@@ -197,6 +197,7 @@ impl Worker {
             generation: 1,
             site: 0,
             rule: 3,
+            group: None,
             script: bytes(script),
             says_start: true,
             environment: environment

@@ -33,6 +33,15 @@ pub enum Redirect {
     },
 }
 
+/// A control group that a request's program is to be born in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CgroupWish {
+    /// The name a script gave it.
+    pub name: String,
+    /// What it may use.
+    pub limits: os::cgroup::Limits,
+}
+
 /// What the scripts of one request have said and hold.
 pub struct Scope {
     serial: u64,
@@ -47,7 +56,7 @@ pub struct Scope {
     /// The upstream a script chose by `reverse_proxy` or `Upstream#server=`.
     pub upstream: Option<Vec<u8>>,
     /// The group its program is to be born in, by `Cgroup#attach`.
-    pub cgroup: Option<Vec<u8>>,
+    pub cgroup: Option<CgroupWish>,
     notes: BTreeMap<Vec<u8>, Vec<u8>>,
     notes_bytes: usize,
     held: Vec<(u64, Box<dyn Any>)>,

@@ -473,6 +473,7 @@ mod tests {
             generation: 1,
             site: 0,
             rule: 0,
+            group: None,
             script: b"a.cgi".to_vec(),
             says_start: true,
             environment: Vec::new(),

@@ -8,6 +8,9 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use os::cgroup::{Group, Limits, directory_name};
+
+use super::plan::{decode_group, encode_group};
 use crate::codec::{BadMessage, Reader, Writer};
 
 /// Bytes in one order; what is longer cannot be sent.
@@ -40,6 +43,8 @@ pub struct Run {
     pub site: u32,
     /// Index of the rule in the site.
     pub rule: u32,
+    /// The group a script wants it born in, below its rule's: one name, as [`wish`] makes it.
+    pub group: Option<Group>,
     /// The file, relative to the site's root, as it was resolved: no `.` nor `..`.
     pub script: Vec<u8>,
     /// Whether `Started` is to be said. Few ask: it costs both ends a turn while the program loads.
@@ -271,10 +276,41 @@ impl Order {
     }
 }
 
+/// The kind of directory that groups of scripts are, in `os::cgroup::directory_name`'s words.
+const WISH: &str = "script";
+
+/// The group of this name, as an order may carry it.
+#[must_use]
+pub fn wish(name: &str, limits: Limits) -> Group {
+    Group {
+        path: vec![directory_name(WISH, name)],
+        limits,
+    }
+}
+
+fn decode_wish(from: &mut Reader<'_>) -> Result<Group, BadMessage> {
+    let group = decode_group(from)?;
+    let is_ours = |name: &String| {
+        let rest = name
+            .strip_prefix(WISH)
+            .and_then(|rest| rest.strip_prefix('-'));
+        let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b".-_%+".contains(&byte);
+        name.len() < 255 && rest.is_some_and(|rest| rest.bytes().all(is_safe))
+    };
+    match group.path.as_slice() {
+        [name] if is_ours(name) => Ok(group),
+        _ => Err(BadMessage("no name of a script's group")),
+    }
+}
+
 impl Run {
     fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
         for number in [self.id, self.generation, self.site.into(), self.rule.into()] {
             out.number(number);
+        }
+        out.byte(self.group.is_some().into());
+        if let Some(group) = &self.group {
+            encode_group(group, out);
         }
         out.text(&self.script);
         out.byte(self.says_start.into());
@@ -294,6 +330,10 @@ impl Run {
             generation: from.number()?,
             site: from.small_number()?,
             rule: from.small_number()?,
+            group: match from.byte()? {
+                0 => None,
+                _ => Some(decode_wish(from)?),
+            },
             script: from.text()?.to_vec(),
             says_start: from.byte()? != 0,
             environment: from.list(|from| Ok((from.text()?.to_vec(), from.text()?.to_vec())))?,
@@ -439,6 +479,7 @@ mod tests {
             generation: 2,
             site: 3,
             rule: 4,
+            group: Some(wish("a/b c", Limits::default())),
             script: b"cgi-bin/hello.cgi".to_vec(),
             says_start: true,
             environment: vec![

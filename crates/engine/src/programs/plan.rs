@@ -216,7 +216,7 @@ impl Plan {
     }
 }
 
-fn encode_group(group: &Group, out: &mut Writer<'_>) {
+pub(super) fn encode_group(group: &Group, out: &mut Writer<'_>) {
     out.number(group.path.len() as u64);
     for name in &group.path {
         out.text(name.as_bytes());
@@ -243,7 +243,7 @@ fn encode_group(group: &Group, out: &mut Writer<'_>) {
     }
 }
 
-fn decode_group(from: &mut Reader<'_>) -> Result<Group, BadMessage> {
+pub(super) fn decode_group(from: &mut Reader<'_>) -> Result<Group, BadMessage> {
     let path = from.list(Reader::string)?;
     // They become directories: the supervisor makes them of letters that are safe.
     let is_name = |name: &String| !name.is_empty() && !name.starts_with('.') && !name.contains('/');

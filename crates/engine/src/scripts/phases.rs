@@ -13,6 +13,7 @@ use super::plan::{Level, Use};
 use super::{Next, Scripted};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Route};
+use crate::programs::message::wish as wished;
 use crate::worker::{Serving, Worker};
 
 /// Runs the `rewrite` scripts: before the request is resolved.
@@ -173,5 +174,11 @@ impl Exchange {
     /// What its scripts left behind; made here if there were none yet.
     pub(crate) fn scripted(&mut self) -> &mut Scripted {
         self.scripted.get_or_insert_default()
+    }
+
+    /// The group that a script wants this request's program to be born in.
+    pub(crate) fn wished_group(&self) -> Option<os::cgroup::Group> {
+        let wish = self.scripted.as_ref()?.scope.cgroup.as_ref()?;
+        Some(wished(&wish.name, wish.limits.clone()))
     }
 }

@@ -83,10 +83,11 @@ fn left_behind(scope: &Scope, out: &mut String) {
         }
         None => {}
     }
-    for (what, chosen) in [("upstream", &scope.upstream), ("cgroup", &scope.cgroup)] {
-        if let Some(chosen) = chosen {
-            say(out, what, &shown(chosen));
-        }
+    if let Some(chosen) = &scope.upstream {
+        say(out, "upstream", &shown(chosen));
+    }
+    if let Some(wish) = &scope.cgroup {
+        say(out, "cgroup", &shown(wish.name.as_bytes()));
     }
     if !scope.output.is_empty() {
         say(out, "output", &shown(&scope.output));

@@ -4,9 +4,15 @@
 //! is born in its own plan's group, which is made again if it has gone. What a program ran into is
 //! told from counters of its group at its birth and at its end: of two that fail at once, both
 //! may be told of the limit that one of them hit.
+//!
+//! A worker's script may name a group of its own and limits for it. It is made below the group of
+//! the rule, so it only ever takes away, and few are for one rule; where the rule has no group the
+//! program is not run, since a limit somebody asked for would not hold.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use engine::programs::message::{Failure, LimitHit};
 use engine::programs::plan::Plan;
@@ -16,6 +22,11 @@ use os::spawn::Birthplace;
 use super::Refusal;
 use super::plans::{Known, Planned};
 
+/// Groups of scripts below one group of a plan.
+const WISHED_MAX: usize = 64;
+/// How long a script's group in which nothing runs is kept for the next program.
+const WISHED_KEPT: Duration = Duration::from_secs(10);
+
 /// The groups there are.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -24,6 +35,8 @@ pub(super) struct Groups {
     is_clear: bool,
     /// Groups that no plan names any more and that are not empty.
     leaving: usize,
+    /// Groups of scripts, and when each was last wanted.
+    wished: BTreeMap<Vec<String>, Instant>,
 }
 
 /// The group of one program, and how often its limits had been hit at its birth.
@@ -31,6 +44,8 @@ pub(super) struct Groups {
 pub(super) struct Watch {
     known: Rc<Known>,
     at: usize,
+    /// Its own group, below the plan's, where a script named one.
+    wished: Option<Group>,
     before: Hits,
 }
 
@@ -63,38 +78,62 @@ impl Groups {
 
     /// Whether groups wait to be empty.
     pub(super) fn are_leaving(&self) -> bool {
-        self.leaving > 0
+        self.leaving > 0 || !self.wished.is_empty()
     }
 
     /// Removes those that are.
     pub(super) fn sweep(&mut self) {
-        if self.leaving > 0 {
+        let now = Instant::now();
+        for (path, wanted) in &self.wished {
+            if now.duration_since(*wanted) >= WISHED_KEPT {
+                self.tree.let_go(path);
+            }
+        }
+        self.sweep_now();
+    }
+
+    fn sweep_now(&mut self) {
+        if self.are_leaving() {
             self.leaving = self.tree.sweep();
+            self.wished.retain(|path, _| self.tree.has(path));
         }
     }
 
-    /// Where a program of a rule is born.
-    pub(super) fn cradle(&mut self, planned: &Planned<'_>) -> Result<Cradle<'_>, Refusal> {
+    /// Where a program of a rule is born; `wish` is the group a script wants it in.
+    pub(super) fn cradle(
+        &mut self,
+        planned: &Planned<'_>,
+        wish: Option<&Group>,
+    ) -> Result<Cradle<'_>, Refusal> {
         let plan = &planned.known.plan;
         let at = planned.rule.group.and_then(|at| usize::try_from(at).ok());
         let Some((at, group)) = at.and_then(|at| Some((at, plan.groups.get(at)?))) else {
-            return Ok(Cradle {
-                into: None,
-                join: Vec::new(),
-                watch: None,
-            });
+            return match wish {
+                Some(_) => Err(without_group()),
+                None => Ok(Cradle {
+                    into: None,
+                    join: Vec::new(),
+                    watch: None,
+                }),
+            };
         };
-        if !self.tree.has(&group.path) {
+        let wished = wish.map(|wish| self.wished(group, wish)).transpose()?;
+        if wished.is_none() && !self.tree.has(&group.path) {
             // Made again, it is to go again.
             self.leaving += 1;
         }
-        let leaf = self.tree.leaf(&plan.groups, &group.path).map_err(|error| {
+        let leaf = match &wished {
+            Some(wished) => self.tree.leaf_within(&above(&plan.groups, wished), wished),
+            None => self.tree.leaf(&plan.groups, &group.path),
+        };
+        let leaf = leaf.map_err(|error| {
             let reason = config::reason(&error.error);
             Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
         })?;
         let watch = Watch {
             known: Rc::clone(planned.known),
             at,
+            wished,
             before: leaf.hits(),
         };
         let into = leaf.directory();
@@ -108,10 +147,47 @@ impl Groups {
         })
     }
 
+    /// The group of a script below `outer`; the one unwanted longest gives way where there are too
+    /// many.
+    fn wished(&mut self, outer: &Group, wish: &Group) -> Result<Group, Refusal> {
+        let mut group = wish.clone();
+        group.path.splice(0..0, outer.path.iter().cloned());
+        if !self.wished.contains_key(&group.path) && self.count_below(&outer.path) >= WISHED_MAX {
+            let below = self.wished.iter();
+            let mut below: Vec<_> = below
+                .filter(|(path, _)| path.starts_with(&outer.path))
+                .collect();
+            below.sort_by_key(|(_, wanted)| **wanted);
+            below.iter().for_each(|(path, _)| self.tree.let_go(path));
+            self.sweep_now();
+            if self.count_below(&outer.path) >= WISHED_MAX {
+                let outer = outer.path.join("/");
+                let what =
+                    format!("scripts have programs in {WISHED_MAX} groups below {outer} already");
+                return Err(Refusal::new(Failure::GroupFailed, what));
+            }
+        }
+        self.wished.insert(group.path.clone(), Instant::now());
+        Ok(group)
+    }
+
+    fn count_below(&self, outer: &[String]) -> usize {
+        let paths = self.wished.keys();
+        paths.filter(|path| path.starts_with(outer)).count()
+    }
+
     /// Which limit of its groups a program ran into since its birth.
     pub(super) fn hit(&mut self, watch: &Watch) -> Option<LimitHit> {
-        let groups = &watch.known.plan.groups;
-        let path = &groups.get(watch.at)?.path;
+        let mut groups = &watch.known.plan.groups;
+        let own = groups.get(watch.at)?;
+        let path = &watch.wished.as_ref().unwrap_or(own).path;
+        let chain;
+        if let Some(wished) = &watch.wished {
+            let mut all = above(groups, wished);
+            all.push(wished.clone());
+            chain = all;
+            groups = &chain;
+        }
         let leaf: &Leaf = self.tree.leaf(groups, path).ok()?;
         let hits = leaf.hits().since(watch.before);
         if hits.oom_kills > 0 {
@@ -135,6 +211,21 @@ impl Cradle<'_> {
             (None, groups) => Birthplace::Join(groups),
         }
     }
+}
+
+/// The groups of a plan that another is in.
+fn above(groups: &[Group], group: &Group) -> Vec<Group> {
+    let is_above = |above: &&Group| group.path.starts_with(&above.path);
+    groups.iter().filter(is_above).cloned().collect()
+}
+
+/// A script asked for a limit where there is nothing to put it into.
+fn without_group() -> Refusal {
+    let what =
+        "a script attached it to a control group, but neither its rule nor its site nor its \
+                tenant has one to make it in: add a ceiling, as cgroup = { cpu = \"100%\" }"
+            .to_owned();
+    Refusal::new(Failure::GroupFailed, what)
 }
 
 /// The least limit on the way to a group, and whose it is: that one is hit first.

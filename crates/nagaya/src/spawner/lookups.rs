@@ -255,6 +255,7 @@ mod tests {
             generation: 1,
             site: 0,
             rule: 0,
+            group: None,
             script: script.into(),
             says_start: false,
             environment: Vec::new(),

@@ -360,7 +360,7 @@ impl Spawner {
             planned.site.root.display(),
             run.script.escape_ascii()
         );
-        let mut cradle = self.groups.cradle(&planned)?;
+        let mut cradle = self.groups.cradle(&planned, run.group.as_ref())?;
         let started = os::spawn::spawn(&Birth {
             directory: found.runnable.directory.as_fd(),
             name: &found.runnable.name,

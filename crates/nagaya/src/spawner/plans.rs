@@ -147,6 +147,7 @@ mod tests {
             generation,
             site,
             rule,
+            group: None,
             script: Vec::new(),
             says_start: false,
             environment: Vec::new(),

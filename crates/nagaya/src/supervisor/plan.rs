@@ -6,7 +6,7 @@ use config::model::{Cgi, Handler, Model, Site, Symlinks};
 use config::reason;
 use engine::programs::groups::Shape;
 use engine::programs::plan::{Plan, PlannedRule, PlannedSite};
-use os::cgroup::{Base, Group, Layout};
+use os::cgroup::{Base, Controller, Controllers, Group, Layout};
 
 use crate::surroundings::{self, name};
 
@@ -38,7 +38,9 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
             Err(problem) => problems.push(problem),
         }
     }
-    let (layout, groups) = groups(&shape, base).unwrap_or_else(|found| {
+    let may_wish = model.all_scripts().next().is_some();
+    let more = Controllers::from_iter(may_wish.then_some(WISHED).into_iter().flatten());
+    let (layout, groups) = groups(&shape, more, base).unwrap_or_else(|found| {
         problems.extend(found);
         Default::default()
     });
@@ -79,8 +81,21 @@ fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<PlannedRule> {
     planned
 }
 
-/// The groups, with the limits that can be had, and where they stand.
-fn groups(shape: &Shape<'_>, base: &mut Base) -> Result<(Layout, Vec<Group>), Vec<String>> {
+/// Controllers that scripts may set limits of, where the machine has them.
+const WISHED: [Controller; 4] = [
+    Controller::Cpu,
+    Controller::Memory,
+    Controller::Pids,
+    Controller::Io,
+];
+
+/// The groups, with the limits that can be had, and where they stand; `more` are controllers that
+/// are taken too, as far as they can be.
+fn groups(
+    shape: &Shape<'_>,
+    more: Controllers,
+    base: &mut Base,
+) -> Result<(Layout, Vec<Group>), Vec<String>> {
     if shape.groups.is_empty() {
         return Ok(Default::default());
     }
@@ -91,6 +106,18 @@ fn groups(shape: &Shape<'_>, base: &mut Base) -> Result<(Layout, Vec<Group>), Ve
     if !verdict.problems.is_empty() {
         let problems = verdict.problems.into_iter();
         return Err(problems.map(|lacking| lacking.message).collect());
+    }
+    for controller in more.iter() {
+        let wanted = Controllers::from_iter([controller]);
+        let is_there = base.host().place(controller).is_ok();
+        if is_there && let Err(error) = base.claim(wanted) {
+            let reason = reason(&error.error);
+            tracing::info!(
+                "scripts cannot limit {}: {}: {reason}",
+                controller.name(),
+                error.what
+            );
+        }
     }
     let layout = base.claim(verdict.needs).map_err(|error| {
         let reason = reason(&error.error);

@@ -110,6 +110,59 @@ impl Tree {
         Ok(node.leaf.insert(leaf))
     }
 
+    /// The leaf of a group that no list names, below one that `groups` names: it is made, or given
+    /// these limits, and stays until [`Tree::let_go`].
+    ///
+    /// # Errors
+    /// When it cannot be made, or one of its limits has no controller in this layout.
+    pub fn leaf_within(&mut self, groups: &[Group], group: &Group) -> Result<&Leaf, Error> {
+        let has_none = |controller: &Controller| self.layout.of(*controller).is_none();
+        if let Some(lacking) = group.limits.needs().iter().find(has_none) {
+            let what = format!("limit the group {}", group.path.join("/"));
+            let name = lacking.name();
+            let why = format!("the controller {name} is not to be had for it");
+            return Err(Error::new(what, io::Error::other(why)));
+        }
+        let mut chain = groups.to_vec();
+        chain.push(group.clone());
+        if self.has(&group.path) {
+            self.rewrite(&chain, &group.path)?;
+        } else {
+            self.make_chain(&chain, &group.path)?;
+        }
+        if let Some(node) = self.nodes.get_mut(&group.path) {
+            node.kept = true;
+        }
+        self.leaf(&chain, &group.path)
+    }
+
+    /// Gives a group that is there the limits a list says now.
+    fn rewrite(&mut self, groups: &[Group], path: &[String]) -> Result<(), Error> {
+        let is_above = |group: &&Group| path.starts_with(&group.path);
+        let chain: Vec<Group> = groups.iter().filter(is_above).cloned().collect();
+        let chain = self.within_outer(&chain);
+        let Some(group) = chain.last() else {
+            return Err(unknown(path));
+        };
+        let written = self.nodes.get(path).and_then(|node| node.written.as_ref());
+        if written == Some(&group.limits) {
+            return Ok(());
+        }
+        for (path, controllers) in standing_in(&chain) {
+            self.make(&path, controllers)?;
+        }
+        self.hand_down(group)?;
+        self.write(group)
+    }
+
+    /// Lets a group go with the next [`Tree::sweep`] that finds it empty, unless a list names it.
+    pub fn let_go(&mut self, path: &[String]) {
+        let is_named = self.named.contains_key(path);
+        if let Some(node) = self.nodes.get_mut(path) {
+            node.kept = is_named;
+        }
+    }
+
     /// Whether there is a group, be it to go.
     pub fn has(&self, path: &[String]) -> bool {
         self.nodes.contains_key(path)

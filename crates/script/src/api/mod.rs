@@ -9,6 +9,7 @@ mod arguments;
 mod asynchronous;
 mod cache;
 mod calendar;
+mod cgroup;
 mod clock;
 mod coding;
 mod connection;
@@ -79,6 +80,7 @@ const CHAPTERS: &[&Chapter] = &[
     &redis::CHAPTER,
     &http_request::CHAPTER,
     &nagaya::CHAPTER,
+    &cgroup::CHAPTER,
     &regexp::CHAPTER,
     &json::CHAPTER,
     &coding::CHAPTER,

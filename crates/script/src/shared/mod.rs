@@ -2,14 +2,16 @@
 //!
 //! It outlives every interpreter, so that a reload loses neither a counter nor a lock.
 
+mod groups;
 mod lock;
 mod pool;
 mod shard;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use groups::{Given, Groups, Key};
 pub(crate) use lock::{Entered, Lock, Locks, Turn};
 pub(crate) use pool::{Bounds, Namespace, Pool, Refusal};
 
@@ -18,9 +20,11 @@ pub(crate) use pool::{Bounds, Namespace, Pool, Refusal};
 pub struct Shared {
     pub(crate) pool: Pool,
     pub(crate) locks: Locks,
+    /// Control groups that scripts define.
+    pub(crate) groups: Arc<Mutex<Groups>>,
 }
 
 /// Enters a lock whose data is whole at every instant, whoever panicked in it.
-fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

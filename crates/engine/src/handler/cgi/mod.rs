@@ -49,11 +49,13 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
         program::environment(&serving, exchange, &resolved, None, params, spooled_bytes)?;
     let (pipes, [stdin, stdout, stderr]) =
         Pipes::open().map_err(|error| Error::io(Kind::Full, "program_pipes", &error))?;
+    let group = exchange.wished_group();
     let run = |id| Run {
         id,
         generation: serving.generation.number,
         site,
         rule,
+        group,
         script: resolved.relative().to_vec(),
         // Who waits to be asked for a body is not asked for the sake of a program that cannot run.
         says_start: exchange.request.head.expect_continue,

@@ -1,0 +1,283 @@
+//! `Cgroup`: groups of the kernel's that a request's program is born in.
+//!
+//! A script defines a group by its name and says which one; it touches no file. The program this
+//! request starts is made in it; a worker, which serves many, is never moved.
+
+use std::sync::{Arc, Mutex};
+
+use mruby::{Answer, ClassKind, MethodOf, Takes};
+use os::cgroup::Device;
+
+use super::{Chapter, Class, InRuby, Method, answered, holding, scope, takes};
+use crate::scope::CgroupWish;
+use crate::shared::{Given, Groups, Key, enter};
+use crate::state::NativeCall;
+
+/// Longest name of a group.
+const NAME_BYTES_MAX: usize = 200;
+
+const fn function(
+    name: &'static [&'static str],
+    takes: Takes,
+    native: fn(&mut NativeCall<'_>) -> Answer,
+) -> Method {
+    Method {
+        classes: &["Cgroup"],
+        names: name,
+        of: MethodOf::Class,
+        takes,
+        arguments: "",
+        waits: "",
+        doc: "",
+        native,
+    }
+}
+
+const fn in_ruby(name: &'static str, arguments: &'static str, doc: &'static str) -> InRuby {
+    InRuby {
+        name,
+        arguments,
+        waits: "",
+        doc,
+    }
+}
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    title: "Cgroup",
+    text: "`Cgroup::CPU`, `CPUACCT`, `CPUSET`, `BLKIO`, `MEMORY` and `PIDS`, whatever version the \
+           machine has. Objects of one name are one group, in all workers. It stands below the group \
+           that `cgroup` of the rule, site or tenant makes, and can only have less than that; without \
+           one there, the program of a request that attached is refused. The worker itself is never \
+           moved. What the kernel has no way for in both versions raises a NotImplementedError: \
+           real-time shares, CPU sets, figures of use (see `nagaya status`).",
+    classes: &[Class {
+        name: "Cgroup",
+        superclass: "Object",
+        kind: ClassKind::Module,
+    }],
+    constants: &[],
+    methods: &[
+        function(&["__get"], takes(2, 2), get),
+        function(&["__set"], takes(3, 3), set),
+        function(&["__define"], takes(1, 1), define),
+        function(&["__delete"], takes(1, 1), delete),
+        function(&["__exist"], takes(1, 1), exist),
+        function(&["__attach"], takes(1, 1), attach),
+        function(&["__detach"], takes(0, 0), detach),
+    ],
+    in_ruby: &[
+        in_ruby(
+            "Cgroup::CPU.new",
+            "name",
+            "The group of that name; it is defined by the first setter, `create` or `attach`.",
+        ),
+        in_ruby(
+            "Cgroup::CPU#cfs_quota_us=",
+            "microseconds",
+            "CPU time a period; -1 or `nil` for no limit. Also `cfs_period_us=` (only the ratio counts) \
+             and `shares=`; each is read under its name, `nil` where it is not set.",
+        ),
+        in_ruby(
+            "Cgroup::MEMORY#limit_in_bytes=",
+            "bytes",
+            "Also `memsw_limit_in_bytes=`; the lesser binds, and swap counts.",
+        ),
+        in_ruby(
+            "Cgroup::PIDS#max=",
+            "count",
+            "Processes and threads at once.",
+        ),
+        in_ruby(
+            "Cgroup::BLKIO#throttle_read_bps_device=",
+            "text",
+            "`\"8:0 1048576\"`; also `throttle_write_bps_device=` and both with `iops`.",
+        ),
+        in_ruby(
+            "Cgroup::CPU#create",
+            "",
+            "Defines the group; also `modify` and `open`.",
+        ),
+        in_ruby(
+            "Cgroup::CPU#attach",
+            "",
+            "The program this request starts is born in the group. A request has one: attaching to \
+             another name raises.",
+        ),
+        in_ruby("Cgroup::CPU#detach", "", "It is not after all."),
+        in_ruby(
+            "Cgroup::CPU#delete",
+            "",
+            "Deletes the definition once the other requests that use it have ended; also `close`. A \
+             program keeps its limits as long as it runs.",
+        ),
+        in_ruby(
+            "Cgroup::CPU#exist?",
+            "",
+            "Whether it is defined and not deleted.",
+        ),
+    ],
+    prelude: include_str!("ruby/cgroup.rb"),
+};
+
+fn name(call: &NativeCall<'_>) -> Result<String, Answer> {
+    let name = call
+        .bytes(0)
+        .and_then(|name| std::str::from_utf8(name).ok());
+    match name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len())) {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(Answer::argument_error(format!(
+            "a group's name is a String of 1 to {NAME_BYTES_MAX} bytes"
+        ))),
+    }
+}
+
+fn key(call: &NativeCall<'_>) -> Result<Key, Answer> {
+    let name = call.name(1).unwrap_or_default();
+    Key::of_name(&name).ok_or_else(|| Answer::argument_error("groups have no such limit"))
+}
+
+fn groups(call: &NativeCall<'_>) -> Arc<Mutex<Groups>> {
+    Arc::clone(&call.host.shared.groups)
+}
+
+/// Defines the group and holds it as long as the request lasts.
+fn held(call: &mut NativeCall<'_>, name: &str) -> Result<(), Answer> {
+    let groups = groups(call);
+    let scope = holding(call);
+    let hold = Groups::define(&groups, name, scope.serial()).map_err(Answer::runtime_error)?;
+    if let Some(hold) = hold
+        && scope.hold(Box::new(hold)).is_none()
+    {
+        return Err(Answer::runtime_error("this request holds too much already"));
+    }
+    Ok(())
+}
+
+fn define(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).and_then(|name| {
+        held(call, &name)?;
+        Ok(Answer::Int(0))
+    }))
+}
+
+fn exist(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).map(|name| {
+        let serial = holding(call).serial();
+        Answer::Bool(enter(&groups(call)).has(&name, serial))
+    }))
+}
+
+fn delete(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).map(|name| {
+        let serial = holding(call).serial();
+        enter(&groups(call)).delete(&name, serial);
+        Answer::Int(0)
+    }))
+}
+
+fn get(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).and_then(|name| {
+        let key = key(call)?;
+        let groups = groups(call);
+        let groups = enter(&groups);
+        let given = groups.given(&name);
+        Ok(Answer::Datum(match key.is_of_disks() {
+            true => given.and_then(|given| given.disks(key)).as_deref().into(),
+            false => given.and_then(|given| given.number(key)).into(),
+        }))
+    }))
+}
+
+fn set(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).and_then(|name| {
+        let key = key(call)?;
+        let change = match key.is_of_disks() {
+            true => disk(call, key)?,
+            false => number(call, key)?,
+        };
+        held(call, &name)?;
+        let groups = groups(call);
+        let mut groups = enter(&groups);
+        groups.change(&name, change);
+        let limits = groups.given(&name).map(Given::limits).unwrap_or_default();
+        if let Some(wish) = &mut holding(call).cgroup
+            && wish.name == name
+        {
+            wish.limits = limits;
+        }
+        Ok(Answer::Argument(2))
+    }))
+}
+
+type Change = Box<dyn FnOnce(&mut Given)>;
+
+/// A number within what the kernel takes; `nil` and what is negative take the limit away.
+fn number(call: &NativeCall<'_>, key: Key) -> Result<Change, Answer> {
+    let (least, most) = key.range();
+    let said = String::from_utf8_lossy(&call.name(1).unwrap_or_default()).into_owned();
+    let value = match (call.truth(2), call.int(2)) {
+        (false, _) => None,
+        (true, Some(value)) if value < 0 => None,
+        (true, Some(value)) if (least..=most).contains(&value) => Some(value),
+        (true, None) if call.bytes(2) == Some(b"max") => None,
+        _ => {
+            return Err(Answer::argument_error(format!(
+                "{said} is an Integer from {least} to {most}, or -1 for no limit"
+            )));
+        }
+    };
+    Ok(Box::new(move |given: &mut Given| given.set(key, value)))
+}
+
+/// `8:0 1048576`.
+fn disk(call: &NativeCall<'_>, key: Key) -> Result<Change, Answer> {
+    let text = call
+        .bytes(2)
+        .and_then(|text| std::str::from_utf8(text).ok());
+    let parsed = text.and_then(|text| {
+        let (device, value) = text.trim().split_once(' ')?;
+        let (major, minor) = device.split_once(':')?;
+        let device = Device {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        };
+        let value: i64 = value.trim().parse().ok()?;
+        (value > 0).then_some((device, value))
+    });
+    match parsed {
+        Some((device, value)) => Ok(Box::new(move |given: &mut Given| {
+            given.set_disk(key, device, value);
+        })),
+        None => Err(Answer::argument_error(
+            "a limit of a disk is told as \"MAJOR:MINOR NUMBER\": \"8:0 1048576\"",
+        )),
+    }
+}
+
+fn attach(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).and_then(|name| {
+        if let Some(wish) = &scope(call)?.cgroup
+            && wish.name != name
+        {
+            let before = &wish.name;
+            return Err(Answer::runtime_error(format!(
+                "this request's program is attached to {before} already: one name for all its limits"
+            )));
+        }
+        held(call, &name)?;
+        let groups = groups(call);
+        let limits = enter(&groups).given(&name).map(Given::limits);
+        scope(call)?.cgroup = Some(CgroupWish {
+            name,
+            limits: limits.unwrap_or_default(),
+        });
+        Ok(Answer::Int(0))
+    }))
+}
+
+fn detach(call: &mut NativeCall<'_>) -> Answer {
+    answered(scope(call).map(|scope| {
+        scope.cgroup = None;
+        Answer::Nil
+    }))
+}

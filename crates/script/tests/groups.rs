@@ -1,0 +1,158 @@
+//! Groups that scripts define and attach to.
+
+mod bed;
+
+use bed::{failure, interpreter, on_a_worker, run, value};
+use os::cgroup::{CpuLimit, Limits};
+use script::{Datum, Trial};
+
+/// As it was published for mod_mruby.
+const ATTACH: &str = r#"
+r = Apache::Request.new
+
+if r.filename == "/srv/www/while.cgi"
+  c = Cgroup::CPU.new("apache/mod_mruby_group")
+  c.cfs_quota_us = 10000
+  if c.exist?
+    c.modify
+  else
+    c.create
+  end
+  c.attach
+end
+"#;
+
+const DETACH: &str = r#"
+r = Apache::Request.new
+
+if r.filename == "/srv/www/while.cgi"
+  c = Cgroup::CPU.new("apache/mod_mruby_group")
+  if c.exist?
+    c.delete
+  end
+end
+"#;
+
+const TOLD: &str = "Cgroup::CPU.new('apache/mod_mruby_group').cfs_quota_us";
+
+#[test]
+fn a_published_script_says_where_its_program_is_born() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let mut request = Trial::get("/while.cgi");
+        run(&interpreter, ATTACH, &mut request)
+            .await
+            .expect("it runs");
+        let wish = request.scope.cgroup.take().expect("it is attached");
+        let tenth = CpuLimit {
+            millicores: 100,
+            burst_us: 0,
+        };
+        assert_eq!(wish.name, "apache/mod_mruby_group");
+        assert_eq!(
+            wish.limits,
+            Limits {
+                cpu: Some(tenth),
+                ..Limits::default()
+            }
+        );
+        run(&interpreter, DETACH, &mut request)
+            .await
+            .expect("it runs");
+        let told = run(&interpreter, TOLD, &mut request)
+            .await
+            .expect("it runs");
+        assert_eq!(told.value, Datum::Nil);
+        let mut other = Trial::get("/index.html");
+        run(&interpreter, ATTACH, &mut other)
+            .await
+            .expect("it runs");
+        assert_eq!(other.scope.cgroup, None);
+    });
+}
+
+#[test]
+fn what_one_request_deletes_is_there_for_another_until_it_ends() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let (mut one, mut other) = (Trial::get("/while.cgi"), Trial::get("/while.cgi"));
+        run(&interpreter, ATTACH, &mut one).await.expect("it runs");
+        run(&interpreter, ATTACH, &mut other)
+            .await
+            .expect("it runs");
+        run(&interpreter, DETACH, &mut one).await.expect("it runs");
+        let exists = "Cgroup::CPU.new('apache/mod_mruby_group').exist?";
+        let told = |ran: script::Ran| ran.value;
+        let found = run(&interpreter, exists, &mut one).await.map(told);
+        assert_eq!(found.expect("it runs"), Datum::Bool(false));
+        let found = run(&interpreter, exists, &mut other).await.map(told);
+        assert_eq!(found.expect("it runs"), Datum::Bool(true));
+        let found = run(&interpreter, TOLD, &mut other).await.map(told);
+        assert_eq!(found.expect("it runs"), Datum::Int(10_000));
+        drop(other);
+        let found = run(&interpreter, TOLD, &mut one).await.map(told);
+        assert_eq!(found.expect("it runs"), Datum::Nil);
+    });
+}
+
+#[test]
+fn limits_are_read_as_they_were_set() {
+    for (script, expected) in [
+        (
+            "c = Cgroup::CPU.new('a'); c.shares = 512; c.shares",
+            Datum::Int(512),
+        ),
+        (
+            "c = Cgroup::CPU.new('a'); c.cfs_quota_us = -1; c.cfs_quota_us",
+            Datum::Nil,
+        ),
+        ("Cgroup::CPU.new('a').cfs_period_us", Datum::Nil),
+        ("Cgroup::CPU.new('a').exist?", Datum::Bool(false)),
+        (
+            "c = Cgroup::PIDS.new('a'); c.max = 9; Cgroup::PIDS.new('a').max",
+            Datum::Int(9),
+        ),
+        (
+            "c = Cgroup::PIDS.new('a'); c.max = 'max'; c.max",
+            Datum::Nil,
+        ),
+        (
+            "Cgroup::MEMORY.new('a').limit_in_bytes = 1048576",
+            Datum::Int(1_048_576),
+        ),
+        (
+            "c = Cgroup::BLKIO.new('a'); c.throttle_read_bps_device = '8:0 4096'; c.throttle_read_bps_device",
+            Datum::from("8:0 4096"),
+        ),
+        ("Cgroup::CPU.new('a/b').group_name", Datum::from("a/b")),
+        (
+            "c = Cgroup::CPU.new('a'); c.create; c.delete; c.exist?",
+            Datum::Bool(false),
+        ),
+    ] {
+        assert_eq!(value(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn what_groups_cannot_do_is_told() {
+    for (script, said) in [
+        ("Cgroup::CPU.new('a').cfs_quota_us = 5", "from 1000 to"),
+        ("Cgroup::CPU.new('a').attach(1)", "moves nothing that runs"),
+        ("Cgroup::CPUSET.new('a').cpus = '0'", "cfs_quota_us"),
+        ("Cgroup::CPU.new('a').rt_runtime_us = 1", "real-time"),
+        ("Cgroup::CPU.new('').create", "a group's name"),
+        (
+            "Cgroup::BLKIO.new('a').throttle_read_bps_device = '8:0'",
+            "MAJOR:MINOR",
+        ),
+        (
+            "Cgroup::CPU.new('a').attach; Cgroup::PIDS.new('b').attach",
+            "attached to a already",
+        ),
+        ("1025.times { |n| Cgroup::CPU.new(n.to_s).create }", ""),
+    ] {
+        let found = failure(script);
+        assert!(found.contains(said), "{script}: {found}");
+    }
+}
