@@ -31,3 +31,8 @@ fn memcached_reply() {
 fn redis_reply() {
     replay("redis_reply", properties::redis_reply);
 }
+
+#[test]
+fn pattern() {
+    replay("pattern", properties::pattern);
+}

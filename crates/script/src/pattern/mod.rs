@@ -12,6 +12,7 @@ mod class;
 mod compile;
 mod parse;
 mod run;
+mod set;
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use super::class::{Class, Property};
+use super::set::{line_break, shorthand};
 use super::{Flags, Syntax};
 
 /// Groups and sets in one another.
-const DEPTH_MAX: usize = 60;
+pub(super) const DEPTH_MAX: usize = 60;
 /// Groups that are remembered.
 const GROUPS_MAX: usize = 200;
 /// Largest count of `{n,m}`.
@@ -78,10 +79,10 @@ pub(super) struct Parsed {
     pub(super) names: Vec<(String, Vec<usize>)>,
 }
 
-struct Parser<'a> {
-    chars: &'a [char],
-    at: usize,
-    depth: usize,
+pub(super) struct Parser<'a> {
+    pub(super) chars: &'a [char],
+    pub(super) at: usize,
+    pub(super) depth: usize,
     groups: usize,
     names: Vec<(String, Vec<usize>)>,
     /// Whether groups without a name are remembered.
@@ -123,7 +124,7 @@ fn parse_once(chars: &[char], flags: Flags, remembers: bool) -> Result<(Parsed, 
 }
 
 impl Parser<'_> {
-    fn wrong(&self, what: &str) -> Syntax {
+    pub(super) fn wrong(&self, what: &str) -> Syntax {
         Syntax(format!("{what} (character {})", self.at))
     }
 
@@ -131,13 +132,13 @@ impl Parser<'_> {
         self.chars.get(self.at).copied()
     }
 
-    fn eat(&mut self, wanted: char) -> bool {
+    pub(super) fn eat(&mut self, wanted: char) -> bool {
         let is = self.peek() == Some(wanted);
         self.at += usize::from(is);
         is
     }
 
-    fn eat_all(&mut self, wanted: &str) -> bool {
+    pub(super) fn eat_all(&mut self, wanted: &str) -> bool {
         let rest = self.chars.get(self.at..).unwrap_or_default();
         let count = wanted.chars().count();
         let is = rest.iter().take(count).copied().eq(wanted.chars());
@@ -145,7 +146,7 @@ impl Parser<'_> {
         is
     }
 
-    fn next(&mut self) -> Option<char> {
+    pub(super) fn next(&mut self) -> Option<char> {
         let next = self.peek();
         self.at += usize::from(next.is_some());
         next
@@ -508,7 +509,7 @@ impl Parser<'_> {
     }
 
     /// `\p{Alpha}`, `\p{^Alpha}`, `\P{Alpha}`; at the `p`.
-    fn property(&mut self) -> Result<(Property, bool), Syntax> {
+    pub(super) fn property(&mut self) -> Result<(Property, bool), Syntax> {
         let mut without = self.next() == Some('P');
         if !self.eat('{') {
             return Err(self.wrong("\\p without a {name}"));
@@ -522,7 +523,7 @@ impl Parser<'_> {
     }
 
     /// A character written with a `\`, which has been read.
-    fn code(&mut self) -> Result<Code, Syntax> {
+    pub(super) fn code(&mut self) -> Result<Code, Syntax> {
         let Some(c) = self.next() else {
             return Err(self.wrong("a \\ at the end"));
         };
@@ -585,156 +586,9 @@ impl Parser<'_> {
             None => Err(self.wrong("\\u without a character's number")),
         }
     }
-
-    /// A set, after its `[`.
-    fn set(&mut self) -> Result<Class, Syntax> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(self.wrong("more than 60 groups in one another"));
-        }
-        let negated = self.eat('^');
-        let mut class = self.set_items(true)?;
-        if self.eat_all("&&") {
-            class.and = Some(Box::new(self.set_rest()?));
-        }
-        class.negated = negated;
-        class.finish();
-        self.depth -= 1;
-        match self.eat(']') {
-            true => Ok(class),
-            false => Err(self.wrong("a [ without its ]")),
-        }
-    }
-
-    /// What stands after `&&`, up to the `]`.
-    fn set_rest(&mut self) -> Result<Class, Syntax> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(self.wrong("more than 60 groups in one another"));
-        }
-        let mut class = self.set_items(false)?;
-        if self.eat_all("&&") {
-            class.and = Some(Box::new(self.set_rest()?));
-        }
-        class.finish();
-        self.depth -= 1;
-        Ok(class)
-    }
-
-    fn set_items(&mut self, mut is_first: bool) -> Result<Class, Syntax> {
-        let mut class = Class::default();
-        loop {
-            let rest = self.chars.get(self.at..).unwrap_or_default();
-            match rest {
-                [] => return Err(self.wrong("a [ without its ]")),
-                [']', ..] if !is_first => return Ok(class),
-                ['&', '&', ..] => return Ok(class),
-                ['[', ':', ..] if self.posix(&mut class)? => {}
-                ['[', ..] => {
-                    self.at += 1;
-                    let within = self.set()?;
-                    class.within.push(within);
-                }
-                ['\\', c, ..] if shorthand(*c).is_some() => {
-                    class.properties.extend(shorthand(*c));
-                    self.at += 2;
-                }
-                ['\\', 'p' | 'P', ..] => {
-                    self.at += 1;
-                    let property = self.property()?;
-                    class.properties.push(property);
-                }
-                _ => self.set_range(&mut class)?,
-            }
-            is_first = false;
-        }
-    }
-
-    /// A character, or all from it to another.
-    fn set_range(&mut self, class: &mut Class) -> Result<(), Syntax> {
-        let from = self.set_char()?;
-        let rest = self.chars.get(self.at..).unwrap_or_default();
-        let is_range = match rest {
-            ['-', ']', ..] | ['-', '[', ..] => false,
-            ['-', '\\', c, ..] => shorthand(*c).is_none() && !matches!(c, 'p' | 'P'),
-            ['-', ..] => true,
-            _ => false,
-        };
-        if !is_range {
-            class.ranges.push((from, from));
-            return Ok(());
-        }
-        self.at += 1;
-        let to = self.set_char()?;
-        if to < from {
-            return Err(self.wrong("a range that ends before it begins"));
-        }
-        class.ranges.push((from, to));
-        Ok(())
-    }
-
-    fn set_char(&mut self) -> Result<u32, Syntax> {
-        match self.next() {
-            Some('\\') => {
-                if self.eat('b') {
-                    return Ok(8);
-                }
-                Ok(match self.code()? {
-                    Code::Char(code) => code,
-                    Code::Byte(byte) => super::byte_code(byte),
-                })
-            }
-            Some(c) => Ok(c.into()),
-            None => Err(self.wrong("a [ without its ]")),
-        }
-    }
-
-    /// `[:alpha:]` or `[:^alpha:]`, if that is what it is.
-    fn posix(&mut self, class: &mut Class) -> Result<bool, Syntax> {
-        let rest = self.chars.get(self.at + 2..).unwrap_or_default();
-        let length = rest.iter().take(20).position(|c| *c == ':');
-        let Some(length) = length.filter(|length| rest.get(length + 1) == Some(&']')) else {
-            return Ok(false);
-        };
-        let name: String = rest.iter().take(length).collect();
-        let (name, without) = match name.strip_prefix('^') {
-            Some(name) => (name, true),
-            None => (name.as_str(), false),
-        };
-        match Property::of_name(name) {
-            Some(property) => class.properties.push((property, without)),
-            None => return Err(self.wrong(&format!("no class [:{name}:] is known"))),
-        }
-        self.at += 2 + length + 2;
-        Ok(true)
-    }
 }
 
-enum Code {
+pub(super) enum Code {
     Char(u32),
     Byte(u8),
-}
-
-fn shorthand(c: char) -> Option<(Property, bool)> {
-    Some(match c {
-        'd' => (Property::AsciiDigit, false),
-        'D' => (Property::AsciiDigit, true),
-        's' => (Property::AsciiSpace, false),
-        'S' => (Property::AsciiSpace, true),
-        'w' => (Property::AsciiWord, false),
-        'W' => (Property::AsciiWord, true),
-        'h' => (Property::AsciiHex, false),
-        'H' => (Property::AsciiHex, true),
-        _ => return None,
-    })
-}
-
-/// `\R`.
-fn line_break() -> Node {
-    let mut single = Class::default();
-    single.ranges = vec![(10, 13), (0x85, 0x85), (0x2028, 0x2029)];
-    single.finish();
-    let both = Node::Concat(vec![Node::Char(13, false), Node::Char(10, false)]);
-    let single = Node::Set(Rc::new(single), false);
-    Node::Atomic(Box::new(Node::Alternate(vec![both, single])))
 }

@@ -11,6 +11,8 @@ use super::{Spans, before, decode};
 const STEPS: u64 = 1_000_000;
 /// More of them for each byte of the text.
 const STEPS_A_BYTE: u64 = 8;
+/// And no more, however long the text: some 40 ms of a core.
+const STEPS_MAX: u64 = 4_000_000;
 /// Bytes passed over that count as a step.
 const BYTES_A_STEP: usize = 16;
 /// Places to go back to.
@@ -29,7 +31,10 @@ impl Budget {
     pub fn of_text(bytes: usize) -> Self {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         Self {
-            left: bytes.saturating_mul(STEPS_A_BYTE).saturating_add(STEPS),
+            left: bytes
+                .saturating_mul(STEPS_A_BYTE)
+                .saturating_add(STEPS)
+                .min(STEPS_MAX),
         }
     }
 
