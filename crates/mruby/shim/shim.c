@@ -328,6 +328,11 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   mrb_define_class(mrb, "ScriptBudgetError", script_error);
   struct RClass *nagaya = mrb_define_module(mrb, "Nagaya");
   mrb_define_module_function(mrb, nagaya, "__run", run_script, MRB_ARGS_REQ(1));
+  /* In generational mode a full collection that meets a half-done major one forgets what is young
+   * (mruby 3.2.0, clear_all_old), and frees what is in use. */
+  mrb_value gc = mrb_obj_value(mrb_module_get(mrb, "GC"));
+  mrb_funcall(mrb, gc, "generational_mode=", 1, mrb_false_value());
+  mrb_undef_class_method(mrb, mrb_module_get(mrb, "GC"), "generational_mode=");
   for (mrb_int i = 0; i < ROOTS_OWN; i++) mrb_ary_push(mrb, vm->roots, mrb_nil_value());
   ngy_prepare_patterns(mrb, nagaya);
   return mrb_nil_value();

@@ -441,6 +441,30 @@ fn two_interpreters_on_one_thread_do_not_know_of_each_other() {
     alive(&mut other);
 }
 
+/// A hook raised, its fiber was let go, and everything was collected: what is left still runs.
+#[test]
+fn a_full_collection_frees_nothing_that_is_in_use() {
+    for count in (200..4_000).step_by(200) {
+        let mut vm = opened();
+        let raising =
+            format!("$all = []; {count}.times {{ |n| $all << ['b' + n.to_s] }}; raise 'x'");
+        let raising = vm.compile(raising.as_bytes(), "raising.rb", 1).unwrap();
+        let fiber = vm.fiber().unwrap();
+        let job = |script: Slot| Resume::Value(Datum::Int(script.number()));
+        assert!(vm.resume(fiber, job(raising), None).is_err());
+        vm.let_go(fiber);
+        let forgetting = vm.compile(b"$all = nil", "forgetting.rb", 1).unwrap();
+        let fiber = vm.fiber().unwrap();
+        vm.resume(fiber, job(forgetting), None).unwrap();
+        vm.collect().unwrap();
+        let after = vm
+            .compile(b"300.times { |n| 'a' + n.to_s }; 7", "after.rb", 1)
+            .unwrap();
+        vm.resume(fiber, job(after), None).unwrap();
+        assert_eq!(vm.host().finished.take(), Some(Datum::Int(7)), "{count}");
+    }
+}
+
 #[test]
 fn what_an_object_holds_dies_with_it() {
     let mut vm = opened();
