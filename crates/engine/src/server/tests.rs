@@ -226,7 +226,7 @@ fn a_worker_that_has_drained_is_not_taken_for_one_that_stands_still() {
 
 #[test]
 fn a_generation_that_one_worker_takes_late_is_in_force_and_can_be_followed() {
-    const BUSY: Duration = Duration::from_millis(1_500);
+    const BUSY: Duration = Duration::from_secs(6);
     let mut running = Running::start();
     let start = Instant::now();
     running.hold_up(BUSY);
