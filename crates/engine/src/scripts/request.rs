@@ -2,7 +2,7 @@
 //!
 //! The idea: scripts speak to the model of the request, never to bytes. What they write is under
 //! the rules of what clients send and handlers answer: no field that frames a message, no byte that
-//! no field may hold. Fields of the reply that are set before there is one wait in [`Scripted`]
+//! no field may hold. Fields of the reply that are set before there is one wait in [`super::Scripted`]
 //! and replace the handler's of the same name.
 
 use std::io::Write as _;

@@ -1,6 +1,6 @@
 //! What the handlers that have a program answer share, FastCGI and CGI.
 //!
-//! Which file is the program ([`script`]), what it is told ([`environment()`]), and how what it says
+//! Which file is the program ([`script()`]), what it is told ([`environment()`]), and how what it says
 //! becomes the reply ([`ProgramReply`]): how its bytes get to and from it is each handler's own.
 
 mod environment;
