@@ -1,7 +1,7 @@
 //! The classes scripts use, as tables.
 //!
 //! Each chapter is a file: classes, constants, methods in Rust (a function each) and methods in Ruby
-//! (a piece of source). [`register`] puts them into a VM; [`reference`] makes of the same tables the
+//! (a piece of source). [`register`] puts them into a VM; [`reference()`] makes of the same tables the
 //! page an operator reads. What a method does to the request is `crate::request`'s business.
 
 mod apache_request;
