@@ -29,6 +29,8 @@ upstream_read = "10m"
 access = ""
 [control]
 socket = "{dir}/control"
+[scripts] # and for scripts, too
+cpu = "1s"
 [tenants.shared]
 cgroup = { {tenant} }
 [[sites]]

@@ -14,6 +14,8 @@ address = "127.0.0.1:{port}"
 [log]
 access = ""
 level = "warn"
+[scripts]
+cpu = "1s"
 
 [[sites]]
 hosts = ["owner.test"]

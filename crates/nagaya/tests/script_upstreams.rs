@@ -18,6 +18,7 @@ address = "127.0.0.1:{port}"
 access = "{dir}/access.log"
 format = "json"
 [scripts]
+cpu = "1s"
 {scripts}
 [upstreams.app]
 servers = ["{app}"]

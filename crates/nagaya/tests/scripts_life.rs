@@ -19,6 +19,7 @@ address = "127.0.0.1:{port}"
 access = ""
 level = "info"
 [scripts]
+cpu = "1s"
 init = { code = "$number = {number}" }
 worker_init = "hooks/start.rb"
 worker_exit = { code = "Nginx.errlogger Nginx::LOG_ERR, \"exit of #{$number}\"" }

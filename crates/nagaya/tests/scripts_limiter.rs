@@ -17,6 +17,7 @@ address = "127.0.0.1:{port}"
 access = ""
 level = "info"
 [scripts]
+cpu = "1s"
 init = "hooks/init.rb"
 worker_init = "hooks/worker_init.rb"
 
