@@ -24,6 +24,6 @@ pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::{dump, quote};
 pub use lower::{load, load_and_warn, spell_key};
 pub use reason::reason;
-pub use reference::reference;
+pub use reference::{reference, sensor_reference};
 pub use sources::{Damaged, Sources};
 pub use units::{duration, size};

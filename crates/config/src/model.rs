@@ -8,6 +8,7 @@ mod cgroup;
 mod handler;
 mod limit;
 mod script;
+pub mod sensor;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,10 @@
-//! The reference manual of the configuration, as Markdown.
+//! The reference manual of the configuration, as Markdown, and that of the sensors.
 //!
-//! The idea: it is the table of keys, printed; there is no second description to keep in step.
+//! The idea: they are the tables of keys and of sensors, printed; there is no second description to
+//! keep in step.
 
 use crate::keys::{Fallback, Key, SECTIONS, Section};
+use crate::model::sensor::Gauge;
 
 const HEAD: &str = "\
 # Configuration
@@ -36,6 +38,50 @@ pub fn reference() -> String {
             .collect();
         out.push_str(&format!("- {}: {}\n", heading(section), names.join(", ")));
     }
+    out
+}
+
+const SENSORS_HEAD: &str = "\
+# Sensors
+
+This page is generated from the table of sensors that the gateway itself reads.
+
+One thread of the server measures ten times a second and publishes one number a sensor; no request reads a file for it.
+`nagaya sensors` shows all of them, with what this machine does not have and, for what can fill up, the command that raises it and what that costs; `--watch` asks again every second, `--json` is for programs.
+Where no gateway answers, it reads this machine by itself.
+They are in `nagaya status --json` and in the metrics (`nagaya_sensor`, `nagaya_loop_lag_seconds`), and scripts ask `Nagaya.sensor(\"load1\")`, which is `nil` for what is not there.
+
+| name | number | is | from |
+|---|---|---|---|
+";
+
+const SENSORS_FOOT: &str = "
+The lower, the worse: `memory_available`. Of all others the higher is the worse.
+
+## How they are measured
+
+- Pressure is the kernel's count of time lost (PSI), read ten times a second: the share of the last second, and beside it the mean of the last ten. Full use of a processor alone is no pressure: somebody must wait for it. The load average answers a minute late, and counts who waits for a disk as well.
+- What is counted by the second (`swap_in`, `conntrack_drops`, `listen_overflows`) is read once a second and told over the last one.
+- `conntrack` and `conntrack_drops` are those of the network namespace the gateway runs in, but the most there may be is one number for the whole machine. Without a firewall that follows connections there is no table, and nothing to fill up.
+- `descriptors` is about the server process. Up to Linux 6.1 they are counted one by one, so with many of them up to a minute late.
+- `ports` looks at the table of all connections, a little at each sample and then, the longer the table, the longer not: it may be up to a minute late. A connection that has ended keeps its port for a minute, and counts.
+- `loop_lag` is about 1 ms at rest: that is how exact the workers' clocks are. `nagaya sensors` shows it for each worker.
+- A file that is not there is looked for again after half a minute: the table of connections comes with the first rule of a firewall that needs it.
+";
+
+/// The page of sensors: `docs/reference/sensors.md`.
+pub fn sensor_reference() -> String {
+    let mut out = SENSORS_HEAD.to_owned();
+    for gauge in Gauge::ALL {
+        out.push_str(&format!(
+            "| `{}` | {} | {} | {} |\n",
+            gauge.name(),
+            gauge.unit().about(),
+            gauge.meaning(),
+            gauge.source()
+        ));
+    }
+    out.push_str(SENSORS_FOOT);
     out
 }
 

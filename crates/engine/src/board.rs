@@ -6,7 +6,9 @@
 //! has clearly more connections than its share, is not given new ones.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use crate::deadline::TICK_MS;
 
 /// A turn longer than this holds up new connections.
 pub const TURN_LONG_US: u64 = 5_000;
@@ -36,6 +38,8 @@ struct Sheet {
     held_up_us: AtomicU64,
     held_up_at_us: AtomicU64,
     beat_us: AtomicU64,
+    /// How late its ticks came since somebody looked, at worst.
+    lag_us: AtomicU64,
     request: AtomicU64,
 }
 
@@ -80,6 +84,22 @@ impl Board {
         if let Some(sheet) = self.workers.get(worker) {
             sheet.beat_us.store(self.now_us(), Relaxed);
         }
+    }
+
+    /// A tick of the worker's came so late: that long nothing that was ready was looked at.
+    pub fn note_lag(&self, worker: usize, late: Duration) {
+        let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+        if let Some(sheet) = self.workers.get(worker) {
+            sheet.lag_us.fetch_max(late_us, Relaxed);
+        }
+    }
+
+    /// How late the worker came to its ticks since this was last asked, at worst, and to the one
+    /// that is due now; `None` before its first heartbeat and after its end. Asked by one alone.
+    pub fn take_lag_us(&self, worker: usize) -> Option<u64> {
+        let overdue_us = self.silence_us(worker)?.saturating_sub(TICK_MS * 1_000);
+        let sheet = self.workers.get(worker)?;
+        Some(sheet.lag_us.swap(0, Relaxed).max(overdue_us))
     }
 
     /// The worker has ended: nobody waits for its next heartbeat, or for the end of its turn.
@@ -293,5 +313,25 @@ mod tests {
         assert_eq!(sheet.past_us(1), 50_000);
         assert_eq!(sheet.past_us(1 + 2 * HALF_LIFE_US), 12_500);
         assert_eq!(sheet.past_us(1 + 100 * HALF_LIFE_US), 0);
+    }
+
+    #[test]
+    fn a_worker_is_as_late_as_its_worst_tick_and_the_one_that_is_due() {
+        let board = Board::new(2);
+        assert_eq!((board.take_lag_us(0), board.take_lag_us(7)), (None, None));
+        board.beat(0);
+        for late_ms in [3, 2_000_000, 1] {
+            board.note_lag(0, Duration::from_millis(late_ms));
+        }
+        assert_eq!(board.take_lag_us(0), Some(2_000_000_000));
+        assert!(
+            board
+                .take_lag_us(0)
+                .is_some_and(|lag_us| lag_us < 1_000_000_000)
+        );
+        std::thread::sleep(Duration::from_millis(TICK_MS + 20));
+        assert!(board.take_lag_us(0).is_some_and(|lag_us| lag_us >= 20_000));
+        board.leave(0);
+        assert_eq!(board.take_lag_us(0), None);
     }
 }

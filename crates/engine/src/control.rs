@@ -1,7 +1,7 @@
 //! The control socket: answers `nagaya status` and what is asked of limits, on a thread of its own.
 //!
 //! One question a connection, one connection at a time, each with little time: whoever asks may
-//! wait, the workers never do. Asked is in one line (`status`, `status json`, or what
+//! wait, the workers never do. Asked is in one line (`status`, `sensors`, each with `json` after it or not, or what
 //! [`questions`] knows), and only a whole one is carried out: the rest of `concurrent=40` may be
 //! `0`. Only root and the server's own user are answered.
 
@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind, Result};
 use crate::figures;
 use crate::permits::questions;
+use crate::sensors::Report;
 use crate::worker::Shared;
 
 /// How often the thread looks whether another socket has taken its place.
@@ -22,8 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long a question may take, and each part of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What is said to a question nobody knows.
-const UNKNOWN: &str =
-    "error: unknown question; known are: status, limits list, limits top, limits set, why\n";
+const UNKNOWN: &str = "error: unknown question; known are: status, sensors, limits list, limits top, limits set, why\n";
 /// Bytes of a question without its line feed.
 pub const QUESTION_BYTES_MAX: usize = 8 * 1_024;
 
@@ -91,6 +91,8 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     let answer = match question.as_str() {
         "status" => figures::table(&figures::collect(shared)),
         "status json" => figures::json(&figures::collect(shared)),
+        "sensors" => Report::of_server(shared).table(),
+        "sensors json" => Report::of_server(shared).json(),
         other => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),
     };
     stream.write_all(answer.as_bytes())

@@ -42,6 +42,7 @@ pub mod programs;
 pub mod resolve;
 mod script_files;
 pub mod scripts;
+pub mod sensors;
 pub mod server;
 pub mod site;
 pub mod spool;

@@ -21,6 +21,7 @@ use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::link::{Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Voice};
 use crate::listener::Listener;
+use crate::sensors::Sampling;
 use crate::thread;
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Opened, Prepare, Shared, Swap};
@@ -127,6 +128,8 @@ struct Server {
     watched: Arc<Watched>,
     control: Control,
     drain_max: Duration,
+    /// Ends with the server.
+    _sampling: Sampling,
 }
 
 impl Server {
@@ -154,6 +157,8 @@ impl Server {
                 ask.say(&ToSupervisor::OpenLog { path })
             });
         })?;
+        let sampling = Sampling::start(shared.clone());
+        let sampling = sampling.map_err(|error| internal("thread", &error))?;
         let mut server = Self {
             shared,
             threads,
@@ -162,6 +167,7 @@ impl Server {
             watched,
             control: Control::default(),
             drain_max: Duration::ZERO,
+            _sampling: sampling,
         };
         server.install(first, &generation)?;
         Ok(server)

@@ -67,7 +67,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
     loop {
         tokio::select! {
             biased;
-            _ = ticks.tick() => worker.tick(),
+            due = ticks.tick() => worker.tick_late(due.elapsed()),
             _ = sweeps.tick() => worker.sweep(),
             command = commands.recv() => match command {
                 Some(Command::Connection(arrival)) => listener::start(&worker, arrival),

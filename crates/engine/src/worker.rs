@@ -29,6 +29,7 @@ use crate::permits::{self, Limiter};
 use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
 use crate::scripts::Scripts;
+use crate::sensors::Sensors;
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
@@ -112,6 +113,8 @@ pub struct Shared {
     pub limits: Arc<Limiter>,
     /// What scripts of all workers share.
     pub scripts: Arc<script::Shared>,
+    /// What the machine and the gateway are in.
+    pub sensors: Arc<Sensors>,
     /// Counters of the process.
     pub process: Arc<ProcessStats>,
     /// The generation new exchanges begin with. Held to copy or replace it.
@@ -125,6 +128,7 @@ impl Shared {
             .map(|_| mpsc::channel(COMMANDS_MAX))
             .unzip::<_, _, Vec<_>, Vec<_>>();
         let process = Arc::<ProcessStats>::default();
+        let sensors = Arc::new(Sensors::new(workers));
         let shared = Self {
             limits: Arc::new(Limiter::new(workers, process.started)),
             board: Arc::new(Board::new(workers)),
@@ -138,7 +142,8 @@ impl Shared {
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
-            scripts: Arc::default(),
+            scripts: answered_by(&sensors),
+            sensors,
             process,
             generation: Arc::default(),
         };
@@ -474,6 +479,12 @@ impl Worker {
         self.deadlines.drain();
     }
 
+    /// Moves the clocks on, so late after that was due.
+    pub fn tick_late(&self, late: Duration) {
+        self.board.note_lag(self.index, late);
+        self.tick();
+    }
+
     /// Moves the clocks on.
     pub fn tick(&self) {
         self.deadlines.tick();
@@ -527,6 +538,13 @@ impl Drop for Serving {
             scripts.release();
         }
     }
+}
+
+/// What scripts share, with the sensors they may ask.
+fn answered_by(sensors: &Arc<Sensors>) -> Arc<script::Shared> {
+    let (shared, sensors) = (script::Shared::default(), Arc::clone(sensors));
+    shared.answer_sensors(move |name| sensors.sense(name));
+    Arc::new(shared)
 }
 
 /// Spreads a counter over all 64-bit numbers, one to one (the finaliser of SplitMix64).

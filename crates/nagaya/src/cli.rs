@@ -15,6 +15,7 @@ use crate::limits::{Limits, WhyOptions};
 use crate::man;
 use crate::outcome::{Outcome, complain, print};
 use crate::script::ScriptCommand;
+use crate::sensors::SensorsOptions;
 
 /// The general option that names the configuration.
 const CONFIGURATION: &str = "config";
@@ -27,7 +28,7 @@ const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Configuration file [default: nagaya.toml; status, limits and why look for that here, then in /etc/nagaya]
+    /// Configuration file [default: nagaya.toml; status, sensors, limits and why look for that here, then in /etc/nagaya]
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -42,6 +43,7 @@ Signals to the process of `nagaya serve`:
 
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check
+Is the machine overloaded, and how?    nagaya sensors
 Which limit is full, and for whom?     nagaya limits top
 Why was this request refused?          nagaya why REQUEST-ID
 What does this machine lack?           nagaya doctor
@@ -69,6 +71,10 @@ pub(crate) enum Command {
     Doctor,
     /// Ask the running gateway how it is
     Status(StatusOptions),
+    /// What is measured of the machine, the gateway and its back ends, and what can be raised
+    ///
+    /// Asks the running gateway; where none answers, reads this machine for a second.
+    Sensors(SensorsOptions),
     /// Limits: what they hold now, and changing them
     #[command(subcommand)]
     Limits(Limits),
@@ -177,7 +183,7 @@ fn given_needlessly(matches: &ArgMatches) -> Option<String> {
 fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -> bool) -> PathBuf {
     let asks_running = matches!(
         command,
-        Command::Status(_) | Command::Limits(_) | Command::Why(_)
+        Command::Status(_) | Command::Sensors(_) | Command::Limits(_) | Command::Why(_)
     );
     let installed = Path::new(CONFIG_INSTALLED);
     match named {
@@ -323,6 +329,7 @@ mod tests {
         for (line, there, meant) in [
             ("status", vec![installed], installed),
             ("why 1", vec![installed], installed),
+            ("sensors --watch", vec![installed], installed),
             ("limits list", vec![installed], installed),
             ("limits top", vec![CONFIG, installed], CONFIG),
             ("limits top", vec![], CONFIG),
@@ -348,6 +355,7 @@ mod tests {
             "check",
             "doctor",
             "status",
+            "sensors",
             "limits",
             "why",
             "script",

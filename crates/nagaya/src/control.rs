@@ -43,6 +43,23 @@ pub(crate) fn carry_out(config: &Path, place: &Where, order: &str) -> Outcome {
     printed(answer)
 }
 
+/// The gateway a configuration names, if it runs; else why it cannot be asked.
+pub(crate) fn answering(config: &Path) -> Result<Running, String> {
+    let file = config.display();
+    let loaded = load_without_overrides(config)
+        .map_err(|_| format!("{file} is not there or is wrong (nagaya check -c {file})"))?;
+    let control = loaded.model.control;
+    let socket = control.map(|control| control.socket);
+    let socket = socket.ok_or_else(|| format!("{file} has no [control] with a socket to ask"))?;
+    match UnixStream::connect(&socket) {
+        Ok(_) => Ok(Running { socket }),
+        Err(error) => {
+            let (path, why) = (socket.display(), config::reason(&error));
+            Err(format!("ask the gateway at {path}: {why}"))
+        }
+    }
+}
+
 /// Prints an answer, if there is one.
 pub(crate) fn printed(answer: Result<Vec<u8>, Outcome>) -> Outcome {
     match answer {

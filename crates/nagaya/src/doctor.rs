@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use config::model::Model;
+use config::model::sensor::Gauge;
 use config::reason;
 use engine::programs::groups::Shape;
+use engine::sensors::Here;
 use os::cgroup::{Controller, Host, Version};
 
 use crate::cli;
@@ -59,6 +61,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
     let mut findings = groups(&host);
     findings.extend(kernel(&host));
     findings.extend(process(model.as_ref()));
+    findings.extend(sensors());
     if let Some(model) = &model {
         findings.extend(needs(&host, model));
     }
@@ -177,6 +180,31 @@ fn process(model: Option<&Model>) -> Vec<Finding> {
         "start as root (sudo nagaya serve): the part that serves gives its rights up at once",
     ));
     findings
+}
+
+/// Sensors by what they look at: whether this machine has them.
+fn sensors() -> Vec<Finding> {
+    let missing = Here::look().missing();
+    let sensors = [
+        (
+            "pressure",
+            Gauge::CpuPressure,
+            "how long tasks wait for processors, memory and disks",
+        ),
+        (
+            "connection tracking",
+            Gauge::Conntrack,
+            "fill and drops of the table of connections",
+        ),
+    ];
+    let each = sensors.into_iter().map(|(what, gauge, looks_at)| {
+        let what = format!("sensors of {what}");
+        match missing.iter().find(|lack| lack.gauges.contains(&gauge)) {
+            None => finding(&what, true, looks_at, ""),
+            Some(lack) => finding(&what, false, &lack.why, lack.remedy),
+        }
+    });
+    each.collect()
 }
 
 /// What the configuration needs and cannot have.

@@ -11,6 +11,7 @@ mod limits;
 mod man;
 mod outcome;
 mod script;
+mod sensors;
 mod serve;
 mod server;
 mod spawner;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),
+        Command::Sensors(options) => sensors::run(&config, &options),
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),
         Command::Script(command) => script::run(&command),

@@ -16,6 +16,7 @@ pub mod net;
 pub mod pipe;
 pub mod process;
 pub mod random;
+pub mod sensors;
 pub mod signal;
 pub mod spawn;
 pub mod stream;

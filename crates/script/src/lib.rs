@@ -38,6 +38,6 @@ pub use request::{Property, Refused, Request, Side};
 pub use scope::{CgroupWish, Redirect, Scope};
 pub use script::{Cache, Script, Source};
 pub use settings::{Budgets, Read, Reader, ServerClass, Settings, Waiting};
-pub use shared::Shared;
+pub use shared::{Sensed, Shared};
 pub use trial::{Files, Trial};
 pub use wait::{Ask, Woken};

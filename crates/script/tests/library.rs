@@ -440,6 +440,8 @@ fn nagaya_tells_of_the_request() {
             "Nagaya::Limit.acquire('k', concurrent: 2, queue: 1, wait: 0.5)",
             "true",
         ),
+        // Here nobody measures.
+        ("Nagaya.sensor('load1')", "nil"),
         (
             "Nagaya::Limit.acquire('k', concurrent: 0)",
             "ArgumentError: Nagaya::Limit.acquire: concurrent is an Integer from 1: how many at once",

@@ -323,6 +323,19 @@ fn the_reference_is_up_to_date() {
     );
 }
 
+#[test]
+fn the_page_of_sensors_is_up_to_date() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/sensors.md"
+    );
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == crate::sensor_reference(),
+        "run `cargo run -p config --example sensors > docs/reference/sensors.md`"
+    );
+}
+
 /// Examples of the section, some taken, as lines of one table.
 fn some_examples(section: &'static Section) -> impl Strategy<Value = Vec<&'static str>> {
     let examples: Vec<&str> = section.keys.iter().map(|key| key.example).collect();

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::{Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times};
 use crate::permits::questions::row_json;
+use crate::sensors::number;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into one JSON object and a line feed.
@@ -63,9 +64,21 @@ pub fn json(figures: &Figures) -> String {
         },
     );
     list("limits", &figures.limits, &mut out, row_json);
+    sensors(figures, &mut out);
     groups(&figures.groups, &mut out);
     out.push_str("}\n");
     out
+}
+
+/// What is not known is `null`.
+fn sensors(figures: &Figures, out: &mut String) {
+    out.push_str(",\"sensors\":{");
+    for (at, (gauge, value)) in figures.sensors.iter().enumerate() {
+        let (comma, name) = (if at == 0 { "" } else { "," }, gauge.name());
+        let _ = write!(out, "{comma}\"{name}\":{}", number(*value));
+    }
+    let lags: Vec<_> = figures.lags_s.iter().map(|lag_s| number(*lag_s)).collect();
+    let _ = write!(out, "}},\"loop_lag_s\":[{}]", lags.join(","));
 }
 
 /// A figure that the machine does not have is left out.

@@ -15,7 +15,7 @@ pub use json::json;
 pub(crate) use json::text as quoted;
 pub use prometheus::prometheus;
 pub use table::table;
-pub(crate) use table::{count, grid};
+pub(crate) use table::{bytes, count, grid};
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{
@@ -24,6 +24,7 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
+use config::model::sensor::{Gauge, Sensor};
 use script::Phase;
 
 use crate::error_log;
@@ -73,6 +74,10 @@ pub struct Figures {
     pub groups: GroupFigures,
     /// By limit, in the order of the configuration; those that requests have met.
     pub limits: Vec<Row>,
+    /// Every sensor with what it says, in the order of [`Gauge::ALL`].
+    pub sensors: Vec<(Gauge, Option<f64>)>,
+    /// How late each worker is, in seconds.
+    pub lags_s: Vec<Option<f64>>,
     /// Of whole exchanges.
     pub total_time: Times,
     /// Of the upstreams' part.
@@ -188,6 +193,10 @@ pub fn collect(shared: &Shared) -> Figures {
         lines_lost: error_log::dropped(),
         ..Figures::default()
     };
+    let sensors = &shared.sensors;
+    let value = |gauge| (gauge, sensors.value(&Sensor::Here(gauge)));
+    figures.sensors = Gauge::ALL.into_iter().map(value).collect();
+    figures.lags_s = sensors.lags_s().collect();
     figures.limits = rows::collect(shared);
     figures.limits.retain(Row::is_in_use);
     figures.programs.running = shared.programs_running.load(Relaxed);

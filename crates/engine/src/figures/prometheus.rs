@@ -25,6 +25,7 @@ pub fn prometheus(figures: &Figures) -> String {
     sites(figures, &mut text);
     upstreams(figures, &mut text);
     limits(&figures.limits, &mut text);
+    sensors(figures, &mut text);
     groups(&figures.groups, &mut text);
     text.family(
         "request_seconds",
@@ -381,6 +382,28 @@ fn refusals(rows: &[Row], text: &mut Text) {
                 ];
                 text.sample(name, &labels, count);
             }
+        }
+    }
+}
+
+/// A sensor that this machine does not have is left out.
+fn sensors(figures: &Figures, text: &mut Text) {
+    text.family(
+        "sensor",
+        "gauge",
+        "What each sensor says: shares from 0 to 1, times in seconds.",
+    );
+    for (gauge, value) in &figures.sensors {
+        if let Some(value) = value {
+            text.sample("sensor", &[("sensor", gauge.name())], value);
+        }
+    }
+    let name = "loop_lag_seconds";
+    let help = "How late a worker came to what was ready, at worst in the last second.";
+    text.family(name, "gauge", help);
+    for (worker, lag_s) in figures.lags_s.iter().enumerate() {
+        if let Some(lag_s) = lag_s {
+            text.sample(name, &[("worker", &worker.to_string())], lag_s);
         }
     }
 }

@@ -340,7 +340,7 @@ fn plural(number: impl TryInto<u64>, what: &str) -> String {
 }
 
 /// `17 B`, `1.2 MiB`
-fn bytes(number: u64) -> String {
+pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if number < 1024 {
         return format!("{number} B");

@@ -363,8 +363,10 @@ fn after_value(text: &str) -> &str {
         }),
         [b'[', ..] => after_items(&text[1..], ']', |item| after_value(item.trim_start())),
         [b'"', ..] => after_string(text),
+        [b'n', ..] => text.strip_prefix("null").expect("null"),
         _ => {
-            let rest = text.trim_start_matches(|character: char| character.is_ascii_digit());
+            let is_of_number = |character: char| character.is_ascii_digit() || character == '.';
+            let rest = text.trim_start_matches(is_of_number);
             assert!(rest.len() < text.len(), "{text}");
             rest
         }

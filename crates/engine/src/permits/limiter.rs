@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use limits::{Change, Definition, Ledger, Time};
 
@@ -83,6 +83,11 @@ impl Limiter {
     pub fn time(&self, moment: Instant) -> Time {
         let since = moment.saturating_duration_since(self.started);
         Time(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
+    }
+
+    /// How long the request has waited that waits longest for a permit; `None` where none waits.
+    pub fn oldest_wait(&self, moment: Instant) -> Option<Duration> {
+        self.ledger.oldest_wait(self.time(moment))
     }
 
     /// Puts the limits of a generation in force. What was set while running stays set where

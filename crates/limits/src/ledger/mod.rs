@@ -39,6 +39,7 @@ mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Time;
 use crate::ask::{Ask, LimitId, WANTS_MAX};
@@ -174,6 +175,12 @@ impl Ledger {
         self.books().look(now, limit, keys_max)
     }
 
+    /// Tells how long the request has waited that waits longest; `None` where none waits.
+    #[must_use]
+    pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
+        self.books().oldest_wait(now)
+    }
+
     /// Tells what each limit in force holds and has come to, all its keys together, in no order.
     /// Every key is looked at, a few under one lock.
     #[must_use]
@@ -240,7 +247,7 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
             }
             Attempt::Taken(over) => return admitted_in_shadow(door, now, ask, holds, &keys, over),
             Attempt::Refused(facts) => {
-                let refusal = facts.refuse(Why::Full, std::time::Duration::ZERO, None);
+                let refusal = facts.refuse(Why::Full, Duration::ZERO, None);
                 return Admission::Refused(Box::new(refusal));
             }
             Attempt::Desk => break,

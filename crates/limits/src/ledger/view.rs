@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Books;
+use super::desk::State;
 use super::entry::{Entry, Table};
 use super::gate::{Gate, Standing};
 use super::shard::Shard;
@@ -52,6 +53,15 @@ impl Books {
         }
         keep_busiest(&mut looks, keys_max, keys_max);
         looks
+    }
+
+    /// How long the oldest waiter has waited. Those who came first stand first, before them at most
+    /// some whose wait is over and who have not looked yet.
+    pub(super) fn oldest_wait(&self, now: Time) -> Option<Duration> {
+        let desk = self.desk.lock();
+        let mut records = desk.records.values();
+        let oldest = records.find(|record| matches!(record.state, State::Waiting(_)))?;
+        Some(now - oldest.arrived)
     }
 
     /// Tells what each limit holds and has come to.

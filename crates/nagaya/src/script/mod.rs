@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use script::{Budgets, Failure, Files, Interpreter, Phase, ServerClass, Settings};
+use script::{Budgets, Failure, Files, Interpreter, Phase, ServerClass, Settings, Shared};
 
 use crate::cli::without_configuration;
 use crate::outcome::{Outcome, complain, print};
@@ -140,7 +140,10 @@ fn open(server: ServerClass) -> Result<Rc<Interpreter>, Failure> {
         worker: 0,
         reader: Rc::new(Files),
     };
-    Interpreter::open(settings, Arc::default())
+    let shared = Shared::default();
+    let sensors = engine::sensors::of_machine();
+    shared.answer_sensors(move |name| sensors.sense(name));
+    Interpreter::open(settings, Arc::new(shared))
 }
 
 /// Runs `work` as a worker would.

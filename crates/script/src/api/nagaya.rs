@@ -4,6 +4,7 @@ use mruby::{Answer, ClassKind, Datum, MethodOf, Takes};
 
 use super::{Chapter, Class, InRuby, Method, answered, ask, request, takes, takes_texts};
 use crate::request::{Property, Request};
+use crate::shared::Sensed;
 use crate::state::NativeCall;
 use crate::wait::Ask;
 
@@ -98,6 +99,16 @@ pub(super) const CHAPTER: Chapter = Chapter {
             "Writes a line to the error log. Levels are `:error`, `:warn`, `:info` and `:debug`.",
             log,
         ),
+        function(
+            NAGAYA,
+            &["sensor"],
+            takes_texts(1, 1),
+            "name",
+            "What a sensor says, a Float: `Nagaya.sensor(\"load1\")`. Shares go from 0 to 1, times are \
+             seconds. `nil` where this machine does not have it. \
+             [All sensors](sensors.md); another name raises an ArgumentError that lists them.",
+            sensor,
+        ),
         Method {
             classes: &["Nagaya::Limit"],
             names: &["__acquire"],
@@ -183,6 +194,21 @@ fn log(call: &mut NativeCall<'_>) -> Answer {
         }
     }
     Answer::Nil
+}
+
+/// Longest name of a sensor, which may have an upstream's in it.
+const SENSOR_BYTES_MAX: usize = 256;
+
+fn sensor(call: &mut NativeCall<'_>) -> Answer {
+    let name = call.bytes(0).unwrap_or_default();
+    let name = String::from_utf8_lossy(name.get(..SENSOR_BYTES_MAX).unwrap_or(name)).into_owned();
+    match call.host.shared.senses.ask(&name) {
+        Sensed::Value(value) => Answer::Datum(Datum::Float(value)),
+        Sensed::Missing => Answer::Nil,
+        Sensed::Unknown(known) => Answer::argument_error(format!(
+            "Nagaya.sensor knows no sensor {name}; there are {known}, and upstream.NAME.load1 and such"
+        )),
+    }
 }
 
 fn acquire(call: &mut NativeCall<'_>) -> Answer {

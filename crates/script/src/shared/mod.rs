@@ -5,6 +5,7 @@
 mod groups;
 mod lock;
 mod pool;
+mod senses;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use groups::{Given, Groups, Key};
 pub(crate) use lock::{Entered, Lock, Locks, Turn};
 pub(crate) use pool::{Bounds, Namespace, Pool, Refusal};
+pub use senses::Sensed;
+pub(crate) use senses::Senses;
 
 /// What scripts of all workers and generations share: `Cache` and global `Mutex`es.
 #[derive(Debug, Default)]
@@ -22,6 +25,14 @@ pub struct Shared {
     pub(crate) locks: Locks,
     /// Control groups that scripts define.
     pub(crate) groups: Arc<Mutex<Groups>>,
+    pub(crate) senses: Senses,
+}
+
+impl Shared {
+    /// Has sensors answered so; what was said first holds.
+    pub fn answer_sensors(&self, answer: impl Fn(&str) -> Sensed + Send + Sync + 'static) {
+        self.senses.answer_by(Box::new(answer));
+    }
 }
 
 /// Enters a lock whose data is whole at every instant, whoever panicked in it.

@@ -1,0 +1,255 @@
+//! All sensors for whoever asks: `nagaya sensors`, as a table or as JSON.
+
+use std::fmt::Write as _;
+
+use config::model::sensor::{Gauge, Sensor};
+use os::sensors::OpenDescriptors;
+
+use super::advice::{self, Advice};
+use super::{Here, Missing, Snapshot};
+use crate::figures::quoted;
+use crate::worker::Shared;
+
+/// Columns a line of the table may have before what a sensor means is left to the next line.
+const INDENT: &str = "    ";
+
+/// What there is to say of all sensors.
+#[derive(Debug)]
+pub struct Report {
+    /// One a sensor, in the order of the table.
+    pub rows: Vec<Row>,
+    /// How late each worker is, in seconds; none where no gateway was asked.
+    pub lags_s: Vec<Option<f64>>,
+    /// What this machine does not tell.
+    pub missing: Vec<Missing>,
+    advice: Vec<Advice>,
+}
+
+/// What there is to say of a sensor.
+#[derive(Debug)]
+pub struct Row {
+    /// The sensor.
+    pub sensor: Sensor,
+    /// What it says.
+    pub value: Option<f64>,
+    /// What it said on average over 10 s.
+    pub mean: Option<f64>,
+}
+
+impl Report {
+    /// What the sensors of a server say.
+    pub fn of_server(shared: &Shared) -> Self {
+        let sensors = &shared.sensors;
+        let descriptors = OpenDescriptors::look().ok().and_then(|open| {
+            let count = open.told().or_else(|| open.counted().ok())?;
+            Some((count, OpenDescriptors::most()?))
+        });
+        Self {
+            rows: rows(|sensor| (sensors.value(sensor), sensors.mean(sensor))),
+            lags_s: sensors.lags_s().collect(),
+            missing: sensors.missing().to_vec(),
+            advice: advice::here(descriptors),
+        }
+    }
+
+    /// What a machine says on which no gateway was asked.
+    pub fn of_machine(here: &Here, snapshot: &Snapshot) -> Self {
+        Self {
+            rows: rows(|sensor| (snapshot.value(sensor), snapshot.mean(sensor))),
+            lags_s: Vec::new(),
+            missing: here.missing(),
+            advice: advice::here(None),
+        }
+    }
+
+    /// As a page of aligned lines.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let width = self.rows.iter().map(|row| row.sensor.name().len());
+        let width = width.max().unwrap_or(0).max("sensor".len());
+        // Writing to memory does not fail, here and below.
+        let _ = writeln!(
+            out,
+            "{:width$}  {:>10}  {:>10}  is",
+            "sensor", "now", "10 s mean"
+        );
+        for row in &self.rows {
+            let show = |value: Option<f64>| {
+                value.map_or_else(|| "-".to_owned(), |value| row.sensor.unit().show(value))
+            };
+            let (name, now, mean) = (row.sensor.name(), show(row.value), show(row.mean));
+            let meaning = row.sensor.meaning();
+            let _ = writeln!(out, "{name:width$}  {now:>10}  {mean:>10}  {meaning}");
+        }
+        self.lags(&mut out);
+        for lack in &self.missing {
+            let names: Vec<_> = lack.gauges.iter().map(|gauge| gauge.name()).collect();
+            let _ = writeln!(out, "\nmissing: {} ({})", names.join(", "), lack.why);
+            let _ = writeln!(out, "{INDENT}to have it: {}", lack.remedy);
+        }
+        for Advice {
+            sensor,
+            state,
+            commands,
+            cost,
+        } in &self.advice
+        {
+            let _ = writeln!(out, "\n{sensor}: {state}");
+            for command in commands {
+                let _ = writeln!(out, "{INDENT}to raise it: {command}");
+            }
+            let _ = writeln!(out, "{INDENT}what it costs: {cost}");
+        }
+        out
+    }
+
+    fn lags(&self, out: &mut String) {
+        if self.lags_s.len() < 2 {
+            return;
+        }
+        out.push_str("\nloop_lag by worker:");
+        for lag_s in &self.lags_s {
+            let show = |lag_s: f64| Gauge::LoopLag.unit().show(lag_s);
+            let lag = lag_s.map_or_else(|| "-".to_owned(), show);
+            let _ = write!(out, "  {lag}");
+        }
+        out.push('\n');
+    }
+
+    /// As one JSON object and a line feed; what is not known is `null`.
+    pub fn json(&self) -> String {
+        let mut out = String::from("{\"sensors\":{");
+        for (at, row) in self.rows.iter().enumerate() {
+            let _ = write!(
+                out,
+                "{}{}:{{\"value\":{},\"mean_10s\":{},\"unit\":{},\"meaning\":{}}}",
+                comma(at),
+                quoted(&row.sensor.name()),
+                number(row.value),
+                number(row.mean),
+                quoted(row.sensor.unit().about()),
+                quoted(row.sensor.meaning()),
+            );
+        }
+        out.push_str("},\"loop_lag_s\":[");
+        for (at, lag_s) in self.lags_s.iter().enumerate() {
+            let _ = write!(out, "{}{}", comma(at), number(*lag_s));
+        }
+        out.push_str("],\"missing\":[");
+        for (at, lack) in self.missing.iter().enumerate() {
+            let names: Vec<_> = lack
+                .gauges
+                .iter()
+                .map(|gauge| quoted(gauge.name()))
+                .collect();
+            let (names, why, remedy) = (names.join(","), quoted(&lack.why), quoted(lack.remedy));
+            let _ = write!(
+                out,
+                "{}{{\"sensors\":[{names}],\"why\":{why},\"remedy\":{remedy}}}",
+                comma(at)
+            );
+        }
+        out.push_str("],\"advice\":[");
+        for (
+            at,
+            Advice {
+                sensor,
+                state,
+                commands,
+                cost,
+            },
+        ) in self.advice.iter().enumerate()
+        {
+            let commands: Vec<_> = commands.iter().map(|command| quoted(command)).collect();
+            let _ = write!(
+                out,
+                "{}{{\"sensor\":{},\"state\":{},\"commands\":[{}],\"cost\":{}}}",
+                comma(at),
+                quoted(sensor),
+                quoted(state),
+                commands.join(","),
+                quoted(cost)
+            );
+        }
+        out.push_str("]}\n");
+        out
+    }
+}
+
+fn rows(values: impl Fn(&Sensor) -> (Option<f64>, Option<f64>)) -> Vec<Row> {
+    let row = |gauge| {
+        let sensor = Sensor::Here(gauge);
+        let (value, mean) = values(&sensor);
+        Row {
+            sensor,
+            value,
+            mean,
+        }
+    };
+    Gauge::ALL.into_iter().map(row).collect()
+}
+
+fn comma(at: usize) -> &'static str {
+    if at == 0 { "" } else { "," }
+}
+
+/// A number as JSON has it.
+pub(crate) fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "null".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut snapshot = Snapshot::unknown(0);
+        snapshot.now[Gauge::Load1.index()] = 3.5;
+        snapshot.mean[Gauge::Load1.index()] = 3.0;
+        let mut rows = rows(|sensor| (snapshot.value(sensor), snapshot.mean(sensor)));
+        rows.truncate(2);
+        Report {
+            rows,
+            lags_s: vec![Some(0.001), None],
+            missing: vec![Missing {
+                gauges: &[Gauge::IoPressure],
+                why: "/proc/pressure/io: not found".to_owned(),
+                remedy: "another kernel",
+            }],
+            advice: vec![Advice {
+                sensor: "ports",
+                state: "few".to_owned(),
+                commands: vec!["sysctl -w 'x'".to_owned()],
+                cost: "nothing".to_owned(),
+            }],
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_is_and_what_to_do() {
+        let table = report().table();
+        assert_eq!(
+            table,
+            "sensor         now   10 s mean  is\n\
+             load1         3.50        3.00  tasks that run, wait for a processor or for a disk: mean that forgets with 1 minute, so late by that\n\
+             load5            -           -  the same, forgetting with 5 minutes\n\
+             \nloop_lag by worker:  1.0 ms  -\n\
+             \nmissing: io_pressure (/proc/pressure/io: not found)\n    to have it: another kernel\n\
+             \nports: few\n    to raise it: sysctl -w 'x'\n    what it costs: nothing\n"
+        );
+    }
+
+    #[test]
+    fn the_json_has_null_for_what_is_not_known() {
+        let json = report().json();
+        for part in [
+            "{\"sensors\":{\"load1\":{\"value\":3.5,\"mean_10s\":3,\"unit\":\"tasks\",",
+            "\"load5\":{\"value\":null,\"mean_10s\":null,",
+            "\"loop_lag_s\":[0.001,null],",
+            "\"missing\":[{\"sensors\":[\"io_pressure\"],\"why\":\"/proc/pressure/io: not found\",",
+            "\"advice\":[{\"sensor\":\"ports\",\"state\":\"few\",\"commands\":[\"sysctl -w 'x'\"],\"cost\":\"nothing\"}]}\n",
+        ] {
+            assert!(json.contains(part), "{part} is not in {json}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How many descriptors this process has open, and how many it may have.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Dir, Mode, OFlags, fstat, open};
+use rustix::process::{Resource, getrlimit};
+
+/// The directory that lists this process's descriptors, kept open.
+#[derive(Debug)]
+pub struct OpenDescriptors {
+    directory: OwnedFd,
+}
+
+impl OpenDescriptors {
+    /// Opens it.
+    pub fn look() -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open("/proc/self/fd", flags, Mode::empty())?;
+        Ok(Self { directory })
+    }
+
+    /// How many are open, where the kernel keeps count (Linux 6.2); `None` where it does not.
+    pub fn told(&self) -> Option<u64> {
+        let size = u64::try_from(fstat(&self.directory).ok()?.st_size).ok()?;
+        // This one is open at least.
+        (size > 0).then_some(size)
+    }
+
+    /// How many are open, counted one by one: takes longer the more there are.
+    pub fn counted(&self) -> io::Result<u64> {
+        // One more for the reading.
+        let entries = Dir::read_from(&self.directory)?;
+        let named = entries.filter(|entry| {
+            let entry = entry.as_ref();
+            entry.is_ok_and(|entry| entry.file_name().to_bytes().first() != Some(&b'.'))
+        });
+        Ok((named.count() as u64).saturating_sub(1))
+    }
+
+    /// How many there may be; `None` is any number.
+    pub fn most() -> Option<u64> {
+        getrlimit(Resource::Nofile).current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_descriptors_are_more() {
+        let descriptors = OpenDescriptors::look().expect("/proc");
+        let before = descriptors.counted().expect("a list");
+        let more: Vec<_> = (0..500)
+            .map(|_| std::fs::File::open("/dev/null").expect("a descriptor"))
+            .collect();
+        // Other tests open and close some of their own meanwhile.
+        let after = descriptors.counted().expect("a list");
+        assert!(
+            after >= before + 400 && after < before + 600,
+            "{before} {after}"
+        );
+        if let Some(told) = descriptors.told() {
+            assert!(
+                told >= before + 400 && told < before + 600,
+                "{before} {told}"
+            );
+        }
+        drop(more);
+        assert!(OpenDescriptors::most().is_none_or(|most| most > before));
+    }
+}
