@@ -464,3 +464,115 @@ fn as_many_statements_wait_in_the_server_at_once_as_there_may_be_connections() {
         }
     });
 }
+
+/// What one object does, what another asks then, and what it must be told.
+const TRACES: [(&str, &str, Cell); 8] = [
+    ("SET @a = 1", "SELECT @a", Cell::Nil),
+    (
+        "DO GET_LOCK('l', 0)",
+        "SELECT IS_FREE_LOCK('l')",
+        Cell::Int(1),
+    ),
+    (
+        "SET NAMES latin1",
+        "SELECT @@character_set_client = 'utf8mb4'",
+        Cell::Int(1),
+    ),
+    (
+        "SET SESSION sql_mode = 'ANSI_QUOTES'",
+        "SELECT @@sql_mode = @@global.sql_mode",
+        Cell::Int(1),
+    ),
+    (
+        "INSERT INTO counted VALUES (NULL)",
+        "SELECT LAST_INSERT_ID()",
+        Cell::Int(0),
+    ),
+    (
+        "USE information_schema",
+        "SELECT DATABASE() = 'test'",
+        Cell::Int(1),
+    ),
+    // Under the lock the other table could not be read.
+    (
+        "LOCK TABLES counted READ",
+        "SELECT COUNT(*) FROM other",
+        Cell::Int(0),
+    ),
+    ("SET autocommit = 0", "SELECT @@autocommit", Cell::Int(1)),
+];
+
+#[test]
+fn what_one_object_leaves_in_its_session_no_other_object_finds() {
+    let Some(mariadb) = MariaDb::start(&[]) else {
+        return;
+    };
+    on_a_worker(async {
+        let stores = Stores::new(limits());
+        let first = stores.mysql(&login(&mariadb));
+        run(
+            &first,
+            ME,
+            "CREATE TABLE counted (i INT AUTO_INCREMENT PRIMARY KEY)",
+        )
+        .await;
+        run(&first, ME, "CREATE TABLE other (i INT)").await;
+        for (done, asked, told) in TRACES {
+            let one_request = stores.mysql(&login(&mariadb));
+            run(&one_request, ME, done).await;
+            one_request.close();
+            stores.end(ME);
+            let another = stores.mysql(&login(&mariadb));
+            assert_eq!(one(&another, OTHER, asked).await, told, "{done}");
+        }
+        let temporary = stores.mysql(&login(&mariadb));
+        run(&temporary, ME, "CREATE TEMPORARY TABLE kept (i INT)").await;
+        drop(temporary);
+        let error = rows(&first, OTHER, "SELECT i FROM kept").await;
+        assert_eq!(error.expect_err("no such table").code(), Some(1146));
+        first.transaction(ME).await.expect("begun");
+        run(&first, ME, "INSERT INTO other VALUES (1)").await;
+        first.close();
+        let another = stores.mysql(&login(&mariadb));
+        assert_eq!(one(&another, OTHER, TRACES[6].1).await, Cell::Int(0));
+        wait_for_connections_here(&mariadb, "1").await;
+    });
+}
+
+#[test]
+fn objects_made_for_each_request_share_a_connection_and_its_statements() {
+    let Some(mariadb) = MariaDb::start(&[]) else {
+        return;
+    };
+    let prepared = || {
+        let row = mariadb.sql("SHOW GLOBAL STATUS LIKE 'Com_stmt_prepare'");
+        let count = row.split_whitespace().next_back();
+        count
+            .and_then(|count| count.parse::<u64>().ok())
+            .expect("a number")
+    };
+    on_a_worker(async {
+        let stores = Stores::new(limits());
+        run(
+            &stores.mysql(&login(&mariadb)),
+            ME,
+            "CREATE TABLE t (i INT)",
+        )
+        .await;
+        let before = prepared();
+        for _ in 0..10 {
+            let database = stores.mysql(&login(&mariadb));
+            database.connect().await.expect("connected");
+            let table = rows(&database, ME, "SELECT i FROM t WHERE i = 7").await;
+            assert_eq!(table.expect("an answer").rows.len(), 0);
+            database.close();
+        }
+        assert_eq!(prepared() - before, 1);
+        assert_eq!(connections(&mariadb), "1");
+        let mut other = login(&mariadb);
+        other.database = String::new();
+        let other = stores.mysql(&other);
+        let chosen = one(&other, ME, "SELECT DATABASE()").await;
+        assert_eq!((chosen, connections(&mariadb).as_str()), (Cell::Nil, "2"));
+    });
+}

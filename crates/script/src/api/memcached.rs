@@ -67,7 +67,8 @@ const STORES: Takes = Takes {
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Memcached",
     text: "One object may be kept in `Userdata` and used by many requests at once. It connects when \
-           it is first used and after a connection was lost. Where the server cannot be reached, \
+           it is first used and after a connection was lost; all objects of a worker that name a \
+           server use the same connections. Where the server cannot be reached, \
            and for a key memcached does not take, every method answers `nil`, and the error log \
            says why, at most once a second. Keys are Strings or Symbols, or it raises RuntimeError.",
     classes: &[Class {
@@ -149,7 +150,8 @@ const METHODS: &[Method] = &[
         "",
         takes(0, 0),
         "",
-        "Closes the connections; what is called later raises RuntimeError.",
+        "Puts an end to the object: what is called later raises RuntimeError. Connections belong to all \
+         objects that name the server.",
         close,
     ),
 ];

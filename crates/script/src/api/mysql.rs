@@ -62,7 +62,8 @@ const fn method(
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "MySQL",
     text: "MySQL and MariaDB. One object may be kept in `Userdata` and used by many requests at \
-           once: each statement takes a connection of its own, and a transaction belongs to the \
+           once: each statement takes a connection of its own (all objects with the same login share \
+           them), and a transaction belongs to the \
            request that began it and is undone when that ends. Integers, Floats and Strings come as \
            they are, NULL as `nil`, dates and times as Time in the server's digits (a TIME counts \
            from 1970-01-01), DECIMAL and the rest as String. Connecting raises RuntimeError, a \
@@ -197,7 +198,8 @@ const METHODS: &[Method] = &[
         &["close"],
         takes(0, 0),
         "",
-        "Closes the connections; what is called later raises RuntimeError.",
+        "Undoes an open transaction; what is called later raises RuntimeError. Connections belong to \
+         all objects with the same login.",
         close,
     ),
     method(RESULT, &["__next"], takes(0, 0), "", "", next),

@@ -180,21 +180,40 @@ impl<'a> Attempt<'a> {
         self.failed(Kind::Lost, what, &reason(error))
     }
 
-    fn late(&self, what: &str) -> Error {
+    /// No place in all the time there was.
+    pub(crate) fn unplaced(&self) -> Error {
         let Target { service, address } = self.target;
         let limit = spell(self.limits.command_timeout);
-        let silent = format!("no answer within {limit} ({})", self.key);
-        match self.phase.get() {
-            Phase::Waiting => Error::new(
-                Kind::Waited,
-                format!(
-                    "waited {limit} for one of {} connections to {service} {address}: \
-                     raise scripts.store_connections",
-                    self.limits.connections_max
-                ),
+        Error::new(
+            Kind::Waited,
+            format!(
+                "waited {limit} for one of {} connections to {service} {address}: \
+                 raise scripts.store_connections",
+                self.limits.connections_max
             ),
-            Phase::Connecting => self.unconnected(&silent),
-            Phase::Talking => self.failed(Kind::Timeout, what, &silent),
+        )
+    }
+
+    /// No connection in all the time there was.
+    pub(crate) fn unmade(&self) -> Error {
+        self.unconnected(&self.silent())
+    }
+
+    /// No answer in all the time there was.
+    pub(crate) fn unanswered(&self, what: &str) -> Error {
+        self.failed(Kind::Timeout, what, &self.silent())
+    }
+
+    fn silent(&self) -> String {
+        let limit = spell(self.limits.command_timeout);
+        format!("no answer within {limit} ({})", self.key)
+    }
+
+    fn late(&self, what: &str) -> Error {
+        match self.phase.get() {
+            Phase::Waiting => self.unplaced(),
+            Phase::Connecting => self.unmade(),
+            Phase::Talking => self.unanswered(what),
         }
     }
 }

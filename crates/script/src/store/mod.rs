@@ -1,16 +1,21 @@
 //! The clients of stores that scripts wait for: memcached, MySQL and MariaDB, Redis, HTTP.
 //!
 //! A worker has one [`Stores`]; each object of a script (`Memcached.new`, `MySQL::Database.new`, …)
-//! is a client made from it. A client connects when it is first used, keeps its idle connections
-//! for its next use and closes them when it is closed or dropped. Many fibers may use one client at
-//! once: each command takes a connection of its own. However many clients there are, a worker has
-//! no more connections to one server than [`Limits::connections_max`]; who finds none free waits.
+//! is a client made from it, which connects when it is first used. Many fibers may use one client at
+//! once. However many clients there are, a worker has no more connections to one server than
+//! [`Limits::connections_max`]; who finds none free waits.
 //!
-//! Every operation is a future that owns what it needs. Dropped in the middle, it closes its
-//! connection, so that a late answer is nobody's. Nothing is sent twice.
+//! A connection to memcached has no state, so it belongs to the address, and the commands of many
+//! requests are under way on it at once. Elsewhere each command takes a connection of its own. Idle
+//! ones belong to all clients that log in to MySQL alike, and are made clean before another uses
+//! them; for Redis to the client that made them, and close with it.
+//!
+//! Every operation is a future that owns what it needs. Dropped in the middle, its late answer is
+//! nobody's. Nothing is sent twice.
 //!
 //! Left out: TLS to stores, and anything of Ruby; values are plain Rust.
 
+mod account;
 mod address;
 mod attempt;
 mod error;
@@ -33,10 +38,10 @@ pub use address::Address;
 pub use error::{Error, Kind};
 pub use session::Session;
 
+use account::Accounts;
 use names::Names;
 use place::{Directory, Lease, Owner};
 use session::Pins;
-use socket::Socket;
 
 /// The longest value, row set or body taken from or given to a store: 10 MiB.
 pub const VALUE_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -70,10 +75,11 @@ impl Default for Limits {
 /// Belongs to the worker's thread. When it and its clients are dropped, all connections close.
 pub struct Stores {
     limits: Limits,
-    names: Names,
+    names: Rc<Names>,
     owners: Cell<u64>,
-    memcached: Directory<Socket>,
+    memcached: memcached::Servers,
     mysql: Directory<mysql::Connection>,
+    mysql_accounts: Accounts<mysql::Account>,
     mysql_pins: Pins<Lease<mysql::Connection>>,
     redis: Directory<redis::Link>,
     redis_pins: Pins<Lease<redis::Link>>,
@@ -88,10 +94,11 @@ impl Stores {
     pub fn new(limits: Limits) -> Rc<Self> {
         Rc::new(Self {
             limits,
-            names: Names::default(),
+            names: Rc::default(),
             owners: Cell::new(0),
-            memcached: Directory::default(),
+            memcached: memcached::Servers::default(),
             mysql: Directory::default(),
+            mysql_accounts: Accounts::default(),
             mysql_pins: Pins::default(),
             redis: Directory::default(),
             redis_pins: Pins::default(),

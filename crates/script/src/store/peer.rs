@@ -18,6 +18,8 @@ pub(crate) enum Step {
     Send(&'static [u8]),
     /// Writes these one by one, letting the client run in between.
     Drip(&'static [u8]),
+    /// Reads so many bytes, whatever they are.
+    Hear(usize),
     /// Waits until the client closes.
     ExpectClose,
 }
@@ -42,7 +44,12 @@ impl Peer {
 
     /// Answers each line with what a function makes of it, one after another.
     pub(crate) async fn answer(answer: fn(&[u8]) -> Vec<u8>) -> Self {
-        Self::run(move |_, stream| converse(stream, answer)).await
+        Self::run(move |_, stream| converse(stream, answer, vec![usize::MAX])).await
+    }
+
+    /// As [`Peer::answer`], in pieces of these sizes in turn, letting the client run in between.
+    pub(crate) async fn answer_in_pieces(answer: fn(&[u8]) -> Vec<u8>, sizes: Vec<usize>) -> Self {
+        Self::run(move |_, stream| converse(stream, answer, sizes.clone())).await
     }
 
     async fn run<F>(serve: impl Fn(usize, TcpStream) -> F + Send + 'static) -> Self
@@ -123,6 +130,11 @@ async fn perform(mut stream: TcpStream, script: Vec<Step>) {
                     bytes.escape_ascii().to_string()
                 );
             }
+            Step::Hear(bytes) => {
+                if stream.read_exact(&mut vec![0; bytes]).await.is_err() {
+                    return;
+                }
+            }
             Step::Send(bytes) => drop(stream.write_all(bytes).await),
             Step::Drip(bytes) => drip(&mut stream, bytes).await,
             Step::ExpectClose => {
@@ -146,14 +158,21 @@ async fn drip(stream: &mut TcpStream, bytes: &[u8]) {
     }
 }
 
-async fn converse(mut stream: TcpStream, answer: fn(&[u8]) -> Vec<u8>) {
-    let mut heard = Vec::new();
+async fn converse(mut stream: TcpStream, answer: fn(&[u8]) -> Vec<u8>, sizes: Vec<usize>) {
+    let (mut heard, mut sizes) = (Vec::new(), sizes.into_iter().cycle());
     while let Ok(1..) = stream.read_buf(&mut heard).await {
+        let mut said = Vec::new();
         while let Some(end) = heard.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = heard.drain(..=end).collect();
-            if stream.write_all(&answer(line.trim_ascii())).await.is_err() {
+            said.extend(answer(line.trim_ascii()));
+        }
+        while !said.is_empty() {
+            let size = sizes.next().unwrap_or(1).clamp(1, said.len());
+            let piece: Vec<u8> = said.drain(..size).collect();
+            if stream.write_all(&piece).await.is_err() {
                 return;
             }
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Places for connections to one server, and the idle connections that hold some of them.
 //!
 //! Whoever wants to talk takes a place first, in the order of asking, so that no more connections
-//! exist than allowed, whichever objects of scripts made them. An idle connection belongs to the
-//! object that made it and is closed when another object needs its place.
+//! exist than allowed, whichever objects of scripts made them. An idle connection belongs to whoever
+//! it was made for, an object or all who log in alike, and is closed when another needs its place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Address;
 
-/// The object of a script that a connection was made for.
+/// Servers known at once; beyond it, those nobody uses go with their idle connections.
+const SERVERS_MAX: usize = 256;
+
+/// Whom a connection was made for: an object of a script, or all that log in alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Owner(pub(crate) u64);
 
@@ -58,9 +61,18 @@ impl<C> Server<C> {
 
     /// Waits for a place; it comes with the owner's idle connection, if there is one.
     pub(crate) async fn lease(self: &Rc<Self>, owner: Owner) -> Lease<C> {
+        self.lease_preferring(owner, |_| true).await
+    }
+
+    /// As [`Server::lease`], with a connection of those preferred if there is one.
+    pub(crate) async fn lease_preferring(
+        self: &Rc<Self>,
+        owner: Owner,
+        preferred: impl Fn(&C) -> bool,
+    ) -> Lease<C> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("places are never closed");
-        let connection = self.take(owner);
+        let (connection, kept) = self.take(owner, preferred).unzip();
         if connection.is_none() {
             self.make_room();
         }
@@ -68,15 +80,21 @@ impl<C> Server<C> {
             server: Rc::clone(self),
             owner,
             connection,
+            kept,
             _place: place,
         }
     }
 
-    /// The idle connection of an owner that was used last.
-    fn take(&self, owner: Owner) -> Option<C> {
+    /// The idle connection of an owner that was used last, and since when it lay idle.
+    fn take(&self, owner: Owner, preferred: impl Fn(&C) -> bool) -> Option<(C, Instant)> {
         let mut idle = self.idle.borrow_mut();
-        let place = idle.iter().rposition(|idle| idle.owner == owner)?;
-        idle.remove(place).map(|idle| idle.connection)
+        let mine = |idle: &Idle<C>| idle.owner == owner;
+        let place = idle
+            .iter()
+            .rposition(|idle| mine(idle) && preferred(&idle.connection));
+        let place = place.or_else(|| idle.iter().rposition(mine))?;
+        let idle = idle.remove(place)?;
+        Some((idle.connection, idle.since))
     }
 
     /// Closes the longest idle connections that stand in the way of those who have places.
@@ -131,6 +149,8 @@ pub(crate) struct Lease<C> {
     server: Rc<Server<C>>,
     owner: Owner,
     connection: Option<C>,
+    /// Since when the connection lay idle, for one that did.
+    kept: Option<Instant>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -138,6 +158,11 @@ impl<C> Lease<C> {
     /// Whether there is only the place yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.connection.is_none()
+    }
+
+    /// How long the connection lay idle; nothing for one made now.
+    pub(crate) fn idle_time(&self) -> Duration {
+        self.kept.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The connection; one was kept or put in before.
@@ -160,7 +185,7 @@ impl<C> Lease<C> {
     pub(crate) fn put(&mut self, connection: C) {
         self.close();
         self.server.open.set(self.server.open.get() + 1);
-        self.connection = Some(connection);
+        (self.connection, self.kept) = (Some(connection), None);
     }
 
     /// Closes the connection and keeps the place.
@@ -190,7 +215,7 @@ impl<C> Drop for Lease<C> {
 
 /// The servers of one kind by address.
 pub(crate) struct Directory<C> {
-    servers: RefCell<HashMap<Address, Weak<Server<C>>>>,
+    servers: RefCell<HashMap<Address, Rc<Server<C>>>>,
 }
 
 impl<C> Default for Directory<C> {
@@ -205,13 +230,14 @@ impl<C> Directory<C> {
     /// The server at an address, the same one for all objects that use it at this time.
     pub(crate) fn server(&self, address: &Address, connections_max: usize) -> Rc<Server<C>> {
         let mut servers = self.servers.borrow_mut();
-        if let Some(server) = servers.get(address).and_then(Weak::upgrade) {
-            return server;
+        if let Some(server) = servers.get(address) {
+            return Rc::clone(server);
         }
-        // Those nobody uses any more go here, so the table is no longer than what is in use.
-        servers.retain(|_, server| server.strong_count() > 0);
+        if servers.len() >= SERVERS_MAX {
+            servers.retain(|_, server| Rc::strong_count(server) > 1);
+        }
         let server = Rc::new(Server::new(address.clone(), connections_max));
-        servers.insert(address.clone(), Rc::downgrade(&server));
+        servers.insert(address.clone(), Rc::clone(&server));
         server
     }
 
@@ -220,15 +246,10 @@ impl<C> Directory<C> {
         let Some(before) = Instant::now().checked_sub(idle_max) else {
             return;
         };
-        let servers: Vec<_> = self
-            .servers
-            .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        for server in servers {
+        self.servers.borrow_mut().retain(|_, server| {
             server.sweep(before);
-        }
+            Rc::strong_count(server) > 1 || server.open() > 0
+        });
     }
 }
 
@@ -340,8 +361,38 @@ mod tests {
         let server = directory.server(&address, 4);
         assert!(Rc::ptr_eq(&server, &directory.server(&address, 4)));
         drop(server);
-        let another = Address::parse("127.0.0.1", 2).expect("an address");
-        let _another = directory.server(&another, 4);
-        assert_eq!(directory.servers.borrow().len(), 1);
+        directory.sweep(Duration::from_secs(60));
+        assert_eq!(directory.servers.borrow().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_server_nobody_names_stays_while_it_has_idle_connections_and_there_is_room() {
+        let directory = Directory::default();
+        let address = |port| Address::tcp("127.0.0.1", port).expect("an address");
+        let mut lease = directory.server(&address(1), 4).lease(ONE).await;
+        lease.put("idle");
+        lease.keep();
+        directory.sweep(Duration::from_secs(60));
+        assert!(!directory.server(&address(1), 4).lease(ONE).await.is_empty());
+        for port in 1..2_000 {
+            directory.server(&address(port), 4);
+        }
+        assert!(directory.servers.borrow().len() <= SERVERS_MAX);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_preferred_comes_before_the_one_used_last() {
+        let server = server(4);
+        for name in ["first", "second"] {
+            let mut lease = server.lease(OTHER).await;
+            lease.close();
+            lease.put(name);
+            lease.owner = ONE;
+            lease.keep();
+        }
+        let mut lease = server.lease_preferring(ONE, |name| *name == "first").await;
+        assert_eq!(lease.connection(), &mut "first");
+        let mut lease = server.lease_preferring(ONE, |name| *name == "first").await;
+        assert_eq!(lease.connection(), &mut "second");
     }
 }

@@ -1,8 +1,10 @@
 //! A connection as bytes: TCP or Unix, with what was read and not yet understood.
 
 use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 /// Room made for each read.
@@ -68,6 +70,27 @@ impl Socket {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Writes what can be written at once.
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    /// As [`Socket::read_more`], for one who waits for other things as well.
+    pub(crate) fn poll_read_more(
+        &mut self,
+        context: &mut Context<'_>,
+        awaited: usize,
+    ) -> Poll<io::Result<()>> {
+        pin!(self.read_more(awaited)).poll(context)
     }
 
     /// Whether the server has neither closed nor said anything unasked, as far as is known here.

@@ -5,22 +5,30 @@
 //! the others are older and share the first of these. The protocol (doc/protocol.txt of memcached)
 //! is a line and at most one block of bytes, so little is saved by a library.
 //!
+//! A connection belongs to the server's address and not to the object, and the commands of many
+//! requests are under way on it at once: see [`server`].
+//!
 //! Keys go to servers by Jenkins' one-at-a-time hash, modulo the number of servers, which is what
 //! libmemcached does unless told otherwise.
 
+mod line;
+mod question;
+mod queue;
 pub mod reply;
+mod server;
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
 use std::rc::Rc;
 
 use super::address::Address;
-use super::attempt::{Attempt, Target};
 use super::error::{Error, Kind};
-use super::place::{Owner, Server};
-use super::socket::Socket;
-use super::{Limits, Stores, VALUE_BYTES_MAX};
-use reply::{Fault, Progress, Reply};
+use super::{Stores, VALUE_BYTES_MAX};
+use question::{Question, Verb};
+use reply::Reply;
+use server::Server;
+
+pub(crate) use server::Servers;
 
 /// Where memcached listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 11_211;
@@ -43,9 +51,8 @@ pub enum Stored {
 /// A script's connection to memcached, made by [`Stores::memcached`].
 pub struct Memcached {
     stores: Rc<Stores>,
-    owner: Owner,
     closed: Cell<bool>,
-    servers: RefCell<Vec<Rc<Server<Socket>>>>,
+    servers: RefCell<Vec<Rc<Server>>>,
 }
 
 impl Stores {
@@ -56,7 +63,6 @@ impl Stores {
     pub fn memcached(self: &Rc<Self>, servers: &str) -> Result<Rc<Memcached>, Error> {
         let client = Memcached {
             stores: Rc::clone(self),
-            owner: self.next_owner(),
             closed: Cell::new(false),
             servers: RefCell::default(),
         };
@@ -81,15 +87,14 @@ impl Memcached {
             let text = format!("one object may name {SERVERS_MAX} memcached servers");
             return Err(Error::new(Kind::Argument, text));
         }
-        let limit = self.limits().connections_max;
-        servers.push(self.stores.memcached.server(address, limit));
+        let Stores { limits, names, .. } = &*self.stores;
+        servers.push(self.stores.memcached.server(address, *limits, names));
         Ok(())
     }
 
-    /// Closes the idle connections and refuses whatever is asked from now on.
+    /// Refuses whatever is asked from now on; connections are those of all who name the server.
     pub fn close(&self) {
         self.closed.set(true);
-        self.forget();
     }
 
     /// The value of a key.
@@ -101,11 +106,11 @@ impl Memcached {
         async move {
             check_key(&key)?;
             let bytes = [b"get ", key.as_slice(), b"\r\n"].concat();
-            match this.ask("get", &key, bytes).await? {
-                (Reply::Value(value), _) => Ok(Some(value)),
-                (Reply::End, _) => Ok(None),
-                (reply, server) => Err(this.unexpected("get", &reply, &server)),
-            }
+            let reply = this.ask(Verb::Get, "get", key, bytes).await?;
+            Ok(match reply {
+                Reply::Value(value) => Some(value),
+                _ => None,
+            })
         }
     }
 
@@ -168,11 +173,8 @@ impl Memcached {
         async move {
             check_key(&key)?;
             let bytes = [b"delete ", key.as_slice(), b"\r\n"].concat();
-            match this.ask("delete", &key, bytes).await? {
-                (Reply::Deleted, _) => Ok(true),
-                (Reply::NotFound, _) => Ok(false),
-                (reply, server) => Err(this.unexpected("delete", &reply, &server)),
-            }
+            let reply = this.ask(Verb::Delete, "delete", key, bytes).await?;
+            Ok(reply == Reply::Deleted)
         }
     }
 
@@ -203,11 +205,13 @@ impl Memcached {
         async move {
             let servers = this.servers.borrow().clone();
             for server in servers {
+                let question = Question {
+                    verb: Verb::Flush,
+                    what: "flush_all",
+                    key: Vec::new(),
+                };
                 let bytes = format!("flush_all {delay_s}\r\n").into_bytes();
-                let reply = this.ask_server(&server, "flush_all", b"", bytes).await?;
-                if !matches!(reply, Reply::Ok) {
-                    return Err(this.unexpected("flush_all", &reply, &server));
-                }
+                this.ask_server(&server, question, bytes).await?;
             }
             Ok(())
         }
@@ -221,6 +225,7 @@ impl Memcached {
         expiry: i64,
     ) -> Result<Stored, Error> {
         check_key(&key)?;
+        check_expiry(expiry)?;
         if value.len() > VALUE_BYTES_MAX {
             let text = format!("a value for memcached has at most {VALUE_BYTES_MAX} bytes");
             return Err(Error::new(Kind::Argument, text));
@@ -233,10 +238,9 @@ impl Memcached {
         let _ = write!(bytes, " 0 {expiry} {}\r\n", value.len());
         bytes.extend_from_slice(&value);
         bytes.extend_from_slice(b"\r\n");
-        match self.ask(what, &key, bytes).await? {
-            (Reply::Stored, _) => Ok(Stored::Yes),
-            (Reply::NotStored, _) => Ok(Stored::No),
-            (reply, server) => Err(self.unexpected(what, &reply, &server)),
+        match self.ask(Verb::Store, what, key, bytes).await? {
+            Reply::Stored => Ok(Stored::Yes),
+            _ => Ok(Stored::No),
         }
     }
 
@@ -249,137 +253,51 @@ impl Memcached {
         check_key(&key)?;
         let by = by.to_string();
         let parts = [what.as_bytes(), b" ", &key, b" ", by.as_bytes(), b"\r\n"];
-        match self.ask(what, &key, parts.concat()).await? {
-            (Reply::Number(number), _) => Ok(Some(number)),
-            (Reply::NotFound, _) => Ok(None),
-            (reply, server) => Err(self.unexpected(what, &reply, &server)),
-        }
+        let bytes = parts.concat();
+        Ok(match self.ask(Verb::Count, what, key, bytes).await? {
+            Reply::Number(number) => Some(number),
+            _ => None,
+        })
     }
 
+    /// Asks the key's server; the answer fits the verb.
     async fn ask(
         &self,
+        verb: Verb,
         what: &'static str,
-        key: &[u8],
+        key: Vec<u8>,
         bytes: Vec<u8>,
-    ) -> Result<(Reply, Rc<Server<Socket>>), Error> {
-        let server = self.server_of(key)?;
-        let reply = self.ask_server(&server, what, key, bytes).await?;
-        Ok((reply, server))
+    ) -> Result<Reply, Error> {
+        let server = self.server_of(&key)?;
+        self.ask_server(&server, Question { verb, what, key }, bytes)
+            .await
     }
 
     async fn ask_server(
         &self,
-        server: &Rc<Server<Socket>>,
-        what: &'static str,
-        key: &[u8],
+        server: &Rc<Server>,
+        question: Question,
         bytes: Vec<u8>,
     ) -> Result<Reply, Error> {
+        let what = question.what;
         if self.closed.get() {
             let text = format!("{what} at memcached: this object was closed before");
             return Err(Error::new(Kind::Closed, text));
         }
-        let attempt = Attempt::new(target(server), self.limits());
-        let work = self.exchange(&attempt, server, what, key, bytes);
-        attempt.run(what, work).await
+        let answer = server.ask(question, bytes)?.await;
+        answer.unwrap_or_else(|_| {
+            let text = format!("{what} at memcached: the scripts' connections were closed");
+            Err(Error::new(Kind::Closed, text))
+        })
     }
 
-    async fn exchange(
-        &self,
-        attempt: &Attempt<'_>,
-        server: &Rc<Server<Socket>>,
-        what: &'static str,
-        key: &[u8],
-        bytes: Vec<u8>,
-    ) -> Result<Reply, Error> {
-        let mut lease = server.lease(self.owner).await;
-        lease.close_unless(Socket::is_quiet);
-        if lease.is_empty() {
-            lease.put(attempt.connect(attempt.dial(&self.stores.names)).await?);
-        }
-        attempt.talk();
-        let socket = lease.connection();
-        let reply = converse(socket, attempt, what, key, &bytes).await;
-        if matches!(&reply, Err(error) if error.kind() == Kind::Lost) {
-            // The server was restarted: the other connections are as dead as this one.
-            server.forget(self.owner);
-        }
-        let reply = reply?;
-        if let Reply::Refused(message) = &reply {
-            return Err(attempt.failed(Kind::Server, what, message));
-        }
-        if !self.closed.get() {
-            lease.keep();
-        }
-        Ok(reply)
-    }
-
-    fn server_of(&self, key: &[u8]) -> Result<Rc<Server<Socket>>, Error> {
+    fn server_of(&self, key: &[u8]) -> Result<Rc<Server>, Error> {
         let servers = self.servers.borrow();
         let place = usize::try_from(one_at_a_time(key)).unwrap_or(0) % servers.len().max(1);
         servers.get(place).cloned().ok_or_else(|| {
             let text = "no memcached server is named: write Memcached.new(\"host:port\")";
             Error::new(Kind::Argument, text)
         })
-    }
-
-    fn unexpected(&self, what: &str, reply: &Reply, server: &Rc<Server<Socket>>) -> Error {
-        let attempt = Attempt::new(target(server), self.limits());
-        // It was understood, but answers another question: nothing after it can be trusted.
-        server.forget(self.owner);
-        attempt.failed(
-            Kind::Protocol,
-            what,
-            &format!("{} is no answer to it", reply.name()),
-        )
-    }
-
-    fn limits(&self) -> Limits {
-        self.stores.limits
-    }
-
-    fn forget(&self) {
-        for server in self.servers.borrow().iter() {
-            server.forget(self.owner);
-        }
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        self.forget();
-    }
-}
-
-fn target(server: &Server<Socket>) -> Target<'_> {
-    Target {
-        service: SERVICE,
-        address: server.address(),
-    }
-}
-
-/// Sends a command and reads its answer, whole.
-async fn converse(
-    socket: &mut Socket,
-    attempt: &Attempt<'_>,
-    what: &str,
-    key: &[u8],
-    bytes: &[u8],
-) -> Result<Reply, Error> {
-    let lost = |error| attempt.lost(what, &error);
-    let faulty = |fault: Fault| attempt.failed(fault.kind(), what, &fault.to_string());
-    socket.write(bytes).await.map_err(lost)?;
-    loop {
-        match reply::parse(socket.unread(), key).map_err(faulty)? {
-            Progress::More(awaited) => socket.read_more(awaited).await.map_err(lost)?,
-            Progress::Done(reply, used) => {
-                socket.consume(used);
-                if !socket.unread().is_empty() {
-                    return Err(faulty(Fault::Unasked));
-                }
-                socket.shrink();
-                return Ok(reply);
-            }
-        }
     }
 }
 
@@ -401,6 +319,17 @@ fn check_key(key: &[u8]) -> Result<(), Error> {
         Kind::Argument,
         format!("the key for memcached {why}"),
     ))
+}
+
+/// memcached refuses a time it cannot count in 32 bits, and takes the value for commands then.
+fn check_expiry(expiry: i64) -> Result<(), Error> {
+    match i32::try_from(expiry) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::new(
+            Kind::Argument,
+            "memcached takes no time above 2147483647: write 0 for a value that stays",
+        )),
+    }
 }
 
 /// Jenkins' one-at-a-time hash (Dr. Dobb's Journal, September 1997).

@@ -72,6 +72,8 @@ pub enum Fault {
     OtherKey,
     /// More than was asked for.
     Unasked,
+    /// An answer, as the protocol names it, that fits another question.
+    Unfit(&'static str),
 }
 
 impl Fault {
@@ -102,6 +104,7 @@ impl fmt::Display for Fault {
             }
             Self::OtherKey => formatter.write_str("the answer is for another key"),
             Self::Unasked => formatter.write_str("the server said more than it was asked"),
+            Self::Unfit(name) => write!(formatter, "{name} is no answer to it"),
         }
     }
 }

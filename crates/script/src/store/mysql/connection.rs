@@ -11,10 +11,11 @@ use std::thread;
 
 use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, Params};
+use mysql_async::{ChangeUserOpts, Conn, Opts, Params};
 
 use super::answer::{self, Answer, Cell};
 use super::fault::Fault;
+use crate::store::place::Owner;
 
 /// Connections waiting to be closed; beyond it they are dropped where they are.
 const CLOSING_MAX: usize = 1_024;
@@ -23,6 +24,8 @@ const CLOSING_MAX: usize = 1_024;
 pub(crate) struct Connection {
     conn: Option<Conn>,
     state: State,
+    /// The object that may have left something in the session.
+    stained: Option<Owner>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,11 +44,43 @@ impl Connection {
         Ok(Self {
             conn: Some(conn),
             state: State::Ready,
+            stained: None,
         })
     }
 
     pub(super) fn is_in_transaction(&self) -> bool {
         self.state == State::InTransaction
+    }
+
+    /// Whether no other object can have left anything in the session.
+    pub(super) fn is_clean_for(&self, owner: Owner) -> bool {
+        self.stained.is_none_or(|stained| stained == owner)
+    }
+
+    /// Notes that an object may leave something in the session.
+    pub(super) fn stain(&mut self, owner: Owner) {
+        self.stained = Some(owner);
+    }
+
+    /// Begins the session anew, as after logging in.
+    ///
+    /// It logs in again: `COM_RESET_CONNECTION` leaves the database that `USE` chose, and some
+    /// servers forget the character set with it.
+    pub(super) async fn clean(&mut self) -> Result<(), Fault> {
+        self.state = State::Busy;
+        let conn = self.conn.as_mut().expect("taken on drop alone");
+        conn.change_user(ChangeUserOpts::default()).await?;
+        (self.state, self.stained) = (State::Ready, None);
+        Ok(())
+    }
+
+    /// Asks for a sign of life.
+    pub(super) async fn ping(&mut self) -> Result<(), Fault> {
+        let before = std::mem::replace(&mut self.state, State::Busy);
+        let conn = self.conn.as_mut().expect("taken on drop alone");
+        conn.ping().await?;
+        self.state = before;
+        Ok(())
     }
 
     /// Runs a statement and reads all it gives.

@@ -8,14 +8,20 @@
 //! transaction is open (the server says so with each answer, also after a plain `BEGIN`) the
 //! connection stays with its request, and after `SET autocommit = 0` until that ends. Variables,
 //! temporary tables and locks outlive a statement only then.
+//!
+//! Idle connections belong to all objects with the same login, so that one made for each request
+//! connects no more often than one that is kept. A statement that may leave a trace in the session
+//! (see [`trace`]) stains the connection: before another object uses it, the session begins anew.
 
 mod answer;
 mod connection;
 mod fault;
+mod trace;
 
 use std::cell::Cell as Flag;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mysql_async::{Opts, OptsBuilder};
 
@@ -39,6 +45,9 @@ const PACKET_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What the library takes as the server's `wait_timeout`; it would ask for it otherwise.
 const WAIT_TIMEOUT_S: usize = 28_800;
 
+/// A connection idle for longer is asked for a sign of life before an object is made on it.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+
 const SERVICE: &str = "MySQL";
 
 /// Who asks for which database, and where.
@@ -54,10 +63,16 @@ pub struct Login {
     pub database: String,
 }
 
+/// Whose session a connection has: user, password and database.
+pub(crate) type Account = (String, String, String);
+
 /// A script's `MySQL::Database`, made by [`Stores::mysql`].
 pub struct Database {
     stores: Rc<Stores>,
+    /// The object itself: its transactions, and what it left in sessions.
     owner: Owner,
+    /// All objects with this login: the idle connections.
+    account: Owner,
     closed: Flag<bool>,
     server: Rc<Server<Connection>>,
     opts: OptsBuilder,
@@ -71,9 +86,12 @@ impl Stores {
         let server = self
             .mysql
             .server(&login.address, self.limits.connections_max);
+        let Login { user, password, .. } = login;
+        let account = (user.clone(), password.clone(), login.database.clone());
         Rc::new(Database {
             stores: Rc::clone(self),
             owner: self.next_owner(),
+            account: self.mysql_accounts.number(account, self),
             closed: Flag::new(false),
             server,
             opts: options(login),
@@ -105,7 +123,9 @@ impl Database {
             this.check_open("connect")?;
             let attempt = this.attempt();
             let work = async {
-                this.lease(&attempt).await?.keep();
+                let mut place = this.lease(&attempt).await?;
+                this.revive(&attempt, &mut place).await?;
+                place.keep();
                 Ok(())
             };
             attempt.run("connect", work).await
@@ -181,10 +201,11 @@ impl Database {
         }
     }
 
-    /// Closes the idle connections, undoes open transactions, and refuses whatever is asked later.
+    /// Undoes open transactions and refuses whatever is asked later; idle connections are those of
+    /// all who log in alike.
     pub fn close(&self) {
         self.closed.set(true);
-        self.forget();
+        self.stores.mysql_pins.close(self.owner);
     }
 
     async fn run(
@@ -204,6 +225,9 @@ impl Database {
         };
         attempt.talk();
         let pinned = place.connection().is_in_transaction();
+        if !trace::leaves_none(sql) {
+            place.connection().stain(self.owner);
+        }
         match place.connection().execute(sql, binds).await {
             Ok(answer) => {
                 self.put_back(session, place);
@@ -247,13 +271,42 @@ impl Database {
         Ok(())
     }
 
-    /// A place with a connection that nobody else uses.
+    /// A place with a connection that nobody else uses and whose session knows of no other object.
     async fn lease(&self, attempt: &Attempt<'_>) -> Result<Place, Error> {
-        let mut place = self.server.lease(self.owner).await;
+        let (account, owner) = (self.account, self.owner);
+        let fit = |connection: &Connection| connection.is_clean_for(owner);
+        let mut place = self.server.lease_preferring(account, fit).await;
+        if !place.is_empty() && !fit(place.connection()) {
+            let cleaned = attempt.connect(self.clean(attempt, &mut place)).await;
+            if cleaned.is_err() {
+                place.close();
+            }
+        }
         if place.is_empty() {
             place.put(attempt.connect(self.open(attempt)).await?);
         }
         Ok(place)
+    }
+
+    async fn clean(&self, attempt: &Attempt<'_>, place: &mut Place) -> Result<(), Error> {
+        let cleaned = place.connection().clean().await;
+        cleaned.map_err(|fault| fault.of_connecting(attempt))
+    }
+
+    /// Sees to it that a connection that was idle for a while still is one.
+    async fn revive(&self, attempt: &Attempt<'_>, place: &mut Place) -> Result<(), Error> {
+        if place.idle_time() < TRUSTED_IDLE {
+            return Ok(());
+        }
+        let alive = attempt.connect(async {
+            let alive = place.connection().ping().await;
+            alive.map_err(|fault| fault.of_connecting(attempt))
+        });
+        if alive.await.is_err() {
+            self.server.forget(self.account);
+            place.put(attempt.connect(self.open(attempt)).await?);
+        }
+        Ok(())
     }
 
     async fn open(&self, attempt: &Attempt<'_>) -> Result<Connection, Error> {
@@ -268,10 +321,9 @@ impl Database {
 
     /// Leaves a connection to its request while a transaction is open, or else to anybody.
     fn put_back(&self, session: Session, mut place: Place) {
-        if self.closed.get() {
-            return;
-        }
         match place.connection().is_in_transaction() {
+            // Closed meanwhile: the transaction is undone.
+            true if self.closed.get() => (),
             true => self
                 .stores
                 .mysql_pins
@@ -304,7 +356,7 @@ impl Database {
         let error = fault.of_statement(attempt, what);
         // A server that goes may say something first that is no answer to anything.
         if matches!(error.kind(), Kind::Lost | Kind::Protocol) {
-            self.server.forget(self.owner);
+            self.server.forget(self.account);
         }
         error
     }
@@ -335,16 +387,11 @@ impl Database {
     fn limits(&self) -> Limits {
         self.stores.limits
     }
-
-    fn forget(&self) {
-        self.server.forget(self.owner);
-        self.stores.mysql_pins.close(self.owner);
-    }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
-        self.forget();
+        self.stores.mysql_pins.close(self.owner);
     }
 }
 

@@ -1,0 +1,84 @@
+//! Which statements leave nothing in the session they ran in.
+//!
+//! A plain `SELECT` does not: it sets no variable, takes no lock, makes no table. Whatever could do
+//! more, or only looks as if, counts as if it had: functions (`GET_LOCK`, `NEXTVAL`, one's own),
+//! variables, comments that are run, several statements, locking reads. A word within a string is
+//! taken for a word of the language, which costs a session and harms nobody.
+
+/// The longest statement looked at; longer ones count as leaving something.
+const LOOKED_AT_MAX: usize = 16 * 1024;
+
+/// Words with which a `SELECT` does more than to read.
+const WORDS: [&[u8]; 7] = [
+    b"INTO",
+    b"FOR",
+    b"LOCK",
+    b"PROCEDURE",
+    b"NEXT",
+    b"NEXTVAL",
+    b"PREVIOUS",
+];
+
+/// Whether a statement surely leaves nothing behind.
+pub(super) fn leaves_none(sql: &[u8]) -> bool {
+    let harmless = |byte: &u8| !b"(@;#".contains(byte);
+    let comment = |pair: &[u8]| pair == b"/*" || pair == b"--";
+    if sql.len() > LOOKED_AT_MAX || !sql.iter().all(harmless) || sql.windows(2).any(comment) {
+        return false;
+    }
+    let mut words = sql
+        .split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_' && byte.is_ascii())
+        .filter(|word| !word.is_empty());
+    let is = |word: &[u8], other: &[u8]| word.eq_ignore_ascii_case(other);
+    words.next().is_some_and(|word| is(word, b"SELECT"))
+        && words.all(|word| WORDS.iter().all(|other| !is(word, other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_selects_leave_nothing() {
+        for sql in [
+            "SELECT host FROM domain WHERE domain = ? LIMIT 1",
+            " select\n*\tfrom t JOIN u ON t.a=u.a where information = 'x' order by a",
+            "SELECT 1",
+            "SELECT `format`, blocked FROM t WHERE a IN :b",
+        ] {
+            assert!(leaves_none(sql.as_bytes()), "{sql}");
+        }
+    }
+
+    #[test]
+    fn whatever_may_do_more_counts_as_if_it_had() {
+        for sql in [
+            "",
+            "SET a = 1",
+            "INSERT INTO t VALUES (1)",
+            "SELECT @a := 1",
+            "SELECT GET_LOCK('a', 1)",
+            "SELECT LAST_INSERT_ID (5)",
+            "SELECT a INTO @b FROM t",
+            "select a from t\nfor\nupdate",
+            "SELECT a FROM t LOCK IN SHARE MODE",
+            "SELECT 1; SET autocommit = 0",
+            "SELECT /*!50000 1 */",
+            "SELECT 1 -- for",
+            "SELECT 1 # for",
+            "SELECT NEXT VALUE FOR s",
+            "SELECT s.nextval",
+            "SELECT a FROM t WHERE b = 'for'",
+            "USE other",
+            "SHOW TABLES",
+            "SELECTED",
+            "(SELECT 1)",
+            "WITH a AS b SELECT 1",
+        ] {
+            assert!(!leaves_none(sql.as_bytes()), "{sql}");
+        }
+        assert!(!leaves_none(
+            format!("SELECT '{}'", "a".repeat(LOOKED_AT_MAX)).as_bytes()
+        ));
+    }
+}
