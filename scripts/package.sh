@@ -60,6 +60,11 @@ documents() {
     put 644 "$document" "usr/share/doc/nagaya/$(basename "$document")"
   done
   put 644 LICENSE usr/share/doc/nagaya/copyright
+  # Scripts to begin with, and the configuration that serves them.
+  local file
+  while IFS= read -r file; do
+    put 644 "$file" "usr/share/doc/nagaya/$file"
+  done < <(find examples/scripts -type f)
 }
 
 control() {

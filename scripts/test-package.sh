@@ -29,6 +29,8 @@ main() {
   expect "the manual is there" gzip -t "$root/usr/share/man/man1/nagaya.1.gz"
   expect "bash reads the completions" bash -n "$root/usr/share/bash-completion/completions/nagaya"
   expect "the example site is right" check_example
+  expect "the example scripts are right" "$root/usr/bin/nagaya" check \
+    -c "$root/usr/share/doc/nagaya/examples/scripts/nagaya.toml"
   check_unit
   serve_unpacked
   echo "test-package: $(basename "$package") unpacks, serves, rotates and stops"

@@ -4,6 +4,7 @@
 //! it found, each with file, line, column and what to do. Nobody else reads configuration.
 #![forbid(unsafe_code)]
 
+mod address;
 mod alike;
 mod diagnostics;
 mod dump;
@@ -20,6 +21,7 @@ mod reference;
 mod sources;
 mod units;
 
+pub use address::split_port;
 pub use diagnostics::{Colour, Diagnostics, Place, Problem};
 pub use dump::{dump, quote};
 pub use lower::{load, load_and_warn, spell_key};

@@ -9,7 +9,7 @@ use os::cgroup::Host;
 
 use crate::cli::CheckOptions;
 use crate::outcome::{Outcome, complain, load, print, warn, wrong_config};
-use crate::surroundings;
+use crate::{script, surroundings};
 
 /// Says that a configuration is fine, or everything that is wrong with it.
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
@@ -28,6 +28,13 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
             }
             if let Some(outcome) = report_groups(&model) {
                 return outcome;
+            }
+            let wrong = script::problems(&model);
+            for problem in &wrong {
+                complain(&format!("error: {problem}"));
+            }
+            if !wrong.is_empty() {
+                return Outcome::Wrong;
             }
             let sites = counted(model.sites.len(), "site");
             let listeners = counted(model.listeners.len(), "listener");

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use testkit::temp::copy;
 use testkit::{Gateway, TempDir};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
@@ -285,6 +286,11 @@ impl Machine {
         }
         // Whoever runs the tests need not know a web server's user.
         let config = config.replace("\"www-data\"", "\"nobody\"");
+        // A busy machine takes its time over scripts, too.
+        let config = match config.contains("[scripts]\n") {
+            true => config.replacen("[scripts]\n", "[scripts]\ncpu = \"1s\"\n", 1),
+            false => config + "\n[scripts]\ncpu = \"1s\"\n",
+        };
         let gateway = Gateway::with_config(NAGAYA, &config);
         let sites = gateway.directory().path().join("sites.d");
         fs::create_dir(sites).expect("a fresh directory takes another");
@@ -361,21 +367,6 @@ fn run(program: &str, arguments: &[&str]) -> (bool, String) {
         output.status.success(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     )
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a fresh directory takes another");
-    for entry in fs::read_dir(from)
-        .expect("a directory of this project")
-        .flatten()
-    {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("a file is copied");
-        }
-    }
 }
 
 fn read(path: &Path) -> String {

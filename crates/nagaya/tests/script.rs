@@ -47,6 +47,48 @@ fn a_script_that_is_no_ruby_is_told_with_its_line() {
     assert_eq!(nagaya(&["check"], "").status.code(), Some(2));
 }
 
+const CONFIGURED: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[[sites]]
+hosts = ["a.test"]
+scripts = { access = ["hooks/good.rb", "hooks/bad.rb"], log = { code = """
+p 1
+p(
+""" } }
+  [[sites.rules]]
+  handler = { script = { file = "hooks/never.rb", cache = "never" } }
+"#;
+
+#[test]
+fn a_configuration_is_checked_with_its_scripts() {
+    let directory = TempDir::new();
+    let config = directory.write("nagaya.toml", CONFIGURED);
+    directory.write("hooks/good.rb", "p 1\n");
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+        command.args(["check", "-c"]).arg(&config).output().unwrap()
+    };
+    directory.write("hooks/bad.rb", "p 1\nif true\n");
+    let output = check();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let here = directory.path().display();
+    for told in [
+        format!("error: {here}/hooks/bad.rb:3: syntax error"),
+        format!("error: {here}/nagaya.toml:9: syntax error"),
+        format!("error: {here}/hooks/never.rb: no such file or directory"),
+    ] {
+        assert!(said.contains(&told), "{told}\n{said}");
+    }
+    assert!(!said.contains("good.rb"), "{said}");
+    directory.write("hooks/bad.rb", "p 1\n");
+    directory.write("hooks/never.rb", "p 1\n");
+    directory.write("nagaya.toml", CONFIGURED.replace("p(\n", "p 2\n"));
+    let output = check();
+    assert!(output.status.success(), "{output:?}");
+}
+
 const SCRIPT: &str = r#"
 request = Nginx::Request.new
 puts "seen #{request.uri}"

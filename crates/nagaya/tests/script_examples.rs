@@ -17,6 +17,7 @@ use files::{ask, field, get, text};
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
 use testkit::php::Listen;
+use testkit::temp::copy;
 use testkit::{Gateway, Outcome, PhpFpm, RedisServer, Reply, ScriptedUpstream, Step, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -477,6 +478,8 @@ fn example(changes: &[(&str, String)]) -> Builder {
         assert!(config.contains(there), "{there}");
         config = config.replace(there, here);
     }
+    // A busy machine takes its time.
+    let config = config.replacen("[scripts]\n", "[scripts]\ncpu = \"1s\"\n", 1);
     let config = format!("workers = 2\ntrusted_proxies = [\"127.0.0.1\"]\n{config}");
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config);
     let directory = builder.directory().path().to_owned();
@@ -522,21 +525,6 @@ fn scripts() -> Vec<String> {
         }
     }
     names
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a fresh directory takes another");
-    for entry in fs::read_dir(from)
-        .expect("a directory of this project")
-        .flatten()
-    {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("a file is copied");
-        }
-    }
 }
 
 fn read(name: &str) -> String {

@@ -44,6 +44,11 @@ impl Phase {
         }
     }
 
+    /// Whether it belongs to a VM and to no request.
+    pub fn is_of_vm(self) -> bool {
+        matches!(self, Self::Init | Self::WorkerInit | Self::WorkerExit)
+    }
+
     /// All of them, in the order they come.
     pub const ALL: [Self; 10] = [
         Self::Init,

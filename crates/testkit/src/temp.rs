@@ -49,6 +49,23 @@ impl TempDir {
     }
 }
 
+/// Copies a directory with everything in it.
+///
+/// # Panics
+/// When something cannot be read or written.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("create test directory");
+    let entries = std::fs::read_dir(from).expect("a directory of this project");
+    for entry in entries.flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a file is copied");
+        }
+    }
+}
+
 impl Default for TempDir {
     fn default() -> Self {
         Self::new()

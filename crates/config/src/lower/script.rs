@@ -12,6 +12,7 @@ use super::table::Table;
 use super::tops::Tops;
 use super::value::Value;
 use super::values;
+use crate::address::split_port;
 use crate::keys;
 use crate::model::{
     AllowedAddress, Budgets, Cache, Model, PhaseScripts, Script, ScriptFile, Scripts, SetScript,
@@ -310,7 +311,7 @@ fn allowed(value: &Value<'_>) -> Option<AllowedAddress> {
             "one looks like `10.0.0.0/8`, `10.0.0.0/8:8080`, `127.0.0.1:9000` or `[fd00::/8]:8080`";
         value.report_help(message, help);
     };
-    let (network, port) = with_port(text);
+    let (network, port) = split_port(text);
     let port = match port.map(str::parse::<u16>) {
         None => None,
         Some(Ok(port)) if port != 0 => Some(port),
@@ -334,21 +335,6 @@ fn allowed(value: &Value<'_>) -> Option<AllowedAddress> {
             wrong(format!("`{text}` is neither an address nor a network"));
             None
         }
-    }
-}
-
-/// Splits a network from its port. An IPv6 address is told from one by its brackets.
-fn with_port(text: &str) -> (&str, Option<&str>) {
-    if let Some((inner, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return match rest.strip_prefix(':') {
-            Some(port) => (inner, Some(port)),
-            None if rest.is_empty() => (inner, None),
-            None => (text, None),
-        };
-    }
-    match text.split_once(':') {
-        Some((network, port)) if !port.contains(':') => (network, Some(port)),
-        _ => (text, None),
     }
 }
 

@@ -184,6 +184,14 @@ impl PhaseScripts {
 }
 
 impl Script {
+    /// File and line on which inline code begins, out of its name.
+    #[must_use]
+    pub fn place(&self) -> (&str, u16) {
+        let known = self.name.rsplit_once(':');
+        let known = known.and_then(|(file, line)| Some((file, line.parse().ok()?)));
+        known.unwrap_or((&self.name, 1))
+    }
+
     /// The file it stands in; `None` for inline code.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

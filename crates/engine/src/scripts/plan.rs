@@ -213,7 +213,7 @@ fn planned(script: &model::Script) -> Planned {
             },
         },
         Source::Code(code) => {
-            let (name, line) = place(&script.name);
+            let (name, line) = script.place();
             let text = Arc::from(code.as_bytes());
             Planned {
                 name: Arc::from(name),
@@ -221,13 +221,6 @@ fn planned(script: &model::Script) -> Planned {
             }
         }
     }
-}
-
-/// File and line of inline code, which is called `FILE:LINE`.
-fn place(name: &str) -> (&str, u16) {
-    let known = name.rsplit_once(':');
-    let known = known.and_then(|(file, line)| Some((file, line.parse().ok()?)));
-    known.unwrap_or((name, 1))
 }
 
 fn budgets(model: &model::Budgets) -> Budgets {

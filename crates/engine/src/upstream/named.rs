@@ -141,19 +141,15 @@ enum Host {
 
 fn host_and_port(text: &str) -> Result<(Host, u16), &'static str> {
     let wrong = "neither an upstream's name nor HOST:PORT or [V6]:PORT";
-    if let Some(rest) = text.strip_prefix('[') {
-        let (ip, rest) = rest.split_once(']').ok_or(wrong)?;
-        let ip: std::net::Ipv6Addr = ip.parse().map_err(|_| wrong)?;
-        let port = match rest {
-            "" => PORT,
-            _ => port(rest.strip_prefix(':').ok_or(wrong)?).ok_or(wrong)?,
-        };
+    let (host, given) = config::split_port(text);
+    let port = match given {
+        Some(text) => port(text).ok_or(wrong)?,
+        None => PORT,
+    };
+    if host.len() < text.len() && text.starts_with('[') {
+        let ip: std::net::Ipv6Addr = host.parse().map_err(|_| wrong)?;
         return Ok((Host::Address(IpAddr::from(ip).to_canonical()), port));
     }
-    let (host, port) = match text.split_once(':') {
-        Some((host, text)) => (host, port(text).ok_or(wrong)?),
-        None => (text, PORT),
-    };
     if let Ok(ip) = host.parse::<std::net::Ipv4Addr>() {
         return Ok((Host::Address(ip.into()), port));
     }

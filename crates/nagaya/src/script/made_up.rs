@@ -47,10 +47,7 @@ pub(super) fn field(text: &str) -> Result<Field, String> {
 
 /// The request; `None` in phases that have none.
 pub(super) fn request(options: &RunOptions) -> Option<Trial> {
-    if matches!(
-        options.phase,
-        Phase::Init | Phase::WorkerInit | Phase::WorkerExit
-    ) {
+    if options.phase.is_of_vm() {
         return None;
     }
     let Line { method, target } = &options.request;

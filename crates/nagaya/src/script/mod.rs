@@ -1,8 +1,10 @@
 //! `nagaya script …`: scripts tried where no gateway runs.
 //!
 //! An interpreter of this process runs them, with the same API and the same budgets as a worker's,
-//! for a request that is made up. Nothing here asks the running gateway or reads its configuration.
+//! for a request that is made up. Nothing here asks the running gateway, and only `nagaya check`, which
+//! has its scripts compiled here, reads its configuration.
 
+mod configured;
 mod made_up;
 mod report;
 mod text;
@@ -17,6 +19,7 @@ use script::{Budgets, Failure, Files, Interpreter, Phase, ServerClass, Settings,
 
 use crate::cli::without_configuration;
 use crate::outcome::{Outcome, complain, print};
+pub(crate) use configured::problems;
 use text::Text;
 
 /// Most timed runs.
@@ -104,7 +107,7 @@ pub(crate) fn run(command: &ScriptCommand) -> Outcome {
 }
 
 async fn check(options: &CheckOptions) -> Outcome {
-    let interpreter = match open(ServerClass::Nginx) {
+    let interpreter = match open(ServerClass::Nginx, Budgets::default()) {
         Ok(interpreter) => interpreter,
         Err(failure) => return failed(&failure),
     };
@@ -131,11 +134,11 @@ fn failed(failure: &Failure) -> Outcome {
     Outcome::Failed
 }
 
-/// An interpreter like a worker's, with the budgets a gateway has by default.
-fn open(server: ServerClass) -> Result<Rc<Interpreter>, Failure> {
+/// An interpreter like a worker's.
+fn open(server: ServerClass, budgets: Budgets) -> Result<Rc<Interpreter>, Failure> {
     let settings = Settings {
         server,
-        budgets: Budgets::default(),
+        budgets,
         env: Vec::new(),
         worker: 0,
         reader: Rc::new(Files),

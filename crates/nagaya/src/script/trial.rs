@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use engine::error_log;
-use script::{Failure, Interpreter, Phase, Ran, Request, Script, Trial};
+use script::{Budgets, Failure, Interpreter, Phase, Ran, Request, Script, Trial};
 use tracing::subscriber::NoSubscriber;
 
 use super::report::{self, Cost};
@@ -73,7 +73,7 @@ impl Texts {
 
     /// An interpreter in which those have run.
     async fn open(&self, options: &RunOptions) -> Result<Rc<Interpreter>, Failure> {
-        let interpreter = open(options.server)?;
+        let interpreter = open(options.server, Budgets::default())?;
         let before = self.before.iter();
         let starters = before.map(|text| (Phase::WorkerInit, text.script()));
         interpreter.start(starters.collect()).await?;
