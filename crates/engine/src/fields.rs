@@ -14,9 +14,11 @@ pub fn edit_request(exchange: &mut Exchange) {
     let mut fields = std::mem::take(&mut request.head.fields);
     let process = std::iter::once(&serving.generation.process.request_headers);
     for edits in process.chain(route.settings().map(|settings| &settings.request_headers)) {
-        apply(edits, request, &mut fields);
+        replace(edits, request, &mut fields);
+        add(edits, request, &mut fields, route.was_edited);
     }
     request.head.fields = fields;
+    route.was_edited = true;
 }
 
 /// Changes the reply's fields just before its head is sent.
@@ -32,11 +34,12 @@ pub fn edit_reply(exchange: &mut Exchange) {
     };
     let process = std::iter::once(&serving.generation.process.reply_headers);
     for edits in process.chain(route.settings().map(|settings| &settings.reply_headers)) {
-        apply(edits, request, &mut outgoing.fields);
+        replace(edits, request, &mut outgoing.fields);
+        add(edits, request, &mut outgoing.fields, false);
     }
 }
 
-fn apply(edits: &FieldEdits, request: &Request, fields: &mut Fields) {
+fn replace(edits: &FieldEdits, request: &Request, fields: &mut Fields) {
     for name in &edits.remove {
         fields.remove_named(name.as_bytes());
     }
@@ -45,9 +48,16 @@ fn apply(edits: &FieldEdits, request: &Request, fields: &mut Fields) {
             fields.set(name.as_bytes(), value)
         });
     }
+}
+
+/// `again`: a field that has the value already was added before.
+fn add(edits: &FieldEdits, request: &Request, fields: &mut Fields, again: bool) {
     for (name, template) in &edits.add {
         with_value(template, request, |value| {
-            fields.push(name.as_bytes(), value)
+            let name = name.as_bytes();
+            if !again || fields.all_named(name).all(|known| known != value) {
+                fields.push(name, value);
+            }
         });
     }
 }

@@ -67,6 +67,7 @@ pub(crate) async fn serve_inside(
     begin(worker, exchange);
     let (request, of) = (&mut exchange.request, &outer.request);
     (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
+    (request.connection, request.number) = (of.connection, of.number);
     exchange.route.serving.clone_from(&outer.route.serving);
     let mut underway = Underway::inside(worker, exchange);
     let waited = Cell::new(true);

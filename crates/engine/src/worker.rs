@@ -83,6 +83,7 @@ pub struct Worker {
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     next_draw: Cell<u64>,
+    connections: Cell<u64>,
     draining: Cell<bool>,
     /// Busy halves of its connections.
     pub(crate) busy: Cell<usize>,
@@ -380,6 +381,7 @@ impl Worker {
             wants: RefCell::default(),
             next_id: Cell::new(seed),
             next_draw: Cell::new(!seed),
+            connections: Cell::new(0),
             draining: Cell::new(false),
             busy: Cell::new(0),
             shared,
@@ -449,6 +451,17 @@ impl Worker {
         let number = self.next_id.get();
         self.next_id.set(number.wrapping_add(1));
         RequestId::from_number(mix(number))
+    }
+
+    /// The number of a connection, from 1: of those that leave this worker's remainder, no other
+    /// worker gives any.
+    pub fn next_connection(&self) -> u64 {
+        let before = self.connections.get();
+        self.connections.set(before.wrapping_add(1));
+        let workers = self.workers() as u64;
+        before
+            .wrapping_mul(workers)
+            .wrapping_add(self.index as u64 + 1)
     }
 
     /// A number as good as random, for what is to be spread.

@@ -17,6 +17,7 @@ address = "127.0.0.1:{port}"
 [log]
 access = ""
 [scripts]
+cpu = "1s"
 body_filter_bytes = "64KiB"
 header_filter = { code = "Nginx::Request.new.headers_out['X-Order'] = 'process'" }
 [upstreams.app]
@@ -24,7 +25,10 @@ servers = ["{app}"]
 [[sites]]
 hosts = ["app.test"]
 root = "{dir}/www"
-scripts = { header_filter = { code = """
+scripts = { rewrite = { code = """
+request = Nginx::Request.new
+request.method = 'HEAD' if request.uri == '/app/head'
+""" }, header_filter = { code = """
 request = Nginx::Request.new
 request.headers_out['X-Order'] = request.headers_out['X-Order'] + ' site'
 request.headers_out.delete 'X-Secret'
@@ -100,6 +104,10 @@ fn upstream() -> ScriptedUpstream {
             "/app/part" => vec![Step::Send(
                 b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-5/9\r\nContent-Length: 6\r\n\r\nsecret".to_vec(),
             )],
+            "/app/none/status" => vec![Step::Send(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())],
+            "/app/head" => vec![Step::Send(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n".to_vec(),
+            )],
             _ => vec![Step::reply(200, "a secret reply")],
         }
     })
@@ -137,6 +145,9 @@ fn every_handlers_reply_is_seen_by_the_filters_of_all_levels() {
         ("/redirect", 302, ""),
         ("/respond/status", 203, "a ****** reply"),
         ("/absent", 404, ""),
+        // The status says that there is a body, and there is none.
+        ("/app/none/status", 203, ""),
+        ("/app/head", 200, ""),
     ] {
         let reply = get(&gateway, path);
         let said = text(&reply);

@@ -2,6 +2,8 @@
 
 mod files;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ access = "-"
 format = "json"
 level = "info"
 [scripts]
+cpu = "1s"
 log_wall = "60s"
 wall = "600s"
 log = { code = "Nginx.errlogger Nginx::LOG_ERR, 'logged ' + Nginx::Request.new.unparsed_uri" }
@@ -27,6 +30,7 @@ log = { code = "Nginx.errlogger Nginx::LOG_ERR, 'logged ' + Nginx::Request.new.u
 [[sites]]
 hosts = ["a.test"]
 root = "{dir}/www"
+request_headers = { add = { X-Way = "site" } }
 scripts = { rewrite = "hooks/rewrite.rb", access = "hooks/access.rb" }
   [[sites.rules]]
   match = { path = "/denied" }
@@ -42,6 +46,21 @@ scripts = { rewrite = "hooks/rewrite.rb", access = "hooks/access.rb" }
   match = { path = "/logs-slowly" }
   scripts = { log = { code = "sleep 50" } }
   handler = { respond = { body = "at once" } }
+  [[sites.rules]]
+  match = { path = "/measured" }
+  scripts = { log = { code = """
+v = Nginx::Var.new
+Nginx.errlogger Nginx::LOG_ERR, "measured #{v.request_length} in, #{v.bytes_sent} out, #{v.body_bytes_sent} of body, connection #{v.connection.to_i > 0}"
+""" } }
+  handler = { script = { code = "Nginx::Request.new.body; Nginx.rputs 'of nine b'" } }
+  [[sites.rules]]
+  match = { path = "/added" }
+  request_headers = { add = { X-Way = "added" } }
+  handler = { script = { code = "Nginx.redirect '/said'" } }
+  [[sites.rules]]
+  match = { path = "/said" }
+  request_headers = { add = { X-Way = "said" } }
+  handler = { script = { code = "Nginx.rputs Nginx::Var.new.http_x_way" } }
   [[sites.rules]]
   match = { path = "/inside" }
   handler = { respond = { body = "inside $query" } }
@@ -98,6 +117,8 @@ fn scripts_answer_change_and_refuse_requests() {
         ("/sent", 200, "hello, world!\n"),
         ("/around", 200, "inside b=2"),
         ("/inside", 200, "inside rewritten=1"),
+        ("/said", 200, "site, said"),
+        ("/added", 200, "site, added, said"),
         ("/allowed", 200, "all the same"),
         ("/forbidden", 403, "Forbidden"),
         ("/denied", 403, "Forbidden"),
@@ -133,6 +154,22 @@ fn scripts_answer_change_and_refuse_requests() {
     assert!(told.contains("hooks/access.rb:6"), "{told}");
     assert_eq!(log.matches("broken on purpose").count(), 1, "{log}");
     assert!(log.contains("script failed, the request goes on"), "{log}");
+}
+
+#[test]
+fn a_log_script_knows_what_came_and_what_was_sent() {
+    let gateway = gateway();
+    let request = b"POST /measured HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\
+                    Connection: close\r\n\r\nabc";
+    let mut client = TcpStream::connect(gateway.address()).expect("the gateway listens");
+    client.write_all(request).expect("it reads");
+    let mut reply = Vec::new();
+    client.read_to_end(&mut reply).expect("it answers");
+    gateway.wait_for_message(&format!(
+        "measured {} in, {} out, 9 of body, connection true",
+        request.len(),
+        reply.len()
+    ));
 }
 
 #[test]

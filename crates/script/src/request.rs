@@ -58,6 +58,8 @@ pub enum Property {
     ContentType,
     /// Bytes of reply body sent so far.
     BodyBytesSent,
+    /// Bytes of the reply sent so far, its head and framing counted.
+    BytesSent,
     /// Bytes of the request's body, as announced.
     ContentLength,
     /// Bytes of the request that came so far, its head counted.
@@ -76,6 +78,8 @@ pub enum Property {
     UpstreamTime,
     /// The handler that runs.
     Handler,
+    /// The number of its connection, which no other has had since the start.
+    Connection,
     /// Requests so far on this connection, this one counted.
     ConnectionRequests,
 }
@@ -87,6 +91,9 @@ pub enum Side {
     In,
     /// Of the reply.
     Out,
+    /// Of the reply as the upstream or the program gave it: only to be read, from `header_filter`
+    /// on.
+    Upstream,
 }
 
 /// Why a request does not let itself be changed so: what to say in the exception.

@@ -28,6 +28,8 @@ pub struct Trial {
     pub fields_in: Vec<(Vec<u8>, Vec<u8>)>,
     /// Fields of the reply, in order.
     pub fields_out: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Fields of the upstream's reply, in order.
+    pub fields_upstream: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its body.
     pub body: Vec<u8>,
 }
@@ -71,6 +73,7 @@ impl Trial {
         match side {
             Side::In => &self.fields_in,
             Side::Out => &self.fields_out,
+            Side::Upstream => &self.fields_upstream,
         }
     }
 }
@@ -129,6 +132,9 @@ impl Request for Trial {
         let fields = match side {
             Side::In => &mut self.fields_in,
             Side::Out => &mut self.fields_out,
+            Side::Upstream => {
+                return Err(Refused("the upstream's fields can only be read".to_owned()));
+            }
         };
         fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         fields.extend(values.iter().map(|value| (name.to_vec(), value.to_vec())));

@@ -39,6 +39,8 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// The fields as they came.
     pub fields: Fields,
+    /// How long it is, its last empty line counted.
+    pub bytes: usize,
     /// Method and target, as sent.
     line: Vec<u8>,
     method_bytes: usize,
@@ -87,7 +89,10 @@ impl RequestHead {
         let lines = window.get(skipped..).unwrap_or_default();
         let complete = self.split(lines, caps);
         match complete {
-            Some(bytes) => self.judge().map(|()| Some(skipped + bytes)),
+            Some(bytes) => {
+                self.bytes = skipped + bytes;
+                self.judge().map(|()| Some(self.bytes))
+            }
             None => first_fault(input, StartLine::Request, caps).map_or(Ok(None), Err),
         }
     }
@@ -200,6 +205,7 @@ impl RequestHead {
         self.expect_continue = false;
         self.authority.retire();
         self.fields.clear();
+        self.bytes = 0;
         self.line.clear();
         self.method_bytes = 0;
         self.target = Target::default();

@@ -75,6 +75,8 @@ pub struct MemoryReply {
     body: Vec<u8>,
     /// Bytes of body that went elsewhere.
     sent: u64,
+    /// The same, head and framing counted.
+    sent_bytes: u64,
     /// The most that is kept of it.
     room: Option<usize>,
     state: State,
@@ -91,10 +93,11 @@ enum State {
 
 impl MemoryReply {
     /// What is left of a reply that was sent.
-    pub(super) fn sent(status: u16, body_bytes: u64) -> Self {
+    pub(super) fn sent(status: u16, body_bytes: u64, sent_bytes: u64) -> Self {
         Self {
             status,
             sent: body_bytes,
+            sent_bytes,
             state: State::Finished,
             ..Self::default()
         }
@@ -183,6 +186,10 @@ impl MemoryReply {
 
     pub(super) fn body_bytes(&self) -> u64 {
         self.sent + self.body.len() as u64
+    }
+
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes + self.body.len() as u64
     }
 
     pub(super) fn status(&self) -> u16 {

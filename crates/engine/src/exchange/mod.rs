@@ -159,9 +159,9 @@ impl Exchange {
     /// begins with its next request.
     pub(crate) fn depart(&mut self, spares: &Spares) -> Box<Self> {
         let mut departed = spares.take();
-        let (status, sent) = (self.status(), self.reply.body_bytes());
+        let (body_bytes, sent_bytes) = (self.reply.body_bytes(), self.reply.sent_bytes());
         departed.body = Body::Memory(MemoryBody::taken(self.body.bytes_read()));
-        departed.reply = MemoryReply::sent(status, sent).into();
+        departed.reply = MemoryReply::sent(self.status(), body_bytes, sent_bytes).into();
         std::mem::swap(&mut self.request, &mut departed.request);
         std::mem::swap(&mut self.route, &mut departed.route);
         std::mem::swap(&mut self.outgoing, &mut departed.outgoing);

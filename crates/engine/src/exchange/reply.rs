@@ -298,6 +298,14 @@ impl Reply {
         }
     }
 
+    /// Bytes of the whole reply that the kernel has taken so far.
+    pub fn sent_bytes(&self) -> u64 {
+        match &self.carrier {
+            Carrier::H1(reply) => reply.sent_bytes(),
+            Carrier::Memory(reply) => reply.sent_bytes(),
+        }
+    }
+
     /// Status sent; 0 before a head was.
     pub fn status(&self) -> u16 {
         match &self.carrier {

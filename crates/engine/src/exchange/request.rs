@@ -23,6 +23,8 @@ pub struct Request {
     pub received: Instant,
     /// Which request of its connection it is, from 1.
     pub number: u64,
+    /// The number of its connection: no other of the server has it.
+    pub connection: u64,
 }
 
 /// The other end of a connection.
@@ -117,6 +119,7 @@ impl Request {
             id: RequestId::from_number(0),
             received: Instant::now(),
             number: 1,
+            connection: 0,
         }
     }
 }

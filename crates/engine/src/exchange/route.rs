@@ -26,6 +26,8 @@ pub struct Route {
     lookup: Option<Box<[u8]>>,
     /// The upstream a script has named; `None` where the configuration says it, or nobody.
     pub upstream: Option<Destination>,
+    /// Whether the request's fields were edited before, and a script has sent it elsewhere since.
+    pub was_edited: bool,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
 }
@@ -36,6 +38,7 @@ impl Route {
         self.serving = None;
         self.site_index = None;
         self.log = None;
+        self.was_edited = false;
         self.start_over();
     }
 

@@ -121,11 +121,13 @@ enum Ended {
 async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, peer: Peer) {
     let worker = Rc::clone(&counted.worker);
     let deadline = worker.deadlines.register();
+    let number = worker.next_connection();
     let mut connection = Connection {
         worker,
         listener,
         io,
         peer,
+        number,
         served: 0,
     };
     loop {
@@ -153,6 +155,8 @@ struct Connection {
     listener: Arc<Listener>,
     io: Rc<Io>,
     peer: Peer,
+    /// No other connection of the server has it.
+    number: u64,
     served: u64,
 }
 
@@ -254,6 +258,7 @@ impl Connection {
     /// Tells both halves about the request just read.
     fn begin(&self, exchange: &mut Exchange, caps: &Caps, timeouts: &Timeouts) {
         exchange.request.number = self.served;
+        exchange.request.connection = self.number;
         let head = &exchange.request.head;
         let keep = head.keep_alive && !self.is_leaving() && !self.is_used_up(caps);
         if let (Body::H1(body), Some(reply)) = (&mut exchange.body, exchange.reply.h1()) {

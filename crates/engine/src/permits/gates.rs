@@ -10,7 +10,9 @@
 //! hold others already.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
 
@@ -45,18 +47,81 @@ pub struct GatePermit {
     key: Arc<[u8]>,
 }
 
+/// A place in a gate's queue; gives the permit when it is there.
+#[derive(Debug)]
+pub struct Turn {
+    gates: Arc<Gates>,
+    key: Arc<[u8]>,
+    /// `None` once the permit was handed out.
+    permit: Option<oneshot::Receiver<GatePermit>>,
+}
+
+impl Future for Turn {
+    type Output = Option<GatePermit>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<GatePermit>> {
+        let Some(permit) = &mut self.permit else {
+            return Poll::Ready(None);
+        };
+        let permit = ready!(Pin::new(permit).poll(cx));
+        self.permit = None;
+        Poll::Ready(permit.ok())
+    }
+}
+
+impl Drop for Turn {
+    /// Whoever stood behind this one may need less room than it did.
+    fn drop(&mut self) {
+        let Some(mut permit) = self.permit.take() else {
+            return;
+        };
+        permit.close();
+        match permit.try_recv() {
+            // It had come, and goes to the next.
+            Ok(permit) => drop(permit),
+            Err(_) => self.gates.let_in(&self.key, 0),
+        }
+    }
+}
+
 /// What became of asking for a permit.
 #[derive(Debug)]
 pub enum Asked {
     /// Here it is.
     Admitted(GatePermit),
     /// It comes when others have left. Dropped, its place in the queue is given up.
-    Waits(oneshot::Receiver<GatePermit>),
+    Waits(Turn),
     /// Too many hold one, and too many wait.
     Refused,
 }
 
+/// What goes on at all gates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GatesLook {
+    /// Keys somebody holds a permit of, or waits for.
+    pub keys: usize,
+    /// Permits held.
+    pub in_flight: u64,
+    /// Who waits.
+    pub queued: usize,
+}
+
 impl Gates {
+    /// What goes on now.
+    pub fn look(&self) -> GatesLook {
+        let gates = self.lock();
+        let mut look = GatesLook {
+            keys: gates.len(),
+            ..GatesLook::default()
+        };
+        for gate in gates.values() {
+            let waiting = gate.waiting.iter().filter(|it| !it.turn.is_closed());
+            look.in_flight += u64::from(gate.held);
+            look.queued += waiting.count();
+        }
+        look
+    }
+
     /// Asks for a permit of the gate `key`, of which `concurrent` may be held at once and for which
     /// `queue` may wait.
     pub fn ask(self: &Arc<Self>, key: &[u8], concurrent: u32, queue: u32) -> Asked {
@@ -91,9 +156,13 @@ impl Gates {
         if concurrent == 0 || gate.waiting.len() >= queue as usize {
             return Asked::Refused;
         }
-        let (turn, waits) = oneshot::channel();
+        let (turn, permit) = oneshot::channel();
         gate.waiting.push_back(Waiter { concurrent, turn });
-        Asked::Waits(waits)
+        Asked::Waits(Turn {
+            gates: Arc::clone(self),
+            key,
+            permit: Some(permit),
+        })
     }
 
     fn permit(self: &Arc<Self>, key: Arc<[u8]>) -> GatePermit {
@@ -103,14 +172,14 @@ impl Gates {
         }
     }
 
-    /// One permit has come back; whoever is next gets it, if there is room by their number.
-    fn leave(self: &Arc<Self>, key: &Arc<[u8]>) {
+    /// So many permits have come back; whoever is next gets one, if there is room by their number.
+    fn let_in(self: &Arc<Self>, key: &Arc<[u8]>, came_back: u32) {
         let mut unwanted = None;
         let mut gates = self.lock();
         let Some(gate) = gates.get_mut(key) else {
             return;
         };
-        gate.held = gate.held.saturating_sub(1);
+        gate.held = gate.held.saturating_sub(came_back);
         while let Some(next) = gate.waiting.front()
             && (gate.held < next.concurrent || next.turn.is_closed())
         {
@@ -143,12 +212,14 @@ impl Gates {
 impl Drop for GatePermit {
     fn drop(&mut self) {
         let gates = Arc::clone(&self.gates);
-        gates.leave(&self.key);
+        gates.let_in(&self.key, 1);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     fn admitted(asked: Asked) -> GatePermit {
@@ -158,10 +229,18 @@ mod tests {
         }
     }
 
-    fn waits(asked: Asked) -> oneshot::Receiver<GatePermit> {
+    fn waits(asked: Asked) -> Turn {
         match asked {
             Asked::Waits(waits) => waits,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// The permit, if its turn has come.
+    fn now(turn: &mut Turn) -> Option<GatePermit> {
+        match Pin::new(turn).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(permit) => permit,
+            Poll::Pending => None,
         }
     }
 
@@ -176,10 +255,10 @@ mod tests {
         let (one, two) = (admitted(one), admitted(two));
         let mut third = waits(gates.ask(b"a", 2, 1));
         assert!(is_refused(&gates.ask(b"a", 2, 1)));
-        assert!(third.try_recv().is_err());
+        assert!(now(&mut third).is_none());
         admitted(gates.ask(b"b", 1, 0));
         drop(one);
-        let third = third.try_recv().expect("its turn");
+        let third = now(&mut third).expect("its turn");
         drop((two, third));
         assert!(gates.lock().is_empty(), "nobody needs them any more");
     }
@@ -192,7 +271,7 @@ mod tests {
         let mut next = waits(gates.ask(b"a", 1, 2));
         drop(gone);
         drop(held);
-        let held = next.try_recv().expect("its turn");
+        let held = now(&mut next).expect("its turn");
         let late = waits(gates.ask(b"a", 1, 1));
         drop(late);
         drop(waits(gates.ask(b"a", 1, 1)));
@@ -220,10 +299,12 @@ mod tests {
         let mut wide = waits(gates.ask(b"a", 3, 2));
         drop(one);
         assert!(
-            narrow.try_recv().is_err(),
+            now(&mut narrow).is_none(),
             "one is held, and it wants none beside it"
         );
-        assert!(wide.try_recv().is_err(), "in the order they came");
+        assert!(now(&mut wide).is_none(), "in the order they came");
+        drop(narrow);
+        let _wide = now(&mut wide).expect("nobody stands before it any more");
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Limit {
     pub(super) has_rate: bool,
     /// Whether it counts how many there are at once.
     pub(super) has_permits: bool,
+    /// Whether it can only count once it is known which upstream a request goes to.
+    pub(super) needs_upstream: bool,
     /// Whether a tunnel keeps its permits.
     pub(super) keeps_tunnels: bool,
     /// Status of a refusal.
@@ -120,9 +122,11 @@ impl Limit {
             })?)),
         };
         let hours = limit.when.as_ref().map(|when| Hours::compile(when, zone));
+        let key = Key::of(&limit.key, place);
         Ok(Self {
             index,
-            key: Key::of(&limit.key, place),
+            needs_upstream: place == Place::Upstream || key.needs_upstream(),
+            key,
             conditions,
             hours: hours.transpose()?.map(Arc::new),
             has_rate: limit.rate.is_some(),
@@ -184,6 +188,14 @@ impl Key {
             }
         };
         names_tenant || matches!(place, Place::Tenant | Place::Site | Place::Rule)
+    }
+
+    /// Whether the upstream is part of it.
+    fn needs_upstream(&self) -> bool {
+        match self {
+            Self::Fixed => false,
+            Self::Parts(parts) => parts.contains(&Part::Upstream),
+        }
     }
 
     /// Whether the resolved file is part of it.

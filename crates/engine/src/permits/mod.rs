@@ -73,6 +73,18 @@ impl Held {
 /// # Errors
 /// One is exceeded; then none is charged.
 pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    charge(worker, exchange, Phase::Rates, exchange.request.received)
+}
+
+/// As [`rates`], of the limits that count by the upstream, once a script has named it.
+///
+/// # Errors
+/// As [`rates`].
+pub fn rates_of_upstream(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    charge(worker, exchange, Phase::RatesOfUpstream, Instant::now())
+}
+
+fn charge(worker: &Worker, exchange: &mut Exchange, phase: Phase, now: Instant) -> Result<()> {
     // Sent elsewhere by a script, it is the same request.
     if exchange.was_sent_elsewhere() {
         return Ok(());
@@ -80,11 +92,9 @@ pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
     if !of_generation(exchange).is_some_and(|limits| limits.has_rates) {
         return Ok(());
     }
-    let now = worker.shared.limits.time(exchange.request.received);
+    let now = worker.shared.limits.time(now);
     let ledger = &worker.shared.limits.ledger;
-    let checked = wants::ask(worker, exchange, Phase::Rates, |ask| {
-        ledger.check_rates(now, ask)
-    });
+    let checked = wants::ask(worker, exchange, phase, |ask| ledger.check_rates(now, ask));
     match checked {
         None => {}
         Some(Ok(shadows)) if shadows.is_empty() => {}

@@ -77,6 +77,8 @@ pub(super) fn wants<'a>(
     });
     prepared.as_deref().map(|prepared| match phase {
         Phase::Rates => &*prepared.rates,
+        // One by the upstream is not the same for all requests.
+        Phase::RatesOfUpstream => &[],
         Phase::Permits => &*prepared.permits,
     })
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use limits::{Concurrent, Definition, GateLook, Mode, Why};
 
+use super::gates::GatesLook;
 use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
@@ -62,7 +63,11 @@ fn about_limits(shared: &Shared, rest: &str) -> String {
         }
     }
     match (verb, form) {
-        ("list", Form::Text) => list(&rows::collect(shared)),
+        ("list", Form::Text) => {
+            let mut out = list(&rows::collect(shared));
+            tell_gates(shared.limits.gates.look(), &mut out);
+            out
+        }
         ("list", Form::Json) => list_json(&rows::collect(shared)),
         ("top", Form::Text) => {
             let gates = busiest(shared, number.unwrap_or(TOP));
@@ -113,6 +118,22 @@ fn list(rows: &[Row]) -> String {
         let _ = writeln!(out, "kept in {file}");
     }
     out.trim_start().to_owned()
+}
+
+/// The gates of `Nagaya::Limit.acquire`, which no configuration knows.
+fn tell_gates(look: GatesLook, out: &mut String) {
+    if look != GatesLook::default() {
+        let GatesLook {
+            keys,
+            in_flight,
+            queued,
+        } = look;
+        // Writing to memory does not fail.
+        let _ = writeln!(
+            out,
+            "limits of scripts (Nagaya::Limit): {keys} keys, {in_flight} in flight, {queued} waiting"
+        );
+    }
 }
 
 /// Files that lines of are in force: there is one, unless it was moved while running.

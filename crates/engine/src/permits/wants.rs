@@ -12,6 +12,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use config::model::Handler;
 use limits::{Ask, LimitId, WANTS_MAX, Want};
 use wire::FieldId;
 
@@ -32,6 +33,8 @@ const FEW: usize = 4;
 pub(super) enum Phase {
     /// Whether the request comes too fast.
     Rates,
+    /// The same of limits that count by the upstream, once a script has named it.
+    RatesOfUpstream,
     /// Whether there are too many at once.
     Permits,
 }
@@ -187,6 +190,15 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// Whether a script is still to name the upstream.
+    fn awaits_upstream(&self) -> bool {
+        let is_named = self.route.upstream.is_some();
+        match self.route.handler_in(self.serving) {
+            Handler::Proxy(proxy) => !is_named && proxy.script().is_some(),
+            _ => false,
+        }
+    }
+
     /// Appends the value of a part of a key.
     fn push(&self, part: &Part, out: &mut Vec<u8>) {
         let head = &self.request.head;
@@ -232,9 +244,14 @@ impl Scratch {
         let Some(site) = facts.site else {
             return;
         };
+        let asks = |limit: &Limit| match phase {
+            Phase::Rates => limit.has_rate && !(limit.needs_upstream && facts.awaits_upstream()),
+            Phase::RatesOfUpstream => limit.has_rate && limit.needs_upstream,
+            Phase::Permits => limit.has_permits,
+        };
         let mut add = |level: &[Limit]| {
             if !level.is_empty() {
-                self.add(level, facts, ids, phase);
+                self.add(level, facts, ids, asks);
             }
         };
         for rule in facts.route.matched().iter().rev() {
@@ -255,13 +272,15 @@ impl Scratch {
         add(&facts.limits.process);
     }
 
-    fn add(&mut self, level: &[Limit], facts: &Facts<'_>, ids: &[LimitId], phase: Phase) {
+    fn add(
+        &mut self,
+        level: &[Limit],
+        facts: &Facts<'_>,
+        ids: &[LimitId],
+        asks: impl Fn(&Limit) -> bool,
+    ) {
         for limit in level {
-            let is_asked = match phase {
-                Phase::Rates => limit.has_rate,
-                Phase::Permits => limit.has_permits,
-            };
-            if !is_asked || !limit.counts(facts) || self.found.len() == WANTS_MAX {
+            if !asks(limit) || !limit.counts(facts) || self.found.len() == WANTS_MAX {
                 continue;
             }
             let Some(id) = ids.get(limit.index()) else {

@@ -112,6 +112,8 @@ impl<'a> Underway<'a> {
     pub(super) fn log(mut self) {
         let (worker, ended) = (self.worker, Instant::now());
         self.exchange.held = None;
+        // Whatever happens in them, they run once.
+        self.is_request = false;
         let rest = scripts::log(worker, self.exchange, ended);
         self.record(ended);
         if let Some(rest) = rest {

@@ -125,14 +125,15 @@ async fn acquire(
         Asked::Waits(turn) => {
             let mut turn = pin!(timeout(wait, turn));
             let body = &mut exchange.body;
-            poll_fn(|cx| {
-                if let Poll::Ready(turn) = turn.as_mut().poll(cx) {
-                    return Poll::Ready(turn.ok().and_then(std::result::Result::ok));
-                }
-                // Nobody is left to wait for it.
-                body.poll_client_gone(cx).map(|()| None)
-            })
-            .await
+            let waited = poll_fn(|cx| match turn.as_mut().poll(cx) {
+                Poll::Ready(turn) => Poll::Ready(Some(turn.ok().flatten())),
+                Poll::Pending => body.poll_client_gone(cx).map(|()| None),
+            });
+            match waited.await {
+                Some(permit) => permit,
+                // Nobody is left to go on for: that is no refusal.
+                None => return Woken::Value(Datum::Bool(false)),
+            }
         }
     };
     let Some(permit) = permit else {

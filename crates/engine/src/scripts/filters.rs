@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use script::{Phase, Redirect, Refused};
-use wire::FieldId;
+use wire::{FieldId, Fields};
 
 use super::outcome;
 use super::phases::{self, Place, scripts_of};
@@ -51,6 +51,17 @@ pub(crate) fn arm_filters(worker: &Rc<Worker>, exchange: &mut Exchange) {
         let scripted = exchange.scripted();
         scripted.enter(worker, Phase::Rewrite);
         scripted.filters = Filters::Armed;
+    }
+}
+
+/// Keeps the fields of an upstream's or a program's reply as they came, where scripts can look at
+/// them later.
+pub(crate) fn keep_upstream(exchange: &mut Exchange, fields: &Fields) {
+    let plan = exchange.route.serving.as_ref();
+    let plan = plan.and_then(|serving| serving.generation.scripts.as_ref());
+    let later = [Phase::HeaderFilter, Phase::BodyFilter, Phase::Log];
+    if plan.is_some_and(|plan| later.iter().any(|phase| plan.has(*phase))) {
+        exchange.scripted().keep_upstream(fields);
     }
 }
 
@@ -126,7 +137,14 @@ pub(crate) async fn filter_head(exchange: &mut Exchange, size: BodySize) -> Resu
         exchange.start_reply(size);
         return Ok(());
     };
-    run_head_filters(&worker, exchange).await?;
+    let had_body = has_body(exchange.outgoing.status);
+    run_filters(&worker, exchange, Phase::HeaderFilter).await?;
+    let size = match has_body(exchange.outgoing.status) {
+        // The status was made one that has a body, and whoever answers sends none: said so, or
+        // the client would take the next reply for it.
+        true if !had_body && !exchange.reply.is_head_only() => BodySize::Length(0),
+        _ => size,
+    };
     match filtered_size(&worker, exchange, size) {
         Body::Collected(bytes_max) => exchange.collect_reply(size, bytes_max),
         Body::Passes(size) => exchange.start_reply(size),
@@ -134,8 +152,12 @@ pub(crate) async fn filter_head(exchange: &mut Exchange, size: BodySize) -> Resu
     Ok(())
 }
 
-async fn run_head_filters(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let phase = Phase::HeaderFilter;
+/// Whether replies of this status have a body.
+fn has_body(status: u16) -> bool {
+    !matches!(status, ..200 | 204 | 304)
+}
+
+async fn run_filters(worker: &Rc<Worker>, exchange: &mut Exchange, phase: Phase) -> Result<()> {
     let Some((serving, scripts)) = scripts_of(exchange, phase) else {
         return Ok(());
     };
@@ -203,7 +225,7 @@ fn is_filtered(exchange: &Exchange) -> bool {
     let content_type = outgoing.fields.get(FieldId::ContentType);
     let is_stream = content_type.is_some_and(|it| it.starts_with(b"text/event-stream"));
     let is_plain = coding.is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"));
-    is_plain && !is_stream && !matches!(outgoing.status, ..200 | 204 | 206 | 304)
+    is_plain && !is_stream && has_body(outgoing.status) && outgoing.status != 206
 }
 
 /// Says of every body filter of the request, once, that a body was too long for it.
@@ -246,7 +268,7 @@ async fn filter(worker: &Rc<Worker>, exchange: &mut Exchange, collected: Collect
         bytes: collected.bytes,
         is_changed: false,
     });
-    run_body_filters(worker, exchange).await?;
+    run_filters(worker, exchange, Phase::BodyFilter).await?;
     let filtered = exchange.scripted().body.take().unwrap_or_default();
     if filtered.is_changed {
         forget_bytes(exchange);
@@ -260,21 +282,6 @@ async fn filter(worker: &Rc<Worker>, exchange: &mut Exchange, collected: Collect
     };
     exchange.start_collected(&bytes, close);
     exchange.reply.write(&bytes).await
-}
-
-async fn run_body_filters(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let phase = Phase::BodyFilter;
-    let Some((serving, scripts)) = scripts_of(exchange, phase) else {
-        return Ok(());
-    };
-    let mut place = Place::default();
-    while let Some(used) = place.next(&serving, &exchange.route, phase) {
-        match phases::run(worker, &scripts, exchange, phase, used).await? {
-            Ok(_) => settle_head(exchange),
-            Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
-        }
-    }
-    Ok(())
 }
 
 /// The bytes are others than whoever answered has described.

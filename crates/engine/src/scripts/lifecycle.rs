@@ -59,6 +59,8 @@ impl Scripts {
         for (script, planned) in compiled.iter().zip(&plan.scripts) {
             if !is_compiled_each_time(&planned.source) {
                 interpreter.check(script).await?;
+                // There may be many, and requests are served meanwhile.
+                tokio::task::yield_now().await;
             }
         }
         let one = |used: Option<Use>| compiled.get(used?.script).cloned();

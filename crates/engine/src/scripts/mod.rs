@@ -25,7 +25,9 @@ mod sub_request;
 mod tests;
 
 pub(crate) use content::content;
-pub(crate) use filters::{arm_filters, ask_for_identity, filter_body, filter_head, weaken_tag};
+pub(crate) use filters::{
+    arm_filters, ask_for_identity, filter_body, filter_head, keep_upstream, weaken_tag,
+};
 pub(crate) use lifecycle::Scripts;
 pub(crate) use log::log;
 pub(crate) use phases::{access, rewrite};

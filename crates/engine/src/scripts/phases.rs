@@ -146,15 +146,22 @@ async fn go_on(
 ) -> Result<std::result::Result<Datum, Failure>> {
     loop {
         let waited = match wait.needs_request() {
-            true => run.wait(wait, Some(exchange)).await,
+            true => {
+                let waited = run.wait(wait, Some(exchange)).await;
+                let body = &mut exchange.body;
+                if poll_fn(|cx| Poll::Ready(body.poll_client_gone(cx).is_ready())).await {
+                    return Err(client_gone());
+                }
+                waited
+            }
             false => {
                 let mut waiting = pin!(run.wait(wait, None));
                 poll_fn(|cx| match waiting.as_mut().poll(cx) {
                     Poll::Ready(waited) => Poll::Ready(Ok(waited)),
-                    Poll::Pending => exchange
-                        .body
-                        .poll_client_gone(cx)
-                        .map(|()| Err(Error::new(Kind::ClientGone, "client_gone", String::new()))),
+                    Poll::Pending => {
+                        let gone = exchange.body.poll_client_gone(cx);
+                        gone.map(|()| Err(client_gone()))
+                    }
                 })
                 .await?
             }
@@ -168,6 +175,10 @@ async fn go_on(
             Err(failure) => return Ok(Err(failure)),
         };
     }
+}
+
+fn client_gone() -> Error {
+    Error::new(Kind::ClientGone, "client_gone", String::new())
 }
 
 impl Exchange {

@@ -32,7 +32,8 @@ impl HelperReader {
         let helpers = self.helpers.clone();
         Box::pin(async move {
             let done = helpers.run(Lane::Remote, work).await;
-            done.map_err(|error| io::Error::other(error.to_string()))?
+            let done = done.map_err(|error| io::Error::other(error.to_string()))?;
+            done.map_err(|error| worded(&error))
         })
     }
 }
@@ -44,7 +45,7 @@ impl Reader for HelperReader {
                 let path = path.to_owned();
                 self.ask(move || read(&path, bytes_max))
             }
-            known => Box::pin(ready(known)),
+            known => Box::pin(ready(known.map_err(|error| worded(&error)))),
         }
     }
 
@@ -52,6 +53,11 @@ impl Reader for HelperReader {
         let path = path.to_owned();
         self.ask(move || metadata(path)?.modified())
     }
+}
+
+/// The same error in words for people.
+fn worded(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), config::reason(error))
 }
 
 fn is_to_be_waited_for(error: &io::Error) -> bool {
@@ -121,6 +127,7 @@ mod tests {
             let missing = reader.read(&directory.join("b.rb"), 5).await;
             let missing = missing.expect_err("not there");
             assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+            assert_eq!(missing.to_string(), "no such file or directory");
             assert!(reader.read(&directory, 5).await.is_err());
         });
         std::fs::remove_dir_all(&directory).expect("the directory");

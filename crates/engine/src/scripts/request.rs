@@ -56,6 +56,7 @@ impl Request for Exchange {
             | Property::ContentType
             | Property::Body
             | Property::BodyBytesSent
+            | Property::BytesSent
             | Property::RequestTime
             | Property::UpstreamAddress
             | Property::UpstreamStatus
@@ -158,6 +159,8 @@ fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> b
                 false => false,
             };
         }
+        Property::RequestLength => number(head.bytes as u64 + exchange.body.bytes_read(), out),
+        Property::Connection => number(request.connection, out),
         Property::ConnectionRequests => number(request.number, out),
         _ => return false,
     }
@@ -217,6 +220,7 @@ fn read_reply(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
             return text(fields.and_then(|it| it.get(FieldId::ContentType)), out);
         }
         Property::BodyBytesSent => number(exchange.reply.body_bytes(), out),
+        Property::BytesSent => number(exchange.reply.sent_bytes(), out),
         Property::RequestTime => {
             let ended = exchange.scripted.as_ref().and_then(|it| it.ended);
             let ended = ended.unwrap_or_else(Instant::now);
@@ -264,6 +268,7 @@ fn fields(exchange: &Exchange, side: Side) -> Option<&Fields> {
             exchange.scripted.as_ref().map(|it| &it.fields_out)
         }
         Side::Out => Some(&exchange.outgoing.fields),
+        Side::Upstream => exchange.scripted.as_ref().map(|it| &it.fields_upstream),
     }
 }
 
@@ -276,6 +281,7 @@ fn fields_mut(exchange: &mut Exchange, side: Side) -> Result<&mut Fields, Refuse
         Side::In => Err(Refused(
             "nobody will look at the request's fields any more".to_owned(),
         )),
+        Side::Upstream => Err(Refused("the upstream's fields can only be read".to_owned())),
         Side::Out if is_before_reply(phase) => Ok(&mut exchange.scripted().fields_out),
         Side::Out => {
             answers_still(exchange)?;

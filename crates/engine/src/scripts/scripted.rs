@@ -20,6 +20,8 @@ pub struct Scripted {
     pub(super) phase: Phase,
     /// Fields of the reply, set before there was one.
     pub(super) fields_out: Fields,
+    /// Fields of the upstream's reply as they came.
+    pub(super) fields_upstream: Fields,
     /// Where the exchange is served; `None` between requests.
     pub(super) worker: Option<Rc<Worker>>,
     /// What scripts are to do with the reply.
@@ -51,6 +53,7 @@ impl Default for Scripted {
             scope: Scope::default(),
             phase: Phase::Rewrite,
             fields_out: Fields::default(),
+            fields_upstream: Fields::default(),
             worker: None,
             filters: Filters::None,
             accept_encoding: None,
@@ -81,6 +84,12 @@ impl Scripted {
         (!self.fields_out.is_empty()).then(|| std::mem::take(&mut self.fields_out))
     }
 
+    /// Keeps the fields of an upstream's reply, for scripts that look at them later.
+    pub(super) fn keep_upstream(&mut self, fields: &Fields) {
+        self.fields_upstream.clear();
+        self.fields_upstream.append(fields);
+    }
+
     /// Forgets a type of content that was meant for another reply than ours.
     pub(crate) fn forget_content_type(&mut self) {
         self.fields_out.remove(wire::FieldId::ContentType);
@@ -93,6 +102,7 @@ impl Scripted {
 
     /// The request has ended: gives up what its scripts hold.
     pub(crate) fn end(&mut self) {
+        self.fields_upstream.clear();
         if self.worker.take().is_some() {
             self.scope.renew();
             self.fields_out.clear();

@@ -13,6 +13,7 @@ use script::{Datum, Phase};
 use super::{Next, outcome, phases};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::permits;
 use crate::upstream::{self, Destination, Refused};
 use crate::worker::{Serving, Worker};
 
@@ -60,6 +61,7 @@ async fn run(
     };
     exchange.scripted().scope.upstream = None;
     exchange.route.upstream = Some(judge(worker, serving, proxy, &said).await?);
+    permits::rates_of_upstream(worker, exchange)?;
     Ok(Next::On)
 }
 

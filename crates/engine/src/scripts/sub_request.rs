@@ -83,10 +83,11 @@ fn inner(outer: &Exchange, target: &[u8]) -> Option<Box<Exchange>> {
     let fields = &outer.request.head.fields;
     fields.encode(&mut head, |id| !NOT_COPIED.contains(&id));
     head.extend_from_slice(b"\r\n");
+    // The fields were judged when they came, or when a script set them.
     let head_caps = HeadCaps {
-        head_bytes: caps.head_bytes + target.len(),
+        head_bytes: head.len(),
         target_bytes: caps.target_bytes,
-        fields: caps.fields + 1,
+        fields: fields.len() + 1,
     };
     let reply = MemoryReply::with_room(room);
     let body = Body::Memory(MemoryBody::default());

@@ -3,8 +3,8 @@
 use crate::exchange::Exchange;
 use crate::testbed::{Bed, reply};
 
-/// A site whose rules answer `/there` and `/elsewhere`, and its scripts.
-fn config(scripts: &str) -> String {
+/// A site with scripts, whose rules answer `/there` by a handler and `/elsewhere`.
+fn site(scripts: &str, handler: &str) -> String {
     format!(
         r#"
 [[listen]]
@@ -12,33 +12,25 @@ address = "127.0.0.1:1"
 [log]
 access = "-"
 format = "json"
+[scripts]
+cpu = "200ms"
 [[sites]]
 hosts = ["a"]
 scripts = {{ {scripts} }}
 rules = [
-  {{ match = {{ path = "/there" }}, handler = {{ respond = {{ body = "there $query" }} }} }},
+  {{ match = {{ path = "/there" }}, handler = {{ {handler} }} }},
   {{ match = {{ path = "/elsewhere" }}, handler = {{ respond = {{ body = "elsewhere $query $method" }} }} }},
 ]
 "#
     )
 }
 
+fn config(scripts: &str) -> String {
+    site(scripts, "respond = { body = \"there $query\" }")
+}
+
 fn content(code: &str) -> String {
-    format!(
-        r#"
-[[listen]]
-address = "127.0.0.1:1"
-[log]
-access = "-"
-format = "json"
-[[sites]]
-hosts = ["a"]
-rules = [
-  {{ match = {{ path = "/there" }}, handler = {{ script = {{ code = {code:?} }} }} }},
-  {{ match = {{ path = "/elsewhere" }}, handler = {{ respond = {{ body = "elsewhere $query" }} }} }},
-]
-"#
-    )
+    site("", &format!("script = {{ code = {code:?} }}"))
 }
 
 fn code(phase: &str, code: &str) -> String {
@@ -185,4 +177,33 @@ fn a_generation_without_scripts_opens_no_interpreter() {
     assert!(bed.worker.opened.borrow().is_empty());
     assert!(bed.worker.serving().scripts.is_none());
     assert!(ask(&bed).scripted.is_none());
+}
+
+#[test]
+fn rates_by_the_upstream_count_what_a_script_has_named() {
+    let [of_upstream, of_rule] = [
+        ("limits = [{ rate = '1/d', burst = 1 }]", ""),
+        (
+            "",
+            "limits = [{ key = 'upstream', rate = '1/d', burst = 1 }]",
+        ),
+    ]
+    .map(|(of_upstream, of_rule)| {
+        format!(
+            "[[listen]]\naddress = '127.0.0.1:1'\n\
+             [upstreams.one]\nservers = ['127.0.0.1:1']\n{of_upstream}\n\
+             [upstreams.other]\nservers = ['127.0.0.1:1']\n\
+             [[sites]]\nhosts = ['a']\n[[sites.rules]]\n{of_rule}\n\
+             handler = {{ proxy = {{ script = {{ code = 'Nginx::Var.new.args' }} }} }}\n"
+        )
+    });
+    for config in [of_upstream, of_rule] {
+        let bed = Bed::new(&config);
+        let is_refused = |name| {
+            let ended = bed.ask(&format!("GET /?{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            ended.record.reason == "limit_rate"
+        };
+        let refused = ["one", "other", "one"].map(is_refused);
+        assert_eq!(refused, [false, false, true], "{config}");
+    }
 }

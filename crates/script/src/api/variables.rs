@@ -39,11 +39,14 @@ pub(super) const CHAPTER: Chapter = Chapter {
            `request_method`, `request_filename`, `request_id`, `request_length`, `request_time`, \
            `document_root`, `realpath_root`, `scheme`, `https`, `host`, `hostname`, `server_name`, \
            `server_addr`, `server_port`, `server_protocol`, `remote_addr`, `binary_remote_addr`, \
-           `remote_port`, `remote_user`, `connection_requests`, `content_type`, `content_length`, \
-           `status`, `body_bytes_sent`, `upstream_addr`, `upstream_status`, `upstream_response_time`, \
+           `remote_port`, `remote_user`, `connection`, `connection_requests`, `content_type`, \
+           `content_length`, `status`, `body_bytes_sent`, `bytes_sent`, `upstream_addr`, \
+           `upstream_status`, `upstream_response_time`, \
            `proxy_host`, `proxy_add_x_forwarded_for`, `fastcgi_script_name`, `fastcgi_path_info`, \
            `msec`, `time_local` and `time_iso8601` (both in UTC), `pid`, `pipe`, `nginx_version`, and by \
-           prefix: `http_NAME`, `sent_http_NAME`, `arg_NAME`, `cookie_NAME`.\n\n\
+           prefix: `http_NAME`, `sent_http_NAME`, `upstream_http_NAME` (a field of the upstream's or \
+           the program's reply, as it came; from `header_filter` on), `arg_NAME`, `cookie_NAME`. What was \
+           sent (`bytes_sent`, `body_bytes_sent`) is known in `log`.\n\n\
            Of these only `args` (and `query_string`) can be set. Any other name is a variable of the \
            request, which its later scripts see as well; `Apache::Notes` has the same.",
     classes: &[Class {
@@ -115,6 +118,8 @@ const VARIABLES: &[(&str, From)] = &[
     ("args", From::OrEmpty(Property::Args)),
     ("binary_remote_addr", From::Made(binary_remote_addr)),
     ("body_bytes_sent", From::OrZero(Property::BodyBytesSent)),
+    ("bytes_sent", From::OrZero(Property::BytesSent)),
+    ("connection", From::Property(Property::Connection)),
     (
         "connection_requests",
         From::Property(Property::ConnectionRequests),
@@ -248,6 +253,9 @@ fn prefixed(request: &dyn Request, name: &[u8], out: &mut Vec<u8>) -> Option<boo
         }
         return Some(joined(request, Side::Out, &field_name(field), out));
     }
+    if let Some(field) = name.strip_prefix(b"upstream_http_") {
+        return Some(joined(request, Side::Upstream, &field_name(field), out));
+    }
     if let Some(key) = name.strip_prefix(b"arg_") {
         return Some(argument(request, key, out));
     }
@@ -379,7 +387,13 @@ fn set(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
 }
 
 fn is_own(name: &[u8]) -> bool {
-    let prefixes: [&[u8]; 4] = [b"http_", b"sent_http_", b"arg_", b"cookie_"];
+    let prefixes: [&[u8]; 5] = [
+        b"http_",
+        b"sent_http_",
+        b"upstream_http_",
+        b"arg_",
+        b"cookie_",
+    ];
     named(name).is_some() || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 

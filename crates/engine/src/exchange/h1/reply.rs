@@ -35,6 +35,8 @@ pub struct H1Reply {
     /// What the kernel held for the client when the wait for it began.
     untaken_bytes: u64,
     body_bytes: u64,
+    /// Of the whole reply, taken by the kernel.
+    sent_bytes: u64,
 }
 
 /// How the body is framed.
@@ -83,6 +85,7 @@ impl H1Reply {
             arrears: Arrears::default(),
             untaken_bytes: 0,
             body_bytes: 0,
+            sent_bytes: 0,
         }
     }
 
@@ -98,6 +101,7 @@ impl H1Reply {
         self.pace = pace;
         self.arrears = Arrears::default();
         self.body_bytes = 0;
+        self.sent_bytes = 0;
     }
 
     /// Whether the connection may carry another request.
@@ -278,6 +282,7 @@ impl H1Reply {
         written: Poll<io::Result<usize>>,
     ) -> Poll<Result<usize>> {
         let of_waiting = waiting.saturating_sub(self.out.len());
+        self.sent_bytes += of_waiting as u64;
         let written = match written {
             Poll::Ready(written) => written,
             Poll::Pending => {
@@ -288,6 +293,7 @@ impl H1Reply {
             }
         };
         let written = written.map_err(|error| Error::client_write(&error))?;
+        self.sent_bytes += written as u64;
         self.note_taken(of_waiting + written);
         Poll::Ready(Ok(written))
     }
@@ -363,6 +369,10 @@ impl H1Reply {
     pub(crate) fn body_bytes(&self) -> u64 {
         // What waits ends with the latest of the body; its framing among it is counted as lost.
         self.body_bytes.saturating_sub(self.out.len() as u64)
+    }
+
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     pub(crate) fn status(&self) -> u16 {

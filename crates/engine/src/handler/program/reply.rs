@@ -11,6 +11,7 @@ use fastcgi::reply::{HeadCaps, ReplyHead};
 use super::super::delivery::{Delivery, Place};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange, Reply};
+use crate::scripts;
 use crate::worker::{Serving, Worker};
 
 /// A program's answer on its way to the client.
@@ -158,6 +159,7 @@ impl ProgramReply {
         let status = self.head.status;
         exchange.record.upstream_status = status;
         exchange.outgoing.status = status;
+        scripts::keep_upstream(exchange, &self.head.fields);
         exchange.outgoing.fields = std::mem::take(&mut self.head.fields);
         self.is_bodiless = exchange.reply.is_head_only() || matches!(status, 204 | 304);
         // To HEAD and the like no body comes: what was printed says nothing of its length.

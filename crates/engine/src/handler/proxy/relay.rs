@@ -12,6 +12,7 @@ use super::rest::Rest;
 use super::{Failure, Forward, Retry};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Body, BodySize, Exchange};
+use crate::scripts;
 use crate::spool::Spool;
 use crate::upstream::Link;
 
@@ -197,6 +198,7 @@ impl Attempt {
 /// Takes over status and fields; says how long the body is.
 fn copy_head(exchange: &mut Exchange, link: &mut Link) -> BodySize {
     let reply = &mut link.reply;
+    scripts::keep_upstream(exchange, &reply.fields);
     let length = reply.fields.get(FieldId::ContentLength);
     let announced = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     strip_hop_by_hop(&mut reply.fields);
@@ -206,9 +208,12 @@ fn copy_head(exchange: &mut Exchange, link: &mut Link) -> BodySize {
     // Nothing is copied: the link gets an empty set for its next reply.
     debug_assert!(exchange.outgoing.fields.is_empty());
     std::mem::swap(&mut exchange.outgoing.fields, &mut reply.fields);
+    let is_owed_a_body = !exchange.reply.is_head_only() && !matches!(reply.status, 204 | 304);
     match (reply.framing, announced) {
         (ReplyFraming::Length(length), _) => BodySize::Length(length),
         (ReplyFraming::Chunked | ReplyFraming::UntilClose, _) => BodySize::Unknown,
+        // A script has made HEAD of what the client asked for: it is told that there is no body.
+        (ReplyFraming::None, _) if is_owed_a_body => BodySize::Length(0),
         // An answer to HEAD says how long the body would be.
         (ReplyFraming::None, Some(length)) => BodySize::Length(length),
         (ReplyFraming::None, None) => BodySize::None,
