@@ -50,11 +50,12 @@ lab: ## PHP, conditions, programs, control groups, overload and scripts that wai
 	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup overload script-waits \
 	  --peer birth=$(TARGET_DIR)/release/examples/birth --peer attach=$(TARGET_DIR)/release/examples/attach $(ARGS)
 
-soak: ## the long run, most of an hour: reloads under load, programs, mutated requests, comparisons, fuzzing
+soak: ## the long run, an hour: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test
 	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test reload_under_load -- --nocapture
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test reload_under_load; done
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test cgi_ends -- after_many_requests
+	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripts_soak -- --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
 	cargo run --locked --profile quick -p bench --example memory
 	NAGAYA_SIMULATIONS=400 cargo test --locked --profile quick -p bench --lib simulation -- --nocapture
