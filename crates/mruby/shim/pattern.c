@@ -112,7 +112,8 @@ void ngy_swap_match(mrb_state *mrb, size_t root)
 void ngy_forget_match(mrb_state *mrb, size_t root)
 {
   ngy_vm *vm = mrb->allocf_ud;
-  mrb_hash_delete_key(mrb, mrb_ary_entry(vm->roots, ROOT_MATCHES), mrb_int_value(mrb, (mrb_int)root));
+  mrb_value kept = mrb_ary_entry(vm->roots, ROOT_MATCHES);
+  if (mrb_hash_size(mrb, kept) > 0) mrb_hash_delete_key(mrb, kept, mrb_int_value(mrb, (mrb_int)root));
   if (vm->match_root == root) set_match(mrb, mrb_nil_value());
 }
 

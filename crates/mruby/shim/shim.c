@@ -228,6 +228,18 @@ static void refuse_wait(mrb_state *mrb, ngy_vm *vm)
   mrb_raisef(mrb, fiber_error, "%n cannot wait inside a block or method called by %n: call it before, and keep the result", context->ci->mid, name);
 }
 
+/* A new object of the class `self`. `initialize` is called only where a script has its own: calling
+ * what does nothing would cost more than all the rest. */
+static mrb_value stamped(mrb_state *mrb, ngy_vm *vm, mrb_value self, int64_t number)
+{
+  struct RClass *class = mrb_class_ptr(self), *owner = class;
+  mrb_sym name = vm->initialize;
+  mrb_value object = mrb_obj_value(mrb_data_object_alloc(mrb, class, (void *)(uintptr_t)number, &ngy_stamped));
+  if (!MRB_METHOD_UNDEF_P(mrb_method_search_vm(mrb, &owner, name)) && owner->super)
+    mrb_funcall_argv(mrb, object, name, 0, NULL);
+  return object;
+}
+
 static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_value *argv, const ngy_answer *answer)
 {
   switch (answer->kind) {
@@ -239,7 +251,7 @@ static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_
   case NGY_TREE: return tree(mrb, answer->bytes, answer->size);
   case NGY_SELF: return self;
   case NGY_ARGUMENT: return argv[answer->integer];
-  case NGY_STAMP: mrb_data_init(self, (void *)(uintptr_t)answer->integer, &ngy_stamped); return self;
+  case NGY_STAMP: return stamped(mrb, vm, self, answer->integer);
   case NGY_ATTACH: mrb_data_init(self, (void *)(uintptr_t)(answer->integer + 1), &ngy_attached); return self;
   case NGY_WAIT: refuse_wait(mrb, vm); return mrb_fiber_yield(mrb, 0, NULL);
   case NGY_RAISE: mrb_exc_raise(mrb, exception_of(mrb, answer));
@@ -326,6 +338,7 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   ngy_vm *vm = data;
   struct RClass *script_error = mrb_class_get(mrb, "Exception");
   mrb_define_class(mrb, "ScriptBudgetError", script_error);
+  vm->initialize = mrb_intern_lit(mrb, "initialize");
   struct RClass *nagaya = mrb_define_module(mrb, "Nagaya");
   mrb_define_module_function(mrb, nagaya, "__run", run_script, MRB_ARGS_REQ(1));
   /* In generational mode a full collection that meets a half-done major one forgets what is young
@@ -333,6 +346,8 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   mrb_value gc = mrb_obj_value(mrb_module_get(mrb, "GC"));
   mrb_funcall(mrb, gc, "generational_mode=", 1, mrb_false_value());
   mrb_undef_class_method(mrb, mrb_module_get(mrb, "GC"), "generational_mode=");
+  /* Most of what lives is the API itself, which each collection marks anew: fewer of them. */
+  mrb->gc.interval_ratio = 300;
   for (mrb_int i = 0; i < ROOTS_OWN; i++) mrb_ary_push(mrb, vm->roots, mrb_nil_value());
   ngy_prepare_patterns(mrb, nagaya);
   return mrb_nil_value();

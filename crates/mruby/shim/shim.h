@@ -68,6 +68,7 @@ typedef struct ngy_vm {
   volatile sig_atomic_t sealed; /* no budget applies: the product's own start-up code */
   int raising, counting, killed;
   mrb_func_t texts[NGY_TEXTS];      /* methods of String that ours stand before */
+  mrb_sym initialize;
   mrb_sym names[NGY_MATCH_NAMES];
   size_t match_root;                /* whose `$~` it is that is seen */
   int has_match;

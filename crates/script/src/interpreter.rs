@@ -405,7 +405,7 @@ pub struct Run {
     /// Known from the first wait on.
     deadline: Option<Instant>,
     /// What it holds, if it runs for no request: let go when it ends.
-    own: Option<Scope>,
+    own: Option<Box<Scope>>,
     /// Keeps a script that is compiled each time.
     _ready: Ready,
 }

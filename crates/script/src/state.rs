@@ -31,7 +31,7 @@ pub(crate) struct State {
     /// What the last request inside of each request was answered, by the serial of its scope.
     pub(crate) answered: Rc<RefCell<HashMap<u64, Datum>>>,
     /// What the run under way holds, if it runs for no request.
-    pub(crate) own: Option<Scope>,
+    pub(crate) own: Option<Box<Scope>>,
     /// What the run under way ended with.
     pub(crate) finished: Option<Datum>,
     /// Names of JSON texts that became Symbols, which the VM never forgets.

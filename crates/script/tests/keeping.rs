@@ -30,7 +30,7 @@ fn userdata_keeps_objects_under_a_key_and_a_name() {
         ),
         (
             "u = Userdata.new; u.m = Mutex.new; u.c = 1; u",
-            "#<Userdata [:m, :c]>",
+            "#<Userdata [:c, :m]>",
         ),
         (
             "Userdata.new(\"memcached_#{7}\").c = 1; Userdata.new('memcached_7').c",

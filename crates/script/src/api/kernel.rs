@@ -40,16 +40,6 @@ pub(super) const CHAPTER: Chapter = Chapter {
         },
         Method {
             classes: &["Kernel"],
-            names: &["get_server_class"],
-            of: MethodOf::Object,
-            takes: takes(0, 0),
-            arguments: "",
-            waits: "",
-            doc: "`Nginx` or `Apache`, as `scripts.server` says.",
-            native: get_server_class,
-        },
-        Method {
-            classes: &["Kernel"],
             names: &["server_name"],
             of: MethodOf::Object,
             takes: takes(0, 0),
@@ -70,6 +60,12 @@ pub(super) const CHAPTER: Chapter = Chapter {
         },
     ],
     in_ruby: &[
+        InRuby {
+            name: "get_server_class",
+            arguments: "",
+            waits: "",
+            doc: "`Nginx` or `Apache`, as `scripts.server` says.",
+        },
         InRuby {
             name: "p",
             arguments: "*objects",
@@ -113,10 +109,6 @@ fn puts(call: &mut NativeCall<'_>) -> Answer {
         tracing::info!(script, "{text}");
     }
     Answer::Nil
-}
-
-fn get_server_class(call: &mut NativeCall<'_>) -> Answer {
-    Answer::Datum(Datum::Class(call.host.settings.server.name()))
 }
 
 fn server_name(call: &mut NativeCall<'_>) -> Answer {

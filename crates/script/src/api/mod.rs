@@ -199,10 +199,17 @@ pub(crate) fn register(vm: &mut Vm<State>) -> Result<(), Error> {
         .iter()
         .filter(|chapter| !chapter.prelude.is_empty())
     {
-        let script = vm.compile(chapter.prelude.as_bytes(), chapter.title, 1)?;
-        vm.run(script)?;
-        vm.let_go(script);
+        run_once(vm, chapter.prelude, chapter.title)?;
     }
+    let server = vm.host().settings.server.name();
+    let chosen = format!("module Kernel\n  def get_server_class() {server} end\nend\n");
+    run_once(vm, &chosen, "get_server_class")
+}
+
+fn run_once(vm: &mut Vm<State>, text: &str, name: &str) -> Result<(), Error> {
+    let script = vm.compile(text.as_bytes(), name, 1)?;
+    vm.run(script)?;
+    vm.let_go(script);
     Ok(())
 }
 

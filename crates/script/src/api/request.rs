@@ -5,7 +5,7 @@
 
 use mruby::{Answer, ClassKind};
 
-use super::entries::{Classes, Native, method, reader};
+use super::entries::{Classes, Native, function, method, reader};
 use super::{Chapter, Class, InRuby, answered, ask, request, takes, takes_texts};
 use crate::request::{Property, Refused, Request};
 use crate::state::NativeCall;
@@ -46,7 +46,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
     ],
     constants: &[],
     methods: &[
-        method(BOTH, &["initialize"], (takes(0, 0), ""), "", initialize),
+        function(BOTH, &["new"], (takes(0, 0), ""), "", make),
         reader(BOTH, &["filename"], "The resolved file.", |call| {
             property(call, Property::Filename)
         }),
@@ -228,7 +228,7 @@ end
 ",
 };
 
-fn initialize(call: &mut NativeCall<'_>) -> Answer {
+fn make(call: &mut NativeCall<'_>) -> Answer {
     answered(request(call).map(|request| Answer::Stamp(request.scope().serial())))
 }
 

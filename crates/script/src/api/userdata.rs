@@ -1,10 +1,12 @@
 //! `Userdata`: what the scripts of one interpreter keep between requests.
 //!
-//! A Hash of Hashes in a global variable of the interpreter: any object can be kept, connections
-//! too, and the collector sees it. It goes when its generation's last request has ended.
+//! One object for each key, and what is kept under it in that object's instance variables: any
+//! object can be kept, connections too, and the collector sees it. It goes when its generation's last
+//! request has ended.
 //!
-//! The first use of a name defines a method for it, since `method_missing` makes an Array at each
-//! call; names beyond a number go on without.
+//! Nothing is made when a script asks: `new` answers the object there is, and the first use of a name
+//! defines a method for it, since `method_missing` makes an Array at each call; names beyond a number
+//! go on without.
 
 use mruby::ClassKind;
 
@@ -43,29 +45,5 @@ pub(super) const CHAPTER: Chapter = Chapter {
             doc: "Keeps an object under this name.",
         },
     ],
-    prelude: r##"
-$__userdata = {}
-class Userdata
-  METHODS = {}
-  METHODS_MAX = 256
-  def self.__reader(name) define_method(name) { @kept[name] } end
-  def self.__writer(method, name) define_method(method) { |object| @kept[name] = object } end
-  def initialize(key = nil)
-    @kept = ($__userdata[key.to_s] ||= {})
-  end
-  def method_missing(method, *values)
-    text = method.to_s
-    writes = text.end_with?('=')
-    raise NoMethodError, "Userdata keeps objects under names: #{text} takes no arguments" unless writes || values.empty?
-    name = writes ? text[0, text.size - 1].to_sym : method
-    if METHODS.size < METHODS_MAX
-      METHODS[method] = true
-      writes ? Userdata.__writer(method, name) : Userdata.__reader(name)
-    end
-    writes ? @kept[name] = values[0] : @kept[name]
-  end
-  def respond_to_missing?(*) true end
-  def inspect() "#<Userdata #{@kept.keys.inspect}>" end
-end
-"##,
+    prelude: include_str!("ruby/userdata.rb"),
 };
