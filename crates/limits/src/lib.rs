@@ -18,6 +18,7 @@ mod rate;
 mod refusal;
 pub mod replay;
 pub mod schedule;
+pub mod shed;
 mod sync;
 mod ticket;
 mod time;
