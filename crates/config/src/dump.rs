@@ -5,6 +5,7 @@
 
 mod limit;
 mod script;
+mod shed;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -71,6 +72,9 @@ pub fn dump(model: &Model) -> String {
         out.limits(&tenant.limits);
         out.level_scripts(&tenant.scripts);
         out.cgroup(tenant.cgroup.as_deref());
+    }
+    for shed in &model.shed {
+        out.shed(shed);
     }
     for site in &model.sites {
         out.site(site, &model.upstreams);

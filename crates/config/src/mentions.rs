@@ -51,6 +51,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     let sockets = addresses.filter_map(|address| address.strip_prefix("unix:"));
     mentions.sockets.extend(sockets.map(str::to_owned));
     mentions.data.extend(refusal_pages(top));
+    mentions.data.extend(shed_pages(top));
     mentions.scripts.extend(scripts_of(top));
     for table in ["tenants", "upstreams"] {
         let named = member(top, table).and_then(DeValue::as_table);
@@ -117,6 +118,12 @@ fn runs_programs(rule: &DeTable<'_>) -> bool {
 fn refusal_pages<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     let limits = elements(level, "limits").filter_map(DeValue::as_table);
     limits.filter_map(|limit| text_of(member(limit, "page")?))
+}
+
+/// Pages of those who are shed.
+fn shed_pages<'a>(top: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
+    let rules = elements(top, "shed").filter_map(DeValue::as_table);
+    rules.filter_map(|rule| text_of(member(member(rule, "respond")?.as_table()?, "page")?))
 }
 
 fn password_file(level: &DeTable<'_>) -> Option<String> {

@@ -9,6 +9,7 @@ mod handler;
 mod limit;
 mod script;
 pub mod sensor;
+mod shed;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,7 @@ pub use script::{
     AllowedAddress, Budgets, Cache, OnError, PhaseScripts, Script, ScriptFile, Scripts,
     ServerClass, SetScript, Source,
 };
+pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 
 /// A whole configuration: what one generation of the gateway runs on.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +70,8 @@ pub struct Model {
     pub scripts: Scripts,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
     pub tenants: Vec<Tenant>,
+    /// Rules that send requests away when there is too much to do, in file order, names unique.
+    pub shed: Vec<Shed>,
     /// Upstreams by name. Handlers refer to them by index into this list.
     pub upstreams: Vec<Upstream>,
     /// Sites in file order; at least one.

@@ -209,7 +209,7 @@ fn files_and_directories_that_are_not_there_are_problems_at_their_keys() {
         "nagaya.toml:5 directory `www`: no such file or directory",
         "nagaya.toml:6 cannot read `passwords`: no such file or directory",
         "nagaya.toml:7 cannot read `none.html`: no such file or directory",
-        "nagaya.toml:7 an error page must be an `.html`, `.json` or `.txt` file",
+        "nagaya.toml:7 an error page must be an `.html`, `.json`, `.svg` or `.txt` file",
         "nagaya.toml:9 password file `nagaya.toml:1`: no `:` between user and hash",
         "nagaya.toml:12 directory `nagaya.toml`: not a directory",
         "nagaya.toml:15 directory `htdoc`: no such file or directory; did you mean `htdocs`?",

@@ -173,7 +173,7 @@ pub(crate) const LIMIT: Section = Section {
             "page",
             Kind::Text,
             Absent("the site's of `error_pages`, or ours"),
-            "The page of a refusal by this limit: an `.html`, `.json` or `.txt` file of at most 256 KiB, relative to the \
+            "The page of a refusal by this limit: an `.html`, `.json`, `.svg` or `.txt` file of at most 256 KiB, relative to the \
              configuration file and read when that is. Unlike `error_pages` it is not shown for the same status from elsewhere, and it stands for \
              every site that meets the limit.",
             "page = \"pages/busy.html\"",

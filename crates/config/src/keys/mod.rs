@@ -9,6 +9,7 @@ pub(crate) mod limit;
 mod process;
 mod program;
 mod script;
+mod shed;
 mod site;
 mod suggest;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
+pub(crate) use shed::{SHED, SHED_RESPOND};
 pub(crate) use site::{AUTH, EDITS, FILES, MATCH, RULE, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 
@@ -36,6 +38,8 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &UPSTREAM,
     &SERVER,
     &TENANT,
+    &SHED,
+    &SHED_RESPOND,
     &SITE,
     &SITE_LOG,
     &FILES,

@@ -15,7 +15,7 @@ const TIB: u64 = 1 << 40;
 pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
-        `[upstreams.NAME]`, `[tenants.NAME]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+        `[upstreams.NAME]`, `[tenants.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
     keys: &[
         key(
             "workers",
@@ -110,6 +110,13 @@ pub(crate) const TOP: Section = Section {
             "tenants = { example = { cgroup = { cpu = \"50%\" } } }",
         ),
         key(
+            "shed",
+            Kind::Other("list of tables"),
+            Value("[]"),
+            "Rules that send requests away when there is too much to do, in order.",
+            "shed = [{ sensor = \"cpu_pressure\" }]",
+        ),
+        key(
             "cgroup_required",
             Kind::Flag,
             Value("true"),
@@ -129,7 +136,7 @@ pub(crate) const TOP: Section = Section {
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
         ),
     ],
-    later: &["maps", "shed"],
+    later: &["maps"],
 };
 
 pub(crate) const CONTROL: Section = Section {

@@ -133,7 +133,7 @@ pub(crate) const SITE: Section = Section {
             "error_pages",
             Kind::Other("table of files"),
             Absent("short built-in pages"),
-            "Bodies of error replies by status (400 to 599): `.html`, `.json` or `.txt` files of at most 256 KiB, \
+            "Bodies of error replies by status (400 to 599): `.html`, `.json`, `.svg` or `.txt` files of at most 256 KiB, \
              relative to the configuration file. Read when the configuration is.",
             "error_pages = { \"404\" = \"pages/404.html\" }",
         ),

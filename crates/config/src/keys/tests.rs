@@ -19,7 +19,12 @@ const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\n";
 const LIMITING: &[&str] = &["concurrent = 2", "rate = \"5/s\""];
 
 /// Keys that take the place of another.
-const INSTEAD: &[(&str, &str)] = &[("code", "file"), ("script", "upstream")];
+const INSTEAD: &[(&str, &str)] = &[
+    ("code", "file"),
+    ("script", "upstream"),
+    ("sensor", "enter"),
+    ("page", "redirect"),
+];
 
 /// What stands around a section's keys to make a configuration that loads.
 struct Frame {
@@ -67,6 +72,11 @@ fn frame(section: &Section) -> Frame {
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
         "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),
+        "[[shed]]" => table(section.title, &["sensor = \"load1\"", "enter = 3.5"]),
+        "respond = { … } of [[shed]]" => {
+            let before = "[[shed]]\nsensor = \"load1\"\nenter = 3.5\nrespond = { ";
+            within(before, &["redirect = \"/busy\""], " }\n")
+        }
         "cgroup = { … }" => within("cgroup = { ", &["cpu = \"50%\""], " }\n"),
         "io = { … }" => {
             let own = &["device = \"/dev/vdb\"", "read_ops = 5"];

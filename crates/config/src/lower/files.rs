@@ -54,9 +54,10 @@ pub(crate) fn error_page(value: &Value<'_>) -> Option<ErrorPage> {
     let content_type = match file.extension().and_then(|extension| extension.to_str()) {
         Some("html" | "htm") => "text/html; charset=utf-8",
         Some("json") => "application/json",
+        Some("svg") => "image/svg+xml",
         Some("txt") => "text/plain; charset=utf-8",
         _ => {
-            value.report("an error page must be an `.html`, `.json` or `.txt` file");
+            value.report("an error page must be an `.html`, `.json`, `.svg` or `.txt` file");
             return None;
         }
     };

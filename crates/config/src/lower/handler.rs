@@ -241,7 +241,8 @@ fn redirect(value: &Value<'_>, table: &Table<'_>) -> Option<Handler> {
     Some(Handler::Redirect(Redirect { target, status }))
 }
 
-fn leads_somewhere(target: &Template) -> bool {
+/// Whether a target begins as a path or a URL does.
+pub(crate) fn leads_somewhere(target: &Template) -> bool {
     match target.parts.first() {
         Some(TemplatePart::Text(text)) => ["/", "http://", "https://"]
             .iter()

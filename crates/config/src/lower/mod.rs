@@ -14,6 +14,7 @@ pub(crate) mod overrides;
 mod program;
 mod rule;
 pub(crate) mod script;
+mod shed;
 mod site;
 mod syntax;
 mod table;
@@ -111,6 +112,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         limits_overrides: overrides::path(&tops),
         scripts: script::process(&tops),
         tenants: tenants.finish(),
+        shed: shed::lower_all(&tops, &upstreams),
         upstreams: upstreams.finish(),
         sites,
     };

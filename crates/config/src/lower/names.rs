@@ -1,8 +1,8 @@
 //! The words for the model's choices, for reading and for printing.
 
 use crate::model::{
-    Balance, Cache, EncodedSlash, LimitMode, LogFormat, LogLevel, MetricsFormat, OnError, Protocol,
-    ServerClass, Slashes, Symlinks, UnderscoreFields,
+    Balance, Cache, Degrade, EncodedSlash, LimitMode, LogFormat, LogLevel, MetricsFormat, OnError,
+    Protocol, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -123,4 +123,16 @@ impl Named for Cache {
 impl Named for OnError {
     const NAMES: &'static [(&'static str, OnError)] =
         &[("deny", OnError::Deny), ("allow", OnError::Allow)];
+}
+
+impl Named for ShedScope {
+    const NAMES: &'static [(&'static str, ShedScope)] = &[
+        ("over_share", ShedScope::OverShare),
+        ("all", ShedScope::All),
+    ];
+}
+
+impl Named for Degrade {
+    const NAMES: &'static [(&'static str, Degrade)] =
+        &[("optional_scripts", Degrade::OptionalScripts)];
 }

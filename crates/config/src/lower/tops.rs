@@ -65,24 +65,25 @@ impl<'a> Tops<'a> {
         values.flat_map(|value| value.members()).collect()
     }
 
-    /// The elements of a list that every file may add to, and that must have one: `example` is one.
-    pub(crate) fn elements(&self, name: &'static str, example: &str) -> Vec<Value<'a>> {
-        let values: Vec<Value<'a>> = self
-            .tables
-            .iter()
-            .filter_map(|table| table.get(name))
-            .collect();
-        for value in values.iter().filter(|value| !value.is_list()) {
+    /// The elements of a list that every file may add to.
+    pub(crate) fn optional_elements(&self, name: &'static str) -> Vec<Value<'a>> {
+        let values = self.tables.iter().filter_map(|table| table.get(name));
+        let (lists, others): (Vec<_>, Vec<_>) = values.partition(|value| value.is_list());
+        for value in others {
             value.report_help(
                 format!("`{name}` must be a list of tables"),
                 format!("write `[[{name}]]` above each"),
             );
         }
-        let lists = values.iter().filter(|value| value.is_list());
-        let elements: Vec<Value<'a>> = lists
-            .flat_map(|value| value.list().unwrap_or_default())
-            .collect();
-        let meant = !elements.is_empty() || values.iter().any(|value| !value.is_list());
+        let elements = lists.iter().flat_map(|value| value.list());
+        elements.flatten().collect()
+    }
+
+    /// As [`Self::optional_elements`], of a list that must have one: `example` is one.
+    pub(crate) fn elements(&self, name: &'static str, example: &str) -> Vec<Value<'a>> {
+        let elements = self.optional_elements(name);
+        let mut values = self.tables.iter().filter_map(|table| table.get(name));
+        let meant = !elements.is_empty() || values.any(|value| !value.is_list());
         if !meant && !self.tables.iter().any(|table| table.has_misspelt(name)) {
             let message = format!("there is no `[[{name}]]`: nothing would be served");
             let help = format!("add `[[{name}]]` and below it {example}");

@@ -125,6 +125,11 @@ impl Upstreams {
         None
     }
 
+    /// Whether there is an upstream of this name.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// How many limits the upstream of this index has.
     pub(crate) fn limits_of(&self, index: usize) -> usize {
         self.list

@@ -193,6 +193,31 @@ impl<'a> Value<'a> {
         self.within(number, |number| number.to_string(), least, most)
     }
 
+    /// A number, whole or not.
+    pub(crate) fn number(&self) -> Option<f64> {
+        let node = self.node.get_ref();
+        let number = match node {
+            DeValue::Integer(number) => {
+                let whole = i64::from_str_radix(number.as_str(), number.radix()).ok();
+                whole.map(|whole| whole as f64)
+            }
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(|number: &f64| number.is_finite());
+        if number.is_none() {
+            let quoted = node.as_str().filter(|text| text.parse::<f64>().is_ok());
+            let message = match node {
+                DeValue::Float(_) | DeValue::Integer(_) => {
+                    format!("`{}` must be a number that can be compared", self.name)
+                }
+                _ => self.mistake("a number such as 3 or 3.5"),
+            };
+            self.report_meant(message, quoted.map(str::to_owned));
+        }
+        number
+    }
+
     /// Bytes within bounds.
     pub(crate) fn size(&self, least: u64, most: u64) -> Option<u64> {
         if let DeValue::Integer(number) = self.node.get_ref() {

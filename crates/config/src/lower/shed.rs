@@ -1,0 +1,299 @@
+//! `[[shed]]`.
+//!
+//! The idea: a rule that could never shed, or never stop, is refused here; while the machine is
+//! overloaded is no time to find out.
+
+use std::sync::Arc;
+
+use super::context::{Spot, problem};
+use super::handler::leads_somewhere;
+use super::rule::{SiteFiles, conditions};
+use super::table::Table;
+use super::template::{Purpose, template};
+use super::tops::Tops;
+use super::upstream::Upstreams;
+use super::value::Value;
+use super::{files, names::Named};
+use crate::keys;
+use crate::model::sensor::{Gauge, Sensor, Unit, Worse};
+use crate::model::{Condition, Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
+
+/// Longest name.
+const NAME_BYTES_MAX: usize = 255;
+/// How long a state lasts, where nothing is said.
+const DWELL_MS: u64 = 2_000;
+
+/// Every `[[shed]]`, in the order of the files.
+pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &Upstreams) -> Vec<Shed> {
+    let mut rules = Rules::default();
+    for value in tops.optional_elements("shed") {
+        if rules.list.len() == SHED_RULES_MAX {
+            value.report(format!("there are more than {SHED_RULES_MAX} `[[shed]]`"));
+            break;
+        }
+        if let Some(table) = value.table(&keys::SHED) {
+            rules.add(&table, upstreams);
+        }
+    }
+    rules.list
+}
+
+/// The rules so far, and where their names stand.
+#[derive(Default)]
+struct Rules {
+    list: Vec<Shed>,
+    spots: Vec<Spot>,
+}
+
+impl Rules {
+    fn add(&mut self, table: &Table<'_>, upstreams: &Upstreams) {
+        let sensor = table.required("sensor");
+        let sensor = sensor.and_then(|value| sensor_of(&value, upstreams));
+        let name = self.name(table, sensor.as_ref());
+        let scope = table.choice("scope");
+        let rest = (respond(table), matched(table), degrade(table));
+        let Some(sensor) = sensor else {
+            return;
+        };
+        let (enter, leave) = thresholds(table, &sensor);
+        let dwell_ms = table.some_duration("dwell").unwrap_or(match scope {
+            ShedScope::OverShare => DWELL_MS,
+            ShedScope::All => 0,
+        });
+        let (respond, conditions, degrade) = rest;
+        self.spots.push(table.spot());
+        self.list.push(Shed {
+            name,
+            sensor,
+            enter,
+            leave,
+            dwell_ms,
+            scope,
+            respond,
+            conditions,
+            degrade,
+        });
+    }
+
+    fn name(&self, table: &Table<'_>, sensor: Option<&Sensor>) -> String {
+        let taken = |name: &str| self.list.iter().position(|rule| rule.name == name);
+        let Some(value) = table.get("name") else {
+            let base = sensor.map(Sensor::name).unwrap_or_default();
+            let numbered = |number: usize| match number {
+                1 => base.clone(),
+                number => format!("{base} {number}"),
+            };
+            // One more than there are: one of these is free.
+            let mut names = (1..=self.list.len() + 1).map(numbered);
+            return names.find(|name| taken(name).is_none()).unwrap_or(base);
+        };
+        let name = value.text().unwrap_or_default();
+        let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+        if value.is_text() && (!fits || name.chars().any(char::is_control)) {
+            value.report(
+                "the `name` of a `[[shed]]` must be a short text without control characters",
+            );
+        }
+        if let Some(first) = taken(name).and_then(|at| self.spots.get(at)) {
+            let finding = problem(value.spot(), format!("two `[[shed]]` are called `{name}`"));
+            value
+                .context
+                .report(finding.other("the first", first.clone()));
+        }
+        name.to_owned()
+    }
+}
+
+fn sensor_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<Sensor> {
+    let name = value.text()?;
+    let Some(sensor) = Sensor::from_name(name) else {
+        let finding = problem(value.spot(), format!("there is no sensor `{name}`"));
+        let meant = keys::nearest(name, Gauge::ALL.iter().map(|gauge| gauge.name()));
+        value.context.report(match meant {
+            Some(meant) => finding.meant(Some(meant)),
+            None => finding.help("`nagaya sensors` lists them"),
+        });
+        return None;
+    };
+    if let Sensor::Upstream(upstream, _) = &sensor
+        && !upstreams.is_named(upstream)
+    {
+        let finding = problem(value.spot(), format!("there is no upstream `{upstream}`"));
+        let help = format!("describe it: `[upstreams.{upstream}]`");
+        value.context.report(finding.help(help).absence());
+    }
+    Some(sensor)
+}
+
+/// `enter` and `leave`.
+fn thresholds(table: &Table<'_>, sensor: &Sensor) -> (f64, f64) {
+    let (default, part) = usual(sensor.gauge());
+    let enter = table.get("enter");
+    let enter = match &enter {
+        Some(value) => threshold(value, sensor),
+        None => {
+            if default.is_none() && !table.has_misspelt("enter") {
+                let message = format!(
+                    "`enter` is missing: no value of `{sensor}` is too much on every machine"
+                );
+                let help = "look at it with `nagaya sensors` when there is much to do, then add `enter = …`";
+                table
+                    .context
+                    .report(problem(table.spot(), message).help(help).absence());
+            }
+            default
+        }
+    };
+    // Where nothing could be read that was reported.
+    let enter = enter.unwrap_or(1.0);
+    let usual_leave = enter * part;
+    let Some(value) = table.get("leave") else {
+        return (enter, usual_leave);
+    };
+    let leave = threshold(&value, sensor).unwrap_or(usual_leave);
+    let (is_worse, which) = match sensor.worse() {
+        Worse::Above => (leave > enter, "above"),
+        Worse::Below => (leave < enter, "below"),
+    };
+    if is_worse {
+        let message =
+            format!("`leave` ({leave}) is {which} `enter` ({enter}): the rule would never settle");
+        value.report_help(
+            message,
+            "it may be `enter` itself, or any value that is better",
+        );
+    }
+    (enter, leave)
+}
+
+/// A value that the sensor can pass in both directions.
+fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
+    let number = value.number()?;
+    let name = value.name;
+    if number <= 0.0 {
+        value.report(format!("`{name}` must be above 0"));
+        return None;
+    }
+    if sensor.unit() == Unit::Share && number >= 1.0 {
+        let message = format!("`{name}` must be below 1: `{sensor}` is a share");
+        let finding = problem(value.spot(), message);
+        value.context.report(match number <= 100.0 {
+            true => finding.help(format!("{number} % is {}", number / 100.0)),
+            false => finding,
+        });
+        return None;
+    }
+    Some(number)
+}
+
+/// What is too much where nothing is said, and what part of that is not any more. A load, a number
+/// of requests, and reading pages back from swap are too much on one machine and nothing on another.
+fn usual(gauge: Gauge) -> (Option<f64>, f64) {
+    match gauge {
+        Gauge::CpuPressure => (Some(0.4), 0.6),
+        Gauge::MemoryPressure => (Some(0.1), 0.6),
+        Gauge::MemoryPressureFull => (Some(0.05), 0.6),
+        Gauge::IoPressure => (Some(0.2), 0.6),
+        Gauge::IoPressureFull => (Some(0.1), 0.6),
+        Gauge::MemoryAvailable => (Some(0.1), 1.5),
+        Gauge::Conntrack | Gauge::Descriptors | Gauge::Ports => (Some(0.8), 0.875),
+        Gauge::ConntrackDrops | Gauge::ListenOverflows => (Some(0.5), 0.6),
+        Gauge::LoopLag => (Some(0.1), 0.6),
+        Gauge::QueueAge => (Some(1.0), 0.6),
+        Gauge::Load1 | Gauge::Load5 | Gauge::Load15 | Gauge::SwapIn | Gauge::InFlight => {
+            (None, 0.6)
+        }
+    }
+}
+
+fn respond(table: &Table<'_>) -> ShedReply {
+    let table = table
+        .get("respond")
+        .and_then(|value| value.table(&keys::SHED_RESPOND));
+    let Some(table) = table else {
+        return ShedReply::Whale;
+    };
+    match (table.get("redirect"), table.get("page")) {
+        (Some(redirect), Some(page)) => {
+            let finding = problem(page.spot(), "either a `redirect` or a `page`, not both");
+            table
+                .context
+                .report(finding.other("the redirect", redirect.spot()));
+            ShedReply::Whale
+        }
+        (Some(target), None) => redirect(&target).unwrap_or(ShedReply::Whale),
+        (None, Some(page)) => {
+            let page = files::error_page(&page).map(Arc::new);
+            page.map_or(ShedReply::Whale, ShedReply::Page)
+        }
+        (None, None) => {
+            if !table.has_strangers() {
+                let finding = problem(table.spot(), "`respond` is empty");
+                let help = "leave it out for our page, or add `redirect` or `page`";
+                table.context.report(finding.help(help).absence());
+            }
+            ShedReply::Whale
+        }
+    }
+}
+
+fn redirect(value: &Value<'_>) -> Option<ShedReply> {
+    let target = template(value, Purpose::Target)?;
+    if !leads_somewhere(&target) {
+        let help = "it begins with `/`, `http://`, `https://` or a variable";
+        value.report_help("`redirect` must be a path or a URL", help);
+    }
+    Some(ShedReply::Redirect(target))
+}
+
+fn matched(table: &Table<'_>) -> Vec<Condition> {
+    let Some(value) = table.get("match") else {
+        return Vec::new();
+    };
+    let conditions = conditions(&value, SiteFiles::Rooted, 0);
+    if let Some(name) = too_late(&conditions) {
+        value.report_help(
+            format!("`{name}` cannot stand in the `match` of a `[[shed]]`"),
+            "a request is shed before anything was looked for or asked: match its `path`",
+        );
+    }
+    conditions
+}
+
+/// The first condition that asks for what is not known when requests are shed.
+fn too_late(conditions: &[Condition]) -> Option<&'static str> {
+    conditions.iter().find_map(|condition| match condition {
+        Condition::File(_) => Some("file"),
+        Condition::Exists(_) => Some("exists"),
+        Condition::Not(inner) => too_late(inner),
+        _ => None,
+    })
+}
+
+fn degrade(table: &Table<'_>) -> Vec<Degrade> {
+    let mut found = Vec::new();
+    for value in table.list("degrade") {
+        let Some(word) = value.text() else {
+            continue;
+        };
+        match Degrade::named(word) {
+            Some(degrade) if found.contains(&degrade) => {
+                value.report(format!("`{word}` stands there twice"));
+            }
+            Some(degrade) => found.push(degrade),
+            None => {
+                let finding = problem(
+                    value.spot(),
+                    format!("nothing is called `{word}` that requests can do without"),
+                );
+                let known = Degrade::NAMES.iter().map(|(name, _)| *name);
+                let finding = match keys::nearest(word, known) {
+                    Some(meant) => finding.meant(Some(meant)),
+                    None => finding.help("known is `optional_scripts`"),
+                };
+                value.context.report(finding);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,170 @@
+//! What a configuration says of shedding.
+
+use config::model::sensor::Sensor;
+use config::model::{Degrade, Model, Shed, ShedReply, ShedScope};
+use config::{Sources, dump, load};
+
+const SITE: &str =
+    "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
+
+fn sources(rules: &str) -> Sources {
+    Sources::from_text("nagaya.toml", &format!("{SITE}{rules}"))
+        .with_file("/etc/busy.svg", b"<svg/>")
+}
+
+fn rules(rules: &str) -> Vec<Shed> {
+    let loaded = |sources: &Sources| -> Model {
+        load(sources).unwrap_or_else(|problems| panic!("{rules}\n{problems}"))
+    };
+    let model = loaded(&sources(rules));
+    let printed = Sources::from_text("nagaya.toml", &dump(&model));
+    let printed = printed.with_file("/etc/busy.svg", b"<svg/>");
+    assert_eq!(loaded(&printed), model, "{}", dump(&model));
+    model.shed
+}
+
+/// The one problem of a `[[shed]]` with these lines.
+fn problem(lines: &str) -> String {
+    let text = format!("[[shed]]\n{lines}\n");
+    let problems = load(&sources(&text)).expect_err(lines).to_string();
+    assert_eq!(
+        problems.matches("error: ").count(),
+        1,
+        "{lines}\n{problems}"
+    );
+    problems
+}
+
+#[test]
+fn the_rule_people_know_is_a_rule() {
+    let rules = rules(
+        "[[shed]]\nsensor = \"load1\"\nenter = 3.0\nleave = 3.0\nscope = \"all\"\n\
+         respond = { redirect = \"http://sorry.example.jp/redirect.html\" }\n",
+    );
+    let [rule] = &rules[..] else {
+        panic!("{rules:?}");
+    };
+    assert_eq!(
+        (rule.name.as_str(), rule.enter, rule.leave),
+        ("load1", 3.0, 3.0)
+    );
+    assert_eq!((rule.scope, rule.dwell_ms), (ShedScope::All, 0));
+    assert!(matches!(rule.respond, ShedReply::Redirect(_)));
+}
+
+#[test]
+fn a_sensor_alone_is_a_rule_with_what_makes_sense_for_it() {
+    for (sensor, enter, leave) in [
+        ("cpu_pressure", 0.4, 0.24),
+        ("memory_available", 0.1, 0.15),
+        ("conntrack", 0.8, 0.7),
+        ("loop_lag", 0.1, 0.06),
+    ] {
+        let rules = rules(&format!("[[shed]]\nsensor = {sensor:?}\n"));
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
+        let rule = &rules[0];
+        assert!(
+            near(rule.enter, enter) && near(rule.leave, leave),
+            "{rule:?}"
+        );
+        assert_eq!(rule.sensor, Sensor::from_name(sensor).expect("a sensor"));
+        assert_eq!((rule.scope, rule.dwell_ms), (ShedScope::OverShare, 2_000));
+        assert_eq!(rule.respond, ShedReply::Whale);
+    }
+}
+
+#[test]
+fn rules_have_names_of_their_own() {
+    let rules = rules(
+        "[[shed]]\nsensor = \"cpu_pressure\"\n[[shed]]\nsensor = \"cpu_pressure\"\nenter = 0.9\n\
+         [[shed]]\nsensor = \"queue_age\"\nname = \"late\"\ndegrade = [\"optional_scripts\"]\n\
+         respond = { page = \"/etc/busy.svg\" }\nmatch = { path = \"/shop/*\", method = \"GET\" }\n",
+    );
+    let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["cpu_pressure", "cpu_pressure 2", "late"]);
+    assert_eq!(rules[2].degrade, [Degrade::OptionalScripts]);
+    assert_eq!(rules[2].conditions.len(), 2);
+    let ShedReply::Page(page) = &rules[2].respond else {
+        panic!("{:?}", rules[2].respond);
+    };
+    assert_eq!(page.content_type, "image/svg+xml");
+}
+
+#[test]
+fn what_could_not_work_is_refused() {
+    for (lines, said) in [
+        ("sensor = \"cpu_presure\"", "did you mean `cpu_pressure`"),
+        ("sensor = \"load1\"", "`enter` is missing"),
+        ("sensor = \"load1\"\nenter = \"3.00\"", "write 3.00"),
+        ("sensor = \"load1\"\nenter = 0", "must be above 0"),
+        (
+            "sensor = \"load1\"\nenter = nan",
+            "a number that can be compared",
+        ),
+        (
+            "sensor = \"load1\"\nenter = 3\nleave = 4",
+            "`leave` (4) is above `enter` (3)",
+        ),
+        (
+            "sensor = \"memory_available\"\nleave = 0.05",
+            "is below `enter`",
+        ),
+        ("sensor = \"cpu_pressure\"\nenter = 40", "40 % is 0.4"),
+        (
+            "sensor = \"upstream.app.load1\"\nenter = 3",
+            "there is no upstream `app`",
+        ),
+        (
+            "sensor = \"loop_lag\"\nscope = \"everybody\"",
+            "`scope` must be `over_share` or `all`",
+        ),
+        (
+            "sensor = \"loop_lag\"\ndegrade = [\"optional\"]",
+            "`optional`",
+        ),
+        (
+            "sensor = \"loop_lag\"\nmatch = { file = \"*.php\" }",
+            "`file` cannot stand",
+        ),
+        (
+            "sensor = \"loop_lag\"\nmatch = { not = { exists = true } }",
+            "`exists` cannot stand",
+        ),
+        ("sensor = \"loop_lag\"\nrespond = {}", "`respond` is empty"),
+        (
+            "sensor = \"loop_lag\"\nrespond = { redirect = \"sorry\" }",
+            "must be a path or a URL",
+        ),
+        (
+            "sensor = \"loop_lag\"\nrespond = { redirect = \"/\", page = \"/etc/busy.svg\" }",
+            "either a `redirect` or a `page`",
+        ),
+        (
+            "sensor = \"loop_lag\"\nname = \"\"",
+            "the `name` of a `[[shed]]`",
+        ),
+    ] {
+        let problem = problem(lines);
+        assert!(problem.contains(said), "{lines}\n{problem}");
+        assert!(problem.contains("nagaya.toml:"), "{lines}\n{problem}");
+    }
+}
+
+#[test]
+fn there_are_no_two_of_a_name_and_no_more_than_can_be_looked_at() {
+    let rule = "[[shed]]\nsensor = \"loop_lag\"\n";
+    let twice = format!("{rule}name = \"a\"\n{rule}name = \"a\"\n");
+    let problems = load(&sources(&twice))
+        .expect_err("two of a name")
+        .to_string();
+    assert!(
+        problems.contains("two `[[shed]]` are called `a`"),
+        "{problems}"
+    );
+    let problems = load(&sources(&rule.repeat(17)))
+        .expect_err("too many")
+        .to_string();
+    assert!(problems.contains("more than 16"), "{problems}");
+    let table = load(&sources("[shed]\nsensor = \"loop_lag\"\n")).expect_err("a table");
+    assert!(table.to_string().contains("[[shed]]"), "{table}");
+}
