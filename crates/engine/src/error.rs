@@ -43,6 +43,8 @@ pub enum Kind {
         /// Seconds.
         retry_after_s: u16,
     },
+    /// There is too much to do altogether: the status says how it is told so.
+    Shed(u16),
     /// A program ran into a limit set for it.
     Limited,
     /// Our own failing.
@@ -61,6 +63,7 @@ impl Error {
             | Kind::ClientSlow
             | Kind::Refused(_)
             | Kind::OverLimit { .. }
+            | Kind::Shed(_)
             | Kind::Internal => true,
             Kind::UpstreamDown
             | Kind::UpstreamBroken

@@ -7,6 +7,7 @@ use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, RequestId};
+use crate::shedding;
 use crate::status;
 
 /// Fields that explain an error and go out with its page.
@@ -32,7 +33,7 @@ const HTML_MIDDLE: &str = "</title>\n<style>\
 /// The status a client sees for an error; `None` when nobody is left to see one.
 pub fn status_of(kind: Kind) -> Option<u16> {
     match kind {
-        Kind::Refused(status) | Kind::OverLimit { status, .. } => Some(status),
+        Kind::Refused(status) | Kind::OverLimit { status, .. } | Kind::Shed(status) => Some(status),
         Kind::ClientGone => None,
         Kind::ClientSlow => Some(408),
         Kind::UpstreamDown | Kind::UpstreamBroken => Some(502),
@@ -69,6 +70,11 @@ async fn answer_with(exchange: &mut Exchange, error: &Error, status: u16) -> Res
     // What a handler had prepared for another reply must not adorn this one.
     let fields = &mut exchange.outgoing.fields;
     fields.retain(|field| KEPT.contains(&field.id));
+    if let Kind::Shed(status) = error.kind {
+        shedding::answer(exchange, status).await?;
+        exchange.reply.finish();
+        return Ok(());
+    }
     if let Some(seconds) = retry_after_s(error.kind) {
         let mut digits = itoa::Buffer::new();
         let seconds = digits.format(seconds).as_bytes();
@@ -207,7 +213,7 @@ fn log(exchange: &Exchange, error: &Error) {
             let (limit, key) = (exchange.record.limit.as_deref(), &exchange.record.limit_key);
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, limit, key, "request refused");
         }
-        Kind::Refused(_) | Kind::ClientGone | Kind::ClientSlow => {
+        Kind::Refused(_) | Kind::Shed(_) | Kind::ClientGone | Kind::ClientSlow => {
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");
         }
         Kind::Internal => {
@@ -263,6 +269,7 @@ reply_headers = { set = { X-Site = "a" } }
             (Kind::UpstreamBroken, Some(502)),
             (Kind::UpstreamSlow, Some(504)),
             (Kind::Full, Some(503)),
+            (Kind::Shed(302), Some(302)),
             (Kind::Limited, Some(503)),
             (Kind::Internal, Some(500)),
         ] {

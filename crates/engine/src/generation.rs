@@ -18,6 +18,7 @@ use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
 use crate::script_files::ScriptFiles;
 use crate::scripts::Plan;
+use crate::shedding::Shedding;
 use crate::site::{self, Site};
 use crate::stats::SiteStats;
 
@@ -39,6 +40,8 @@ pub struct Generation {
     pub upstreams: Vec<Arc<model::Upstream>>,
     /// Its limits, but for those of sites and rules.
     pub limits: Limits,
+    /// Its rules that shed; `None` is none.
+    pub(crate) shedding: Option<Shedding>,
     /// The groups that programs run in, by path and owner, each after those it is in.
     pub groups: Vec<(Vec<String>, Owner)>,
     /// Where these groups stand; not known to the model.
@@ -101,6 +104,9 @@ impl Generation {
     /// When a pattern is too large to compile, or a time zone is not known here.
     pub fn compile(number: u64, model: &Model, before: Option<&Self>) -> Result<Self> {
         let mut targets = TargetsBuilder::new(&model.log.access);
+        let groups = groups(model);
+        let shedding = before.and_then(|before| before.shedding.as_ref());
+        let shedding = Shedding::compile(model, &groups, shedding)?;
         let upstreams = model.upstreams.iter().cloned();
         let mut generation = Self {
             number,
@@ -116,7 +122,8 @@ impl Generation {
             listeners: listeners(model),
             upstreams: upstreams.map(Arc::new).collect(),
             limits: Limits::default(),
-            groups: groups(model),
+            shedding,
+            groups,
             layout: Layout::default(),
             logs: Targets::default(),
             scripts: None,

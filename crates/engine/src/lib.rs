@@ -44,6 +44,7 @@ mod script_files;
 pub mod scripts;
 pub mod sensors;
 pub mod server;
+pub mod shedding;
 pub mod site;
 pub mod spool;
 pub mod stats;

@@ -24,6 +24,7 @@ use crate::intake;
 use crate::permits;
 use crate::resolve;
 use crate::scripts::{self, Next};
+use crate::shedding;
 use crate::worker::Worker;
 
 /// Answers a request whose head has been read, to the reply's last byte.
@@ -69,6 +70,7 @@ pub(crate) async fn serve_inside(
     (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
     (request.connection, request.number) = (of.connection, of.number);
     exchange.route.serving.clone_from(&outer.route.serving);
+    exchange.route.skips_optional = outer.route.skips_optional;
     let mut underway = Underway::inside(worker, exchange);
     let waited = Cell::new(true);
     let outcome = caught(
@@ -86,6 +88,7 @@ async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool
     find_site(exchange)?;
     scripts::arm_filters(worker, exchange);
     make_canonical(exchange)?;
+    shedding::pass(worker, exchange)?;
     check_announced_length(exchange)?;
     let mut next = scripts::rewrite(worker, exchange).await?;
     while next != Next::Answered {

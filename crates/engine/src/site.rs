@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::model::{self, Files, Handler, Root, Settings, TryEntry};
+use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
 use crate::conditions::{self, Conditions};
@@ -85,6 +85,9 @@ pub struct Rule {
     pub(crate) scripts: Option<Arc<scripts::Level>>,
     /// The script of its handler.
     pub(crate) script: Option<Use>,
+    /// Whether it is there for whoever watches over this machine: it shows figures, or answers one
+    /// plain path with a fixed text. Such requests are never shed.
+    pub(crate) is_health_check: bool,
     conditions: Conditions,
 }
 
@@ -213,12 +216,26 @@ impl Rule {
             settings: unless_empty(&rule.settings),
             scripts: scripts.level(&rule.scripts),
             script: scripts.of_handler(rule.handler.as_ref()),
+            is_health_check: is_health_check(rule),
         })
     }
 
     /// Whether all its conditions hold.
     pub fn matches(&self, request: &Request, file: Option<&Resolved>) -> bool {
         self.conditions.hold(request, file)
+    }
+}
+
+fn is_health_check(rule: &model::Rule) -> bool {
+    let is_plain =
+        |glob: &model::Glob| glob.0.starts_with('/') && !glob.0.contains(['*', '?', '[']);
+    match rule.handler {
+        Some(Handler::Metrics(_)) => true,
+        Some(Handler::Respond(_)) => rule
+            .conditions
+            .iter()
+            .any(|condition| matches!(condition, Condition::Path(glob) if is_plain(glob))),
+        _ => false,
     }
 }
 

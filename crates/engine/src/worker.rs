@@ -30,6 +30,7 @@ use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
 use crate::scripts::Scripts;
 use crate::sensors::Sensors;
+use crate::shedding::AllRemembered;
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
@@ -112,6 +113,8 @@ pub struct Shared {
     pub slots: Arc<AllSlots>,
     /// Who holds permits of limits, and who was refused.
     pub limits: Arc<Limiter>,
+    /// Who was shed lately.
+    pub shed: Arc<AllRemembered>,
     /// What scripts of all workers share.
     pub scripts: Arc<script::Shared>,
     /// What the machine and the gateway are in.
@@ -145,6 +148,7 @@ impl Shared {
             slots: Arc::default(),
             scripts: answered_by(&sensors),
             sensors,
+            shed: Arc::new(AllRemembered::new(workers)),
             process,
             generation: Arc::default(),
         };

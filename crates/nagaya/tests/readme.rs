@@ -13,7 +13,7 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
@@ -23,6 +23,7 @@ const DOCUMENTS: [&str; 14] = [
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",
     "docs/guide/limits.md",
+    "docs/guide/overload.md",
     "docs/guide/scripts.md",
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",
     "docs/guide/logs-and-status.md",

@@ -198,7 +198,11 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     let key = limit.map(|_| record.limit_key.as_bytes());
     put("limit", Value::text(limit.map(str::as_bytes)));
     put("limit_key", Value::text(key));
-    // Named only where there is one: few have limits in shadow, and everybody writes records.
+    // Named only where there is one, as the next: few are shed or have limits in shadow, and
+    // everybody writes records.
+    if let Some(shed) = record.shed.as_deref() {
+        put("shed", Value::word(&shed.rule.name));
+    }
     if let Some(shadow) = record.shadow.as_deref() {
         put("shadow_reason", Value::word(shadow.why.word()));
         put("shadow_limit", Value::word(&shadow.identity));

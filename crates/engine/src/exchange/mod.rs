@@ -34,6 +34,7 @@ use crate::fields;
 use crate::outbox::Outbox;
 use crate::permits::Held;
 use crate::scripts::{self, Scripted};
+use crate::shedding::{Note, Stay};
 use crate::spool::Spool;
 
 /// Stands in records for the status nobody was left to see.
@@ -52,6 +53,8 @@ pub struct Exchange {
     pub spooled: Option<Spool>,
     /// What it holds of the limits it met, until the source of its reply has ended.
     pub held: Option<Held>,
+    /// Its stay, which counts as use of its tenant, as long; `None` where nobody counts.
+    pub(crate) stay: Option<Stay>,
     /// Status and fields of the reply, filled by a handler before [`Exchange::send_head`].
     pub outgoing: Outgoing,
     /// The way back to the client.
@@ -89,6 +92,8 @@ pub struct Record {
     pub limit_key: String,
     /// Its page for those it refuses, where it has one of its own.
     pub limit_page: Option<Arc<ErrorPage>>,
+    /// What is known of its being shed.
+    pub(crate) shed: Option<Box<Note>>,
     /// What would have refused it first, were that limit not in shadow.
     pub shadow: Option<Box<Refusal>>,
     /// User name of Basic auth; empty if none.
@@ -135,6 +140,7 @@ impl Exchange {
             body,
             spooled: None,
             held: None,
+            stay: None,
             outgoing: Outgoing::default(),
             reply,
             record: Record::default(),
@@ -148,6 +154,7 @@ impl Exchange {
         self.route.clear();
         self.spooled = None;
         self.held = None;
+        self.stay = None;
         self.outgoing.clear();
         self.record.clear();
         if let Some(scripted) = &mut self.scripted {
@@ -242,6 +249,12 @@ impl Exchange {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Whether it lies inside of another, one of whose scripts has made it.
+    pub(crate) fn is_inside(&self) -> bool {
+        let scripted = self.scripted.as_ref();
+        scripted.is_some_and(|scripted| scripted.is_inside())
     }
 
     /// Whether a script has sent it elsewhere, inside.

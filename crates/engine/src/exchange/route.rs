@@ -22,6 +22,8 @@ pub struct Route {
     pub log: Option<TargetIndex>,
     /// The resolved file; `None` where none was looked for.
     pub file: Option<Rc<Resolved>>,
+    /// Whether it does without scripts that are optional: there is too much to do.
+    pub skips_optional: bool,
     /// Where it is looked for, if not at the request's path.
     lookup: Option<Box<[u8]>>,
     /// The upstream a script has named; `None` where the configuration says it, or nobody.
@@ -39,6 +41,7 @@ impl Route {
         self.site_index = None;
         self.log = None;
         self.was_edited = false;
+        self.skips_optional = false;
         self.start_over();
     }
 

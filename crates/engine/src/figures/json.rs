@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::groups::{FIGURES, GroupFigures, Unit};
+use super::shed;
 use super::{Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times};
 use crate::permits::questions::row_json;
 use crate::sensors::number;
@@ -65,6 +66,7 @@ pub fn json(figures: &Figures) -> String {
     );
     list("limits", &figures.limits, &mut out, row_json);
     sensors(figures, &mut out);
+    shed::json(&figures.shed, &mut out);
     groups(&figures.groups, &mut out);
     out.push_str("}\n");
     out
@@ -154,7 +156,7 @@ fn scripts(scripts: &ScriptFigures, out: &mut String) {
     out.push_str("}}");
 }
 
-fn list<T>(
+pub(super) fn list<T>(
     name: &str,
     items: impl IntoIterator<Item = T>,
     out: &mut String,

@@ -6,6 +6,7 @@
 mod groups;
 mod json;
 mod prometheus;
+mod shed;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ use script::Phase;
 
 use crate::error_log;
 use crate::permits::rows::{self, Row};
+use crate::shedding;
+use crate::shedding::rows::ShedFigures;
 use crate::stats::{
     BOUNDS_US, Health, Histogram, Killed, ProgramStats, Replies, ScriptStats, StragglerEnd,
     StragglerStats, WorkerStats,
@@ -78,6 +81,8 @@ pub struct Figures {
     pub sensors: Vec<(Gauge, Option<f64>)>,
     /// How late each worker is, in seconds.
     pub lags_s: Vec<Option<f64>>,
+    /// Rules that shed, and whom they shed.
+    pub shed: ShedFigures,
     /// Of whole exchanges.
     pub total_time: Times,
     /// Of the upstreams' part.
@@ -199,6 +204,7 @@ pub fn collect(shared: &Shared) -> Figures {
     figures.lags_s = sensors.lags_s().collect();
     figures.limits = rows::collect(shared);
     figures.limits.retain(Row::is_in_use);
+    figures.shed = shedding::rows::collect(shared);
     figures.programs.running = shared.programs_running.load(Relaxed);
     for (index, stats) in shared.stats.iter().enumerate() {
         figures.add_worker(shared.board.connections(index), stats);

@@ -5,6 +5,7 @@ use std::fmt::{Display, Write as _};
 use limits::{Mode, Why};
 
 use super::groups::{FIGURES, GroupFigures, Unit};
+use super::shed;
 use super::{
     Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times, UpstreamFigures,
     WorkerFigures,
@@ -26,6 +27,7 @@ pub fn prometheus(figures: &Figures) -> String {
     upstreams(figures, &mut text);
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
+    shed::prometheus(&figures.shed, &mut text);
     groups(&figures.groups, &mut text);
     text.family(
         "request_seconds",
@@ -441,20 +443,21 @@ fn groups(figures: &GroupFigures, text: &mut Text) {
     text.sample(name, &[], figures.left_out);
 }
 
-struct Text {
+/// Samples so far.
+pub(super) struct Text {
     out: String,
 }
 
 // Writing to memory does not fail.
 impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(
             self.out,
             "# HELP nagaya_{name} {help}\n# TYPE nagaya_{name} {kind}"
         );
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.out, "nagaya_{name}");
         for (at, (label, text)) in labels.iter().enumerate() {
             let _ = write!(self.out, "{}{label}=\"", if at == 0 { '{' } else { ',' });

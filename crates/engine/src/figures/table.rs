@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::groups::GroupFigures;
+use super::shed;
 use super::{
     Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times, UpstreamFigures,
 };
@@ -64,6 +65,7 @@ pub fn table(figures: &Figures) -> String {
     upstreams(figures, &mut out);
     sites(figures, &mut out);
     limits(&figures.limits, &mut out);
+    shed::table(&figures.shed, &mut out);
     groups(&figures.groups, &mut out);
     out
 }
@@ -368,7 +370,7 @@ fn micros(micros: u64) -> String {
 }
 
 /// `12 s`, `3 min 5 s`, `2 h 13 min`, `9 d 4 h`
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -144,8 +144,9 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
     Ok(())
 }
 
-/// Gives back what the exchange holds: the source of its reply has said its last.
+/// Gives back what the exchange holds, and its stay: the source of its reply has said its last.
 pub fn end(worker: &Worker, exchange: &mut Exchange, outcome: Outcome) {
+    exchange.stay = None;
     if exchange.held.is_some() {
         end_at(worker, exchange, Instant::now(), outcome);
     }
@@ -173,6 +174,8 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
 
 /// Gives back what a tunnel does not keep: the exchange becomes one now.
 pub fn begin_tunnel(worker: &Worker, exchange: &mut Exchange) {
+    // A tunnel that nothing passes through uses nothing.
+    exchange.stay = None;
     let Some(mut held) = exchange.held.take() else {
         return;
     };
@@ -196,6 +199,7 @@ pub fn outcome_of(error: &Error) -> Outcome {
         Kind::Full | Kind::Limited => Outcome::Failed,
         Kind::Refused(_)
         | Kind::OverLimit { .. }
+        | Kind::Shed(_)
         | Kind::ClientGone
         | Kind::ClientSlow
         | Kind::Internal => Outcome::Ignored,

@@ -16,6 +16,7 @@ use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
 use crate::figures::{count, grid, quoted};
+use crate::shedding;
 use crate::worker::Shared;
 
 /// Keys `limits top` shows unless it is told how many.
@@ -351,6 +352,9 @@ fn top_json(gates: &[GateLook]) -> String {
 fn why(shared: &Shared, id: &str) -> String {
     if id.is_empty() {
         return "error: say which request: why REQUEST-ID\n".to_owned();
+    }
+    if let Some(shed) = shared.shed.find(id.as_bytes()) {
+        return shedding::told(&shed, &moment(shed.at));
     }
     let remembered = shared.limits.refusals.find(id.as_bytes());
     if remembered.is_empty() {

@@ -115,7 +115,7 @@ fn remembered(
 
 /// Whole seconds, spread over half as much again: who was sent away together shall not come back
 /// together.
-pub(super) fn retry_after_s(why: Why, predicted: Duration, random: u64) -> u16 {
+pub(crate) fn retry_after_s(why: Why, predicted: Duration, random: u64) -> u16 {
     let most_s = match why {
         Why::Rate => RETRY_RATE_S_MAX,
         _ => RETRY_S_MAX,

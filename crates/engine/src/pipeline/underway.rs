@@ -57,6 +57,7 @@ impl<'a> Underway<'a> {
 
     /// Gives back the permits of a handler that has not done so itself, its source having ended.
     pub(super) fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
+        self.exchange.stay = None;
         if self.exchange.held.is_some() {
             let now = lately(self.exchange, waited);
             let outcome = match outcome {
@@ -112,6 +113,7 @@ impl<'a> Underway<'a> {
     pub(super) fn log(mut self) {
         let (worker, ended) = (self.worker, Instant::now());
         self.exchange.held = None;
+        self.exchange.stay = None;
         // Whatever happens in them, they run once.
         self.is_request = false;
         let rest = scripts::log(worker, self.exchange, ended);
@@ -139,6 +141,7 @@ impl Drop for Underway<'_> {
         }
         let ended = Instant::now();
         self.exchange.held = None;
+        self.exchange.stay = None;
         let (worker, exchange) = (self.worker, &mut *self.exchange);
         // The runtime may be ending: a script that needs it fails.
         if self.is_request {

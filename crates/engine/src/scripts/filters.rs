@@ -114,6 +114,13 @@ impl Exchange {
         Ok(())
     }
 
+    /// Has the reply leave as it is: scripts are not to see it.
+    pub(crate) fn disarm_filters(&mut self) {
+        if let Some(scripted) = &mut self.scripted {
+            scripted.filters = Filters::None;
+        }
+    }
+
     /// Whether scripts are to see the head of the reply.
     pub(crate) fn has_filters(&self) -> bool {
         let scripted = self.scripted.as_ref();

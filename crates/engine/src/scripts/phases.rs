@@ -81,6 +81,9 @@ impl Place {
             let scripts = level(serving, route, self.level)?;
             if let Some(used) = scripts.and_then(|level| level.of(phase).get(self.script)) {
                 self.script += 1;
+                if used.is_optional && route.skips_optional {
+                    continue;
+                }
                 return Some(*used);
             }
             self.level += 1;

@@ -43,6 +43,8 @@ pub(crate) struct Use {
     pub(super) script: usize,
     /// What a raise means.
     pub(super) on_error: OnError,
+    /// Whether a request can do without it.
+    pub(super) is_optional: bool,
 }
 
 /// The scripts of one level.
@@ -134,6 +136,7 @@ impl Builder {
         Use {
             script: index,
             on_error: script.on_error,
+            is_optional: script.optional,
         }
     }
 

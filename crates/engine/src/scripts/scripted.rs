@@ -95,6 +95,11 @@ impl Scripted {
         self.fields_out.remove(wire::FieldId::ContentType);
     }
 
+    /// Whether the request lies inside of another.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.depth > 0
+    }
+
     /// Whether the request was sent elsewhere, inside.
     pub(crate) fn was_sent_elsewhere(&self) -> bool {
         self.elsewhere.has_been()

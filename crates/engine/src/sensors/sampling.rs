@@ -16,6 +16,7 @@ use config::model::sensor::Gauge;
 use super::history::History;
 use super::machine::Machine;
 use super::{Missing, Numbers, Sensors, Snapshot};
+use crate::shedding;
 use crate::worker::Shared;
 
 /// How often everything is measured.
@@ -126,6 +127,8 @@ fn run(shared: &Shared, stopped: &Receiver<()>) {
         sampled = at;
         let snapshot = here.note(at, numbers, lags_s);
         published.0.publish(&snapshot);
+        let now_ms = here.at_us(at) / 1_000;
+        shedding::step(shared, now_ms, |sensor| snapshot.value(sensor));
         if is_first || here.machine.has_looked_again() {
             let missing = here.missing();
             if is_first {

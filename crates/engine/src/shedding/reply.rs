@@ -1,0 +1,107 @@
+//! What those get that are shed: a redirect, a page, or the whale. Made with little work, for there
+//! is too much of it already: no script sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::model::ErrorPage;
+use limits::Why;
+use wire::{FieldId, field_value_ok};
+
+use super::remembered::Remembered;
+use super::rule::{Answer, Rule};
+use super::standing::Standing;
+use super::tenants::Tenant;
+use crate::error::{Error, Kind, Result};
+use crate::error_reply;
+use crate::exchange::Exchange;
+use crate::permits::refusals::retry_after_s;
+use crate::worker::Worker;
+
+/// Our page: a whale that has come up for air. Its drawing lies in it.
+const WHALE: &[u8] = include_bytes!("whale.html");
+/// When to try again, before that is spread: no sooner than a rule can be calm.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// What the exchange knows of its being shed.
+#[derive(Debug)]
+pub(crate) struct Note {
+    /// The rule.
+    pub(crate) rule: Arc<Standing>,
+    location: Option<Vec<u8>>,
+    page: Option<Arc<ErrorPage>>,
+    retry_after_s: u16,
+}
+
+/// Makes an error of it, and remembers it.
+pub(super) fn refuse(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    rule: &Rule,
+    (tenant, share): (&Tenant, u16),
+) -> Error {
+    // What the request brings into the target may be what no field can hold.
+    let location = rule.location(&exchange.request);
+    let location = location.filter(|target| field_value_ok(target));
+    let status = if location.is_some() { 302 } else { 503 };
+    let standing = &rule.standing;
+    worker.shared.shed.add(
+        worker.index,
+        Remembered {
+            id: exchange.request.id,
+            at: worker.clock.unix_at(exchange.request.received),
+            tenant: Arc::clone(&tenant.load.name),
+            rule: Arc::clone(standing),
+            state: standing.state(),
+            value: standing.value(),
+            share: standing.share(),
+            tenant_share: share,
+        },
+    );
+    exchange.record.shed = Some(Box::new(Note {
+        rule: Arc::clone(standing),
+        location,
+        page: match &rule.answer {
+            Answer::Page(page) => Some(Arc::clone(page)),
+            Answer::Whale | Answer::Redirect(_) => None,
+        },
+        retry_after_s: retry_after_s(Why::Full, RETRY_AFTER, worker.draw()),
+    }));
+    exchange.disarm_filters();
+    Error::new(Kind::Shed(status), "shed", String::new())
+}
+
+/// Answers an exchange that was shed.
+///
+/// # Errors
+/// Its client has gone.
+pub(crate) async fn answer(exchange: &mut Exchange, status: u16) -> Result<()> {
+    exchange.outgoing.status = status;
+    let fields = &mut exchange.outgoing.fields;
+    fields.push(b"Cache-Control", b"no-store");
+    let Some(note) = exchange.record.shed.as_deref() else {
+        return exchange.answer(b"").await;
+    };
+    if let Some(location) = &note.location {
+        fields.push(b"Location", location);
+        return exchange.answer(b"").await;
+    }
+    let mut digits = itoa::Buffer::new();
+    let seconds = digits.format(note.retry_after_s).as_bytes();
+    fields.push_known(FieldId::RetryAfter, seconds);
+    let (page, serving) = (note.page.clone(), exchange.route.serving.clone());
+    let index = exchange.route.site_index;
+    let site = index.and_then(|index| serving.as_ref()?.site(index));
+    let of_site = || site.and_then(|site| site.error_pages.get(&status));
+    if let Some(page) = page.as_deref().or_else(of_site) {
+        fields.push(b"Content-Type", page.content_type.as_bytes());
+        return exchange.answer(&page.body).await;
+    }
+    let accept = exchange.request.head.fields.get(FieldId::Accept);
+    if wire::accept::prefers_json(accept) {
+        return error_reply::page(exchange, status).await;
+    }
+    let fields = &mut exchange.outgoing.fields;
+    fields.push(b"Content-Type", b"text/html; charset=utf-8");
+    exchange.answer(WHALE).await
+}

@@ -1,0 +1,138 @@
+//! The steps of the rules, taken by the thread that reads the sensors.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use config::model::ShedScope;
+use config::model::sensor::{Sensor, Worse};
+use limits::Time;
+use limits::shed::{self, Change, State};
+use os::cgroup::Layout;
+
+use super::rule::Rule;
+use super::standing::Standing;
+use super::{Shedding, active};
+use crate::worker::Shared;
+
+/// How often tenants are measured.
+const MEASURED_EVERY_MS: u64 = 500;
+
+/// Takes a step with the rules of the generation in force: after each sample of the sensors, which
+/// `read` gives.
+pub fn step(shared: &Shared, now_ms: u64, read: impl Fn(&Sensor) -> Option<f64>) {
+    let Some(generation) = shared.generation() else {
+        return;
+    };
+    if let Some(shedding) = &generation.shedding {
+        shedding.step(now_ms, &generation.layout, read);
+    }
+}
+
+impl Shedding {
+    fn step(&self, now_ms: u64, layout: &Layout, read: impl Fn(&Sensor) -> Option<f64>) {
+        let now = Time::ZERO + Duration::from_millis(now_ms);
+        let is_measured = self.measure(now_ms, layout);
+        let claims = match self.measures {
+            true => self.tenants.claims(),
+            false => Vec::new(),
+        };
+        let excess = shed::excess(&claims);
+        for (index, rule) in self.rules.iter().enumerate() {
+            let value = read(&rule.standing.sensor);
+            let mut course = rule.standing.course();
+            let share = course.share();
+            let change = course.step(now, value, excess);
+            let is_due = is_measured || course.share() != share;
+            if rule.scope == ShedScope::OverShare && is_due {
+                self.tenants.divide(index, course.share(), &claims);
+            }
+            rule.standing.show(&course, value);
+            drop(course);
+            if let Some(change) = change {
+                tell(rule, &change);
+            }
+        }
+        self.active.store(active(&self.rules), Relaxed);
+    }
+
+    /// Measures the tenants, if it is time.
+    fn measure(&self, now_ms: u64, layout: &Layout) -> bool {
+        let last_ms = self.measured_ms.load(Relaxed);
+        let is_due = self.measures && now_ms.saturating_sub(last_ms) >= MEASURED_EVERY_MS;
+        if is_due {
+            self.measured_ms.store(now_ms, Relaxed);
+            self.tenants.measure(Instant::now(), layout);
+        }
+        is_due
+    }
+}
+
+/// One line for each change of state.
+fn tell(rule: &Rule, change: &Change) {
+    let Standing { name, sensor, .. } = &*rule.standing;
+    let (from, to) = (change.from.word(), change.to.word());
+    let (value, threshold) = (change.value, change.threshold);
+    let text = words(sensor, change);
+    tracing::warn!(rule = %name, %sensor, value, threshold, "shedding goes from {from} to {to}: {text}");
+}
+
+/// `load1 is 3.42, above 3.00`
+fn words(sensor: &Sensor, change: &Change) -> String {
+    let unit = sensor.unit();
+    let threshold = unit.show(change.threshold);
+    let Some(value) = change.value else {
+        return format!("{sensor} has no value any more");
+    };
+    let is_worse = level(change.to) > level(change.from);
+    let side = match (sensor.worse(), is_worse) {
+        (Worse::Above, true) => "above",
+        (Worse::Above, false) => "not above",
+        (Worse::Below, true) => "below",
+        (Worse::Below, false) => "not below",
+    };
+    format!("{sensor} is {}, {side} {threshold}", unit.show(value))
+}
+
+fn level(state: State) -> u8 {
+    state as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_with_value_and_threshold() {
+        let change = |from, to, value, threshold| Change {
+            from,
+            to,
+            value,
+            threshold,
+        };
+        for (sensor, change, expected) in [
+            (
+                "load1",
+                change(State::Green, State::Red, Some(3.42), 3.0),
+                "load1 is 3.42, above 3.00",
+            ),
+            (
+                "cpu_pressure",
+                change(State::Red, State::Yellow, Some(0.2), 0.42),
+                "cpu_pressure is 20.0%, not above 42.0%",
+            ),
+            (
+                "memory_available",
+                change(State::Green, State::Yellow, Some(0.05), 0.1),
+                "memory_available is 5.0%, below 10.0%",
+            ),
+            (
+                "conntrack",
+                change(State::Yellow, State::Green, None, 0.7),
+                "conntrack has no value any more",
+            ),
+        ] {
+            let sensor = Sensor::from_name(sensor).expect("a sensor");
+            assert_eq!(words(&sensor, &change), expected);
+        }
+    }
+}

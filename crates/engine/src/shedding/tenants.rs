@@ -1,0 +1,387 @@
+//! Tenants as shedding sees them: what each uses, and with which share of its requests it is let in.
+//!
+//! What counts is how long its requests stay: from the door until their handler has had its last
+//! word. Each worker counts on a sheet of its own, which nobody else writes. How many stay and since
+//! when in all lies in one word, so that whoever reads sees both of one moment.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use config::model::{self, Handler, Model, SHED_RULES_MAX, ShedScope};
+use limits::shed::{self, Claim, Meter, State};
+use os::cgroup::{Layout, Usage};
+
+use super::rule::Rule;
+use super::{NOBODY, WHOLE};
+use crate::programs::groups::Owner;
+use crate::stats::bump;
+
+/// Bits of a sheet's word that count microseconds, over and over again: half a year.
+const TIME_BITS: u32 = 44;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+/// What a request is taken to use at least: its head, its record and the writing of its reply.
+const LEAST_US: u64 = 10;
+/// Groups whose processor time is read each time.
+const GROUPS_MAX: usize = 1_000;
+
+/// All tenants of a generation.
+#[derive(Debug)]
+pub(super) struct Tenants {
+    list: Box<[Tenant]>,
+    /// Indexes into [`Self::list`], by site.
+    of_sites: Box<[u32]>,
+}
+
+/// A tenant.
+#[derive(Debug)]
+pub(super) struct Tenant {
+    pub(super) load: Arc<Load>,
+    weight: f64,
+    /// The group its programs are in, where that tells all: it has one of its own, and no other
+    /// processes work for it.
+    group: Option<Vec<String>>,
+    /// By rule: the share of its requests that is let in.
+    shares: [AtomicU16; SHED_RULES_MAX],
+}
+
+/// What a tenant does. It outlives a generation.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) name: Arc<str>,
+    started: Instant,
+    /// By worker, from its first request on.
+    sheets: OnceLock<Box<[OnceLock<Arc<Sheet>>]>>,
+    /// Held by the thread that measures.
+    measured: Mutex<Measured>,
+}
+
+#[derive(Debug)]
+struct Measured {
+    at: Instant,
+    /// Of how long its requests stay.
+    meter: Meter,
+    /// Of its programs' processor time, where their group tells it, and how much that was.
+    cpu: Option<(Meter, u64)>,
+}
+
+/// What one worker has counted of a tenant, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Sheet {
+    started: Instant,
+    /// How many requests stay, and below that how long others have stayed, less when those began
+    /// that stay still.
+    word: AtomicU64,
+    begun: AtomicU64,
+    shed: AtomicU64,
+    /// By rule: what is left over of shares.
+    left_over: [AtomicU16; SHED_RULES_MAX],
+    /// What was seen when it was measured last, by the thread that does.
+    seen: [AtomicU64; 3],
+}
+
+/// A request's stay. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    sheet: Arc<Sheet>,
+}
+
+impl Tenants {
+    pub(super) fn compile(
+        model: &Model,
+        groups: &[(Vec<String>, Owner)],
+        before: Option<&Self>,
+    ) -> Self {
+        let own = groups.iter().filter(|(_, owner)| owner.site.is_none());
+        let own: HashMap<&str, &Vec<String>> =
+            own.map(|(path, owner)| (&*owner.tenant, path)).collect();
+        let known = before.map_or(&[][..], |before| &before.list).iter();
+        let known: HashMap<&str, &Arc<Load>> = known
+            .map(|tenant| (&*tenant.load.name, &tenant.load))
+            .collect();
+        let mut list: Vec<Tenant> = Vec::new();
+        let mut indexes: HashMap<&str, u32> = HashMap::new();
+        let mut of_sites = Vec::with_capacity(model.sites.len());
+        for site in &model.sites {
+            let name = site.tenant.as_str();
+            let index = *indexes.entry(name).or_insert_with(|| {
+                let said = site.tenant_index.and_then(|index| model.tenants.get(index));
+                let load = known.get(name).map(|load| Arc::clone(load));
+                list.push(Tenant {
+                    load: load.unwrap_or_else(|| Arc::new(Load::new(name))),
+                    weight: f64::from(said.map_or(1, |tenant| tenant.weight)),
+                    group: own.get(name).map(|path| (*path).clone()),
+                    shares: std::array::from_fn(|_| AtomicU16::new(WHOLE)),
+                });
+                u32::try_from(list.len() - 1).unwrap_or(u32::MAX)
+            });
+            if forwards(site)
+                && let Some(tenant) = list.get_mut(index as usize)
+            {
+                tenant.group = None;
+            }
+            of_sites.push(index);
+        }
+        Self {
+            list: list.into(),
+            of_sites: of_sites.into(),
+        }
+    }
+
+    pub(super) fn of_site(&self, site: Option<u32>) -> Option<&Tenant> {
+        let index = self.of_sites.get(usize::try_from(site?).ok()?)?;
+        self.list.get(usize::try_from(*index).ok()?)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Tenant> {
+        self.list.iter()
+    }
+
+    /// What each does now.
+    pub(super) fn measure(&self, now: Instant, layout: &Layout) {
+        let mut groups = 0;
+        for tenant in self.list.iter().filter(|tenant| tenant.load.is_known()) {
+            let group = tenant.group.as_ref().filter(|_| groups < GROUPS_MAX);
+            groups += usize::from(group.is_some());
+            let cpu_us = group.and_then(|group| Usage::cpu_us(layout, group));
+            tenant.load.measure(now, cpu_us);
+        }
+    }
+
+    /// What each asks for: processor time where that is known of all who ask, or else requests
+    /// under way. The two cannot be compared with each other.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let claims = |demand: fn(&Measured) -> f64| -> Vec<Claim> {
+            let claim = |tenant: &Tenant| Claim {
+                demand: demand(&tenant.load.lock()),
+                weight: tenant.weight,
+            };
+            self.list.iter().map(claim).collect()
+        };
+        let stays = claims(|measured| measured.meter.demand());
+        let mut asking = self
+            .list
+            .iter()
+            .zip(&stays)
+            .filter(|(_, it)| it.is_active());
+        match asking.all(|(tenant, _)| tenant.load.lock().cpu.is_some()) {
+            true => claims(|it| it.cpu.map_or(0.0, |(meter, _)| meter.demand())),
+            false => stays,
+        }
+    }
+
+    /// Lets each in with its share of what a rule admits.
+    pub(super) fn divide(&self, rule: usize, admitted: f64, claims: &[Claim]) {
+        let shares = shed::divide(admitted, claims);
+        for (tenant, share) in self.list.iter().zip(shares) {
+            if let Some(known) = tenant.shares.get(rule) {
+                known.store(shed::share(share), Relaxed);
+            }
+        }
+    }
+}
+
+/// Whether processes that the gateway has not started work for a site.
+fn forwards(site: &model::Site) -> bool {
+    let mut handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
+    handlers.any(|handler| matches!(handler, Handler::Proxy(_) | Handler::FastCgi(_)))
+}
+
+impl Tenant {
+    /// The share of its requests that a rule lets in.
+    pub(super) fn share(&self, index: usize, rule: &Rule) -> u16 {
+        match rule.scope {
+            ShedScope::All if rule.standing.state() == State::Green => WHOLE,
+            ShedScope::All => NOBODY,
+            ShedScope::OverShare => self.own_share(index),
+        }
+    }
+
+    pub(super) fn own_share(&self, index: usize) -> u16 {
+        let share = self.shares.get(index);
+        share.map_or(WHOLE, |share| share.load(Relaxed))
+    }
+}
+
+impl Load {
+    fn new(name: &str) -> Self {
+        let started = Instant::now();
+        Self {
+            name: Arc::from(name),
+            started,
+            sheets: OnceLock::new(),
+            measured: Mutex::new(Measured {
+                at: started,
+                meter: Meter::default(),
+                cpu: None,
+            }),
+        }
+    }
+
+    pub(super) fn sheet(&self, worker: usize, workers: usize) -> Option<&Arc<Sheet>> {
+        let sheets = self
+            .sheets
+            .get_or_init(|| (0..workers).map(|_| OnceLock::new()).collect());
+        let sheet = sheets.get(worker)?;
+        Some(sheet.get_or_init(|| Arc::new(Sheet::new(self.started))))
+    }
+
+    fn sheets(&self) -> impl Iterator<Item = &Sheet> {
+        let sheets = self.sheets.get().into_iter().flatten();
+        sheets.filter_map(|sheet| sheet.get().map(|sheet| &**sheet))
+    }
+
+    /// Requests shed so far.
+    pub(super) fn shed(&self) -> u64 {
+        self.sheets().map(|sheet| sheet.shed.load(Relaxed)).sum()
+    }
+
+    /// Whether a request of it has ever come.
+    fn is_known(&self) -> bool {
+        self.sheets.get().is_some()
+    }
+
+    fn measure(&self, now: Instant, cpu_us: Option<u64>) {
+        let [mut used_us, mut begun, mut shed] = [0; 3];
+        for sheet in self.sheets() {
+            let since = sheet.measure(now);
+            used_us += since[0];
+            begun += since[1];
+            shed += since[2];
+        }
+        let mut measured = self.lock();
+        let time = now.saturating_duration_since(measured.at);
+        measured.at = now;
+        let used = Duration::from_micros(used_us + begun * LEAST_US);
+        let used_s = used.as_secs_f64();
+        measured.meter.note(time, used_s, begun + shed, begun);
+        measured.cpu = cpu_us.map(|cpu_us| {
+            let (mut meter, before_us) = measured.cpu.unwrap_or((Meter::default(), cpu_us));
+            let programs_us = cpu_us.saturating_sub(before_us);
+            let used = Duration::from_micros(programs_us + begun * LEAST_US);
+            meter.note(time, used.as_secs_f64(), begun + shed, begun);
+            (meter, cpu_us)
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sheet {
+    fn new(started: Instant) -> Self {
+        Self {
+            started,
+            word: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            left_over: std::array::from_fn(|_| AtomicU16::new(0)),
+            seen: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Whether the next request is let in at this share.
+    pub(super) fn lets_in(&self, rule: usize, share: u16) -> bool {
+        let Some(left_over) = self.left_over.get(rule) else {
+            return true;
+        };
+        let (is_let_in, rest) = shed::next(left_over.load(Relaxed), share);
+        left_over.store(rest, Relaxed);
+        is_let_in
+    }
+
+    pub(super) fn count_shed(&self) {
+        bump(&self.shed, 1);
+    }
+
+    /// Counts a request that begins to stay at this moment (1), or ends (-1).
+    fn turn(&self, by: i64, moment: Instant) {
+        let word = self.word.load(Relaxed);
+        let (staying, time_us) = (word >> TIME_BITS, word & TIME_MASK);
+        let moment_us = self.micros(moment);
+        let time_us = match by > 0 {
+            true => time_us.wrapping_sub(moment_us),
+            false => time_us.wrapping_add(moment_us),
+        };
+        let staying = staying.wrapping_add_signed(by);
+        self.word
+            .store(staying << TIME_BITS | time_us & TIME_MASK, Relaxed);
+    }
+
+    /// How long requests have stayed, requests begun and requests shed since it was measured last.
+    fn measure(&self, now: Instant) -> [u64; 3] {
+        let word = self.word.load(Relaxed);
+        let staying = word >> TIME_BITS;
+        let used_us = word.wrapping_add(staying.wrapping_mul(self.micros(now))) & TIME_MASK;
+        let seen = |at: usize, now: u64| self.seen[at].swap(now, Relaxed);
+        let used_us = used_us.wrapping_sub(seen(0, used_us)) & TIME_MASK;
+        let (begun, shed) = (self.begun.load(Relaxed), self.shed.load(Relaxed));
+        // What ended an instant after `now` was read makes the time go back: that is none.
+        let is_forward = used_us < TIME_MASK / 2;
+        [
+            if is_forward { used_us } else { 0 },
+            begun.wrapping_sub(seen(1, begun)),
+            shed.wrapping_sub(seen(2, shed)),
+        ]
+    }
+
+    fn micros(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.started);
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Stay {
+    pub(super) fn begin(sheet: &Arc<Sheet>, moment: Instant) -> Self {
+        bump(&sheet.begun, 1);
+        sheet.turn(1, moment);
+        Self {
+            sheet: Arc::clone(sheet),
+        }
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.sheet.turn(-1, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sheet_knows_how_long_requests_stayed_whenever_it_is_asked() {
+        let sheet = Sheet::new(Instant::now());
+        let at = |ms: u64| sheet.started + Duration::from_millis(ms);
+        let used_ms = |ms: u64| sheet.measure(at(ms))[0] / 1_000;
+        assert_eq!(used_ms(50), 0);
+        sheet.turn(1, at(100));
+        sheet.turn(1, at(150));
+        assert_eq!(used_ms(200), 150);
+        sheet.turn(-1, at(300));
+        assert_eq!(used_ms(400), 300);
+        assert_eq!(used_ms(390), 0, "asked with a moment that is over");
+        sheet.turn(-1, at(400));
+        assert_eq!(
+            (used_ms(500), sheet.word.load(Relaxed) >> TIME_BITS),
+            (10, 0)
+        );
+        assert_eq!(used_ms(600), 0);
+    }
+
+    #[test]
+    fn a_stay_ends_when_it_is_dropped() {
+        let load = Load::new("a");
+        let sheet = load.sheet(0, 1).expect("a sheet");
+        let stay = Stay::begin(sheet, Instant::now());
+        assert_eq!(sheet.word.load(Relaxed) >> TIME_BITS, 1);
+        drop(stay);
+        assert_eq!(sheet.word.load(Relaxed) >> TIME_BITS, 0);
+        assert!(load.sheet(1, 1).is_none());
+    }
+}

@@ -1,0 +1,299 @@
+//! The door, with exchanges in memory and sensors that say what a test wants.
+
+use super::rows;
+use crate::figures;
+use crate::permits::questions;
+use crate::testbed::{Bed, generation_after, generation_with_files, reply};
+
+const SITES: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+[log]
+access = "-"
+format = "json"
+{rules}
+[tenants.big]
+[tenants.small]
+[[sites]]
+hosts = ["a"]
+tenant = "big"
+{site}
+rules = [
+  { match = { path = "/health" }, handler = { respond = { body = "well" } } },
+  { match = { path = "/metrics" }, handler = { metrics = "json" } },
+  { handler = { respond = { body = "fine" } } },
+]
+[[sites]]
+hosts = ["b"]
+tenant = "small"
+rules = [{ handler = { respond = { body = "fine" } } }]
+"#;
+
+/// The rule people know, but for its answer.
+const KNOWN: &str = "[[shed]]\nsensor = \"load1\"\nenter = 3.0\nleave = 3.0\nscope = \"all\"\n";
+
+fn config(rules: &str) -> String {
+    SITES.replace("{rules}", rules).replace("{site}", "")
+}
+
+/// Steps the rules ten times a second, from one moment to another.
+fn live(bed: &Bed, seconds: std::ops::Range<u64>, value: f64) {
+    for now_ms in (seconds.start * 1_000..seconds.end * 1_000).step_by(100) {
+        super::step(&bed.shared, now_ms, |_| Some(value));
+    }
+}
+
+fn ask(bed: &Bed, host: &str, path: &str) -> (u16, Vec<String>, String) {
+    reply(&bed.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")))
+}
+
+fn status(bed: &Bed, host: &str, path: &str) -> u16 {
+    ask(bed, host, path).0
+}
+
+fn has(fields: &[String], wanted: &str) -> bool {
+    fields.iter().any(|field| field.starts_with(wanted))
+}
+
+#[test]
+fn while_the_load_is_above_three_everybody_is_sent_elsewhere() {
+    let target = "respond = { redirect = \"http://b/sorry.html?from=$host\" }\n";
+    let bed = Bed::new(&config(&format!("{KNOWN}{target}")));
+    for (now_s, load, expected) in [
+        (0, 3.0, 200),
+        (1, 3.01, 302),
+        (2, 12.0, 302),
+        (3, 3.5, 302),
+        (4, 3.0, 200),
+    ] {
+        live(&bed, now_s..now_s + 1, load);
+        assert_eq!(status(&bed, "a", "/"), expected, "{load}");
+        assert_eq!(status(&bed, "b", "/sorry.html"), 200, "{load}");
+        assert_eq!(status(&bed, "a", "/health"), 200, "{load}");
+        assert_eq!(status(&bed, "a", "/metrics"), 200, "{load}");
+        assert_eq!(status(&bed, "nobody", "/"), 421, "{load}");
+    }
+    live(&bed, 5..6, 9.0);
+    let (_, fields, body) = ask(&bed, "a", "/page");
+    assert!(
+        has(&fields, "Location: http://b/sorry.html?from=a"),
+        "{fields:?}"
+    );
+    assert!(has(&fields, "Cache-Control: no-store") && !has(&fields, "Retry-After"));
+    assert_eq!(body, "");
+    assert_eq!(status(&bed, "b", "/other.html"), 302);
+}
+
+#[test]
+fn those_who_are_shed_see_the_whale_and_are_told_when_to_come_back() {
+    let bed = Bed::new(&config(KNOWN));
+    live(&bed, 0..1, 4.0);
+    let (status, fields, body) = ask(&bed, "a", "/");
+    assert_eq!(status, 503);
+    assert!(
+        has(&fields, "Content-Type: text/html; charset=utf-8"),
+        "{fields:?}"
+    );
+    assert!(
+        body.contains("<svg ") && body.contains("A whale that has come up"),
+        "{body}"
+    );
+    let after = fields
+        .iter()
+        .find_map(|field| field.strip_prefix("Retry-After: "));
+    let after: u32 = after.expect("a time").parse().expect("seconds");
+    assert!((10..=15).contains(&after), "{after}");
+    let json = bed.ask("GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
+    let (status, _, body) = reply(&json);
+    assert_eq!(status, 503);
+    assert!(body.starts_with("{\"status\":503"), "{body}");
+    assert_eq!(reply(&bed.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")).0, 503);
+}
+
+#[test]
+fn a_page_of_the_rule_or_of_the_site_takes_the_whales_place() {
+    for (respond, site, expected) in [
+        (
+            "respond = { page = \"{dir}/busy.svg\" }\n",
+            "",
+            "image/svg+xml",
+        ),
+        (
+            "",
+            "error_pages = { 503 = \"{dir}/503.txt\" }",
+            "text/plain; charset=utf-8",
+        ),
+    ] {
+        let rules = format!("{KNOWN}{respond}");
+        let text = SITES.replace("{rules}", &rules).replace("{site}", site);
+        let files = [("busy.svg", "ours"), ("503.txt", "ours")];
+        let bed = Bed::of(generation_with_files(&text, &files));
+        live(&bed, 0..1, 4.0);
+        let (status, fields, body) = ask(&bed, "a", "/");
+        assert_eq!((status, body.as_str()), (503, "ours"));
+        assert!(
+            has(&fields, &format!("Content-Type: {expected}")),
+            "{fields:?}"
+        );
+        assert!(has(&fields, "Retry-After: "), "{fields:?}");
+    }
+}
+
+#[test]
+fn only_what_matches_is_shed() {
+    let bed = Bed::new(&config(&format!(
+        "{KNOWN}match = {{ not = {{ path = \"/admin/*\" }} }}\n"
+    )));
+    live(&bed, 0..1, 4.0);
+    assert_eq!(
+        [status(&bed, "a", "/"), status(&bed, "a", "/admin/x")],
+        [503, 200]
+    );
+}
+
+#[test]
+fn whoever_is_above_its_share_pays() {
+    let bed = Bed::new(&config("[[shed]]\nsensor = \"cpu_pressure\"\n"));
+    let mut now_s = 0;
+    let mut of_big = 0;
+    for _ in 0..12 {
+        for _ in 0..100 {
+            of_big += u32::from(status(&bed, "a", "/") == 503);
+        }
+        assert_eq!(status(&bed, "b", "/"), 200);
+        live(&bed, now_s..now_s + 1, 0.9);
+        now_s += 1;
+    }
+    assert!((100..1_100).contains(&of_big), "{of_big}");
+    let figures = rows::collect(&bed.shared);
+    let [rule] = &figures.rules[..] else {
+        panic!("{figures:?}");
+    };
+    assert_eq!((rule.state.word(), rule.shed), ("red", u64::from(of_big)));
+    assert!(rule.share < 0.8, "{rule:?}");
+    assert_eq!(figures.tenants, [("big".into(), u64::from(of_big))]);
+    live(&bed, now_s..now_s + 60, 0.0);
+    for _ in 0..50 {
+        assert_eq!(status(&bed, "a", "/"), 200);
+    }
+}
+
+#[test]
+fn a_reload_keeps_how_a_rule_stands_if_it_looks_at_the_same() {
+    let bed = Bed::new(&config(KNOWN));
+    live(&bed, 0..1, 4.0);
+    assert_eq!(status(&bed, "a", "/"), 503);
+    let before = bed.worker.serving().generation.clone();
+    let other_answer = format!("{KNOWN}respond = {{ redirect = \"/sorry\" }}\n");
+    let same = generation_after(&before, &config(&other_answer));
+    bed.reload(same.clone());
+    assert_eq!(status(&bed, "a", "/"), 302, "without a further step");
+    assert_eq!(rows::collect(&bed.shared).rules[0].shed, 2);
+    let other = config(&KNOWN.replace("3.0", "3.5"));
+    bed.reload(generation_after(&same, &other));
+    assert_eq!(status(&bed, "a", "/"), 200, "it begins in green");
+    live(&bed, 1..2, 4.0);
+    assert_eq!(status(&bed, "a", "/"), 503);
+}
+
+#[test]
+fn record_figures_and_why_say_what_was_shed() {
+    let bed = Bed::new(&config(&format!("{KNOWN}name = \"whale\"\n")));
+    live(&bed, 0..1, 4.25);
+    let (_, fields, _) = ask(&bed, "a", "/");
+    let id = fields
+        .iter()
+        .find_map(|field| field.strip_prefix("X-Request-Id: "));
+    let why = questions::answer(&bed.shared, &format!("why {}", id.expect("an id")));
+    let why = why.expect("an answer");
+    for line in [
+        "tenant      big",
+        "shed by     whale",
+        "state       red",
+        "sensor      load1 was 4.25; too much is above 3.00",
+        "admitted    0% of all requests",
+    ] {
+        assert!(why.contains(line), "{line}\n{why}");
+    }
+    let records = bed.records();
+    assert!(records.contains("\"reason\":\"shed\""), "{records}");
+    assert!(records.contains("\"shed\":\"whale\""), "{records}");
+    let figures = figures::collect(&bed.shared);
+    let table = figures::table(&figures);
+    assert!(table.contains("load1 4.25, too much above 3.00"), "{table}");
+    let json = figures::json(&figures);
+    assert!(
+        json.contains("\"rule\":\"whale\",\"sensor\":\"load1\",\"enter\":3,"),
+        "{json}"
+    );
+    assert!(
+        json.contains("\"shed_by_tenant\":[{\"tenant\":\"big\",\"shed\":1}]"),
+        "{json}"
+    );
+    let prometheus = figures::prometheus(&figures);
+    for sample in [
+        "nagaya_shedding_state{rule=\"whale\"} 2",
+        "nagaya_shedding_admitted_share{rule=\"whale\"} 0",
+        "nagaya_shed_total{rule=\"whale\"} 1",
+        "nagaya_tenant_shed_total{tenant=\"big\"} 1",
+    ] {
+        assert!(prometheus.contains(sample), "{sample}\n{prometheus}");
+    }
+}
+
+/// A site whose scripts say in a field that they have run.
+fn scripted(rules: &str) -> String {
+    let says = |field: &str| format!("Nginx::Request.new.headers_out['{field}'] = 'here'");
+    let site = format!(
+        "scripts = {{ access = [{{ code = {:?}, optional = true }}, {{ code = {:?} }}], \
+         header_filter = {{ code = {:?} }} }}",
+        says("X-Optional"),
+        says("X-Needed"),
+        says("X-Filtered"),
+    );
+    SITES.replace("{rules}", rules).replace("{site}", &site)
+}
+
+#[test]
+fn optional_scripts_are_left_out_while_there_is_too_much_to_do() {
+    let bed = Bed::new(&scripted(&format!(
+        "{KNOWN}degrade = [\"optional_scripts\"]\n"
+    )));
+    for (now_s, load, is_optional_run) in [(0, 1.0, true), (1, 4.0, false), (2, 1.0, true)] {
+        live(&bed, now_s..now_s + 1, load);
+        let (status, fields, _) = ask(&bed, "a", "/health");
+        assert_eq!(status, 200);
+        assert_eq!(has(&fields, "X-Optional: "), is_optional_run, "{fields:?}");
+        assert!(
+            has(&fields, "X-Needed: ") && has(&fields, "X-Filtered: "),
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
+fn no_script_sees_what_is_shed() {
+    let bed = Bed::new(&scripted(KNOWN));
+    live(&bed, 0..1, 4.0);
+    let (status, fields, _) = ask(&bed, "a", "/");
+    assert_eq!(status, 503);
+    assert!(
+        !has(&fields, "X-Needed: ") && !has(&fields, "X-Filtered: "),
+        "{fields:?}"
+    );
+}
+
+#[test]
+fn a_request_inside_of_another_is_not_shed() {
+    let code = "r = Nginx::Async::HTTP.sub_request('/page'); Nginx.rputs r.status";
+    let rule = format!(
+        "{{ match = {{ path = \"/script\" }}, handler = {{ script = {{ code = {code:?} }} }} }},\n  {{ match = {{ path = \"/health\" }}"
+    );
+    let not_script = format!("{KNOWN}match = {{ not = {{ path = \"/script\" }} }}\n");
+    let text = config(&not_script).replacen("{ match = { path = \"/health\" }", &rule, 1);
+    let bed = Bed::new(&text);
+    live(&bed, 0..1, 4.0);
+    assert_eq!(status(&bed, "a", "/page"), 503);
+    let (_, _, body) = ask(&bed, "a", "/script");
+    assert_eq!(body, "200");
+}
