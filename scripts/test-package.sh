@@ -29,8 +29,7 @@ main() {
   expect "the manual is there" gzip -t "$root/usr/share/man/man1/nagaya.1.gz"
   expect "bash reads the completions" bash -n "$root/usr/share/bash-completion/completions/nagaya"
   expect "the example site is right" check_example
-  expect "the example scripts are right" "$root/usr/bin/nagaya" check \
-    -c "$root/usr/share/doc/nagaya/examples/scripts/nagaya.toml"
+  expect "the example scripts are right" check_scripts
   check_unit
   serve_unpacked
   echo "test-package: $(basename "$package") unpacks, serves, rotates and stops"
@@ -46,6 +45,12 @@ check_example() {
   sed 's|"/usr/share|"'"$root"'/usr/share|' "$root/usr/share/doc/nagaya/example-site.toml" >"$root/site.toml"
   printf '\n[[listen]]\naddress = "127.0.0.1:1"\n' >>"$root/site.toml"
   "$root/usr/bin/nagaya" check -c "$root/site.toml" >/dev/null
+}
+
+check_scripts() {
+  local config="$root/usr/share/doc/nagaya/examples/scripts/nagaya.toml"
+  # Of what is behind the gateway there, nothing is here.
+  "$root/usr/bin/nagaya" check -c "$config" >/dev/null 2>&1
 }
 
 check_unit() {

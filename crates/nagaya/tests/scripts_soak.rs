@@ -19,6 +19,8 @@ const USUAL_S: u64 = 4;
 const CLIENTS: usize = 4;
 /// What the resident memory of the server may add once it has found its level.
 const GROWTH_KIB_MAX: u64 = 8 * 1024;
+/// The same of its interpreters together, which collect what nobody holds now and then.
+const VM_GROWTH_MAX: u64 = 8 << 20;
 
 const CONFIG: &str = r#"
 workers = 2
@@ -245,14 +247,11 @@ fn scripts_that_fail_in_every_way_leave_nothing_behind() {
         asked.load(Relaxed)
     );
     assert_eq!(gateway.server_pid(), server, "one server all the while");
-    assert!(
-        ended.descriptors <= settled.descriptors + 2,
-        "{settled:?} {ended:?}"
-    );
+    eventually(PATIENCE, "as few descriptors as before", || {
+        (descriptors(server) <= settled.descriptors + 2).then_some(())
+    });
     let grown = ended.resident_kib.saturating_sub(settled.resident_kib);
     assert!(grown < GROWTH_KIB_MAX, "{settled:?} {ended:?}");
-    assert!(
-        ended.vm_bytes < settled.vm_bytes * 2,
-        "{settled:?} {ended:?}"
-    );
+    let grown = ended.vm_bytes.saturating_sub(settled.vm_bytes);
+    assert!(grown < VM_GROWTH_MAX, "{settled:?} {ended:?}");
 }
