@@ -8,13 +8,65 @@ use crate::pattern::{Budget, Pattern, Spans, decode};
 const BYTES_MAX: usize = 10 << 20;
 /// Parts a text is split into, or matches that are collected.
 const PARTS_MAX: usize = 100_000;
+/// Bytes of all of them: groups may hold the same text again and again.
+const PARTS_BYTES_MAX: usize = 32 << 20;
 
 /// What is looked for.
 pub(crate) enum Sought<'a> {
     /// A pattern.
     Pattern(&'a Pattern),
     /// These bytes.
-    Text(&'a [u8]),
+    Text(Plain<'a>),
+}
+
+/// Bytes that are looked for as they are, in time that grows with the text alone (D. Knuth,
+/// J. Morris, V. Pratt, *Fast Pattern Matching in Strings*, 1977).
+pub(crate) struct Plain<'a> {
+    wanted: &'a [u8],
+    /// For each byte: how many of those up to it begin what is looked for.
+    falls: Vec<u32>,
+}
+
+impl<'a> Plain<'a> {
+    pub(crate) fn new(wanted: &'a [u8]) -> Self {
+        let mut plain = Self {
+            wanted,
+            falls: Vec::with_capacity(wanted.len()),
+        };
+        let mut met = 0;
+        for (at, byte) in wanted.iter().enumerate() {
+            met = if at == 0 { 0 } else { plain.after(met, *byte) };
+            plain.falls.push(u32::try_from(met).unwrap_or(0));
+        }
+        plain
+    }
+
+    /// How many bytes are met with one more, where that many were.
+    fn after(&self, mut met: usize, byte: u8) -> usize {
+        loop {
+            if self.wanted.get(met) == Some(&byte) {
+                return met + 1;
+            }
+            match met.checked_sub(1) {
+                Some(last) => met = self.falls.get(last).map_or(0, |fall| *fall as usize),
+                None => return 0,
+            }
+        }
+    }
+
+    fn find(&self, text: &[u8], from: usize) -> Option<usize> {
+        if self.wanted.is_empty() {
+            return Some(from);
+        }
+        let mut met = 0;
+        for (at, byte) in text.iter().enumerate().skip(from) {
+            met = self.after(met, *byte);
+            if met == self.wanted.len() {
+                return Some(at + 1 - met);
+            }
+        }
+        None
+    }
 }
 
 /// How often.
@@ -31,8 +83,9 @@ impl Sought<'_> {
                 let found = pattern.find(text, from, budget);
                 found.map_err(|exhausted| exhausted.to_string())
             }
-            Self::Text(wanted) => {
-                Ok(position(text, from, wanted).map(|at| Spans::whole_of(at, at + wanted.len())))
+            Self::Text(plain) => {
+                let found = plain.find(text, from);
+                Ok(found.map(|at| Spans::whole_of(at, at + plain.wanted.len())))
             }
         }
     }
@@ -49,22 +102,6 @@ impl Sought<'_> {
             .find(|group| spans.get(**group).is_some());
         met.copied()
     }
-}
-
-fn position(text: &[u8], from: usize, wanted: &[u8]) -> Option<usize> {
-    let rest = text.get(from..)?;
-    let Some(first) = wanted.first() else {
-        return Some(from);
-    };
-    let mut at = 0;
-    while let Some(found) = rest.get(at..)?.iter().position(|byte| byte == first) {
-        at += found;
-        if rest.get(at..)?.starts_with(wanted) {
-            return Some(from + at);
-        }
-        at += 1;
-    }
-    None
 }
 
 /// Where to look on after a match.
@@ -92,10 +129,7 @@ pub(crate) fn substitute(
         let whole = spans.whole();
         let out = out.get_or_insert_default();
         out.extend_from_slice(text.get(done..whole.0).unwrap_or_default());
-        expand(template, text, sought, &spans, out);
-        if out.len() > BYTES_MAX {
-            return Err("the replaced text would be longer than 10 MiB".to_owned());
-        }
+        expand(template, text, sought, &spans, out)?;
         done = whole.1;
         at = next(text, whole);
         if times == Times::Once {
@@ -109,7 +143,13 @@ pub(crate) fn substitute(
 }
 
 /// Writes a replacement: `\1`, `\k<name>`, `\0`, `\&`, `` \` ``, `\'` and `\\` are what they say.
-fn expand(template: &[u8], text: &[u8], sought: &Sought<'_>, spans: &Spans, out: &mut Vec<u8>) {
+fn expand(
+    template: &[u8],
+    text: &[u8],
+    sought: &Sought<'_>,
+    spans: &Spans,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let group = |number: usize| {
         let span = spans.get(number);
         span.and_then(|(from, to)| text.get(from..to))
@@ -118,6 +158,9 @@ fn expand(template: &[u8], text: &[u8], sought: &Sought<'_>, spans: &Spans, out:
     let (from, to) = spans.whole();
     let mut rest = template;
     while let Some((byte, after)) = rest.split_first() {
+        if out.len() > BYTES_MAX {
+            return Err("the replaced text would be longer than 10 MiB".to_owned());
+        }
         rest = after;
         let Some((sign, after)) = after.split_first().filter(|_| *byte == b'\\') else {
             out.push(*byte);
@@ -141,6 +184,7 @@ fn expand(template: &[u8], text: &[u8], sought: &Sought<'_>, spans: &Spans, out:
             other => out.extend_from_slice(&[b'\\', *other]),
         }
     }
+    Ok(())
 }
 
 /// `<name>`, and what comes after.
@@ -150,45 +194,65 @@ fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((inner.get(..end)?, inner.get(end + 1..)?))
 }
 
+/// Pieces of a text, within bounds.
+#[derive(Default)]
+struct Parts {
+    all: Vec<Datum>,
+    bytes: usize,
+}
+
+impl Parts {
+    fn piece(&mut self, text: &[u8], (from, to): (usize, usize)) -> Result<Datum, String> {
+        let piece = text.get(from..to).unwrap_or_default();
+        self.bytes += piece.len();
+        match self.bytes > PARTS_BYTES_MAX {
+            true => Err(format!("parts of more than {PARTS_BYTES_MAX} bytes")),
+            false => Ok(Datum::from(piece)),
+        }
+    }
+
+    fn push(&mut self, part: Datum) -> Result<(), String> {
+        self.all.push(part);
+        match self.all.len() > PARTS_MAX {
+            true => Err(format!("more than {PARTS_MAX} parts")),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Every match; where there are groups, those of each.
 pub(crate) fn scan(text: &[u8], sought: &Sought<'_>) -> Result<Vec<Datum>, String> {
     let mut budget = Budget::of_text(text.len());
-    let mut all = Vec::new();
+    let mut parts = Parts::default();
     let mut at = 0;
     while at <= text.len() {
         let Some(spans) = sought.find(text, at, &mut budget)? else {
             break;
         };
-        let piece = |span: Option<(usize, usize)>| match span {
-            Some((from, to)) => Datum::from(text.get(from..to).unwrap_or_default()),
-            None => Datum::Nil,
-        };
-        let groups: Vec<Datum> = spans.iter().skip(1).map(piece).collect();
-        all.push(match groups.is_empty() {
-            true => piece(spans.get(0)),
+        let mut groups = Vec::new();
+        for span in spans.iter().skip(1) {
+            groups.push(match span {
+                Some(span) => parts.piece(text, span)?,
+                None => Datum::Nil,
+            });
+        }
+        let part = match groups.is_empty() {
+            true => parts.piece(text, spans.whole())?,
             false => Datum::Array(groups),
-        });
-        check(&all)?;
+        };
+        parts.push(part)?;
         at = next(text, spans.whole());
     }
-    Ok(all)
-}
-
-fn check(parts: &[Datum]) -> Result<(), String> {
-    match parts.len() > PARTS_MAX {
-        true => Err(format!("more than {PARTS_MAX} parts")),
-        false => Ok(()),
-    }
+    Ok(parts.all)
 }
 
 /// The text between matches, with what their groups matched. `limit` as in Ruby: 0 leaves empty
 /// parts at the end out, more is the most parts, less keeps all.
 pub(crate) fn split(text: &[u8], sought: &Sought<'_>, limit: i64) -> Result<Vec<Datum>, String> {
     let mut budget = Budget::of_text(text.len());
-    let piece = |from: usize, to: usize| Datum::from(text.get(from..to).unwrap_or_default());
-    let mut parts = Vec::new();
+    let mut parts = Parts::default();
     if text.is_empty() {
-        return Ok(parts);
+        return Ok(parts.all);
     }
     let (mut begin, mut at, mut count) = (0, 0, 1);
     while at <= text.len() && (limit <= 0 || count < limit) {
@@ -201,23 +265,19 @@ pub(crate) fn split(text: &[u8], sought: &Sought<'_>, limit: i64) -> Result<Vec<
             // Nothing was matched where a part begins: it has a character at least.
             continue;
         }
-        parts.push(piece(begin, from));
-        parts.extend(
-            spans
-                .iter()
-                .skip(1)
-                .flatten()
-                .map(|(from, to)| piece(from, to)),
-        );
-        check(&parts)?;
+        for span in std::iter::once((begin, from)).chain(spans.iter().skip(1).flatten()) {
+            let part = parts.piece(text, span)?;
+            parts.push(part)?;
+        }
         begin = to;
         count += 1;
     }
-    parts.push(piece(begin, text.len()));
-    while limit == 0 && parts.last() == Some(&Datum::Bytes(Vec::new())) {
-        parts.pop();
+    let last = parts.piece(text, (begin, text.len()))?;
+    parts.push(last)?;
+    while limit == 0 && parts.all.last() == Some(&Datum::Bytes(Vec::new())) {
+        parts.all.pop();
     }
-    Ok(parts)
+    Ok(parts.all)
 }
 
 /// Where a character stands, counted from the end if negative; `None` outside.
@@ -257,4 +317,56 @@ pub(crate) fn escape(text: &[u8]) -> Vec<u8> {
         out.extend_from_slice(&[b'\\', letter]);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_bytes_are_found_where_they_first_are() {
+        let texts = (0_u32..1 << 12).map(|bits| {
+            let letters = (0..12).map(|at| b'a' + u8::try_from(bits >> at & 1).unwrap_or(0));
+            letters.collect::<Vec<u8>>()
+        });
+        for text in texts {
+            for wanted in [&b"a"[..], b"ab", b"aab", b"abab", b"aabaa", b"bbbbb"] {
+                for from in [0, 3] {
+                    let mut windows = text.windows(wanted.len()).skip(from);
+                    let expected = windows.position(|window| window == wanted);
+                    let found = Plain::new(wanted).find(&text, from);
+                    assert_eq!(found, expected.map(|at| at + from), "{text:?} {wanted:?}");
+                }
+            }
+        }
+        assert_eq!(Plain::new(b"").find(b"abc", 2), Some(2));
+    }
+
+    #[test]
+    fn what_is_looked_for_costs_no_more_than_the_text_is_long() {
+        let text = vec![b'a'; 1 << 20];
+        let wanted = [&text[..1 << 19], b"b"].concat();
+        let sought = Sought::Text(Plain::new(&wanted));
+        assert_eq!(substitute(&text, &sought, b"", Times::All), Ok(None));
+    }
+
+    #[test]
+    fn a_replacement_that_grows_without_end_is_given_up() {
+        let text = vec![b'a'; 1 << 20];
+        let template = b"\\'".repeat(1 << 20);
+        let sought = Sought::Text(Plain::new(b"a"));
+        let replaced = substitute(&text, &sought, &template, Times::Once);
+        assert!(replaced.is_err_and(|why| why.contains("longer than 10 MiB")));
+    }
+
+    #[test]
+    fn groups_that_hold_the_same_text_again_and_again_are_bounded() {
+        let text = vec![b'a'; 1 << 20];
+        let source = format!("{}.*{}", "(".repeat(50), ")".repeat(50));
+        let pattern = Pattern::new(&source, crate::pattern::Flags::default());
+        let pattern = pattern.expect("a pattern");
+        let sought = Sought::Pattern(&pattern);
+        assert!(scan(&text, &sought).is_err_and(|why| why.contains("bytes")));
+        assert!(split(&text, &sought, 0).is_err_and(|why| why.contains("bytes")));
+    }
 }

@@ -1,8 +1,8 @@
 //! How a chapter writes down its methods briefly.
 
-use mruby::{Answer, MethodOf, Takes};
+use mruby::{Answer, ClassKind, MethodOf, Takes};
 
-use super::{Constant, Method, Value, takes};
+use super::{Class, Constant, InRuby, Method, Value, takes};
 use crate::state::NativeCall;
 
 /// A method's body.
@@ -10,6 +10,67 @@ pub(super) type Native = fn(&mut NativeCall<'_>) -> Answer;
 
 /// Classes by their full names.
 pub(super) type Classes = &'static [&'static str];
+
+/// A class of plain objects.
+pub(super) const fn class(name: &'static str) -> Class {
+    of_kind(name, "Object", ClassKind::Class)
+}
+
+/// A class whose objects hold something of Rust's, or a number.
+pub(super) const fn holder(name: &'static str) -> Class {
+    of_kind(name, "Object", ClassKind::Holding)
+}
+
+/// A module.
+pub(super) const fn module(name: &'static str) -> Class {
+    of_kind(name, "Object", ClassKind::Module)
+}
+
+/// A class of exceptions.
+pub(super) const fn error(name: &'static str, superclass: &'static str) -> Class {
+    of_kind(name, superclass, ClassKind::Class)
+}
+
+const fn of_kind(name: &'static str, superclass: &'static str, kind: ClassKind) -> Class {
+    Class {
+        name,
+        superclass,
+        kind,
+    }
+}
+
+/// A method in Ruby that does not wait.
+pub(super) const fn in_ruby(
+    name: &'static str,
+    arguments: &'static str,
+    doc: &'static str,
+) -> InRuby {
+    InRuby {
+        name,
+        arguments,
+        waits: "",
+        doc,
+    }
+}
+
+/// A method that is not for scripts.
+pub(super) const fn hidden(
+    (classes, of): (Classes, MethodOf),
+    name: &'static [&'static str],
+    takes: Takes,
+    native: Native,
+) -> Method {
+    Method {
+        classes,
+        names: name,
+        of,
+        takes,
+        arguments: "",
+        waits: "",
+        doc: "",
+        native,
+    }
+}
 
 /// An Integer that stands in each of `classes`.
 pub(super) const fn int(classes: Classes, name: &'static str, value: i64) -> Constant {

@@ -8,11 +8,12 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use mruby::{Answer, ClassKind, Datum, Kind, MethodOf, Takes};
+use mruby::{Answer, Datum, Kind, MethodOf, Takes};
 
-use super::{Chapter, Class, Constant, InRuby, Method, Value, answered, takes};
+use super::entries::{error, holder, in_ruby, int as option};
+use super::{Chapter, Method, answered, takes};
 use crate::pattern::{Budget, Flags, Pattern};
-use crate::replace::{self, Sought};
+use crate::replace::{self, Plain, Sought};
 use crate::state::NativeCall;
 
 /// Patterns kept by their source in one VM; at one more all are forgotten.
@@ -44,23 +45,6 @@ const fn method(
     }
 }
 
-const fn option(name: &'static str, value: i64) -> Constant {
-    Constant {
-        classes: &["Regexp"],
-        name,
-        value: Value::Int(value),
-    }
-}
-
-const fn in_ruby(name: &'static str, arguments: &'static str, doc: &'static str) -> InRuby {
-    InRuby {
-        name,
-        arguments,
-        waits: "",
-        doc,
-    }
-}
-
 const REGEXP: &[&str] = &["Regexp"];
 const NAGAYA: &[&str] = &["Nagaya"];
 const OBJECT: MethodOf = MethodOf::Object;
@@ -77,26 +61,14 @@ pub(super) const CHAPTER: Chapter = Chapter {
            not set them. Named groups make no local variables: use `$~[:name]`. Places are counted \
            in characters. Bytes that are no UTF-8 are matched as characters of their own.",
     classes: &[
-        Class {
-            name: "Regexp",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-        Class {
-            name: "RegexpError",
-            superclass: "StandardError",
-            kind: ClassKind::Class,
-        },
-        Class {
-            name: "Regexp::TimeoutError",
-            superclass: "RegexpError",
-            kind: ClassKind::Class,
-        },
+        holder("Regexp"),
+        error("RegexpError", "StandardError"),
+        error("Regexp::TimeoutError", "RegexpError"),
     ],
     constants: &[
-        option("IGNORECASE", IGNORE_CASE),
-        option("EXTENDED", EXTENDED),
-        option("MULTILINE", MULTILINE),
+        option(REGEXP, "IGNORECASE", IGNORE_CASE),
+        option(REGEXP, "EXTENDED", EXTENDED),
+        option(REGEXP, "MULTILINE", MULTILINE),
     ],
     methods: &[
         Method {
@@ -218,8 +190,8 @@ pub(super) const CHAPTER: Chapter = Chapter {
         in_ruby(
             "String#match",
             "pattern, pos = 0",
-            "Also `match?` and `=~`. `index`, `rindex`, `split`, `[]`, `slice` and `partition` take \
-             a Regexp, too.",
+            "Also `match?` and `=~`. `index`, `rindex`, `split`, `[]`, `[]=`, `slice`, `partition` and \
+             `start_with?` take a Regexp, too.",
         ),
     ],
     prelude: include_str!("ruby/regexp.rb"),
@@ -457,7 +429,7 @@ fn with_sought(
     let held = call.argument_attached::<Held>(1);
     let done = match (&held, call.bytes(1)) {
         (Some(held), _) => work(text, &Sought::Pattern(&held.pattern)),
-        (None, Some(plain)) => work(text, &Sought::Text(plain)),
+        (None, Some(plain)) => work(text, &Sought::Text(Plain::new(plain))),
         (None, None) => return Answer::type_error("a pattern is a Regexp or a String"),
     };
     match (done, &held) {

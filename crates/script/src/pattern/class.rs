@@ -3,6 +3,7 @@
 /// A set of characters. Bytes that are no UTF-8 are characters beyond Unicode's last.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Class {
+    /// In order and apart from each other, once the set is finished.
     pub(super) ranges: Vec<(u32, u32)>,
     /// Properties, and whether it is those without that are meant.
     pub(super) properties: Vec<(Property, bool)>,
@@ -174,8 +175,14 @@ impl Class {
         class
     }
 
-    /// Knows its ASCII characters from now on.
+    /// Is done: nothing comes to it any more, and it knows its ASCII characters.
     pub(super) fn finish(&mut self) {
+        self.ranges.sort_unstable();
+        self.ranges.dedup_by(|next, kept| {
+            let meets = next.0 <= kept.1.saturating_add(1);
+            kept.1 = if meets { kept.1.max(next.1) } else { kept.1 };
+            meets
+        });
         for code in 0..128 {
             self.ascii[0] |= u128::from(self.slow(code, false)) << code;
             self.ascii[1] |= u128::from(self.slow(code, true)) << code;
@@ -189,11 +196,34 @@ impl Class {
         }
     }
 
+    /// Takes in what another set has; gives it back where it has to be asked by itself.
+    pub(super) fn unite(&mut self, other: Self) -> Option<Self> {
+        if other.negated || other.and.is_some() {
+            return Some(other);
+        }
+        self.ranges.extend(other.ranges);
+        self.within.extend(other.within);
+        for property in other.properties {
+            self.add_property(property);
+        }
+        None
+    }
+
+    pub(super) fn add_property(&mut self, property: (Property, bool)) {
+        if !self.properties.contains(&property) {
+            self.properties.push(property);
+        }
+    }
+
+    fn is_in_range(&self, code: u32) -> bool {
+        let after = self.ranges.partition_point(|(from, _)| *from <= code);
+        let before = after.checked_sub(1).and_then(|at| self.ranges.get(at));
+        before.is_some_and(|(_, to)| code <= *to)
+    }
+
     fn slow(&self, code: u32, folds: bool) -> bool {
         let hit = |code: u32| {
-            self.ranges
-                .iter()
-                .any(|(from, to)| (*from..=*to).contains(&code))
+            self.is_in_range(code)
                 || self
                     .properties
                     .iter()

@@ -83,6 +83,8 @@ pub(super) struct Parser<'a> {
     pub(super) chars: &'a [char],
     pub(super) at: usize,
     pub(super) depth: usize,
+    /// Sets within sets that could not be made part of them.
+    pub(super) apart: usize,
     groups: usize,
     names: Vec<(String, Vec<usize>)>,
     /// Whether groups without a name are remembered.
@@ -106,6 +108,7 @@ fn parse_once(chars: &[char], flags: Flags, remembers: bool) -> Result<(Parsed, 
         chars,
         at: 0,
         depth: 0,
+        apart: 0,
         groups: 0,
         names: Vec::new(),
         remembers,

@@ -15,6 +15,10 @@ const STEPS_A_BYTE: u64 = 8;
 const STEPS_MAX: u64 = 4_000_000;
 /// Bytes passed over that count as a step.
 const BYTES_A_STEP: usize = 16;
+/// Bytes compared at once that count as a step.
+const COMPARED_A_STEP: usize = 64;
+/// Characters gone back over that count as a step.
+const BACK_A_STEP: usize = 4;
 /// Places to go back to.
 const STACK_MAX: usize = 250_000;
 
@@ -238,6 +242,7 @@ impl<'a> Runner<'a> {
     ) -> Result<Option<(usize, usize)>, Exhausted> {
         Ok(match step {
             Step::Bytes(bytes) => {
+                self.budget.take((bytes.len() / COMPARED_A_STEP) as u64)?;
                 let rest = self.text.get(at..).unwrap_or_default();
                 rest.starts_with(bytes)
                     .then_some((number + 1, at + bytes.len()))
@@ -278,6 +283,7 @@ impl<'a> Runner<'a> {
                 self.again(groups, *folds, at)?.map(|end| (number + 1, end))
             }
             Step::Look { look, width, next } => {
+                self.budget.take((*width / BACK_A_STEP) as u64)?;
                 let found = match self.start(at, *width) {
                     Some(start) => self.aside(number + 1, start, look.negative)?,
                     None => None,

@@ -6,6 +6,9 @@ use super::class::{Class, Property};
 use super::parse::{Code, DEPTH_MAX, Node, Parser};
 use super::{Syntax, byte_code};
 
+/// Sets within sets of one pattern that have to be asked one by one.
+const APART_MAX: usize = 100;
+
 impl Parser<'_> {
     /// A set, after its `[`.
     pub(super) fn set(&mut self) -> Result<Class, Syntax> {
@@ -54,20 +57,34 @@ impl Parser<'_> {
                 ['[', ..] => {
                     self.at += 1;
                     let within = self.set()?;
-                    class.within.push(within);
+                    self.take_in(&mut class, within)?;
                 }
                 ['\\', c, ..] if shorthand(*c).is_some() => {
-                    class.properties.extend(shorthand(*c));
+                    shorthand(*c)
+                        .into_iter()
+                        .for_each(|property| class.add_property(property));
                     self.at += 2;
                 }
                 ['\\', 'p' | 'P', ..] => {
                     self.at += 1;
                     let property = self.property()?;
-                    class.properties.push(property);
+                    class.add_property(property);
                 }
                 _ => self.set_range(&mut class)?,
             }
             is_first = false;
+        }
+    }
+
+    /// Makes a set part of the one it stands in.
+    fn take_in(&mut self, class: &mut Class, within: Class) -> Result<(), Syntax> {
+        if let Some(apart) = class.unite(within) {
+            class.within.push(apart);
+            self.apart += 1;
+        }
+        match self.apart > APART_MAX {
+            true => Err(self.wrong("more than 100 sets with ^ or && within sets")),
+            false => Ok(()),
         }
     }
 
@@ -123,7 +140,7 @@ impl Parser<'_> {
             None => (name.as_str(), false),
         };
         match Property::of_name(name) {
-            Some(property) => class.properties.push((property, without)),
+            Some(property) => class.add_property((property, without)),
             None => return Err(self.wrong(&format!("no class [:{name}:] is known"))),
         }
         self.at += 2 + length + 2;

@@ -227,3 +227,25 @@ fn the_last_match_is_found_from_behind() {
         (Some(6), Some(5), Some(2), None)
     );
 }
+
+#[test]
+fn looking_far_behind_costs_steps() {
+    let text = "b".repeat(400_000);
+    assert!(spans("(?<=x.{9999})b", &text).contains("given up"));
+}
+
+#[test]
+fn sets_within_sets_are_one_set() {
+    for (pattern, text, expected) in [
+        ("[[a-c][あ-ん]x]+", "-bあx-", "1-6"),
+        ("[z[^a-y]]+", "abz-é", "2-6"),
+        ("[[a-z&&[^b]]é]+", "babcéd", "1-2"),
+        ("[c-ea-dg-h]+", "xabcdeghf", "1-8"),
+        ("[[[b]\\d]\\d]+", "xb1", "1-3"),
+        ("(?i)[[É][k]]+", "éK", "0-3"),
+    ] {
+        assert_eq!(spans(pattern, text), expected, "{pattern}");
+    }
+    let many = format!("[{}]", "[^a]".repeat(101));
+    assert!(spans(&many, "a").contains("more than 100 sets"));
+}

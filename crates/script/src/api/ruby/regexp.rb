@@ -32,6 +32,8 @@ class Regexp
   def named_captures; __names.to_h end
   def ==(other) other.is_a?(Regexp) && source == other.source && options == other.options end
   alias eql? ==
+  def dup; self end
+  def clone(*) self end
   def hash; [source, options].hash end
   def to_s
     on = ""
@@ -141,6 +143,23 @@ class String
     match && match.begin(0)
   end
   def __pattern_split(pattern, limit = 0) Nagaya.__split(self, pattern, limit) end
+  def __pattern_set(pattern, *given)
+    raise ArgumentError, "wrong number of arguments (given #{given.size + 1}, expected 2..3)" unless given.size == 1 || given.size == 2
+    group = given.size == 2 ? given[0] : 0
+    raise TypeError, "no implicit conversion into String" unless given[-1].is_a?(String)
+    match = pattern.match(self)
+    raise IndexError, "regexp not matched" unless match
+    from, to = match.byteoffset(group)
+    raise IndexError, "regexp group #{group} not matched" unless from
+    replace(byteslice(0, from) + given[-1] + byteslice(to, bytesize))
+    given[-1]
+  end
+  def __pattern_starts(*patterns)
+    patterns.any? do |pattern|
+      next start_with?(pattern) unless pattern.is_a?(Regexp)
+      !Regexp.new("\\A(?:#{pattern.source})", pattern.options).match(self).nil?
+    end
+  end
   def scan(pattern)
     return Nagaya.__scan(self, pattern) unless block_given?
     pattern = Regexp.new(Regexp.escape(pattern)) if pattern.is_a?(String)
