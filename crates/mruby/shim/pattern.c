@@ -13,9 +13,13 @@
 #include <mruby/string.h>
 #include <mruby/variable.h>
 
+/* As many groups as a pattern may have (parse.rs). */
+#define GROUPS_MAX 200
+
 static const char *const texts[NGY_TEXTS][2] = {
   { "[]", "__pattern_at" }, { "slice", "__pattern_at" }, { "index", "__pattern_index" },
-  { "rindex", "__pattern_rindex" }, { "split", "__pattern_split" },
+  { "rindex", "__pattern_rindex" }, { "split", "__pattern_split" }, { "[]=", "__pattern_set" },
+  { "start_with?", "__pattern_starts" },
 };
 
 static mrb_value text(mrb_state *mrb, mrb_value self, int which)
@@ -34,14 +38,23 @@ static mrb_value text_slice(mrb_state *mrb, mrb_value self) { return text(mrb, s
 static mrb_value text_index(mrb_state *mrb, mrb_value self) { return text(mrb, self, 2); }
 static mrb_value text_rindex(mrb_state *mrb, mrb_value self) { return text(mrb, self, 3); }
 static mrb_value text_split(mrb_state *mrb, mrb_value self) { return text(mrb, self, 4); }
+static mrb_value text_set(mrb_state *mrb, mrb_value self) { return text(mrb, self, 5); }
+static mrb_value text_starts(mrb_state *mrb, mrb_value self) { return text(mrb, self, 6); }
 
-/* Where a group of a match lies; FALSE where it was not met. */
-static mrb_value group_of(mrb_state *mrb, mrb_value string, mrb_value spans, mrb_int group)
+/* Where a group of a match lies; FALSE where it was not met. A script may have put anything there. */
+static mrb_bool place_of(mrb_value string, mrb_value spans, mrb_int group, mrb_int *begin, mrb_int *end)
 {
   mrb_value from = mrb_ary_entry(spans, 2 * group), to = mrb_ary_entry(spans, 2 * group + 1);
-  if (!mrb_integer_p(from) || !mrb_integer_p(to)) return mrb_nil_value();
-  mrb_int begin = mrb_integer(from), end = mrb_integer(to);
-  if (begin < 0 || end < begin || end > RSTRING_LEN(string)) return mrb_nil_value();
+  if (!mrb_integer_p(from) || !mrb_integer_p(to)) return FALSE;
+  *begin = mrb_integer(from);
+  *end = mrb_integer(to);
+  return *begin >= 0 && *end >= *begin && *end <= RSTRING_LEN(string);
+}
+
+static mrb_value group_of(mrb_state *mrb, mrb_value string, mrb_value spans, mrb_int group)
+{
+  mrb_int begin, end;
+  if (!place_of(string, spans, group, &begin, &end)) return mrb_nil_value();
   return mrb_str_byte_subseq(mrb, string, begin, end - begin);
 }
 
@@ -56,6 +69,24 @@ static mrb_sym name_of(mrb_state *mrb, int which)
   return vm->names[which];
 }
 
+/* What a match tells, in the order of the names; nothing where it is none. */
+static void tell(mrb_state *mrb, mrb_value match, mrb_value *values)
+{
+  mrb_value string = mrb_iv_get(mrb, match, mrb_intern_lit(mrb, "@string"));
+  mrb_value spans = mrb_iv_get(mrb, match, mrb_intern_lit(mrb, "@spans"));
+  mrb_int begin, end, met = 0;
+  if (!mrb_string_p(string) || !mrb_array_p(spans) || !place_of(string, spans, 0, &begin, &end)) return;
+  values[0] = match;
+  values[1] = mrb_str_byte_subseq(mrb, string, begin, end - begin);
+  values[2] = mrb_str_byte_subseq(mrb, string, 0, begin);
+  values[3] = mrb_str_byte_subseq(mrb, string, end, RSTRING_LEN(string) - end);
+  for (mrb_int group = 1; group <= GROUPS_MAX && group < RARRAY_LEN(spans) / 2; group++) {
+    if (place_of(string, spans, group, &begin, &end)) met = group;
+    if (group <= 9) values[4 + group] = group_of(mrb, string, spans, group);
+  }
+  if (met > 0) values[4] = met <= 9 ? values[4 + met] : group_of(mrb, string, spans, met);
+}
+
 static void set_match(mrb_state *mrb, mrb_value match)
 {
   ngy_vm *vm = mrb->allocf_ud;
@@ -63,22 +94,7 @@ static void set_match(mrb_state *mrb, mrb_value match)
   if (mrb_nil_p(match) && !vm->has_match) return;
   for (int i = 0; i < NGY_MATCH_NAMES; i++) values[i] = mrb_nil_value();
   vm->has_match = !mrb_nil_p(match);
-  if (vm->has_match) {
-    mrb_value string = mrb_iv_get(mrb, match, mrb_intern_lit(mrb, "@string"));
-    mrb_value spans = mrb_iv_get(mrb, match, mrb_intern_lit(mrb, "@spans"));
-    if (mrb_string_p(string) && mrb_array_p(spans)) {
-      values[0] = match;
-      values[1] = group_of(mrb, string, spans, 0);
-      mrb_int from = mrb_integer(mrb_ary_entry(spans, 0)), to = mrb_integer(mrb_ary_entry(spans, 1));
-      values[2] = mrb_str_byte_subseq(mrb, string, 0, from);
-      values[3] = mrb_str_byte_subseq(mrb, string, to, RSTRING_LEN(string) - to);
-      for (mrb_int group = 1; group < RARRAY_LEN(spans) / 2; group++) {
-        mrb_value value = group_of(mrb, string, spans, group);
-        if (!mrb_nil_p(value)) values[4] = value;
-        if (group <= 9) values[4 + group] = value;
-      }
-    }
-  }
+  if (vm->has_match) tell(mrb, match, values);
   for (int i = 0; i < NGY_MATCH_NAMES; i++) mrb_gv_set(mrb, name_of(mrb, i), values[i]);
 }
 
@@ -112,14 +128,15 @@ void ngy_swap_match(mrb_state *mrb, size_t root)
 void ngy_forget_match(mrb_state *mrb, size_t root)
 {
   ngy_vm *vm = mrb->allocf_ud;
-  mrb_value kept = mrb_ary_entry(vm->roots, ROOT_MATCHES);
-  if (mrb_hash_size(mrb, kept) > 0) mrb_hash_delete_key(mrb, kept, mrb_int_value(mrb, (mrb_int)root));
-  if (vm->match_root == root) set_match(mrb, mrb_nil_value());
+  if (vm->match_root == root) { set_match(mrb, mrb_nil_value()); return; }
+  mrb_hash_delete_key(mrb, mrb_ary_entry(vm->roots, ROOT_MATCHES), mrb_int_value(mrb, (mrb_int)root));
 }
 
 void ngy_prepare_patterns(mrb_state *mrb, struct RClass *nagaya)
 {
-  static const mrb_func_t ours[NGY_TEXTS] = { text_at, text_slice, text_index, text_rindex, text_split };
+  static const mrb_func_t ours[NGY_TEXTS] = {
+    text_at, text_slice, text_index, text_rindex, text_split, text_set, text_starts
+  };
   ngy_vm *vm = mrb->allocf_ud;
   mrb_ary_set(mrb, vm->roots, ROOT_MATCHES, mrb_hash_new(mrb));
   for (int i = 0; i < NGY_TEXTS; i++) {

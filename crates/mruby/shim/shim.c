@@ -1,4 +1,4 @@
-/* Between Rust and mruby: guarded calls, natives, budgets, memory.
+/* Between Rust and mruby: guarded calls, values, natives. Budgets are in room.c.
  *
  * The one idea: no longjmp ever crosses a Rust frame. Rust enters mruby only through `guarded`,
  * which catches; mruby enters Rust only through `native`, whose Rust part never calls back into
@@ -96,6 +96,7 @@ static int guarded(ngy_vm *vm, mrb_protect_error_func *body, void *data)
       vm->host.failed(vm->host.state, name, none, none);
     }
   }
+  vm->result = result;
   if (ended != NGY_LOST) mrb_gc_arena_restore(vm->mrb, arena);
   return ended;
 }
@@ -150,10 +151,17 @@ static struct RClass *class_at(mrb_state *mrb, ngy_text path)
   return mrb_class_ptr(found);
 }
 
+/* The object has what the handle stands for before its class is looked up: a script may have taken
+ * that away, and what dies with the object is let go. */
 static mrb_value object_of(mrb_state *mrb, ngy_text path, uint64_t handle)
 {
+  void *held = (void *)(uintptr_t)(handle + 1);
+  struct RData *object = mrb_data_object_alloc(mrb, NULL, held, &ngy_attached);
   struct RClass *class = class_at(mrb, path);
-  return mrb_obj_value(mrb_data_object_alloc(mrb, class, (void *)(uintptr_t)(handle + 1), &ngy_attached));
+  if (MRB_INSTANCE_TT(class) != MRB_TT_DATA) mrb_raise(mrb, E_TYPE_ERROR, "this class was replaced");
+  object->c = class;
+  mrb_field_write_barrier(mrb, (struct RBasic *)object, (struct RBasic *)class);
+  return mrb_obj_value(object);
 }
 
 static mrb_value grown(mrb_state *mrb, reader *in, int depth)
@@ -218,7 +226,9 @@ static void refuse_wait(mrb_state *mrb, ngy_vm *vm)
   struct mrb_context *context = mrb->c;
   const mrb_callinfo *called = c_frame(context);
   if (!called && context->prev == mrb->root_c) return;
+  vm->inside = 0;
   vm->host.cancel(vm->host.state);
+  vm->inside = 1;
   struct RClass *fiber_error = mrb_class_get(mrb, "FiberError");
   if (!called)
     mrb_raisef(mrb, fiber_error, "%n cannot wait inside a Fiber or Enumerator of the script's own", context->ci->mid);
@@ -228,16 +238,16 @@ static void refuse_wait(mrb_state *mrb, ngy_vm *vm)
   mrb_raisef(mrb, fiber_error, "%n cannot wait inside a block or method called by %n: call it before, and keep the result", context->ci->mid, name);
 }
 
-/* A new object of the class `self`. `initialize` is called only where a script has its own: calling
- * what does nothing would cost more than all the rest. */
-static mrb_value stamped(mrb_state *mrb, ngy_vm *vm, mrb_value self, int64_t number)
+/* Lets `self` hold what was given or bear a number. Any other object has no room for it: a script can
+ * call a method of one class with an object of another. */
+static mrb_value hold(mrb_state *mrb, ngy_vm *vm, mrb_value self, uintptr_t what, const mrb_data_type *type)
 {
-  struct RClass *class = mrb_class_ptr(self), *owner = class;
-  mrb_sym name = vm->initialize;
-  mrb_value object = mrb_obj_value(mrb_data_object_alloc(mrb, class, (void *)(uintptr_t)number, &ngy_stamped));
-  if (!MRB_METHOD_UNDEF_P(mrb_method_search_vm(mrb, &owner, name)) && owner->super)
-    mrb_funcall_argv(mrb, object, name, 0, NULL);
-  return object;
+  if (mrb_type(self) == MRB_TT_DATA && (!DATA_TYPE(self) || DATA_TYPE(self) == type)) {
+    mrb_data_init(self, (void *)what, type);
+    return self;
+  }
+  if (type == &ngy_attached) release_handle(mrb, (void *)what);
+  mrb_raise(mrb, E_TYPE_ERROR, "this object is not of the class it is initialized as");
 }
 
 static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_value *argv, const ngy_answer *answer)
@@ -251,8 +261,8 @@ static mrb_value value_of(mrb_state *mrb, ngy_vm *vm, mrb_value self, const mrb_
   case NGY_TREE: return tree(mrb, answer->bytes, answer->size);
   case NGY_SELF: return self;
   case NGY_ARGUMENT: return argv[answer->integer];
-  case NGY_STAMP: return stamped(mrb, vm, self, answer->integer);
-  case NGY_ATTACH: mrb_data_init(self, (void *)(uintptr_t)(answer->integer + 1), &ngy_attached); return self;
+  case NGY_STAMP: return hold(mrb, vm, self, (uintptr_t)answer->integer, &ngy_stamped);
+  case NGY_ATTACH: return hold(mrb, vm, self, (uintptr_t)answer->integer + 1, &ngy_attached);
   case NGY_WAIT: refuse_wait(mrb, vm); return mrb_fiber_yield(mrb, 0, NULL);
   case NGY_RAISE: mrb_exc_raise(mrb, exception_of(mrb, answer));
   default: return mrb_nil_value();
@@ -272,15 +282,20 @@ static mrb_int given(mrb_state *mrb, const mrb_value **arguments)
   return count;
 }
 
-/* Makes Strings of the arguments that `texts` tells; `to_s` may move the stack they came from. */
+/* Makes Strings of the arguments that `texts` tells. A `to_s` may move the stack they came from, or
+ * empty the Array they came in, and collect: from there on they are kept by the arena. */
 static void make_texts(mrb_state *mrb, uint32_t texts, mrb_int count, mrb_value *copied)
 {
   const mrb_value *found;
+  mrb_bool kept = FALSE;
   given(mrb, &found);
   memcpy(copied, found, (size_t)count * sizeof *copied);
   for (mrb_int i = 0; i < count; i++) {
     if (!(texts >> (i < 15 ? i : 15) & 1) || mrb_string_p(copied[i]) || mrb_nil_p(copied[i])) continue;
+    for (mrb_int all = 0; !kept && all < count; all++) mrb_gc_protect(mrb, copied[all]);
+    kept = TRUE;
     copied[i] = mrb_obj_as_string(mrb, copied[i]);
+    mrb_gc_protect(mrb, copied[i]);
   }
 }
 
@@ -308,6 +323,26 @@ static mrb_value native(mrb_state *mrb, mrb_value self)
   return value_of(mrb, vm, self, arguments, &answer);
 }
 
+/* CLASS.new where `initialize` is a native: Ruby's own makes an Array and a Hash of the arguments at
+ * each call. That one serves classes of the script's below, with an `initialize` of their own. */
+static mrb_value new_object(mrb_state *mrb, mrb_value self)
+{
+  ngy_vm *vm = mrb->allocf_ud;
+  struct RClass *owner = mrb_class_ptr(self), *class_class = mrb->class_class;
+  mrb_method_t method = mrb_method_search_vm(mrb, &owner, vm->initialize);
+  mrb_bool is_ours = !MRB_METHOD_UNDEF_P(method) && MRB_METHOD_PROC_P(method) &&
+    MRB_PROC_CFUNC_P(MRB_METHOD_PROC(method)) && MRB_PROC_CFUNC(MRB_METHOD_PROC(method)) == native;
+  if (is_ours && MRB_INSTANCE_TT(mrb_class_ptr(self)) == MRB_TT_DATA) {
+    mrb_value object = mrb_obj_value(mrb_data_object_alloc(mrb, mrb_class_ptr(self), NULL, NULL));
+    mrb_vm_ci_proc_set(mrb->c->ci, MRB_METHOD_PROC(method));
+    native(mrb, object);
+    return object;
+  }
+  method = mrb_method_search_vm(mrb, &class_class, mrb_intern_lit(mrb, "new"));
+  if (MRB_METHOD_UNDEF_P(method) || !MRB_METHOD_PROC_P(method)) mrb_raise(mrb, E_NOTIMP_ERROR, "Class#new was replaced");
+  return mrb_exec_irep(mrb, self, (struct RProc *)MRB_METHOD_PROC(method));
+}
+
 /* Nagaya.__run(index): the compiled script, in this very frame, so that it may wait. */
 static mrb_value run_script(mrb_state *mrb, mrb_value self)
 {
@@ -318,6 +353,7 @@ static mrb_value run_script(mrb_state *mrb, mrb_value self)
   (void)self;
   if (!mrb_proc_p(script)) mrb_raise(mrb, E_ARGUMENT_ERROR, "no such script");
   ngy_forget_match(mrb, vm->match_root);
+  mrb->c->ci->mid = 0; /* the top of a script is in no method */
   mrb_vm_ci_target_class_set(mrb->c->ci, mrb->object_class);
   return mrb_exec_irep(mrb, mrb_top_self(mrb), mrb_proc_ptr(script));
 }
@@ -333,6 +369,10 @@ typedef struct order {
   int kind;
 } order;
 
+/* A fiber's block runs one script and ends; it is made to begin anew for the next. */
+static const char fiber_source[] =
+  "module Nagaya; def self.__fiber; Fiber.new { |script| __run(script) }; end; end";
+
 static mrb_value prepare(mrb_state *mrb, void *data)
 {
   ngy_vm *vm = data;
@@ -346,10 +386,16 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   mrb_value gc = mrb_obj_value(mrb_module_get(mrb, "GC"));
   mrb_funcall(mrb, gc, "generational_mode=", 1, mrb_false_value());
   mrb_undef_class_method(mrb, mrb_module_get(mrb, "GC"), "generational_mode=");
-  /* Most of what lives is the API itself, which each collection marks anew: fewer of them. */
-  mrb->gc.interval_ratio = 300;
+  /* It would hand out what is ours: the roots, and natives without their objects. */
+  mrb_undef_class_method(mrb, mrb_module_get(mrb, "ObjectSpace"), "each_object");
   for (mrb_int i = 0; i < ROOTS_OWN; i++) mrb_ary_push(mrb, vm->roots, mrb_nil_value());
+  /* Whole cycles as seldom as twice the memory of what lives allows: most of that is ours. */
+  mrb->gc.interval_ratio = 400;
   ngy_prepare_patterns(mrb, nagaya);
+  mrbc_context *context = mrbc_context_new(mrb);
+  mrbc_filename(mrb, context, "<nagaya>/fiber");
+  mrb_load_nstring_cxt(mrb, fiber_source, sizeof fiber_source - 1, context);
+  mrbc_context_free(mrb, context);
   return mrb_nil_value();
 }
 
@@ -372,6 +418,8 @@ ngy_vm *ngy_open(const ngy_host *host, size_t bytes_max, uint64_t cpu_ns_max)
 }
 
 void ngy_unseal(ngy_vm *vm) { vm->sealed = 0; }
+
+void ngy_set_cpu(ngy_vm *vm, uint64_t cpu_ns_max) { vm->cpu_ns_max = cpu_ns_max; }
 
 void ngy_close(ngy_vm *vm)
 {
@@ -406,7 +454,10 @@ static mrb_value define_method(mrb_state *mrb, void *data)
   mrb_value spec = mrb_int_value(mrb, (mrb_int)what->number);
   mrb_method_t method;
   MRB_METHOD_FROM_PROC(method, mrb_proc_new_cfunc_with_env(mrb, native, 1, &spec));
-  mrb_define_method_raw(mrb, class, mrb_intern(mrb, what->name.bytes, what->name.size), method);
+  mrb_sym name = mrb_intern(mrb, what->name.bytes, what->name.size);
+  mrb_define_method_raw(mrb, class, name, method);
+  if (!what->kind && name == what->vm->initialize)
+    mrb_define_class_method(mrb, class, "new", new_object, MRB_ARGS_ANY());
   return mrb_nil_value();
 }
 
@@ -415,6 +466,29 @@ int ngy_method(ngy_vm *vm, ngy_text class, ngy_text name, int kind, uint64_t spe
 {
   order what = { .vm = vm, .text = class, .name = name, .kind = kind, .number = spec };
   return guarded(vm, define_method, &what);
+}
+
+/* A method that always answers the same. */
+static mrb_value always(mrb_state *mrb, mrb_value self)
+{
+  (void)self;
+  return MRB_PROC_ENV(mrb->c->ci->proc)->stack[0];
+}
+
+static mrb_value define_always(mrb_state *mrb, void *data)
+{
+  order *what = data;
+  mrb_value value = tree(mrb, what->value->bytes, what->value->size);
+  mrb_method_t method;
+  MRB_METHOD_FROM_PROC(method, mrb_proc_new_cfunc_with_env(mrb, always, 1, &value));
+  mrb_define_method_raw(mrb, class_at(mrb, what->text), mrb_intern(mrb, what->name.bytes, what->name.size), method);
+  return mrb_nil_value();
+}
+
+int ngy_always(ngy_vm *vm, ngy_text class, ngy_text name, const ngy_answer *value)
+{
+  order what = { .vm = vm, .text = class, .name = name, .value = value };
+  return guarded(vm, define_always, &what);
 }
 
 static mrb_value define_constant(mrb_state *mrb, void *data)
@@ -495,11 +569,31 @@ static mrb_value make_fiber(mrb_state *mrb, void *data)
   return mrb_nil_value();
 }
 
-/* A fiber that runs hooks, kept under `root`: what Nagaya.__fiber makes. */
+/* A fiber that runs scripts, kept under `root`. */
 int ngy_fiber(ngy_vm *vm, size_t root)
 {
   order what = { .vm = vm, .root = (mrb_int)root };
   return guarded(vm, make_fiber, &what);
+}
+
+/* A fiber whose block has ended begins it anew: all that Fiber#initialize leaves behind. Its registers
+ * are emptied, since the collector may have looked at the fiber before they were written last. */
+static void rearm(mrb_state *mrb, struct mrb_context *context)
+{
+  mrb_callinfo *ci = context->cibase;
+  const struct RProc *block = ci->proc;
+  struct REnv *environment = mrb_vm_ci_env(ci);
+  if (environment) {
+    mrb_vm_ci_env_set(ci, NULL);
+    mrb_env_unshare(mrb, environment, TRUE);
+  }
+  for (int i = 0; i < block->body.irep->nregs; i++) context->stbase[i] = mrb_nil_value();
+  mrb_vm_ci_target_class_set(ci, MRB_PROC_TARGET_CLASS(block));
+  mrb_vm_ci_proc_set(ci, block);
+  ci->stack = context->stbase;
+  ci[1] = ci[0];
+  context->ci = ci + 1;
+  context->status = MRB_FIBER_CREATED;
 }
 
 static mrb_value resume(mrb_state *mrb, void *data)
@@ -507,6 +601,8 @@ static mrb_value resume(mrb_state *mrb, void *data)
   order *what = data;
   ngy_vm *vm = what->vm;
   mrb_value fiber = mrb_ary_entry(vm->roots, what->root), value = mrb_nil_value();
+  if (mrb_type(fiber) != MRB_TT_FIBER) mrb_raise(mrb, E_ARGUMENT_ERROR, "no such fiber");
+  struct mrb_context *context = ((struct RFiber *)mrb_ptr(fiber))->cxt;
   ngy_swap_match(mrb, (size_t)what->root);
   if (what->value->kind == NGY_RAISE) {
     mrb_ary_set(mrb, vm->roots, ROOT_PENDING, exception_of(mrb, what->value));
@@ -515,17 +611,25 @@ static mrb_value resume(mrb_state *mrb, void *data)
   } else {
     value = value_of(mrb, vm, mrb_nil_value(), NULL, what->value);
   }
-  mrb_fiber_resume(mrb, fiber, 1, &value);
+  value = mrb_fiber_resume(mrb, fiber, 1, &value);
   if (mrb->exc) { mrb_value raised = mrb_obj_value(mrb->exc); mrb->exc = NULL; mrb_exc_raise(mrb, raised); }
-  return mrb_nil_value();
+  vm->ended = context->status == MRB_FIBER_TERMINATED;
+  if (vm->ended) rearm(mrb, context);
+  return value;
 }
 
 /* Goes on with a fiber: what it waited for becomes the value of its call, or is raised there. */
 int ngy_resume(ngy_vm *vm, size_t root, const ngy_answer *value)
 {
   order what = { .vm = vm, .root = (mrb_int)root, .value = value };
+  vm->ended = 0;
   return guarded(vm, resume, &what);
 }
+
+/* Whether the script that was resumed last has come to its end. */
+int ngy_ended(const ngy_vm *vm) { return vm->ended; }
+/* What the last call from Rust came to; there until the next. */
+mrb_value ngy_result(const ngy_vm *vm) { return vm->result; }
 
 void ngy_let_go(ngy_vm *vm, size_t root)
 {

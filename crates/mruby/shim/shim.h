@@ -50,7 +50,7 @@ typedef struct ngy_host {
 typedef struct ngy_block ngy_block;
 
 /* Methods of String that take a Regexp too, and the global variables a match is told by. */
-#define NGY_TEXTS 5
+#define NGY_TEXTS 7
 #define NGY_MATCH_NAMES 14
 
 typedef struct ngy_vm {
@@ -67,9 +67,10 @@ typedef struct ngy_vm {
   volatile sig_atomic_t over;   /* its time is up */
   volatile sig_atomic_t sealed; /* no budget applies: the product's own start-up code */
   int raising, counting, killed;
+  int ended;               /* the script that was resumed last */
+  mrb_value result;        /* what the last call from Rust came to; not kept from being collected */
   mrb_func_t texts[NGY_TEXTS];      /* methods of String that ours stand before */
-  mrb_sym initialize;
-  mrb_sym names[NGY_MATCH_NAMES];
+  mrb_sym names[NGY_MATCH_NAMES], initialize;
   size_t match_root;                /* whose `$~` it is that is seen */
   int has_match;
 } ngy_vm;

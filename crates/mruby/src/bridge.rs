@@ -114,12 +114,15 @@ unsafe extern "C" fn dispatch<H: Host>(
         objects: &inner.objects,
     };
     let given = catch_unwind(AssertUnwindSafe(|| native(&mut call)));
-    let given = given.unwrap_or_else(|_| {
-        Answer::Raise(
+    let given = match given {
+        // Nothing of what was given stands there.
+        Ok(Answer::Argument(index)) if index >= count => Answer::Nil,
+        Ok(given) => given,
+        Err(_) => Answer::Raise(
             "ScriptError",
             "a bug of the gateway: see its error log".to_owned(),
-        )
-    });
+        ),
+    };
     inner.put(given, receiver, answer);
 }
 

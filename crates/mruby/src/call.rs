@@ -13,6 +13,10 @@ const DEPTH_MAX: usize = 32;
 /// Elements of one argument that are looked at, nested ones counted.
 const ELEMENTS_MAX: usize = 200_000;
 
+/// Bytes of Strings and Symbols in one argument that are copied: one String can stand in an Array
+/// any number of times, and a copy of each is outside of the interpreter's memory.
+const BYTES_MAX: usize = 32 << 20;
+
 /// The Rust side of an interpreter: what natives work on.
 pub trait Host: 'static {
     /// What is lent for the time of one run, as the request it runs for.
@@ -203,13 +207,19 @@ impl<H: Host> Call<'_, H> {
         !matches!(self.kind(index), Kind::Nil | Kind::False)
     }
 
-    /// The whole argument; what is nested deeper than 32 levels, or comes after 200,000 elements,
-    /// is left out.
+    /// The whole argument; what is nested deeper than 32 levels, comes after 200,000 elements, or
+    /// finds no room in 32 MiB, is left out.
     pub fn datum(&self, index: usize) -> Datum {
-        let mut left = ELEMENTS_MAX;
-        self.arguments
-            .get(index)
-            .map_or(Datum::Nil, |value| datum(self.vm, *value, 0, &mut left))
+        let value = self.arguments.get(index);
+        value.map_or(Datum::Nil, |value| {
+            within(self.vm, *value, ELEMENTS_MAX, BYTES_MAX)
+        })
+    }
+
+    /// Bytes of all arguments that are Strings.
+    pub fn given_bytes(&self) -> usize {
+        let each = (0..self.count()).filter_map(|index| self.bytes(index));
+        each.map(<[u8]>::len).sum()
     }
 
     /// What the receiver holds, if it holds a `T`.
@@ -267,11 +277,31 @@ fn symbol(vm: *mut RawVm, value: RawValue) -> Vec<u8> {
     unsafe { slice(raw::ngy_symbol(vm, value)) }.to_vec()
 }
 
-fn datum(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut usize) -> Datum {
-    if depth > DEPTH_MAX || *left == 0 {
+/// A value as far as it has no more elements and bytes than that.
+pub(crate) fn within(vm: *mut RawVm, value: RawValue, elements: usize, bytes: usize) -> Datum {
+    datum(vm, value, 0, &mut Left { elements, bytes })
+}
+
+/// How much more of a value is looked at.
+struct Left {
+    elements: usize,
+    bytes: usize,
+}
+
+impl Left {
+    /// Room for so many bytes, which are taken off.
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(self.bytes);
+        left.is_some()
+    }
+}
+
+fn datum(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut Left) -> Datum {
+    if depth > DEPTH_MAX || left.elements == 0 {
         return Datum::Other;
     }
-    *left -= 1;
+    left.elements -= 1;
     match kind(value) {
         Kind::Nil => Datum::Nil,
         Kind::False => Datum::Bool(false),
@@ -280,21 +310,27 @@ fn datum(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut usize) -> Dat
         Kind::Integer => Datum::Int(unsafe { raw::ngy_integer(value) }),
         // SAFETY: of a Float.
         Kind::Float => Datum::Float(unsafe { raw::ngy_float(value) }),
-        Kind::Symbol => Datum::Symbol(symbol(vm, value)),
+        Kind::Symbol => match symbol(vm, value) {
+            name if left.take(name.len()) => Datum::Symbol(name),
+            _ => Datum::Other,
+        },
         // SAFETY: of a String, copied at once.
-        Kind::String => Datum::Bytes(unsafe { slice(raw::ngy_string(value)) }.to_vec()),
+        Kind::String => match unsafe { slice(raw::ngy_string(value)) } {
+            text if left.take(text.len()) => Datum::Bytes(text.to_vec()),
+            _ => Datum::Other,
+        },
         Kind::Array => array(vm, value, depth, left),
         Kind::Hash => hash(vm, value, depth, left),
         Kind::Other => Datum::Other,
     }
 }
 
-fn array(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut usize) -> Datum {
+fn array(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut Left) -> Datum {
     // SAFETY: of an Array.
     let length = unsafe { raw::ngy_array_length(value) };
     let mut items = Vec::new();
     for index in 0..length {
-        if *left == 0 {
+        if left.elements == 0 {
             break;
         }
         // SAFETY: of an Array; beyond its end there is nil.
@@ -307,11 +343,11 @@ fn array(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut usize) -> Dat
 struct Walk<'a> {
     vm: *mut RawVm,
     depth: usize,
-    left: &'a mut usize,
+    left: &'a mut Left,
     pairs: Vec<(Datum, Datum)>,
 }
 
-fn hash(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut usize) -> Datum {
+fn hash(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut Left) -> Datum {
     let mut walk = Walk {
         vm,
         depth: depth + 1,
@@ -328,7 +364,7 @@ fn hash(vm: *mut RawVm, value: RawValue, depth: usize, left: &mut usize) -> Datu
 unsafe extern "C" fn each(walk: *mut c_void, key: RawValue, value: RawValue) {
     // SAFETY: as said; nobody else looks at it meanwhile.
     let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
-    if *walk.left > 0 {
+    if walk.left.elements > 0 {
         let key = datum(walk.vm, key, walk.depth, walk.left);
         let value = datum(walk.vm, value, walk.depth, walk.left);
         walk.pairs.push((key, value));

@@ -25,4 +25,4 @@ extern crate mruby3_sys;
 
 pub use call::{Answer, Call, Host, Kind, Native};
 pub use datum::Datum;
-pub use vm::{Budget, ClassKind, Counting, Error, MethodOf, Raised, Resume, Slot, Takes, Vm};
+pub use vm::{Budget, ClassKind, Counting, Error, Halt, MethodOf, Raised, Resume, Slot, Takes, Vm};

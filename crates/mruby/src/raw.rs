@@ -89,6 +89,7 @@ unsafe extern "C" {
     pub(crate) fn ngy_open(host: *const HostTable, bytes_max: usize, cpu_ns_max: u64)
     -> *mut RawVm;
     pub(crate) fn ngy_unseal(vm: *mut RawVm);
+    pub(crate) fn ngy_set_cpu(vm: *mut RawVm, cpu_ns_max: u64);
     pub(crate) fn ngy_close(vm: *mut RawVm);
     pub(crate) fn ngy_discard(vm: *mut RawVm);
     pub(crate) fn ngy_class(
@@ -111,6 +112,12 @@ unsafe extern "C" {
         name: Text,
         value: *const RawAnswer,
     ) -> c_int;
+    pub(crate) fn ngy_always(
+        vm: *mut RawVm,
+        class: Text,
+        name: Text,
+        value: *const RawAnswer,
+    ) -> c_int;
     pub(crate) fn ngy_compile(
         vm: *mut RawVm,
         source: Text,
@@ -121,6 +128,8 @@ unsafe extern "C" {
     pub(crate) fn ngy_run(vm: *mut RawVm, root: usize) -> c_int;
     pub(crate) fn ngy_fiber(vm: *mut RawVm, root: usize) -> c_int;
     pub(crate) fn ngy_resume(vm: *mut RawVm, root: usize, value: *const RawAnswer) -> c_int;
+    pub(crate) fn ngy_ended(vm: *const RawVm) -> c_int;
+    pub(crate) fn ngy_result(vm: *const RawVm) -> RawValue;
     pub(crate) fn ngy_let_go(vm: *mut RawVm, root: usize);
     pub(crate) fn ngy_collect(vm: *mut RawVm) -> c_int;
     pub(crate) fn ngy_roots_own() -> usize;

@@ -10,10 +10,14 @@ use std::time::Duration;
 use slab::Slab;
 
 use crate::bridge::{Inner, raise_of, tree_of};
-use crate::call::{Host, Native};
+use crate::call::{Host, Native, within};
 use crate::datum::{self, Datum};
 use crate::raw::{self, RawAnswer, RawVm, Text};
 use crate::ticker::Ticker;
+
+/// What is taken of the value a script ends with, which is mostly nobody's.
+const ENDED_ELEMENTS_MAX: usize = 1_000;
+const ENDED_BYTES_MAX: usize = 64 * 1_024;
 
 /// Room for answers that is kept between calls.
 const SCRATCH_BYTES_KEPT: usize = 64 * 1_024;
@@ -74,22 +78,27 @@ pub struct Budget {
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Slot(usize);
 
-impl Slot {
-    /// Its number, which `Nagaya.__run` takes.
-    pub fn number(self) -> i64 {
-        i64::try_from(self.0).unwrap_or(i64::MAX)
-    }
-}
-
-/// What a fiber that waited goes on with.
+/// What a fiber begins or goes on with.
 #[derive(Debug)]
 pub enum Resume {
+    /// This script, from its beginning: the fiber is fresh, or has come to the end of another.
+    Script(Slot),
     /// The value of the call that waited.
     Value(Datum),
     /// A new object of the class with this full name, which holds this.
     Object(&'static str, Rc<dyn Any>),
     /// An exception, raised where it waited: the full name of its class, and what it says.
     Raise(&'static str, String),
+}
+
+/// Where a fiber that was resumed has come to.
+#[derive(Debug, PartialEq)]
+pub enum Halt {
+    /// The end of its script, with the value of its last line: of lists at most 1,000 elements, and
+    /// of texts 64 KiB. The fiber can begin another script.
+    Ended(Datum),
+    /// A wait, or a yield.
+    Parked,
 }
 
 /// What a class is.
@@ -181,6 +190,13 @@ impl<H: Host> Vm<H> {
         unsafe { raw::ngy_unseal(self.raw) };
     }
 
+    /// Gives what runs from now on so much CPU time until it waits or ends.
+    pub fn set_cpu(&mut self, cpu: Duration) {
+        let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+        // SAFETY: `raw` is open or was given up; the shim's own number is there in both.
+        unsafe { raw::ngy_set_cpu(self.raw, cpu_ns) };
+    }
+
     /// The Rust side.
     pub fn host(&mut self) -> &mut H {
         // SAFETY: nothing of the interpreter runs while `self` is borrowed here.
@@ -251,6 +267,20 @@ impl<H: Host> Vm<H> {
         })
     }
 
+    /// Defines a method of a class's objects that always answers the same, whatever it is given.
+    ///
+    /// # Errors
+    /// When there is no such class.
+    pub fn always(&mut self, class: &str, name: &str, value: &Datum) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        datum::write(value, &mut bytes);
+        let answer = tree_of(&bytes);
+        self.guarded(|raw| {
+            // SAFETY: `raw` is open, and texts and answer outlive the call.
+            unsafe { raw::ngy_always(raw, text(class), text(name), &raw const answer) }
+        })
+    }
+
     /// Compiles `source`, whose first line is `line` of the file `name`.
     ///
     /// # Errors
@@ -273,10 +303,10 @@ impl<H: Host> Vm<H> {
         self.guarded(|raw| unsafe { raw::ngy_run(raw, script.0) })
     }
 
-    /// Makes a fiber by `Nagaya.__fiber`, which the caller's own Ruby defines.
+    /// Makes a fiber that runs scripts, one after another.
     ///
     /// # Errors
-    /// What that raised.
+    /// When there is no memory for it.
     pub fn fiber(&mut self) -> Result<Slot, Error> {
         let slot = self.slots.insert(());
         // SAFETY: `raw` is open.
@@ -284,8 +314,8 @@ impl<H: Host> Vm<H> {
         self.kept(slot, made)
     }
 
-    /// Starts or goes on with a fiber, until it waits or yields; `lent` is what natives see of the
-    /// request meanwhile.
+    /// Starts or goes on with a fiber, until its script ends or waits; `lent` is what natives see of
+    /// the request meanwhile.
     ///
     /// # Errors
     /// What it raised; the fiber is dead then.
@@ -294,16 +324,16 @@ impl<H: Host> Vm<H> {
         fiber: Slot,
         with: Resume,
         lent: Option<&mut H::Lent>,
-    ) -> Result<(), Error> {
+    ) -> Result<Halt, Error> {
         let mut bytes = Vec::new();
         let mut answer = RawAnswer::nil();
         let message;
         match with {
-            Resume::Value(Datum::Nil) => {}
-            Resume::Value(Datum::Int(number)) => {
+            Resume::Script(script) => {
                 answer.kind = raw::INTEGER;
-                answer.integer = number;
+                answer.integer = script.0 as i64;
             }
+            Resume::Value(Datum::Nil) => {}
             Resume::Value(value) => {
                 datum::write(&value, &mut bytes);
                 answer = tree_of(&bytes);
@@ -328,7 +358,18 @@ impl<H: Host> Vm<H> {
         });
         // SAFETY: nothing of the interpreter runs any more.
         unsafe { (*self.inner).lent = None };
-        ended
+        ended?;
+        // SAFETY: `raw` is open.
+        match unsafe { raw::ngy_ended(self.raw) } {
+            0 => Ok(Halt::Parked),
+            // SAFETY: nothing has run since, so that it is still there.
+            _ => Ok(Halt::Ended(within(
+                self.raw,
+                unsafe { raw::ngy_result(self.raw) },
+                ENDED_ELEMENTS_MAX,
+                ENDED_BYTES_MAX,
+            ))),
+        }
     }
 
     /// Lets what `slot` keeps be collected.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mruby::{
-    Answer, Budget, Call, ClassKind, Datum, Error, Host, MethodOf, Resume, Slot, Takes, Vm,
+    Answer, Budget, Call, ClassKind, Datum, Error, Halt, Host, MethodOf, Resume, Slot, Takes, Vm,
 };
 
 #[derive(Default)]
@@ -28,11 +28,6 @@ impl Host for World {
 }
 
 const PRELUDE: &str = "
-module Nagaya
-  def self.__fiber
-    Fiber.new { |job| while true; job = __finish(__run(job)); end }
-  end
-end
 class Box
   def initialize(what); __hold(what); end
 end
@@ -58,8 +53,7 @@ fn opened_with(memory_bytes: usize) -> Vm<World> {
         ..any
     };
     vm.define("", "Box", "Object", ClassKind::Holding).unwrap();
-    let natives: [(&str, &str, MethodOf, Takes, mruby::Native<World>); 8] = [
-        ("Nagaya", "__finish", MethodOf::Class, any, finish),
+    let natives: [(&str, &str, MethodOf, Takes, mruby::Native<World>); 7] = [
         ("Nagaya", "wait", MethodOf::Class, any, wait),
         ("Nagaya", "see", MethodOf::Class, any, see),
         ("Nagaya", "words", MethodOf::Class, words, see),
@@ -83,11 +77,6 @@ fn opened_with(memory_bytes: usize) -> Vm<World> {
 fn patience() -> u32 {
     let asked = std::env::var("NAGAYA_PATIENCE").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
-fn finish(call: &mut Call<'_, World>) -> Answer {
-    call.host.finished = Some(call.datum(0));
-    Answer::Wait
 }
 
 fn wait(call: &mut Call<'_, World>) -> Answer {
@@ -125,9 +114,17 @@ fn held(call: &mut Call<'_, World>) -> Answer {
 fn start(vm: &mut Vm<World>, source: &str) -> Result<Slot, Error> {
     let script = vm.compile(source.as_bytes(), "script.rb", 1)?;
     let fiber = vm.fiber()?;
-    vm.resume(fiber, Resume::Value(Datum::Int(script.number())), None)?;
+    go(vm, fiber, Resume::Script(script))?;
     vm.let_go(script);
     Ok(fiber)
+}
+
+/// Goes on with a fiber, and notes what its script ended with.
+fn go(vm: &mut Vm<World>, fiber: Slot, with: Resume) -> Result<(), Error> {
+    if let Halt::Ended(value) = vm.resume(fiber, with, None)? {
+        vm.host().finished = Some(value);
+    }
+    Ok(())
 }
 
 fn value(source: &str) -> Datum {
@@ -220,17 +217,11 @@ fn a_wait_parks_its_fiber_and_goes_on_with_the_value() {
     let fiber = start(&mut vm, "x = Nagaya.wait; y = Nagaya.wait; [x, y]").unwrap();
     assert_eq!((vm.host().waits, vm.host().finished.clone()), (1, None));
     let other = start(&mut vm, "Nagaya.wait + 1").unwrap();
-    vm.resume(fiber, Resume::Value(Datum::from("a")), None)
-        .unwrap();
-    vm.resume(other, Resume::Value(Datum::Int(41)), None)
-        .unwrap();
+    go(&mut vm, fiber, Resume::Value(Datum::from("a"))).unwrap();
+    go(&mut vm, other, Resume::Value(Datum::Int(41))).unwrap();
     assert_eq!(vm.host().finished.take(), Some(Datum::Int(42)));
-    vm.resume(
-        fiber,
-        Resume::Value(Datum::Array(vec![Datum::Int(2)])),
-        None,
-    )
-    .unwrap();
+    let more = Datum::Array(vec![Datum::Int(2)]);
+    go(&mut vm, fiber, Resume::Value(more)).unwrap();
     assert_eq!(
         vm.host().finished.take(),
         Some(Datum::Array(vec![
@@ -245,12 +236,8 @@ fn a_failed_wait_raises_where_it_waited() {
     let mut vm = opened();
     let source = "begin; Nagaya.wait; rescue ArgumentError => e; 'rescued ' + e.message; end";
     let fiber = start(&mut vm, source).unwrap();
-    vm.resume(
-        fiber,
-        Resume::Raise("ArgumentError", "no luck".to_owned()),
-        None,
-    )
-    .unwrap();
+    let raised = Resume::Raise("ArgumentError", "no luck".to_owned());
+    go(&mut vm, fiber, raised).unwrap();
     assert_eq!(
         vm.host().finished.take(),
         Some(Datum::from("rescued no luck"))
@@ -279,15 +266,13 @@ fn a_reused_fiber_runs_one_script_after_another() {
     let script = vm.compile(b"@n = (@n || 0) + 1", "script.rb", 1).unwrap();
     let fiber = vm.fiber().unwrap();
     for n in 1..=1_000 {
-        vm.resume(fiber, Resume::Value(Datum::Int(script.number())), None)
-            .unwrap();
+        go(&mut vm, fiber, Resume::Script(script)).unwrap();
         assert_eq!(vm.host().finished.take(), Some(Datum::Int(n)));
     }
     vm.collect().unwrap();
     let before = vm.objects();
     for _ in 0..10_000 {
-        vm.resume(fiber, Resume::Value(Datum::Int(script.number())), None)
-            .unwrap();
+        go(&mut vm, fiber, Resume::Script(script)).unwrap();
     }
     vm.collect().unwrap();
     assert!(
@@ -347,7 +332,7 @@ fn waits_work_in_blocks_and_methods_of_ruby() {
         let fiber = start(&mut vm, source).unwrap_or_else(|error| panic!("{source}: {error}"));
         while vm.host().finished.is_none() {
             assert!(vm.host().waits > 0, "{source}");
-            vm.resume(fiber, Resume::Value(Datum::Int(1)), None)
+            go(&mut vm, fiber, Resume::Value(Datum::Int(1)))
                 .unwrap_or_else(|error| panic!("{source}: {error}"));
         }
         alive(&mut vm);
@@ -450,17 +435,16 @@ fn a_full_collection_frees_nothing_that_is_in_use() {
             format!("$all = []; {count}.times {{ |n| $all << ['b' + n.to_s] }}; raise 'x'");
         let raising = vm.compile(raising.as_bytes(), "raising.rb", 1).unwrap();
         let fiber = vm.fiber().unwrap();
-        let job = |script: Slot| Resume::Value(Datum::Int(script.number()));
-        assert!(vm.resume(fiber, job(raising), None).is_err());
+        assert!(go(&mut vm, fiber, Resume::Script(raising)).is_err());
         vm.let_go(fiber);
         let forgetting = vm.compile(b"$all = nil", "forgetting.rb", 1).unwrap();
         let fiber = vm.fiber().unwrap();
-        vm.resume(fiber, job(forgetting), None).unwrap();
+        go(&mut vm, fiber, Resume::Script(forgetting)).unwrap();
         vm.collect().unwrap();
         let after = vm
             .compile(b"300.times { |n| 'a' + n.to_s }; 7", "after.rb", 1)
             .unwrap();
-        vm.resume(fiber, job(after), None).unwrap();
+        go(&mut vm, fiber, Resume::Script(after)).unwrap();
         assert_eq!(vm.host().finished.take(), Some(Datum::Int(7)), "{count}");
     }
 }
@@ -490,11 +474,10 @@ fn what_is_lent_is_seen_for_one_run_only() {
     let mut text = "a request".to_owned();
     let script = vm.compile(b"Nagaya.lent", "script.rb", 1).unwrap();
     let fiber = vm.fiber().unwrap();
-    let job = || Resume::Value(Datum::Int(script.number()));
-    vm.resume(fiber, job(), Some(&mut text)).unwrap();
-    assert_eq!(vm.host().finished.take(), Some(Datum::from("a request")));
-    vm.resume(fiber, job(), None).unwrap();
-    assert_eq!(vm.host().finished.take(), Some(Datum::Nil));
+    let seen = vm.resume(fiber, Resume::Script(script), Some(&mut text));
+    assert_eq!(seen, Ok(Halt::Ended(Datum::from("a request"))));
+    let seen = vm.resume(fiber, Resume::Script(script), None);
+    assert_eq!(seen, Ok(Halt::Ended(Datum::Nil)));
 }
 
 #[test]
@@ -518,4 +501,117 @@ fn errors_say_what_and_where() {
         self::raised("raise Exception, 'x' * 100_000").1.len(),
         4_096
     );
+}
+
+#[test]
+fn texts_of_arguments_outlive_the_array_they_came_in() {
+    let mut vm = opened();
+    let source =
+        "class E; def initialize(l) @l = l; end; def to_s; @l.clear; GC.start; 'e'; end; end
+        list = ['a' * 100, 'b' * 100]; list << E.new(list); Nagaya.words(*list)";
+    start(&mut vm, source).unwrap();
+    let text = |letter: &str| Datum::from(&*letter.repeat(100));
+    assert_eq!(vm.host().seen, [text("a"), text("b"), Datum::from("e")]);
+}
+
+#[test]
+fn what_is_ours_is_not_handed_out() {
+    assert_eq!(
+        raised("ObjectSpace.each_object(Array) { }").0,
+        "NoMethodError"
+    );
+    assert_eq!(
+        value("ObjectSpace.count_objects.size > 3"),
+        Datum::Bool(true)
+    );
+}
+
+#[test]
+fn a_method_that_holds_is_for_objects_that_can() {
+    let mut vm = opened();
+    start(&mut vm, "Box.new(1)").unwrap();
+    for receiver in ["Object.new", "5", "'text'", "Time.now", "[]"] {
+        let source = format!("Box.instance_method(:__hold).bind({receiver}).call(1)");
+        assert!(start(&mut vm, &source).is_err(), "{receiver}");
+    }
+    vm.collect().unwrap();
+    assert_eq!(vm.held(), 0);
+    alive(&mut vm);
+}
+
+#[test]
+fn what_a_resumed_fiber_holds_is_let_go_where_its_class_is_gone() {
+    let mut vm = opened();
+    for taken in [
+        "Object.__send__(:remove_const, :Box)",
+        "Box = Class.new",
+        "Box = 5",
+    ] {
+        let fiber = start(&mut vm, &format!("{taken}; Nagaya.wait")).unwrap();
+        let held = Resume::Object("Box", Rc::new(1));
+        assert!(go(&mut vm, fiber, held).is_err(), "{taken}");
+        vm.let_go(fiber);
+    }
+    vm.collect().unwrap();
+    assert_eq!(vm.held(), 0);
+    alive(&mut vm);
+}
+
+#[test]
+fn a_fiber_whose_script_has_ended_forgets_all_of_it() {
+    let mut vm = opened();
+    let fiber = vm.fiber().unwrap();
+    let sources = [
+        "a = 'x' * 100; b = [a]; @kept = -> { [a, b].size }; b",
+        "GC.start; @kept.call",
+        "def deep(n) n == 0 ? [] : [deep(n - 1)] end; deep(200).size",
+        "begin; raise 'x'; rescue => e; e.message; end",
+        "[1, 2].each { |x| return binding.local_variables.size }",
+    ];
+    for round in 0..100 {
+        for source in sources {
+            let script = vm.compile(source.as_bytes(), "script.rb", 1).unwrap();
+            let ended = go(&mut vm, fiber, Resume::Script(script));
+            assert_eq!(ended, Ok(()), "{round}: {source}");
+            vm.let_go(script);
+        }
+    }
+    alive(&mut vm);
+}
+
+#[test]
+fn objects_of_natives_are_made_as_any_others() {
+    let mut vm = opened();
+    let any = Takes {
+        least: 0,
+        most: 2,
+        texts: 0,
+    };
+    vm.define("", "Held", "Object", ClassKind::Holding).unwrap();
+    let natives: [(&str, mruby::Native<World>); 2] = [("initialize", hold), ("held", held)];
+    for (name, native) in natives {
+        vm.method("Held", name, MethodOf::Object, any, native)
+            .unwrap();
+    }
+    let source = "class Below < Held; def initialize(a, b: 2) super(a + b); end; end
+        class Same < Held; end
+        [Held.new(1).held, Same.new(2).held, Same.new(3).class == Same, Below.new(4, b: 3).held,
+         Held.method(:new).call(5).held, [6].map { |n| Held.new(n).held }[0], Held.new.held,
+         Held.new(a: 1).held, Held.send(:new, 7).held, Held.new(*[8]).held, (Held.new(1, 2, 3) rescue 'no')]";
+    start(&mut vm, source).unwrap();
+    let a = Datum::Symbol(b"a".to_vec());
+    let expected = vec![
+        Datum::Int(1),
+        Datum::Int(2),
+        Datum::Bool(true),
+        Datum::Int(7),
+        Datum::Int(5),
+        Datum::Int(6),
+        Datum::Nil,
+        Datum::Hash(vec![(a, Datum::Int(1))]),
+        Datum::Int(7),
+        Datum::Int(8),
+        Datum::from("no"),
+    ];
+    assert_eq!(vm.host().finished.take(), Some(Datum::Array(expected)));
 }

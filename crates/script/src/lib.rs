@@ -4,7 +4,7 @@
 //! native that has to wait leaves a future behind and parks the fiber; [`Interpreter::run`] awaits
 //! the future and goes on with the fiber. Nothing in here blocks a thread.
 //!
-//! Start at `interpreter.rs` (one VM of one worker and generation), then `request.rs` (what scripts
+//! Start at `interpreter/` (one VM of one worker and generation, and a run in it), then `request.rs` (what scripts
 //! see of a request: the engine implements it), then `api/` (the classes scripts use, as tables).
 //!
 //! Left out: which script runs when, and what its answer means for the request. The engine decides.

@@ -48,7 +48,10 @@ pub struct Script {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
+    /// What log lines and failures call it: its file, and the line on which it begins in there.
     pub(crate) name: Arc<str>,
+    /// The file alone, for backtraces, which tell lines themselves.
+    pub(crate) file: Arc<str>,
     pub(crate) source: Source,
     pub(crate) compiled: RefCell<Option<Compiled>>,
     /// When the file was looked at last; `None` while somebody looks.
@@ -67,9 +70,15 @@ pub(crate) struct Compiled {
 impl Script {
     /// A script by its name in logs and backtraces. It is compiled when it is first run.
     pub fn new(name: Arc<str>, source: Source) -> Self {
+        let file = name;
+        let name = match source {
+            Source::Code { line, .. } if line > 1 => format!("{file}:{line}").into(),
+            _ => Arc::clone(&file),
+        };
         Self {
             inner: Rc::new(Inner {
                 name,
+                file,
                 source,
                 compiled: RefCell::default(),
                 looked: Cell::new(None),
@@ -77,7 +86,7 @@ impl Script {
         }
     }
 
-    /// Its name.
+    /// What log lines call it.
     pub fn name(&self) -> &Arc<str> {
         &self.inner.name
     }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use mruby::{Call, Datum, Host};
 
-use crate::api::Connected;
-use crate::api::Patterns;
+use crate::api::{Connected, Lines, Patterns};
 use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
@@ -32,12 +31,12 @@ pub(crate) struct State {
     pub(crate) answered: Rc<RefCell<HashMap<u64, Datum>>>,
     /// What the run under way holds, if it runs for no request.
     pub(crate) own: Option<Box<Scope>>,
-    /// What the run under way ended with.
-    pub(crate) finished: Option<Datum>,
     /// Names of JSON texts that became Symbols, which the VM never forgets.
     pub(crate) json_names: HashSet<Vec<u8>>,
     /// Patterns that were compiled.
     pub(crate) patterns: Patterns,
+    /// Lines in the error log.
+    pub(crate) lines: Lines,
 }
 
 impl State {
@@ -51,9 +50,9 @@ impl State {
             connected: None,
             answered: Rc::default(),
             own: None,
-            finished: None,
             json_names: HashSet::new(),
             patterns: Patterns::default(),
+            lines: Lines::default(),
         }
     }
 
@@ -64,7 +63,6 @@ impl State {
             self.script = Arc::clone(script);
         }
         self.pending = None;
-        self.finished = None;
     }
 }
 

@@ -95,7 +95,7 @@ fn a_line_has_its_message_unchanged_and_says_which_request_and_script() {
         lines(Level::INFO, Phase::Access, text),
         [
             "INFO access_limiter: file:/srv/www/a.php counter:3 script=script.rb \
-              request=0000000000000001"
+              request_id=0000000000000001"
         ]
     );
 }

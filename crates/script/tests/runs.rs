@@ -238,3 +238,123 @@ fn exit_ends_the_hook_and_nothing_else() {
         assert!(run(&interpreter, "1", &mut request).await.is_ok());
     });
 }
+
+/// A script that loses its interpreter: one call in C that takes too long.
+const LOSING: &str = "x = 'a' * 300_000 + 'b'; y = 'a' * 1_000_000; y.index(x)";
+
+#[test]
+fn nothing_runs_in_a_new_interpreter_before_it_has_started() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let init = "if Cache.new(namespace: 'again').size > 0 && !$tried
+              $tried = true
+              raise 'not yet'
+            end
+            $started = 41";
+        let starters = vec![(Phase::Init, code(init))];
+        interpreter.start(starters).await.expect("it starts");
+        let mut request = Trial::get("/");
+        let noted = "Cache.new(namespace: 'again')['yes'] = '1'";
+        run(&interpreter, noted, &mut request)
+            .await
+            .expect("it runs");
+        let lost = run(&interpreter, LOSING, &mut request).await;
+        assert_eq!(lost.expect_err("it fails").reason(), "script_lost");
+        let kept = code("$started + 1");
+        let ran = interpreter.run(Phase::Access, &kept, None).await;
+        let said = ran.expect_err("init raises once").to_string();
+        assert!(said.contains("not yet"), "{said}");
+        assert!(interpreter.begin_at_once(Phase::Access, &kept).is_none());
+        let ran = interpreter.run(Phase::Access, &kept, None).await;
+        assert_eq!(ran.expect("it has started by now").value, Datum::Int(42));
+        assert!(interpreter.begin_at_once(Phase::Access, &kept).is_some());
+    });
+}
+
+#[test]
+fn runs_wait_for_a_new_interpreter_to_start() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        let starters = vec![(Phase::Init, code("sleep 0.05; $started = 41"))];
+        interpreter.start(starters).await.expect("it starts");
+        let mut request = Trial::get("/");
+        let lost = run(&interpreter, LOSING, &mut request).await;
+        assert_eq!(lost.expect_err("it fails").reason(), "script_lost");
+        let (one, other) = (code("$started + 1"), code("$started + 1"));
+        let first = interpreter.run(Phase::Access, &one, None);
+        let second = interpreter.run(Phase::Access, &other, None);
+        let (first, second) = tokio::join!(first, second);
+        for ran in [first, second] {
+            assert_eq!(ran.expect("it has started").value, Datum::Int(42));
+        }
+    });
+}
+
+#[test]
+fn waits_that_are_over_at_once_end_with_the_time_and_let_others_run() {
+    for text in [
+        "while true; sleep 0; end",
+        "m = Memcached.new('127.0.0.1:1'); while true; m.get('a b'); end",
+        "d = MySQL::Database.allocate; d.__send__(:__open, '127.0.0.1', 'u', '', 'd', 1, nil); d.close
+         begin; d.execute('SELECT 1'); rescue RuntimeError; retry; end",
+    ] {
+        on_a_worker(async {
+            let mut settings = settings();
+            settings.budgets.wall = Duration::from_millis(100);
+            settings.budgets.cpu = Duration::from_secs(5);
+            let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+            let script = code(text);
+            let run = interpreter.run(Phase::Access, &script, None);
+            let other = async {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (ran, ()) = tokio::join!(run, other);
+            let said = ran.expect_err("it takes too long").to_string();
+            assert!(said.contains("scripts.wall"), "{text}: {said}");
+        });
+    }
+}
+
+#[test]
+fn what_a_script_ends_with_is_copied_within_bounds() {
+    assert_eq!(
+        value("['x' * 10_000_000] * 100_000"),
+        Datum::Array(vec![Datum::Other; 999])
+    );
+    assert_eq!(value("'x' * 100_000"), Datum::Other);
+}
+
+#[test]
+fn backtraces_tell_of_the_operators_lines_alone() {
+    let said = failure("1\nUserdata.new.name(1)");
+    assert!(said.ends_with("; at script.rb:2"), "{said}");
+    let said = failure("def deep\n  [1].each { |x| sleep 'a' }\nend\ndeep");
+    assert!(said.contains("; at script.rb:2:in sleep"), "{said}");
+    assert!(!said.contains("<nagaya>") && !said.contains("__"), "{said}");
+}
+
+#[test]
+fn objects_of_a_request_kept_beyond_its_end_raise() {
+    on_a_worker(async {
+        let interpreter = interpreter();
+        for (make, ask) in [
+            ("Nginx::Var.new", "uri"),
+            ("Nginx::Headers_in.new", "all"),
+            ("Apache::Headers_out.new", "all"),
+            ("Nginx::Connection.new", "remote_ip"),
+            ("Nginx::Server.new", "document_root"),
+            ("Apache::Notes.new", "all"),
+            ("Apache::Env.new", "all"),
+            ("Nginx::Upstream.new('a')", "server"),
+        ] {
+            let (mut first, mut second) = (Trial::get("/a"), Trial::get("/b"));
+            let kept = format!("@kept = {make}; @kept.{ask}");
+            run(&interpreter, &kept, &mut first).await.expect("kept");
+            let ran = run(&interpreter, &format!("@kept.{ask}"), &mut second).await;
+            let said = ran.expect_err("it is another's").to_string();
+            assert!(said.contains("a request that has ended"), "{make}: {said}");
+        }
+    });
+}

@@ -6,7 +6,8 @@
 use mruby::{Answer, Takes};
 
 use super::entries::{Classes, method, missing, not_there, reader};
-use super::request::{current, number, own, property, whole, write, writer};
+use super::headers::first;
+use super::request::{number, own, property, text, whole, write, writer};
 use super::{Chapter, answered, request, takes_texts};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
@@ -202,24 +203,11 @@ const PROXY: &str = "Sends the request to this upstream, by its name or as `http
                      forwarded is the request's own path, so the URL has that one or none.";
 
 fn field(call: &mut NativeCall<'_>, side: Side, name: &[u8]) -> Answer {
-    if let Err(raise) = own(call) {
-        return raise;
-    }
-    let (_, out, request) = call.parts();
-    let mut there = false;
-    if let Some(request) = request {
-        request.field(side, name, &mut |value| {
-            if !there {
-                out.extend_from_slice(value);
-            }
-            there = true;
-        });
-    }
-    if there { Answer::Scratch } else { Answer::Nil }
+    text(call, |request, out| first(request, side, name, out))
 }
 
 fn status(call: &mut NativeCall<'_>) -> Answer {
-    match current(call, Property::Status) {
+    match property(call, Property::Status) {
         Answer::Scratch => number(call, Property::Status),
         other => other,
     }

@@ -9,50 +9,23 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mruby::{Answer, ClassKind, Datum, MethodOf};
+use mruby::{Answer, Datum, MethodOf};
 
-use super::{Chapter, Class, InRuby, Method, ask, holding, takes, wait};
+use super::entries::{Classes, class, hidden};
+use super::{Chapter, InRuby, Method, ask, holding, takes, wait};
 use crate::state::NativeCall;
 use crate::wait::{Ask, Woken};
 
 /// Longest path and query of a request inside.
 const TARGET_BYTES_MAX: usize = 8 * 1_024;
 
-const HTTP: &[&str] = &["Nginx::Async::HTTP"];
-
-const fn hidden(
-    name: &'static [&'static str],
-    arguments: u8,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes: HTTP,
-        names: name,
-        of: MethodOf::Class,
-        takes: takes(arguments, arguments),
-        arguments: "",
-        waits: "",
-        doc: "",
-        native,
-    }
-}
+const HTTP: (Classes, MethodOf) = (&["Nginx::Async::HTTP"], MethodOf::Class);
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Async",
     text: "Every method that waits suspends only its own request; these are here for the scripts \
            that were written for them.",
-    classes: &[
-        Class {
-            name: "Nginx::Async",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-        Class {
-            name: "Nginx::Async::HTTP",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-    ],
+    classes: &[class("Nginx::Async"), class("Nginx::Async::HTTP")],
     constants: &[],
     methods: &[
         Method {
@@ -75,9 +48,9 @@ pub(super) const CHAPTER: Chapter = Chapter {
             doc: "Suspends this request's script. Answers the microseconds.",
             native: |call| pause(call, Duration::from_micros),
         },
-        hidden(&["__ask"], 1, sub_request),
-        hidden(&["__keep"], 1, keep),
-        hidden(&["__kept"], 0, kept),
+        hidden(HTTP, &["__ask"], takes(1, 1), sub_request),
+        hidden(HTTP, &["__keep"], takes(1, 1), keep),
+        hidden(HTTP, &["__kept"], takes(0, 0), kept),
     ],
     in_ruby: &[
         InRuby {

@@ -4,9 +4,10 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mruby::{Answer, ClassKind, Datum, MethodOf};
+use mruby::{Answer, Datum, MethodOf};
 
-use super::{Chapter, Class, InRuby, Method, takes};
+use super::entries::{error, holder};
+use super::{Chapter, InRuby, Method, takes};
 use crate::shared::{Bounds, Namespace, Refusal};
 use crate::state::NativeCall;
 
@@ -19,14 +20,6 @@ const NAME_BYTES_MAX: usize = 1_024;
 struct Handle(Arc<Namespace>);
 
 type Native = fn(&mut NativeCall<'_>) -> Answer;
-
-const fn error(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Cache::LocalMemCacheError",
-        kind: ClassKind::Class,
-    }
-}
 
 const fn method(
     names: &'static [&'static str],
@@ -54,27 +47,19 @@ pub(super) const CHAPTER: Chapter = Chapter {
            `scripts.cache_entries`; one that finds no room forgets the keys of its own that were \
            longest not asked for, and raises `Cache::MemoryPoolFull` when it has none to forget.",
     classes: &[
-        Class {
-            name: "Cache",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-        Class {
-            name: "Cache::LocalMemCacheError",
-            superclass: "StandardError",
-            kind: ClassKind::Class,
-        },
-        error("Cache::ArgError"),
-        error("Cache::InitError"),
-        error("Cache::LockError"),
-        error("Cache::LockTimedOut"),
-        error("Cache::MemoryPoolClosed"),
-        error("Cache::MemoryPoolFull"),
-        error("Cache::OutOfMemoryError"),
-        error("Cache::RecoveryFailed"),
-        error("Cache::ShmError"),
-        error("Cache::ShmLockFailed"),
-        error("Cache::ShmUnlockFailed"),
+        holder("Cache"),
+        error("Cache::LocalMemCacheError", "StandardError"),
+        error("Cache::ArgError", "Cache::LocalMemCacheError"),
+        error("Cache::InitError", "Cache::LocalMemCacheError"),
+        error("Cache::LockError", "Cache::LocalMemCacheError"),
+        error("Cache::LockTimedOut", "Cache::LocalMemCacheError"),
+        error("Cache::MemoryPoolClosed", "Cache::LocalMemCacheError"),
+        error("Cache::MemoryPoolFull", "Cache::LocalMemCacheError"),
+        error("Cache::OutOfMemoryError", "Cache::LocalMemCacheError"),
+        error("Cache::RecoveryFailed", "Cache::LocalMemCacheError"),
+        error("Cache::ShmError", "Cache::LocalMemCacheError"),
+        error("Cache::ShmLockFailed", "Cache::LocalMemCacheError"),
+        error("Cache::ShmUnlockFailed", "Cache::LocalMemCacheError"),
     ],
     constants: &[],
     methods: &[

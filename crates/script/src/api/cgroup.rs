@@ -5,42 +5,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use mruby::{Answer, ClassKind, MethodOf, Takes};
+use mruby::{Answer, MethodOf};
 use os::cgroup::Device;
 
-use super::{Chapter, Class, InRuby, Method, answered, holding, scope, takes};
+use super::entries::{Classes, hidden, in_ruby, module};
+use super::{Chapter, answered, holding, scope, takes};
 use crate::scope::CgroupWish;
 use crate::shared::{Given, Groups, Key, enter};
 use crate::state::NativeCall;
 
+/// Functions of the module.
+const CGROUP: (Classes, MethodOf) = (&["Cgroup"], MethodOf::Class);
+
 /// Longest name of a group.
 const NAME_BYTES_MAX: usize = 200;
-
-const fn function(
-    name: &'static [&'static str],
-    takes: Takes,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes: &["Cgroup"],
-        names: name,
-        of: MethodOf::Class,
-        takes,
-        arguments: "",
-        waits: "",
-        doc: "",
-        native,
-    }
-}
-
-const fn in_ruby(name: &'static str, arguments: &'static str, doc: &'static str) -> InRuby {
-    InRuby {
-        name,
-        arguments,
-        waits: "",
-        doc,
-    }
-}
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Cgroup",
@@ -50,20 +28,16 @@ pub(super) const CHAPTER: Chapter = Chapter {
            one there, the program of a request that attached is refused. The worker itself is never \
            moved. What the kernel has no way for in both versions raises a NotImplementedError: \
            real-time shares, CPU sets, figures of use (see `nagaya status`).",
-    classes: &[Class {
-        name: "Cgroup",
-        superclass: "Object",
-        kind: ClassKind::Module,
-    }],
+    classes: &[module("Cgroup")],
     constants: &[],
     methods: &[
-        function(&["__get"], takes(2, 2), get),
-        function(&["__set"], takes(3, 3), set),
-        function(&["__define"], takes(1, 1), define),
-        function(&["__delete"], takes(1, 1), delete),
-        function(&["__exist"], takes(1, 1), exist),
-        function(&["__attach"], takes(1, 1), attach),
-        function(&["__detach"], takes(0, 0), detach),
+        hidden(CGROUP, &["__get"], takes(2, 2), get),
+        hidden(CGROUP, &["__set"], takes(3, 3), set),
+        hidden(CGROUP, &["__define"], takes(1, 1), define),
+        hidden(CGROUP, &["__delete"], takes(1, 1), delete),
+        hidden(CGROUP, &["__exist"], takes(1, 1), exist),
+        hidden(CGROUP, &["__attach"], takes(1, 1), attach),
+        hidden(CGROUP, &["__detach"], takes(0, 0), detach),
     ],
     in_ruby: &[
         in_ruby(

@@ -3,42 +3,15 @@
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use mruby::{Answer, ClassKind, MethodOf, Takes};
+use mruby::Answer;
 
-use super::{Chapter, Class, InRuby, Method, takes};
+use super::entries::{function, module};
+use super::{Chapter, InRuby, takes};
 use crate::checksum::Checksum;
 use crate::state::NativeCall;
 
 /// Random bytes given at once.
 const RANDOM_BYTES_MAX: i64 = 1 << 20;
-
-const fn module(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Object",
-        kind: ClassKind::Module,
-    }
-}
-
-const fn function(
-    class: &'static [&'static str],
-    name: &'static [&'static str],
-    takes: Takes,
-    arguments: &'static str,
-    doc: &'static str,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes: class,
-        names: name,
-        of: MethodOf::Class,
-        takes,
-        arguments,
-        waits: "",
-        doc,
-        native,
-    }
-}
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Digest, Base64, SecureRandom",
@@ -47,8 +20,8 @@ pub(super) const CHAPTER: Chapter = Chapter {
     classes: &[module("Digest"), module("Base64"), module("SecureRandom")],
     constants: &[],
     methods: &[
-        function(&["Nagaya"], &["__digest"], takes(2, 3), "", "", digest),
-        function(&["Nagaya"], &["__seed"], takes(0, 0), "", "", |_| {
+        function(&["Nagaya"], &["__digest"], (takes(2, 3), ""), "", digest),
+        function(&["Nagaya"], &["__seed"], (takes(0, 0), ""), "", |_| {
             random(4, |bytes| {
                 let seed = bytes
                     .iter()
@@ -59,72 +32,63 @@ pub(super) const CHAPTER: Chapter = Chapter {
         function(
             &["Base64"],
             &["strict_encode64"],
-            takes(1, 1),
-            "string",
+            (takes(1, 1), "string"),
             "Base64 without line breaks.",
             |call| encode(call, &GeneralPurpose::new(&STANDARD, PADDED)),
         ),
         function(
             &["Base64"],
             &["encode64"],
-            takes(1, 1),
-            "string",
+            (takes(1, 1), "string"),
             "Base64 with a line break after each 60 characters.",
             encode_lines,
         ),
         function(
             &["Base64"],
             &["urlsafe_encode64"],
-            takes(1, 1),
-            "string",
+            (takes(1, 1), "string"),
             "Base64 with `-` and `_`, without line breaks.",
             |call| encode(call, &GeneralPurpose::new(&URL_SAFE, PADDED)),
         ),
         function(
             &["Base64"],
             &["decode64"],
-            takes(1, 1),
-            "string",
+            (takes(1, 1), "string"),
             "Decodes; what is no Base64 is passed over.",
             decode_loosely,
         ),
         function(
             &["Base64"],
             &["strict_decode64"],
-            takes(1, 1),
-            "string",
+            (takes(1, 1), "string"),
             "Decodes; an ArgumentError for what is no Base64.",
             |call| decode(call, &GeneralPurpose::new(&STANDARD, PADDED)),
         ),
         function(
             &["Base64"],
             &["urlsafe_decode64"],
-            takes(1, 1),
-            "string",
+            (takes(1, 1), "string"),
             "Decodes what has `-` and `_`, padded or not.",
             |call| decode(call, &GeneralPurpose::new(&URL_SAFE, LENIENT)),
         ),
         function(
             &["SecureRandom"],
             &["random_bytes", "bytes"],
-            takes(0, 1),
-            "count = 16",
+            (takes(0, 1), "count = 16"),
             "That many bytes of the kernel's.",
             |call| random_of(call, |bytes| bytes.to_vec()),
         ),
         function(
             &["SecureRandom"],
             &["hex"],
-            takes(0, 1),
-            "count = 16",
+            (takes(0, 1), "count = 16"),
             "That many bytes in hexadecimal.",
             |call| random_of(call, hex),
         ),
         function(
             &["SecureRandom"],
             &["uuid"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "A random UUID (RFC 9562, version 4).",
             |_| random(16, uuid),
         ),

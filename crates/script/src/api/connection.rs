@@ -1,10 +1,10 @@
 //! Who talks to whom, and which site it is about: `Connection`, `Server`, `Scoreboard`.
 
-use mruby::{Answer, ClassKind, Datum};
+use mruby::{Answer, Datum};
 
-use super::entries::{Classes, function, missing, not_there, reader};
-use super::request::{current, number, whole};
-use super::{Chapter, Class, answered, request, takes};
+use super::entries::{Classes, function, holder, missing, not_there, reader};
+use super::request::{initialize, number, own, property, whole};
+use super::{Chapter, answered, takes};
 use crate::request::Property;
 use crate::state::NativeCall;
 
@@ -16,47 +16,48 @@ const NGINX_SERVER: Classes = &["Nginx::Server"];
 const APACHE_SERVER: Classes = &["Apache::Server"];
 const SCOREBOARD: Classes = &["Apache::Scoreboard"];
 
-const fn class(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }
-}
+/// Classes whose objects tell of one request.
+const OF_REQUESTS: Classes = &[
+    "Nginx::Connection",
+    "Apache::Connection",
+    "Nginx::Server",
+    "Apache::Server",
+];
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Connection, Server, Scoreboard",
     text: "Connection and site of the request whose script it is. Ports are Strings for nginx, Integers \
            for Apache.",
     classes: &[
-        class("Nginx::Connection"),
-        class("Apache::Connection"),
-        class("Nginx::Server"),
-        class("Apache::Server"),
-        class("Apache::Scoreboard"),
+        holder("Nginx::Connection"),
+        holder("Apache::Connection"),
+        holder("Nginx::Server"),
+        holder("Apache::Server"),
+        holder("Apache::Scoreboard"),
     ],
     constants: &[],
     methods: &[
+        reader(OF_REQUESTS, &["initialize"], "", initialize),
         reader(
             CONNECTIONS,
             &["remote_ip"],
             "The client's address.",
-            |call| current(call, Property::RemoteAddress),
+            |call| property(call, Property::RemoteAddress),
         ),
         reader(
             CONNECTIONS,
             &["local_ip"],
             "The address it connected to.",
-            |call| current(call, Property::LocalAddress),
+            |call| property(call, Property::LocalAddress),
         ),
         reader(NGINX, &["remote_port"], "The client's port.", |call| {
-            current(call, Property::RemotePort)
+            property(call, Property::RemotePort)
         }),
         reader(
             NGINX,
             &["local_port"],
             "The port it connected to.",
-            |call| current(call, Property::LocalPort),
+            |call| property(call, Property::LocalPort),
         ),
         reader(APACHE, &["remote_port"], "The client's port.", |call| {
             number(call, Property::RemotePort)
@@ -83,10 +84,10 @@ pub(super) const CHAPTER: Chapter = Chapter {
             Answer::Int(0)
         }),
         reader(SERVERS, &["document_root"], "The site's root.", |call| {
-            current(call, Property::DocumentRoot)
+            property(call, Property::DocumentRoot)
         }),
         reader(NGINX_SERVER, &["path"], "The site's root.", |call| {
-            current(call, Property::DocumentRoot)
+            property(call, Property::DocumentRoot)
         }),
         function(
             NGINX_SERVER,
@@ -100,13 +101,13 @@ pub(super) const CHAPTER: Chapter = Chapter {
             APACHE_SERVER,
             &["hostname"],
             "The site's first host.",
-            |call| current(call, Property::SiteName),
+            |call| property(call, Property::SiteName),
         ),
         reader(
             APACHE_SERVER,
             &["redirect_server_scheme"],
             "The scheme of the request.",
-            |call| current(call, Property::Scheme),
+            |call| property(call, Property::Scheme),
         ),
         reader(
             APACHE_SERVER,
@@ -193,9 +194,9 @@ fn add_listener() -> Answer {
 }
 
 fn keepalives(call: &mut NativeCall<'_>) -> Answer {
-    answered(request(call).map(|request| {
+    answered(own(call).map(|own| {
         let mut digits = Vec::new();
-        request.read(Property::ConnectionRequests, &mut digits);
+        own.read(Property::ConnectionRequests, &mut digits);
         Answer::Int((whole(&digits) - 1).max(0))
     }))
 }

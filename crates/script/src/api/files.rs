@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use mruby::{Answer, ClassKind, Datum, MethodOf};
+use mruby::{Answer, Datum, MethodOf};
 
-use super::{Chapter, Class, InRuby, Method, answered, takes, wait};
+use super::entries::class;
+use super::{Chapter, InRuby, Method, answered, takes, wait};
 use crate::state::NativeCall;
 use crate::wait::Woken;
 
@@ -17,11 +18,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
     text: "Paths are absolute: a server has no directory of its own. They are not confined to the \
            site: take care with those made of what a client sent. What a script writes goes to a \
            store; `File.open` and `File.write` raise a NotImplementedError.",
-    classes: &[Class {
-        name: "File",
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }],
+    classes: &[class("File")],
     constants: &[],
     methods: &[
         Method {

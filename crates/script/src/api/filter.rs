@@ -1,9 +1,10 @@
 //! `Nginx::Filter` and `Apache::Filter`: the reply's body, in `body_filter`.
 
-use mruby::{Answer, ClassKind};
+use mruby::Answer;
 
-use super::entries::{Classes, method, missing, not_there, reader};
-use super::{Chapter, Class, answered, request, takes, takes_texts};
+use super::entries::{Classes, holder, method, missing, not_there, reader};
+use super::request::{initialize, own};
+use super::{Chapter, answered, takes, takes_texts};
 use crate::phase::Phase;
 use crate::request::{Property, Request};
 use crate::state::NativeCall;
@@ -14,20 +15,10 @@ const APACHE: Classes = &["Apache::Filter"];
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Filter",
     text: "The body of the reply, in the phase `body_filter` only: elsewhere these raise.",
-    classes: &[
-        Class {
-            name: "Nginx::Filter",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-        Class {
-            name: "Apache::Filter",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-    ],
+    classes: &[holder("Nginx::Filter"), holder("Apache::Filter")],
     constants: &[],
     methods: &[
+        reader(BOTH, &["initialize"], "", initialize),
         reader(BOTH, &["body"], "The whole body.", |call| {
             answered(body(call).map(Answer::Bytes))
         }),
@@ -95,7 +86,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
 
 fn filtered<'a>(call: &'a mut NativeCall<'_>) -> Result<&'a mut (dyn Request + 'static), Answer> {
     match call.host.phase {
-        Phase::BodyFilter => request(call),
+        Phase::BodyFilter => own(call),
         phase => Err(Answer::runtime_error(format!(
             "a Filter is for scripts in body_filter, and this is {phase}"
         ))),

@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
-use mruby::{Answer, ClassKind, Datum};
+use mruby::{Answer, Datum};
 
-use super::entries::{Classes, missing, not_there, reader};
-use super::{Chapter, Class, Method, request, wait};
+use super::entries::{Classes, holder, missing, not_there, reader};
+use super::request::{initialize, own};
+use super::{Chapter, Method, wait};
 use crate::request::Property;
 use crate::state::NativeCall;
 use crate::wait::Woken;
@@ -21,13 +22,10 @@ const FINFO: Classes = &["Apache::Finfo"];
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Apache::Finfo",
     text: "The file of the request whose script it is.",
-    classes: &[Class {
-        name: "Apache::Finfo",
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }],
+    classes: &[holder("Apache::Finfo")],
     constants: &[],
     methods: &[
+        reader(FINFO, &["initialize"], "", initialize),
         Method {
             waits: "the file system",
             ..reader(
@@ -68,7 +66,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
 fn mtime(call: &mut NativeCall<'_>) -> Answer {
     let reader = call.host.settings.reader.clone();
     let mut name = Vec::new();
-    let there = request(call).map(|request| request.read(Property::Filename, &mut name));
+    let there = own(call).map(|own| own.read(Property::Filename, &mut name));
     match there {
         Ok(true) => {}
         Ok(false) => return Answer::Nil,

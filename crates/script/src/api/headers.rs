@@ -3,11 +3,11 @@
 //! The two families differ in what they make of a field that is there several times: nginx's gives
 //! an Array, Apache's one String, as its tables do.
 
-use mruby::{Answer, ClassKind, Datum, Takes};
+use mruby::{Answer, Datum, Takes};
 
-use super::entries::{Classes, method, reader};
-use super::request::breaks;
-use super::{Chapter, Class, answered, request};
+use super::entries::{Classes, holder, method, reader};
+use super::request::{breaks, initialize, own, text};
+use super::{Chapter, answered};
 use crate::request::{Refused, Request, Side};
 use crate::state::NativeCall;
 
@@ -16,6 +16,13 @@ const NGINX_OUT: Classes = &["Nginx::Headers_out"];
 const APACHE_IN: Classes = &["Apache::Headers_in"];
 const APACHE_OUT: Classes = &["Apache::Headers_out"];
 const IN: Classes = &["Nginx::Headers_in", "Apache::Headers_in"];
+const OUT: Classes = &["Nginx::Headers_out", "Apache::Headers_out"];
+const ALL_FIELDS: Classes = &[
+    "Nginx::Headers_in",
+    "Nginx::Headers_out",
+    "Apache::Headers_in",
+    "Apache::Headers_out",
+];
 
 /// Longest name of a field.
 const NAME_BYTES_MAX: usize = 256;
@@ -35,26 +42,19 @@ const NAME: Takes = Takes {
     texts: 1,
 };
 
-const fn class(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }
-}
-
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Headers",
     text: "The fields of the request whose script it is: `Nginx::Request#headers_in` and the like give \
            these objects. Names are compared without case.",
     classes: &[
-        class("Nginx::Headers_in"),
-        class("Nginx::Headers_out"),
-        class("Apache::Headers_in"),
-        class("Apache::Headers_out"),
+        holder("Nginx::Headers_in"),
+        holder("Nginx::Headers_out"),
+        holder("Apache::Headers_in"),
+        holder("Apache::Headers_out"),
     ],
     constants: &[],
     methods: &[
+        reader(ALL_FIELDS, &["initialize"], "", initialize),
         method(NGINX_IN, &["[]"], (NAME, "name"), GET_NGINX, |call| {
             get(call, Side::In, Several::Array)
         }),
@@ -91,13 +91,9 @@ pub(super) const CHAPTER: Chapter = Chapter {
         method(IN, &["delete"], (NAME, "name"), DELETE, |call| {
             delete(call, Side::In)
         }),
-        method(
-            &["Nginx::Headers_out", "Apache::Headers_out"],
-            &["delete"],
-            (NAME, "name"),
-            DELETE,
-            |call| delete(call, Side::Out),
-        ),
+        method(OUT, &["delete"], (NAME, "name"), DELETE, |call| {
+            delete(call, Side::Out)
+        }),
         reader(NGINX_IN, &["all"], ALL, |call| {
             all(call, Side::In, Several::Array)
         }),
@@ -157,12 +153,9 @@ fn named(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
 }
 
 fn look_up(call: &mut NativeCall<'_>, side: Side, name: &[u8], several: Several) -> Answer {
-    if let Err(raise) = request(call) {
-        return raise;
-    }
-    let (_, out, request) = call.parts();
-    let (mut count, mut more) = (0, Vec::new());
-    if let Some(request) = request {
+    let mut more = Vec::new();
+    let answer = text(call, |request, out| {
+        let mut count = 0;
         request.field(side, name, &mut |value| {
             count += 1;
             match count {
@@ -170,18 +163,13 @@ fn look_up(call: &mut NativeCall<'_>, side: Side, name: &[u8], several: Several)
                 _ => more.push(Datum::from(value)),
             }
         });
+        count > 0
+    });
+    if more.is_empty() || matches!(several, Several::First) {
+        return answer;
     }
-    match count {
-        0 => Answer::Nil,
-        1 => Answer::Scratch,
-        _ => match several {
-            Several::First => Answer::Scratch,
-            several => {
-                more.insert(0, Datum::from(&**out));
-                Answer::Datum(shaped(name, more, several))
-            }
-        },
-    }
+    more.insert(0, Datum::from(&**call.scratch));
+    Answer::Datum(shaped(name, more, several))
 }
 
 /// The values of one field in the shape a family gives them.
@@ -207,7 +195,7 @@ fn shaped(name: &[u8], mut values: Vec<Datum>, several: Several) -> Datum {
 }
 
 fn all(call: &mut NativeCall<'_>, side: Side, several: Several) -> Answer {
-    answered(request(call).map(|request| {
+    answered(own(call).map(|request| {
         let mut fields: Vec<(Vec<u8>, Vec<Datum>)> = Vec::new();
         request.fields(side, &mut |name, value| {
             let known = fields
@@ -229,7 +217,7 @@ fn all(call: &mut NativeCall<'_>, side: Side, several: Several) -> Answer {
 fn set(call: &mut NativeCall<'_>, side: Side, replace: Replace) -> Answer {
     let name = call.bytes(0).unwrap_or_default().to_vec();
     let values = call.datum(1);
-    answered(request(call).and_then(|request| {
+    answered(own(call).and_then(|request| {
         let mut values = values_of(&name, values)?;
         if matches!(replace, Replace::AllButCookies) && name.eq_ignore_ascii_case(b"set-cookie") {
             let added = std::mem::take(&mut values);
@@ -298,23 +286,25 @@ fn is_token(byte: u8) -> bool {
 
 fn delete(call: &mut NativeCall<'_>, side: Side) -> Answer {
     let name = call.bytes(0).unwrap_or_default().to_vec();
-    if let Err(raise) = request(call) {
-        return raise;
-    }
-    let (_, out, request) = call.parts();
-    let Some(request) = request else {
-        return Answer::Nil;
-    };
+    let mut removed = Ok(());
+    let answer = text(call, |request, out| {
+        let there = first(request, side, &name, out);
+        if there {
+            removed = give(request, side, &name, &[]);
+        }
+        there
+    });
+    removed.map_or_else(|raise| raise, |()| answer)
+}
+
+/// Appends the first value of a field; `false` when there is none.
+pub(super) fn first(request: &dyn Request, side: Side, name: &[u8], out: &mut Vec<u8>) -> bool {
     let mut there = false;
-    request.field(side, &name, &mut |value| {
+    request.field(side, name, &mut |value| {
         if !there {
             out.extend_from_slice(value);
         }
         there = true;
     });
-    match there.then(|| give(request, side, &name, &[])) {
-        None => Answer::Nil,
-        Some(Ok(())) => Answer::Scratch,
-        Some(Err(raise)) => raise,
-    }
+    there
 }

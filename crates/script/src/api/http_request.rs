@@ -4,10 +4,11 @@
 //! is an object with the original's names: `["body"]`, `["code"]`, `["header"]`, and each field under
 //! its name in lower case.
 
-use mruby::{Answer, ClassKind, Datum, MethodOf};
+use mruby::{Answer, Datum, MethodOf};
 
+use super::entries::class;
 use super::stores::{raised, stores};
-use super::{Chapter, Class, InRuby, Method, takes, wait};
+use super::{Chapter, InRuby, Method, takes, wait};
 use crate::state::NativeCall;
 use crate::store::http::{Request, Response};
 use crate::wait::Woken;
@@ -28,18 +29,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
            lower case, an Array for one that came several times; `reply[\"body\"]` and \
            `reply[\"code\"]` work too. Redirects are not followed. A server that cannot be reached \
            raises RuntimeError.",
-    classes: &[
-        Class {
-            name: "HttpRequest",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-        Class {
-            name: "HttpRequest::Response",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-    ],
+    classes: &[class("HttpRequest"), class("HttpRequest::Response")],
     constants: &[],
     methods: &[Method {
         classes: &["HttpRequest"],

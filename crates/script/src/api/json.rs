@@ -7,10 +7,11 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
-use mruby::{Answer, ClassKind, Datum, MethodOf, Takes};
+use mruby::{Answer, Datum};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{Chapter, Class, InRuby, Method, takes};
+use super::entries::{error, function, module};
+use super::{Chapter, InRuby, takes};
 use crate::state::NativeCall;
 
 /// Levels of arrays and objects in one text.
@@ -22,44 +23,13 @@ const VALUES_MAX: usize = 100_000;
 /// Names made Symbols in one VM, which never forgets a Symbol.
 const SYMBOLS_MAX: usize = 10_000;
 
-const fn error(name: &'static str, superclass: &'static str) -> Class {
-    Class {
-        name,
-        superclass,
-        kind: ClassKind::Class,
-    }
-}
-
-const fn function(
-    names: &'static [&'static str],
-    takes: Takes,
-    arguments: &'static str,
-    doc: &'static str,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes: &["JSON"],
-        names,
-        of: MethodOf::Class,
-        takes,
-        arguments,
-        waits: "",
-        doc,
-        native,
-    }
-}
-
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "JSON",
     text: "At most 60 levels and 100,000 values a text. A whole number beyond 64 bits becomes a \
            Float. With `symbolize_names` at most 10,000 different names a VM: Symbols are never \
            forgotten, so texts of clients are better read without it.",
     classes: &[
-        Class {
-            name: "JSON",
-            superclass: "Object",
-            kind: ClassKind::Module,
-        },
+        module("JSON"),
         error("JSON::JSONError", "StandardError"),
         error("JSON::ParserError", "JSON::JSONError"),
         error("JSON::NestingError", "JSON::ParserError"),
@@ -68,13 +38,13 @@ pub(super) const CHAPTER: Chapter = Chapter {
     constants: &[],
     methods: &[
         function(
+            &["JSON"],
             &["parse", "load"],
-            takes(1, 2),
-            "string, symbolize_names: false",
+            (takes(1, 2), "string, symbolize_names: false"),
             "The value a text stands for. A `JSON::ParserError` says where it is none.",
             parse,
         ),
-        function(&["__plain"], takes(2, 2), "", "", plain),
+        function(&["JSON"], &["__plain"], (takes(2, 2), ""), "", plain),
     ],
     in_ruby: &[
         InRuby {

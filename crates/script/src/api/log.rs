@@ -1,6 +1,9 @@
 //! Lines of scripts in the error log.
 //!
-//! A line below the log's level costs one comparison: nothing is put into words before.
+//! A line below the log's level costs one comparison: nothing is put into words before. A script
+//! that tries again and again and says so each time writes no more than a number of lines a second.
+
+use std::time::{Duration, Instant};
 
 use mruby::Answer;
 use tracing::{Level, enabled};
@@ -9,6 +12,12 @@ use super::Chapter;
 use super::entries::{Classes, function, method};
 use crate::request::{Property, Request};
 use crate::state::NativeCall;
+
+/// Lines that the scripts of one worker write in a second.
+const LINES_MAX: u32 = 1_000;
+const SECOND: Duration = Duration::from_secs(1);
+/// Longest line; what is beyond is left out.
+const LINE_BYTES_MAX: usize = 16 * 1_024;
 
 const LEVEL: &str = "level, message";
 
@@ -75,41 +84,65 @@ fn apache(number: i64) -> Level {
     }
 }
 
+/// What the scripts of one worker have written lately.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Lines {
+    /// Whether there is room for one more.
+    fn take(&mut self, script: &str, now: Instant) -> bool {
+        let is_same = |since| now.saturating_duration_since(since) < SECOND;
+        if !self.since.is_some_and(is_same) {
+            self.since = Some(now);
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count == LINES_MAX + 1 {
+            tracing::warn!(
+                script,
+                "scripts of this worker wrote {LINES_MAX} lines within a second: what they write in \
+                 the rest of it is left out"
+            );
+        }
+        self.count <= LINES_MAX
+    }
+}
+
 fn write(call: &mut NativeCall<'_>, level_of: fn(i64) -> Level) -> Answer {
     let Some(number) = call.int(0) else {
         return Answer::type_error(
             "a line of the log takes a level first, such as Nginx::LOG_INFO",
         );
     };
-    match level_of(number) {
-        Level::ERROR if enabled!(Level::ERROR) => {
-            let line = Line::of(call);
-            let (script, request) = (line.script, line.request());
-            tracing::error!(script, request, "{}", line.message);
-        }
-        Level::WARN if enabled!(Level::WARN) => {
-            let line = Line::of(call);
-            let (script, request) = (line.script, line.request());
-            tracing::warn!(script, request, "{}", line.message);
-        }
-        Level::INFO if enabled!(Level::INFO) => {
-            let line = Line::of(call);
-            let (script, request) = (line.script, line.request());
-            tracing::info!(script, request, "{}", line.message);
-        }
-        Level::DEBUG if enabled!(Level::DEBUG) => {
-            let line = Line::of(call);
-            let (script, request) = (line.script, line.request());
-            tracing::debug!(script, request, "{}", line.message);
-        }
-        Level::TRACE if enabled!(Level::TRACE) => {
-            let line = Line::of(call);
-            let (script, request) = (line.script, line.request());
-            tracing::trace!(script, request, "{}", line.message);
-        }
-        _ => {}
-    }
+    say(call, level_of(number), 1);
     Answer::Nil
+}
+
+/// Writes the argument of this index as a line, if the log's level lets it through.
+pub(super) fn say(call: &mut NativeCall<'_>, level: Level, index: usize) {
+    let is_enabled = match level {
+        Level::ERROR => enabled!(Level::ERROR),
+        Level::WARN => enabled!(Level::WARN),
+        Level::INFO => enabled!(Level::INFO),
+        Level::DEBUG => enabled!(Level::DEBUG),
+        Level::TRACE => enabled!(Level::TRACE),
+    };
+    let state = &mut *call.host;
+    if !is_enabled || !state.lines.take(&state.script, Instant::now()) {
+        return;
+    }
+    let line = Line::of(call, index);
+    let (script, request_id, said) = (line.script, line.request_id(), &line.message);
+    match level {
+        Level::ERROR => tracing::error!(script, request_id, "{said}"),
+        Level::WARN => tracing::warn!(script, request_id, "{said}"),
+        Level::INFO => tracing::info!(script, request_id, "{said}"),
+        Level::DEBUG => tracing::debug!(script, request_id, "{said}"),
+        Level::TRACE => tracing::trace!(script, request_id, "{said}"),
+    }
 }
 
 /// A line to be written.
@@ -120,11 +153,11 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(call: &'a mut NativeCall<'_>) -> Self {
-        let message = call.bytes(1).unwrap_or_default();
-        let message = String::from_utf8_lossy(message).into_owned();
+    fn of(call: &'a mut NativeCall<'_>, index: usize) -> Self {
+        let message = shown(call.bytes(index).unwrap_or_default());
         let (host, scratch, request) = call.parts();
         let request: Option<&mut dyn Request> = request;
+        scratch.clear();
         if let Some(request) = request {
             request.read(Property::Id, scratch);
         }
@@ -135,7 +168,31 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn request(&self) -> Option<&str> {
+    fn request_id(&self) -> Option<&str> {
         (!self.id.is_empty()).then_some(&*self.id)
+    }
+}
+
+/// The beginning of what is said, if it is too long.
+fn shown(message: &[u8]) -> String {
+    let end = message.len().min(LINE_BYTES_MAX);
+    String::from_utf8_lossy(message.get(..end).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_second_are_bounded() {
+        let (mut lines, now) = (Lines::default(), Instant::now());
+        assert!((0..LINES_MAX).all(|_| lines.take("a.rb", now)));
+        assert!((0..LINES_MAX).all(|_| !lines.take("a.rb", now)));
+        assert!(lines.take("a.rb", now + SECOND));
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        assert_eq!(shown(&[b'x'; LINE_BYTES_MAX + 1]).len(), LINE_BYTES_MAX);
     }
 }

@@ -6,10 +6,11 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use mruby::{Answer, ClassKind, Datum, Kind, MethodOf, Takes};
+use mruby::{Answer, Datum, Kind, MethodOf, Takes};
 
+use super::entries::{holder, int};
 use super::stores::{Connected, connected, stores};
-use super::{Chapter, Class, Constant, InRuby, Method, Value, takes, wait};
+use super::{Chapter, Constant, InRuby, Method, takes, wait};
 use crate::state::NativeCall;
 use crate::store::memcached::{Memcached, Stored};
 use crate::store::{Address, Error, Kind as Failed};
@@ -27,14 +28,6 @@ struct Handle {
     client: Rc<Memcached>,
     /// As the script named them, for the log.
     servers: String,
-}
-
-const fn constant(name: &'static str, value: i64) -> Constant {
-    Constant {
-        classes: CLASS,
-        name,
-        value: Value::Int(value),
-    }
 }
 
 const fn method(
@@ -71,11 +64,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
            server use the same connections. Where the server cannot be reached, \
            and for a key memcached does not take, every method answers `nil`, and the error log \
            says why, at most once a second. Keys are Strings or Symbols, or it raises RuntimeError.",
-    classes: &[Class {
-        name: "Memcached",
-        superclass: "Object",
-        kind: ClassKind::Holding,
-    }],
+    classes: &[holder("Memcached")],
     constants: CONSTANTS,
     methods: METHODS,
     in_ruby: &[InRuby {
@@ -158,56 +147,56 @@ const METHODS: &[Method] = &[
 
 /// libmemcached's numbers that scripts name.
 const CONSTANTS: &[Constant] = &[
-    constant("MEMCACHED_SUCCESS", 0),
-    constant("MEMCACHED_FAILURE", 1),
-    constant("MEMCACHED_HOST_LOOKUP_FAILURE", 2),
-    constant("MEMCACHED_CONNECTION_FAILURE", 3),
-    constant("MEMCACHED_WRITE_FAILURE", 5),
-    constant("MEMCACHED_READ_FAILURE", 6),
-    constant("MEMCACHED_PROTOCOL_ERROR", 8),
-    constant("MEMCACHED_CLIENT_ERROR", 9),
-    constant("MEMCACHED_SERVER_ERROR", 10),
-    constant("MEMCACHED_ERROR", 11),
-    constant("MEMCACHED_DATA_EXISTS", 12),
-    constant("MEMCACHED_NOTSTORED", NOT_STORED),
-    constant("MEMCACHED_STORED", 15),
-    constant("MEMCACHED_NOTFOUND", NOT_FOUND),
-    constant("MEMCACHED_NO_SERVERS", 20),
-    constant("MEMCACHED_END", 21),
-    constant("MEMCACHED_DELETED", 22),
-    constant("MEMCACHED_TIMEOUT", 31),
-    constant("MEMCACHED_BUFFERED", 32),
-    constant("MEMCACHED_BAD_KEY_PROVIDED", 33),
-    constant("MEMCACHED_BEHAVIOR_NO_BLOCK", 0),
-    constant("MEMCACHED_BEHAVIOR_TCP_NODELAY", 1),
-    constant("MEMCACHED_BEHAVIOR_HASH", 2),
-    constant("MEMCACHED_BEHAVIOR_KETAMA", 3),
-    constant("MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE", 4),
-    constant("MEMCACHED_BEHAVIOR_SOCKET_RECV_SIZE", 5),
-    constant("MEMCACHED_BEHAVIOR_SUPPORT_CAS", 7),
-    constant("MEMCACHED_BEHAVIOR_POLL_TIMEOUT", 8),
-    constant("MEMCACHED_BEHAVIOR_DISTRIBUTION", 9),
-    constant("MEMCACHED_BEHAVIOR_BUFFER_REQUESTS", 10),
-    constant("MEMCACHED_BEHAVIOR_SORT_HOSTS", 12),
-    constant("MEMCACHED_BEHAVIOR_VERIFY_KEY", 13),
-    constant("MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT", 14),
-    constant("MEMCACHED_BEHAVIOR_RETRY_TIMEOUT", 15),
-    constant("MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED", 16),
-    constant("MEMCACHED_BEHAVIOR_KETAMA_HASH", 17),
-    constant("MEMCACHED_BEHAVIOR_BINARY_PROTOCOL", 18),
-    constant("MEMCACHED_BEHAVIOR_SND_TIMEOUT", 19),
-    constant("MEMCACHED_BEHAVIOR_RCV_TIMEOUT", 20),
-    constant("MEMCACHED_BEHAVIOR_SERVER_FAILURE_LIMIT", 21),
-    constant("MEMCACHED_BEHAVIOR_NOREPLY", 26),
-    constant("MEMCACHED_BEHAVIOR_USE_UDP", 27),
-    constant("MEMCACHED_BEHAVIOR_AUTO_EJECT_HOSTS", 28),
-    constant("MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS", 29),
-    constant("MEMCACHED_BEHAVIOR_RANDOMIZE_REPLICA_READ", 30),
-    constant("MEMCACHED_BEHAVIOR_CORK", 31),
-    constant("MEMCACHED_BEHAVIOR_TCP_KEEPALIVE", 32),
-    constant("MEMCACHED_BEHAVIOR_TCP_KEEPIDLE", 33),
-    constant("MEMCACHED_BEHAVIOR_REMOVE_FAILED_SERVERS", 35),
-    constant("MEMCACHED_BEHAVIOR_DEAD_TIMEOUT", 36),
+    int(CLASS, "MEMCACHED_SUCCESS", 0),
+    int(CLASS, "MEMCACHED_FAILURE", 1),
+    int(CLASS, "MEMCACHED_HOST_LOOKUP_FAILURE", 2),
+    int(CLASS, "MEMCACHED_CONNECTION_FAILURE", 3),
+    int(CLASS, "MEMCACHED_WRITE_FAILURE", 5),
+    int(CLASS, "MEMCACHED_READ_FAILURE", 6),
+    int(CLASS, "MEMCACHED_PROTOCOL_ERROR", 8),
+    int(CLASS, "MEMCACHED_CLIENT_ERROR", 9),
+    int(CLASS, "MEMCACHED_SERVER_ERROR", 10),
+    int(CLASS, "MEMCACHED_ERROR", 11),
+    int(CLASS, "MEMCACHED_DATA_EXISTS", 12),
+    int(CLASS, "MEMCACHED_NOTSTORED", NOT_STORED),
+    int(CLASS, "MEMCACHED_STORED", 15),
+    int(CLASS, "MEMCACHED_NOTFOUND", NOT_FOUND),
+    int(CLASS, "MEMCACHED_NO_SERVERS", 20),
+    int(CLASS, "MEMCACHED_END", 21),
+    int(CLASS, "MEMCACHED_DELETED", 22),
+    int(CLASS, "MEMCACHED_TIMEOUT", 31),
+    int(CLASS, "MEMCACHED_BUFFERED", 32),
+    int(CLASS, "MEMCACHED_BAD_KEY_PROVIDED", 33),
+    int(CLASS, "MEMCACHED_BEHAVIOR_NO_BLOCK", 0),
+    int(CLASS, "MEMCACHED_BEHAVIOR_TCP_NODELAY", 1),
+    int(CLASS, "MEMCACHED_BEHAVIOR_HASH", 2),
+    int(CLASS, "MEMCACHED_BEHAVIOR_KETAMA", 3),
+    int(CLASS, "MEMCACHED_BEHAVIOR_SOCKET_SEND_SIZE", 4),
+    int(CLASS, "MEMCACHED_BEHAVIOR_SOCKET_RECV_SIZE", 5),
+    int(CLASS, "MEMCACHED_BEHAVIOR_SUPPORT_CAS", 7),
+    int(CLASS, "MEMCACHED_BEHAVIOR_POLL_TIMEOUT", 8),
+    int(CLASS, "MEMCACHED_BEHAVIOR_DISTRIBUTION", 9),
+    int(CLASS, "MEMCACHED_BEHAVIOR_BUFFER_REQUESTS", 10),
+    int(CLASS, "MEMCACHED_BEHAVIOR_SORT_HOSTS", 12),
+    int(CLASS, "MEMCACHED_BEHAVIOR_VERIFY_KEY", 13),
+    int(CLASS, "MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT", 14),
+    int(CLASS, "MEMCACHED_BEHAVIOR_RETRY_TIMEOUT", 15),
+    int(CLASS, "MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED", 16),
+    int(CLASS, "MEMCACHED_BEHAVIOR_KETAMA_HASH", 17),
+    int(CLASS, "MEMCACHED_BEHAVIOR_BINARY_PROTOCOL", 18),
+    int(CLASS, "MEMCACHED_BEHAVIOR_SND_TIMEOUT", 19),
+    int(CLASS, "MEMCACHED_BEHAVIOR_RCV_TIMEOUT", 20),
+    int(CLASS, "MEMCACHED_BEHAVIOR_SERVER_FAILURE_LIMIT", 21),
+    int(CLASS, "MEMCACHED_BEHAVIOR_NOREPLY", 26),
+    int(CLASS, "MEMCACHED_BEHAVIOR_USE_UDP", 27),
+    int(CLASS, "MEMCACHED_BEHAVIOR_AUTO_EJECT_HOSTS", 28),
+    int(CLASS, "MEMCACHED_BEHAVIOR_NUMBER_OF_REPLICAS", 29),
+    int(CLASS, "MEMCACHED_BEHAVIOR_RANDOMIZE_REPLICA_READ", 30),
+    int(CLASS, "MEMCACHED_BEHAVIOR_CORK", 31),
+    int(CLASS, "MEMCACHED_BEHAVIOR_TCP_KEEPALIVE", 32),
+    int(CLASS, "MEMCACHED_BEHAVIOR_TCP_KEEPIDLE", 33),
+    int(CLASS, "MEMCACHED_BEHAVIOR_REMOVE_FAILED_SERVERS", 35),
+    int(CLASS, "MEMCACHED_BEHAVIOR_DEAD_TIMEOUT", 36),
 ];
 
 /// When a value is stored.

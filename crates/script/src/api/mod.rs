@@ -40,19 +40,27 @@ mod upstream;
 mod userdata;
 mod variables;
 
+#[cfg(test)]
+mod tests;
+
 use mruby::{Answer, ClassKind, Datum, Error, MethodOf, Takes, Vm};
 
+use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::state::{NativeCall, State};
 use crate::wait::{Ask, Pending, Woken};
 
+pub(crate) use log::Lines;
 pub use reference::reference;
 pub(crate) use regexp::Patterns;
 pub(crate) use stores::Connected;
 
 /// Raised by `exit`: the hook ends, as if it had come to its last line.
 pub(crate) const EXIT: &str = "ScriptExit";
+
+/// What the names of our own Ruby begin with: a backtrace tells of the operator's alone.
+pub(crate) const OWN_SOURCES: &str = "<nagaya>/";
 
 /// The chapters of the API, in the order of the reference.
 const CHAPTERS: &[&Chapter] = &[
@@ -199,18 +207,12 @@ pub(crate) fn register(vm: &mut Vm<State>) -> Result<(), Error> {
         .iter()
         .filter(|chapter| !chapter.prelude.is_empty())
     {
-        run_once(vm, chapter.prelude, chapter.title)?;
+        let name = format!("{OWN_SOURCES}{}", chapter.title);
+        let script = vm.compile(chapter.prelude.as_bytes(), &name, 1)?;
+        vm.run(script)?;
+        vm.let_go(script);
     }
-    let server = vm.host().settings.server.name();
-    let chosen = format!("module Kernel\n  def get_server_class() {server} end\nend\n");
-    run_once(vm, &chosen, "get_server_class")
-}
-
-fn run_once(vm: &mut Vm<State>, text: &str, name: &str) -> Result<(), Error> {
-    let script = vm.compile(text.as_bytes(), name, 1)?;
-    vm.run(script)?;
-    vm.let_go(script);
-    Ok(())
+    kernel::fix(vm)
 }
 
 /// Parks the fiber until `future` has ended.
@@ -233,8 +235,12 @@ pub(crate) fn request<'a>(
     call: &'a mut NativeCall<'_>,
 ) -> Result<&'a mut (dyn Request + 'static), Answer> {
     let phase = call.host.phase;
-    call.lent()
-        .ok_or_else(|| Answer::runtime_error(format!("there is no request in the phase {phase}")))
+    call.lent().ok_or_else(|| no_request(phase))
+}
+
+/// The exception that says there is no request.
+fn no_request(phase: Phase) -> Answer {
+    Answer::runtime_error(format!("there is no request in the phase {phase}"))
 }
 
 /// What the request's scripts have left behind, or the exception that says there is none.

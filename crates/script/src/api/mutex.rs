@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mruby::{Answer, ClassKind, Datum, MethodOf};
+use mruby::{Answer, Datum, MethodOf};
 
-use super::{Chapter, Class, InRuby, Method, holding, takes, wait};
+use super::entries::{error, holder};
+use super::{Chapter, InRuby, Method, holding, takes, wait};
 use crate::shared::{Entered, Lock, Turn};
 use crate::state::NativeCall;
 use crate::wait::Woken;
@@ -49,18 +50,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
            each object has its own. Who waits holds up nobody else. A lock is freed when its \
            holder's request ends, however it ends; one that was taken where there is no request (in \
            `init`), when that script ends.",
-    classes: &[
-        Class {
-            name: "Mutex",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-        Class {
-            name: "ThreadError",
-            superclass: "StandardError",
-            kind: ClassKind::Class,
-        },
-    ],
+    classes: &[holder("Mutex"), error("ThreadError", "StandardError")],
     constants: &[],
     methods: &[
         method(&["__open"], 1, "", "", open),
@@ -118,7 +108,7 @@ class Mutex
     __open((options[:name] || __made_at).to_s)
   end
   def __made_at
-    line = caller.find { |frame| !frame.start_with?('Mutex:') } || ''
+    line = caller.find { |frame| !frame.start_with?('<nagaya>/') } || ''
     line.split(':in ')[0]
   end
   def try_lock_loop(retry_us = 100_000, timeout_us = 5_000_000)
@@ -181,7 +171,7 @@ impl Claim {
 
 fn attempt(call: &mut NativeCall<'_>) -> Tried {
     let Some(handle) = call.attached::<Handle>() else {
-        return Tried::Raised(error("this Mutex was made without Mutex.new"));
+        return Tried::Raised(thread_error("this Mutex was made without Mutex.new"));
     };
     let lock = &handle.0;
     let scope = holding(call);
@@ -189,7 +179,7 @@ fn attempt(call: &mut NativeCall<'_>) -> Tried {
     let stake = lock.stake();
     let ticket = stake.ticket();
     let Some(held) = scope.hold(Box::new(stake)) else {
-        return Tried::Raised(error("this request holds too much already"));
+        return Tried::Raised(thread_error("this request holds too much already"));
     };
     match lock.try_enter(ticket, serial, held) {
         Entered::Now => Tried::Taken,
@@ -209,7 +199,7 @@ fn attempt(call: &mut NativeCall<'_>) -> Tried {
 }
 
 fn deadlock() -> Answer {
-    error("deadlock: this request has the lock already, and would wait for itself")
+    thread_error("deadlock: this request has the lock already, and would wait for itself")
 }
 
 fn lock(call: &mut NativeCall<'_>) -> Answer {
@@ -264,7 +254,7 @@ fn try_lock(call: &mut NativeCall<'_>) -> Answer {
 
 fn unlock(call: &mut NativeCall<'_>) -> Answer {
     let Some(handle) = call.attached::<Handle>() else {
-        return error("this Mutex was made without Mutex.new");
+        return thread_error("this Mutex was made without Mutex.new");
     };
     let scope = holding(call);
     match handle.0.held_by(scope.serial()) {
@@ -272,10 +262,10 @@ fn unlock(call: &mut NativeCall<'_>) -> Answer {
             drop(scope.release(held));
             Answer::Int(0)
         }
-        None => error("this request does not have the lock it unlocks"),
+        None => thread_error("this request does not have the lock it unlocks"),
     }
 }
 
-fn error(message: &str) -> Answer {
+fn thread_error(message: &str) -> Answer {
     Answer::Raise("ThreadError", message.to_owned())
 }

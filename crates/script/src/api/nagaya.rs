@@ -1,8 +1,11 @@
 //! The module `Nagaya`: what is this gateway's own.
 
-use mruby::{Answer, ClassKind, Datum, MethodOf, Takes};
+use mruby::{Answer, Datum, MethodOf};
+use tracing::Level;
 
-use super::{Chapter, Class, InRuby, Method, answered, ask, request, takes, takes_texts};
+use super::entries::{function, module};
+use super::log::say;
+use super::{Chapter, InRuby, Method, answered, ask, request, takes, takes_texts};
 use crate::request::{Property, Request};
 use crate::shared::Sensed;
 use crate::state::NativeCall;
@@ -14,26 +17,6 @@ const KEY_BYTES_MAX: usize = 1_024;
 /// Longest wait for a permit, an hour, in milliseconds.
 const WAIT_MS_MAX: f64 = 3_600_000.0;
 
-const fn function(
-    classes: &'static [&'static str],
-    names: &'static [&'static str],
-    takes: Takes,
-    arguments: &'static str,
-    doc: &'static str,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes,
-        names,
-        of: MethodOf::Class,
-        takes,
-        arguments,
-        waits: "",
-        doc,
-        native,
-    }
-}
-
 const NAGAYA: &[&str] = &["Nagaya"];
 
 pub(super) const CHAPTER: Chapter = Chapter {
@@ -42,18 +25,13 @@ pub(super) const CHAPTER: Chapter = Chapter {
            freed when the request ends. A request that waits for one keeps the permits it already \
            holds, those of the configuration's limits too: two keys taken in different orders by \
            two scripts hold each other up until `wait` is over.",
-    classes: &[Class {
-        name: "Nagaya::Limit",
-        superclass: "Object",
-        kind: ClassKind::Module,
-    }],
+    classes: &[module("Nagaya::Limit")],
     constants: &[],
     methods: &[
         function(
             NAGAYA,
             &["request"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "What there is to know of the request, as a Hash: `:id`, `:method`, `:path`, `:query`, \
              `:file`, `:host`, `:site`, `:tenant`, `:client`, `:status` (an Integer, once there is \
              one) and `:time` (seconds since it came, a Float).",
@@ -62,40 +40,35 @@ pub(super) const CHAPTER: Chapter = Chapter {
         function(
             NAGAYA,
             &["site"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The site's first host.",
             |call| property(call, Property::SiteName),
         ),
         function(
             NAGAYA,
             &["tenant"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The site's tenant.",
             |call| property(call, Property::Tenant),
         ),
         function(
             NAGAYA,
             &["worker"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The worker's number, from 0.",
             |call| Answer::Int(i64::try_from(call.host.settings.worker).unwrap_or(i64::MAX)),
         ),
         function(
             NAGAYA,
             &["phase"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The name of the phase that runs: `\"access\"`.",
             |call| Answer::Bytes(call.host.phase.name().as_bytes().to_vec()),
         ),
         function(
             NAGAYA,
             &["log"],
-            takes_texts(2, 2),
-            "level, message",
+            (takes_texts(2, 2), "level, message"),
             "Writes a line to the error log. Levels are `:error`, `:warn`, `:info` and `:debug`.",
             log,
         ),
@@ -179,20 +152,19 @@ fn parsed<T: std::str::FromStr>(
 }
 
 fn log(call: &mut NativeCall<'_>) -> Answer {
-    let text = String::from_utf8_lossy(call.bytes(1).unwrap_or_default()).into_owned();
-    let script = &*call.host.script;
-    match call.bytes(0).unwrap_or_default() {
-        b"error" => tracing::error!(script, "{text}"),
-        b"warn" => tracing::warn!(script, "{text}"),
-        b"info" => tracing::info!(script, "{text}"),
-        b"debug" => tracing::debug!(script, "{text}"),
+    let level = match call.bytes(0).unwrap_or_default() {
+        b"error" => Level::ERROR,
+        b"warn" => Level::WARN,
+        b"info" => Level::INFO,
+        b"debug" => Level::DEBUG,
         other => {
             let other = String::from_utf8_lossy(other);
             return Answer::argument_error(format!(
                 "Nagaya.log knows no level {other}: error, warn, info or debug"
             ));
         }
-    }
+    };
+    say(call, level, 1);
     Answer::Nil
 }
 

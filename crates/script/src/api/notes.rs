@@ -1,9 +1,10 @@
 //! `Apache::Notes` and `Apache::Env`: names and values that go along with a request.
 
-use mruby::{Answer, ClassKind, Datum, Kind, Takes};
+use mruby::{Answer, Datum, Kind, Takes};
 
-use super::entries::{Classes, method, reader};
-use super::{Chapter, Class, answered, request, scope};
+use super::entries::{Classes, holder, method, reader};
+use super::request::{initialize, own, text};
+use super::{Chapter, answered};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
 
@@ -25,22 +26,20 @@ const SET: Takes = Takes {
     texts: 0b11,
 };
 
-const fn class(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }
-}
-
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Apache::Notes, Apache::Env",
     text: "Notes go along with a request from script to script; `Nginx::Var` has the same ones. `Env` \
            has the variables a CGI program gets; what a script puts there later scripts see, but no \
            program does: give the request a field (`headers_in`) for that.",
-    classes: &[class("Apache::Notes"), class("Apache::Env")],
+    classes: &[holder("Apache::Notes"), holder("Apache::Env")],
     constants: &[],
     methods: &[
+        reader(
+            &["Apache::Notes", "Apache::Env"],
+            &["initialize"],
+            "",
+            initialize,
+        ),
         method(NOTES, &["[]"], (GET, "name"), "A note, or `nil`.", |call| {
             note(call, b"")
         }),
@@ -68,27 +67,31 @@ pub(super) const CHAPTER: Chapter = Chapter {
 
 fn note(call: &mut NativeCall<'_>, before: &[u8]) -> Answer {
     let name = [before, call.bytes(0).unwrap_or_default()].concat();
-    answered(scope(call).map(|scope| match scope.note(&name) {
-        Some(note) => Answer::Bytes(note.to_vec()),
-        None => Answer::Nil,
-    }))
+    text(call, |request, out| {
+        let note = request.scope().note(&name);
+        note.map(|note| out.extend_from_slice(note)).is_some()
+    })
 }
 
 fn set_note(call: &mut NativeCall<'_>, before: &[u8]) -> Answer {
     let name = [before, call.bytes(0).unwrap_or_default()].concat();
     let is_nil = call.kind(1) == Kind::Nil;
     let value = call.bytes(1).unwrap_or_default().to_vec();
-    answered(scope(call).map(
-        |scope| match scope.set_note(&name, (!is_nil).then_some(&*value)) {
+    answered(own(call).map(|request| {
+        match request
+            .scope()
+            .set_note(&name, (!is_nil).then_some(&*value))
+        {
             true => Answer::Argument(1),
             false => Answer::runtime_error("the notes of this request would take more than 1 MiB"),
-        },
-    ))
+        }
+    }))
 }
 
 fn all_notes(call: &mut NativeCall<'_>) -> Answer {
-    answered(scope(call).map(|scope| {
-        let notes = scope
+    answered(own(call).map(|request| {
+        let notes = request
+            .scope()
             .notes()
             .filter(|(name, _)| !name.starts_with(ENV_NOTE));
         let pairs = notes.map(|(name, value)| (name.into(), value.into()));
@@ -130,7 +133,7 @@ fn env(call: &mut NativeCall<'_>) -> Answer {
         there => return there,
     }
     let name = call.bytes(0).unwrap_or_default().to_vec();
-    answered(request(call).map(|request| {
+    answered(own(call).map(|request| {
         let all = variables(request);
         let known = all.into_iter().find(|(known, _)| *known == name);
         known.map_or(Answer::Nil, |(_, value)| Answer::Bytes(value))
@@ -138,7 +141,7 @@ fn env(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn all_env(call: &mut NativeCall<'_>) -> Answer {
-    answered(request(call).map(|request| {
+    answered(own(call).map(|request| {
         let mut all = variables(request);
         for (name, value) in request.scope().notes() {
             if let Some(name) = name.strip_prefix(ENV_NOTE) {

@@ -5,38 +5,11 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use mruby::{Answer, ClassKind, Datum, MethodOf, Takes};
+use mruby::{Answer, Datum};
 
-use super::{Chapter, Class, Constant, InRuby, Method, Value, takes};
+use super::entries::{function, module};
+use super::{Chapter, Constant, InRuby, Value, takes};
 use crate::state::NativeCall;
-
-const fn function(
-    classes: &'static [&'static str],
-    names: &'static [&'static str],
-    takes: Takes,
-    arguments: &'static str,
-    doc: &'static str,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes,
-        names,
-        of: MethodOf::Class,
-        takes,
-        arguments,
-        waits: "",
-        doc,
-        native,
-    }
-}
-
-const fn module(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Object",
-        kind: ClassKind::Module,
-    }
-}
 
 const fn clock(name: &'static str, value: i64) -> Constant {
     Constant {
@@ -56,28 +29,25 @@ pub(super) const CHAPTER: Chapter = Chapter {
     classes: &[module("Process"), module("Uname")],
     constants: &[clock("CLOCK_REALTIME", 0), clock("CLOCK_MONOTONIC", 1)],
     methods: &[
-        function(&["Nagaya"], &["__environment"], takes(0, 0), "", "", env),
+        function(&["Nagaya"], &["__environment"], (takes(0, 0), ""), "", env),
         function(
             &["Process"],
             &["pid"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The number of the server process. All workers are threads of it.",
             |_| Answer::Int(i64::from(std::process::id())),
         ),
         function(
             &["Process"],
             &["ppid"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The number of its parent, the supervisor.",
             |_| Answer::Int(i64::from(std::os::unix::process::parent_id())),
         ),
         function(
             &["Process"],
             &["clock_gettime"],
-            takes(1, 2),
-            "clock, unit = :float_second",
+            (takes(1, 2), "clock, unit = :float_second"),
             "Seconds of `Process::CLOCK_MONOTONIC` or `CLOCK_REALTIME` as a Float; units are \
              `:float_second`, `:float_millisecond`, `:float_microsecond`, `:second`, \
              `:millisecond`, `:microsecond` and `:nanosecond`.",
@@ -86,40 +56,35 @@ pub(super) const CHAPTER: Chapter = Chapter {
         function(
             &["Uname"],
             &["sysname"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "`\"Linux\"`.",
             |_| bytes(os::kernel::name().system),
         ),
         function(
             &["Uname"],
             &["nodename"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The machine's name.",
             |_| bytes(os::kernel::name().node),
         ),
         function(
             &["Uname"],
             &["release"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "The kernel's version.",
             |_| bytes(os::kernel::name().release),
         ),
         function(
             &["Uname"],
             &["version"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "How the kernel was built.",
             |_| bytes(os::kernel::name().version),
         ),
         function(
             &["Uname"],
             &["machine"],
-            takes(0, 0),
-            "",
+            (takes(0, 0), ""),
             "`\"x86_64\"` and the like.",
             |_| bytes(os::kernel::name().machine),
         ),

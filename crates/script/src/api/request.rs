@@ -3,10 +3,10 @@
 //! An object knows the number of the request it was made for: kept beyond its end, or used in
 //! another's script, it raises.
 
-use mruby::{Answer, ClassKind};
+use mruby::Answer;
 
-use super::entries::{Classes, Native, function, method, reader};
-use super::{Chapter, Class, InRuby, answered, ask, request, takes, takes_texts};
+use super::entries::{Classes, Native, holder, method, reader};
+use super::{Chapter, InRuby, answered, ask, no_request, request, takes, takes_texts};
 use crate::request::{Property, Refused, Request};
 use crate::state::NativeCall;
 use crate::wait::Ask;
@@ -29,24 +29,13 @@ pub(super) const fn writer(
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Request",
-    text: "An object belongs to the request it was made for, and raises when it is used for another. \
-           What can be changed, and in which phases, is up to the request: changing what is not to be \
+    text: "An object belongs to the request it was made for, and raises when it is used for another; \
+           so do those of the classes below that tell of a request. What can be changed, and in which phases, is up to the request: changing what is not to be \
            changed raises `RuntimeError`, and no value may have a line break in it.",
-    classes: &[
-        Class {
-            name: "Nginx::Request",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-        Class {
-            name: "Apache::Request",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-    ],
+    classes: &[holder("Nginx::Request"), holder("Apache::Request")],
     constants: &[],
     methods: &[
-        function(BOTH, &["new"], (takes(0, 0), ""), "", make),
+        method(BOTH, &["initialize"], (takes(0, 0), ""), "", initialize),
         reader(BOTH, &["filename"], "The resolved file.", |call| {
             property(call, Property::Filename)
         }),
@@ -228,7 +217,8 @@ end
 ",
 };
 
-fn make(call: &mut NativeCall<'_>) -> Answer {
+/// Makes the receiver an object of the request the script runs for.
+pub(super) fn initialize(call: &mut NativeCall<'_>) -> Answer {
     answered(request(call).map(|request| Answer::Stamp(request.scope().serial())))
 }
 
@@ -240,37 +230,40 @@ pub(super) fn own<'a>(
     let request = request(call)?;
     match request.scope().serial() == made_for {
         true => Ok(request),
-        false => Err(Answer::runtime_error(
-            "this object belongs to a request that has ended: make a new one",
-        )),
+        false => Err(ended()),
+    }
+}
+
+fn ended() -> Answer {
+    Answer::runtime_error("this object belongs to a request that has ended: make a new one")
+}
+
+/// What is appended for the receiver's request as a String; `nil` where there is nothing.
+pub(super) fn text(
+    call: &mut NativeCall<'_>,
+    read: impl FnOnce(&mut (dyn Request + 'static), &mut Vec<u8>) -> bool,
+) -> Answer {
+    let (made_for, phase) = (call.stamp(), call.host.phase);
+    match call.parts() {
+        (_, _, None) => no_request(phase),
+        (_, out, Some(request)) => match request.scope().serial() == made_for {
+            true if read(request, out) => Answer::Scratch,
+            true => Answer::Nil,
+            false => ended(),
+        },
     }
 }
 
 /// A property of the receiver's request, or `nil`.
 pub(super) fn property(call: &mut NativeCall<'_>, property: Property) -> Answer {
-    if let Err(raise) = own(call) {
-        return raise;
-    }
-    current(call, property)
-}
-
-/// A property of the request the script runs for, or `nil`.
-pub(super) fn current(call: &mut NativeCall<'_>, property: Property) -> Answer {
-    if let Err(raise) = request(call) {
-        return raise;
-    }
-    let (_, out, request) = call.parts();
-    match request.is_some_and(|request| request.read(property, out)) {
-        true => Answer::Scratch,
-        false => Answer::Nil,
-    }
+    text(call, |request, out| request.read(property, out))
 }
 
 /// A property as a whole number; 0 when it has none, or is none.
 pub(super) fn number(call: &mut NativeCall<'_>, property: Property) -> Answer {
-    answered(request(call).map(|request| {
+    answered(own(call).map(|own| {
         let mut digits = Vec::new();
-        request.read(property, &mut digits);
+        own.read(property, &mut digits);
         Answer::Int(whole(&digits))
     }))
 }

@@ -1,9 +1,9 @@
 //! The modules `Nginx` and `Apache`: output, status, redirects, and what they say of themselves.
 
-use mruby::{Answer, ClassKind};
+use mruby::Answer;
 
-use super::entries::{Classes, function};
-use super::{Chapter, Class, InRuby, answered, kernel, request, scope, takes, takes_texts};
+use super::entries::{Classes, class, function};
+use super::{Chapter, InRuby, answered, kernel, request, scope, takes, takes_texts};
 use crate::request::{Property, Request};
 use crate::scope::Redirect;
 use crate::state::NativeCall;
@@ -20,18 +20,7 @@ const LOCATION_BYTES_MAX: usize = 8_192;
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Nginx and Apache",
     text: "Both are there, whatever `scripts.server` says; the constants differ as they always did.",
-    classes: &[
-        Class {
-            name: "Nginx",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-        Class {
-            name: "Apache",
-            superclass: "Object",
-            kind: ClassKind::Class,
-        },
-    ],
+    classes: &[class("Nginx"), class("Apache")],
     constants: &[],
     methods: &[
         function(

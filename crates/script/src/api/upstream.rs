@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use mruby::{Answer, ClassKind};
+use mruby::Answer;
 
-use super::entries::{Classes, function, int, method, not_there, reader};
-use super::{Chapter, Class, InRuby, Method, answered, request, scope, takes, takes_texts};
+use super::entries::{Classes, class, function, holder, int, method, module, not_there, reader};
+use super::request::{initialize, own, text};
+use super::{Chapter, InRuby, Method, answered, takes, takes_texts};
 use crate::request::Property;
 use crate::state::NativeCall;
 
@@ -16,25 +17,13 @@ const AUTHN: Classes = &["Apache::AuthnProvider"];
 /// Longest name of a server.
 const SERVER_BYTES_MAX: usize = 255;
 
-const fn class(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }
-}
-
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Upstream, Utils, and what is not there",
     text: "`Nginx::SSL`, `Nginx::Stream` and `Apache::AuthnProvider` are there so that scripts that name \
            them compile; using one raises `NotImplementedError`.",
     classes: &[
-        class("Nginx::Upstream"),
-        Class {
-            name: "Nginx::Utils",
-            superclass: "Object",
-            kind: ClassKind::Module,
-        },
+        holder("Nginx::Upstream"),
+        module("Nginx::Utils"),
         class("Nginx::SSL"),
         class("Nginx::Stream"),
         class("Nginx::Stream::Connection"),
@@ -54,7 +43,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
             &["initialize"],
             (takes(1, 1), "name"),
             "An upstream. What is changed by it is changed for this request only.",
-            |_| Answer::Nil,
+            initialize,
         ),
         reader(
             UPSTREAM,
@@ -149,11 +138,13 @@ const fn no_method(classes: Classes, native: super::entries::Native) -> Method {
 }
 
 fn server(call: &mut NativeCall<'_>) -> Answer {
-    match scope(call).map(|scope| scope.upstream.clone()) {
-        Ok(Some(chosen)) => Answer::Bytes(chosen),
-        Ok(None) => super::request::current(call, Property::UpstreamName),
-        Err(raise) => raise,
-    }
+    text(call, |request, out| match &request.scope().upstream {
+        Some(chosen) => {
+            out.extend_from_slice(chosen);
+            true
+        }
+        None => request.read(Property::UpstreamName, out),
+    })
 }
 
 fn set_server(call: &mut NativeCall<'_>) -> Answer {
@@ -162,7 +153,7 @@ fn set_server(call: &mut NativeCall<'_>) -> Answer {
     if server.is_empty() || server.len() > SERVER_BYTES_MAX || !server.iter().all(plain) {
         return Answer::argument_error("a server is an address with its port: 192.0.2.1:8080");
     }
-    answered(request(call).map(|request| {
+    answered(own(call).map(|request| {
         request.scope().upstream = Some(server);
         Answer::Argument(0)
     }))

@@ -3,12 +3,12 @@
 //! A name that no method has comes to `method_missing`, which looks it up in one sorted table, then
 //! by its prefix (`http_`, `arg_`, …), then among what scripts of the request have set.
 
-use mruby::{Answer, ClassKind, Kind, Takes};
+use mruby::{Answer, Kind, Takes};
 
 use super::calendar::{iso, log_time, seconds_with_ms};
-use super::entries::{Classes, function, method};
-use super::request::write;
-use super::{Chapter, Class, answered, request, takes};
+use super::entries::{Classes, function, holder, method, reader};
+use super::request::{initialize, own, text, write};
+use super::{Chapter, answered, request, takes};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
 
@@ -49,13 +49,10 @@ pub(super) const CHAPTER: Chapter = Chapter {
            sent (`bytes_sent`, `body_bytes_sent`) is known in `log`.\n\n\
            Of these only `args` (and `query_string`) can be set. Any other name is a variable of the \
            request, which its later scripts see as well; `Apache::Notes` has the same.",
-    classes: &[Class {
-        name: "Nginx::Var",
-        superclass: "Object",
-        kind: ClassKind::Class,
-    }],
+    classes: &[holder("Nginx::Var")],
     constants: &[],
     methods: &[
+        reader(VAR, &["initialize"], "", initialize),
         method(VAR, &["method_missing"], (MISSING, ""), "", missing),
         // `Kernel` has a method of this name.
         method(VAR, &["server_name"], (takes(0, 0), ""), "", |call| {
@@ -89,11 +86,11 @@ pub(super) const CHAPTER: Chapter = Chapter {
             exists,
         ),
         function(
-            &["Nginx::Var"],
+            VAR,
             &["exist?"],
             (takes(1, 1), "name"),
             "Whether a variable has a value.",
-            exists,
+            exists_now,
         ),
     ],
     in_ruby: &[],
@@ -182,16 +179,10 @@ fn missing(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn read(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
-    if let Err(raise) = request(call) {
-        return raise;
-    }
-    let (_, out, request) = call.parts();
-    match request.is_some_and(|request| value(request, name, out)) {
-        true => Answer::Scratch,
-        false => Answer::Nil,
-    }
+    text(call, |request, out| value(request, name, out))
 }
 
+/// Whether a variable of the receiver's request has a value.
 fn exists(call: &mut NativeCall<'_>) -> Answer {
     let name = call.name(0).unwrap_or_default();
     match read(call, &name) {
@@ -199,6 +190,12 @@ fn exists(call: &mut NativeCall<'_>) -> Answer {
         Answer::Nil => Answer::Bool(false),
         raise => raise,
     }
+}
+
+/// The same, of the request the script runs for.
+fn exists_now(call: &mut NativeCall<'_>) -> Answer {
+    let name = call.name(0).unwrap_or_default();
+    answered(request(call).map(|request| Answer::Bool(value(request, &name, &mut Vec::new()))))
 }
 
 /// Appends a variable's value; `false` when it has none.
@@ -370,7 +367,7 @@ fn set(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
     }
     let is_nil = call.kind(1) == Kind::Nil;
     let value = call.bytes(1).unwrap_or_default().to_vec();
-    answered(request(call).and_then(|request| {
+    answered(own(call).and_then(|request| {
         match name {
             b"args" | b"query_string" => write(request, Property::Args, &value)?,
             name if is_own(name) => return Err(unchangeable(name)),

@@ -1,11 +1,11 @@
-//! One VM of one worker and generation, and the runs of scripts in it.
+//! One VM of one worker and generation: scripts compiled in it, and what becomes of it.
 //!
-//! [`Interpreter::run`] is the life of a hook call: a fiber starts with the script; when a native
-//! has to wait, the fiber is parked, its future awaited, and the fiber goes on. A run that is
-//! dropped (the client left, the time was up) lets its fiber go.
+//! [`Interpreter::begin`] gives a [`Run`], which is the life of a hook call.
 //!
-//! A VM that had to be given up is replaced before the next run, `init` and `worker_init` included;
-//! runs that were parked in it fail.
+//! A VM that had to be given up is replaced before the next run, and nothing runs in the new one
+//! before `init` and `worker_init` have; runs that were parked in the old one fail.
+
+mod run;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,20 +13,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
-use mruby::{Budget, Counting, Datum, Error, Resume, Slot, Vm};
-use tokio::time::timeout;
+use mruby::{Budget, Counting, Error, Slot, Vm};
 
 use crate::api;
 use crate::failure::{Cause, Failure};
 use crate::fibers::Fibers;
 use crate::phase::Phase;
 use crate::request::Request;
-use crate::scope::Scope;
 use crate::script::{Cache, Compiled, Script, Source};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::wait::{Pending, Woken};
+
+pub use run::{Ran, Run, Step, Wait};
 
 /// How often the file of a script with `cache = "mtime"` is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,12 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Largest script.
 const SCRIPT_BYTES_MAX: usize = 1 << 20;
 
-/// What a script's run came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ran {
-    /// The value of its last line.
-    pub value: Datum,
-}
+/// CPU time of `init`, `worker_init` and `worker_exit` between two waits, and of compiling: no
+/// request pays for them each time, and what is compiled has an end.
+const START_CPU: Duration = Duration::from_secs(1);
 
 /// Runs scripts, one at a time, any number of them waiting.
 pub struct Interpreter {
@@ -50,6 +46,8 @@ pub struct Interpreter {
     starters: RefCell<Vec<(Phase, Script)>>,
     parked: Cell<usize>,
     reopening: tokio::sync::Mutex<()>,
+    /// From when another VM stands in the place of a lost one until its starters have ended.
+    starting: Cell<bool>,
 }
 
 struct Open {
@@ -64,28 +62,6 @@ impl Open {
     fn new(vm: Vm<State>) -> Self {
         let number = OPENED.fetch_add(1, Relaxed);
         Self { vm, number }
-    }
-}
-
-/// What one stretch of a run came to.
-pub enum Step {
-    /// The script has come to its end.
-    Done(Ran),
-    /// It waits.
-    Waits(Wait),
-}
-
-/// What a run waits for, and until when at most.
-pub struct Wait {
-    pending: Pending,
-    until: Instant,
-    _parked: Parked,
-}
-
-impl Wait {
-    /// Whether the request itself is needed to wait for it.
-    pub fn needs_request(&self) -> bool {
-        matches!(self.pending, Pending::Ask(_))
     }
 }
 
@@ -105,6 +81,7 @@ impl Interpreter {
             starters: RefCell::default(),
             parked: Cell::new(0),
             reopening: tokio::sync::Mutex::new(()),
+            starting: Cell::new(false),
         }))
     }
 
@@ -113,9 +90,15 @@ impl Interpreter {
     /// # Errors
     /// The first that failed.
     pub async fn start(self: &Rc<Self>, starters: Vec<(Phase, Script)>) -> Result<(), Failure> {
-        self.starters.replace(starters.clone());
+        self.starters.replace(starters);
+        self.run_starters().await
+    }
+
+    async fn run_starters(self: &Rc<Self>) -> Result<(), Failure> {
+        let starters = self.starters.borrow().clone();
         for (phase, script) in &starters {
-            self.run_in_vm(*phase, script, None).await?;
+            let run = self.begin_in_vm(*phase, script).await?;
+            run.run_through(None).await?;
         }
         Ok(())
     }
@@ -130,10 +113,8 @@ impl Interpreter {
         script: &Script,
         request: Option<&mut (dyn Request + 'static)>,
     ) -> Result<Ran, Failure> {
-        if self.open.borrow().vm.is_lost() {
-            self.reopen(script).await?;
-        }
-        self.run_in_vm(phase, script, request).await
+        let run = self.begin(phase, script).await?;
+        run.run_through(request).await
     }
 
     /// Checks that a script's text is Ruby, without running it.
@@ -178,7 +159,7 @@ impl Interpreter {
     /// # Errors
     /// When the script cannot be compiled, or there is no room for it.
     pub async fn begin(self: &Rc<Self>, phase: Phase, script: &Script) -> Result<Run, Failure> {
-        if self.open.borrow().vm.is_lost() {
+        if !self.is_started() {
             self.reopen(script).await?;
         }
         self.begin_in_vm(phase, script).await
@@ -191,31 +172,21 @@ impl Interpreter {
         phase: Phase,
         script: &Script,
     ) -> Option<Result<Run, Failure>> {
-        if self.open.borrow().vm.is_lost() {
+        if !self.is_started() {
             return None;
         }
         let slot = self.known(script)?;
         Some(Run::begin(self, phase, script, Ready::kept(slot)))
     }
 
+    /// Whether scripts may run in the VM as it is.
+    fn is_started(&self) -> bool {
+        !self.starting.get() && !self.open.borrow().vm.is_lost()
+    }
+
     async fn begin_in_vm(self: &Rc<Self>, phase: Phase, script: &Script) -> Result<Run, Failure> {
         let ready = self.ready(script).await?;
         Run::begin(self, phase, script, ready)
-    }
-
-    async fn run_in_vm(
-        self: &Rc<Self>,
-        phase: Phase,
-        script: &Script,
-        mut request: Option<&mut (dyn Request + 'static)>,
-    ) -> Result<Ran, Failure> {
-        let mut run = self.begin_in_vm(phase, script).await?;
-        loop {
-            match run.step(request.as_deref_mut())? {
-                Step::Done(ran) => return Ok(ran),
-                Step::Waits(wait) => run.wait(wait, request.as_deref_mut()).await?,
-            }
-        }
     }
 
     /// The script, compiled in the VM that is open.
@@ -288,7 +259,12 @@ impl Interpreter {
         if changed.as_ref().ok() == before.changed.as_ref() && before.changed.is_some() {
             return;
         }
-        match self.settings.reader.read(path, SCRIPT_BYTES_MAX).await {
+        let read = self.settings.reader.read(path, SCRIPT_BYTES_MAX).await;
+        if self.open.borrow().number != before.vm {
+            // Another VM by now, which compiles the script when it is next run.
+            return;
+        }
+        match read {
             Ok(read) if *read.bytes == *before.text => {
                 self.remember(script, before.slot, Some(read.changed), before.text);
             }
@@ -303,7 +279,7 @@ impl Interpreter {
                 }
             }
             Err(error) => {
-                let script = &*script.inner.name;
+                let script = &**script.name();
                 tracing::warn!(script, %error, "script not readable, the last one stays in use");
             }
         }
@@ -311,13 +287,14 @@ impl Interpreter {
 
     fn compile(&self, script: &Script, text: &[u8], line: u16) -> Result<Slot, Failure> {
         let mut open = self.open.borrow_mut();
-        let compiled = open.vm.compile(text, &script.inner.name, line);
+        open.vm.set_cpu(START_CPU);
+        let compiled = open.vm.compile(text, &script.inner.file, line);
         compiled.map_err(|mut error| {
             // Nothing of it ran: whatever is told there is of something else.
             if let Error::Raised(raised) = &mut error {
                 raised.backtrace.clear();
             }
-            failure_of(&script.inner.name, error)
+            failure_of(script.name(), error)
         })
     }
 
@@ -345,19 +322,21 @@ impl Interpreter {
         *open = Open::new(fresh);
     }
 
-    /// Puts another VM in the place of one that was given up.
+    /// Puts another VM in the place of one that was given up, and starts it. Where that fails, the
+    /// next run begins with it again.
     async fn reopen(self: &Rc<Self>, script: &Script) -> Result<(), Failure> {
         let _one = self.reopening.lock().await;
-        if !self.open.borrow().vm.is_lost() {
+        if self.is_started() {
             return Ok(());
         }
-        let fresh = open_vm(&self.settings, &self.shared)?;
-        self.replace(fresh);
-        tracing::warn!(script = &*script.inner.name, "a new interpreter is open");
-        let starters = self.starters.borrow().clone();
-        for (phase, script) in &starters {
-            self.run_in_vm(*phase, script, None).await?;
+        if self.open.borrow().vm.is_lost() {
+            let fresh = open_vm(&self.settings, &self.shared)?;
+            self.replace(fresh);
+            self.starting.set(true);
+            tracing::warn!(script = &**script.name(), "a new interpreter is open");
         }
+        self.run_starters().await?;
+        self.starting.set(false);
         Ok(())
     }
 }
@@ -393,162 +372,6 @@ impl Drop for Ready {
     }
 }
 
-/// A run under way. Dropped before its end, it lets its fiber go.
-pub struct Run {
-    interpreter: Rc<Interpreter>,
-    script: Script,
-    phase: Phase,
-    number: u64,
-    fiber: Option<Slot>,
-    /// What the fiber goes on with.
-    with: Option<Resume>,
-    /// Known from the first wait on.
-    deadline: Option<Instant>,
-    /// What it holds, if it runs for no request: let go when it ends.
-    own: Option<Box<Scope>>,
-    /// Keeps a script that is compiled each time.
-    _ready: Ready,
-}
-
-impl Run {
-    fn begin(
-        interpreter: &Rc<Interpreter>,
-        phase: Phase,
-        script: &Script,
-        ready: Ready,
-    ) -> Result<Self, Failure> {
-        let mut open = interpreter.open.borrow_mut();
-        let fiber = interpreter.fibers.take(&mut open.vm);
-        let fiber = fiber.map_err(|error| failure_of(&script.inner.name, error))?;
-        Ok(Self {
-            interpreter: Rc::clone(interpreter),
-            script: script.clone(),
-            phase,
-            number: open.number,
-            fiber: Some(fiber),
-            with: Some(Resume::Value(Datum::Int(ready.slot.number()))),
-            deadline: None,
-            own: None,
-            _ready: ready,
-        })
-    }
-
-    /// Lets the script go on until it waits or ends; natives see `request` meanwhile.
-    ///
-    /// # Errors
-    /// What made it fail. It may have changed the request before.
-    pub fn step(&mut self, request: Option<&mut (dyn Request + 'static)>) -> Result<Step, Failure> {
-        let mut guard = self.interpreter.open.borrow_mut();
-        let open = &mut *guard;
-        let resumable = self.fiber.filter(|_| open.number == self.number);
-        let (Some(fiber), Some(with)) = (resumable, self.with.take()) else {
-            return Err(self.failure(Cause::Lost));
-        };
-        let state = open.vm.host();
-        state.begin(self.phase, &self.script.inner.name);
-        state.own = self.own.take();
-        let ended = open.vm.resume(fiber, with, request);
-        let state = open.vm.host();
-        self.own = state.own.take();
-        let (finished, pending) = (state.finished.take(), state.pending.take());
-        match (ended, finished, pending) {
-            (Ok(()), Some(value), _) => {
-                self.fiber = None;
-                self.interpreter.fibers.give_back(fiber, &mut open.vm);
-                Ok(Step::Done(Ran { value }))
-            }
-            (Ok(()), None, Some(pending)) => {
-                let until = self.deadline.unwrap_or_else(|| self.new_deadline());
-                self.deadline = Some(until);
-                Ok(Step::Waits(Wait {
-                    pending,
-                    until,
-                    _parked: Parked::enter(self)?,
-                }))
-            }
-            (Ok(()), None, None) => Err(self.failure(Cause::Raised(stray_yield()))),
-            (Err(Error::Raised(raised)), ..) if raised.class == api::EXIT => {
-                Ok(Step::Done(Ran { value: Datum::Nil }))
-            }
-            (Err(error), ..) => Err(failure_of(&self.script.inner.name, error)),
-        }
-    }
-
-    fn new_deadline(&self) -> Instant {
-        let budgets = &self.interpreter.settings.budgets;
-        let wall = match self.phase {
-            Phase::Log => budgets.log_wall,
-            _ => budgets.wall,
-        };
-        Instant::now() + wall
-    }
-
-    /// Waits for what the last step said; the next step goes on with it.
-    ///
-    /// # Errors
-    /// When the script's time is up.
-    pub async fn wait(
-        &mut self,
-        wait: Wait,
-        request: Option<&mut (dyn Request + 'static)>,
-    ) -> Result<(), Failure> {
-        let left = wait.until.saturating_duration_since(Instant::now());
-        let woken = match (wait.pending, request) {
-            (Pending::Future(future), _) => timeout(left, future).await,
-            (Pending::Ask(ask), Some(request)) => timeout(left, request.perform(ask)).await,
-            (Pending::Ask(_), None) => Ok(Woken::error("there is no request in this phase")),
-        };
-        let woken = woken.map_err(|_| match self.phase {
-            Phase::Log => self.failure(Cause::Budget("took too long, waits included", "log_wall")),
-            _ => self.failure(Cause::Budget("took too long, waits included", "wall")),
-        })?;
-        self.with = Some(woken.into());
-        Ok(())
-    }
-
-    fn failure(&self, cause: Cause) -> Failure {
-        Failure {
-            script: Arc::clone(&self.script.inner.name),
-            cause,
-        }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if let Some(fiber) = self.fiber {
-            let mut open = self.interpreter.open.borrow_mut();
-            if open.number == self.number {
-                open.vm.let_go(fiber);
-            }
-        }
-    }
-}
-
-/// A place among the fibers that wait.
-struct Parked {
-    interpreter: Rc<Interpreter>,
-}
-
-impl Parked {
-    fn enter(run: &Run) -> Result<Self, Failure> {
-        let interpreter = Rc::clone(&run.interpreter);
-        let parked = interpreter.parked.get();
-        if parked >= interpreter.settings.budgets.parked {
-            return Err(run.failure(Cause::Budget("too many scripts wait already", "parked")));
-        }
-        interpreter.parked.set(parked + 1);
-        Ok(Self { interpreter })
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        let parked = &self.interpreter.parked;
-        parked.set(parked.get() - 1);
-    }
-}
-
 fn open_vm(settings: &Rc<Settings>, shared: &Arc<Shared>) -> Result<Vm<State>, Failure> {
     let name: Arc<str> = Arc::from("the scripts' API");
     let state = State::new(settings, shared);
@@ -561,18 +384,16 @@ fn open_vm(settings: &Rc<Settings>, shared: &Arc<Shared>) -> Result<Vm<State>, F
         vm.unseal();
         Ok(vm)
     });
-    vm.map_err(|error| match error {
-        Error::Open => Failure {
-            script: Arc::clone(&name),
-            cause: Cause::Budget("does not fit into a VM", "memory"),
-        },
-        error => failure_of(&name, error),
-    })
+    vm.map_err(|error| failure_of(&name, error))
 }
 
 fn failure_of(script: &Arc<str>, error: Error) -> Failure {
     let cause = match error {
-        Error::Raised(raised) => Cause::Raised(raised),
+        Error::Raised(mut raised) => {
+            let is_own = |line: &String| line.starts_with(api::OWN_SOURCES);
+            raised.backtrace.retain(|line| !is_own(line));
+            Cause::Raised(raised)
+        }
         Error::Open => Cause::Budget("does not fit into a VM", "memory"),
         Error::Lost => Cause::Lost,
     };
@@ -584,16 +405,7 @@ fn failure_of(script: &Arc<str>, error: Error) -> Failure {
 
 fn unreadable(script: &Script, error: &std::io::Error) -> Failure {
     Failure {
-        script: Arc::clone(&script.inner.name),
+        script: Arc::clone(script.name()),
         cause: Cause::Unreadable(error.to_string()),
-    }
-}
-
-/// A script yielded from its own top: there is nobody who could resume it.
-fn stray_yield() -> mruby::Raised {
-    mruby::Raised {
-        class: "FiberError".to_owned(),
-        message: "Fiber.yield outside of a Fiber of the script's own".to_owned(),
-        backtrace: Vec::new(),
     }
 }
