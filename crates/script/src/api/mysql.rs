@@ -9,10 +9,11 @@ use std::cell::{Cell as Held, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mruby::{Answer, ClassKind, Datum, MethodOf, Takes};
+use mruby::{Answer, Datum, MethodOf, Takes};
 
-use super::stores::{raised, session, stores};
-use super::{Chapter, Class, InRuby, Method, answered, holding, takes, wait};
+use super::entries::{holder, module};
+use super::stores::{fits, raised, session, stores};
+use super::{Chapter, InRuby, Method, answered, holding, takes, wait};
 use crate::state::NativeCall;
 use crate::store::mysql::{self, Cell, Database, Login, Table};
 use crate::store::{Address, Error, Kind};
@@ -70,21 +71,9 @@ pub(super) const CHAPTER: Chapter = Chapter {
            statement the server refuses ArgumentError; after a lost connection the next call \
            connects anew.",
     classes: &[
-        Class {
-            name: "MySQL",
-            superclass: "Object",
-            kind: ClassKind::Module,
-        },
-        Class {
-            name: "MySQL::Database",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-        Class {
-            name: "MySQL::ResultSet",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
+        module("MySQL"),
+        holder("MySQL::Database"),
+        holder("MySQL::ResultSet"),
     ],
     constants: &[],
     methods: METHODS,
@@ -289,6 +278,7 @@ fn execute(call: &mut NativeCall<'_>) -> Answer {
 
 fn start(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
     let handle = call.attached::<Handle>().ok_or_else(unopened)?;
+    fits(call, "a statement with its values")?;
     let sql = call.bytes(0).map(<[u8]>::to_vec);
     let sql = sql.ok_or_else(|| Answer::type_error("a statement is a String"))?;
     let values = (1..call.count()).map(|index| bound(call.datum(index)));

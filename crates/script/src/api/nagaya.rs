@@ -75,8 +75,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
         function(
             NAGAYA,
             &["sensor"],
-            takes_texts(1, 1),
-            "name",
+            (takes_texts(1, 1), "name"),
             "What a sensor says, a Float: `Nagaya.sensor(\"load1\")`. Shares go from 0 to 1, times are \
              seconds. `nil` where this machine does not have it. \
              [All sensors](sensors.md); another name raises an ArgumentError that lists them.",

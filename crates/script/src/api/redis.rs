@@ -9,16 +9,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mruby::{Answer, ClassKind, Datum, Kind as Value, MethodOf, Takes};
+use mruby::{Answer, Datum, Kind as Value, MethodOf, Takes};
 
-use super::stores::{session, stores};
-use super::{Chapter, Class, InRuby, Method, answered, holding, takes, wait};
+use super::entries::{Classes, error, hidden, holder};
+use super::stores::{fits, session, stores};
+use super::{Chapter, InRuby, answered, holding, takes, wait};
 use crate::state::NativeCall;
 use crate::store::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, Reply};
-use crate::store::{Address, Error, Kind, Session};
+use crate::store::{Address, Error, Kind, Session, VALUE_BYTES_MAX};
 use crate::wait::Woken;
 
-const CLASS: &[&str] = &["Redis"];
+const REDIS: (Classes, MethodOf) = (&["Redis"], MethodOf::Object);
 
 /// Time for one command where the script names none.
 const TIMEOUT_S: i64 = 1;
@@ -34,32 +35,9 @@ struct Handle {
 #[derive(Default)]
 struct Pipeline {
     commands: Vec<Vec<Vec<u8>>>,
+    /// Of all words of the commands.
+    bytes: usize,
     replies: VecDeque<Reply>,
-}
-
-const fn error(name: &'static str) -> Class {
-    Class {
-        name,
-        superclass: "RuntimeError",
-        kind: ClassKind::Class,
-    }
-}
-
-const fn hidden(
-    name: &'static [&'static str],
-    takes: Takes,
-    native: fn(&mut NativeCall<'_>) -> Answer,
-) -> Method {
-    Method {
-        classes: CLASS,
-        names: name,
-        of: MethodOf::Object,
-        takes,
-        arguments: "",
-        waits: "",
-        doc: "",
-        native,
-    }
 }
 
 const fn row(name: &'static str, arguments: &'static str, doc: &'static str) -> InRuby {
@@ -80,24 +58,21 @@ pub(super) const CHAPTER: Chapter = Chapter {
            be reached or does not answer (the next call connects anew), `Redis::ReplyError` when it \
            refuses, `Redis::ClosedError` after `close`.",
     classes: &[
-        Class {
-            name: "Redis",
-            superclass: "Object",
-            kind: ClassKind::Holding,
-        },
-        error("Redis::ConnectionError"),
-        error("Redis::ReplyError"),
-        error("Redis::ProtocolError"),
-        error("Redis::OOMError"),
-        error("Redis::AuthError"),
-        error("Redis::ClosedError"),
+        holder("Redis"),
+        error("Redis::ConnectionError", "RuntimeError"),
+        error("Redis::ReplyError", "RuntimeError"),
+        error("Redis::ProtocolError", "RuntimeError"),
+        error("Redis::OOMError", "RuntimeError"),
+        error("Redis::AuthError", "RuntimeError"),
+        error("Redis::ClosedError", "RuntimeError"),
     ],
     constants: &[],
     methods: &[
-        hidden(&["__open"], takes(3, 3), open),
-        hidden(&["__run"], takes(3, 64), run),
-        hidden(&["__login"], takes(2, 3), log_in),
+        hidden(REDIS, &["__open"], takes(3, 3), open),
+        hidden(REDIS, &["__run"], takes(3, 64), run),
+        hidden(REDIS, &["__login"], takes(2, 3), log_in),
         hidden(
+            REDIS,
             &["__queue"],
             Takes {
                 least: 1,
@@ -106,8 +81,8 @@ pub(super) const CHAPTER: Chapter = Chapter {
             },
             queue,
         ),
-        hidden(&["__reply"], takes(1, 1), reply),
-        hidden(&["__close"], takes(0, 0), close),
+        hidden(REDIS, &["__reply"], takes(1, 1), reply),
+        hidden(REDIS, &["__close"], takes(0, 0), close),
     ],
     in_ruby: &[
         row(
@@ -180,7 +155,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
         row(
             "Redis#reply",
             "",
-            "Sends what is queued, and answers the next reply. A status is a Symbol here.",
+            "Sends what is queued, and answers the next reply. The usual statuses, as `OK` and `QUEUED`, are Symbols here.",
         ),
         row(
             "Redis#bulk_reply",
@@ -237,6 +212,7 @@ fn run(call: &mut NativeCall<'_>) -> Answer {
 
 fn command(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
     let handle = call.attached::<Handle>().ok_or_else(unopened)?;
+    fits(call, "a command to Redis")?;
     let mut words = vec![call.name(0).unwrap_or_default()];
     let shape = call.bytes(1).unwrap_or_default().to_vec();
     let becomes = match call.name(2).as_deref() {
@@ -315,6 +291,11 @@ impl Becomes {
     }
 }
 
+/// Statuses that become Symbols, which a VM never forgets: a server could make up any number.
+const WORDS: &[&[u8]] = &[
+    b"OK", b"PONG", b"QUEUED", b"none", b"string", b"list", b"set", b"zset", b"hash", b"stream",
+];
+
 /// What a status becomes.
 #[derive(Clone, Copy)]
 enum Statuses {
@@ -327,7 +308,10 @@ fn shown(reply: Reply, statuses: Statuses) -> Datum {
         (Reply::Nil, _) => Datum::Nil,
         (Reply::Int(number), _) => Datum::Int(number),
         (Reply::Bytes(bytes), _) | (Reply::Status(bytes), Statuses::Strings) => Datum::Bytes(bytes),
-        (Reply::Status(bytes), Statuses::Symbols) => Datum::Symbol(bytes),
+        (Reply::Status(bytes), Statuses::Symbols) => match WORDS.contains(&&*bytes) {
+            true => Datum::Symbol(bytes),
+            false => Datum::Bytes(bytes),
+        },
         // Ruby makes an exception of it; nothing else becomes a Hash within a list.
         (Reply::Error(words), _) => Datum::Hash(vec![(
             Datum::Symbol(b"error".to_vec()),
@@ -405,8 +389,12 @@ fn queue(call: &mut NativeCall<'_>) -> Answer {
     let Some(handle) = call.attached::<Handle>() else {
         return unopened();
     };
+    if let Err(raise) = fits(call, "a command to Redis") {
+        return raise;
+    }
     let words = (0..call.count()).map(|index| call.bytes(index).unwrap_or_default().to_vec());
     let words: Vec<_> = words.collect();
+    let bytes = call.given_bytes();
     let scope = holding(call);
     let serial = scope.serial();
     let known = handle.pipelines.borrow().contains_key(&serial);
@@ -421,8 +409,10 @@ fn queue(call: &mut NativeCall<'_>) -> Answer {
     }
     let mut pipelines = handle.pipelines.borrow_mut();
     let pipeline = pipelines.entry(serial).or_default();
-    if pipeline.commands.len() >= COMMANDS_MAX {
-        return Answer::runtime_error("too many commands are queued: call bulk_reply now and then");
+    pipeline.bytes += bytes;
+    if pipeline.commands.len() >= COMMANDS_MAX || pipeline.bytes > VALUE_BYTES_MAX {
+        pipeline.bytes -= bytes;
+        return Answer::runtime_error("too much is queued: call bulk_reply now and then");
     }
     pipeline.commands.push(words);
     Answer::Nil
@@ -433,7 +423,10 @@ impl Handle {
     fn commands(&self, serial: u64) -> Vec<Vec<Vec<u8>>> {
         let mut pipelines = self.pipelines.borrow_mut();
         let pipeline = pipelines.get_mut(&serial);
-        pipeline.map_or_else(Vec::new, |pipeline| std::mem::take(&mut pipeline.commands))
+        pipeline.map_or_else(Vec::new, |pipeline| {
+            pipeline.bytes = 0;
+            std::mem::take(&mut pipeline.commands)
+        })
     }
 
     /// Whether a request has replies it has not looked at.

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::holding;
 use crate::settings::Budgets;
 use crate::state::NativeCall;
-use crate::store::{Error, Limits, Session, Stores};
+use crate::store::{Error, Limits, Session, Stores, VALUE_BYTES_MAX};
 use crate::wait::Woken;
 
 /// How long a connection may lie idle.
@@ -133,6 +133,16 @@ pub(super) fn session(call: &mut NativeCall<'_>) -> Result<Session, Answer> {
         }
     }
     Ok(Session(serial))
+}
+
+/// Looks whether what was given is short enough to be sent, before a copy is made of it.
+pub(super) fn fits(call: &NativeCall<'_>, what: &str) -> Result<(), Answer> {
+    match call.given_bytes() > VALUE_BYTES_MAX {
+        true => Err(Answer::argument_error(format!(
+            "{what} has at most {VALUE_BYTES_MAX} bytes"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The exception of an error in a call that waited.

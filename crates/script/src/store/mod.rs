@@ -20,6 +20,7 @@ mod address;
 mod attempt;
 mod error;
 pub mod http;
+mod line;
 pub mod memcached;
 pub mod mysql;
 mod names;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::store::VALUE_BYTES_MAX;
 use crate::store::error::Kind;
+use crate::store::line;
 
 /// The longest line of an answer.
 const LINE_BYTES_MAX: usize = 2_048;
@@ -76,6 +77,15 @@ pub enum Fault {
     Unfit(&'static str),
 }
 
+impl From<line::Fault> for Fault {
+    fn from(fault: line::Fault) -> Self {
+        match fault {
+            line::Fault::Long => Self::LongLine,
+            line::Fault::Bare => Self::Unknown,
+        }
+    }
+}
+
 impl Fault {
     /// The kind of error it makes.
     pub(crate) fn kind(self) -> Kind {
@@ -114,7 +124,7 @@ impl fmt::Display for Fault {
 /// # Errors
 /// A [`Fault`], after which nothing more of the connection can be understood.
 pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress, Fault> {
-    let Some((line, used)) = line(bytes)? else {
+    let Some((line, used)) = line::first(bytes, LINE_BYTES_MAX)? else {
         return Ok(Progress::More(1));
     };
     if let Some(head) = line.strip_prefix(b"VALUE ") {
@@ -135,20 +145,6 @@ pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress, Fault> {
         line => Reply::Number(number(line.trim_ascii_end()).ok_or(Fault::Unknown)?),
     };
     Ok(Progress::Done(reply, used))
-}
-
-/// The first line without its end, and the bytes it took with it.
-fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Fault> {
-    let seen = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
-    let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
-        return match seen.len() < LINE_BYTES_MAX {
-            true => Ok(None),
-            false => Err(Fault::LongLine),
-        };
-    };
-    let line = seen.get(..end).unwrap_or_default();
-    let line = line.strip_suffix(b"\r").ok_or(Fault::Unknown)?;
-    Ok(Some((line, end + 1)))
 }
 
 /// The rest of `VALUE <key> <flags> <bytes> [<unique>]`, the block and the `END` behind it.

@@ -75,8 +75,9 @@ impl Link {
         let sent = self.socket.write(bytes).await;
         sent.map_err(|error| attempt.lost(what, &error))?;
         let mut replies = Vec::with_capacity(effects.len());
+        let mut decoder = Decoder::default();
         for effect in effects {
-            let reply = self.hear(attempt, what).await?;
+            let reply = self.hear(attempt, what, &mut decoder).await?;
             self.note(*effect, &reply);
             replies.push(reply);
         }
@@ -87,8 +88,12 @@ impl Link {
         Ok(replies)
     }
 
-    async fn hear(&mut self, attempt: &Attempt<'_>, what: &str) -> Result<Reply, Error> {
-        let mut decoder = Decoder::default();
+    async fn hear(
+        &mut self,
+        attempt: &Attempt<'_>,
+        what: &str,
+        decoder: &mut Decoder,
+    ) -> Result<Reply, Error> {
         loop {
             let progress = decoder.take(self.socket.unread());
             match progress.map_err(|fault| faulty(attempt, what, fault))? {

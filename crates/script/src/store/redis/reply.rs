@@ -7,12 +7,14 @@ use std::fmt;
 
 use crate::store::VALUE_BYTES_MAX;
 use crate::store::error::Kind;
+use crate::store::line;
 
 /// The longest line: a status, an error, a number or a length.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 /// Lists within lists.
 const DEPTH_MAX: usize = 16;
-/// Memory of one answer: bytes of its strings, and [`ITEM_BYTES`] for every element.
+/// Memory of the answers to what was sent together: bytes of their strings, and [`ITEM_BYTES`] for
+/// every element.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What an element counts beside its bytes.
 const ITEM_BYTES: usize = size_of::<Reply>();
@@ -53,6 +55,15 @@ pub enum Fault {
     Unasked,
 }
 
+impl From<line::Fault> for Fault {
+    fn from(fault: line::Fault) -> Self {
+        match fault {
+            line::Fault::Long => Self::LongLine,
+            line::Fault::Bare => Self::Unknown,
+        }
+    }
+}
+
 impl Fault {
     /// The kind of error it makes.
     pub(crate) fn kind(self) -> Kind {
@@ -82,7 +93,7 @@ impl fmt::Display for Fault {
             Self::LongAnswer => {
                 write!(
                     formatter,
-                    "the answer takes more than {ANSWER_BYTES_MAX} bytes of memory"
+                    "the answers take more than {ANSWER_BYTES_MAX} bytes of memory"
                 )
             }
             Self::Deep => write!(formatter, "the answer has lists more than {DEPTH_MAX} deep"),
@@ -91,12 +102,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Takes in one answer after another.
+/// Takes in the answers to what was sent together, one after another.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// Lists begun, the outermost first.
     open: Vec<List>,
-    /// What the answer weighs so far.
+    /// What the answers weigh so far.
     weight: usize,
 }
 
@@ -153,7 +164,6 @@ impl Decoder {
                 }
             };
             if let Some(whole) = self.add(reply) {
-                self.weight = 0;
                 return Ok(Progress::Done(whole, used));
             }
         }
@@ -201,7 +211,7 @@ impl Decoder {
 }
 
 fn element(bytes: &[u8]) -> Result<Element, Fault> {
-    let Some((line, used)) = line(bytes)? else {
+    let Some((line, used)) = line::first(bytes, LINE_BYTES_MAX)? else {
         return Ok(Element::Partial(1));
     };
     let (sign, rest) = line.split_first().ok_or(Fault::Unknown)?;
@@ -244,20 +254,6 @@ fn string(bytes: &[u8], used: usize, length: i64) -> Result<Element, Fault> {
         }
         _ => Ok(Element::Partial(whole - block.len())),
     }
-}
-
-/// The first line without its end, and the bytes it took with it.
-fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Fault> {
-    let seen = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
-    let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
-        return match seen.len() < LINE_BYTES_MAX {
-            true => Ok(None),
-            false => Err(Fault::LongLine),
-        };
-    };
-    let line = seen.get(..end).unwrap_or_default();
-    let line = line.strip_suffix(b"\r").ok_or(Fault::Unknown)?;
-    Ok(Some((line, end + 1)))
 }
 
 fn number(digits: &[u8]) -> Result<i64, Fault> {
@@ -335,6 +331,15 @@ mod tests {
             decoder.take(&bytes[4..]),
             Ok(Progress::Done(Reply::Int(2), 4))
         );
+    }
+
+    #[test]
+    fn answers_to_what_was_sent_together_have_one_bound() {
+        let mut decoder = Decoder::default();
+        let value = vec![b'v'; VALUE_BYTES_MAX];
+        let answer = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+        assert!(matches!(decoder.take(&answer), Ok(Progress::Done(..))));
+        assert_eq!(decoder.take(&answer), Err(Fault::LongAnswer));
     }
 
     #[test]
