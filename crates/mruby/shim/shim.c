@@ -389,8 +389,8 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   /* It would hand out what is ours: the roots, and natives without their objects. */
   mrb_undef_class_method(mrb, mrb_module_get(mrb, "ObjectSpace"), "each_object");
   for (mrb_int i = 0; i < ROOTS_OWN; i++) mrb_ary_push(mrb, vm->roots, mrb_nil_value());
-  /* Whole cycles as seldom as twice the memory of what lives allows: most of that is ours. */
-  mrb->gc.interval_ratio = 400;
+  /* Most of what lives is the API itself, which each collection marks anew: fewer of them. */
+  mrb->gc.interval_ratio = 300;
   ngy_prepare_patterns(mrb, nagaya);
   mrbc_context *context = mrbc_context_new(mrb);
   mrbc_filename(mrb, context, "<nagaya>/fiber");

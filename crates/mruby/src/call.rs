@@ -52,8 +52,7 @@ pub enum Answer {
     Argument(usize),
     /// The receiver, which holds this from now on (for `initialize`).
     Attach(Rc<dyn Any>),
-    /// A new object of the receiver, a class of [`crate::ClassKind::Holding`], which bears this
-    /// number, never 0 (for `new`).
+    /// The receiver, which bears this number from now on, never 0 (for `initialize`).
     Stamp(u64),
     /// A new object of the class with this full name, which holds this.
     Object(&'static str, Rc<dyn Any>),

@@ -90,10 +90,6 @@ fn puts(call: &mut NativeCall<'_>) -> Answer {
     Answer::Nil
 }
 
-fn get_server_class(call: &mut NativeCall<'_>) -> Answer {
-    Answer::Datum(Datum::Class(call.host.settings.server.name()))
-}
-
 /// Settles what nearly every script asks and always gets the same answer to.
 pub(super) fn fix(vm: &mut Vm<State>) -> Result<(), Error> {
     let server = Datum::Class(vm.host().settings.server.name());

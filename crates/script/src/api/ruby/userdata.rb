@@ -23,8 +23,12 @@ class Userdata
     raise NoMethodError, "Userdata keeps objects under names: #{text} takes no arguments" unless writes || values.empty?
     name = writes ? text[0, text.size - 1] : text
     return __send__(method, *values) if Userdata.__define(method, name, writes)
-    @__others ||= {}
-    writes ? @__others[name] = values[0] : @__others[name]
+    begin
+      writes ? instance_variable_set("@#{name}", values[0]) : instance_variable_get("@#{name}")
+    rescue NameError
+      @__others ||= {}
+      writes ? @__others[name] = values[0] : @__others[name]
+    end
   end
 
   def respond_to_missing?(*) true end
