@@ -278,7 +278,8 @@ impl Sheet {
             word: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             shed: AtomicU64::new(0),
-            left_over: std::array::from_fn(|_| AtomicU16::new(0)),
+            // The first request is let in, however small the share.
+            left_over: std::array::from_fn(|_| AtomicU16::new(WHOLE - 1)),
             seen: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -372,6 +373,16 @@ mod tests {
             (10, 0)
         );
         assert_eq!(used_ms(600), 0);
+    }
+
+    #[test]
+    fn the_first_request_is_let_in_at_any_share_and_one_in_twenty_after_it() {
+        let sheet = Sheet::new(Instant::now());
+        let share = shed::share(0.05);
+        let let_in = (0..41).filter(|_| sheet.lets_in(0, share)).count();
+        assert!(Sheet::new(Instant::now()).lets_in(3, share));
+        assert_eq!(let_in, 3);
+        assert!(!Sheet::new(Instant::now()).lets_in(0, NOBODY));
     }
 
     #[test]
