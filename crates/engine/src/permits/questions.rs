@@ -132,7 +132,7 @@ fn tell_gates(look: GatesLook, out: &mut String) {
         // Writing to memory does not fail.
         let _ = writeln!(
             out,
-            "limits of scripts (Nagaya::Limit): {keys} keys, {in_flight} in flight, {queued} waiting"
+            "limits of scripts (Nagaya::Limit): keys {keys}, in flight {in_flight}, waiting {queued}"
         );
     }
 }
