@@ -294,7 +294,8 @@ impl Interpreter {
             if let Error::Raised(raised) = &mut error {
                 raised.backtrace.clear();
             }
-            failure_of(script.name(), error)
+            // It says the line itself.
+            failure_of(&script.inner.file, error)
         })
     }
 
