@@ -159,6 +159,9 @@ impl Lines {
         self.duration("back_off", upstream.back_off_ms);
         self.duration("back_off_max", upstream.back_off_max_ms);
         self.key("tries", upstream.tries);
+        if let Some(port) = upstream.agent_port {
+            self.key("agent", port);
+        }
         self.limits(&upstream.limits);
     }
 

@@ -246,6 +246,8 @@ pub struct Upstream {
     pub back_off_max_ms: u64,
     /// Servers tried for one request where retrying is safe. Default 2.
     pub tries: u32,
+    /// Port on which an agent answers where each server runs; `None`: there is none.
+    pub agent_port: Option<u16>,
     /// Limits that every request forwarded to it meets. None for an inline URL or address.
     pub limits: Arc<[Limit]>,
 }

@@ -66,6 +66,7 @@ The lower, the worse: `memory_available`. Of all others the higher is the worse.
 - `descriptors` is about the server process. Up to Linux 6.1 they are counted one by one, so with many of them up to a minute late.
 - `ports` looks at the table of all connections, a little at each sample and then, the longer the table, the longer not: it may be up to a minute late. A connection that has ended keeps its port for a minute, and counts.
 - `loop_lag` is about 1 ms at rest: that is how exact the workers' clocks are. `nagaya sensors` shows it for each worker.
+- Of the machines an upstream's servers run on, agents tell those up to `listen_overflows`, as `upstream.NAME.load1`: the worst of them, at most a second old. See [proxy](../guide/proxy.md#as-its-machine-is-up-to-it).
 - A file that is not there is looked for again after half a minute: the table of connections comes with the first rule of a firewall that needs it.
 ";
 

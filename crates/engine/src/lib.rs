@@ -9,6 +9,7 @@
 pub mod access_log;
 pub mod address;
 pub mod admission;
+pub mod agents;
 pub mod board;
 pub mod buffer;
 pub mod client;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use config::model::{ListenAddress, Model};
 
 use crate::access_log::{self, Order};
+use crate::agents::Asking;
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
@@ -130,6 +131,8 @@ struct Server {
     drain_max: Duration,
     /// Ends with the server.
     _sampling: Sampling,
+    /// There once an upstream had agents; ends with the server.
+    asking: Option<Asking>,
 }
 
 impl Server {
@@ -168,6 +171,7 @@ impl Server {
             control: Control::default(),
             drain_max: Duration::ZERO,
             _sampling: sampling,
+            asking: None,
         };
         server.install(first, &generation)?;
         Ok(server)
@@ -191,6 +195,7 @@ impl Server {
     /// there is no way back, because workers serve it already.
     fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
         let (open, added) = self.take(&configure.listeners)?;
+        self.ask_agents(generation)?;
         self.prepare(generation)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
             self.discard(generation.number);
@@ -217,6 +222,16 @@ impl Server {
         crate::error_log::set_level(generation.process.log.level);
         // What the configuration took while it was read would stay with the process for good.
         os::process::release_memory();
+        Ok(())
+    }
+
+    /// Has agents asked, where there are any.
+    fn ask_agents(&mut self, generation: &Generation) -> Result<()> {
+        let mut upstreams = generation.upstreams.iter();
+        if self.asking.is_none() && upstreams.any(|upstream| upstream.agent_port.is_some()) {
+            let asking = Asking::start(self.shared.clone());
+            self.asking = Some(asking.map_err(|error| internal("thread", &error))?);
+        }
         Ok(())
     }
 

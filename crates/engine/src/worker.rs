@@ -306,13 +306,18 @@ impl Serving {
         before: Option<&Serving>,
         scripts: Option<Rc<Scripts>>,
         stats: &WorkerStats,
-        slots: &AllSlots,
+        shared: &Shared,
     ) -> Rc<Self> {
         let known = before.map_or(&[][..], |serving| &serving.pools).iter();
         let known: HashMap<&str, &Rc<Pool>> = known.map(|pool| (pool.name(), pool)).collect();
         let pool = |config: &Arc<model::Upstream>| match known.get(config.name.as_str()) {
             Some(pool) if pool.suits(config) => Rc::clone(pool),
-            _ => Rc::new(Pool::new(config, stats, slots)),
+            _ => Rc::new(Pool::new(
+                config,
+                stats,
+                &shared.slots,
+                &shared.sensors.agents,
+            )),
         };
         let pools: Vec<_> = generation.upstreams.iter().map(pool).collect();
         let mut slotted: HashMap<Arc<str>, Vec<Rc<Pool>>> = HashMap::new();
@@ -374,7 +379,7 @@ impl Worker {
                 None,
                 None,
                 &shared.stats[index],
-                &shared.slots,
+                &shared,
             )),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
             programs: Programs::new(Arc::clone(&shared.programs_running)),
@@ -443,7 +448,7 @@ impl Worker {
             Some(&before),
             scripts,
             &self.stats,
-            &self.shared.slots,
+            &self.shared,
         );
         before.retire(&swapped);
         drop(before);

@@ -10,6 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::agent::AgentOptions;
 use crate::control::Where;
 use crate::limits::{Limits, WhyOptions};
 use crate::man;
@@ -83,6 +84,12 @@ pub(crate) enum Command {
     /// Scripts: whether they are Ruby, and what they do for a made-up request
     #[command(subcommand)]
     Script(ScriptCommand),
+    /// Answer beside an application: how this machine is, for upstreams with `agent` and for HAProxy
+    ///
+    /// Whoever connects is answered one line, as HAProxy's agent-check wants it: `up ready 75%`, or
+    /// `drain`; behind a `#` stands what the sensors say. A GET over HTTP is answered in JSON. The
+    /// percentage is what is left beside the time lost for want of processors or memory.
+    Agent(AgentOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
     /// Experiments that anyone can run again: what is started, what is asked, what is compared
@@ -359,6 +366,7 @@ mod tests {
             "limits",
             "why",
             "script",
+            "agent",
             "bench",
             "lab",
             "completions",

@@ -3,6 +3,7 @@
 //! Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod check;
 mod cli;
 mod control;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Limits(command) => limits::run(&config, &command),
         Command::Why(options) => limits::why(&config, &options),
         Command::Script(command) => script::run(&command),
+        Command::Agent(options) => agent::run(&options),
         Command::Bench(elsewhere) => cli::refuse_configuration("bench", &elsewhere),
         Command::Lab(elsewhere) => cli::refuse_configuration("lab", &elsewhere),
         Command::Completions { shell } => cli::print_completions(shell),

@@ -262,6 +262,9 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         back_off_ms: table.duration("back_off"),
         back_off_max_ms: table.duration("back_off_max"),
         tries: table.count("tries") as u32,
+        agent_port: table
+            .some_count("agent")
+            .and_then(|port| u16::try_from(port).ok()),
         limits: limits(table.get("limits"), Level::Upstream),
     };
     if upstream.back_off_max_ms < upstream.back_off_ms {

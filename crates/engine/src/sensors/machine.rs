@@ -225,7 +225,12 @@ impl Source {
             return;
         };
         let path = self.kind.path;
-        let why = match file.read(room) {
+        // What is read at each sample is of one piece, and short.
+        let text = match self.kind.pace {
+            Pace::EachSample => file.read_short(room),
+            Pace::EachSecond => file.read(room),
+        };
+        let why = match text {
             Ok(text) => match (self.kind.take)(text, facts) {
                 Some(()) => return,
                 None => format!("/proc/{path}: it says something that is not known here"),

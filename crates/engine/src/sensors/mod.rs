@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use config::model::sensor::{Gauge, Sensor};
 use script::Sensed;
 
+use crate::agents::Agents;
+
 pub use machine::Missing;
 pub use sampling::{Here, Sampling};
 pub(crate) use view::number;
@@ -43,6 +45,8 @@ pub struct Sensors {
     now: [AtomicU64; GAUGES],
     mean: [AtomicU64; GAUGES],
     lags: Box<[AtomicU64]>,
+    /// What is told of upstreams.
+    pub agents: Agents,
     /// Held to copy or replace it, every second at most.
     missing: Mutex<Arc<[Missing]>>,
 }
@@ -76,6 +80,7 @@ impl Sensors {
             now: std::array::from_fn(unknown),
             mean: std::array::from_fn(unknown),
             lags: (0..workers).map(unknown).collect(),
+            agents: Agents::default(),
             missing: Mutex::new(Arc::from([])),
         }
     }
@@ -96,10 +101,13 @@ impl Sensors {
 
     /// What a sensor says; `None` where it has nothing to say.
     pub fn value(&self, sensor: &Sensor) -> Option<f64> {
-        of(sensor, |gauge| Some(read(self.now.get(gauge.index())?)))
+        match sensor {
+            Sensor::Upstream(upstream, gauge) => self.agents.value(upstream, *gauge),
+            Sensor::Here(_) => of(sensor, |gauge| Some(read(self.now.get(gauge.index())?))),
+        }
     }
 
-    /// What it said on average over the last 10 s.
+    /// What a sensor of this machine said on average over the last 10 s.
     pub fn mean(&self, sensor: &Sensor) -> Option<f64> {
         of(sensor, |gauge| Some(read(self.mean.get(gauge.index())?)))
     }

@@ -10,7 +10,9 @@ use super::{Here, Missing, Snapshot};
 use crate::figures::quoted;
 use crate::worker::Shared;
 
-/// Columns a line of the table may have before what a sensor means is left to the next line.
+/// Upstreams whose sensors are shown.
+const UPSTREAMS_MAX: usize = 100;
+/// Begins a line that belongs to the one above.
 const INDENT: &str = "    ";
 
 /// What there is to say of all sensors.
@@ -26,7 +28,7 @@ pub struct Report {
 }
 
 /// What there is to say of a sensor.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Row {
     /// The sensor.
     pub sensor: Sensor,
@@ -40,12 +42,31 @@ impl Report {
     /// What the sensors of a server say.
     pub fn of_server(shared: &Shared) -> Self {
         let sensors = &shared.sensors;
+        let here = rows(|sensor| (sensors.value(sensor), sensors.mean(sensor)));
+        let generation = shared.generation();
+        let upstreams = generation
+            .iter()
+            .flat_map(|generation| &generation.upstreams);
+        let asked = upstreams.filter(|upstream| upstream.agent_port.is_some());
+        let there = asked.take(UPSTREAMS_MAX).flat_map(|upstream| {
+            let gauges = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
+            gauges.map(|gauge| {
+                let sensor = Sensor::Upstream(upstream.name.as_str().into(), gauge);
+                let value = sensors.value(&sensor);
+                Row {
+                    sensor,
+                    value,
+                    mean: None,
+                }
+            })
+        });
+        let there: Vec<_> = there.filter(|row| row.value.is_some()).collect();
         let descriptors = OpenDescriptors::look().ok().and_then(|open| {
             let count = open.told().or_else(|| open.counted().ok())?;
             Some((count, OpenDescriptors::most()?))
         });
         Self {
-            rows: rows(|sensor| (sensors.value(sensor), sensors.mean(sensor))),
+            rows: [here, there].concat(),
             lags_s: sensors.lags_s().collect(),
             missing: sensors.missing().to_vec(),
             advice: advice::here(descriptors),

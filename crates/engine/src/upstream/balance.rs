@@ -2,8 +2,9 @@
 //!
 //! Round robin is smooth and weighted: each choice gives every server its weight and takes the
 //! total from the chosen one, so that weights 5 and 1 interleave instead of bunching. Least
-//! requests compares what is in flight per weight. Servers that rest are left out; when all rest,
-//! the one whose rest ends first is tried, because a refusal for sure is no better than a try.
+//! requests compares what is in flight per weight. Weights are scaled by what agents say. Servers that
+//! rest, or are to be left alone, are left out; when all are, the one whose rest ends first is tried,
+//! because a refusal for sure is no better than a try.
 
 use std::rc::Rc;
 
@@ -46,7 +47,7 @@ fn round_robin<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Op
     let mut total = 0;
     let mut best: Option<(usize, &Rc<Server>)> = None;
     for (index, server) in servers {
-        let weight = i64::from(server.weight);
+        let weight = i64::try_from(server.share()).unwrap_or(i64::MAX / 1_024);
         total += weight;
         server.owed.set(server.owed.get() + weight);
         if best.is_none_or(|(_, best)| server.owed.get() > best.owed.get()) {
@@ -59,9 +60,8 @@ fn round_robin<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Op
 }
 
 fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Option<usize> {
-    let load = |server: &Server| {
-        u64::from(server.in_flight.get()) * 1_000_000 / u64::from(server.weight.max(1))
-    };
+    let load =
+        |server: &Server| u64::from(server.in_flight.get()) * 100_000_000 / server.share().max(1);
     let mut tied: Vec<(usize, &Rc<Server>)> = Vec::new();
     for (index, server) in servers {
         match tied.first().map(|(_, best)| load(best)) {
@@ -77,9 +77,11 @@ fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
+    use crate::agents::{Agents, Line};
     use crate::stats::{Health, WorkerStats};
     use crate::upstream::InFlight;
     use config::model;
@@ -109,6 +111,32 @@ mod tests {
             .filter_map(|_| choose(&servers, Balance::RoundRobin, &Tried::default(), 0))
             .collect();
         assert_eq!(order, [0, 0, 1, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn agents_scale_weights_and_have_servers_left_alone() {
+        let agents = Agents::default();
+        let told = |server: &mut Rc<Server>, place: &str| {
+            let told = agents.of("app", &place.into());
+            Rc::get_mut(server).expect("ours alone").told = Some(Arc::clone(&told));
+            told
+        };
+        let mut servers = servers(&[1, 2]);
+        let first = told(&mut servers[0], "a");
+        let second = told(&mut servers[1], "b");
+        let chosen = |balance| -> Vec<_> {
+            let choose = |_| choose(&servers, balance, &Tried::default(), 0);
+            (0..4).filter_map(choose).collect()
+        };
+        second.note(&Line::new(50, []));
+        assert_eq!(chosen(Balance::RoundRobin), [0, 1, 0, 1]);
+        first.note(&Line::new(0, []));
+        for balance in [Balance::RoundRobin, Balance::LeastRequests] {
+            assert_eq!(chosen(balance), [1; 4]);
+        }
+        // Where all are to be left alone, somebody has to answer.
+        second.note(&Line::new(0, []));
+        assert_eq!(chosen(Balance::RoundRobin), [0; 4]);
     }
 
     #[test]
@@ -159,6 +187,7 @@ mod tests {
 
     fn upstream(fails: u32) -> model::Upstream {
         model::Upstream {
+            agent_port: None,
             name: "app".into(),
             protocol: model::Protocol::Http,
             servers: Vec::new(),

@@ -139,6 +139,7 @@ fn upstream((name, addresses): &Key) -> model::Upstream {
         weight: 1,
     };
     model::Upstream {
+        agent_port: None,
         name: name.to_string(),
         protocol: Protocol::Http,
         servers: addresses.iter().map(server).collect(),

@@ -23,9 +23,11 @@ use config::model::{self, Protocol};
 pub use dynamic::Dynamic;
 pub use link::Link;
 pub use named::{Destination, Refused, choose};
+pub(crate) use server::label;
 pub use server::{InFlight, Server};
 pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 
+use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
 use crate::stats::{UpstreamStats, WorkerStats};
 use crate::worker::Worker;
@@ -79,11 +81,19 @@ pub struct Chosen {
 
 impl Pool {
     /// Makes a pool without connections.
-    pub fn new(config: &Arc<model::Upstream>, stats: &WorkerStats, slots: &AllSlots) -> Self {
+    pub fn new(
+        config: &Arc<model::Upstream>,
+        stats: &WorkerStats,
+        slots: &AllSlots,
+        agents: &Agents,
+    ) -> Self {
         let server = |server| {
             let mut server = Server::new(server, &config.name, stats);
             if config.protocol == Protocol::FastCgi {
                 server.slots = Some(slots.of(&server.label));
+            }
+            if config.agent_port.is_some() {
+                server.told = Some(agents.of(&config.name, &server.label));
             }
             Rc::new(server)
         };
@@ -143,6 +153,7 @@ impl Pool {
             back_off_ms,
             back_off_max_ms,
             tries,
+            agent_port,
             limits: _,
         } = &*self.config;
         *name == other.name
@@ -154,6 +165,7 @@ impl Pool {
             && *back_off_ms == other.back_off_ms
             && *back_off_max_ms == other.back_off_max_ms
             && *tries == other.tries
+            && *agent_port == other.agent_port
     }
 
     /// The servers, in the order of the configuration.

@@ -11,6 +11,7 @@ use config::model;
 use super::dial::Names;
 use super::link::Link;
 use super::slots::Slots;
+use crate::agents::Told;
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
 
 /// How long a connection has to be idle to count as kept by its server too. One that means to
@@ -32,6 +33,8 @@ pub struct Server {
     together: Option<Arc<UpstreamStats>>,
     /// Who waits for its processes, where it speaks FastCGI.
     pub slots: Option<Arc<Slots>>,
+    /// What the agent beside it says, where one is asked.
+    pub(super) told: Option<Arc<Told>>,
     /// The addresses its name stands for.
     pub(super) names: Rc<Names>,
     /// Requests in flight on this worker.
@@ -108,6 +111,7 @@ impl Server {
             address: config.address.clone(),
             weight: config.weight,
             slots: None,
+            told: None,
             names: Rc::default(),
             in_flight: Cell::new(0),
             owed: Cell::new(0),
@@ -128,15 +132,23 @@ impl Server {
         self.stats.in_flight.store(count.into(), Relaxed);
     }
 
+    /// Its share now, in hundredths: its weight, as far as its agent says it is up to that; 0 while
+    /// it is to be left alone.
+    pub(super) fn share(&self) -> u64 {
+        let percent = self.told.as_ref().map_or(100, |told| told.percent());
+        u64::from(self.weight) * u64::from(percent)
+    }
+
     /// Whether it rests after failures.
     pub fn is_resting(&self, now_ms: u64) -> bool {
         self.resting_until_ms.get() > now_ms
     }
 
-    /// Whether it may be asked: not while it rests, and after that by one request at a time until
-    /// it has answered.
+    /// Whether it may be asked: not while it rests or its agent wants it left alone, and after a rest
+    /// by one request at a time until it has answered.
     pub(super) fn is_fit(&self, now_ms: u64) -> bool {
-        !self.is_resting(now_ms) && (self.rest_ms.get() == 0 || self.in_flight.get() == 0)
+        let has_answered = self.rest_ms.get() == 0 || self.in_flight.get() == 0;
+        !self.is_resting(now_ms) && has_answered && self.share() > 0
     }
 
     /// When its rest ends.
@@ -244,7 +256,8 @@ impl Server {
     }
 }
 
-fn label(address: &model::ServerAddress) -> Arc<str> {
+/// What a server is called, by its address as configured.
+pub(crate) fn label(address: &model::ServerAddress) -> Arc<str> {
     let label = match address {
         model::ServerAddress::Tcp(address) => address.to_string(),
         model::ServerAddress::Name { host, port } => format!("{host}:{port}"),

@@ -23,6 +23,15 @@ impl KeptFile {
         Ok(Self { file })
     }
 
+    /// Reads a short file of one piece as it is now: in one call, and no more than 8 KiB.
+    pub fn read_short<'a>(&self, room: &'a mut Vec<u8>) -> io::Result<&'a str> {
+        if room.len() < ROOM_BYTES {
+            room.resize(ROOM_BYTES, 0);
+        }
+        let read = self.file.read_at(room, 0)?;
+        understood(room.get(..read).unwrap_or_default())
+    }
+
     /// Reads the whole file as it is now. `room` is the caller's, to be lent again.
     pub fn read<'a>(&self, room: &'a mut Vec<u8>) -> io::Result<&'a str> {
         let mut filled = 0;
@@ -44,9 +53,12 @@ impl KeptFile {
                 break;
             }
         }
-        let text = room.get(..filled).unwrap_or_default();
-        std::str::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
+        understood(room.get(..filled).unwrap_or_default())
     }
+}
+
+fn understood(bytes: &[u8]) -> io::Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
@@ -66,6 +78,8 @@ mod tests {
             let found = kept.read(&mut room).expect("text");
             assert!(found.len() >= read && found.len() < read + ROOM_BYTES);
             assert!(text.starts_with(found));
+            let short = kept.read_short(&mut room).expect("text");
+            assert!(text.starts_with(short) && short.is_empty() == text.is_empty());
         }
         std::fs::write(&path, b"\xff\xfe").expect("a file");
         assert!(kept.read(&mut room).is_err());

@@ -1,0 +1,188 @@
+//! Agents: what `nagaya agent` answers, and what the gateway makes of an agent's answers.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use testkit::temp::TempDir;
+use testkit::{Gateway, Outcome, ScriptedUpstream, Step, eventually, free_port};
+
+const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Agent {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Agent {
+    fn start(more: &[&str]) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let mut command = Command::new(NAGAYA);
+        command.args(["agent", "--listen", &address.to_string()]);
+        let command = command.args(more).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let agent = Self { child, address };
+        eventually(PATIENCE, "the agent", || {
+            TcpStream::connect(address).ok().map(drop)
+        });
+        agent
+    }
+
+    fn told(&self, question: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(question.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_agent_answers_whoever_connects() {
+    let directory = TempDir::new();
+    let drain = directory.path().join("drain");
+    let agent = Agent::start(&["--drain", drain.to_str().unwrap()]);
+    let has_load = std::path::Path::new("/proc/loadavg").exists();
+    let line = eventually(PATIENCE, "a first sample", || {
+        let line = agent.told("sensors\n");
+        (line.contains(" load1=") || !has_load).then_some(line)
+    });
+    assert!(
+        line.starts_with("up ready ") && line.ends_with('\n'),
+        "{line}"
+    );
+    // HAProxy says nothing.
+    assert!(agent.told("").starts_with("up ready "));
+    let http = agent.told("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (head, body) = http.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(
+        head.contains(&format!("Content-Length: {}\r\n", body.len())),
+        "{head}"
+    );
+    assert!(body.starts_with("{\"state\":\"up\",\"percent\":"), "{body}");
+    std::fs::write(&drain, "").unwrap();
+    assert!(agent.told("\n").starts_with("drain"));
+    let http = agent.told("GET / HTTP/1.1\r\n\r\n");
+    assert!(
+        http.contains("{\"state\":\"drain\",\"percent\":0,"),
+        "{http}"
+    );
+}
+
+/// An agent that says what it is told to say.
+struct Scripted {
+    says: Arc<Mutex<String>>,
+}
+
+impl Scripted {
+    fn start(address: SocketAddr, says: &str) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let says = Arc::new(Mutex::new(says.to_owned()));
+        let said = Arc::clone(&says);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let text = said.lock().unwrap().clone();
+                let _ = (&stream).write_all(text.as_bytes());
+            }
+        });
+        Self { says }
+    }
+
+    fn say(&self, text: &str) {
+        text.clone_into(&mut self.says.lock().unwrap());
+    }
+}
+
+const CONFIG: &str = r#"
+workers = 1
+[control]
+socket = "{dir}/control"
+[[listen]]
+address = "127.0.0.1:{port}"
+[upstreams.app]
+servers = ["{one}", "{two}"]
+agent = {agent}
+[[sites]]
+hosts = ["a.test"]
+rules = [{ handler = { proxy = "app" } }]
+"#;
+
+/// What thirty requests are answered by the first server, of the two.
+fn answered_by_first(gateway: &Gateway) -> usize {
+    let mut client = gateway.client();
+    let ask = |_| match client.ask(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n") {
+        Outcome::Reply(reply) => reply.body == b"one",
+        other => panic!("no reply: {other:?}"),
+    };
+    (0..30).map(ask).filter(|is_first| *is_first).count()
+}
+
+fn sensors(gateway: &Gateway) -> String {
+    let socket = gateway.directory().path().join("control");
+    let output = Command::new(NAGAYA)
+        .args(["sensors", "--json", "--socket", socket.to_str().unwrap()])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn servers_are_asked_as_their_agents_say() {
+    let hosts = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+    let port = free_port();
+    let [first, second] = hosts.map(|host| Scripted::start(SocketAddr::new(host, port), "up"));
+    let server = |host, says: &'static str| {
+        let address = SocketAddr::new(host, 0);
+        ScriptedUpstream::start_at(address, move |_| {
+            vec![Step::ReadBody, Step::reply(200, says)]
+        })
+    };
+    let (one, two) = (server(hosts[0], "one"), server(hosts[1], "two"));
+    let gateway = Gateway::with_config(NAGAYA, CONFIG)
+        .with("one", one.address())
+        .with("two", two.address())
+        .with("agent", port)
+        .start();
+    let comes_to = |expected: usize| {
+        eventually(PATIENCE, &format!("{expected} of 30"), || {
+            (answered_by_first(&gateway) == expected).then_some(())
+        });
+    };
+    comes_to(15);
+    first.say("up 50% # load1=7.5 memory_available=0.5\n");
+    second.say("up # load1=3 memory_available=0.25\n");
+    comes_to(10);
+    eventually(PATIENCE, "the worst of both", || {
+        let json = sensors(&gateway);
+        let worst = [
+            "\"upstream.app.load1\":{\"value\":7.5,",
+            "\"upstream.app.memory_available\":{\"value\":0.25,",
+        ];
+        worst.iter().all(|part| json.contains(part)).then_some(())
+    });
+    first.say("drain\n");
+    comes_to(0);
+    gateway.wait_for_message("the agent wants its server left alone");
+    // Where all are to be left alone, somebody has to answer.
+    second.say("maint\n");
+    gateway.wait_for_message(&two.address().to_string());
+    assert!(answered_by_first(&gateway) <= 30);
+    // What is not understood is silence, and that is forgotten.
+    first.say("what?\n");
+    second.say("up\n");
+    comes_to(15);
+    gateway.wait_for_message("an agent does not answer");
+}
