@@ -115,6 +115,10 @@ fn what_could_not_work_is_refused() {
             "there is no upstream `app`",
         ),
         (
+            "sensor = \"upstream.web.load1\"\nenter = 3\n[upstreams.web]\nservers = [\"127.0.0.1:1\"]",
+            "nobody tells the sensors of upstream `web`",
+        ),
+        (
             "sensor = \"loop_lag\"\nscope = \"everybody\"",
             "`scope` must be `over_share` or `all`",
         ),

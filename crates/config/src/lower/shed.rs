@@ -115,12 +115,17 @@ fn sensor_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<Sensor> {
         });
         return None;
     };
-    if let Sensor::Upstream(upstream, _) = &sensor
-        && !upstreams.is_named(upstream)
-    {
-        let finding = problem(value.spot(), format!("there is no upstream `{upstream}`"));
-        let help = format!("describe it: `[upstreams.{upstream}]`");
-        value.context.report(finding.help(help).absence());
+    if let Sensor::Upstream(upstream, _) = &sensor {
+        if !upstreams.is_named(upstream) {
+            let finding = problem(value.spot(), format!("there is no upstream `{upstream}`"));
+            let help = format!("describe it: `[upstreams.{upstream}]`");
+            value.context.report(finding.help(help).absence());
+        } else if !upstreams.has_agents(upstream) {
+            let message = format!("nobody tells the sensors of upstream `{upstream}`");
+            let help =
+                "run `nagaya agent` beside its servers, and add `agent = 9707` to the upstream";
+            value.report_help(message, help);
+        }
     }
     Some(sensor)
 }

@@ -130,6 +130,13 @@ impl Upstreams {
         self.by_name.contains_key(name)
     }
 
+    /// Whether agents are asked how its servers' machines are.
+    pub(crate) fn has_agents(&self, name: &str) -> bool {
+        let index = self.by_name.get(name).map(|(index, _)| *index);
+        let upstream = index.and_then(|index| self.list.get(index));
+        upstream.is_some_and(|upstream| upstream.agent_port.is_some())
+    }
+
     /// How many limits the upstream of this index has.
     pub(crate) fn limits_of(&self, index: usize) -> usize {
         self.list

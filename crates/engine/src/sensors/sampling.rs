@@ -128,7 +128,8 @@ fn run(shared: &Shared, stopped: &Receiver<()>) {
         let snapshot = here.note(at, numbers, lags_s);
         published.0.publish(&snapshot);
         let now_ms = here.at_us(at) / 1_000;
-        shedding::step(shared, now_ms, |sensor| snapshot.value(sensor));
+        // Of all that was published, what agents tell among it.
+        shedding::step(shared, now_ms, |sensor| published.0.value(sensor));
         if is_first || here.machine.has_looked_again() {
             let missing = here.missing();
             if is_first {

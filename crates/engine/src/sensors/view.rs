@@ -8,6 +8,7 @@ use os::sensors::OpenDescriptors;
 use super::advice::{self, Advice};
 use super::{Here, Missing, Snapshot};
 use crate::figures::quoted;
+use crate::shedding;
 use crate::worker::Shared;
 
 /// Upstreams whose sensors are shown.
@@ -36,6 +37,8 @@ pub struct Row {
     pub value: Option<f64>,
     /// What it said on average over 10 s.
     pub mean: Option<f64>,
+    /// What rules that shed make of it.
+    pub rules: Vec<String>,
 }
 
 impl Report {
@@ -57,6 +60,7 @@ impl Report {
                     sensor,
                     value,
                     mean: None,
+                    rules: Vec::new(),
                 }
             })
         });
@@ -65,8 +69,18 @@ impl Report {
             let count = open.told().or_else(|| open.counted().ok())?;
             Some((count, OpenDescriptors::most()?))
         });
+        let mut rows = [here, there].concat();
+        for rule in shedding::rows::collect(shared).rules {
+            let unit = rule.sensor.unit();
+            let (enter, leave) = (unit.show(rule.enter), unit.show(rule.leave));
+            let (name, state) = (&rule.name, rule.state.word());
+            let text = format!("sheds by {name}: {state}, enters at {enter}, leaves at {leave}");
+            if let Some(row) = rows.iter_mut().find(|row| row.sensor == rule.sensor) {
+                row.rules.push(text);
+            }
+        }
         Self {
-            rows: [here, there].concat(),
+            rows,
             lags_s: sensors.lags_s().collect(),
             missing: sensors.missing().to_vec(),
             advice: advice::here(descriptors),
@@ -101,6 +115,9 @@ impl Report {
             let (name, now, mean) = (row.sensor.name(), show(row.value), show(row.mean));
             let meaning = row.sensor.meaning();
             let _ = writeln!(out, "{name:width$}  {now:>10}  {mean:>10}  {meaning}");
+            for rule in &row.rules {
+                let _ = writeln!(out, "{INDENT}{rule}");
+            }
         }
         self.lags(&mut out);
         for lack in &self.missing {
@@ -143,13 +160,14 @@ impl Report {
         for (at, row) in self.rows.iter().enumerate() {
             let _ = write!(
                 out,
-                "{}{}:{{\"value\":{},\"mean_10s\":{},\"unit\":{},\"meaning\":{}}}",
+                "{}{}:{{\"value\":{},\"mean_10s\":{},\"unit\":{},\"meaning\":{},\"rules\":[{}]}}",
                 comma(at),
                 quoted(&row.sensor.name()),
                 number(row.value),
                 number(row.mean),
                 quoted(row.sensor.unit().about()),
                 quoted(row.sensor.meaning()),
+                quoted_each(&row.rules),
             );
         }
         out.push_str("},\"loop_lag_s\":[");
@@ -181,14 +199,13 @@ impl Report {
             },
         ) in self.advice.iter().enumerate()
         {
-            let commands: Vec<_> = commands.iter().map(|command| quoted(command)).collect();
             let _ = write!(
                 out,
                 "{}{{\"sensor\":{},\"state\":{},\"commands\":[{}],\"cost\":{}}}",
                 comma(at),
                 quoted(sensor),
                 quoted(state),
-                commands.join(","),
+                quoted_each(commands),
                 quoted(cost)
             );
         }
@@ -205,9 +222,15 @@ fn rows(values: impl Fn(&Sensor) -> (Option<f64>, Option<f64>)) -> Vec<Row> {
             sensor,
             value,
             mean,
+            rules: Vec::new(),
         }
     };
     Gauge::ALL.into_iter().map(row).collect()
+}
+
+fn quoted_each(texts: &[String]) -> String {
+    let quoted: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
+    quoted.join(",")
 }
 
 fn comma(at: usize) -> &'static str {
@@ -229,6 +252,7 @@ mod tests {
         snapshot.mean[Gauge::Load1.index()] = 3.0;
         let mut rows = rows(|sensor| (snapshot.value(sensor), snapshot.mean(sensor)));
         rows.truncate(2);
+        rows[0].rules = vec!["sheds by x: green".to_owned()];
         Report {
             rows,
             lags_s: vec![Some(0.001), None],
@@ -253,6 +277,7 @@ mod tests {
             table,
             "sensor         now   10 s mean  is\n\
              load1         3.50        3.00  tasks that run, wait for a processor or for a disk: mean that forgets with 1 minute, so late by that\n\
+             \x20   sheds by x: green\n\
              load5            -           -  the same, forgetting with 5 minutes\n\
              \nloop_lag by worker:  1.0 ms  -\n\
              \nmissing: io_pressure (/proc/pressure/io: not found)\n    to have it: another kernel\n\
@@ -265,6 +290,7 @@ mod tests {
         let json = report().json();
         for part in [
             "{\"sensors\":{\"load1\":{\"value\":3.5,\"mean_10s\":3,\"unit\":\"tasks\",",
+            "\"rules\":[\"sheds by x: green\"]},",
             "\"load5\":{\"value\":null,\"mean_10s\":null,",
             "\"loop_lag_s\":[0.001,null],",
             "\"missing\":[{\"sensors\":[\"io_pressure\"],\"why\":\"/proc/pressure/io: not found\",",
