@@ -91,6 +91,8 @@ fn ask(gateway: &Gateway, path: &str) -> String {
 fn the_gateways_sensors_are_told_everywhere() {
     let (gateway, _upstream, _turn) = start();
     comes(&gateway, "in_flight", |requests| requests == 0.0);
+    // The first sample may come before the worker's first tick.
+    comes(&gateway, "loop_lag", |_| true);
     let table = told(&gateway, &["sensors"]);
     for part in [
         "sensor  ",
@@ -103,11 +105,11 @@ fn the_gateways_sensors_are_told_everywhere() {
     }
     let status = told(&gateway, &["status", "--json"]);
     assert!(status.contains("\"sensors\":{\"load1\":"), "{status}");
-    assert!(status.contains("\"loop_lag_s\":[0."), "{status}");
+    assert!(status.contains("\"loop_lag_s\":[0"), "{status}");
     let metrics = ask(&gateway, "/metrics");
     for part in [
         "nagaya_sensor{sensor=\"in_flight\"} ",
-        "nagaya_sensor{sensor=\"descriptors\"} 0.",
+        "nagaya_sensor{sensor=\"descriptors\"} 0",
         "nagaya_loop_lag_seconds{worker=\"0\"} ",
     ] {
         assert!(metrics.contains(part), "{part} is not in\n{metrics}");
