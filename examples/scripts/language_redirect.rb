@@ -20,8 +20,9 @@ if request.uri == "/" && ["GET", "HEAD"].include?(request.method)
 
   # "en-GB;q=0.8" is ["en", 0.8].
   wishes = visitor.http_accept_language.to_s.split(",").map do |wish|
-    tag, quality = wish.split(";q=")
-    [tag.to_s.strip.downcase.split("-")[0], quality ? quality.to_f : 1.0]
+    tag, quality = wish.split(";")
+    quality = quality ? quality.strip.sub("q=", "").to_f : 1.0
+    [tag.to_s.strip.downcase.split("-")[0], quality]
   end
   wishes = wishes.select { |language, quality| languages.include?(language) && quality > 0 }
   best = wishes.max_by { |_, quality| quality }
@@ -29,7 +30,8 @@ if request.uri == "/" && ["GET", "HEAD"].include?(request.method)
   chosen = visitor.cookie_language
   chosen = best ? best[0] : languages[0] unless languages.include?(chosen)
 
-  request.headers_out["Location"] = "/#{chosen}/"
+  query = request.args.to_s
+  request.headers_out["Location"] = query.empty? ? "/#{chosen}/" : "/#{chosen}/?#{query}"
   request.headers_out["Vary"] = "Accept-Language, Cookie"
   Nginx.return Nginx::HTTP_MOVED_TEMPORARILY
 end

@@ -86,6 +86,8 @@ when "/sleeps-long" then sleep 500
 when "/round" then Nginx.redirect "/round"
 when "/around" then Nginx.redirect "/inside?b=2"
 when "/closes" then Nginx.return 444
+when "/status" then Nginx.return r.args.to_i
+when "/apache-status" then Apache.return r.args.to_i
 when "/splits" then r.headers_out["X-Split"] = "a\r\nX-Evil: 1"
 end
 "#;
@@ -154,6 +156,48 @@ fn scripts_answer_change_and_refuse_requests() {
     assert!(told.contains("hooks/access.rb:6"), "{told}");
     assert_eq!(log.matches("broken on purpose").count(), 1, "{log}");
     assert!(log.contains("script failed, the request goes on"), "{log}");
+}
+
+#[test]
+fn a_status_that_is_none_lets_nobody_in() {
+    let gateway = gateway();
+    for (path, status) in [
+        ("/status?0", 404),
+        ("/status?-5", 404),
+        ("/status?-1", 500),
+        ("/status?-2", 500),
+        ("/status?-4", 500),
+        ("/status?1", 500),
+        ("/status?99", 500),
+        ("/status?199", 500),
+        ("/status?600", 500),
+        ("/status?403", 403),
+        ("/apache-status?0", 404),
+        ("/apache-status?-1", 404),
+        ("/apache-status?-2", 500),
+        ("/apache-status?403", 403),
+    ] {
+        assert_eq!(get(&gateway, "a.test", path).status, status, "{path}");
+    }
+    gateway.wait_for_message("a script returned -4");
+}
+
+#[test]
+fn the_record_of_a_request_that_a_script_refused_says_so() {
+    let gateway = gateway();
+    assert_eq!(get(&gateway, "a.test", "/forbidden").status, 403);
+    assert_eq!(get(&gateway, "a.test", "/hello.txt").status, 200);
+    let record = |path: &str| {
+        eventually(PATIENCE, path, || {
+            let lines = gateway.stdout();
+            let line = lines.lines().find(|line| line.contains(path));
+            line.map(str::to_owned)
+        })
+    };
+    let refused = record("/forbidden");
+    assert!(refused.contains("\"reason\":\"script_said\""), "{refused}");
+    let served = record("/hello.txt");
+    assert!(!served.contains("script_said"), "{served}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What a run of a script costs by itself: for `perf stat` and callgrind.
+//! What a run of a script costs by itself, its compilation and a full collection: for `perf stat`
+//! and callgrind.
 //!
 //!     cargo run --release -p script --example run_cost -- 1000000 'Nginx::Request.new.filename'
 
@@ -30,6 +31,15 @@ fn main() {
     let interpreter = Interpreter::open(settings, Arc::default()).expect("an interpreter opens");
     let text = Arc::from(code.as_bytes());
     let script = Script::new(Arc::from("cost.rb"), Source::Code { text, line: 1 });
+    let before = interpreter.memory_bytes();
+    let began = Instant::now();
+    let compiled = runtime.block_on(interpreter.check(&script));
+    compiled.expect("the script is Ruby");
+    println!(
+        "{} us and {} bytes to compile it",
+        began.elapsed().as_micros(),
+        interpreter.memory_bytes() - before
+    );
     let began = Instant::now();
     runtime.block_on(async {
         let mut request = Trial::get("/a.php?x=1");
@@ -49,4 +59,8 @@ fn main() {
     });
     let ns = began.elapsed().as_nanos() / u128::from(runs);
     println!("{ns} ns a run, {} bytes held", interpreter.memory_bytes());
+    let began = Instant::now();
+    let objects = interpreter.objects();
+    let us = began.elapsed().as_micros();
+    println!("{us} us for a full collection that left {objects} objects");
 }

@@ -35,7 +35,7 @@ pub use interpreter::{Interpreter, Ran, Run, Step, Wait};
 pub use mruby::{Datum, Raised};
 pub use phase::Phase;
 pub use request::{Property, Refused, Request, Side};
-pub use scope::{CgroupWish, Redirect, Scope};
+pub use scope::{CgroupWish, DECLINED, Redirect, Scope};
 pub use script::{Cache, Script, Source};
 pub use settings::{Budgets, Read, Reader, ServerClass, Settings, Waiting};
 pub use shared::{Sensed, Shared};

@@ -34,6 +34,9 @@ fn next_serial() -> u64 {
     serial
 }
 
+/// What [`Scope::returned`] holds for `DECLINED`, whichever server's: the number of nginx.
+pub const DECLINED: i64 = -5;
+
 /// Where a script sends a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Redirect {

@@ -80,7 +80,7 @@ impl<'a> Underway<'a> {
             }
         };
         let reason = match outcome {
-            Ok(()) => "",
+            Ok(()) => self.exchange.said(),
             Err(error) => {
                 self.answer(&error).await;
                 error.reason

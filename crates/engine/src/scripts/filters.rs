@@ -3,11 +3,11 @@
 //! Every head comes through [`filter_head`], whoever answers, and once a request. Where a body
 //! filter applies the reply is kept back from there on, until its handler has said its last
 //! ([`filter_body`]); a body that is longer than `scripts.body_filter_bytes` leaves as it came. Whoever
-//! answers is asked for the body as it is, not compressed; what this gateway would have compressed
-//! is compressed when the scripts have seen it.
+//! answers is asked for the whole body as it is, not compressed; what this gateway would have
+//! compressed is compressed when the scripts have seen it.
 //!
-//! Not filtered: replies to HEAD, parts of a body (206), those without one (204, 304), tunnels,
-//! streams of events, and what comes compressed all the same.
+//! Not filtered: replies to HEAD, those without a body (204, 304), tunnels, streams of events, and
+//! what comes as a part (206) or compressed all the same.
 
 use std::rc::Rc;
 
@@ -65,16 +65,15 @@ pub(crate) fn keep_upstream(exchange: &mut Exchange, fields: &Fields) {
     }
 }
 
-/// Asks whoever answers for a body that is not compressed, where scripts are to see it.
+/// Asks whoever answers for a body that is whole and not compressed, where scripts are to see it:
+/// a client that asks for parts of it would read past them.
 pub(crate) fn ask_for_identity(exchange: &mut Exchange) {
     if !exchange.has_filters() || exchange.reply.is_head_only() || !has_body_filter(exchange) {
         return;
     }
     let fields = &mut exchange.request.head.fields;
-    // A part of a body is not filtered.
-    if fields.contains(FieldId::Range) {
-        return;
-    }
+    fields.remove(FieldId::Range);
+    fields.remove_named(b"If-Range");
     if let Some(accepted) = fields.get(FieldId::AcceptEncoding) {
         let accepted = accepted.to_vec();
         fields.remove(FieldId::AcceptEncoding);

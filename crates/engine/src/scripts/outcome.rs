@@ -1,7 +1,7 @@
 //! What a script's words mean for its request.
 //!
-//! A script that says nothing lets the request go on, and so do `OK` and `DECLINED`. A status from
-//! 200 on, or output, answers the request here; a redirect inside has it resolved anew.
+//! A script that says nothing lets the request go on, and so do `OK` and `DECLINED`. Any other
+//! status, or output, answers the request here; a redirect inside has it resolved anew.
 
 use config::model::OnError;
 use script::{Failure, Phase, Redirect};
@@ -17,6 +17,15 @@ const ELSEWHERE_MAX: u32 = 10;
 
 /// The status that closes the connection without a reply, as nginx has it.
 const CLOSE: i64 = 444;
+
+/// Go on.
+const OK: i64 = 0;
+
+/// Go on: this script has no opinion (`NGX_DECLINED`, which Apache's is made, too).
+const DECLINED: i64 = script::DECLINED;
+
+/// Why a request was answered by a script with an error.
+const SAID: &str = "script_said";
 
 /// What output is when nobody said.
 const PLAIN: &[u8] = b"text/plain; charset=utf-8";
@@ -37,6 +46,13 @@ impl Elsewhere {
             return Err(Error::new(Kind::Internal, "script_redirects", detail));
         }
         Ok(())
+    }
+}
+
+impl Exchange {
+    /// Why a script before the handler answered with an error; empty if none did.
+    pub(crate) fn said(&self) -> &'static str {
+        self.scripted.as_ref().map_or("", |scripted| scripted.said)
     }
 }
 
@@ -77,9 +93,9 @@ pub(super) async fn settle(exchange: &mut Exchange) -> Result<Next> {
         return redirected(exchange, redirect).await;
     }
     match (scope.returned.take(), scope.output.is_empty()) {
-        (Some(status @ 100..), _) => answer(exchange, status).await,
-        (_, false) => answer_with_output(exchange).await,
-        (_, true) => Ok(Next::On),
+        (None | Some(OK | DECLINED), true) => Ok(Next::On),
+        (None | Some(OK | DECLINED), false) => answer_with_output(exchange).await,
+        (Some(status), _) => answer(exchange, status).await,
     }
 }
 
@@ -93,9 +109,9 @@ pub(super) async fn settle_content(exchange: &mut Exchange) -> Result<Next> {
         return redirected(exchange, redirect).await;
     }
     match (scope.returned.take(), scope.output.is_empty()) {
-        (Some(status @ 100..), _) => answer(exchange, status).await,
-        (Some(..0), true) => Ok(Next::On),
-        _ => answer_with_output(exchange).await,
+        (Some(DECLINED), true) => Ok(Next::On),
+        (None | Some(OK | DECLINED), _) => answer_with_output(exchange).await,
+        (Some(status), _) => answer(exchange, status).await,
     }
 }
 
@@ -120,11 +136,16 @@ async fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
         .ok()
         .filter(|it| (200..600).contains(it))
     else {
-        let detail = format!("a script returned {status}: a reply's status is from 200 to 599");
+        let detail = format!(
+            "a script returned {status}: a reply's status is from 200 to 599, and OK or DECLINED lets the request go on"
+        );
         return Err(Error::new(Kind::Internal, "script_status", detail));
     };
     if exchange.record.handler.is_empty() {
         exchange.record.handler = "script";
+        if status >= 400 {
+            exchange.scripted().said = SAID;
+        }
     }
     show_fields(exchange);
     let fields = &mut exchange.outgoing.fields;

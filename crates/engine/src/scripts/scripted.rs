@@ -34,6 +34,8 @@ pub struct Scripted {
     pub(super) depth: u32,
     /// How often it was sent elsewhere.
     pub(super) elsewhere: Elsewhere,
+    /// Why a script answered with an error; empty if none did.
+    pub(super) said: &'static str,
     /// When the reply had been sent.
     pub(super) ended: Option<Instant>,
 }
@@ -60,6 +62,7 @@ impl Default for Scripted {
             body: None,
             depth: 0,
             elsewhere: Elsewhere::default(),
+            said: "",
             ended: None,
         }
     }
@@ -116,6 +119,7 @@ impl Scripted {
             self.body = None;
             self.depth = 0;
             self.elsewhere = Elsewhere::default();
+            self.said = "";
             self.ended = None;
         }
     }

@@ -56,7 +56,10 @@ async fn run(
         // It may have been said in passing.
         _ => match exchange.scripted().scope.upstream.take() {
             Some(said) => said,
-            None => return Err(none_chosen(&ended_with(&value))),
+            None => {
+                let name = scripts.script(used).map_or("", |script| script.name());
+                return Err(none_chosen(&ended_with(name, &value)));
+            }
         },
     };
     exchange.scripted().scope.upstream = None;
@@ -110,7 +113,7 @@ fn none_chosen(why: &str) -> Error {
     Error::new(Kind::Full, "no_upstream", why)
 }
 
-fn ended_with(value: &Datum) -> String {
+fn ended_with(script: &str, value: &Datum) -> String {
     let what = match value {
         Datum::Nil => "nil",
         Datum::Bytes(_) | Datum::Symbol(_) => "an empty text",
@@ -121,6 +124,6 @@ fn ended_with(value: &Datum) -> String {
         Datum::Class(_) | Datum::Time(..) | Datum::Other => "another object",
     };
     format!(
-        "the `set` script ended with {what}: its last line is to be an upstream's name, or HOST:PORT"
+        "{script} ended with {what}: a `set` script's last line is to be an upstream's name, or HOST:PORT"
     )
 }

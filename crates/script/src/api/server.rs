@@ -5,7 +5,7 @@ use mruby::Answer;
 use super::entries::{Classes, class, function};
 use super::{Chapter, InRuby, answered, kernel, request, scope, takes, takes_texts};
 use crate::request::{Property, Request};
-use crate::scope::Redirect;
+use crate::scope::{DECLINED, Redirect};
 use crate::state::NativeCall;
 
 const BOTH: Classes = &["Nginx", "Apache"];
@@ -13,6 +13,11 @@ const NGINX: Classes = &["Nginx"];
 const APACHE: Classes = &["Apache"];
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const GIVE_STATUS: &[&str] = &["return", "send_header", "status_code="];
+
+/// What Apache calls `DECLINED`, and nginx `ERROR`.
+const APACHE_DECLINED: i64 = -1;
 
 /// Longest target of a redirect.
 const LOCATION_BYTES_MAX: usize = 8_192;
@@ -24,13 +29,16 @@ pub(super) const CHAPTER: Chapter = Chapter {
     constants: &[],
     methods: &[
         function(
-            BOTH,
-            &["return", "send_header", "status_code="],
+            NGINX,
+            GIVE_STATUS,
             (takes(1, 1), "status"),
             "Sets the status the request is answered with when the script has ended. It does not end \
              the script. `OK` and `DECLINED` let the request go on.",
-            give_status,
+            |call| give_status(call, DECLINED),
         ),
+        function(APACHE, GIVE_STATUS, (takes(1, 1), "status"), "", |call| {
+            give_status(call, APACHE_DECLINED)
+        }),
         function(
             BOTH,
             &["rputs"],
@@ -161,12 +169,16 @@ fn worker(call: &mut NativeCall<'_>) -> Answer {
     Answer::Int(i64::try_from(call.host.settings.worker).unwrap_or(0))
 }
 
-fn give_status(call: &mut NativeCall<'_>) -> Answer {
+/// Notes a status; `declined` is what this server's module calls so.
+fn give_status(call: &mut NativeCall<'_>, declined: i64) -> Answer {
     let Some(status) = call.int(0) else {
         return Answer::type_error("return takes a status: an Integer");
     };
     answered(scope(call).map(|scope| {
-        scope.returned = Some(status);
+        scope.returned = Some(match status == declined {
+            true => DECLINED,
+            false => status,
+        });
         Answer::Int(status)
     }))
 }
