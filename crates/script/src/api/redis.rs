@@ -173,7 +173,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
             name: "Redis#close",
             arguments: "",
             waits: "",
-            doc: "Closes the connections.",
+            doc: "Puts an end to the object. Connections belong to all objects with the same login.",
         },
     ],
     prelude: include_str!("ruby/redis.rb"),

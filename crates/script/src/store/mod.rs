@@ -7,8 +7,8 @@
 //!
 //! A connection to memcached has no state, so it belongs to the address, and the commands of many
 //! requests are under way on it at once. Elsewhere each command takes a connection of its own. Idle
-//! ones belong to all clients that log in to MySQL alike, and are made clean before another uses
-//! them; for Redis to the client that made them, and close with it.
+//! ones belong to all clients that log in alike; to MySQL they are made clean before another client
+//! uses them, and to Redis none is kept on which a command has changed something.
 //!
 //! Every operation is a future that owns what it needs. Dropped in the middle, its late answer is
 //! nobody's. Nothing is sent twice.
@@ -83,6 +83,7 @@ pub struct Stores {
     mysql_accounts: Accounts<mysql::Account>,
     mysql_pins: Pins<Lease<mysql::Connection>>,
     redis: Directory<redis::Link>,
+    redis_accounts: Accounts<redis::Login>,
     redis_pins: Pins<Lease<redis::Link>>,
     http: Directory<http::Connection>,
     https: Directory<http::Connection>,
@@ -102,6 +103,7 @@ impl Stores {
             mysql_accounts: Accounts::default(),
             mysql_pins: Pins::default(),
             redis: Directory::default(),
+            redis_accounts: Accounts::default(),
             redis_pins: Pins::default(),
             http: Directory::default(),
             https: Directory::default(),

@@ -10,6 +10,18 @@ pub(crate) struct Link {
     socket: Socket,
     watches: bool,
     queues: bool,
+    changed: bool,
+}
+
+/// For whom a connection is between two commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// For anybody who logs in alike.
+    Clean,
+    /// For one request, which watches keys or queues commands.
+    Promised,
+    /// For nobody: a command has changed something about it.
+    Changed,
 }
 
 /// What a command does to the connection it goes over.
@@ -21,6 +33,8 @@ pub(super) enum Effect {
     Multi,
     Exec,
     Discard,
+    /// It changes what the next command finds, and no other request may find that.
+    Change,
     /// It would make the connection useless for the next command.
     Refused,
 }
@@ -39,8 +53,9 @@ impl Effect {
             | b"HELLO" | b"QUIT" | b"RESET" | b"AUTH" | b"SELECT" => Self::Refused,
             b"CLIENT" => match word(1).to_ascii_uppercase().as_slice() {
                 b"REPLY" | b"TRACKING" => Self::Refused,
-                _ => Self::Plain,
+                _ => Self::Change,
             },
+            b"ASKING" | b"READONLY" | b"READWRITE" | b"SCRIPT" | b"DEBUG" => Self::Change,
             _ => Self::Plain,
         }
     }
@@ -52,6 +67,7 @@ impl Link {
             socket,
             watches: false,
             queues: false,
+            changed: false,
         }
     }
 
@@ -62,6 +78,14 @@ impl Link {
     /// Whether it belongs to one request for now.
     pub(super) fn is_promised(&self) -> bool {
         self.watches || self.queues
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match (self.is_promised(), self.changed) {
+            (true, _) => Standing::Promised,
+            (false, true) => Standing::Changed,
+            (false, false) => Standing::Clean,
+        }
     }
 
     /// Sends commands and reads an answer for each.
@@ -114,6 +138,7 @@ impl Link {
         let refused = matches!(reply, Reply::Error(_));
         match effect {
             Effect::Watch if !refused => self.watches = true,
+            Effect::Change => self.changed = true,
             Effect::Multi if !refused => self.queues = true,
             Effect::Unwatch if !self.queues => self.watches = false,
             Effect::Exec | Effect::Discard => (self.watches, self.queues) = (false, false),

@@ -5,7 +5,8 @@
 //! connection; the protocol itself is five kinds of lines. So the connection is the same as
 //! memcached's, with caps, and dropped where the request drops it.
 //!
-//! Each command takes a connection of its own, so that many requests may use one object. From
+//! Each command takes a connection of its own, so that many requests may use one object; idle ones
+//! are those of all objects with the same password and database. From
 //! `WATCH` or `MULTI` on, until `EXEC`, `DISCARD` or `UNWATCH`, the connection stays with its
 //! request. `SUBSCRIBE`, `MONITOR` and their like are refused.
 
@@ -22,7 +23,7 @@ use super::error::{Error, Kind};
 use super::place::{Lease, Owner, Server};
 use super::session::{Pin, Session};
 use super::{Stores, VALUE_BYTES_MAX};
-use link::Effect;
+use link::{Effect, Standing};
 
 pub(crate) use link::Link;
 pub use reply::Reply;
@@ -40,8 +41,10 @@ pub type Command = Vec<Vec<u8>>;
 /// A script's `Redis`, made by [`Stores::redis`].
 pub struct Redis {
     stores: Rc<Stores>,
-    /// Another one after each login, so that connections with the former are used no more.
+    /// The object and its login, for what it watches and queues: another one after each login.
     owner: Cell<Owner>,
+    /// All objects with this login: the idle connections.
+    account: Cell<Owner>,
     closed: Cell<bool>,
     server: Rc<Server<Link>>,
     timeout: Duration,
@@ -49,8 +52,8 @@ pub struct Redis {
 }
 
 /// What is said on each connection before anything else.
-#[derive(Clone, Default)]
-struct Login {
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Login {
     /// The arguments of `AUTH`: a password, or a name and a password.
     auth: Vec<Vec<u8>>,
     database: u32,
@@ -80,6 +83,7 @@ impl Stores {
         Rc::new(Redis {
             stores: Rc::clone(self),
             owner: Cell::new(self.next_owner()),
+            account: Cell::new(self.redis_accounts.number(Login::default(), self)),
             closed: Cell::new(false),
             server: self.redis.server(address, self.limits.connections_max),
             timeout,
@@ -151,29 +155,30 @@ impl Redis {
         Rc::clone(self).log_in("SELECT", login)
     }
 
-    /// Closes its connections and refuses whatever is asked from now on.
+    /// Gives up what it watches and refuses whatever is asked from now on; idle connections are those
+    /// of all who log in alike.
     pub fn close(&self) {
         self.closed.set(true);
         self.forget();
     }
 
-    /// Tries a login on a connection, which is kept with it if it was right.
+    /// Tries a login on a connection, which is kept with it if it was right. One that is idle shows
+    /// that it was right before.
     async fn log_in(self: Rc<Self>, what: &'static str, login: Login) -> Result<(), Error> {
         self.check_open(what)?;
         let attempt = self.attempt();
-        let owner = self.stores.next_owner();
-        let work = async {
-            let mut place = self.server.lease(owner).await;
-            place.put(attempt.connect(self.open(&attempt, &login)).await?);
-            Ok(place)
-        };
-        let place = attempt.run(what, work).await?;
+        let account = self
+            .stores
+            .redis_accounts
+            .number(login.clone(), &self.stores);
+        let place = attempt
+            .run(what, self.lease(&attempt, account, &login))
+            .await?;
         self.forget();
-        self.owner.set(owner);
+        self.owner.set(self.stores.next_owner());
+        self.account.set(account);
         *self.login.borrow_mut() = login;
-        if !self.closed.get() {
-            place.keep();
-        }
+        place.keep();
         Ok(())
     }
 
@@ -215,7 +220,10 @@ impl Redis {
         let mut place = match self.stores.redis_pins.take(session, owner) {
             Some(Pin::Held(place)) => place,
             Some(Pin::Broken) => return self.mourn(attempt, session, what, effects),
-            None => self.lease(attempt, owner).await?,
+            None => {
+                let login = self.login.borrow().clone();
+                self.lease(attempt, self.account.get(), &login).await?
+            }
         };
         attempt.talk();
         let promised = place.connection().is_promised();
@@ -228,19 +236,23 @@ impl Redis {
                     self.stores.redis_pins.put(session, owner, Pin::Broken);
                 }
                 if error.kind() == Kind::Lost {
-                    self.server.forget(owner);
+                    self.server.forget(self.account.get());
                 }
             }
         }
         answered
     }
 
-    async fn lease(&self, attempt: &Attempt<'_>, owner: Owner) -> Result<Place, Error> {
-        let mut place = self.server.lease(owner).await;
+    async fn lease(
+        &self,
+        attempt: &Attempt<'_>,
+        account: Owner,
+        login: &Login,
+    ) -> Result<Place, Error> {
+        let mut place = self.server.lease(account).await;
         place.close_unless(Link::is_quiet);
         if place.is_empty() {
-            let login = self.login.borrow().clone();
-            place.put(attempt.connect(self.open(attempt, &login)).await?);
+            place.put(attempt.connect(self.open(attempt, login)).await?);
         }
         Ok(place)
     }
@@ -264,14 +276,12 @@ impl Redis {
     }
 
     fn put_back(&self, session: Session, owner: Owner, mut place: Place) {
-        if self.closed.get() {
-            return;
-        }
-        match place.connection().is_promised() {
-            true => self.stores.redis_pins.put(session, owner, Pin::Held(place)),
-            // After another login meanwhile, nobody would find it.
-            false if owner == self.owner.get() => place.keep(),
-            false => (),
+        match place.connection().standing() {
+            // Closed meanwhile, or logged in otherwise: nobody would find it.
+            Standing::Promised if self.closed.get() || owner != self.owner.get() => (),
+            Standing::Promised => self.stores.redis_pins.put(session, owner, Pin::Held(place)),
+            Standing::Clean => place.keep(),
+            Standing::Changed => (),
         }
     }
 
@@ -315,7 +325,6 @@ impl Redis {
     }
 
     fn forget(&self) {
-        self.server.forget(self.owner.get());
         self.stores.redis_pins.close(self.owner.get());
     }
 }

@@ -234,3 +234,54 @@ async fn an_object_may_want_less_time_than_is_allowed() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn objects_that_log_in_alike_share_connections_and_others_do_not() {
+    let plain = vec![
+        Expect(b"*1\r\n$4\r\nPING\r\n"),
+        Send(b"+PONG\r\n"),
+        Expect(b"*1\r\n$4\r\nPING\r\n"),
+        Send(b"+PONG\r\n"),
+        ExpectClose,
+    ];
+    let chosen = vec![
+        Expect(b"*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n"),
+        Send(b"+OK\r\n"),
+        Expect(b"*1\r\n$4\r\nPING\r\n"),
+        Send(b"+PONG\r\n"),
+        ExpectClose,
+    ];
+    let peer = Peer::start(vec![plain, chosen]).await;
+    let first = client(&peer);
+    let address = first.server.address().clone();
+    let another = || first.stores.redis(&address, LONG);
+    assert_eq!(ask(&first, ME, "PING").await, status("PONG"));
+    first.close();
+    assert_eq!(ask(&another(), OTHER, "PING").await, status("PONG"));
+    let chosen = another();
+    assert_eq!(chosen.select(2).await, Ok(()));
+    chosen.close();
+    let chosen = another();
+    assert_eq!(chosen.select(2).await, Ok(()));
+    assert_eq!(ask(&chosen, ME, "PING").await, status("PONG"));
+    assert_eq!(peer.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_a_command_changed_something_is_used_once() {
+    let named = vec![
+        Expect(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$1\r\na\r\n"),
+        Send(b"+OK\r\n"),
+        ExpectClose,
+    ];
+    let next = vec![
+        Expect(b"*1\r\n$4\r\nPING\r\n"),
+        Send(b"+PONG\r\n"),
+        ExpectClose,
+    ];
+    let peer = Peer::start(vec![named, next]).await;
+    let client = client(&peer);
+    assert_eq!(ask(&client, ME, "CLIENT SETNAME a").await, status("OK"));
+    assert_eq!(ask(&client, ME, "PING").await, status("PONG"));
+    assert_eq!(peer.accepted(), 2);
+}
