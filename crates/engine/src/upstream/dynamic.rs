@@ -22,8 +22,9 @@ use crate::worker::Worker;
 const POOLS_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
 /// Names whose addresses are remembered.
 const NAMES_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
-/// Connections kept to each server.
-const KEEPALIVE: usize = 32;
+/// Connections kept to each server, as many as those of a configuration keep by default: scripts
+/// that wait for one store go on together, and want as many at once.
+const KEEPALIVE: usize = 256;
 /// Failures in a row after which one of several servers rests, for how long at first and at most.
 const FAILS: u32 = 3;
 const BACK_OFF_MS: u64 = 1_000;
