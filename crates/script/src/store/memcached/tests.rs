@@ -27,9 +27,8 @@ fn limits() -> Limits {
 }
 
 fn client(address: SocketAddr, limits: Limits) -> Rc<Memcached> {
-    Stores::new(limits)
-        .memcached(&address.to_string())
-        .expect("an address")
+    let client = Stores::new(limits).memcached(&address.to_string());
+    client.expect("an address")
 }
 
 async fn fails(client: &Rc<Memcached>) -> Error {
@@ -206,10 +205,8 @@ async fn a_server_that_drops_packets_costs_the_connect_timeout() {
 #[tokio::test(flavor = "local")]
 async fn a_server_that_does_not_answer_costs_the_command_timeout_and_its_connection() {
     let peer = Peer::start(vec![vec![Expect(b"get k\r\n"), ExpectClose]]).await;
-    let limits = Limits {
-        command_timeout: SHORT,
-        ..limits()
-    };
+    let mut limits = limits();
+    limits.command_timeout = SHORT;
     let error = fails(&client(peer.address(), limits)).await;
     assert_eq!(error.kind(), Kind::Timeout, "{error}");
     let text = format!(
@@ -223,10 +220,8 @@ async fn a_server_that_does_not_answer_costs_the_command_timeout_and_its_connect
 #[tokio::test(flavor = "local")]
 async fn whoever_gets_no_connection_in_time_is_told_which_limit_to_raise() {
     let peer = Peer::answer(|_| Vec::new()).await;
-    let limits = Limits {
-        connections_max: 1,
-        ..limits()
-    };
+    let mut limits = limits();
+    limits.connections_max = 1;
     let client = client(peer.address(), limits);
     let server = client.server_of(b"k").expect("a server");
     let asked: Vec<_> = (0..=DEPTH_MAX).map(|_| ask(&client, "k")).collect();
