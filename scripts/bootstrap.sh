@@ -33,6 +33,7 @@ test_tools=(
   ab:apache2-utils:required
   htpasswd:apache2-utils:required
   slowhttptest:slowhttptest:required
+  /usr/share/perl5/Sys/Statistics/Linux/LoadAVG.pm:libsys-statistics-linux-perl:required
   /usr/sbin/php-fpm*:php-fpm:required
   /usr/lib/php/*/sqlite3.so:php-sqlite3:required
   memcached:memcached:required
@@ -63,6 +64,7 @@ lab_tools=(
   nginx:nginx-light:required
   apache2:apache2-bin:required
   haproxy:haproxy:required
+  /usr/share/perl5/Sys/Statistics/Linux/LoadAVG.pm:libsys-statistics-linux-perl:required
   fcgiwrap:fcgiwrap:required
   cc:gcc:required
   /usr/sbin/php-fpm*:php-fpm:required

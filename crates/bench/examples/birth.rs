@@ -66,6 +66,7 @@ fn births(count: usize, place: Birthplace<'_>, moved_into: &[File]) -> io::Resul
         .map(|_| {
             let start = Instant::now();
             let birth = Birth {
+                arguments: &[],
                 directory: directory.as_fd(),
                 name: c"true",
                 environment: &[],

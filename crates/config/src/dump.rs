@@ -4,6 +4,7 @@
 //! left out of the list, for the handler's URL makes them anew.
 
 mod limit;
+mod map;
 mod script;
 mod shed;
 
@@ -72,6 +73,9 @@ pub fn dump(model: &Model) -> String {
         out.limits(&tenant.limits);
         out.level_scripts(&tenant.scripts);
         out.cgroup(tenant.cgroup.as_deref());
+    }
+    for map in &model.maps {
+        out.map(map);
     }
     for shed in &model.shed {
         out.shed(shed);
@@ -399,6 +403,7 @@ fn conditions(conditions: &[Condition]) -> String {
                 single.push(format!("client = {}", list(networks, quote)))
             }
             Condition::Exists(exists) => single.push(format!("exists = {exists}")),
+            Condition::Map(asked) => single.extend(map::conditions(asked)),
             Condition::Not(inner) => single.push(format!("not = {}", self::conditions(inner))),
             Condition::Header(name, glob) => tables
                 .entry("header")

@@ -26,7 +26,7 @@ pub(crate) struct Mentions {
     pub(crate) limits_overrides: Option<String>,
     /// The user the server becomes.
     pub(crate) user: Option<String>,
-    /// Users that sites' programs run as.
+    /// Users that programs of sites and maps run as.
     pub(crate) program_users: Vec<String>,
 }
 
@@ -61,6 +61,11 @@ pub(crate) fn find(text: &str) -> Mentions {
             mentions.scripts.extend(scripts_of(level));
         }
     }
+    let maps = member(top, "maps").and_then(DeValue::as_table);
+    let maps = maps.into_iter().flat_map(|maps| maps.values());
+    let maps = maps.filter_map(|map| map.get_ref().as_table());
+    let users = maps.filter_map(|map| text_of(member(map, "user")?));
+    mentions.program_users.extend(users);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
             .iter()

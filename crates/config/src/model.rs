@@ -7,9 +7,11 @@
 mod cgroup;
 mod handler;
 mod limit;
+mod map;
 mod script;
 pub mod sensor;
 mod shed;
+mod template;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,11 +29,13 @@ pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitMode,
     LimitPlace, Rate, When, Window,
 };
+pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use script::{
     AllowedAddress, Budgets, Cache, OnError, PhaseScripts, Script, ScriptFile, Scripts,
     ServerClass, SetScript, Source,
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
+pub use template::{Template, TemplatePart};
 
 /// A whole configuration: what one generation of the gateway runs on.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +74,8 @@ pub struct Model {
     pub scripts: Scripts,
     /// `[tenants.NAME]` in file order, names unique. Sites refer to them by index into this list.
     pub tenants: Vec<Tenant>,
+    /// `[maps.NAME]` in file order, names unique. Rules and texts refer to them by index.
+    pub maps: Vec<Map>,
     /// Rules that send requests away when there is too much to do, in file order, names unique.
     pub shed: Vec<Shed>,
     /// Upstreams by name. Handlers refer to them by index into this list.
@@ -303,36 +309,6 @@ pub struct FieldEdits {
     pub add: Vec<(String, Template)>,
     /// Removed, names in lower case.
     pub remove: Vec<String>,
-}
-
-/// Text with variables, as used in redirects, replies and field values.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Template {
-    /// Pieces in order.
-    pub parts: Vec<TemplatePart>,
-}
-
-/// One piece of a [`Template`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TemplatePart {
-    /// Text as it is.
-    Text(String),
-    /// `$host`: canonical host, without port.
-    Host,
-    /// `$path`: canonical path, wire form.
-    Path,
-    /// `$query`: query without `?`, empty if none.
-    Query,
-    /// `$uri`: `$path`, and `?$query` if there is one.
-    Uri,
-    /// `$scheme`: `http` or `https`.
-    Scheme,
-    /// `$client`: the resolved client's address.
-    Client,
-    /// `$request_id`.
-    RequestId,
-    /// `$method`.
-    Method,
 }
 
 /// `[tenants.NAME]`.
@@ -576,6 +552,8 @@ pub enum Condition {
     Client(Vec<IpNet>),
     /// The resolved file exists (or not).
     Exists(bool),
+    /// What a map answers.
+    Map(Box<MapMatch>),
     /// None of these holds together.
     Not(Vec<Condition>),
 }

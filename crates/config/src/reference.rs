@@ -17,7 +17,8 @@ A configuration is TOML. Unknown keys are errors; `nagaya check` reports all pro
 - Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"` or `\"1h\"`; sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.
 - Paths are relative to the directory of the file they stand in.
 - A template is text with variables: `$host`, `$path`, `$query`, `$uri` (path and query), `$scheme`, `$client`,
-  `$request_id`, `$method`. `${host}` sets a name apart from what follows it; `$$` is a dollar.
+  `$request_id`, `$method`. `${host}` sets a name apart from what follows it; `$$` is a dollar; `${NAME:KEY|DEFAULT}` is
+  what the map NAME answers to KEY, or DEFAULT.
 ";
 
 /// The reference manual: `docs/reference/config.md`.

@@ -1,11 +1,17 @@
 //! Conditions of rules and limits, compiled: what a request must be like.
+//!
+//! What a map must answer stands behind all else: it is asked only if everything else holds.
 
-use config::model::{self, Condition};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use config::model::{self, Condition, MapMatch};
 use ipnet::IpNet;
 use regex::bytes::Regex;
 
 use crate::exchange::Request;
+use crate::fields;
 use crate::glob::{self, Matcher};
+use crate::maps::{self, Answers, Question};
 use crate::resolve::Resolved;
 
 /// Conditions that must all hold.
@@ -23,7 +29,16 @@ enum Test {
     Query(Box<[u8]>, Option<Matcher>),
     Client(Box<[IpNet]>),
     Exists(bool),
+    Map(Box<MapTest>),
     Not(Box<[Test]>),
+}
+
+/// What a map must answer.
+#[derive(Debug)]
+struct MapTest {
+    wanted: MapMatch,
+    /// Whether it was said that an answer is no number.
+    is_told: AtomicBool,
 }
 
 impl Conditions {
@@ -35,9 +50,61 @@ impl Conditions {
         compile_all(conditions).map(Self)
     }
 
-    /// Whether a request meets all of them.
+    /// Whether a request meets all of them, for who cannot wait: what a map must answer does not
+    /// hold.
     pub fn hold(&self, request: &Request, file: Option<&Resolved>) -> bool {
-        self.0.iter().all(|test| test.holds(request, file))
+        self.judge(request, file, &Answers::NONE) == Some(true)
+    }
+
+    /// Whether a request meets all of them; `None` where a map is to be asked first.
+    pub(crate) fn judge(
+        &self,
+        request: &Request,
+        file: Option<&Resolved>,
+        answers: &Answers,
+    ) -> Option<bool> {
+        judge_all(&self.0, request, file, answers)
+    }
+
+    /// What is to be asked first.
+    pub(crate) fn question(
+        &self,
+        request: &Request,
+        file: Option<&Resolved>,
+        answers: &Answers,
+    ) -> Option<Question> {
+        question_of(&self.0, request, file, answers)
+    }
+}
+
+fn judge_all(
+    tests: &[Test],
+    request: &Request,
+    file: Option<&Resolved>,
+    answers: &Answers,
+) -> Option<bool> {
+    let mut judged = Some(true);
+    for test in tests {
+        match test.holds(request, file, answers) {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => judged = None,
+        }
+    }
+    judged
+}
+
+fn question_of(
+    tests: &[Test],
+    request: &Request,
+    file: Option<&Resolved>,
+    answers: &Answers,
+) -> Option<Question> {
+    let is_open = |test: &&Test| test.holds(request, file, answers).is_none();
+    match tests.iter().find(is_open)? {
+        Test::Map(test) => Some(test.question(request)),
+        Test::Not(tests) => question_of(tests, request, file, answers),
+        _ => None,
     }
 }
 
@@ -50,10 +117,20 @@ pub fn need_file(conditions: &[Condition]) -> bool {
     })
 }
 
+/// Whether one of them asks a map.
+pub fn ask_maps(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| match condition {
+        Condition::Map(_) => true,
+        Condition::Not(inner) => ask_maps(inner),
+        _ => false,
+    })
+}
+
 impl Test {
-    fn holds(&self, request: &Request, file: Option<&Resolved>) -> bool {
+    /// `None` where a map is to be asked first.
+    fn holds(&self, request: &Request, file: Option<&Resolved>, answers: &Answers) -> Option<bool> {
         let head = &request.head;
-        match self {
+        Some(match self {
             // A site without a root has no files: there the path stands for them.
             Self::File(glob) => match file {
                 None => glob.matches(head.path()),
@@ -72,7 +149,61 @@ impl Test {
                 .any(|found| value.as_ref().is_none_or(|glob| glob.matches(&found))),
             Self::Client(nets) => nets.iter().any(|net| net.contains(&request.client)),
             Self::Exists(wanted) => file.is_some_and(Resolved::exists) == *wanted,
-            Self::Not(tests) => !tests.iter().all(|test| test.holds(request, file)),
+            Self::Map(test) => return test.holds(request, answers),
+            Self::Not(tests) => !judge_all(tests, request, file, answers)?,
+        })
+    }
+}
+
+impl MapTest {
+    fn question(&self, request: &Request) -> Question {
+        let mut key = Vec::new();
+        fields::expand(&self.wanted.key, request, &Answers::NONE, &mut key);
+        let map = self.wanted.map;
+        Question { map, key }
+    }
+
+    fn holds(&self, request: &Request, answers: &Answers) -> Option<bool> {
+        let Question { map, key } = self.question(request);
+        let answer = answers.find(map, &key)?;
+        Some(match answer {
+            None => !self.wanted.answered,
+            Some(answer) => self.wanted.answered && self.suits(answer),
+        })
+    }
+
+    fn suits(&self, answer: &[u8]) -> bool {
+        let MapMatch {
+            above,
+            below,
+            equals,
+            ..
+        } = &self.wanted;
+        if equals
+            .as_ref()
+            .is_some_and(|text| text.as_bytes() != answer)
+        {
+            return false;
+        }
+        if above.is_none() && below.is_none() {
+            return true;
+        }
+        let Some(number) = maps::number(answer) else {
+            self.tell(answer);
+            return false;
+        };
+        above.is_none_or(|least| number > least) && below.is_none_or(|most| number < most)
+    }
+
+    /// Says once that an answer cannot be compared.
+    fn tell(&self, answer: &[u8]) {
+        if !self.is_told.swap(true, Relaxed) {
+            let (map, answer) = (&*self.wanted.name, String::from_utf8_lossy(answer));
+            tracing::warn!(
+                map,
+                answer = &*answer,
+                "a map's answer is no number, so it is neither above nor below anything; said once for each rule"
+            );
         }
     }
 }
@@ -114,7 +245,10 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 fn compile_all(conditions: &[Condition]) -> Result<Box<[Test]>, regex::Error> {
-    conditions.iter().map(compile).collect()
+    let (asking, others): (Vec<_>, Vec<_>) = conditions
+        .iter()
+        .partition(|condition| ask_maps(std::slice::from_ref(condition)));
+    others.into_iter().chain(asking).map(compile).collect()
 }
 
 fn compile(condition: &Condition) -> Result<Test, regex::Error> {
@@ -132,6 +266,10 @@ fn compile(condition: &Condition) -> Result<Test, regex::Error> {
         Condition::Query(name, glob) => Test::Query(bytes(name), value(glob)?),
         Condition::Client(nets) => Test::Client(nets.as_slice().into()),
         Condition::Exists(wanted) => Test::Exists(*wanted),
+        Condition::Map(wanted) => Test::Map(Box::new(MapTest {
+            wanted: (**wanted).clone(),
+            is_told: AtomicBool::new(false),
+        })),
         Condition::Not(inner) => Test::Not(compile_all(inner)?),
     })
 }

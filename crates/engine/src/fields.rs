@@ -4,6 +4,7 @@ use config::model::{FieldEdits, Template, TemplatePart};
 use wire::{Fields, field_value_ok};
 
 use crate::exchange::{Exchange, Request};
+use crate::maps::Answers;
 
 /// Changes the request's fields before a handler sees them.
 pub fn edit_request(exchange: &mut Exchange) {
@@ -14,8 +15,9 @@ pub fn edit_request(exchange: &mut Exchange) {
     let mut fields = std::mem::take(&mut request.head.fields);
     let process = std::iter::once(&serving.generation.process.request_headers);
     for edits in process.chain(route.settings().map(|settings| &settings.request_headers)) {
-        replace(edits, request, &mut fields);
-        add(edits, request, &mut fields, route.was_edited);
+        let known = (&*request, &route.answers);
+        replace(edits, known, &mut fields);
+        add(edits, known, &mut fields, route.was_edited);
     }
     request.head.fields = fields;
     route.was_edited = true;
@@ -34,28 +36,27 @@ pub fn edit_reply(exchange: &mut Exchange) {
     };
     let process = std::iter::once(&serving.generation.process.reply_headers);
     for edits in process.chain(route.settings().map(|settings| &settings.reply_headers)) {
-        replace(edits, request, &mut outgoing.fields);
-        add(edits, request, &mut outgoing.fields, false);
+        let known = (&*request, &route.answers);
+        replace(edits, known, &mut outgoing.fields);
+        add(edits, known, &mut outgoing.fields, false);
     }
 }
 
-fn replace(edits: &FieldEdits, request: &Request, fields: &mut Fields) {
+fn replace(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields) {
     for name in &edits.remove {
         fields.remove_named(name.as_bytes());
     }
     for (name, template) in &edits.set {
-        with_value(template, request, |value| {
-            fields.set(name.as_bytes(), value)
-        });
+        with_value(template, known, |value| fields.set(name.as_bytes(), value));
     }
 }
 
 /// `again`: a field that has the value already was added before.
-fn add(edits: &FieldEdits, request: &Request, fields: &mut Fields, again: bool) {
+fn add(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields, again: bool) {
     for (name, template) in &edits.add {
-        with_value(template, request, |value| {
+        with_value(template, known, |value| {
             let name = name.as_bytes();
-            if !again || fields.all_named(name).all(|known| known != value) {
+            if !again || fields.all_named(name).all(|other| other != value) {
                 fields.push(name, value);
             }
         });
@@ -63,16 +64,21 @@ fn add(edits: &FieldEdits, request: &Request, fields: &mut Fields, again: bool) 
 }
 
 /// A variable may bring bytes no field may hold; such a value is left out.
-fn with_value(template: &Template, request: &Request, f: impl FnOnce(&[u8])) {
+fn with_value(
+    template: &Template,
+    (request, answers): (&Request, &Answers),
+    f: impl FnOnce(&[u8]),
+) {
     let mut value = Vec::new();
-    expand(template, request, &mut value);
+    expand(template, request, answers, &mut value);
     if field_value_ok(&value) {
         f(&value);
     }
 }
 
-/// Appends a template's text, its variables filled in from the request.
-pub fn expand(template: &Template, request: &Request, out: &mut Vec<u8>) {
+/// Appends a template's text, its variables filled in from the request, and what it asks of maps
+/// from what was answered.
+pub fn expand(template: &Template, request: &Request, answers: &Answers, out: &mut Vec<u8>) {
     let head = &request.head;
     for part in &template.parts {
         match part {
@@ -91,6 +97,14 @@ pub fn expand(template: &Template, request: &Request, out: &mut Vec<u8>) {
             TemplatePart::Client => out.extend_from_slice(request.client.to_string().as_bytes()),
             TemplatePart::RequestId => out.extend_from_slice(request.id.as_bytes()),
             TemplatePart::Method => out.extend_from_slice(head.method_bytes()),
+            TemplatePart::Map(lookup) => {
+                let mut key = Vec::new();
+                expand(&lookup.key, request, answers, &mut key);
+                match answers.find(lookup.map, &key).flatten() {
+                    Some(answer) => out.extend_from_slice(answer),
+                    None => expand(&lookup.default, request, answers, out),
+                }
+            }
         }
     }
 }

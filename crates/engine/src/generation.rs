@@ -14,6 +14,7 @@ use os::cgroup::Layout;
 use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
+use crate::maps::{self, Map};
 use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
 use crate::script_files::ScriptFiles;
@@ -38,6 +39,10 @@ pub struct Generation {
     pub listeners: Box<[SocketAddr]>,
     /// Upstreams in file order.
     pub upstreams: Vec<Arc<model::Upstream>>,
+    /// Its maps, in file order.
+    pub maps: Box<[Arc<Map>]>,
+    /// Whether a text asks one of them.
+    pub(crate) texts_ask_maps: bool,
     /// Its limits, but for those of sites and rules.
     pub limits: Limits,
     /// Its rules that shed; `None` is none.
@@ -121,6 +126,8 @@ impl Generation {
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             upstreams: upstreams.map(Arc::new).collect(),
+            maps: maps::compile(model, before)?,
+            texts_ask_maps: maps::texts_ask(model),
             limits: Limits::default(),
             shedding,
             groups,

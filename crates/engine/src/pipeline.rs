@@ -21,8 +21,10 @@ use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
 use crate::intake;
+use crate::maps;
 use crate::permits;
 use crate::resolve;
+use crate::rules;
 use crate::scripts::{self, Next};
 use crate::shedding;
 use crate::worker::Worker;
@@ -104,8 +106,9 @@ async fn answer_there(
     waited: &Cell<bool>,
 ) -> Result<Next> {
     resolve::before_rules(worker, exchange).await?;
-    choose_rules(exchange);
+    rules::choose(worker, exchange).await;
     admission::check_client(exchange)?;
+    maps::ask_for_limits(worker, exchange).await;
     permits::rates(worker, exchange)?;
     admission::check_credentials(worker, exchange).await?;
     let next = scripts::set(worker, exchange).await?;
@@ -118,6 +121,7 @@ async fn answer_there(
     if next != Next::On {
         return Ok(next);
     }
+    maps::ask_for_texts(worker, exchange).await;
     fields::edit_request(exchange);
     #[cfg(test)]
     tests::break_down(exchange).await;
@@ -173,24 +177,5 @@ fn check_announced_length(exchange: &Exchange) -> Result<()> {
     match exchange.body.length() {
         Some(length) if length > cap => Err(Error::refused(413, "body_too_long")),
         _ => Ok(()),
-    }
-}
-
-/// Every rule that matches, up to the first one with a handler.
-fn choose_rules(exchange: &mut Exchange) {
-    let Exchange { request, route, .. } = exchange;
-    let Some(serving) = route.serving.clone() else {
-        return;
-    };
-    let Some(site) = route.site_index.and_then(|index| serving.site(index)) else {
-        return;
-    };
-    for (index, rule) in site.rules.iter().enumerate() {
-        if rule.matches(request, route.file.as_deref()) {
-            route.add_rule(index);
-            if rule.handler.is_some() {
-                break;
-            }
-        }
     }
 }

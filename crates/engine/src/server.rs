@@ -22,6 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::link::{Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Voice};
 use crate::listener::Listener;
+use crate::maps;
 use crate::sensors::Sampling;
 use crate::thread;
 use crate::warden::{self, Watched};
@@ -215,7 +216,11 @@ impl Server {
         self.watched.retain(&kept);
         self.use_programs(configure.programs);
         self.shared.limits.put_in_force(&generation.limits);
+        let before = self.shared.generation();
         self.swap(generation, added, &kept);
+        if let Some(before) = before {
+            maps::retire(&before, generation);
+        }
         self.shared.set_generation(generation);
         // Who sees the reload sees its generation.
         self.shared.process.show(&configure.tally);

@@ -8,10 +8,9 @@ use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 use crate::conditions::{self, Conditions};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::Request;
 use crate::glob::Matcher;
 use crate::permits::{self, Level};
-use crate::resolve::{Resolved, SIBLINGS};
+use crate::resolve::SIBLINGS;
 use crate::script_files::ScriptFiles;
 use crate::scripts::{self, Use};
 use crate::stats::SiteStats;
@@ -56,6 +55,12 @@ pub struct Site {
     pub needs_file: bool,
     /// Index of its tenant among those with limits.
     pub tenant: u32,
+    /// Whether one of its rules asks a map: then the request may have to wait for its rules.
+    pub(crate) rules_ask_maps: bool,
+    /// What the limits its requests meet, whatever their rules, want to know of maps.
+    pub(crate) asking_limits: Arc<[Conditions]>,
+    /// Whether its limits or those of its rules want to know anything of maps.
+    pub(crate) limits_ask_maps: bool,
     /// The limits its requests meet.
     pub limits: Level,
     /// Its tenant's name.
@@ -88,7 +93,9 @@ pub struct Rule {
     /// Whether it is there for whoever watches over this machine: it shows figures, or answers one
     /// plain path with a fixed text. Such requests are never shed.
     pub(crate) is_health_check: bool,
-    conditions: Conditions,
+    pub(crate) conditions: Conditions,
+    /// What its limits want to know of maps.
+    pub(crate) asking_limits: Arc<[Conditions]>,
 }
 
 impl Site {
@@ -112,9 +119,12 @@ impl Site {
         let mut rules = site.rules.iter();
         let needs_file =
             limits.need_file(site) || rules.any(|rule| conditions::need_file(&rule.conditions));
+        let mut rules = site.rules.iter();
+        let rules_ask_maps = rules.any(|rule| conditions::ask_maps(&rule.conditions));
         let rules = site.rules.iter();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
+        let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
         let scripts = copies.scripts.level(&site.scripts);
         let of_rules = |rule: &Rule| rule.scripts.is_some() || rule.script.is_some();
@@ -128,6 +138,9 @@ impl Site {
             false => Arc::from(&*site.tenant),
         };
         Ok(Self {
+            rules_ask_maps,
+            limits_ask_maps: !asking_limits.is_empty() || rules.iter().any(Rule::limits_ask_maps),
+            asking_limits,
             tenant: limits.tenant(site)?,
             limits: limits.level(model::LimitPlace::Site(&name), &site.limits)?,
             name,
@@ -200,6 +213,10 @@ fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
 }
 
 impl Rule {
+    fn limits_ask_maps(&self) -> bool {
+        !self.asking_limits.is_empty()
+    }
+
     fn compile(
         rule: &model::Rule,
         site: &str,
@@ -210,6 +227,7 @@ impl Rule {
         let place = rule.limit_place(site);
         Ok(Self {
             limits: limits.level(place, &rule.limits)?,
+            asking_limits: permits::asking(rule.limits.iter())?,
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),
@@ -218,11 +236,6 @@ impl Rule {
             script: scripts.of_handler(rule.handler.as_ref()),
             is_health_check: is_health_check(rule),
         })
-    }
-
-    /// Whether all its conditions hold.
-    pub fn matches(&self, request: &Request, file: Option<&Resolved>) -> bool {
-        self.conditions.hold(request, file)
     }
 }
 

@@ -43,7 +43,7 @@ pub struct StderrLog {
 
 /// Bytes on their way to lines.
 #[derive(Debug, Default)]
-struct Lines {
+pub(crate) struct Lines {
     open: Vec<u8>,
     said: usize,
     unsaid_bytes: u64,
@@ -124,7 +124,7 @@ impl Drop for StderrLog {
 
 impl Lines {
     /// Takes bytes, and hands out each line they complete.
-    fn push(&mut self, bytes: &[u8], mut say: impl FnMut(&[u8])) {
+    pub(crate) fn push(&mut self, bytes: &[u8], mut say: impl FnMut(&[u8])) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.said == LINES_MAX {
                 self.unsaid_bytes += part.len() as u64;
@@ -144,8 +144,14 @@ impl Lines {
         }
     }
 
+    /// Lets as many lines be said again; how many bytes were left out since the last time.
+    pub(crate) fn renew(&mut self) -> u64 {
+        self.said = 0;
+        std::mem::take(&mut self.unsaid_bytes)
+    }
+
     /// The line that is open, unless it is empty.
-    fn last(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn last(&mut self) -> Option<Vec<u8>> {
         let mut line = std::mem::take(&mut self.open);
         line.truncate(line.trim_ascii_end().len());
         if line.is_empty() {

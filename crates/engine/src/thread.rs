@@ -18,6 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::helper::THREADS_MAX;
 use crate::listener::{self, Listener};
+use crate::maps;
 use crate::worker::{Command, Prepare, Shared, Swap, Worker};
 
 /// How often pools are looked through for connections nobody will use again.
@@ -128,7 +129,11 @@ async fn spin(busy: Duration, rest: Duration) {
 async fn drain(worker: &Rc<Worker>) {
     let drain_ms = worker.serving().generation.process.timeouts.drain_ms;
     let until = Instant::now() + Duration::from_millis(drain_ms);
-    let is_busy = || worker.board.connections(worker.index) > 0 || worker.scripts_logging.get() > 0;
+    let is_busy = || {
+        worker.board.connections(worker.index) > 0
+            || worker.scripts_logging.get() > 0
+            || worker.is_asked()
+    };
     while is_busy() && Instant::now() < until {
         tokio::time::sleep(DRAIN_LOOK).await;
         worker.tick();
@@ -160,7 +165,9 @@ struct Doors {
 
 impl Doors {
     fn swap(&self, worker: &Rc<Worker>, swap: Swap) {
+        let generation = Arc::clone(&swap.generation);
         worker.swap(swap.generation);
+        maps::start(worker, &generation);
         let mut open = self.open.borrow_mut();
         open.retain(|address, door| {
             let stays = swap.kept.contains(address);

@@ -25,6 +25,7 @@ use crate::exchange::{RequestId, Spares};
 use crate::generation::Generation;
 use crate::helper::Helpers;
 use crate::listener::{Arrival, Clients, Listener};
+use crate::maps::Inbox;
 use crate::permits::{self, Limiter};
 use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
@@ -81,6 +82,8 @@ pub struct Worker {
     prepared: RefCell<Option<(u64, Rc<Scripts>)>>,
     /// Its scratch for the keys of limits.
     pub(crate) wants: RefCell<permits::Scratch>,
+    /// The queues of map programs it hosts.
+    hosted: RefCell<Vec<Arc<Inbox>>>,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     next_draw: Cell<u64>,
@@ -388,6 +391,7 @@ impl Worker {
             scripts_logging: Cell::new(0),
             prepared: RefCell::default(),
             wants: RefCell::default(),
+            hosted: RefCell::default(),
             next_id: Cell::new(seed),
             next_draw: Cell::new(!seed),
             connections: Cell::new(0),
@@ -478,6 +482,19 @@ impl Worker {
         let number = self.next_draw.get();
         self.next_draw.set(number.wrapping_add(1));
         mix(number)
+    }
+
+    /// Notes that it hosts a map's program.
+    pub(crate) fn host_inbox(&self, inbox: &Arc<Inbox>) {
+        let mut hosted = self.hosted.borrow_mut();
+        hosted.retain(|inbox| !inbox.has_ended());
+        hosted.push(Arc::clone(inbox));
+    }
+
+    /// Whether requests, of any worker, wait for a map's program that it hosts.
+    pub(crate) fn is_asked(&self) -> bool {
+        let hosted = self.hosted.borrow();
+        hosted.iter().any(|inbox| inbox.waiting() > 0)
     }
 
     /// An empty spool for a body.

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use config::model::{Handler, Model, Rule, ServerAddress, Site};
+use config::model::{Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
 use config::reason;
 use os::user::User;
 
@@ -20,33 +20,53 @@ const SOCKETS_MAX: usize = 1_000;
 /// # Errors
 /// When the site names another user, and this process is not root.
 pub(crate) fn user(site: &Site) -> Result<Option<String>, String> {
+    becomes(&site.user, site.has_own_user, ("site", &name(site)))
+}
+
+/// Whom a map's program runs as, likewise.
+///
+/// # Errors
+/// As [`user`].
+pub(crate) fn user_of_map(map: &Map, program: &MapProgram) -> Result<Option<String>, String> {
+    becomes(&program.user, program.has_own_user, ("map", &map.name))
+}
+
+fn becomes(
+    user: &str,
+    is_named: bool,
+    (kind, name): (&str, &str),
+) -> Result<Option<String>, String> {
     if os::process::is_root() {
-        return Ok(Some(site.user.clone()));
+        return Ok(Some(user.to_owned()));
     }
     // Started by anybody else, the gateway stays who it is, whatever its own `user` says.
-    if !site.has_own_user {
+    if !is_named {
         return Ok(None);
     }
     let own = os::process::user_id();
-    if User::look_up(&site.user).is_ok_and(|user| user.uid == own) {
+    if User::look_up(user).is_ok_and(|user| user.uid == own) {
         return Ok(None);
     }
-    let (name, user) = (name(site), &site.user);
     Err(format!(
-        "site {name}: its programs cannot run as {user}, since only root can become others and \
-         this is user {own}: start as root, or take `user` out of the site"
+        "{kind} {name}: its programs cannot run as {user}, since only root can become others and \
+         this is user {own}: start as root, or take `user` out of the {kind}"
     ))
 }
 
-/// The sites whose programs cannot run as they should from here, a line each.
+/// The sites and maps whose programs cannot run as they should from here, a line each.
 pub(crate) fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
     let starts_programs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
     let sites = model.sites.iter();
     let sites = sites.filter(move |site| site.rules.iter().any(starts_programs));
-    sites.filter_map(|site| user(site).err())
+    let of_sites = sites.filter_map(|site| user(site).err());
+    of_sites.chain(model.maps.iter().filter_map(|map| match &map.source {
+        MapSource::Program(program) => user_of_map(map, program).err(),
+        MapSource::File(_) => None,
+    }))
 }
 
-/// What may be meant otherwise: sockets that are none, a line each.
+/// What may be meant otherwise: sockets that are none, programs of maps that are not there, a line
+/// each.
 pub(crate) fn warnings(model: &Model) -> Vec<String> {
     let servers = model.upstreams.iter().flat_map(|upstream| {
         let servers = upstream.servers.iter();
@@ -64,7 +84,27 @@ pub(crate) fn warnings(model: &Model) -> Vec<String> {
             false => format!("upstream {name}: socket {path}: {why}"),
         })
     });
-    lacking.collect()
+    lacking
+        .chain(model.maps.iter().filter_map(lacking_program))
+        .collect()
+}
+
+/// What is wrong with the program of a map, as far as a look can tell.
+fn lacking_program(map: &Map) -> Option<String> {
+    let MapSource::Program(program) = &map.source else {
+        return None;
+    };
+    let word = program.command.first().filter(|word| word.contains('/'))?;
+    let path = program.directory.join(word);
+    let why = match std::fs::metadata(&path) {
+        Ok(facts) if facts.is_file() => return None,
+        Ok(_) => "no file".to_owned(),
+        // Who runs it may be allowed what this user is not.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+        Err(error) => reason(&error),
+    };
+    let (name, path) = (&map.name, path.display());
+    Some(format!("map {name}: program {path}: {why}"))
 }
 
 /// Why nobody can be reached at `path`, as far as a look can tell.

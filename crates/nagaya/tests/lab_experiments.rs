@@ -78,6 +78,29 @@ fn redirects_and_fields_in_php_and_in_the_configuration() {
 }
 
 #[test]
+fn redirects_while_the_load_is_high() {
+    let rows = [
+        "nothing",
+        "a program that does nothing",
+        "the rule's verdict",
+    ];
+    let only: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).collect();
+    let data = run(
+        "load-redirect",
+        &[&["--requests", "20"], &only[..]].concat(),
+    );
+    let verdict = |variant: &str| {
+        let variant = format!("\"variant\":\"{variant}\"");
+        let mut slices = data.iter().filter(|line| line.contains("\"wrong\""));
+        slices.find(|line| line.contains(&variant)).cloned()
+    };
+    let (ours, apache) = (verdict("nagaya"), verdict("apache"));
+    assert!(ours.is_some_and(|line| line.contains("\"wrong\":0")));
+    // Shorter texts and those that begin with a smaller digit are "less" there.
+    assert!(apache.is_none_or(|line| line.contains("\"wrong\":5")));
+}
+
+#[test]
 fn conditions_that_do_not_match() {
     check("rule-cost");
 }

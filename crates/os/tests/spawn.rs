@@ -99,6 +99,7 @@ fn start(place: &Path, name: &str, wish: &Wish<'_>) -> Result<Started, Failed> {
     let environment = wish.environment.iter();
     let environment: Vec<_> = environment.map(|one| CString::new(*one).unwrap()).collect();
     let (process, verdict) = spawn(&Birth {
+        arguments: &[],
         directory: directory.as_fd(),
         name: &CString::new(name).unwrap(),
         environment: &environment,

@@ -6,6 +6,7 @@
 
 mod handler;
 pub(crate) mod limit;
+mod map;
 mod process;
 mod program;
 mod script;
@@ -19,6 +20,7 @@ use std::fmt;
 
 pub(crate) use handler::{HANDLER, PROXY, RESPOND};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
+pub(crate) use map::MAP;
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
@@ -40,6 +42,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &TENANT,
     &SHED,
     &SHED_RESPOND,
+    &MAP,
     &SITE,
     &SITE_LOG,
     &FILES,

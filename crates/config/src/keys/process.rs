@@ -15,7 +15,7 @@ const TIB: u64 = 1 << 40;
 pub(crate) const TOP: Section = Section {
     title: "top level",
     about: "Keys before the first table of a file. In an included file `[[listen]]`, \
-        `[upstreams.NAME]`, `[tenants.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
+        `[upstreams.NAME]`, `[tenants.NAME]`, `[maps.NAME]`, `[[shed]]` and `[[sites]]` add to what is there; any other key may be set in one file only.",
     keys: &[
         key(
             "workers",
@@ -110,6 +110,13 @@ pub(crate) const TOP: Section = Section {
             "tenants = { example = { cgroup = { cpu = \"50%\" } } }",
         ),
         key(
+            "maps",
+            Kind::Other("table of tables"),
+            Value("{}"),
+            "Maps, by name: programs and files that answer a key with a text.",
+            "maps = { load = { program = [\"./loadaverage.pl\"] } }",
+        ),
+        key(
             "shed",
             Kind::Other("list of tables"),
             Value("[]"),
@@ -136,7 +143,7 @@ pub(crate) const TOP: Section = Section {
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
         ),
     ],
-    later: &["maps"],
+    later: &[],
 };
 
 pub(crate) const CONTROL: Section = Section {

@@ -413,6 +413,49 @@ pub(crate) const MATCH: Section = Section {
             "exists = false",
         ),
         key(
+            "map",
+            Kind::Text,
+            Absent("no map is asked"),
+            "The map that is asked, when all other conditions hold; the request waits for its answer. \
+             Answers are compared by the keys below, all of which must hold.",
+            "map = \"load\"",
+        ),
+        key(
+            "key",
+            Kind::Other("template"),
+            Value("\"\""),
+            "What the map is asked.",
+            "key = \"$host\"",
+        ),
+        key(
+            "above",
+            Kind::Other("number"),
+            Absent("any"),
+            "The map's answer is a number above this one. What is no number is not above anything.",
+            "above = 3.0",
+        ),
+        key(
+            "below",
+            Kind::Other("number"),
+            Absent("any"),
+            "The map's answer is a number below this one.",
+            "below = 0.5",
+        ),
+        key(
+            "equals",
+            Kind::Text,
+            Absent("any"),
+            "The map's answer is this text, byte for byte.",
+            "equals = \"blue\"",
+        ),
+        key(
+            "answered",
+            Kind::Flag,
+            Value("true"),
+            "Whether the map has an answer. `NULL` from a program, and a key that a file does not have, are none.",
+            "answered = false",
+        ),
+        key(
             "not",
             Kind::Other("table"),
             Absent("nothing is excluded"),
@@ -420,5 +463,5 @@ pub(crate) const MATCH: Section = Section {
             "not = { method = \"GET\" }",
         ),
     ],
-    later: &["map", "above"],
+    later: &[],
 };

@@ -24,7 +24,11 @@ const INSTEAD: &[(&str, &str)] = &[
     ("script", "upstream"),
     ("sensor", "enter"),
     ("page", "redirect"),
+    ("file", "program"),
+    ("file", "cache"),
 ];
+
+const MAPS: &str = "[maps.ldavg]\nprogram = [\"true\"]\n[maps.load]\nfile = \"load.txt\"\n";
 
 /// What stands around a section's keys to make a configuration that loads.
 struct Frame {
@@ -77,6 +81,7 @@ fn frame(section: &Section) -> Frame {
             let before = "[[shed]]\nsensor = \"load1\"\nenter = 3.5\nrespond = { ";
             within(before, &["redirect = \"/busy\""], " }\n")
         }
+        "[maps.NAME]" => table("[maps.ldavg]", &["program = [\"true\"]", "cache = \"1s\""]),
         "cgroup = { … }" => within("cgroup = { ", &["cpu = \"50%\""], " }\n"),
         "io = { … }" => {
             let own = &["device = \"/dev/vdb\"", "read_ops = 5"];
@@ -101,8 +106,8 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
     Some(match section.title {
         "match = { … }" => within(
             "[[sites.rules]]\nhandler = { static = true }\nmatch = { ",
-            &[],
-            " }\n",
+            &["map = \"ldavg\""],
+            &format!(" }}\n{MAPS}"),
         ),
         "handler = { … }" => within("[[sites.rules]]\nhandler = { ", &[], " }\n"),
         "proxy = { … }" => {

@@ -24,6 +24,8 @@ pub(crate) struct Context<'a> {
     pub(crate) nothing: DeTable<'a>,
     /// Where the lines begin of the files that were asked for.
     lines: RefCell<BTreeMap<usize, Vec<usize>>>,
+    /// The names of the maps, by their index; known before anything asks one.
+    pub(crate) maps: RefCell<Vec<String>>,
     /// Files that keys name, judged.
     pub(crate) files: super::files::FileCache,
 }
@@ -123,6 +125,7 @@ impl<'a> Context<'a> {
             warnings: RefCell::new(Vec::new()),
             nothing: DeTable::new(),
             lines: RefCell::default(),
+            maps: RefCell::default(),
             files: Default::default(),
         }
     }

@@ -247,7 +247,9 @@ pub(crate) fn leads_somewhere(target: &Template) -> bool {
         Some(TemplatePart::Text(text)) => ["/", "http://", "https://"]
             .iter()
             .any(|start| text.starts_with(start)),
-        Some(TemplatePart::Path | TemplatePart::Uri | TemplatePart::Scheme) => true,
+        Some(
+            TemplatePart::Path | TemplatePart::Uri | TemplatePart::Scheme | TemplatePart::Map(_),
+        ) => true,
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ mod fields;
 mod files;
 mod handler;
 mod limits;
+mod map;
 pub(crate) mod names;
 pub(crate) mod overrides;
 mod program;
@@ -71,6 +72,9 @@ pub fn load_and_warn(sources: &Sources) -> Result<(Model, Diagnostics), Diagnost
 
 fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Model {
     let tops = Tops::open(context, documents);
+    let (log, user) = (log(&tops), user(&tops));
+    // First: whatever is a text may ask them.
+    let maps = map::define_all(&tops, &user);
     let mut upstreams = Upstreams::default();
     for named in tops.members("upstreams") {
         upstreams.define(&named);
@@ -80,7 +84,6 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
     for named in tops.members("tenants") {
         tenants.define(&named, enforcement);
     }
-    let (log, user) = (log(&tops), user(&tops));
     let limits = limits::limits(tops.single("limits"), Level::Process);
     let around = site::Around {
         log: &log.access,
@@ -113,6 +116,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         scripts: script::process(&tops),
         tenants: tenants.finish(),
         shed: shed::lower_all(&tops, &upstreams),
+        maps,
         upstreams: upstreams.finish(),
         sites,
     };
@@ -148,7 +152,7 @@ fn user(tops: &Tops<'_>) -> String {
 enum Role {
     /// The server.
     Server,
-    /// Programs of a site.
+    /// Programs of a site or a map.
     Programs,
     /// Nobody: the site has no programs.
     Nobody,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cgroup::{Enforcement, cgroup};
 use super::context::problem;
 use super::limits::{Forwards, Level, limits};
+use super::map;
 use super::script;
 use super::site::settings;
 use super::table::Table;
@@ -158,6 +159,7 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
     ];
     found.extend(headers(&table));
     found.extend(queries(&table));
+    found.push(map::condition(&table));
     if let Some(not) = table.get("not") {
         let inner = conditions(&not, files, depth + 1);
         found.push((!inner.is_empty()).then_some(Condition::Not(inner)));

@@ -248,6 +248,12 @@ fn redirect(value: &Value<'_>) -> Option<ShedReply> {
         let help = "it begins with `/`, `http://`, `https://` or a variable";
         value.report_help("`redirect` must be a path or a URL", help);
     }
+    if target.lookups().next().is_some() {
+        value.report_help(
+            "no map is asked for a request that is shed",
+            "name the place itself: it is told at once",
+        );
+    }
     Some(ShedReply::Redirect(target))
 }
 
@@ -270,6 +276,7 @@ fn too_late(conditions: &[Condition]) -> Option<&'static str> {
     conditions.iter().find_map(|condition| match condition {
         Condition::File(_) => Some("file"),
         Condition::Exists(_) => Some("exists"),
+        Condition::Map(_) => Some("map"),
         Condition::Not(inner) => too_late(inner),
         _ => None,
     })

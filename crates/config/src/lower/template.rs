@@ -1,12 +1,16 @@
 //! Templates: text with variables.
 //!
 //! The idea: a variable is `$name` or `${name}`, a dollar itself `$$`; anything else behind a
-//! dollar is a mistake and never passes as text.
+//! dollar is a mistake and never passes as text. What a map answers is `${NAME:KEY|DEFAULT}`, key
+//! and default being templates without maps.
+
+use std::ops::Range;
 
 use super::context::problem;
+use super::map;
 use super::value::Value;
 use crate::keys;
-use crate::model::{Template, TemplatePart};
+use crate::model::{MapLookup, Template, TemplatePart};
 
 /// What a template is for, hence which bytes its text may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub(crate) enum Purpose {
     Body,
     /// A variable of a program: anything but NUL, which would end it.
     Variable,
+    /// What a map is asked, or stands in for its answer: a line, and no map within it.
+    Key,
 }
 
 /// The variables.
@@ -36,44 +42,103 @@ const VARIABLES: &[(&str, TemplatePart)] = &[
 /// A template; `None` after its problems were reported.
 pub(crate) fn template(value: &Value<'_>, purpose: Purpose) -> Option<Template> {
     let text = value.text()?;
-    let mut parts = Vec::new();
-    let mut fine = true;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let at = text.len() - rest.len();
-        let (piece, after) = piece(rest);
-        rest = after;
-        let span = at..text.len() - rest.len();
-        match piece {
-            Piece::Text(piece) => push_text(&mut parts, piece),
-            Piece::Variable(name) => match VARIABLES.iter().find(|(known, _)| *known == name) {
-                Some((_, part)) => parts.push(part.clone()),
-                None => {
-                    let meant = keys::nearest(name, VARIABLES.iter().map(|(known, _)| *known));
-                    let meant = meant.map(|meant| format!("${meant}"));
-                    let finding = problem(value.part(span), format!("unknown variable `${name}`"));
-                    value.context.report(finding.meant(meant.as_deref()));
-                    fine = false;
-                }
-            },
-            Piece::Stray => {
-                let finding = problem(value.part(span), "a `$` must begin a variable");
-                value
-                    .context
-                    .report(finding.help("write `$$` for a dollar"));
-                fine = false;
-            }
-        }
-    }
+    let parts = parts(value, text, 0, purpose);
     let illegal = text.char_indices().find(|(_, c)| !allowed(*c, purpose));
     if let Some((at, c)) = illegal {
         let message = format!("{:?} may not stand in `{}`", c, value.name);
         value
             .context
             .report(problem(value.part(at..at + c.len_utf8()), message));
-        fine = false;
+        return None;
     }
-    fine.then_some(Template { parts })
+    parts.map(|parts| Template { parts })
+}
+
+/// The pieces of `text`, which begins at this byte of the value's; `None` once a problem of one
+/// was reported.
+fn parts(
+    value: &Value<'_>,
+    text: &str,
+    begins: usize,
+    purpose: Purpose,
+) -> Option<Vec<TemplatePart>> {
+    let mut parts = Vec::new();
+    let mut fine = true;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let at = begins + text.len() - rest.len();
+        let (piece, after) = piece(rest);
+        rest = after;
+        let end = begins + text.len() - rest.len();
+        let part = match piece {
+            Piece::Text(piece) => {
+                push_text(&mut parts, piece);
+                continue;
+            }
+            Piece::Variable(name) => variable(value, name, at..end),
+            Piece::Braced(inner) => match inner.split_once(':') {
+                // Behind `${`.
+                Some((name, asked)) => lookup(value, (name, asked), at + 2, purpose),
+                None => variable(value, inner, at..end),
+            },
+            Piece::Stray => {
+                let finding = problem(value.part(at..end), "a `$` must begin a variable");
+                value
+                    .context
+                    .report(finding.help("write `$$` for a dollar"));
+                None
+            }
+        };
+        fine &= part.is_some();
+        parts.extend(part);
+    }
+    fine.then_some(parts)
+}
+
+fn variable(value: &Value<'_>, name: &str, at: Range<usize>) -> Option<TemplatePart> {
+    let found = VARIABLES.iter().find(|(known, _)| *known == name);
+    if found.is_none() {
+        let meant = keys::nearest(name, VARIABLES.iter().map(|(known, _)| *known));
+        let meant = meant.map(|meant| format!("${meant}"));
+        let finding = problem(value.part(at), format!("unknown variable `${name}`"));
+        value.context.report(finding.meant(meant.as_deref()));
+    }
+    found.map(|(_, part)| part.clone())
+}
+
+/// `NAME:KEY|DEFAULT`, which begins at this byte of the value's text.
+fn lookup(
+    value: &Value<'_>,
+    (name, asked): (&str, &str),
+    begins: usize,
+    purpose: Purpose,
+) -> Option<TemplatePart> {
+    let whole = begins..begins + name.len() + 1 + asked.len();
+    if purpose == Purpose::Key {
+        let message = "a map's key and default hold no other map";
+        value.context.report(problem(value.part(whole), message));
+        return None;
+    }
+    let map = map::find(value, name, value.part(whole));
+    let (key, default) = asked.split_once('|').unwrap_or((asked, ""));
+    let key_at = begins + name.len() + 1;
+    let key_parts = parts(value, key, key_at, Purpose::Key);
+    let default_parts = parts(value, default, key_at + key.len() + 1, Purpose::Key);
+    if key.chars().any(|c| !allowed(c, Purpose::Key)) {
+        let message = format!("the key of map `{name}` must be a line of text");
+        value
+            .context
+            .report(problem(value.part(key_at..key_at + key.len()), message));
+        return None;
+    }
+    Some(TemplatePart::Map(Box::new(MapLookup {
+        map: map?,
+        name: name.to_owned(),
+        key: Template { parts: key_parts? },
+        default: Template {
+            parts: default_parts?,
+        },
+    })))
 }
 
 /// How a template is written.
@@ -82,6 +147,15 @@ pub(crate) fn spell(template: &Template) -> String {
     for part in &template.parts {
         match part {
             TemplatePart::Text(text) => out.push_str(&text.replace('$', "$$")),
+            TemplatePart::Map(lookup) => {
+                let (name, key) = (&lookup.name, spell(&lookup.key));
+                out.push_str(&format!("${{{name}:{key}"));
+                if !lookup.default.parts.is_empty() {
+                    out.push('|');
+                    out.push_str(&spell(&lookup.default));
+                }
+                out.push('}');
+            }
             variable => {
                 let name = VARIABLES.iter().find(|(_, part)| part == variable);
                 out.push_str(&format!("${{{}}}", name.map_or("", |(name, _)| name)));
@@ -94,6 +168,8 @@ pub(crate) fn spell(template: &Template) -> String {
 enum Piece<'a> {
     Text(&'a str),
     Variable(&'a str),
+    /// What stands between `${` and its `}`.
+    Braced(&'a str),
     Stray,
 }
 
@@ -107,11 +183,9 @@ fn piece(text: &str) -> (Piece<'_>, &str) {
     if let Some(rest) = behind.strip_prefix('$') {
         return (Piece::Text("$"), rest);
     }
-    if let Some((name, rest)) = behind
-        .strip_prefix('{')
-        .and_then(|inner| inner.split_once('}'))
-    {
-        return (Piece::Variable(name), rest);
+    let braced = behind.strip_prefix('{').and_then(until_closed);
+    if let Some((inner, rest)) = braced {
+        return (Piece::Braced(inner), rest);
     }
     let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match behind.find(|c| !named(c)).unwrap_or(behind.len()) {
@@ -121,6 +195,22 @@ fn piece(text: &str) -> (Piece<'_>, &str) {
             (Piece::Variable(name), rest)
         }
     }
+}
+
+/// What stands before the `}` that closes, and what follows it.
+fn until_closed(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0_usize;
+    let mut last = '\0';
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' if last == '$' => depth += 1,
+            '}' if depth == 0 => return Some((text.get(..at)?, text.get(at + 1..)?)),
+            '}' => depth -= 1,
+            _ => {}
+        }
+        last = c;
+    }
+    None
 }
 
 fn push_text(parts: &mut Vec<TemplatePart>, piece: &str) {
@@ -134,6 +224,7 @@ fn allowed(c: char, purpose: Purpose) -> bool {
     match purpose {
         Purpose::Body => true,
         Purpose::Variable => c != '\0',
+        Purpose::Key => !c.is_control(),
         Purpose::Field => c == '\t' || !c.is_control(),
         Purpose::Target => ('!'..='~').contains(&c),
     }

@@ -292,7 +292,8 @@ fn variables(exchange: &Exchange) -> impl Iterator<Item = (&str, &Template)> {
 
 fn expanded<'a>(template: &Template, facts: &Facts<'_>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
     scratch.clear();
-    fields::expand(template, &facts.exchange.request, scratch);
+    let answers = &facts.exchange.route.answers;
+    fields::expand(template, &facts.exchange.request, answers, scratch);
     scratch
 }
 

@@ -6,6 +6,7 @@ use config::model::{Handler, Settings};
 
 use crate::access_log::TargetIndex;
 use crate::exchange::Request;
+use crate::maps::Answers;
 use crate::resolve::Resolved;
 use crate::site::{Rule, Site};
 use crate::upstream::Destination;
@@ -30,6 +31,8 @@ pub struct Route {
     pub upstream: Option<Destination>,
     /// Whether the request's fields were edited before, and a script has sent it elsewhere since.
     pub was_edited: bool,
+    /// What maps have answered to the request.
+    pub answers: Answers,
     /// Indexes of the rules that matched, in order; the last one may have the handler.
     matched: Vec<usize>,
 }
@@ -42,6 +45,7 @@ impl Route {
         self.log = None;
         self.was_edited = false;
         self.skips_optional = false;
+        self.answers.clear();
         self.start_over();
     }
 

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::shed;
-use super::{Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times};
+use super::{
+    Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
+};
 use crate::permits::questions::row_json;
 use crate::sensors::number;
 use crate::stats::BOUNDS_US;
@@ -64,6 +66,7 @@ pub fn json(figures: &Figures) -> String {
             );
         },
     );
+    list("maps", &figures.maps, &mut out, map);
     list("limits", &figures.limits, &mut out, row_json);
     sensors(figures, &mut out);
     shed::json(&figures.shed, &mut out);
@@ -81,6 +84,21 @@ fn sensors(figures: &Figures, out: &mut String) {
     }
     let lags: Vec<_> = figures.lags_s.iter().map(|lag_s| number(*lag_s)).collect();
     let _ = write!(out, "}},\"loop_lag_s\":[{}]", lags.join(","));
+}
+
+fn map(map: &MapFigures, out: &mut String) {
+    let _ = write!(
+        out,
+        "\"map\":{},\"questions\":{},\"cached\":{},\"errors\":{},\"restarts\":{}",
+        text(&map.name),
+        map.questions,
+        map.cached,
+        map.errors,
+        map.restarts
+    );
+    if let Some((running, processes)) = map.processes {
+        let _ = write!(out, ",\"running\":{running},\"processes\":{processes}");
+    }
 }
 
 /// A figure that the machine does not have is left out.

@@ -5,6 +5,7 @@
 
 mod groups;
 mod json;
+mod maps;
 mod prometheus;
 mod shed;
 mod table;
@@ -14,6 +15,7 @@ mod tests;
 pub use groups::GroupFigures;
 pub use json::json;
 pub(crate) use json::text as quoted;
+pub use maps::MapFigures;
 pub use prometheus::prometheus;
 pub use table::table;
 pub(crate) use table::{bytes, count, grid};
@@ -75,6 +77,8 @@ pub struct Figures {
     pub scripts: ScriptFigures,
     /// What programs used, by group.
     pub groups: GroupFigures,
+    /// By map, in the order of the configuration.
+    pub maps: Vec<MapFigures>,
     /// By limit, in the order of the configuration; those that requests have met.
     pub limits: Vec<Row>,
     /// Every sensor with what it says, in the order of [`Gauge::ALL`].
@@ -212,6 +216,7 @@ pub fn collect(shared: &Shared) -> Figures {
     if let Some(generation) = generation {
         figures.sites_configured = generation.sites.len();
         figures.groups = groups::collect(&generation);
+        figures.maps = maps::collect(&generation);
         for site in &generation.sites {
             let mut replies = ReplyFigures::default();
             site.stats.sheets().for_each(|sheet| replies.add(sheet));

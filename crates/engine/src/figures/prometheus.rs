@@ -7,8 +7,8 @@ use limits::{Mode, Why};
 use super::groups::{FIGURES, GroupFigures, Unit};
 use super::shed;
 use super::{
-    Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times, UpstreamFigures,
-    WorkerFigures,
+    Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
+    UpstreamFigures, WorkerFigures,
 };
 use crate::permits::rows::Row;
 use crate::stats::BOUNDS_US;
@@ -25,6 +25,7 @@ pub fn prometheus(figures: &Figures) -> String {
     scripts(&figures.scripts, &mut text);
     sites(figures, &mut text);
     upstreams(figures, &mut text);
+    maps(&figures.maps, &mut text);
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
     shed::prometheus(&figures.shed, &mut text);
@@ -134,6 +135,47 @@ fn stragglers(stragglers: &StragglerFigures, text: &mut Text) {
     text.family(name, "counter", "Such work that ended, by how.");
     for (end, count) in stragglers.ended() {
         text.sample(name, &[("end", end)], count);
+    }
+}
+
+fn maps(maps: &[MapFigures], text: &mut Text) {
+    type Of = fn(&MapFigures) -> u64;
+    let counters: [(&str, &str, Of); 4] = [
+        ("map_questions_total", "Questions to maps.", |map| {
+            map.questions
+        }),
+        (
+            "map_cached_total",
+            "Questions to maps that were answered from memory.",
+            |map| map.cached,
+        ),
+        (
+            "map_errors_total",
+            "Questions to maps that got what on_error says.",
+            |map| map.errors,
+        ),
+        (
+            "map_restarts_total",
+            "Times that a map's program had to be started again.",
+            |map| map.restarts,
+        ),
+    ];
+    for (name, help, of) in counters.into_iter().filter(|_| !maps.is_empty()) {
+        text.family(name, "counter", help);
+        for map in maps {
+            text.sample(name, &[("map", &map.name)], of(map));
+        }
+    }
+    let running = maps.iter().filter_map(|map| Some((map, map.processes?.0)));
+    for (at, (map, running)) in running.enumerate() {
+        if at == 0 {
+            text.family(
+                "map_processes",
+                "gauge",
+                "Processes of a map's program that run.",
+            );
+        }
+        text.sample("map_processes", &[("map", &map.name)], running);
     }
 }
 

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use super::groups::GroupFigures;
 use super::shed;
 use super::{
-    Figures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times, UpstreamFigures,
+    Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
+    UpstreamFigures,
 };
 use crate::permits::rows::Row;
 
@@ -14,6 +15,8 @@ use crate::permits::rows::Row;
 const SITES_MAX: usize = 30;
 /// Limits shown.
 const LIMITS_MAX: usize = 30;
+/// Maps shown.
+const MAPS_MAX: usize = 30;
 /// Groups shown, those that used most processor time first.
 const GROUPS_MAX: usize = 30;
 
@@ -64,10 +67,43 @@ pub fn table(figures: &Figures) -> String {
     workers(figures, &mut out);
     upstreams(figures, &mut out);
     sites(figures, &mut out);
+    maps(&figures.maps, &mut out);
     limits(&figures.limits, &mut out);
     shed::table(&figures.shed, &mut out);
     groups(&figures.groups, &mut out);
     out
+}
+
+/// Those that failed most first, then those that were asked most.
+fn maps(figures: &[MapFigures], out: &mut String) {
+    let mut busiest: Vec<_> = figures.iter().collect();
+    busiest.sort_by_key(|map| Reverse((map.errors, map.questions)));
+    let rows = busiest.iter().take(MAPS_MAX).map(|map| {
+        let running = match map.processes {
+            None => "file".to_owned(),
+            Some((running, all)) => format!("{running} of {all}"),
+        };
+        vec![
+            map.name.clone(),
+            running,
+            count(map.questions),
+            count(map.cached),
+            count(map.errors),
+            count(map.restarts),
+        ]
+    });
+    let heads = [
+        "map",
+        "running",
+        "questions",
+        "from memory",
+        "errors",
+        "restarts",
+    ];
+    grid(&heads, rows.collect(), out);
+    if let more @ 1.. = busiest.len().saturating_sub(MAPS_MAX) {
+        let _ = writeln!(out, "and {more} more: nagaya status --json");
+    }
 }
 
 /// Those at which most wait first, then those that refused most.

@@ -1,6 +1,6 @@
 //! A redirect to a configured target.
 
-use config::model::Redirect;
+use config::model::{Redirect, Template};
 use wire::field_value_ok;
 
 use crate::error::{Error, Result};
@@ -10,14 +10,49 @@ use crate::fields;
 /// Answers with `Location`.
 ///
 /// # Errors
-/// When the request brings bytes into the target that no field may hold.
+/// When the request brings bytes into the target that no field may hold, or a map an answer that
+/// leads nowhere.
 pub(super) async fn answer(exchange: &mut Exchange, redirect: &Redirect) -> Result<()> {
     let mut target = Vec::new();
-    fields::expand(&redirect.target, &exchange.request, &mut target);
+    let answers = &exchange.route.answers;
+    fields::expand(&redirect.target, &exchange.request, answers, &mut target);
+    if asks_maps(&redirect.target) {
+        target = escaped(&target);
+        let starts: [&[u8]; 3] = [b"/", b"http://", b"https://"];
+        if !starts.iter().any(|start| target.starts_with(start)) {
+            return Err(Error::refused(404, "redirect_nowhere"));
+        }
+    }
     if !field_value_ok(&target) {
         return Err(Error::refused(400, "redirect_target"));
     }
     exchange.outgoing.status = redirect.status;
     exchange.outgoing.fields.push(b"Location", &target);
     exchange.answer(b"").await
+}
+
+fn asks_maps(target: &Template) -> bool {
+    target.lookups().next().is_some()
+}
+
+/// What a map says may hold anything; in a target stands only what is printed.
+fn escaped(target: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(target.len());
+    for byte in target {
+        match byte {
+            b'!'..=b'~' => out.push(*byte),
+            _ => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_printed_is_escaped() {
+        assert_eq!(escaped(b"/a b\r\n%41\xe3"), b"/a%20b%0D%0A%41%E3");
+    }
 }

@@ -21,6 +21,7 @@ pub(super) async fn answer(exchange: &mut Exchange, respond: &Respond) -> Result
         return exchange.answer(text.as_bytes()).await;
     }
     let mut body = Vec::new();
-    fields::expand(&respond.body, &exchange.request, &mut body);
+    let answers = &exchange.route.answers;
+    fields::expand(&respond.body, &exchange.request, answers, &mut body);
     exchange.answer(&body).await
 }

@@ -11,6 +11,7 @@ use limits::{
 
 use super::limit::{Key, Limit, Place, Scope};
 use super::prepared::Level;
+use crate::conditions::{self, Conditions};
 use crate::error::{Error, Kind, Result};
 
 /// Most requests at once that `concurrent = "auto"` comes to.
@@ -237,6 +238,15 @@ impl<'a> Builder<'a> {
                     .any(needs_file))
     }
 
+    /// What limits of a site's requests, whatever their rules, want to know of maps.
+    ///
+    /// # Errors
+    /// As [`Limit::compile`].
+    pub(crate) fn asking(&self, site: &model::Site) -> Result<Arc<[Conditions]>> {
+        let around = self.tenant_limits(site).iter().chain(site.limits.iter());
+        asking(outer(self.model).chain(around))
+    }
+
     /// All of them.
     pub(crate) fn finish(self) -> Limits {
         self.limits
@@ -267,7 +277,24 @@ fn outer(model: &Model) -> impl Iterator<Item = &model::Limit> {
 }
 
 fn needs_file(limit: &model::Limit) -> bool {
-    Key::needs_file(&limit.key) || crate::conditions::need_file(&limit.conditions)
+    Key::needs_file(&limit.key) || conditions::need_file(&limit.conditions)
+}
+
+/// The conditions of those limits that ask maps.
+///
+/// # Errors
+/// As [`Limit::compile`].
+pub(crate) fn asking<'a>(
+    limits: impl IntoIterator<Item = &'a model::Limit>,
+) -> Result<Arc<[Conditions]>> {
+    let asks = |limit: &&model::Limit| conditions::ask_maps(&limit.conditions);
+    let mut asking = limits.into_iter().filter(asks).peekable();
+    if asking.peek().is_none() {
+        return Ok(Arc::default());
+    }
+    let compiled = asking.map(|limit| Conditions::compile(&limit.conditions));
+    let compiled = compiled.collect::<std::result::Result<_, _>>();
+    compiled.map_err(|error| Error::new(Kind::Internal, "pattern_too_large", error.to_string()))
 }
 
 fn definition(

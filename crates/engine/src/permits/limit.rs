@@ -164,7 +164,11 @@ impl Limit {
     /// Whether it counts this request, at this second since 1970.
     pub(super) fn counts(&self, facts: &super::wants::Facts<'_>) -> bool {
         let now = |hours: &Hours| hours.hold(facts.unix_s);
-        let holds = |conditions: &Conditions| conditions.hold(facts.request, facts.file);
+        // What maps must know for it was asked before.
+        let holds = |conditions: &Conditions| {
+            let judged = conditions.judge(facts.request, facts.file, facts.answers());
+            judged == Some(true)
+        };
         self.hours.as_deref().is_none_or(now) && self.conditions.as_deref().is_none_or(holds)
     }
 }

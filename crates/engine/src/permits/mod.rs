@@ -22,7 +22,7 @@ mod set;
 mod tests;
 mod wants;
 
-pub(crate) use compiled::Builder;
+pub(crate) use compiled::{Builder, asking};
 pub use compiled::{Kept, Limits, changed};
 pub use gates::{Asked, Gates};
 pub use limit::Place;

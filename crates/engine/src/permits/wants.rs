@@ -21,6 +21,7 @@ use super::limit::{Key, Limit, Part};
 use super::prepared;
 use crate::address;
 use crate::exchange::{Exchange, Request, Route};
+use crate::maps::Answers;
 use crate::resolve::Resolved;
 use crate::site::Site;
 use crate::worker::{Serving, Worker};
@@ -188,6 +189,11 @@ impl<'a> Facts<'a> {
             route: &exchange.route,
             serving,
         })
+    }
+
+    /// What maps have answered.
+    pub(super) fn answers(&self) -> &Answers {
+        &self.route.answers
     }
 
     /// Whether a script is still to name the upstream.

@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::message::{Ended, Failure, Order, Report, Run};
+use super::message::{Ended, Failure, Order, Report, Run, RunMap};
 use crate::error::{Error, Kind, Result};
 use crate::io::register;
 
@@ -81,7 +81,7 @@ enum NotRun {
     /// Too many wait already.
     Busy,
     /// The spawner has gone; it never heard of this one.
-    Gone(Box<(Run, Permit)>),
+    Gone(Box<(Order, Permit)>),
 }
 
 #[derive(Debug)]
@@ -137,13 +137,27 @@ impl Programs {
         programs_max: usize,
         order: impl FnOnce(u64) -> Run,
     ) -> Result<Program> {
-        let mut permit = Permit::take(&self.running, programs_max)?;
+        let permit = Permit::take(&self.running, programs_max)?;
+        self.order(permit, |id| Order::Run(order(id))).await
+    }
+
+    /// Orders a map's program, which is none of those that requests wait for; `order` makes the
+    /// order, given its number.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn run_map(&self, order: impl FnOnce(u64) -> RunMap) -> Result<Program> {
+        let permit = Permit::take(&Arc::default(), 1)?;
+        self.order(permit, |id| Order::RunMap(order(id))).await
+    }
+
+    async fn order(&self, mut permit: Permit, order: impl FnOnce(u64) -> Order) -> Result<Program> {
         let id = self.next_id.get();
         self.next_id.set(id.wrapping_add(1));
         let mut run = order(id);
         for _ in 0..LINKS_MAX {
             let link = self.link().await?;
-            match link.run(run, permit) {
+            match link.run(id, run, permit) {
                 Ok(program) => return Ok(program),
                 Err(NotRun::Busy) => {
                     let detail = "the spawner takes no more orders just now";
@@ -267,11 +281,15 @@ impl Slot {
 
 impl Link {
     /// Orders a program: at once, or as soon as the spawner takes more.
-    fn run(self: &Rc<Self>, run: Run, permit: Permit) -> std::result::Result<Program, NotRun> {
+    fn run(
+        self: &Rc<Self>,
+        id: u64,
+        run: Order,
+        permit: Permit,
+    ) -> std::result::Result<Program, NotRun> {
         if self.orders.borrow().len() >= WAITING_MAX {
             return Err(NotRun::Busy);
         }
-        let id = run.id;
         let slot = Rc::new(Slot {
             started: Cell::new(false),
             outcome: RefCell::default(),
@@ -279,7 +297,7 @@ impl Link {
             permit,
         });
         self.slots.borrow_mut().insert(id, Rc::clone(&slot));
-        self.give(Order::Run(run));
+        self.give(run);
         if self.is_lost.get()
             && let Some(run) = self.take_back(id)
         {
@@ -304,13 +322,10 @@ impl Link {
     }
 
     /// Forgets a program of which the spawner was not told yet.
-    fn take_back(&self, id: u64) -> Option<Run> {
+    fn take_back(&self, id: u64) -> Option<Order> {
         let mut orders = self.orders.borrow_mut();
-        let is_run = |order: &Order| matches!(order, Order::Run(run) if run.id == id);
-        let at = orders.iter().position(is_run)?;
-        let Some(Order::Run(run)) = orders.remove(at) else {
-            return None;
-        };
+        let at = orders.iter().position(|order| order.starts() == Some(id))?;
+        let run = orders.remove(at)?;
         self.slots.borrow_mut().remove(&id);
         Some(run)
     }
@@ -352,10 +367,10 @@ impl Link {
                 Err(error) if is_orders_fault(&error) => {
                     let order = orders.pop_front();
                     drop(orders);
-                    if let Some(Order::Run(run)) = order {
+                    if let Some(id) = order.and_then(|order| order.starts()) {
                         let detail = format!("tell the spawner: {}", config::reason(&error));
                         let failed = Outcome::Failed(Failure::EnvironmentRefused, detail);
-                        self.end(run.id, failed);
+                        self.end(id, failed);
                     }
                 }
                 Err(error) => return Err(error),
@@ -497,6 +512,7 @@ mod tests {
             .map(|order| match order {
                 Order::Run(run) => ('r', run.id),
                 Order::Kill { id } => ('k', id),
+                Order::RunMap(run) => ('m', run.id),
             })
             .collect()
     }

@@ -25,6 +25,8 @@ const TEXT_BYTES_MAX: usize = 1024;
 pub enum Order {
     /// Run a program; answered by `Failed` or `Ended`.
     Run(Run),
+    /// Run a map's program; answered likewise.
+    RunMap(RunMap),
     /// Kill a program and all in its process group. Nothing happens where it has ended.
     Kill {
         /// The worker's number for it.
@@ -51,6 +53,23 @@ pub struct Run {
     pub says_start: bool,
     /// Its environment: names and values.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Its standard input.
+    pub stdin: OwnedFd,
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// A map's program to run. As whom, where and with what arguments says the plan.
+#[derive(Debug)]
+pub struct RunMap {
+    /// The worker's number for it; none of its programs that has not ended may have it.
+    pub id: u64,
+    /// The generation whose plan is meant.
+    pub generation: u64,
+    /// Index of the map in the generation's model.
+    pub map: u32,
     /// Its standard input.
     pub stdin: OwnedFd,
     /// Its standard output.
@@ -262,6 +281,10 @@ impl Order {
                 out.byte(2);
                 out.number(*id);
             }
+            Order::RunMap(run) => {
+                out.byte(3);
+                run.encode(out);
+            }
         }
     }
 
@@ -269,10 +292,23 @@ impl Order {
         let order = match from.byte()? {
             1 => Order::Run(Run::decode(&mut from)?),
             2 => Order::Kill { id: from.number()? },
+            3 => Order::RunMap(RunMap::decode(&mut from)?),
             _ => return Err(BadMessage("unknown kind")),
         };
         from.end()?;
         Ok(order)
+    }
+}
+
+impl Order {
+    /// The number of the program it is to start, if it is to start one.
+    #[must_use]
+    pub fn starts(&self) -> Option<u64> {
+        match self {
+            Order::Run(run) => Some(run.id),
+            Order::RunMap(run) => Some(run.id),
+            Order::Kill { .. } => None,
+        }
     }
 }
 
@@ -337,6 +373,28 @@ impl Run {
             script: from.text()?.to_vec(),
             says_start: from.byte()? != 0,
             environment: from.list(|from| Ok((from.text()?.to_vec(), from.text()?.to_vec())))?,
+            stdin: from.fd()?,
+            stdout: from.fd()?,
+            stderr: from.fd()?,
+        })
+    }
+}
+
+impl RunMap {
+    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
+        for number in [self.id, self.generation, self.map.into()] {
+            out.number(number);
+        }
+        for fd in [&self.stdin, &self.stdout, &self.stderr] {
+            out.fd(fd);
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<RunMap, BadMessage> {
+        Ok(RunMap {
+            id: from.number()?,
+            generation: from.number()?,
+            map: from.small_number()?,
             stdin: from.fd()?,
             stdout: from.fd()?,
             stderr: from.fd()?,

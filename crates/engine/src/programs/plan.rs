@@ -67,6 +67,25 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Every site with a rule that runs programs, by rising index.
     pub sites: Vec<PlannedSite>,
+    /// Every map that runs a program, by rising index.
+    pub maps: Vec<PlannedMap>,
+}
+
+/// A map that runs a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedMap {
+    /// Its index in the model.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where it starts.
+    pub directory: PathBuf,
+    /// The user it runs as; `None` is the user of the spawner itself, which is not root.
+    pub user: Option<String>,
+    /// How many of it run.
+    pub processes: u32,
 }
 
 /// A site that runs programs.
@@ -203,6 +222,10 @@ impl Plan {
         for site in &self.sites {
             site.encode(out);
         }
+        out.number(self.maps.len() as u64);
+        for map in &self.maps {
+            map.encode(out);
+        }
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Plan, BadMessage> {
@@ -212,6 +235,7 @@ impl Plan {
             layout: Layout::decode(&from.string()?).ok_or(BadMessage("no layout of groups"))?,
             groups: from.list(decode_group)?,
             sites: from.list(PlannedSite::decode)?,
+            maps: from.list(PlannedMap::decode)?,
         })
     }
 }
@@ -319,6 +343,31 @@ impl PlannedSite {
     }
 }
 
+impl PlannedMap {
+    fn encode(&self, out: &mut Writer<'_>) {
+        out.number(self.index.into());
+        out.text(self.name.as_bytes());
+        out.number(self.command.len() as u64);
+        for word in &self.command {
+            out.text(word.as_bytes());
+        }
+        out.text(self.directory.as_os_str().as_bytes());
+        out.text(self.user.as_deref().unwrap_or_default().as_bytes());
+        out.number(self.processes.into());
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<PlannedMap, BadMessage> {
+        Ok(PlannedMap {
+            index: from.small_number()?,
+            name: from.string()?,
+            command: from.list(Reader::string)?,
+            directory: PathBuf::from(OsStr::from_bytes(from.text()?)),
+            user: Some(from.string()?).filter(|user| !user.is_empty()),
+            processes: from.small_number()?,
+        })
+    }
+}
+
 impl PlannedRule {
     fn encode(&self, out: &mut Writer<'_>) {
         out.number(self.index.into());
@@ -361,6 +410,17 @@ mod tests {
 
     use super::*;
 
+    fn map(index: u32, user: Option<&str>) -> PlannedMap {
+        PlannedMap {
+            index,
+            name: "load".into(),
+            command: vec!["perl".into(), "load average.pl".into(), String::new()],
+            directory: "/etc/nagaya".into(),
+            user: user.map(str::to_owned),
+            processes: 4,
+        }
+    }
+
     fn plan() -> Plan {
         let rule = |index| PlannedRule {
             index,
@@ -393,6 +453,7 @@ mod tests {
                 site(1, Symlinks::Owner, None),
                 site(u32::MAX, Symlinks::Allow, Some("c")),
             ],
+            maps: vec![map(0, None), map(9, Some("maps"))],
         }
     }
 

@@ -155,7 +155,7 @@ pub fn pass(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
 /// depends on files or maps is taken not to hold.
 fn is_for_health(site: &Site, request: &Request) -> bool {
     let mut deciding = site.rules.iter().filter(|rule| rule.handler.is_some());
-    let deciding = deciding.find(|rule| rule.matches(request, None));
+    let deciding = deciding.find(|rule| rule.conditions.hold(request, None));
     deciding.is_some_and(|rule| rule.is_health_check)
 }
 

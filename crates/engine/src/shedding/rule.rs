@@ -11,6 +11,7 @@ use crate::conditions::Conditions;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
 use crate::fields;
+use crate::maps::Answers;
 
 /// A rule that sheds.
 #[derive(Debug)]
@@ -81,7 +82,8 @@ impl Rule {
 
     fn expanded(&self, template: &Template, request: &Request) -> Vec<u8> {
         let mut target = Vec::new();
-        fields::expand(template, request, &mut target);
+        // No map is asked here; `config` refuses it.
+        fields::expand(template, request, &Answers::NONE, &mut target);
         target
     }
 }

@@ -19,8 +19,8 @@ use engine::programs::plan::PlannedSite;
 use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
 use os::user::User;
 
-use super::lookups::{Found, Wanted};
-use super::{Refusal, plans};
+use super::lookups::{Found, Wanted, WantedScript};
+use super::{Refusal, maps, plans};
 
 const SETUID_SETGID: u32 = 0o6000;
 const WRITE_OTHERS: u32 = 0o022;
@@ -65,6 +65,13 @@ pub(super) fn find_at_once(
 
 /// The same, however long it takes: for a thread of its own.
 pub(super) fn find(wanted: &Wanted) -> Result<Found, Refusal> {
+    match wanted {
+        Wanted::Script(wanted) => find_script(wanted),
+        Wanted::Map(map) => maps::find(map),
+    }
+}
+
+fn find_script(wanted: &WantedScript) -> Result<Found, Refusal> {
     let (site, script) = (&wanted.site, &wanted.script);
     let user = match &wanted.user {
         Some(user) => Arc::clone(user),

@@ -1,4 +1,4 @@
-//! Looking for scripts, and for the users they run as, where that may take long.
+//! Looking for scripts and other programs, and for the users they run as, where that may take long.
 //!
 //! The idea: a file system that hangs keeps whoever asks it, and nobody can be kept here but a
 //! thread that does nothing else. So what is not known at once is looked for by a thread for each
@@ -10,14 +10,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use engine::programs::message::{Failure, Run};
-use engine::programs::plan::PlannedSite;
+use engine::programs::message::{Failure, Run, RunMap};
+use engine::programs::plan::{PlannedMap, PlannedSite};
 use os::user::User;
 
 use super::Refusal;
@@ -35,14 +35,40 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A thread's stack: the database of users is the C library's, and takes some.
 const STACK_BYTES: usize = 512 * 1024;
 
+/// A program that a worker has ordered.
+#[derive(Debug)]
+pub(super) enum Ordered {
+    /// A rule's.
+    Rule(Run),
+    /// A map's.
+    Map(RunMap),
+}
+
 /// What is to be found.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) enum Wanted {
+    Script(WantedScript),
+    Map(PlannedMap),
+}
+
+/// A site's script that is to be found.
+#[derive(Debug)]
+pub(super) struct WantedScript {
     /// The site, its rules left out.
     pub(super) site: PlannedSite,
     pub(super) script: Vec<u8>,
     /// Who it runs as, where that is known.
     pub(super) user: Option<Arc<User>>,
+}
+
+impl Wanted {
+    /// The directory that may hang.
+    fn directory(&self) -> &Path {
+        match self {
+            Wanted::Script(wanted) => &wanted.site.within,
+            Wanted::Map(map) => &map.directory,
+        }
+    }
 }
 
 /// What was found.
@@ -69,7 +95,7 @@ pub(super) struct Lookups {
 #[derive(Debug)]
 struct Looked {
     order: Order,
-    run: Run,
+    run: Ordered,
     until: Instant,
 }
 
@@ -106,13 +132,13 @@ impl Lookups {
     pub(super) fn add(
         &mut self,
         order: Order,
-        run: Run,
+        run: Ordered,
         wanted: Wanted,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let directory = &wanted.site.within;
+        let directory = wanted.directory();
         let waiting = self.waiting.iter();
-        let waiting = waiting.filter(|(_, other)| other.site.within == *directory);
+        let waiting = waiting.filter(|(_, other)| other.directory() == directory);
         if waiting.count() >= WAITING_OF_ONE_MAX {
             let directory = directory.display();
             let what = format!("too many wait for {directory} or its user already: does it hang?");
@@ -128,7 +154,7 @@ impl Lookups {
     pub(super) fn start(&mut self) -> Vec<(Order, Refusal)> {
         let mut failed = Vec::new();
         while self.threads.len() < THREADS_MAX {
-            let has_room = |(_, wanted): &(_, Wanted)| self.has_room(&wanted.site.within);
+            let has_room = |(_, wanted): &(_, Wanted)| self.has_room(wanted.directory());
             let Some(at) = self.waiting.iter().position(has_room) else {
                 break;
             };
@@ -144,7 +170,7 @@ impl Lookups {
         failed
     }
 
-    fn has_room(&self, directory: &PathBuf) -> bool {
+    fn has_room(&self, directory: &Path) -> bool {
         let threads = self.threads.values();
         let of_one = threads.filter(|thread| thread.directory == *directory);
         of_one.count() < THREADS_OF_ONE_MAX
@@ -152,7 +178,7 @@ impl Lookups {
 
     fn start_one(&mut self, looked: Looked, wanted: Wanted) -> io::Result<()> {
         let (end, its_end) = io::pipe()?;
-        let directory = wanted.site.within.clone();
+        let directory = wanted.directory().to_owned();
         let look = self.look;
         let builder = std::thread::Builder::new().name("nagaya-lookup".into());
         let handle = builder.stack_size(STACK_BYTES).spawn(move || {
@@ -178,7 +204,7 @@ impl Lookups {
     }
 
     /// What a thread that has ended found, and for whom; `None` where nobody waits for it.
-    pub(super) fn take(&mut self, number: u64) -> Option<(Order, Run, Finding)> {
+    pub(super) fn take(&mut self, number: u64) -> Option<(Order, Ordered, Finding)> {
         let thread = self.threads.remove(&number)?;
         let found = thread.handle.join().unwrap_or_else(|_| {
             let what = "the look for it failed".to_owned();
@@ -240,7 +266,7 @@ mod tests {
 
     /// One that hangs, unless it is told to fail.
     fn look(wanted: &Wanted) -> Finding {
-        if wanted.script == b"fails" {
+        if matches!(wanted, Wanted::Script(wanted) if wanted.script == b"fails") {
             return Err(Refusal::new(Failure::NotFound, "gone".into()));
         }
         loop {
@@ -272,12 +298,12 @@ mod tests {
             user: None,
             rules: Vec::new(),
         };
-        let wanted = Wanted {
+        let wanted = Wanted::Script(WantedScript {
             site,
             script: script.into(),
             user: None,
-        };
-        lookups.add((0, id), run, wanted, Instant::now())?;
+        });
+        lookups.add((0, id), Ordered::Rule(run), wanted, Instant::now())?;
         assert!(lookups.start().is_empty());
         Ok(())
     }
@@ -309,6 +335,9 @@ mod tests {
         add(&mut lookups, 100, "/other", "fails").unwrap();
         let number = ended(&lookups);
         let (order, run, found) = lookups.take(number).unwrap();
+        let Ordered::Rule(run) = run else {
+            panic!("a rule's program was ordered");
+        };
         assert_eq!((order, run.id), ((0, 100), 100));
         assert_eq!(found.unwrap_err().failure, Failure::NotFound);
     }

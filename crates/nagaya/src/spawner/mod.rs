@@ -11,6 +11,7 @@ mod checks;
 mod environment;
 mod groups;
 mod lookups;
+mod maps;
 mod plans;
 mod programs;
 mod worker;
@@ -23,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use engine::error_log;
-use engine::programs::message::{Failure, Order, Report, Run};
+use engine::programs::message::{Failure, Order, Report, Run, RunMap};
 use engine::programs::plan::{FromSpawner, Plan, PlannedSite, ToSpawner};
 use os::net::Want;
 use os::signal::ChildEnds;
 use os::spawn::Birth;
 
 use self::groups::Groups;
-use self::lookups::{Found, Lookups, Wanted};
+use self::lookups::{Found, Lookups, Ordered, Wanted, WantedScript};
 use self::plans::Plans;
 use self::programs::{Program, Programs};
 use self::worker::Worker;
@@ -240,6 +241,7 @@ impl Spawner {
                 None => return Ok(()),
                 Some(Order::Kill { id }) => self.kill((number, id)),
                 Some(Order::Run(run)) => self.run(number, run)?,
+                Some(Order::RunMap(run)) => self.run_map(number, run)?,
             }
         }
         Ok(())
@@ -256,27 +258,51 @@ impl Spawner {
     /// # Errors
     /// When the worker does not keep to the protocol.
     fn run(&mut self, worker: u64, run: Run) -> io::Result<()> {
-        let order = (worker, run.id);
-        if self.programs.has(order) || self.lookups.has(order) {
-            let error = "two programs of one number";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-        }
+        let order = self.number((worker, run.id))?;
         match self.find(&run) {
-            Ok(Ok(found)) => self.start(order, &run, found),
-            Ok(Err(wanted)) => {
-                if let Err(refusal) = self.lookups.add(order, run, wanted, Instant::now()) {
-                    self.refuse(order, refusal);
-                }
-            }
+            Ok(Ok(found)) => self.start(order, &Ordered::Rule(run), found),
+            Ok(Err(wanted)) => self.look_for(order, Ordered::Rule(run), wanted),
             Err(refusal) => self.refuse(order, refusal),
         }
         Ok(())
     }
 
+    /// As [`Self::run`], for a map's program, of which there are few and seldom new ones: it is
+    /// always looked for.
+    fn run_map(&mut self, worker: u64, run: RunMap) -> io::Result<()> {
+        let order = self.number((worker, run.id))?;
+        let processes_max = self.plans.map_processes_max();
+        match self.plans.find_map(&run).cloned() {
+            Ok(_) if self.programs.count_of_maps() >= processes_max => {
+                let what = format!("{processes_max} programs of maps run, all there are to be");
+                self.refuse(order, Refusal::new(Failure::ProgramsFull, what));
+            }
+            Ok(map) => self.look_for(order, Ordered::Map(run), Wanted::Map(map)),
+            Err(refusal) => self.refuse(order, refusal),
+        }
+        Ok(())
+    }
+
+    /// The number of an order, which no other has.
+    fn number(&self, order: programs::Order) -> io::Result<programs::Order> {
+        if self.programs.has(order) || self.lookups.has(order) {
+            let error = "two programs of one number";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        Ok(order)
+    }
+
+    fn look_for(&mut self, order: programs::Order, run: Ordered, wanted: Wanted) {
+        if let Err(refusal) = self.lookups.add(order, run, wanted, Instant::now()) {
+            self.refuse(order, refusal);
+        }
+    }
+
     /// Finds a program, if that can be done at once; otherwise tells what is to be looked for.
     fn find(&self, run: &Run) -> Result<Result<Found, Wanted>, Refusal> {
         let programs_max = self.plans.programs_max();
-        if self.programs.count() + self.lookups.count() >= programs_max {
+        let running = self.programs.count() - self.programs.count_of_maps();
+        if running + self.lookups.count() >= programs_max {
             let what = format!("{programs_max} programs run, as many as may (caps.programs)");
             return Err(Refusal::new(Failure::ProgramsFull, what));
         }
@@ -295,11 +321,11 @@ impl Spawner {
                 }));
             }
         }
-        Ok(Err(Wanted {
+        Ok(Err(Wanted::Script(WantedScript {
             site: without_rules(planned.site),
             script: run.script.clone(),
             user,
-        }))
+        })))
     }
 
     /// Goes on with an order that was looked for.
@@ -336,11 +362,15 @@ impl Spawner {
     }
 
     /// Starts a program that was found, or says why not.
-    fn start(&mut self, order: programs::Order, run: &Run, found: Found) {
+    fn start(&mut self, order: programs::Order, run: &Ordered, found: Found) {
         if self.local_devices.len() < LOCAL_DEVICES_MAX {
             self.local_devices.extend(found.local_device);
         }
-        match self.start_program(order, run, &found) {
+        let started = match run {
+            Ordered::Rule(run) => self.start_program(order, run, &found),
+            Ordered::Map(run) => maps::start(&self.plans, order, run, &found),
+        };
+        match started {
             Ok(program) => self.programs.add(program),
             Err(refusal) => self.refuse(order, refusal),
         }
@@ -364,6 +394,7 @@ impl Spawner {
         let started = os::spawn::spawn(&Birth {
             directory: found.runnable.directory.as_fd(),
             name: &found.runnable.name,
+            arguments: &[],
             environment: &environment,
             stdio: [run.stdin.as_fd(), run.stdout.as_fd(), run.stderr.as_fd()],
             user: planned.site.user.is_some().then_some(&*found.user),
@@ -380,6 +411,7 @@ impl Spawner {
             script,
             limits: planned.rule.limits,
             group: cradle.watch.take(),
+            is_of_map: false,
             is_killed: false,
         })
     }

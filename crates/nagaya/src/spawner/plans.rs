@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::reason;
-use engine::programs::message::{Failure, Run};
-use engine::programs::plan::{Plan, PlannedRule, PlannedSite};
+use engine::programs::message::{Failure, Run, RunMap};
+use engine::programs::plan::{Plan, PlannedMap, PlannedRule, PlannedSite};
 use os::user::User;
 
 use super::Refusal;
@@ -60,6 +60,28 @@ impl Plans {
         })
     }
 
+    /// What the plan that an order names says of a map.
+    pub(super) fn find_map(&self, run: &RunMap) -> Result<&PlannedMap, Refusal> {
+        let is_meant = |known: &&Rc<Known>| known.plan.generation == run.generation;
+        let found = self.kept.iter().rfind(is_meant).and_then(|known| {
+            let maps = &known.plan.maps;
+            let at = maps.binary_search_by_key(&run.map, |map| map.index);
+            maps.get(at.ok()?)
+        });
+        found.ok_or_else(|| {
+            let (generation, map) = (run.generation, run.map);
+            let what = format!("no plan for generation {generation}, map {map}");
+            Refusal::new(Failure::UnknownRule, what)
+        })
+    }
+
+    /// How many programs of maps may run at once: those of an earlier generation end when the
+    /// next one's have begun.
+    pub(super) fn map_processes_max(&self) -> usize {
+        let maps = self.kept.iter().flat_map(|known| &known.plan.maps);
+        maps.map(|map| map.processes as usize).sum()
+    }
+
     /// What the plan that an order names says of it.
     pub(super) fn find(&self, run: &Run) -> Result<Planned<'_>, Refusal> {
         let is_meant = |known: &&Rc<Known>| known.plan.generation == run.generation;
@@ -98,13 +120,22 @@ impl Planned<'_> {
 
 /// Who a site's programs run as. May wait for the user database.
 pub(super) fn look_up_user(site: &PlannedSite) -> Result<Arc<User>, Refusal> {
-    let user = match name_of_user(site) {
+    look_up(name_of_user(site), &format!("site {}", site.name))
+}
+
+/// Who a map's program runs as. May wait likewise.
+pub(super) fn look_up_user_of_map(map: &PlannedMap) -> Result<Arc<User>, Refusal> {
+    let name = map.user.as_deref().unwrap_or_default();
+    look_up(name, &format!("map {}", map.name))
+}
+
+fn look_up(name: &str, whose: &str) -> Result<Arc<User>, Refusal> {
+    let user = match name {
         "" => User::this_process(),
         name => User::look_up(name),
     };
     user.map(Arc::new).map_err(|error| {
-        let (name, site) = (name_of_user(site), &site.name);
-        let what = format!("user {name} of site {site}: {}", reason(&error));
+        let what = format!("user {name} of {whose}: {}", reason(&error));
         Refusal::new(Failure::UserUnknown, what)
     })
 }

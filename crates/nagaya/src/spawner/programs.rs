@@ -33,6 +33,8 @@ pub(super) struct Program {
     pub(super) limits: Limits,
     /// Its group, if it has one.
     pub(super) group: Option<Watch>,
+    /// Whether a map asks it, and no request waits for its end.
+    pub(super) is_of_map: bool,
     /// Whether we have killed it.
     pub(super) is_killed: bool,
 }
@@ -40,6 +42,12 @@ pub(super) struct Program {
 impl Programs {
     pub(super) fn count(&self) -> usize {
         self.by_pid.len()
+    }
+
+    /// Those that maps ask.
+    pub(super) fn count_of_maps(&self) -> usize {
+        let programs = self.by_pid.values();
+        programs.filter(|program| program.is_of_map).count()
     }
 
     pub(super) fn has(&self, order: Order) -> bool {

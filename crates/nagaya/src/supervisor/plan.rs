@@ -1,11 +1,12 @@
-//! What the spawner is told of a configuration: the rules that run programs, and nothing else.
+//! What the spawner is told of a configuration: the rules and maps that run programs, and nothing
+//! else.
 
 use std::collections::BTreeSet;
 
-use config::model::{Cgi, Handler, Model, Site, Symlinks};
+use config::model::{Cgi, Handler, MapSource, Model, Site, Symlinks};
 use config::reason;
 use engine::programs::groups::Shape;
-use engine::programs::plan::{Plan, PlannedRule, PlannedSite};
+use engine::programs::plan::{Plan, PlannedMap, PlannedRule, PlannedSite};
 use os::cgroup::{Base, Controller, Controllers, Group, Layout};
 
 use crate::surroundings::{self, name};
@@ -38,6 +39,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
             Err(problem) => problems.push(problem),
         }
     }
+    let maps = maps(model, &mut problems);
     let may_wish = model.all_scripts().next().is_some();
     let more = Controllers::from_iter(may_wish.then_some(WISHED).into_iter().flatten());
     let (layout, groups) = groups(&shape, more, base).unwrap_or_else(|found| {
@@ -51,10 +53,33 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
             layout,
             groups,
             sites,
+            maps,
         })
     } else {
         Err(problems)
     }
+}
+
+/// The maps that run programs.
+fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<PlannedMap> {
+    let mut planned = Vec::new();
+    for (index, map) in (0..).zip(&model.maps) {
+        let MapSource::Program(program) = &map.source else {
+            continue;
+        };
+        match surroundings::user_of_map(map, program) {
+            Ok(user) => planned.push(PlannedMap {
+                index,
+                name: map.name.clone(),
+                command: program.command.clone(),
+                directory: program.directory.clone(),
+                user,
+                processes: u32::try_from(program.processes).unwrap_or(u32::MAX),
+            }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    planned
 }
 
 /// The rules of a site that run programs.

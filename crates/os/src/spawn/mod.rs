@@ -37,8 +37,10 @@ const VERDICT_BYTES: usize = 5;
 pub struct Birth<'a> {
     /// The directory it starts in.
     pub directory: BorrowedFd<'a>,
-    /// The name of its file in that directory. It is its only argument.
+    /// The name of its file in that directory, or an absolute one. It is its first argument.
     pub name: &'a CStr,
+    /// Further arguments.
+    pub arguments: &'a [CString],
     /// Its environment: `NAME=value`.
     pub environment: &'a [CString],
     /// Its standard input, output and error; each a descriptor above these three.
@@ -154,9 +156,16 @@ pub fn spawn(birth: &Birth<'_>) -> Result<(Process, Verdict), Failed> {
         return Err(at_fork(error));
     }
     let (verdict, says) = verdict_pipe().map_err(at_fork)?;
-    let path = [b"./", birth.name.to_bytes_with_nul()].concat();
+    let beneath: &[u8] = match birth.name.to_bytes().starts_with(b"/") {
+        true => b"",
+        false => b"./",
+    };
+    let path = [beneath, birth.name.to_bytes_with_nul()].concat();
     let path = CStr::from_bytes_with_nul(&path).map_err(|_| at_fork(io::Error::other("a name")))?;
-    let arguments = [birth.name.as_ptr(), std::ptr::null()];
+    let arguments: Vec<_> = std::iter::once(birth.name.as_ptr())
+        .chain(birth.arguments.iter().map(|argument| argument.as_ptr()))
+        .chain([std::ptr::null()])
+        .collect();
     let environment: Vec<_> = birth
         .environment
         .iter()

@@ -60,7 +60,8 @@ pub(in super::super) fn environment(
             None => environment.remove(name.as_bytes()),
             Some(template) => {
                 value.clear();
-                fields::expand(template, &exchange.request, &mut value);
+                let answers = &exchange.route.answers;
+                fields::expand(template, &exchange.request, answers, &mut value);
                 environment.set(name.as_bytes(), &value)?;
             }
         }

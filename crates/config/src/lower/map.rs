@@ -1,0 +1,241 @@
+//! `[maps.NAME]`, and what rules and texts ask maps.
+//!
+//! The idea: maps are read before all else, so that a rule or a text that names one can be told
+//! at once that there is none.
+
+use super::context::{Spot, problem};
+use super::table::Table;
+use super::template::{Purpose, template};
+use super::tops::Tops;
+use super::value::Value;
+use super::{Role, values, wrong_user};
+use crate::keys;
+use crate::model::{Condition, Map, MapCache, MapMatch, MapProgram, MapSource, Template};
+
+/// Maps there may be.
+const MAPS_MAX: usize = 1_000;
+/// Arguments of a program, and bytes of all.
+const ARGUMENTS_MAX: usize = 100;
+const COMMAND_BYTES_MAX: usize = 32 * 1024;
+/// Keys that say something of programs alone.
+const OF_PROGRAMS: [&str; 8] = [
+    "user",
+    "processes",
+    "timeout",
+    "waiting",
+    "cache",
+    "cache_entries",
+    "cache_bytes",
+    "on_error",
+];
+/// Keys of a match that say something beside `map` alone.
+const OF_MAPS: [&str; 5] = ["key", "above", "below", "equals", "answered"];
+
+/// Takes in every `[maps.NAME]`; `user` is the server's.
+pub(crate) fn define_all(tops: &Tops<'_>, user: &str) -> Vec<Map> {
+    let mut maps: Vec<Map> = Vec::new();
+    let mut spots: Vec<Spot> = Vec::new();
+    for value in tops.members("maps") {
+        let known = maps.iter().position(|map| map.name == value.name);
+        if let Some(first) = known.and_then(|at| spots.get(at)) {
+            let message = format!("map `{}` is defined twice", value.name);
+            let finding = problem(value.spot(), message);
+            value
+                .context
+                .report(finding.other("the first", first.clone()));
+            continue;
+        }
+        if maps.len() >= MAPS_MAX {
+            value.report(format!("there are more than {MAPS_MAX} maps"));
+            break;
+        }
+        maps.push(map(&value, user));
+        spots.push(value.spot());
+    }
+    let names = maps.iter().map(|map| map.name.clone());
+    *tops.context.maps.borrow_mut() = names.collect();
+    maps
+}
+
+fn map(value: &Value<'_>, user: &str) -> Map {
+    let name = value.name;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.is_empty() || !name.bytes().all(fits) {
+        value.report(format!(
+            "`{name}` cannot be a map's name: letters, digits, `-`, `_` and `.` can"
+        ));
+    }
+    let table = value.table(&keys::MAP);
+    let is_table = table.is_some();
+    let table = table.unwrap_or_else(|| Table::empty(value.context, &keys::MAP));
+    if is_table {
+        check_source(&table);
+    }
+    let source = match table.get("file") {
+        Some(file) => MapSource::File(values::path(&file).unwrap_or_default()),
+        None => MapSource::Program(program(&table, user)),
+    };
+    Map {
+        name: name.to_owned(),
+        source,
+        key_bytes: table.size("key_bytes") as usize,
+        answer_bytes: table.size("answer_bytes") as usize,
+    }
+}
+
+/// One of both says the answers, and nothing is said of the other.
+fn check_source(table: &Table<'_>) {
+    match (table.get("program"), table.get("file")) {
+        (None, None) => {
+            let misspelt = table.has_misspelt("program") || table.has_misspelt("file");
+            if !misspelt {
+                let finding = problem(table.spot(), "the map has neither `program` nor `file`");
+                let help =
+                    "add `program = [\"perl\", \"loadaverage.pl\"]` or `file = \"moved.txt\"`";
+                table.context.report(finding.help(help).absence());
+            }
+        }
+        (Some(program), Some(file)) => {
+            let finding = problem(file.spot(), "a map has a `program` or a `file`, not both");
+            let finding = finding.other("the program", program.spot());
+            table.context.report(finding);
+        }
+        (None, Some(_)) => {
+            for name in OF_PROGRAMS {
+                if let Some(stray) = table.get(name) {
+                    stray.report_help(
+                        format!("`{name}` says nothing of a `file`"),
+                        "leave it out: it is for programs",
+                    );
+                }
+            }
+        }
+        (Some(_), None) => {}
+    }
+}
+
+fn program(table: &Table<'_>, server_user: &str) -> MapProgram {
+    let written = table.get("user");
+    let own = written.and_then(|value| {
+        let name = value.text()?;
+        if let Some((message, help)) = wrong_user(value.context.sources, Role::Programs, name) {
+            value.report_help(message, help);
+        }
+        Some(name.to_owned())
+    });
+    let cache = table.some_duration("cache").map(|ms| MapCache {
+        ms,
+        entries: table.count("cache_entries") as usize,
+        bytes: table.size("cache_bytes") as usize,
+    });
+    let sources = table.context.sources;
+    MapProgram {
+        command: table.get("program").map(command).unwrap_or_default(),
+        directory: sources.resolve(table.file, ""),
+        has_own_user: own.is_some(),
+        user: own.unwrap_or_else(|| server_user.to_owned()),
+        processes: table.count("processes") as usize,
+        timeout_ms: table.duration("timeout"),
+        waiting: table.count("waiting") as usize,
+        cache,
+        on_error: table.get("on_error").and_then(on_error),
+    }
+}
+
+fn command(value: Value<'_>) -> Vec<String> {
+    let Some(elements) = value.list() else {
+        return Vec::new();
+    };
+    let words: Vec<String> = elements
+        .iter()
+        .filter_map(|element| element.text().map(str::to_owned))
+        .collect();
+    let bytes: usize = words.iter().map(String::len).sum();
+    if elements.is_empty() || words.first().is_some_and(String::is_empty) {
+        value.report("`program` names no program");
+    } else if words.iter().any(|word| word.contains('\0')) {
+        value.report("no word of `program` may hold a NUL");
+    } else if words.len() > ARGUMENTS_MAX || bytes > COMMAND_BYTES_MAX {
+        value.report(format!(
+            "`program` has more than {ARGUMENTS_MAX} words or {COMMAND_BYTES_MAX} bytes"
+        ));
+    }
+    if let (Some(first), 1) = (words.first(), words.len())
+        && first.contains(' ')
+        && !first.contains('/')
+    {
+        let apart: Vec<String> = first.split(' ').map(|word| format!("{word:?}")).collect();
+        value.report_help(
+            "`program` is one word with spaces in it",
+            format!("write each word apart: [{}]", apart.join(", ")),
+        );
+    }
+    words
+}
+
+fn on_error(value: Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    if text.chars().any(char::is_control) {
+        value.report("`on_error` must be a line of text");
+    }
+    Some(text.to_owned())
+}
+
+/// What `map` and the keys beside it ask; `None` where there is no map, or it was reported.
+pub(crate) fn condition(table: &Table<'_>) -> Option<Condition> {
+    let Some(value) = table.get("map") else {
+        for name in OF_MAPS {
+            if let Some(stray) = table.get(name) {
+                let help = "name the map beside it: `map = \"NAME\"`";
+                stray.report_help(format!("`{name}` says nothing without `map`"), help);
+            }
+        }
+        return None;
+    };
+    let name = value.text()?;
+    let map = find(&value, name, value.spot());
+    let key = table.get("key");
+    let key = key.map_or(Some(Template::default()), |key| {
+        template(&key, Purpose::Key)
+    });
+    let compared = ["above", "below", "equals"].map(|name| table.get(name));
+    let [above, below, equals] = &compared;
+    let answered = table.flag("answered");
+    if let (false, Some(stray)) = (answered, compared.iter().flatten().next()) {
+        let message = format!(
+            "`{}` asks for an answer, `answered = false` for none",
+            stray.name
+        );
+        stray.report(message);
+    }
+    let condition = MapMatch {
+        map: map?,
+        name: name.to_owned(),
+        key: key?,
+        answered,
+        above: above.as_ref().and_then(Value::number),
+        below: below.as_ref().and_then(Value::number),
+        equals: equals.as_ref().and_then(Value::text).map(str::to_owned),
+    };
+    if let (Some(least), Some(most), Some(below)) = (condition.above, condition.below, below)
+        && least >= most
+    {
+        below.report(format!("no number is above {least} and below {most}"));
+    }
+    Some(Condition::Map(Box::new(condition)))
+}
+
+/// The index of the map of this name; what names it stands at `spot`.
+pub(crate) fn find(value: &Value<'_>, name: &str, spot: Spot) -> Option<usize> {
+    let known = value.context.maps.borrow();
+    let found = known.iter().position(|known| known == name);
+    if found.is_none() {
+        let finding = problem(spot, format!("there is no map `{name}`"));
+        let finding = match keys::nearest(name, known.iter().map(String::as_str)) {
+            Some(meant) => finding.meant(Some(meant)),
+            None => finding.help(format!("describe it: `[maps.{name}]`")),
+        };
+        value.context.report(finding.absence());
+    }
+    found
+}

@@ -1,0 +1,338 @@
+//! The questions to one process of a map's program: a queue that every worker may fill.
+//!
+//! The idea: what is to be written and who waits for the answers lie side by side under one lock,
+//! so that the order of both is the same, whoever asks. The lock is held for as long as it takes
+//! to copy a line, by whoever asks and by the host, and by nobody who waits. The host is woken once for
+//! all questions that come before it looks.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::Answer;
+use super::protocol::Flood;
+
+/// Bytes of questions that wait to be written.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// How long a program that is to go may still be asked, by requests of an earlier generation.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The questions to one process.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    queue: Mutex<Queue>,
+    /// Questions without an answer, for who chooses among processes.
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: State,
+    /// Lines that are to be written.
+    unsent: Vec<u8>,
+    /// Who asked, in the order of the lines.
+    asked: VecDeque<Asked>,
+    /// How many of those at the front wait no more.
+    expired: usize,
+    /// Since when the first one has been the first.
+    first_since: Option<Instant>,
+    /// The host, while it waits.
+    host: Option<Waker>,
+    /// When the process is to end for good.
+    ends: Option<Instant>,
+}
+
+/// Who takes questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    /// Nobody yet; the host will be there soon.
+    #[default]
+    Unattended,
+    /// The process, or the one that is being started.
+    Open,
+    /// Nobody for a while: the process has failed.
+    Resting,
+    /// Nobody any more.
+    Ended,
+}
+
+/// Who is told an answer.
+#[derive(Debug)]
+pub(super) enum Whom {
+    /// One request.
+    One(oneshot::Sender<Answer>),
+    /// Whoever waits for this key.
+    All(Box<[u8]>),
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// `None` where nobody waits any more.
+    whom: Option<Whom>,
+    since: Instant,
+}
+
+/// What the host finds when it looks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Whether an answer is awaited.
+    pub(super) is_busy: bool,
+    /// When the process is to end for good.
+    pub(super) ends: Option<Instant>,
+}
+
+impl Inbox {
+    /// Takes a question; `whom` comes back where it cannot be asked. The state is that of now.
+    pub(super) fn ask(
+        &self,
+        key: &[u8],
+        whom: Whom,
+        waiting_max: usize,
+        now: Instant,
+    ) -> Result<State, Whom> {
+        let mut queue = self.lock();
+        let is_taken = matches!(queue.state, State::Unattended | State::Open);
+        let is_full =
+            queue.asked.len() >= waiting_max || queue.unsent.len() + key.len() >= UNSENT_BYTES_MAX;
+        if !is_taken || is_full {
+            return Err(whom);
+        }
+        queue.unsent.extend_from_slice(key);
+        queue.unsent.push(b'\n');
+        queue.first_since.get_or_insert(now);
+        let whom = Some(whom);
+        queue.asked.push_back(Asked { whom, since: now });
+        self.waiting.store(queue.asked.len(), Relaxed);
+        let (state, host) = (queue.state, queue.host.take());
+        drop(queue);
+        if let Some(host) = host {
+            host.wake();
+        }
+        Ok(state)
+    }
+
+    /// Questions without an answer.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Whether nobody will be asked here any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().state == State::Ended
+    }
+
+    /// Goes into another state, unless it has ended; those who wait no more come back.
+    pub(super) fn enter(&self, state: State) -> Vec<Whom> {
+        let mut queue = self.lock();
+        if queue.state == State::Ended {
+            return Vec::new();
+        }
+        queue.state = state;
+        match state {
+            State::Unattended | State::Open => Vec::new(),
+            State::Resting | State::Ended => self.give_up(&mut queue),
+        }
+    }
+
+    /// Nobody answers what was asked so far.
+    pub(super) fn fail(&self) -> Vec<Whom> {
+        let mut queue = self.lock();
+        self.give_up(&mut queue)
+    }
+
+    fn give_up(&self, queue: &mut Queue) -> Vec<Whom> {
+        queue.unsent = Vec::new();
+        (queue.expired, queue.first_since) = (0, None);
+        self.waiting.store(0, Relaxed);
+        let asked = std::mem::take(&mut queue.asked);
+        asked.into_iter().filter_map(|asked| asked.whom).collect()
+    }
+
+    /// Has the process end for good soon.
+    pub(super) fn retire(&self, now: Instant) {
+        let mut queue = self.lock();
+        queue.ends.get_or_insert(now + LINGER);
+        let host = queue.host.take();
+        drop(queue);
+        if let Some(host) = host {
+            host.wake();
+        }
+    }
+
+    /// When the process is to end for good, if it is to.
+    pub(super) fn ends(&self) -> Option<Instant> {
+        self.lock().ends
+    }
+
+    /// What is to be written goes into `writing` where that is empty; the host is woken when
+    /// there is more.
+    pub(super) fn attend(&self, cx: &Context<'_>, writing: &mut Vec<u8>) -> Look {
+        let mut queue = self.lock();
+        if writing.is_empty() {
+            std::mem::swap(writing, &mut queue.unsent);
+        }
+        let knows = queue.host.as_ref();
+        if !knows.is_some_and(|host| host.will_wake(cx.waker())) {
+            queue.host = Some(cx.waker().clone());
+        }
+        Look {
+            is_busy: !queue.asked.is_empty(),
+            ends: queue.ends,
+        }
+    }
+
+    /// Gives each answer to who asked for it: both come back in pairs.
+    pub(super) fn deliver(
+        &self,
+        answers: &mut Vec<Answer>,
+        told: &mut Vec<(Whom, Answer)>,
+        now: Instant,
+    ) -> Result<(), Flood> {
+        let mut queue = self.lock();
+        let mut result = Ok(());
+        for answer in answers.drain(..) {
+            let Some(asked) = queue.asked.pop_front() else {
+                result = Err(Flood::Unasked);
+                break;
+            };
+            queue.expired = queue.expired.saturating_sub(1);
+            told.extend(asked.whom.map(|whom| (whom, answer)));
+        }
+        queue.first_since = (!queue.asked.is_empty()).then_some(now);
+        self.waiting.store(queue.asked.len(), Relaxed);
+        result
+    }
+
+    /// Those who have waited for as long as a question may take, and whether the process has
+    /// answered nobody for so long.
+    pub(super) fn expire(&self, patience: Duration, now: Instant) -> (Vec<Whom>, bool) {
+        let mut queue = self.lock();
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= patience;
+        let is_silent = queue.first_since.is_some_and(is_late);
+        let mut late = Vec::new();
+        let expired = queue.expired;
+        for asked in queue.asked.iter_mut().skip(expired) {
+            if !is_late(asked.since) {
+                break;
+            }
+            late.push(asked.whom.take());
+        }
+        queue.expired += late.len();
+        (late.into_iter().flatten().collect(), is_silent)
+    }
+
+    /// Held for a moment, by who asks and by the host.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    fn ask(inbox: &Inbox, key: &str, now: Instant) -> Option<oneshot::Receiver<Answer>> {
+        let (hear, heard) = oneshot::channel();
+        let asked = inbox.ask(key.as_bytes(), Whom::One(hear), 3, now);
+        asked.ok().map(|_| heard)
+    }
+
+    fn unsent(inbox: &Inbox) -> String {
+        let mut writing = Vec::new();
+        inbox.attend(&Context::from_waker(Waker::noop()), &mut writing);
+        String::from_utf8(writing).expect("text")
+    }
+
+    fn deliver(inbox: &Inbox, answers: &[&str], now: Instant) -> Result<usize, Flood> {
+        let answer = |text: &&str| Some(Arc::from(text.as_bytes()));
+        let (mut answers, mut told) = (answers.iter().map(answer).collect(), Vec::new());
+        let result = inbox.deliver(&mut answers, &mut told, now);
+        let count = told.len();
+        for (whom, answer) in told {
+            let Whom::One(hear) = whom else {
+                panic!("no key is shared");
+            };
+            // Whoever has gone hears nothing.
+            let _ = hear.send(answer);
+        }
+        result.map(|()| count)
+    }
+
+    #[test]
+    fn answers_go_to_who_asked_in_the_order_of_the_lines() {
+        let (inbox, now) = (Inbox::default(), Instant::now());
+        let first = ask(&inbox, "a", now).expect("room");
+        let second = ask(&inbox, "", now).expect("room");
+        assert_eq!(unsent(&inbox), "a\n\n");
+        assert_eq!(deliver(&inbox, &["1"], now), Ok(1));
+        let third = ask(&inbox, "c", now).expect("room");
+        assert_eq!(unsent(&inbox), "c\n");
+        assert_eq!(deliver(&inbox, &["2", "3"], now), Ok(2));
+        for (heard, expected) in [(first, "1"), (second, "2"), (third, "3")] {
+            let answer = heard.blocking_recv().expect("told").expect("an answer");
+            assert_eq!(&*answer, expected.as_bytes());
+        }
+        assert_eq!(deliver(&inbox, &["4"], now), Err(Flood::Unasked));
+    }
+
+    #[test]
+    fn questions_are_refused_where_too_many_wait_or_nobody_answers() {
+        let (inbox, now) = (Inbox::default(), Instant::now());
+        let held: Vec<_> = (0..3).map(|_| ask(&inbox, "k", now)).collect();
+        assert!(held.iter().all(Option::is_some) && ask(&inbox, "k", now).is_none());
+        assert_eq!(inbox.enter(State::Resting).len(), 3);
+        assert_eq!((inbox.waiting(), unsent(&inbox)), (0, String::new()));
+        assert!(ask(&inbox, "k", now).is_none());
+        inbox.enter(State::Open);
+        assert!(ask(&inbox, "k", now).is_some());
+        assert_eq!(inbox.enter(State::Ended).len(), 1);
+        inbox.enter(State::Open);
+        assert!(ask(&inbox, "k", now).is_none(), "the end is the end");
+    }
+
+    #[test]
+    fn who_waited_long_is_told_and_the_answer_that_comes_then_is_nobodys() {
+        let (inbox, now) = (Inbox::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        let held = [ask(&inbox, "a", now), ask(&inbox, "b", now + second)];
+        assert_eq!(held.iter().flatten().count(), 2);
+        let (late, is_silent) = inbox.expire(PATIENCE, now + second);
+        assert!(late.is_empty() && !is_silent);
+        assert_eq!(deliver(&inbox, &["1"], now + second), Ok(1));
+        let third = ask(&inbox, "c", now + second * 2);
+        let (late, is_silent) = inbox.expire(PATIENCE, now + second * 3);
+        assert_eq!(
+            (late.len(), is_silent),
+            (1, true),
+            "b waited 2 s, and nothing was said"
+        );
+        assert_eq!(deliver(&inbox, &["2"], now + second * 3), Ok(0));
+        let (late, is_silent) = inbox.expire(PATIENCE, now + second * 4);
+        assert_eq!(
+            (late.len(), is_silent),
+            (1, false),
+            "c waited 2 s, but b was answered"
+        );
+        // Whoever holds the other end says nothing more.
+        drop(late);
+        assert_eq!(deliver(&inbox, &["3"], now + second * 4), Ok(0));
+        assert!(third.is_some_and(|third| third.blocking_recv().is_err()));
+    }
+
+    #[test]
+    fn a_program_that_is_to_go_may_be_asked_for_a_moment() {
+        let (inbox, now) = (Inbox::default(), Instant::now());
+        inbox.retire(now);
+        inbox.retire(now + LINGER);
+        assert_eq!(inbox.ends(), Some(now + LINGER));
+        assert!(ask(&inbox, "k", now).is_some());
+    }
+}

@@ -1,0 +1,403 @@
+//! One process of a map's program: started, talked to, and started again when it ends.
+//!
+//! The idea: one task of the hosting worker does the reading and writing for all workers. It
+//! waits for nothing but these pipes and a clock, so neither a program that hangs nor one that
+//! floods holds up anybody: those who wait are told, and the program is ended with its group.
+//! When the worker ends, so does the task, and whoever waits still is told likewise.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::Answer;
+use super::back_off::BackOff;
+use super::inbox::{Inbox, State, Whom};
+use super::program::Program;
+use super::protocol::{Flood, Lines};
+use super::stderr::Stderr;
+use crate::buffer::ReadBuffer;
+use crate::pipe::{PipeReader, PipeWriter};
+use crate::programs::message::{End as Ended, RunMap};
+use crate::programs::{self, Outcome};
+use crate::worker::Worker;
+
+/// How long a program may take to end once its input is closed, or it was killed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How often it is looked who has waited too long, at least and at most; in between an eighth of
+/// the time a question may take.
+const TICK_MIN: Duration = Duration::from_millis(1);
+const TICK_MAX: Duration = Duration::from_millis(250);
+/// Reads of its standard error in one turn.
+const STDERR_READS_MAX: usize = 4;
+
+/// Why a process is talked to no more.
+#[derive(Debug)]
+enum End {
+    /// The map has gone.
+    Retired,
+    /// It closed its output or its input: it has ended, or will.
+    Closed,
+    /// It answered nobody for as long as a question may take.
+    Silent,
+    /// It said more than it may.
+    Flood(Flood),
+    /// It was not started.
+    Unstarted(String),
+}
+
+/// Hosts a process until its map has gone.
+pub(super) fn host(worker: &Rc<Worker>, program: Arc<Program>, inbox: Arc<Inbox>) {
+    worker.host_inbox(&inbox);
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(live(worker, Hosted { program, inbox }));
+}
+
+/// A process's place, taken. Dropped, nobody may ask there any more.
+struct Hosted {
+    program: Arc<Program>,
+    inbox: Arc<Inbox>,
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        self.program.tell_failure(self.inbox.enter(State::Ended));
+    }
+}
+
+async fn live(worker: Rc<Worker>, hosted: Hosted) {
+    let Hosted { program, inbox } = &hosted;
+    let mut back_off = BackOff::default();
+    loop {
+        inbox.enter(State::Open);
+        let started = Instant::now();
+        let (end, words) = run(&worker, program, inbox).await;
+        if matches!(end, End::Retired) {
+            tracing::info!(
+                map = &*program.name,
+                "a map program has ended: its map has gone"
+            );
+            return;
+        }
+        let rest = back_off.rest(started.elapsed(), worker.draw());
+        let failed = match rest.is_zero() {
+            true => inbox.fail(),
+            false => inbox.enter(State::Resting),
+        };
+        let unanswered = failed.len();
+        program.tell_failure(failed);
+        program.stats.restarts.fetch_add(1, Relaxed);
+        let rest_ms = rest.as_millis();
+        tracing::error!(
+            map = &*program.name,
+            unanswered,
+            rest_ms,
+            "a map program is started again: {words}"
+        );
+        if !rest_of(inbox, rest).await {
+            return;
+        }
+    }
+}
+
+/// Rests; `false` where the map has gone meanwhile.
+async fn rest_of(inbox: &Inbox, rest: Duration) -> bool {
+    let until = Instant::now() + rest;
+    while Instant::now() < until {
+        if inbox.ends().is_some() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        sleep(left.min(TICK_MAX)).await;
+    }
+    true
+}
+
+/// Starts a process and talks to it until its end; why that was, and in words.
+async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End, String) {
+    let (pipes, ends) = match Pipes::open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            let why = format!("open its pipes: {}", config::reason(&error));
+            return (End::Unstarted(why.clone()), why);
+        }
+    };
+    let Some((generation, map)) = place(worker, program) else {
+        return (End::Retired, String::new());
+    };
+    let [stdin, stdout, stderr] = ends;
+    let order = |id| RunMap {
+        id,
+        generation,
+        map,
+        stdin,
+        stdout,
+        stderr,
+    };
+    let process = match ordered(worker, program, inbox, order).await {
+        Ok(process) => process,
+        Err(error) => return (End::Unstarted(error.detail.clone()), error.detail),
+    };
+    program.running.fetch_add(1, Relaxed);
+    let mut talk = Talk::new(worker, program, inbox, pipes);
+    let end = poll_fn(|cx| talk.poll(cx)).await;
+    let outcome = finish(&end, &mut talk, &process).await;
+    program.running.fetch_sub(1, Relaxed);
+    let words = in_words(&end, outcome.as_ref(), talk.last_words());
+    (end, words)
+}
+
+/// The generation this worker serves, and the map's index in it; `None` where it has gone.
+fn place(worker: &Worker, program: &Arc<Program>) -> Option<(u64, u32)> {
+    let serving = worker.serving();
+    let maps = &serving.generation.maps;
+    let at = maps.iter().position(|map| map.is_of(program))?;
+    Some((serving.generation.number, u32::try_from(at).ok()?))
+}
+
+/// Has the spawner start it. While there is no spawner those who wait are told in time.
+async fn ordered(
+    worker: &Worker,
+    program: &Program,
+    inbox: &Inbox,
+    order: impl FnOnce(u64) -> RunMap,
+) -> crate::error::Result<programs::Program> {
+    let mut ordering = pin!(worker.programs.run_map(order));
+    loop {
+        tokio::select! {
+            biased;
+            process = &mut ordering => return process,
+            () = sleep(tick(program)) => {
+                let (late, _) = inbox.expire(program.timeout(), Instant::now());
+                program.tell_failure(late);
+            }
+        }
+    }
+}
+
+fn tick(program: &Program) -> Duration {
+    (program.timeout() / 8).clamp(TICK_MIN, TICK_MAX)
+}
+
+/// Ends a process and hears how it ended. One whose map has gone may end by itself.
+async fn finish(end: &End, talk: &mut Talk<'_>, process: &programs::Program) -> Option<Outcome> {
+    talk.stdin = None;
+    let outcome = || poll_fn(|cx| process.poll_outcome(cx));
+    if matches!(end, End::Retired | End::Closed)
+        && let Ok(outcome) = timeout(LAST_WORDS, outcome()).await
+    {
+        talk.hear_last_words().await;
+        return Some(outcome);
+    }
+    process.kill();
+    let outcome = timeout(LAST_WORDS, outcome()).await.ok();
+    talk.hear_last_words().await;
+    outcome
+}
+
+/// How a process ended, for the log.
+fn in_words(end: &End, outcome: Option<&Outcome>, last: &str) -> String {
+    let outcome = match outcome {
+        Some(Outcome::Failed(_, detail)) => return format!("it was not started: {detail}"),
+        Some(Outcome::Lost) => "the spawner has gone and took it along".to_owned(),
+        Some(Outcome::Ended(ended)) => match ended.end {
+            Ended::Exit(status) => format!("it ended with status {status}"),
+            Ended::Signal(signal) => format!("it was ended by signal {signal}"),
+        },
+        None => "it was killed and does not end".to_owned(),
+    };
+    let why = match end {
+        End::Retired => String::new(),
+        End::Closed => outcome,
+        End::Silent => "it answered nothing for as long as a question may take (timeout)".into(),
+        End::Flood(flood) => flood.describe().to_owned(),
+        End::Unstarted(why) => why.clone(),
+    };
+    match last {
+        "" => why,
+        last => format!("{why}; its last words: {last}"),
+    }
+}
+
+/// Our ends of its standard streams.
+struct Pipes {
+    stdin: PipeWriter,
+    stdout: PipeReader,
+    stderr: PipeReader,
+}
+
+impl Pipes {
+    /// Opens them; the program's ends come besides: standard input, output and error.
+    fn open() -> io::Result<(Self, [OwnedFd; 3])> {
+        let (stdin, its_stdin) = os::pipe::to_program()?;
+        let (stdout, its_stdout) = os::pipe::from_program()?;
+        let (stderr, its_stderr) = os::pipe::from_program()?;
+        let pipes = Self {
+            stdin: PipeWriter::new(stdin)?,
+            stdout: PipeReader::new(stdout)?,
+            stderr: PipeReader::new(stderr)?,
+        };
+        Ok((pipes, [its_stdin, its_stdout, its_stderr]))
+    }
+}
+
+/// The conversation with one process.
+struct Talk<'a> {
+    program: &'a Program,
+    inbox: &'a Inbox,
+    /// `None` once it is to hear no more.
+    stdin: Option<PipeWriter>,
+    stdout: PipeReader,
+    /// `None` once it is closed.
+    stderr: Option<PipeReader>,
+    buffer: ReadBuffer,
+    lines: Lines,
+    said: Stderr,
+    /// Lines that are being written, and how much of them is.
+    writing: Vec<u8>,
+    written: usize,
+    /// When it is looked who has waited too long.
+    tick: Pin<Box<Sleep>>,
+    is_ticking: bool,
+    /// Room for what one read brings.
+    answers: Vec<Answer>,
+    told: Vec<(Whom, Answer)>,
+}
+
+impl<'a> Talk<'a> {
+    fn new(worker: &Worker, program: &'a Program, inbox: &'a Inbox, pipes: Pipes) -> Self {
+        Self {
+            program,
+            inbox,
+            stdin: Some(pipes.stdin),
+            stdout: pipes.stdout,
+            stderr: Some(pipes.stderr),
+            buffer: ReadBuffer::new(&worker.buffers),
+            lines: Lines::new(program.answer_bytes),
+            said: Stderr::new(Instant::now()),
+            writing: Vec::new(),
+            written: 0,
+            tick: Box::pin(sleep(Duration::ZERO)),
+            is_ticking: false,
+            answers: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if let Poll::Ready(end) = self.poll_write(cx) {
+            return Poll::Ready(end);
+        }
+        if let Poll::Ready(end) = self.poll_read(cx) {
+            return Poll::Ready(end);
+        }
+        self.poll_stderr(cx);
+        self.poll_clock(cx)
+    }
+
+    /// Writes what was asked; ready where nobody reads it, or the map has gone.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            if self.written == self.writing.len() {
+                self.writing.clear();
+                self.written = 0;
+            }
+            let look = self.inbox.attend(cx, &mut self.writing);
+            if look.ends.is_some_and(|ends| ends <= Instant::now()) {
+                return Poll::Ready(End::Retired);
+            }
+            let is_due = look.is_busy || look.ends.is_some();
+            if is_due && !self.is_ticking {
+                let next = tokio::time::Instant::now() + tick(self.program);
+                self.tick.as_mut().reset(next);
+                self.is_ticking = true;
+            }
+            let rest = self.writing.get(self.written..).unwrap_or_default();
+            let Some(stdin) = self.stdin.as_ref().filter(|_| !rest.is_empty()) else {
+                return Poll::Pending;
+            };
+            match ready!(stdin.poll_write(cx, rest)) {
+                Ok(count) => self.written += count,
+                Err(_) => return Poll::Ready(End::Closed),
+            }
+        }
+    }
+
+    /// Reads answers and tells them; ready at their end.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            match ready!(self.stdout.poll_fill(cx, &mut self.buffer)) {
+                Ok(0) | Err(_) => return Poll::Ready(End::Closed),
+                Ok(_) => {}
+            }
+            let now = Instant::now();
+            let read = self.lines.push(self.buffer.data(), &mut self.answers);
+            self.buffer.consume(self.buffer.data().len());
+            let given = self.inbox.deliver(&mut self.answers, &mut self.told, now);
+            self.program.tell(&mut self.told, now);
+            if let Err(flood) = read.and(given) {
+                return Poll::Ready(End::Flood(flood));
+            }
+        }
+    }
+
+    fn poll_stderr(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..STDERR_READS_MAX {
+            let Some(stderr) = &self.stderr else {
+                return;
+            };
+            match stderr.poll_fill(cx, &mut self.buffer) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(0) | Err(_)) => self.stderr = None,
+                Poll::Ready(Ok(_)) => {
+                    let (map, bytes) = (&self.program.name, self.buffer.data());
+                    self.said.push(map, bytes, Instant::now());
+                    self.buffer.consume(self.buffer.data().len());
+                }
+            }
+        }
+        // There may be more.
+        cx.waker().wake_by_ref();
+    }
+
+    /// Tells those who have waited too long; ready where the process answers nobody.
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        while self.is_ticking {
+            ready!(self.tick.as_mut().poll(cx));
+            let now = Instant::now();
+            let (late, is_silent) = self.inbox.expire(self.program.timeout(), now);
+            self.program.tell_failure(late);
+            if is_silent {
+                return Poll::Ready(End::Silent);
+            }
+            let ends = self.inbox.ends();
+            if ends.is_some_and(|ends| ends <= now) {
+                return Poll::Ready(End::Retired);
+            }
+            self.is_ticking = self.inbox.waiting() > 0 || ends.is_some();
+            let next = tokio::time::Instant::now() + tick(self.program);
+            self.tick.as_mut().reset(next);
+        }
+        Poll::Pending
+    }
+
+    /// Hears what lies in its standard error still.
+    async fn hear_last_words(&mut self) {
+        poll_fn(|cx| {
+            self.poll_stderr(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn last_words(&mut self) -> &str {
+        self.said.last_words(&self.program.name)
+    }
+}

@@ -1,0 +1,216 @@
+//! A program that answers: what is kept of its answers, and which of its processes is asked.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use config::model::{self, MapProgram};
+use tokio::sync::oneshot;
+
+use super::cache::{Cache, Look};
+use super::inbox::{Inbox, State, Whom};
+use super::protocol::can_be_asked;
+use super::{Answer, Asked, MapStats, process};
+use crate::worker::Worker;
+
+/// How much longer the queue of a process may be than another's and still be chosen, because
+/// this worker hosts it: to wake another one costs more than a few questions.
+const OWN_AHEAD: usize = 8;
+
+/// A program that answers.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// The map's name.
+    pub(super) name: Box<str>,
+    pub(super) config: MapProgram,
+    pub(super) answer_bytes: usize,
+    key_bytes: usize,
+    on_error: Answer,
+    cache: Option<Mutex<Cache>>,
+    processes: Box<[Seat]>,
+    pub(super) stats: Arc<MapStats>,
+    /// Processes that run.
+    pub(super) running: AtomicUsize,
+}
+
+/// One process's place.
+#[derive(Debug)]
+struct Seat {
+    /// Its worker, were there any number of them.
+    number: usize,
+    inbox: Arc<Inbox>,
+    is_started: AtomicBool,
+}
+
+impl Program {
+    /// Makes it; its first process sits at the worker of number `seat`, the others at the next.
+    pub(super) fn new(
+        map: &model::Map,
+        config: &MapProgram,
+        seat: usize,
+        stats: &Arc<MapStats>,
+    ) -> Self {
+        let seats = (seat..seat + config.processes).map(|number| Seat {
+            number,
+            inbox: Arc::default(),
+            is_started: AtomicBool::new(false),
+        });
+        Self {
+            name: map.name.as_str().into(),
+            config: config.clone(),
+            answer_bytes: map.answer_bytes,
+            key_bytes: map.key_bytes,
+            on_error: config.on_error.as_ref().map(|text| text.as_bytes().into()),
+            cache: config.cache.map(|limits| Mutex::new(Cache::new(limits))),
+            processes: seats.collect(),
+            stats: Arc::clone(stats),
+            running: AtomicUsize::new(0),
+        }
+    }
+
+    /// How long a question may take.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.config.timeout_ms)
+    }
+
+    /// Processes that run, and those there are to be.
+    pub(super) fn processes(&self) -> (usize, usize) {
+        (self.running.load(Relaxed), self.processes.len())
+    }
+
+    /// Starts those processes that this worker hosts and that are not started.
+    pub(super) fn start(self: &Arc<Self>, worker: &Rc<Worker>) {
+        for seat in &self.processes {
+            let is_ours = seat.number % worker.workers() == worker.index;
+            if is_ours && !seat.is_started.swap(true, Relaxed) {
+                process::host(worker, Arc::clone(self), Arc::clone(&seat.inbox));
+            }
+        }
+    }
+
+    /// Has all its processes end for good soon.
+    pub(super) fn retire(&self, now: Instant) {
+        for seat in &self.processes {
+            seat.inbox.retire(now);
+        }
+    }
+
+    /// What stands for an answer that the program does not give; it is counted.
+    pub(super) fn on_error(&self) -> Answer {
+        self.stats.errors.fetch_add(1, Relaxed);
+        self.on_error.clone()
+    }
+
+    /// Asks on behalf of a request of this worker.
+    pub(super) fn ask(&self, worker: &Worker, key: &[u8]) -> Asked {
+        self.stats.questions.fetch_add(1, Relaxed);
+        if !can_be_asked(key, self.key_bytes) {
+            return Asked::Known(self.on_error());
+        }
+        let now = Instant::now();
+        let Some(cache) = &self.cache else {
+            let (hear, heard) = oneshot::channel();
+            return match self.put(worker, key, Whom::One(hear), now) {
+                Ok(state) => later(state, heard),
+                Err(_) => Asked::Known(self.on_error()),
+            };
+        };
+        let look = lock(cache).look(key, now);
+        match look {
+            Look::Fresh(answer) => {
+                self.stats.cached.fetch_add(1, Relaxed);
+                Asked::Known(answer)
+            }
+            Look::Waits(heard) => {
+                self.stats.cached.fetch_add(1, Relaxed);
+                Asked::Unattended(heard)
+            }
+            Look::Asks(heard) => match self.put(worker, key, Whom::All(key.into()), now) {
+                Ok(state) => later(state, heard),
+                Err(whom) => {
+                    self.tell_failure([whom]);
+                    Asked::Later(heard)
+                }
+            },
+        }
+    }
+
+    /// Puts a question into the queue of a process; `whom` comes back where none takes it.
+    fn put(
+        &self,
+        worker: &Worker,
+        key: &[u8],
+        mut whom: Whom,
+        now: Instant,
+    ) -> Result<State, Whom> {
+        let waiting_max = self.config.waiting;
+        let first = self.choose(worker);
+        let (before, from) = self.processes.split_at(first);
+        for seat in from.iter().chain(before) {
+            match seat.inbox.ask(key, whom, waiting_max, now) {
+                Ok(state) => return Ok(state),
+                Err(back) => whom = back,
+            }
+        }
+        Err(whom)
+    }
+
+    /// The process with the shortest queue; one of this worker's own where it is not much longer.
+    fn choose(&self, worker: &Worker) -> usize {
+        if self.processes.len() <= 1 {
+            return 0;
+        }
+        let cost = |(_, seat): &(usize, &Seat)| {
+            let is_own = seat.number % worker.workers() == worker.index;
+            seat.inbox.waiting() + if is_own { 0 } else { OWN_AHEAD }
+        };
+        let chosen = self.processes.iter().enumerate().min_by_key(cost);
+        chosen.map_or(0, |(at, _)| at)
+    }
+
+    /// Tells answers to who asked for them, and keeps what is to be kept.
+    pub(super) fn tell(&self, told: &mut Vec<(Whom, Answer)>, now: Instant) {
+        for (whom, answer) in told.drain(..) {
+            match (whom, &self.cache) {
+                (Whom::One(hear), _) => tell_all([hear], &answer),
+                (Whom::All(key), Some(cache)) => {
+                    let waiting = lock(cache).answer(key, answer.clone(), now);
+                    tell_all(waiting, &answer);
+                }
+                (Whom::All(_), None) => {}
+            }
+        }
+    }
+
+    /// Tells them that there is no answer. That is not kept: the next one may be.
+    pub(super) fn tell_failure(&self, failed: impl IntoIterator<Item = Whom>) {
+        for whom in failed {
+            let answer = self.on_error();
+            match (whom, &self.cache) {
+                (Whom::One(hear), _) => tell_all([hear], &answer),
+                (Whom::All(key), Some(cache)) => tell_all(lock(cache).fail(&key), &answer),
+                (Whom::All(_), None) => {}
+            }
+        }
+    }
+}
+
+fn tell_all(waiting: impl IntoIterator<Item = oneshot::Sender<Answer>>, answer: &Answer) {
+    for hear in waiting {
+        // Whoever has gone hears nothing.
+        let _ = hear.send(answer.clone());
+    }
+}
+
+fn later(state: State, heard: oneshot::Receiver<Answer>) -> Asked {
+    match state {
+        State::Open => Asked::Later(heard),
+        State::Unattended | State::Resting | State::Ended => Asked::Unattended(heard),
+    }
+}
+
+/// Held for as long as one key is looked up, by who asks and by the host.
+fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
+}
