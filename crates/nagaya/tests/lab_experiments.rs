@@ -91,7 +91,9 @@ fn redirects_while_the_load_is_high() {
     );
     let verdict = |variant: &str| {
         let variant = format!("\"variant\":\"{variant}\"");
-        let mut slices = data.iter().filter(|line| line.contains("\"wrong\""));
+        let mut slices = data
+            .iter()
+            .filter(|line| line.contains("\"kind\":\"slice\"") && line.contains("\"wrong\""));
         slices.find(|line| line.contains(&variant)).cloned()
     };
     let (ours, apache) = (verdict("nagaya"), verdict("apache"));
