@@ -170,7 +170,7 @@ fn replies_of_nginx_are_filtered() {
     );
     assert_eq!(known.status, 304, "{known:?}");
     let part = ask(&gateway, "/nginx/file.txt", "Range: bytes=2-7\r\n");
-    assert_eq!((part.status, &*part.body), (206, &b"secret"[..]));
+    assert_eq!((part.status, &*part.body), (200, &b"a ****** file!"[..]));
     let large = ask(&gateway, "/nginx/large.txt", "");
     assert_eq!(large.body, "secret".repeat(LARGE).as_bytes(), "it passes");
 }

@@ -46,7 +46,7 @@ const PACKET_BYTES_MAX: usize = 16 * 1024 * 1024;
 const WAIT_TIMEOUT_S: usize = 28_800;
 
 /// A connection idle for longer is asked for a sign of life before an object is made on it.
-const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+const TRUSTED_IDLE: Duration = Duration::from_millis(100);
 
 const SERVICE: &str = "MySQL";
 
