@@ -3,7 +3,7 @@
 //!
 //! Three parts, none of which knows a clock or a request. A [`Course`] follows one rule's sensor
 //! through green, yellow and red and says which share of all that is asked for is admitted. A
-//! [`Meter`] says what a tenant asks for. [`divide`] makes of that share one for each tenant, such
+//! [`Meter`] says what a tenant asks for. [`divide()`] makes of that share one for each tenant, such
 //! that those above their share of the machine pay first; [`next`] spreads a tenant's share evenly
 //! over its requests.
 
