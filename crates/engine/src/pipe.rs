@@ -18,6 +18,31 @@ pub struct PipeReader(AsyncFd<OwnedFd>);
 #[derive(Debug)]
 pub struct PipeWriter(AsyncFd<OwnedFd>);
 
+/// Our ends of a program's standard streams.
+pub(crate) struct Pipes {
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    pub(crate) stderr: PipeReader,
+}
+
+impl Pipes {
+    /// Opens them; the program's ends come besides: standard input, output and error.
+    ///
+    /// # Errors
+    /// When there are no descriptors left for them.
+    pub(crate) fn open() -> io::Result<(Self, [OwnedFd; 3])> {
+        let (stdin, its_stdin) = os::pipe::to_program()?;
+        let (stdout, its_stdout) = os::pipe::from_program()?;
+        let (stderr, its_stderr) = os::pipe::from_program()?;
+        let pipes = Self {
+            stdin: PipeWriter::new(stdin)?,
+            stdout: PipeReader::new(stdout)?,
+            stderr: PipeReader::new(stderr)?,
+        };
+        Ok((pipes, [its_stdin, its_stdout, its_stderr]))
+    }
+}
+
 impl PipeReader {
     /// Registers a non-blocking end with this worker.
     ///

@@ -6,8 +6,6 @@
 //! When the worker ends, so does the task, and whoever waits still is told likewise.
 
 use std::future::poll_fn;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +22,7 @@ use super::program::Program;
 use super::protocol::{Flood, Lines};
 use super::stderr::Stderr;
 use crate::buffer::ReadBuffer;
-use crate::pipe::{PipeReader, PipeWriter};
+use crate::pipe::{PipeReader, PipeWriter, Pipes};
 use crate::programs::message::{End as Ended, RunMap};
 use crate::programs::{self, Outcome};
 use crate::worker::Worker;
@@ -223,28 +221,6 @@ fn in_words(end: &End, outcome: Option<&Outcome>, last: &str) -> String {
     match last {
         "" => why,
         last => format!("{why}; its last words: {last}"),
-    }
-}
-
-/// Our ends of its standard streams.
-struct Pipes {
-    stdin: PipeWriter,
-    stdout: PipeReader,
-    stderr: PipeReader,
-}
-
-impl Pipes {
-    /// Opens them; the program's ends come besides: standard input, output and error.
-    fn open() -> io::Result<(Self, [OwnedFd; 3])> {
-        let (stdin, its_stdin) = os::pipe::to_program()?;
-        let (stdout, its_stdout) = os::pipe::from_program()?;
-        let (stderr, its_stderr) = os::pipe::from_program()?;
-        let pipes = Self {
-            stdin: PipeWriter::new(stdin)?,
-            stdout: PipeReader::new(stdout)?,
-            stderr: PipeReader::new(stderr)?,
-        };
-        Ok((pipes, [its_stdin, its_stdout, its_stderr]))
     }
 }
 

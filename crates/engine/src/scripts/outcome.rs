@@ -4,7 +4,7 @@
 //! status, or output, answers the request here; a redirect inside has it resolved anew.
 
 use config::model::OnError;
-use script::{Failure, Phase, Redirect};
+use script::{DECLINED, Failure, Phase, Redirect};
 use wire::{FieldId, field_value_ok};
 
 use super::Next;
@@ -20,9 +20,6 @@ const CLOSE: i64 = 444;
 
 /// Go on.
 const OK: i64 = 0;
-
-/// Go on: this script has no opinion (`NGX_DECLINED`, which Apache's is made, too).
-const DECLINED: i64 = script::DECLINED;
 
 /// Why a request was answered by a script with an error.
 const SAID: &str = "script_said";

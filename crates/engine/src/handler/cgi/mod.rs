@@ -9,8 +9,6 @@ mod input;
 mod relay;
 mod verdict;
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use config::model::Cgi;
@@ -19,18 +17,11 @@ use self::relay::Relay;
 use super::program;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::pipe::{PipeReader, PipeWriter};
+use crate::pipe::Pipes;
 use crate::programs::message::Run;
 use crate::resolve::Resolved;
 use crate::spool::Spool;
 use crate::worker::Worker;
-
-/// Our ends of a program's standard streams.
-struct Pipes {
-    stdin: PipeWriter,
-    stdout: PipeReader,
-    stderr: PipeReader,
-}
 
 /// Has a program answer.
 pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi) -> Result<()> {
@@ -84,20 +75,5 @@ async fn script(worker: &Worker, exchange: &mut Exchange) -> Result<Rc<Resolved>
     match crate::site::is_backup(resolved.relative()) {
         true => Err(Error::refused(404, "backup")),
         false => Ok(resolved),
-    }
-}
-
-impl Pipes {
-    /// Opens them; the program's ends come besides: standard input, output and error.
-    fn open() -> io::Result<(Self, [OwnedFd; 3])> {
-        let (stdin, its_stdin) = os::pipe::to_program()?;
-        let (stdout, its_stdout) = os::pipe::from_program()?;
-        let (stderr, its_stderr) = os::pipe::from_program()?;
-        let pipes = Self {
-            stdin: PipeWriter::new(stdin)?,
-            stdout: PipeReader::new(stdout)?,
-            stderr: PipeReader::new(stderr)?,
-        };
-        Ok((pipes, [its_stdin, its_stdout, its_stderr]))
     }
 }

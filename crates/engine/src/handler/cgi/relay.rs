@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 
 use config::model::Cgi;
 
-use super::Pipes;
 use super::input::{Awaited, Input};
 use super::verdict;
 use crate::buffer::ReadBuffer;
@@ -19,7 +18,7 @@ use crate::exchange::{Exchange, ProgramUse};
 use crate::handler::program::ProgramReply;
 use crate::handler::straggler;
 use crate::permits;
-use crate::pipe::PipeReader;
+use crate::pipe::{PipeReader, Pipes};
 use crate::programs::message::{End, Ended};
 use crate::programs::{Outcome, Program, lost};
 use crate::spool::Spool;
