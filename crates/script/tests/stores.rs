@@ -4,22 +4,10 @@ mod bed;
 
 use std::fmt::Write as _;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
-use bed::{on_a_worker, run, settings};
+use bed::{on_a_worker, patient, run};
 use script::{Datum, Interpreter, Trial};
 use testkit::{MariaDb, Memcached, RedisServer, ScriptedUpstream, Step, free_port};
-
-/// An interpreter that is patient with busy machines.
-fn patient() -> Rc<Interpreter> {
-    let mut settings = settings();
-    settings.budgets.cpu = Duration::from_secs(5);
-    settings.budgets.wall = Duration::from_secs(120);
-    settings.budgets.connect_timeout = Duration::from_secs(30);
-    settings.budgets.store_timeout = Duration::from_secs(60);
-    Interpreter::open(settings, Arc::default()).expect("an interpreter opens")
-}
 
 /// What `inspect` says of the value of a script, or of its failure.
 async fn shown(interpreter: &Rc<Interpreter>, code: &str, request: &mut Trial) -> String {

@@ -13,7 +13,7 @@ use mruby::{Answer, Datum, MethodOf, Takes};
 
 use super::entries::{holder, module};
 use super::stores::{fits, raised, session, stores};
-use super::{Chapter, InRuby, Method, answered, holding, takes, wait};
+use super::{Chapter, InRuby, Method, answered, holding, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::mysql::{self, Cell, Database, Login, Table};
 use crate::store::{Address, Error, Kind};
@@ -28,6 +28,8 @@ const CHANGED_MAX: usize = 4_096;
 /// What a `MySQL::Database` holds.
 struct Handle {
     database: Rc<Database>,
+    /// What messages call it.
+    name: Rc<str>,
     /// By request: rows changed last, and the id given last.
     changed: Rc<RefCell<BTreeMap<u64, (u64, u64)>>>,
 }
@@ -36,6 +38,8 @@ struct Handle {
 struct Rows {
     table: RefCell<Table>,
     next: Held<usize>,
+    /// Whether the row given last has parts of times in it.
+    has_times: Held<bool>,
 }
 
 type Native = fn(&mut NativeCall<'_>) -> Answer;
@@ -63,9 +67,9 @@ const fn method(
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "MySQL",
     text: "MySQL and MariaDB. One object may be kept in `Userdata` and used by many requests at \
-           once: each statement takes a connection of its own (all objects with the same login share \
-           them), and a transaction belongs to the \
-           request that began it and is undone when that ends. Integers, Floats and Strings come as \
+           once: each statement takes a connection (all objects with the same login share them, and \
+           plain `SELECT`s that are quick as a rule go over one together), and a transaction \
+           belongs to the request that began it and is undone when that ends. Integers, Floats and Strings come as \
            they are, NULL as `nil`, dates and times as Time in the server's digits (a TIME counts \
            from 1970-01-01), DECIMAL and the rest as String. Connecting raises RuntimeError, a \
            statement the server refuses ArgumentError; after a lost connection the next call \
@@ -128,7 +132,7 @@ end
 class MySQL::ResultSet
   def next
     row = __next
-    return row unless row && row.any? { |value| value.is_a?(Array) }
+    return row unless __has_times
     row.map do |value|
       next value unless value.is_a?(Array)
       value.size == 2 ? Time.local(1970) + value[0] + value[1] / 1_000_000.0 : Time.local(*value)
@@ -192,6 +196,9 @@ const METHODS: &[Method] = &[
         close,
     ),
     method(RESULT, &["__next"], takes(0, 0), "", "", next),
+    method(RESULT, &["__has_times"], takes(0, 0), "", "", |call| {
+        with(call, |rows| Answer::Bool(rows.has_times.get()))
+    }),
     method(
         RESULT,
         &["fields"],
@@ -227,6 +234,7 @@ fn open(call: &mut NativeCall<'_>) -> Answer {
     answered(login(call).map(|login| {
         let handle = Handle {
             database: stores(call).mysql(&login),
+            name: format!("MySQL {}", login.address).into(),
             changed: Rc::default(),
         };
         Answer::Attach(Rc::new(handle) as Rc<dyn Any>)
@@ -263,8 +271,11 @@ fn connect(call: &mut NativeCall<'_>) -> Answer {
     let Some(handle) = call.attached::<Handle>() else {
         return unopened();
     };
+    if handle.database.is_connected() {
+        return Answer::Nil;
+    }
     let connected = handle.database.connect();
-    wait(call, async move {
+    wait_for(call, Rc::clone(&handle.name), async move {
         match connected.await {
             Ok(()) => Woken::Value(Datum::Nil),
             Err(error) => raised("RuntimeError", &error),
@@ -285,7 +296,7 @@ fn start(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
     let values = values.collect::<Result<Vec<Cell>, Answer>>()?;
     let session = session(call)?;
     let answer = handle.database.execute(session, sql, values);
-    Ok(wait(call, async move {
+    Ok(wait_for(call, Rc::clone(&handle.name), async move {
         match answer.await {
             Ok(answer) => {
                 handle.note(session.0, (answer.affected, answer.last_insert_id));
@@ -293,6 +304,7 @@ fn start(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
                     let rows = Rows {
                         table: RefCell::new(table),
                         next: Held::new(0),
+                        has_times: Held::new(false),
                     };
                     Woken::Object("MySQL::ResultSet", Rc::new(rows))
                 })
@@ -321,6 +333,11 @@ impl Handle {
     /// Notes what a request's statement changed; the oldest request's is forgotten for it.
     fn note(&self, serial: u64, figures: (u64, u64)) {
         let mut changed = self.changed.borrow_mut();
+        // Of who is not known, nothing was changed.
+        if figures == (0, 0) {
+            changed.remove(&serial);
+            return;
+        }
         if changed.len() >= CHANGED_MAX && !changed.contains_key(&serial) {
             changed.pop_first();
         }
@@ -353,7 +370,7 @@ fn transact(call: &mut NativeCall<'_>, step: Step) -> Answer {
         Ok(session) => session,
         Err(raise) => return raise,
     };
-    wait(call, async move {
+    wait_for(call, Rc::clone(&handle.name), async move {
         let database = &handle.database;
         let done = match step {
             Step::Begin => database.transaction(session).await,
@@ -391,11 +408,15 @@ fn next(call: &mut NativeCall<'_>) -> Answer {
     with(call, |rows| {
         let index = rows.next.get();
         let mut table = rows.table.borrow_mut();
+        rows.has_times.set(false);
         let Some(row) = table.rows.get_mut(index).map(std::mem::take) else {
             return Answer::Nil;
         };
         rows.next.set(index + 1);
-        Answer::Datum(Datum::Array(row.into_iter().map(shown).collect()))
+        let shown: Vec<Datum> = row.into_iter().map(shown).collect();
+        let is_time = |value: &Datum| matches!(value, Datum::Array(_));
+        rows.has_times.set(shown.iter().any(is_time));
+        Answer::Datum(Datum::Array(shown))
     })
 }
 

@@ -209,7 +209,8 @@ impl<'a> Attempt<'a> {
         format!("no answer within {limit} ({})", self.key)
     }
 
-    fn late(&self, what: &str) -> Error {
+    /// What ran out with the time for everything.
+    pub(crate) fn late(&self, what: &str) -> Error {
         match self.phase.get() {
             Phase::Waiting => self.unplaced(),
             Phase::Connecting => self.unmade(),

@@ -6,12 +6,13 @@
 //! [`Limits::connections_max`]; who finds none free waits.
 //!
 //! A connection to memcached has no state, so it belongs to the address, and the commands of many
-//! requests are under way on it at once. Elsewhere each command takes a connection of its own. Idle
-//! ones belong to all clients that log in alike; to MySQL they are made clean before another client
-//! uses them, and to Redis none is kept on which a command has changed something.
+//! requests are under way on it at once; plain and quick `SELECT`s share connections to MySQL
+//! likewise. Elsewhere each command takes a connection of its own. Idle ones belong to all clients
+//! that log in alike; to MySQL they are made clean before another client uses them, and to Redis none
+//! is kept on which a command has changed something.
 //!
 //! Every operation is a future that owns what it needs. Dropped in the middle, its late answer is
-//! nobody's. Nothing is sent twice.
+//! nobody's. Nothing is sent twice that may change something.
 //!
 //! Left out: TLS to stores, and anything of Ruby; values are plain Rust.
 
@@ -36,6 +37,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use address::Address;
+pub(crate) use error::spell;
 pub use error::{Error, Kind};
 pub use session::Session;
 
@@ -80,7 +82,7 @@ pub struct Stores {
     owners: Cell<u64>,
     memcached: memcached::Servers,
     mysql: Directory<mysql::Connection>,
-    mysql_accounts: Accounts<mysql::Account>,
+    mysql_desks: mysql::Desks,
     mysql_pins: Pins<Lease<mysql::Connection>>,
     redis: Directory<redis::Link>,
     redis_accounts: Accounts<redis::Login>,
@@ -100,7 +102,7 @@ impl Stores {
             owners: Cell::new(0),
             memcached: memcached::Servers::default(),
             mysql: Directory::default(),
-            mysql_accounts: Accounts::default(),
+            mysql_desks: mysql::Desks::default(),
             mysql_pins: Pins::default(),
             redis: Directory::default(),
             redis_accounts: Accounts::default(),
@@ -121,6 +123,7 @@ impl Stores {
     pub fn sweep(&self) {
         self.memcached.sweep(self.limits.idle_timeout);
         self.mysql.sweep(self.limits.idle_timeout);
+        self.mysql_desks.sweep();
         self.redis.sweep(self.limits.idle_timeout);
         self.http.sweep(self.limits.idle_timeout);
         self.https.sweep(self.limits.idle_timeout);

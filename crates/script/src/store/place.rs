@@ -59,6 +59,11 @@ impl<C> Server<C> {
         self.open.get()
     }
 
+    /// Whether every place is taken, so that others may wait for one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.places.available_permits() == 0
+    }
+
     /// Waits for a place; it comes with the owner's idle connection, if there is one.
     pub(crate) async fn lease(self: &Rc<Self>, owner: Owner) -> Lease<C> {
         self.lease_preferring(owner, |_| true).await

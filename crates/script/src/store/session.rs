@@ -40,6 +40,11 @@ impl<L> Pins<L> {
         self.pins.borrow_mut().remove(&(session, owner))
     }
 
+    /// Whether a request has a pin at an object.
+    pub(crate) fn holds(&self, session: Session, owner: Owner) -> bool {
+        self.pins.borrow().contains_key(&(session, owner))
+    }
+
     /// Pins something for a request until it ends.
     pub(crate) fn put(&self, session: Session, owner: Owner, pin: Pin<L>) {
         let replaced = self.pins.borrow_mut().insert((session, owner), pin);

@@ -46,6 +46,15 @@ impl Socket {
         }
     }
 
+    /// Writes what the kernel takes at once; the rest is left out.
+    pub(crate) fn try_write(&self, bytes: &[u8]) {
+        // Said to a server that may be gone: then nobody misses it.
+        let _ = match &self.stream {
+            Stream::Tcp(stream) => stream.try_write(bytes),
+            Stream::Unix(stream) => stream.try_write(bytes),
+        };
+    }
+
     /// What was read and not yet consumed.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.unread

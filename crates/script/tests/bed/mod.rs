@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use script::{
     Budgets, Datum, Failure, Files, Interpreter, Phase, Ran, Script, ServerClass, Settings, Source,
@@ -14,9 +15,9 @@ use script::{
 pub(crate) fn on_a_worker<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(tokio::runtime::LocalOptions::default())
         .expect("a runtime starts");
-    tokio::task::LocalSet::new().block_on(&runtime, test)
+    runtime.block_on(test)
 }
 
 /// Settings as by default.
@@ -56,9 +57,12 @@ pub(crate) async fn run(
 }
 
 /// An interpreter whose scripts may take their time, as they do on a busy machine.
-fn patient() -> Rc<Interpreter> {
+pub(crate) fn patient() -> Rc<Interpreter> {
     let mut settings = settings();
-    settings.budgets.cpu = std::time::Duration::from_secs(5);
+    settings.budgets.cpu = Duration::from_secs(5);
+    settings.budgets.wall = Duration::from_secs(120);
+    settings.budgets.connect_timeout = Duration::from_secs(30);
+    settings.budgets.store_timeout = Duration::from_secs(60);
     Interpreter::open(settings, Arc::default()).expect("an interpreter opens")
 }
 

@@ -89,6 +89,10 @@ impl Store {
         let child = self.child.as_ref();
         let child = child.unwrap_or_else(|| panic!("{} does not run", self.name()));
         kill_process(Pid::from_child(child), signal).expect("signal a store");
+        if signal == Signal::STOP {
+            let what = format!("all threads of {} to stand still", self.name());
+            eventually(PATIENCE, &what, || stands_still(child.id()).then_some(()));
+        }
     }
 
     /// What it has written since it was started last.
@@ -139,4 +143,13 @@ fn file_name(path: &Path) -> std::borrow::Cow<'_, str> {
 
 fn owned(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|&one| one.to_owned()).collect()
+}
+
+/// Whether all threads of a process are stopped: a signal reaches those on other cores later.
+fn stands_still(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process has threads");
+    threads.flatten().all(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.contains("State:\tT")
+    })
 }

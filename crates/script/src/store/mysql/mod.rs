@@ -1,10 +1,12 @@
 //! MySQL and MariaDB: statements prepared, results read whole.
 //!
-//! On `mysql_async`, of which this takes single connections and neither its pool nor TLS: places,
-//! times and what becomes of a connection given up in the middle are the same here as for other
-//! stores. The server is trusted with one thing: how many columns it announces.
+//! The client is ours. `mysql_async` was used before: it takes as many columns as a server announces
+//! and has one statement under way on a connection. The protocol is packets of numbers and strings,
+//! so little is saved by a library; places, times and what becomes of a connection given up in the
+//! middle are the same here as for other stores. There is no TLS.
 //!
-//! Each statement takes a connection of its own, so that many requests may use one object. While a
+//! Each statement takes a connection of its own, so that many requests may use one object; small
+//! `SELECT`s that are quick as a rule go over few connections together (see [`desk`]). While a
 //! transaction is open (the server says so with each answer, also after a plain `BEGIN`) the
 //! connection stays with its request, and after `SET autocommit = 0` until that ends. Variables,
 //! temporary tables and locks outlive a statement only then.
@@ -13,45 +15,49 @@
 //! connects no more often than one that is kept. A statement that may leave a trace in the session
 //! (see [`trace`]) stains the connection: before another object uses it, the session begins anew.
 
+mod access;
 mod answer;
 mod connection;
+mod desk;
 mod fault;
+mod habit;
+mod handshake;
+mod key;
+mod line;
+mod packet;
+pub mod reply;
+mod statements;
 mod trace;
+mod value;
 
 use std::cell::Cell as Flag;
-use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
-use mysql_async::{Opts, OptsBuilder};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::address::Address;
-use super::attempt::{Attempt, Target};
+use super::attempt::Attempt;
 use super::error::{Error, Kind};
-use super::place::{Lease, Owner, Server};
+use super::place::Owner;
 use super::session::{Pin, Session};
-use super::{Limits, Stores, VALUE_BYTES_MAX};
+use super::{Stores, VALUE_BYTES_MAX};
+use access::{Access, Place};
+use desk::Desk;
 use fault::Fault;
+use habit::Took;
+use trace::Trace;
 
 pub use answer::{Answer, Cell, Moment, ROWS_MAX, Span, Table};
 pub(crate) use connection::Connection;
+pub(crate) use desk::Desks;
 
 /// Where MySQL listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 3_306;
-/// Statements a connection keeps prepared.
-const STATEMENTS_MAX: usize = 64;
-/// The longest packet sent or taken: one row may be as long as all rows together.
-const PACKET_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What the library takes as the server's `wait_timeout`; it would ask for it otherwise.
-const WAIT_TIMEOUT_S: usize = 28_800;
-
-/// A connection idle for longer is asked for a sign of life before an object is made on it.
-const TRUSTED_IDLE: Duration = Duration::from_millis(100);
-
 const SERVICE: &str = "MySQL";
 
 /// Who asks for which database, and where.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Login {
     /// The server, over TCP or a Unix socket.
     pub address: Address,
@@ -63,72 +69,54 @@ pub struct Login {
     pub database: String,
 }
 
-/// Whose session a connection has: user, password and database.
-pub(crate) type Account = (String, String, String);
-
 /// A script's `MySQL::Database`, made by [`Stores::mysql`].
 pub struct Database {
     stores: Rc<Stores>,
     /// The object itself: its transactions, and what it left in sessions.
     owner: Owner,
-    /// All objects with this login: the idle connections.
-    account: Owner,
     closed: Flag<bool>,
-    server: Rc<Server<Connection>>,
-    opts: OptsBuilder,
+    /// Whether it has executed what may matter to a `SELECT` in the same session.
+    tuned: Flag<bool>,
+    /// All objects with this login.
+    desk: Rc<Desk>,
 }
-
-type Place = Lease<Connection>;
 
 impl Stores {
     /// Makes a client of a database; it connects when it is used.
     pub fn mysql(self: &Rc<Self>, login: &Login) -> Rc<Database> {
-        let server = self
-            .mysql
-            .server(&login.address, self.limits.connections_max);
-        let Login { user, password, .. } = login;
-        let account = (user.clone(), password.clone(), login.database.clone());
         Rc::new(Database {
             stores: Rc::clone(self),
             owner: self.next_owner(),
-            account: self.mysql_accounts.number(account, self),
             closed: Flag::new(false),
-            server,
-            opts: options(login),
+            tuned: Flag::new(false),
+            desk: self.mysql_desks.desk(login, self),
         })
     }
 }
 
-fn options(login: &Login) -> OptsBuilder {
-    let some = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let opts = OptsBuilder::default()
-        .user(some(&login.user))
-        .pass(some(&login.password))
-        .db_name(some(&login.database))
-        .prefer_socket(false)
-        .stmt_cache_size(STATEMENTS_MAX)
-        .max_allowed_packet(Some(PACKET_BYTES_MAX))
-        .wait_timeout(Some(WAIT_TIMEOUT_S));
-    match &login.address {
-        Address::Tcp { host, port } => opts.ip_or_hostname(host.as_str()).tcp_port(*port),
-        Address::Unix(path) => opts.socket(Some(path.to_string_lossy())),
-    }
-}
-
 impl Database {
+    /// Whether the server answered a moment ago, so that [`Database::connect`] has nothing to do.
+    pub fn is_connected(&self) -> bool {
+        !self.closed.get() && self.desk.is_alive()
+    }
+
     /// Connects, if there is no idle connection yet, so that a wrong login is known early.
     pub fn connect(self: &Rc<Self>) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
         let this = Rc::clone(self);
         async move {
             this.check_open("connect")?;
+            if this.is_connected() {
+                return Ok(());
+            }
             let attempt = this.attempt();
             let work = async {
                 let mut place = this.lease(&attempt).await?;
-                this.revive(&attempt, &mut place).await?;
+                this.access().revive(&attempt, &mut place).await?;
                 place.keep();
+                this.desk.note_alive(Instant::now());
                 Ok(())
             };
-            attempt.run("connect", work).await
+            Box::pin(attempt.run("connect", work)).await
         }
     }
 
@@ -145,12 +133,48 @@ impl Database {
         let this = Rc::clone(self);
         async move {
             this.check_open("execute")?;
-            check_length(&sql, &binds)?;
-            let attempt = this.attempt();
-            attempt
-                .run("execute", this.run(&attempt, session, &sql, binds))
-                .await
+            match this.share(session, &sql, binds) {
+                Ok(answer) => {
+                    let answer = answer.await;
+                    answer.unwrap_or_else(|_| Err(this.given_up("execute")))
+                }
+                // Boxed, for it needs much more room and is less often needed.
+                Err(binds) => Box::pin(this.execute_alone(session, &sql, &binds)).await,
+            }
         }
+    }
+
+    /// Lets a statement go behind others if it may; gives its values back if not.
+    fn share(
+        &self,
+        session: Session,
+        sql: &[u8],
+        binds: Vec<Cell>,
+    ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Vec<Cell>> {
+        if self.tuned.get() || self.stores.mysql_pins.holds(session, self.owner) {
+            return Err(binds);
+        }
+        self.desk.ask(sql, binds)
+    }
+
+    async fn execute_alone(
+        &self,
+        session: Session,
+        sql: &[u8],
+        binds: &[Cell],
+    ) -> Result<Answer, Error> {
+        check_length(sql, binds)?;
+        let attempt = self.attempt();
+        let trace = Trace::of(sql);
+        if trace == Trace::Session {
+            self.tuned.set(true);
+        }
+        let work = self.run(&attempt, session, sql, binds, trace);
+        let (answer, took) = attempt.run("execute", work).await?;
+        if trace == Trace::None {
+            self.desk.note(sql, took).await;
+        }
+        Ok(answer)
     }
 
     /// Begins a transaction for a request; one that is open already goes on.
@@ -213,8 +237,9 @@ impl Database {
         attempt: &Attempt<'_>,
         session: Session,
         sql: &[u8],
-        binds: Vec<Cell>,
-    ) -> Result<Answer, Error> {
+        binds: &[Cell],
+        trace: Trace,
+    ) -> Result<(Answer, Took), Error> {
         let mut place = match self.stores.mysql_pins.take(session, self.owner) {
             Some(Pin::Held(place)) => place,
             Some(Pin::Broken) => {
@@ -225,15 +250,18 @@ impl Database {
         };
         attempt.talk();
         let pinned = place.connection().is_in_transaction();
-        if !trace::leaves_none(sql) {
+        if trace != Trace::None {
             place.connection().stain(self.owner);
         }
+        let alone = self.desk.begin_alone();
         match place.connection().execute(sql, binds).await {
             Ok(answer) => {
                 self.put_back(session, place);
-                Ok(answer)
+                let now = Instant::now();
+                self.desk.note_alive(now);
+                Ok((answer, alone.took(now)))
             }
-            Err(fault) => Err(self.fail(attempt, session, place, pinned, fault)),
+            Err(fault) => Err(self.fail(attempt, session, place, pinned, &fault)),
         }
     }
 
@@ -247,7 +275,7 @@ impl Database {
         };
         attempt.talk();
         let begun = place.connection().command("START TRANSACTION").await;
-        begun.map_err(|fault| self.unpinned(attempt, "transaction", fault))?;
+        begun.map_err(|fault| self.unpinned(attempt, "transaction", &fault))?;
         self.put_back(session, place);
         Ok(())
     }
@@ -266,57 +294,15 @@ impl Database {
         };
         attempt.talk();
         let finished = place.connection().command(sql).await;
-        finished.map_err(|fault| self.unpinned(attempt, what, fault))?;
+        finished.map_err(|fault| self.unpinned(attempt, what, &fault))?;
         self.put_back(session, place);
         Ok(())
     }
 
     /// A place with a connection that nobody else uses and whose session knows of no other object.
     async fn lease(&self, attempt: &Attempt<'_>) -> Result<Place, Error> {
-        let (account, owner) = (self.account, self.owner);
-        let fit = |connection: &Connection| connection.is_clean_for(owner);
-        let mut place = self.server.lease_preferring(account, fit).await;
-        if !place.is_empty() && !fit(place.connection()) {
-            let cleaned = attempt.connect(self.clean(attempt, &mut place)).await;
-            if cleaned.is_err() {
-                place.close();
-            }
-        }
-        if place.is_empty() {
-            place.put(attempt.connect(self.open(attempt)).await?);
-        }
-        Ok(place)
-    }
-
-    async fn clean(&self, attempt: &Attempt<'_>, place: &mut Place) -> Result<(), Error> {
-        let cleaned = place.connection().clean().await;
-        cleaned.map_err(|fault| fault.of_connecting(attempt))
-    }
-
-    /// Sees to it that a connection that was idle for a while still is one.
-    async fn revive(&self, attempt: &Attempt<'_>, place: &mut Place) -> Result<(), Error> {
-        if place.idle_time() < TRUSTED_IDLE {
-            return Ok(());
-        }
-        let alive = attempt.connect(async {
-            let alive = place.connection().ping().await;
-            alive.map_err(|fault| fault.of_connecting(attempt))
-        });
-        if alive.await.is_err() {
-            self.server.forget(self.account);
-            place.put(attempt.connect(self.open(attempt)).await?);
-        }
-        Ok(())
-    }
-
-    async fn open(&self, attempt: &Attempt<'_>) -> Result<Connection, Error> {
-        let mut opts = self.opts.clone();
-        if let Address::Tcp { host, .. } = self.server.address() {
-            let addresses: Vec<IpAddr> = self.stores.names.addresses(host).await?.to_vec();
-            opts = opts.resolved_ips(Some(addresses));
-        }
-        let opened = Connection::open(Opts::from(opts)).await;
-        opened.map_err(|fault| fault.of_connecting(attempt))
+        let fit = |connection: &Connection| connection.is_clean_for(self.owner);
+        self.access().lease(attempt, fit).await
     }
 
     /// Leaves a connection to its request while a transaction is open, or else to anybody.
@@ -338,7 +324,7 @@ impl Database {
         session: Session,
         place: Place,
         pinned: bool,
-        fault: Fault,
+        fault: &Fault,
     ) -> Error {
         if fault.leaves_connection() {
             self.put_back(session, place);
@@ -352,11 +338,11 @@ impl Database {
     }
 
     /// The error of a connection that is gone; idle ones of a server that went are as well.
-    fn unpinned(&self, attempt: &Attempt<'_>, what: &str, fault: Fault) -> Error {
+    fn unpinned(&self, attempt: &Attempt<'_>, what: &str, fault: &Fault) -> Error {
         let error = fault.of_statement(attempt, what);
         // A server that goes may say something first that is no answer to anything.
         if matches!(error.kind(), Kind::Lost | Kind::Protocol) {
-            self.server.forget(self.account);
+            self.desk.forget();
         }
         error
     }
@@ -376,16 +362,17 @@ impl Database {
         }
     }
 
-    fn attempt(&self) -> Attempt<'_> {
-        let target = Target {
-            service: SERVICE,
-            address: self.server.address(),
-        };
-        Attempt::new(target, self.limits())
+    fn given_up(&self, what: &str) -> Error {
+        let why = "the worker ends: nobody reads the answer";
+        self.attempt().failed(Kind::Lost, what, why)
     }
 
-    fn limits(&self) -> Limits {
-        self.stores.limits
+    fn access(&self) -> &Access {
+        self.desk.access()
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        self.access().attempt()
     }
 }
 

@@ -19,8 +19,45 @@ const WORDS: [&[u8]; 7] = [
     b"PREVIOUS",
 ];
 
+/// What a statement may leave in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trace {
+    /// Nothing.
+    None,
+    /// Something that no plain `SELECT` finds, such as the number given last.
+    Some,
+    /// What may change the answer to any: a character set, another database, a temporary table.
+    Session,
+}
+
+impl Trace {
+    pub(super) fn of(sql: &[u8]) -> Self {
+        const HARMLESS: [&[u8]; 9] = [
+            b"SELECT",
+            b"INSERT",
+            b"UPDATE",
+            b"DELETE",
+            b"REPLACE",
+            b"BEGIN",
+            b"START",
+            b"COMMIT",
+            b"ROLLBACK",
+        ];
+        if leaves_none(sql) {
+            return Self::None;
+        }
+        let sql = sql.trim_ascii_start();
+        let end = sql.iter().position(|byte| !byte.is_ascii_alphabetic());
+        let first = sql.get(..end.unwrap_or(sql.len())).unwrap_or_default();
+        match HARMLESS.iter().any(|word| word.eq_ignore_ascii_case(first)) {
+            true => Self::Some,
+            false => Self::Session,
+        }
+    }
+}
+
 /// Whether a statement surely leaves nothing behind.
-pub(super) fn leaves_none(sql: &[u8]) -> bool {
+fn leaves_none(sql: &[u8]) -> bool {
     let harmless = |byte: &u8| !b"(@;#".contains(byte);
     let comment = |pair: &[u8]| pair == b"/*" || pair == b"--";
     if sql.len() > LOOKED_AT_MAX || !sql.iter().all(harmless) || sql.windows(2).any(comment) {
@@ -48,6 +85,30 @@ mod tests {
         ] {
             assert!(leaves_none(sql.as_bytes()), "{sql}");
         }
+    }
+
+    #[test]
+    fn what_may_change_answers_in_its_session_is_told_from_what_only_leaves_numbers() {
+        for sql in [
+            "SET NAMES latin1",
+            "use other",
+            "CREATE TEMPORARY TABLE t (i INT)",
+            "/*!50000 SET NAMES latin1 */",
+            "CALL p()",
+            "",
+            "(SELECT 1)",
+        ] {
+            assert_eq!(Trace::of(sql.as_bytes()), Trace::Session, "{sql}");
+        }
+        for sql in [
+            " insert into t values (1)",
+            "SELECT NOW()",
+            "BEGIN",
+            "COMMIT",
+        ] {
+            assert_eq!(Trace::of(sql.as_bytes()), Trace::Some, "{sql}");
+        }
+        assert_eq!(Trace::of(b"SELECT 1"), Trace::None);
     }
 
     #[test]
