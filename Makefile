@@ -33,7 +33,7 @@ test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@$(MAKE) test-cgroup2
 	@scripts/fuzz.sh 30
 
-test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, under qemu
+test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, and of connection tracking, under qemu
 	@scripts/bootstrap.sh cgroup2
 	cargo build --locked -p nagaya
 	@scripts/test-cgroup2.sh

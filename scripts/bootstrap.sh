@@ -40,6 +40,8 @@ test_tools=(
   mariadbd:mariadb-server:required
   redis-server:redis-server:required
   /usr/bin/chromium*:chromium:optional
+  ip:iproute2:optional
+  nft:nftables:optional
 )
 bench_tools=(
   wrk:wrk:optional

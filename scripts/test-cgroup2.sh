@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of control groups on a kernel with cgroup v2 alone, whatever this machine has.
+# Runs the tests that need a kernel of their own: those of control groups on one with cgroup v2
+# alone, and that of a table of connections on one that follows connections and has few places.
 #
-#   scripts/test-cgroup2.sh [NAME ...]     test programs whose names begin so; default: cgroup
+#   scripts/test-cgroup2.sh [NAME ...]     test programs whose names begin so; default: cgroup conntrack
 #
 # Debian's cloud kernel starts under qemu, in software, with an initial file system that holds the
 # test programs as cargo built them, at the same paths. Nothing is installed on the machine: the
@@ -10,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 names=("$@")
-[ $# -gt 0 ] || names=(cgroup)
+[ $# -gt 0 ] || names=(cgroup conntrack)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/cgroup2
 memory_mb=2048
@@ -66,6 +67,7 @@ pack_files() {
   add_program "$target/debug/nagaya"
   # Gateways of unprivileged users are started by it.
   add_program "$(command -v setpriv)"
+  add_modules nf_defrag_ipv4 nf_defrag_ipv6 libcrc32c nf_conntrack
   tests=$(chosen_tests)
   [ -n "$tests" ] || { echo "test-cgroup2: no tests named ${names[*]}" >&2; exit 1; }
   for test in $tests; do
@@ -78,7 +80,7 @@ pack_files() {
   (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/files.gz"
 }
 
-# The test programs that cargo builds under the names wanted.
+# The test programs that cargo builds under the names wanted, in the order of their names.
 chosen_tests() {
   local name
   cargo test --locked --no-run -p nagaya -p os 2>&1 | tee "$work/build.log" |
@@ -87,7 +89,7 @@ chosen_tests() {
       for wanted in "${names[@]}"; do
         case $name in "$wanted"*) realpath -m "$path" ;; esac
       done
-    done
+    done | awk -F/ '{ print $NF, $0 }' | sort | cut -d ' ' -f 2
 }
 
 # Copies a program without its debugging symbols to the same path, with its libraries.
@@ -99,6 +101,19 @@ add_program() {
     [ -e "$root$library" ] && continue
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
+  done
+}
+
+# Copies modules of the kernel; what it has built in is not among them.
+add_modules() {
+  local module file
+  mkdir -p "$work/root/modules"
+  for module in "$@"; do
+    file=$(find "$work/kernel" -name "$module.ko*" | head -n 1)
+    case $file in
+      *.xz) xz -dc "$file" >"$work/root/modules/$module.ko" ;;
+      *.ko) cp "$file" "$work/root/modules/" ;;
+    esac
   done
 }
 
@@ -118,8 +133,19 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up 2>/dev/null || ifconfig lo 127.0.0.1 up
 ulimit -n 20000
 failed=
+# Follows all connections, in every network namespace, without a firewall.
+follow_connections() {
+  for module in nf_defrag_ipv4 nf_defrag_ipv6 libcrc32c; do
+    [ ! -e "/modules/$module.ko" ] || insmod "/modules/$module.ko"
+  done
+  insmod /modules/nf_conntrack.ko enable_hooks=1
+  echo 4096 >/proc/sys/net/netfilter/nf_conntrack_max
+  export NAGAYA_TEST_CONNTRACK=needed
+}
 run() {
   echo "cgroup2-run $1"
+  # Last of all, for other tests' connections would fill that table, too.
+  case ${1##*/} in conntrack*) follow_connections ;; esac
   mkdir -p "$(dirname "$1")"
   "$1" --test-threads=2 || failed="$failed $1"
 }

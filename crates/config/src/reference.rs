@@ -4,7 +4,7 @@
 //! keep in step.
 
 use crate::keys::{Fallback, Key, SECTIONS, Section};
-use crate::model::sensor::Gauge;
+use crate::model::sensor::{Gauge, Sensor};
 
 const HEAD: &str = "\
 # Configuration
@@ -52,33 +52,39 @@ One thread of the server measures ten times a second and publishes one number a 
 Where no gateway answers, it reads this machine by itself.
 They are in `nagaya status --json` and in the metrics (`nagaya_sensor`, `nagaya_loop_lag_seconds`), and scripts ask `Nagaya.sensor(\"load1\")`, which is `nil` for what is not there.
 
-| name | number | is | from |
-|---|---|---|---|
+| name | number | too much | is | from |
+|---|---|---|---|---|
 ";
 
 const SENSORS_FOOT: &str = "
-The lower, the worse: `memory_available`. Of all others the higher is the worse.
+*Too much* is where a rule that sheds begins if it names no `enter`; where there is none, that depends on the machine.
 
 ## How they are measured
 
 - Pressure is the kernel's count of time lost (PSI), read ten times a second: the share of the last second, and beside it the mean of the last ten. Full use of a processor alone is no pressure: somebody must wait for it. The load average answers a minute late, and counts who waits for a disk as well.
 - What is counted by the second (`swap_in`, `conntrack_drops`, `listen_overflows`) is read once a second and told over the last one.
-- `conntrack` and `conntrack_drops` are those of the network namespace the gateway runs in, but the most there may be is one number for the whole machine. Without a firewall that follows connections there is no table, and nothing to fill up.
-- `descriptors` is about the server process. Up to Linux 6.1 they are counted one by one, so with many of them up to a minute late.
-- `ports` looks at the table of all connections, a little at each sample and then, the longer the table, the longer not: it may be up to a minute late. A connection that has ended keeps its port for a minute, and counts.
+- All that comes from `/proc` is about the machine. In a container it is about the machine below, not about the container's share of it: `memory_available` knows nothing of a limit a control group sets, and `load1` counts everybody's tasks.
+- `conntrack` and `conntrack_drops` are those of the network namespace the gateway runs in, but the most there may be is one number for the whole machine. Without a firewall that follows connections there is no table, and nothing to fill up. Where the most is 0, any number will do.
+- `descriptors` is about the server process. Up to Linux 6.1 they are counted one by one: seldom enough to cost no more than half a hundredth of a processor.
+- `ports` looks at the table of all connections, a little at each sample and then, the longer the table, the longer not: with 30,000 connections every 10 s or so, with some hundred thousand every minute and a half. A connection that has ended keeps its port for a minute, and counts.
 - `loop_lag` is about 1 ms at rest: that is how exact the workers' clocks are. `nagaya sensors` shows it for each worker.
-- Of the machines an upstream's servers run on, agents tell those up to `listen_overflows`, as `upstream.NAME.load1`: the worst of them, at most a second old. See [proxy](../guide/proxy.md#as-its-machine-is-up-to-it).
-- A file that is not there is looked for again after half a minute: the table of connections comes with the first rule of a firewall that needs it.
+- `in_flight` counts a request from its head to its record. One whose client reads slowly is under way until it has read all: many slow readers of large files make many requests under way, and no work.
+- `queue_age` looks at the queues of [limits](../guide/limits.md). Requests that wait elsewhere it does not see: in a back end's own queue, for a process of php-fpm. A limit on that upstream with as many permits as there are processes brings them into ours.
+- Of the machines an upstream's servers run on, agents tell those up to `listen_overflows`, as `upstream.NAME.load1`: the worst of them, asked once a second. What one said last holds until it has not answered for 5 s. See [proxy](../guide/proxy.md#as-its-machine-is-up-to-it).
+- A file that is not there is looked for again every second: the table of connections comes with the first rule of a firewall that needs it.
 ";
 
 /// The page of sensors: `docs/reference/sensors.md`.
 pub fn sensor_reference() -> String {
     let mut out = SENSORS_HEAD.to_owned();
     for gauge in Gauge::ALL {
+        let too_much = gauge.too_much();
+        let too_much = too_much.map(|value| Sensor::Here(gauge).beyond(value));
         out.push_str(&format!(
-            "| `{}` | {} | {} | {} |\n",
+            "| `{}` | {} | {} | {} | {} |\n",
             gauge.name(),
             gauge.unit().about(),
+            too_much.as_deref().unwrap_or("–"),
             gauge.meaning(),
             gauge.source()
         ));

@@ -1,28 +1,15 @@
 //! What a configuration says of limits: what they count, when they hold, and what they are called.
 
+mod written;
+
 use std::sync::Arc;
 
-use config::model::{Concurrent, Limit, LimitKey, LimitMode, Model, Rate, When, Window};
-use config::{Sources, dump, load, load_and_warn};
-
-const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
-const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
-
-fn model(text: &str) -> Model {
-    let model = loaded(text);
-    let printed = dump(&model);
-    assert_eq!(loaded(&printed), model, "{printed}");
-    model
-}
-
-fn loaded(text: &str) -> Model {
-    load(&Sources::from_text("nagaya.toml", text))
-        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-}
+use config::model::{Concurrent, Limit, LimitKey, LimitMode, Rate, When, Window};
+use config::{Sources, load, load_and_warn};
+use written::{LISTEN, SITE, loaded, model};
 
 fn problems(text: &str) -> String {
-    let sources = Sources::from_text("nagaya.toml", text);
-    load(&sources).expect_err("a problem").to_string()
+    written::problems(&Sources::from_text("nagaya.toml", text))
 }
 
 /// The limits of a site whose `limits` hold `entries`.

@@ -1,25 +1,10 @@
 //! What a configuration says of programs: whose they are, what they are told, what binds them.
 
-use config::model::{Handler, Model, Protocol, Rlimits, Site};
-use config::{Sources, dump, load};
+mod written;
 
-const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
-
-fn model(text: &str) -> Model {
-    let model = loaded(text);
-    let printed = dump(&model);
-    assert_eq!(loaded(&printed), model, "{printed}");
-    model
-}
-
-fn loaded(text: &str) -> Model {
-    load(&Sources::from_text("nagaya.toml", text))
-        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-}
-
-fn problems(sources: &Sources) -> String {
-    load(sources).expect_err("a problem").to_string()
-}
+use config::Sources;
+use config::model::{Handler, Protocol, Rlimits, Site};
+use written::{LISTEN, model, problems};
 
 /// A site called `host` with `lines` and the handlers, a rule each.
 fn site(host: &str, lines: &str, rules: &[&str]) -> String {

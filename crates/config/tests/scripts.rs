@@ -1,16 +1,16 @@
 //! What a configuration says of scripts: where they stand, what they are called, what they may use.
 
+mod written;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::model::{
-    AllowedAddress, Cache, Handler, Model, OnError, ProxyTarget, Script, ServerClass, Source,
+    AllowedAddress, Cache, Handler, OnError, ProxyTarget, Script, ServerClass, Source,
 };
-use config::{Sources, dump, load};
-
-const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n";
-const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
+use config::{Sources, load};
+use written::{LISTEN, SITE, model};
 
 /// A script at every place there is.
 const EVERYWHERE: &str = r#"
@@ -39,18 +39,6 @@ scripts = { body_filter = "site/body_filter.rb", rewrite = { code = "p \"a\\n\"\
   [[sites.rules]]
   handler = { script = { file = "/opt/app.rb", cache = "never" } }
 "#;
-
-fn model(text: &str) -> Model {
-    let model = loaded(text);
-    let printed = dump(&model);
-    assert_eq!(loaded(&printed), model, "{printed}");
-    model
-}
-
-fn loaded(text: &str) -> Model {
-    load(&Sources::from_text("nagaya.toml", text))
-        .unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-}
 
 fn names(scripts: &[Script]) -> Vec<&str> {
     scripts.iter().map(|script| &*script.name).collect()

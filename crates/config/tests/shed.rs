@@ -91,6 +91,34 @@ fn rules_have_names_of_their_own() {
 }
 
 #[test]
+fn a_file_may_say_who_is_shed_and_a_host_of_its_own_where_they_go() {
+    let rules = rules(
+        "[maps.friends]\nfile = \"friends.txt\"\n[[shed]]\nsensor = \"loop_lag\"\n\
+         match = { map = \"friends\", key = \"$client\", answered = false }\n\
+         respond = { redirect = \"https://mirror.example.jp$uri\" }\n",
+    );
+    assert_eq!(rules[0].conditions.len(), 1);
+    assert!(matches!(rules[0].respond, ShedReply::Redirect(_)));
+}
+
+#[test]
+fn what_would_wait_or_lead_back_is_refused() {
+    let program = "match = { not = { map = \"load\" } }\n[maps.load]\nprogram = [\"true\"]";
+    let problem_of = |rest: &str| problem(&format!("sensor = \"loop_lag\"\n{rest}"));
+    assert!(problem_of(program).contains("no program is asked"));
+    for target in [
+        "$uri",
+        "$path?busy",
+        "https://$host$path",
+        "$scheme://$host$uri",
+    ] {
+        let problem = problem_of(&format!("respond = {{ redirect = {target:?} }}"));
+        let said = "to where the request came from";
+        assert!(problem.contains(said), "{target}\n{problem}");
+    }
+}
+
+#[test]
 fn what_could_not_work_is_refused() {
     for (lines, said) in [
         ("sensor = \"cpu_presure\"", "did you mean `cpu_pressure`"),

@@ -11,7 +11,7 @@ use config::model::Model;
 use config::model::sensor::Gauge;
 use config::reason;
 use engine::programs::groups::Shape;
-use engine::sensors::Here;
+use engine::sensors::{Advice, CONNECTION_BYTES, Here, Missing, advice_of_machine};
 use os::cgroup::{Controller, Host, Version};
 
 use crate::cli;
@@ -20,6 +20,8 @@ use crate::surroundings;
 
 /// Descriptors below which a busy gateway runs out.
 const DESCRIPTORS_WANTED: u64 = 65_536;
+/// A table that is fuller while somebody looks has little room for the busiest hour.
+const FILL_MAX: f64 = 0.5;
 
 /// Something looked at.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ pub(crate) fn run(config: &Path) -> Outcome {
     findings.extend(kernel(&host));
     findings.extend(process(model.as_ref()));
     findings.extend(sensors());
+    findings.extend(room(&advice_of_machine()));
     if let Some(model) = &model {
         findings.extend(needs(&host, model));
     }
@@ -166,7 +169,11 @@ fn process(model: Option<&Model>) -> Vec<Finding> {
             "descriptors",
             limit >= wanted,
             &format!("{limit} at most, {wanted} wanted"),
-            &format!("systemctl edit nagaya: [Service] LimitNOFILE={wanted}; in a shell, as root: ulimit -n {wanted}"),
+            &format!(
+                "systemctl edit nagaya: [Service] LimitNOFILE={wanted}; in a shell, as root: ulimit -n {wanted} \
+                 (nothing until they are used, then some {} KiB a connection)",
+                CONNECTION_BYTES / 1_024
+            ),
         ));
     }
     findings.push(finding(
@@ -184,7 +191,13 @@ fn process(model: Option<&Model>) -> Vec<Finding> {
 
 /// Sensors by what they look at: whether this machine has them.
 fn sensors() -> Vec<Finding> {
-    let missing = Here::look().missing();
+    let mut here = Here::look();
+    // What is there may still refuse to be read.
+    here.sample();
+    sensed(&here.missing())
+}
+
+fn sensed(missing: &[Missing]) -> Vec<Finding> {
     let sensors = [
         (
             "pressure",
@@ -197,12 +210,37 @@ fn sensors() -> Vec<Finding> {
             "fill and drops of the table of connections",
         ),
     ];
-    let each = sensors.into_iter().map(|(what, gauge, looks_at)| {
+    let lack_of = |gauge: &Gauge| missing.iter().find(|lack| lack.gauges.contains(gauge));
+    let each = sensors.iter().map(|(what, gauge, looks_at)| {
         let what = format!("sensors of {what}");
-        match missing.iter().find(|lack| lack.gauges.contains(&gauge)) {
+        match lack_of(gauge) {
             None => finding(&what, true, looks_at, ""),
             Some(lack) => finding(&what, false, &lack.why, lack.remedy),
         }
+    });
+    let is_told = |lack: &&Missing| {
+        let mut told = sensors.iter().map(|(_, gauge, _)| gauge);
+        told.any(|gauge| lack.gauges.contains(gauge))
+    };
+    let others = missing.iter().filter(|lack| !is_told(lack)).map(|lack| {
+        let names: Vec<_> = lack.gauges.iter().map(|gauge| gauge.name()).collect();
+        let what = format!("sensors {}", names.join(", "));
+        finding(&what, false, &lack.why, lack.remedy)
+    });
+    each.chain(others).collect()
+}
+
+/// What fills up on this machine, with what raises it and what that costs.
+fn room(advice: &[Advice]) -> Vec<Finding> {
+    let each = advice.iter().filter_map(|advice| {
+        let fill = advice.fill?;
+        let what = format!("room in {}", advice.gauge.name());
+        let remedy = format!(
+            "{} ({})",
+            advice.commands.join("; or for good: "),
+            advice.cost
+        );
+        Some(finding(&what, fill < FILL_MAX, &advice.state, &remedy))
     });
     each.collect()
 }
@@ -285,5 +323,45 @@ mod tests {
              a.toml cannot be served from here.\n"
         );
         assert!(page(&findings[..3], Some(Path::new("a.toml"))).ends_with("all it needs here.\n"));
+    }
+
+    #[test]
+    fn every_sensor_that_lacks_is_said_once() {
+        let lack = |gauges| Missing {
+            gauges,
+            why: "not found".to_owned(),
+            remedy: "look elsewhere",
+        };
+        let findings = sensed(&[
+            lack(&[Gauge::CpuPressure]),
+            lack(&[Gauge::Load1, Gauge::Load5]),
+        ]);
+        let found: Vec<_> = findings
+            .iter()
+            .map(|found| (found.what.as_str(), found.state))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("sensors of pressure", State::Lacking),
+                ("sensors of connection tracking", State::Fine),
+                ("sensors load1, load5", State::Lacking),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_that_fills_up_comes_with_what_raises_it_and_what_that_costs() {
+        let advice = |fill| Advice {
+            gauge: Gauge::Conntrack,
+            fill,
+            state: "3 of 4 entries".to_owned(),
+            commands: vec!["raise it".to_owned(), "keep it raised".to_owned()],
+            cost: "memory".to_owned(),
+        };
+        let findings = room(&[advice(Some(0.75)), advice(Some(0.25)), advice(None)]);
+        let remedies: Vec<_> = findings.iter().map(|found| &found.remedy).collect();
+        let remedy = "raise it; or for good: keep it raised (memory)".to_owned();
+        assert_eq!(remedies, [&Some(remedy), &None]);
     }
 }

@@ -176,13 +176,58 @@ fn servers_are_asked_as_their_agents_say() {
     first.say("drain\n");
     comes_to(0);
     gateway.wait_for_message("the agent wants its server left alone");
-    // Where all are to be left alone, somebody has to answer.
-    second.say("maint\n");
-    gateway.wait_for_message(&two.address().to_string());
-    assert!(answered_by_first(&gateway) <= 30);
-    // What is not understood is silence, and that is forgotten.
-    first.say("what?\n");
-    second.say("up\n");
+    // Where all are to be left alone, all of them answer.
+    second.say("MAINT\n");
     comes_to(15);
+    // What is not understood is silence, and what was said before is forgotten.
+    first.say("what?\n");
+    second.say("up # load1=3\n");
+    gateway.wait_for_message("an agent does not answer");
+    comes_to(15);
+    eventually(PATIENCE, "the one that speaks", || {
+        let told = "\"upstream.app.load1\":{\"value\":3,";
+        sensors(&gateway).contains(told).then_some(())
+    });
+}
+
+#[test]
+fn whoever_is_not_asked_any_more_says_nothing() {
+    let port = free_port();
+    let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let agent = Scripted::start(SocketAddr::new(host, port), "drain # load1=7.5\n");
+    let upstream = ScriptedUpstream::start(|_| vec![Step::reply(200, "one")]);
+    let mut gateway = Gateway::with_config(NAGAYA, CONFIG)
+        .with("one", upstream.address())
+        .with("two", upstream.address())
+        .with("agent", port)
+        .start();
+    let told = "\"upstream.app.load1\":{\"value\":7.5,";
+    let comes = |gateway: &Gateway, is_told: bool| {
+        eventually(PATIENCE, "the sensor", || {
+            (sensors(gateway).contains(told) == is_told).then_some(())
+        });
+    };
+    comes(&gateway, true);
+    gateway.reload(&CONFIG.replace("agent = {agent}", ""));
+    comes(&gateway, false);
+    gateway.reload(CONFIG);
+    comes(&gateway, true);
+    drop(agent);
+}
+
+#[test]
+fn an_agent_is_asked_at_the_name_of_its_server() {
+    let port = free_port();
+    let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let _agent = Scripted::start(SocketAddr::new(host, port), "up # load1=7.5\n");
+    let gateway = Gateway::with_config(NAGAYA, CONFIG)
+        .with("one", format!("localhost:{port}"))
+        .with("two", format!("no-such-host.invalid:{port}"))
+        .with("agent", port)
+        .start();
+    eventually(PATIENCE, "the sensor", || {
+        let told = "\"upstream.app.load1\":{\"value\":7.5,";
+        sensors(&gateway).contains(told).then_some(())
+    });
     gateway.wait_for_message("an agent does not answer");
 }

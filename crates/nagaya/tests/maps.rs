@@ -318,6 +318,44 @@ fn a_program_that_hangs_holds_up_nobody_for_long() {
 }
 
 #[test]
+fn what_a_program_has_read_it_may_answer_after_it_has_closed_its_input() {
+    let closes = "read -r k; exec <&-; echo closed >&2; sleep 2; echo \"$k\"";
+    let maps = shell("closes", closes, "timeout = \"20s\"");
+    let gateway = builder(&maps, &tells("closes")).start();
+    let ask = |path: &str| {
+        let mut client = gateway.client().with_deadline(PATIENCE);
+        client.send(request(path).as_bytes());
+        client
+    };
+    let mut first = ask("/closes?a");
+    gateway.wait_for_message("text=closed");
+    // Nobody will read this one.
+    let mut second = ask("/closes?b");
+    assert_eq!(text(&reply(first.read_reply(Body::Framed))), "a");
+    assert_eq!(text(&reply(second.read_reply(Body::Framed))), "none");
+}
+
+#[test]
+fn all_who_share_a_question_are_counted_when_it_fails() {
+    let maps = shell(
+        "hangs",
+        "exec sleep 1000",
+        "timeout = \"500ms\"\ncache = \"1h\"",
+    );
+    let gateway = builder(&maps, &tells("hangs")).start();
+    let clients = (0..5).map(|_| {
+        let mut client = gateway.client().with_deadline(PATIENCE);
+        client.send(request("/hangs?a").as_bytes());
+        client
+    });
+    for mut client in clients.collect::<Vec<_>>() {
+        assert_eq!(text(&reply(client.read_reply(Body::Framed))), "none");
+    }
+    assert_eq!(counter(&gateway, "questions"), 5);
+    assert_eq!(counter(&gateway, "errors"), 5);
+}
+
+#[test]
 fn a_question_that_takes_too_long_is_given_up_and_its_answer_is_nobodys() {
     // It answers all the time, but always late: half a second each.
     let late = "while read -r k; do sleep 0.5; echo \"$k\"; done";
@@ -389,6 +427,21 @@ fn a_reload_keeps_what_is_as_it_was_and_ends_what_is_not() {
     gateway.wait_for_message("generation 3 serves");
     gone(&kept);
     gone(&new);
+}
+
+#[test]
+fn a_reload_waits_for_the_answers_that_are_under_way() {
+    let slow = "while read -r k; do echo asked >&2; sleep 4; echo \"$k\"; done";
+    let mut gateway = builder(&shell("slow", slow, "timeout = \"30s\""), &tells("slow")).start();
+    let mut waits = gateway.client().with_deadline(PATIENCE);
+    waits.send(request("/slow?a").as_bytes());
+    gateway.wait_for_message("text=asked");
+    let other = shell("slow", "while read -r k; do echo new; done", "");
+    gateway.reload(&config(&other, &tells("slow")));
+    gateway.wait_for_message("generation 2 serves");
+    assert_eq!(body(&gateway, "/slow?b"), "new");
+    assert_eq!(text(&reply(waits.read_reply(Body::Framed))), "a");
+    gateway.wait_for_message("a map program has ended: its map has gone");
 }
 
 #[test]

@@ -3,6 +3,10 @@
 
 mod limited;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
 use limited::{Gate, PATIENCE, ask, held, send};
 use testkit::client::{Body, reply};
 use testkit::{Gateway, RawClient, Reply, ScriptedUpstream, eventually};
@@ -109,9 +113,9 @@ fn while_there_is_too_much_to_do_requests_are_sent_elsewhere() {
     }
     await_state(&gateway, "green");
     assert_eq!(get(&gateway, "app.test", "/").status, 200);
-    assert_eq!(changes(&gateway), 2, "{}", gateway.stderr());
     gateway.wait_for_message("shedding goes from green to red: in_flight is ");
     gateway.wait_for_message("shedding goes from red to green: in_flight is ");
+    assert_eq!(changes(&gateway), 2, "{}", gateway.stderr());
 }
 
 #[test]
@@ -150,6 +154,7 @@ fn a_reload_keeps_shedding() {
     let upstream = held(&gate);
     let mut gateway = gateway(&upstream, "");
     let clients = crowd(&gateway);
+    gateway.wait_for_message("shedding goes from green to red: in_flight is ");
     assert_eq!(changes(&gateway), 1, "{}", gateway.stderr());
     gateway.reload(&CONFIG.replace("{respond}", "respond = { redirect = \"/sorry\" }"));
     eventually(PATIENCE, "the new generation", || {
@@ -161,4 +166,59 @@ fn a_reload_keeps_shedding() {
     gate.open();
     drop(clients);
     await_state(&gateway, "green");
+}
+
+/// Threads that want all processors and more, until dropped.
+struct Hog {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Hog {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let count = 4 * std::thread::available_parallelism().map_or(2, usize::from);
+        let spin = |_| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                while !stop.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads = (0..count).map(spin).collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_real_hog_is_noticed_and_what_is_let_in_falls() {
+    if std::fs::read_to_string("/proc/pressure/cpu").is_err() {
+        eprintln!("not run: this machine does not tell its pressure");
+        return;
+    }
+    let of_crowd = "sensor = \"in_flight\"\nenter = 2.5\nleave = 1.5\nscope = \"all\"\n";
+    let config = CONFIG.replace(of_crowd, "sensor = \"cpu_pressure\"\n");
+    assert!(config.contains("cpu_pressure"));
+    let upstream = held(&Gate::default());
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("upstream", upstream.address())
+        .with("respond", "")
+        .start();
+    let hog = Hog::start();
+    gateway.wait_for_message("shedding goes from green to yellow: cpu_pressure is ");
+    eventually(PATIENCE, "a smaller share", || {
+        let status = ask(&gateway, "status json");
+        status.contains("\"admitted_share\":0.").then_some(())
+    });
+    drop(hog);
 }

@@ -1,15 +1,15 @@
 //! CPU time of a thread or a process, read without a system call where the kernel's vDSO allows.
-
-use rustix::time::{ClockId, clock_gettime};
+//!
+//! Asked by way of the C library: what looks for the vDSO by itself does not find it in a profiler.
 
 /// CPU time the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
-    nanoseconds(ClockId::ThreadCPUTime)
+    nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
 /// CPU time all threads of the process have used, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
-    nanoseconds(ClockId::ProcessCPUTime)
+    nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
 /// CPU time all threads of another process have used, those that ended included, in nanoseconds.
@@ -22,6 +22,16 @@ pub fn process_cpu_ns_of(pid: u32) -> Option<u64> {
     const SCHEDULED: i32 = 2;
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0)?;
     let clock: libc::clockid_t = (!pid).checked_mul(8)? | SCHEDULED;
+    nanoseconds(clock)
+}
+
+/// Microseconds of `CLOCK_MONOTONIC`, which is what service managers expect in a notification.
+pub fn monotonic_us() -> u64 {
+    nanoseconds(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1_000
+}
+
+/// `None` where there is no such clock.
+fn nanoseconds(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -36,16 +46,6 @@ pub fn process_cpu_ns_of(pid: u32) -> Option<u64> {
             .saturating_mul(1_000_000_000)
             .saturating_add(nanoseconds)
     })
-}
-
-/// Microseconds of `CLOCK_MONOTONIC`, which is what service managers expect in a notification.
-pub fn monotonic_us() -> u64 {
-    nanoseconds(ClockId::Monotonic) / 1_000
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) const MAP: Section = Section {
             Kind::Text,
             Absent("`program` has the answers"),
             "A file of lines: a key, white space, its value. Empty lines and those that begin with `#` are left out. \
-             It is read again within a second when it has changed; 16 MiB at most.",
+             It is read again within a second when it has changed; 16 MiB at most. Replace it by `mv`, not in place.",
             "file = \"moved.txt\"",
         ),
         key(
@@ -58,7 +58,8 @@ pub(crate) const MAP: Section = Section {
             "waiting",
             Kind::Count(1, 65_536),
             Value("1024"),
-            "Questions that may wait for one process; further ones get `on_error` at once.",
+            "Questions that may wait for one process; further ones get `on_error` at once. They are fewer while it is \
+             behind: no more than it can answer in half of `timeout`.",
             "waiting = 100",
         ),
         key(

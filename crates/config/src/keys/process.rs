@@ -525,7 +525,7 @@ pub(crate) const UPSTREAM: Section = Section {
             Kind::Count(1, 65_535),
             Absent("no agent is asked"),
             "Port on which an agent answers on each server's host (`nagaya agent`, or any of HAProxy's agent-check); beside a Unix socket, on 127.0.0.1. \
-             Each is asked once a second. What it says scales the server's weight; one that it wants drained is left alone as long as there is another. \
+             Each is asked once a second. What it says scales the server's weight; one that it wants drained is left alone as long as there is another; where all are to be, all are asked as configured. \
              What `nagaya agent` measures is told as the sensors `upstream.NAME.load1` and such. One that does not answer for 5 s says nothing.",
             "agent = 9707",
         ),

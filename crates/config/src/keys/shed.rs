@@ -10,7 +10,7 @@ pub(crate) const SHED: Section = Section {
     title: "[[shed]]",
     about: "A rule that sends requests away while a sensor says that there is too much to do. The site is known then, and \
         nothing was done for the request: no script has run, no file was looked for. \
-        At most 16; the first that sheds a request answers it. Requests for `metrics`, and those that a rule with a \
+        At most 16; of those that match a request the strictest decides and answers. Requests for `metrics`, and those that a rule with a \
         plain `path` answers with `respond` (health checks), are never shed. \
         [Overload](../guide/overload.md) tells which sensor to choose.",
     keys: &[
@@ -71,7 +71,7 @@ pub(crate) const SHED: Section = Section {
             Kind::Other("table"),
             Absent("every request"),
             "Conditions, all of which must hold for a request to be sent away. No file has been looked for then: `path` \
-             can be matched, `file` and `exists` not.",
+             can be matched, `file` and `exists` not. A `map` that is a file can be asked, a program not.",
             "match = { not = { path = \"/admin/*\" } }",
         ),
         key(
@@ -103,7 +103,7 @@ pub(crate) const SHED_RESPOND: Section = Section {
             Kind::Other("template"),
             Absent("no redirect"),
             "Where to, with 302: a path, or a URL. Requests for the target itself (its host and path, if a site here has \
-             them) are not sent away by the rule.",
+             them) are not sent away by the rule, nor elsewhere by another.",
             "redirect = \"http://sorry.example.jp/\"",
         ),
         key(

@@ -360,7 +360,9 @@ pub(crate) const MATCH: Section = Section {
             "file",
             Kind::Other("glob"),
             Absent("any"),
-            "The file the request was resolved to.",
+            "The file the request was resolved to. A request for which there is no file matches no pattern, not even \
+             `*`: what missing ones are to meet as well goes by `path`, or by `exists`. On a site without a root \
+             the path stands for the file.",
             "file = \"*.php\"",
         ),
         key(

@@ -115,7 +115,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         limits_overrides: overrides::path(&tops),
         scripts: script::process(&tops),
         tenants: tenants.finish(),
-        shed: shed::lower_all(&tops, &upstreams),
+        shed: shed::lower_all(&tops, &upstreams, &maps),
         maps,
         upstreams: upstreams.finish(),
         sites,

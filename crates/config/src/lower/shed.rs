@@ -16,7 +16,10 @@ use super::value::Value;
 use super::{files, names::Named};
 use crate::keys;
 use crate::model::sensor::{Gauge, Sensor, Unit, Worse};
-use crate::model::{Condition, Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
+use crate::model::{
+    Condition, Degrade, Map, MapSource, SHED_RULES_MAX, Shed, ShedReply, ShedScope, Template,
+    TemplatePart,
+};
 
 /// Longest name.
 const NAME_BYTES_MAX: usize = 255;
@@ -24,7 +27,7 @@ const NAME_BYTES_MAX: usize = 255;
 const DWELL_MS: u64 = 2_000;
 
 /// Every `[[shed]]`, in the order of the files.
-pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &Upstreams) -> Vec<Shed> {
+pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &Upstreams, maps: &[Map]) -> Vec<Shed> {
     let mut rules = Rules::default();
     for value in tops.optional_elements("shed") {
         if rules.list.len() == SHED_RULES_MAX {
@@ -32,7 +35,7 @@ pub(crate) fn lower_all(tops: &Tops<'_>, upstreams: &Upstreams) -> Vec<Shed> {
             break;
         }
         if let Some(table) = value.table(&keys::SHED) {
-            rules.add(&table, upstreams);
+            rules.add(&table, upstreams, maps);
         }
     }
     rules.list
@@ -46,12 +49,12 @@ struct Rules {
 }
 
 impl Rules {
-    fn add(&mut self, table: &Table<'_>, upstreams: &Upstreams) {
+    fn add(&mut self, table: &Table<'_>, upstreams: &Upstreams, maps: &[Map]) {
         let sensor = table.required("sensor");
         let sensor = sensor.and_then(|value| sensor_of(&value, upstreams));
         let name = self.name(table, sensor.as_ref());
         let scope = table.choice("scope");
-        let rest = (respond(table), matched(table), degrade(table));
+        let rest = (respond(table), matched(table, maps), degrade(table));
         let Some(sensor) = sensor else {
             return;
         };
@@ -132,7 +135,7 @@ fn sensor_of(value: &Value<'_>, upstreams: &Upstreams) -> Option<Sensor> {
 
 /// `enter` and `leave`.
 fn thresholds(table: &Table<'_>, sensor: &Sensor) -> (f64, f64) {
-    let (default, part) = usual(sensor.gauge());
+    let (default, part) = (sensor.gauge().too_much(), usual_part(sensor.gauge()));
     let enter = table.get("enter");
     let enter = match &enter {
         Some(value) => threshold(value, sensor),
@@ -191,23 +194,12 @@ fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
     Some(number)
 }
 
-/// What is too much where nothing is said, and what part of that is not any more. A load, a number
-/// of requests, and reading pages back from swap are too much on one machine and nothing on another.
-fn usual(gauge: Gauge) -> (Option<f64>, f64) {
+/// What part of what is too much is not any more, where nothing is said.
+fn usual_part(gauge: Gauge) -> f64 {
     match gauge {
-        Gauge::CpuPressure => (Some(0.4), 0.6),
-        Gauge::MemoryPressure => (Some(0.1), 0.6),
-        Gauge::MemoryPressureFull => (Some(0.05), 0.6),
-        Gauge::IoPressure => (Some(0.2), 0.6),
-        Gauge::IoPressureFull => (Some(0.1), 0.6),
-        Gauge::MemoryAvailable => (Some(0.1), 1.5),
-        Gauge::Conntrack | Gauge::Descriptors | Gauge::Ports => (Some(0.8), 0.875),
-        Gauge::ConntrackDrops | Gauge::ListenOverflows => (Some(0.5), 0.6),
-        Gauge::LoopLag => (Some(0.1), 0.6),
-        Gauge::QueueAge => (Some(1.0), 0.6),
-        Gauge::Load1 | Gauge::Load5 | Gauge::Load15 | Gauge::SwapIn | Gauge::InFlight => {
-            (None, 0.6)
-        }
+        Gauge::MemoryAvailable => 1.5,
+        Gauge::Conntrack | Gauge::Descriptors | Gauge::Ports => 0.875,
+        _ => 0.6,
     }
 }
 
@@ -248,6 +240,12 @@ fn redirect(value: &Value<'_>) -> Option<ShedReply> {
         let help = "it begins with `/`, `http://`, `https://` or a variable";
         value.report_help("`redirect` must be a path or a URL", help);
     }
+    if comes_back(&target) {
+        value.report_help(
+            "`redirect` leads to where the request came from, so none would be sent away",
+            "name a place of its own: `http://sorry.example.jp/`",
+        );
+    }
     if target.lookups().next().is_some() {
         value.report_help(
             "no map is asked for a request that is shed",
@@ -257,27 +255,57 @@ fn redirect(value: &Value<'_>) -> Option<ShedReply> {
     Some(ShedReply::Redirect(target))
 }
 
-fn matched(table: &Table<'_>) -> Vec<Condition> {
+/// Whether a target is the very place that was asked for, whatever its scheme and its query.
+fn comes_back(target: &Template) -> bool {
+    let parts = match target.parts.as_slice() {
+        [TemplatePart::Text(scheme), TemplatePart::Host, rest @ ..]
+            if ["http://", "https://"].contains(&scheme.as_str()) =>
+        {
+            rest
+        }
+        [
+            TemplatePart::Scheme,
+            TemplatePart::Text(text),
+            TemplatePart::Host,
+            rest @ ..,
+        ] if text == "://" => rest,
+        parts => parts,
+    };
+    match parts {
+        [TemplatePart::Path | TemplatePart::Uri] => true,
+        [TemplatePart::Path, TemplatePart::Text(text), ..] => text.starts_with('?'),
+        _ => false,
+    }
+}
+
+fn matched(table: &Table<'_>, maps: &[Map]) -> Vec<Condition> {
     let Some(value) = table.get("match") else {
         return Vec::new();
     };
     let conditions = conditions(&value, SiteFiles::Rooted, 0);
-    if let Some(name) = too_late(&conditions) {
-        value.report_help(
+    match too_late(&conditions, maps) {
+        None => {}
+        Some("map") => value.report_help(
+            "no program is asked whether a request is shed",
+            "that would wait for it: ask a map that has a `file`, or match the `path`",
+        ),
+        Some(name) => value.report_help(
             format!("`{name}` cannot stand in the `match` of a `[[shed]]`"),
-            "a request is shed before anything was looked for or asked: match its `path`",
-        );
+            "a request is shed before any file was looked for: match its `path`",
+        ),
     }
     conditions
 }
 
-/// The first condition that asks for what is not known when requests are shed.
-fn too_late(conditions: &[Condition]) -> Option<&'static str> {
+/// The first condition that asks for what is not known, and not to be had at once, when requests
+/// are shed.
+fn too_late(conditions: &[Condition], maps: &[Map]) -> Option<&'static str> {
+    let is_program = |map: &Map| matches!(map.source, MapSource::Program(_));
     conditions.iter().find_map(|condition| match condition {
         Condition::File(_) => Some("file"),
         Condition::Exists(_) => Some("exists"),
-        Condition::Map(_) => Some("map"),
-        Condition::Not(inner) => too_late(inner),
+        Condition::Map(asked) => maps.get(asked.map).is_some_and(is_program).then_some("map"),
+        Condition::Not(inner) => too_late(inner, maps),
         _ => None,
     })
 }

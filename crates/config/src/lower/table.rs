@@ -13,6 +13,11 @@ use super::value::{Entry, Value};
 use crate::keys::{self, Key, Kind, Section};
 use crate::units;
 
+/// Keys that a message about an unknown one lists.
+const LISTED_MAX: usize = 24;
+/// Sections that a message names as the place of a misplaced key.
+const PLACES_MAX: usize = 3;
+
 /// A table whose keys are known to be keys of its section.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
@@ -277,16 +282,31 @@ fn stranger(section: &'static Section, name: &str, spot: Spot) -> Finding {
     if let Some(meant) = others_word.or_else(|| keys::nearest(name, known)) {
         return finding.meant(Some(meant));
     }
-    let elsewhere = keys::SECTIONS
-        .iter()
-        .find(|other| other.key(name).is_some());
-    match elsewhere {
-        Some(other) if other.title == keys::TOP.title => finding.help(format!(
-            "`{name}` belongs before the first table of the file"
-        )),
-        Some(other) => finding.help(format!("`{name}` belongs in {}", titled(other))),
-        None => finding,
-    }
+    let has_it = |other: &&&Section| other.key(name).is_some();
+    let elsewhere: Vec<_> = keys::SECTIONS.iter().filter(has_it).collect();
+    finding.help(match elsewhere.first() {
+        Some(first) if first.title == keys::TOP.title => {
+            format!("`{name}` belongs before the first table of the file")
+        }
+        Some(_) => {
+            let titles = elsewhere.iter().take(PLACES_MAX);
+            let titles: Vec<_> = titles.map(|other| titled(other)).collect();
+            format!("`{name}` belongs in {}", titles.join(" or "))
+        }
+        None => listed(section),
+    })
+}
+
+/// The keys that a section may hold, as far as a line has room for them.
+fn listed(section: &Section) -> String {
+    let mut names: Vec<_> = section.keys.iter().map(|key| key.name).collect();
+    names.sort_unstable();
+    let more = match names.len().saturating_sub(LISTED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more (docs/reference/config.md)"),
+    };
+    names.truncate(LISTED_MAX);
+    format!("it may hold `{}`{more}", names.join("`, `"))
 }
 
 /// A section's title in a sentence.

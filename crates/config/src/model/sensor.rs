@@ -307,6 +307,25 @@ impl Gauge {
         }
     }
 
+    /// What is too much of it on any machine, where that can be said: from there on rules shed that
+    /// name no `enter`. A load, a number of requests, and reading pages back from swap are too much
+    /// on one machine and nothing on another.
+    pub fn too_much(self) -> Option<f64> {
+        match self {
+            CpuPressure => Some(0.4),
+            MemoryPressure => Some(0.1),
+            MemoryPressureFull => Some(0.05),
+            IoPressure => Some(0.2),
+            IoPressureFull => Some(0.1),
+            MemoryAvailable => Some(0.1),
+            Conntrack | Descriptors | Ports => Some(0.8),
+            ConntrackDrops | ListenOverflows => Some(0.5),
+            LoopLag => Some(0.1),
+            QueueAge => Some(1.0),
+            Load1 | Load5 | Load15 | SwapIn | InFlight => None,
+        }
+    }
+
     /// Whether it says something of the machine as a whole, which any program on it can read; an
     /// agent beside an upstream's server tells these.
     pub fn is_of_machine(self) -> bool {
@@ -381,6 +400,15 @@ impl Sensor {
     pub fn worse(&self) -> Worse {
         self.gauge().worse()
     }
+
+    /// Puts a threshold into words: `above 40.0%`.
+    pub fn beyond(&self, threshold: f64) -> String {
+        let side = match self.worse() {
+            Worse::Above => "above",
+            Worse::Below => "below",
+        };
+        format!("{side} {}", self.unit().show(threshold))
+    }
 }
 
 impl fmt::Display for Sensor {
@@ -402,6 +430,9 @@ mod tests {
             assert_eq!((gauge.index(), line.gauge), (at, *gauge), "{gauge:?}");
             assert_eq!(Gauge::from_name(gauge.name()), Some(*gauge));
             assert!(!gauge.name().contains('.') && !gauge.meaning().is_empty());
+            let is_share = gauge.unit() == Unit::Share;
+            let fits = |too_much: f64| too_much > 0.0 && (too_much < 1.0 || !is_share);
+            assert!(gauge.too_much().is_none_or(fits), "{gauge:?}");
         }
     }
 
@@ -447,5 +478,8 @@ mod tests {
         ] {
             assert_eq!(unit.show(value), expected);
         }
+        let beyond = |gauge| Sensor::Here(gauge).beyond(0.5);
+        assert_eq!(beyond(CpuPressure), "above 50.0%");
+        assert_eq!(beyond(MemoryAvailable), "below 50.0%");
     }
 }

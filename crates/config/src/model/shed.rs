@@ -26,7 +26,7 @@ pub struct Shed {
     /// What those are told that it sheds.
     pub respond: ShedReply,
     /// Conditions, all of which must hold for a request to be shed. None looks at the resolved
-    /// file: at that time there is none.
+    /// file: at that time there is none. None asks a program: that would wait.
     pub conditions: Vec<Condition>,
     /// What requests do without while it is active.
     pub degrade: Vec<Degrade>,

@@ -3,10 +3,12 @@
 //! `up 75% # load1=0.5 cpu_pressure=0.125`: words that say whether the server is to be asked, a
 //! percentage of its weight, and behind the `#`, where HAProxy has a description for people, what
 //! sensors say. An agent of anybody else's, which has none of these, is understood as far as it goes.
+//! Each line stands for itself: what HAProxy keeps until `ready` (`drain`, `maint`) is over here with
+//! the first line that does not say so.
 
 use std::fmt;
 
-use config::model::sensor::Gauge;
+use config::model::sensor::{Gauge, Unit};
 
 /// Highest percentage that is believed.
 const PERCENT_MAX: u32 = 256;
@@ -28,11 +30,12 @@ impl Line {
         }
     }
 
-    /// Understands a line; `None` where it says nothing of the server.
+    /// Understands the first line of a text; `None` where it says nothing of the server.
     pub fn read(text: &str) -> Option<Self> {
-        let (words, rest) = text.split_once('#').unwrap_or((text, ""));
+        let line = text.split(['\r', '\n']).next().unwrap_or_default();
+        let (words, rest) = line.split_once('#').unwrap_or((line, ""));
         let (mut percent, mut is_asked) = (None, None);
-        for word in words.split([' ', '\t', ',', '\r', '\n']) {
+        for word in words.to_ascii_lowercase().split([' ', '\t', ',']) {
             match word {
                 "up" | "ready" => is_asked = Some(is_asked.unwrap_or(true)),
                 "drain" | "maint" | "down" | "fail" | "failed" | "stopped" => {
@@ -56,7 +59,11 @@ impl Line {
             let (name, value) = pair.split_once('=')?;
             let gauge = Gauge::from_name(name).filter(|gauge| gauge.is_of_machine())?;
             let value = value.parse::<f64>().ok()?;
-            (value.is_finite() && value >= 0.0).then_some((gauge, value))
+            let most = match gauge.unit() {
+                Unit::Share => 1.0,
+                _ => f64::MAX,
+            };
+            (value.is_finite() && value >= 0.0).then_some((gauge, value.min(most)))
         });
         // Each name once, however often it is said.
         Some(Self::new(percent, values.take(Gauge::ALL.len())))
@@ -100,6 +107,12 @@ mod tests {
             ("maint", Some(0)),
             ("down # out of order", Some(0)),
             ("up drain", Some(0)),
+            ("UP 75%", Some(75)),
+            ("Drain", Some(0)),
+            // Only the first line counts, as for HAProxy.
+            ("up 75%\ndown\n", Some(75)),
+            ("up\r\ndrain", Some(100)),
+            ("\nup", None),
             ("stopped\tup", Some(0)),
             ("up maxconn:30 x%", Some(100)),
             ("-5%", None),
@@ -126,6 +139,10 @@ mod tests {
             known.collect::<Vec<_>>(),
             [Gauge::Load1, Gauge::MemoryPressure]
         );
+        let line = Line::read("up # cpu_pressure=7 load1=1e300\nload5=1").expect("a line");
+        assert_eq!(line.value(Gauge::CpuPressure), Some(1.0));
+        assert_eq!(line.value(Gauge::Load1), Some(1e300));
+        assert_eq!(line.value(Gauge::Load5), None);
         let flood = format!("up #{}", " load1=1".repeat(10_000));
         assert_eq!(Line::read(&flood).map(|line| line.values.len()), Some(18));
     }

@@ -7,10 +7,11 @@
 
 mod asking;
 mod line;
+mod names;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model::sensor::{Gauge, Worse};
 
@@ -19,6 +20,8 @@ pub use line::Line;
 
 /// What a server is up to whose agent has said nothing: all of its weight.
 const WHOLE_PERCENT: u32 = 100;
+/// Answers of which the mean is taken: those of ten seconds.
+const ANSWERS_KEPT: usize = 10;
 
 /// An upstream, and a server of it as it is called.
 type Key = (String, Arc<str>);
@@ -29,6 +32,8 @@ pub struct Told {
     /// Of its server's weight; 0 is none.
     percent: AtomicU32,
     numbers: [AtomicU64; Gauge::ALL.len()],
+    /// The last answers, for means. Held to add one, or to look.
+    answers: Mutex<VecDeque<Line>>,
 }
 
 impl Default for Told {
@@ -36,6 +41,7 @@ impl Default for Told {
         Self {
             percent: AtomicU32::new(WHOLE_PERCENT),
             numbers: std::array::from_fn(|_| AtomicU64::new(f64::NAN.to_bits())),
+            answers: Mutex::default(),
         }
     }
 }
@@ -52,8 +58,27 @@ impl Told {
         Some(f64::from_bits(number.load(Relaxed))).filter(|number| number.is_finite())
     }
 
+    /// What it said there on average over the last answers.
+    fn mean(&self, gauge: Gauge) -> Option<f64> {
+        let answers = self.answers();
+        let values = answers.iter().filter_map(|line| line.value(gauge));
+        let (sum, count) =
+            values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+        Some(sum / count).filter(|mean: &f64| mean.is_finite())
+    }
+
+    fn answers(&self) -> MutexGuard<'_, VecDeque<Line>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes over what it says now.
     pub(crate) fn note(&self, line: &Line) {
+        let mut answers = self.answers();
+        if answers.len() >= ANSWERS_KEPT {
+            answers.pop_front();
+        }
+        answers.push_back(line.clone());
+        drop(answers);
         self.percent.store(line.percent, Relaxed);
         for (gauge, shown) in Gauge::ALL.into_iter().zip(&self.numbers) {
             let number = line.value(gauge).unwrap_or(f64::NAN);
@@ -62,6 +87,7 @@ impl Told {
     }
 
     fn forget(&self) {
+        self.answers().clear();
         self.percent.store(WHOLE_PERCENT, Relaxed);
         for number in &self.numbers {
             number.store(f64::NAN.to_bits(), Relaxed);
@@ -86,19 +112,42 @@ impl Agents {
 
     /// What a sensor says at an upstream: the worst of its servers'.
     pub fn value(&self, upstream: &str, gauge: Gauge) -> Option<f64> {
+        self.worst(upstream, gauge, Told::value)
+    }
+
+    /// What it said there on average over ten seconds: the worst of its servers' means.
+    pub fn mean(&self, upstream: &str, gauge: Gauge) -> Option<f64> {
+        self.worst(upstream, gauge, Told::mean)
+    }
+
+    fn worst(
+        &self,
+        upstream: &str,
+        gauge: Gauge,
+        of: fn(&Told, Gauge) -> Option<f64>,
+    ) -> Option<f64> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let of_upstream = told.iter().filter(|((name, _), _)| name == upstream);
-        let values = of_upstream.filter_map(|(_, told)| told.value(gauge));
+        let values = of_upstream.filter_map(|(_, told)| of(told, gauge));
         values.reduce(|one, other| match gauge.worse() {
             Worse::Above => one.max(other),
             Worse::Below => one.min(other),
         })
     }
 
-    /// Forgets servers that nobody asks for any more.
-    fn sweep(&self) {
+    /// Forgets what those said who are not asked any more, and servers that no pool has.
+    ///
+    /// A generation that is on its way out may still have such a server: nobody brings what its
+    /// agent said up to date.
+    fn keep(&self, asked: &HashSet<&Key>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|_, told| Arc::strong_count(told) > 1);
+        told.retain(|key, told| {
+            let is_asked = asked.contains(key);
+            if !is_asked {
+                told.forget();
+            }
+            is_asked || Arc::strong_count(told) > 1
+        });
     }
 }
 
@@ -127,10 +176,41 @@ mod tests {
             (told[1].percent(), told[1].value(Gauge::Load1)),
             (100, None)
         );
-        agents.sweep();
-        assert_eq!(agents.value("app", Gauge::Load1), Some(1.5));
-        drop(told);
-        agents.sweep();
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_last_ten_answers() {
+        let agents = Agents::default();
+        let told = agents.of("app", &Arc::from("a:1"));
+        assert_eq!(agents.mean("app", Gauge::Load1), None);
+        for load in [100.0, 1.0, 2.0, 3.0] {
+            told.note(&Line::new(100, [(Gauge::Load1, load)]));
+        }
+        assert_eq!(agents.mean("app", Gauge::Load1), Some(26.5));
+        for _ in 0..ANSWERS_KEPT {
+            told.note(&Line::new(100, [(Gauge::Load1, 2.0)]));
+        }
+        assert_eq!(agents.mean("app", Gauge::Load1), Some(2.0));
+        assert_eq!(agents.mean("app", Gauge::SwapIn), None);
+        told.forget();
+        assert_eq!(agents.mean("app", Gauge::Load1), None);
+    }
+
+    #[test]
+    fn who_is_not_asked_any_more_says_nothing() {
+        let agents = Agents::default();
+        let key = ("app".to_owned(), Arc::from("a:1"));
+        let told = agents.of(&key.0, &key.1);
+        told.note(&Line::new(30, [(Gauge::Load1, 9.0)]));
+        agents.keep(&HashSet::from([&key]));
+        assert_eq!(agents.value("app", Gauge::Load1), Some(9.0));
+        // A pool of the generation before has it still.
+        agents.keep(&HashSet::new());
         assert_eq!(agents.value("app", Gauge::Load1), None);
+        assert_eq!(told.percent(), 100);
+        assert!(Arc::ptr_eq(&told, &agents.of(&key.0, &key.1)));
+        drop(told);
+        agents.keep(&HashSet::new());
+        assert!(agents.told.lock().expect("nobody panicked").is_empty());
     }
 }

@@ -5,6 +5,7 @@
 //! whole. Where it cannot be read any more, the last one holds.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use config::{model, reason};
+use os::file::Wait;
 use tokio::time::sleep;
 
 use super::Answer;
@@ -184,12 +186,13 @@ impl Facts {
 
 /// Reads a file and what it says, with the lines that say nothing.
 fn read(path: &Path, caps: (usize, usize)) -> io::Result<(Table, Vec<BadLine>)> {
-    // Looked at before it is opened: to open a pipe would wait.
-    if !std::fs::metadata(path)?.is_file() {
+    // Opened without waiting: it may be a pipe, or have become one since it was looked at.
+    let file = File::from(os::file::open(path, Wait::Allowed)?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    let file = std::fs::File::open(path)?;
-    let facts = Facts::of(&file.metadata()?);
+    let facts = Facts::of(&metadata);
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
@@ -262,6 +265,19 @@ mod tests {
         let expected = [("/x/y", "z"), ("a", "1"), ("b", "2"), ("c", "3")];
         let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
         assert_eq!((entries, bad), (expected.to_vec(), Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_at_once() {
+        let problem = |path: &str| {
+            let read = read(Path::new(path), (8, 8));
+            read.err().map(|error| error.to_string())
+        };
+        for path in ["/dev/zero", "/tmp"] {
+            let problem = problem(path).expect("no table");
+            assert!(problem.contains("no regular file"), "{path}: {problem}");
+        }
+        assert!(problem("/nowhere/map.txt").is_some());
     }
 
     #[test]

@@ -20,6 +20,10 @@ use super::protocol::Flood;
 const UNSENT_BYTES_MAX: usize = 1 << 20;
 /// How long a program that is to go may still be asked, by requests of an earlier generation.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long it may take to answer them, at most.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
+/// A program is taken to be behind for so long after somebody has waited in vain.
+const BEHIND: Duration = Duration::from_secs(30);
 
 /// The questions to one process.
 #[derive(Debug, Default)]
@@ -44,6 +48,19 @@ struct Queue {
     host: Option<Waker>,
     /// When the process is to end for good.
     ends: Option<Instant>,
+    /// When somebody has waited in vain last, or was sent away so as not to.
+    late_at: Option<Instant>,
+    /// How long an answer takes, on average of the last ones.
+    pace: Duration,
+}
+
+/// What a queue may hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Questions without an answer.
+    pub(super) waiting_max: usize,
+    /// How long a question may take.
+    pub(super) patience: Duration,
 }
 
 /// Who takes questions.
@@ -91,14 +108,18 @@ impl Inbox {
         &self,
         key: &[u8],
         whom: Whom,
-        waiting_max: usize,
+        bounds: Bounds,
         now: Instant,
     ) -> Result<State, Whom> {
         let mut queue = self.lock();
         let is_taken = matches!(queue.state, State::Unattended | State::Open);
-        let is_full =
-            queue.asked.len() >= waiting_max || queue.unsent.len() + key.len() >= UNSENT_BYTES_MAX;
+        let is_full = queue.asked.len() >= bounds.waiting_max
+            || queue.unsent.len() + key.len() >= UNSENT_BYTES_MAX;
         if !is_taken || is_full {
+            return Err(whom);
+        }
+        if queue.is_hopeless(bounds.patience, now) {
+            queue.late_at = Some(now);
             return Err(whom);
         }
         queue.unsent.extend_from_slice(key);
@@ -147,6 +168,7 @@ impl Inbox {
     fn give_up(&self, queue: &mut Queue) -> Vec<Whom> {
         queue.unsent = Vec::new();
         (queue.expired, queue.first_since) = (0, None);
+        (queue.late_at, queue.pace) = (None, Duration::ZERO);
         self.waiting.store(0, Relaxed);
         let asked = std::mem::take(&mut queue.asked);
         asked.into_iter().filter_map(|asked| asked.whom).collect()
@@ -166,6 +188,17 @@ impl Inbox {
     /// When the process is to end for good, if it is to.
     pub(super) fn ends(&self) -> Option<Instant> {
         self.lock().ends
+    }
+
+    /// Whether the process is to end for good now: nobody waits for an answer any more, or has
+    /// waited for as long as a question may take, or as is waited at most.
+    pub(super) fn is_over(&self, patience: Duration, now: Instant) -> bool {
+        let queue = self.lock();
+        let last = match queue.asked.is_empty() {
+            true => Duration::ZERO,
+            false => patience.min(LAST_ANSWERS),
+        };
+        queue.ends.is_some_and(|ends| ends + last <= now)
     }
 
     /// What is to be written goes into `writing` where that is empty; the host is woken when
@@ -194,6 +227,7 @@ impl Inbox {
     ) -> Result<(), Flood> {
         let mut queue = self.lock();
         let mut result = Ok(());
+        queue.note_pace(answers.len(), now);
         for answer in answers.drain(..) {
             let Some(asked) = queue.asked.pop_front() else {
                 result = Err(Flood::Unasked);
@@ -222,12 +256,41 @@ impl Inbox {
             late.push(asked.whom.take());
         }
         queue.expired += late.len();
+        if !late.is_empty() {
+            queue.late_at = Some(now);
+        }
         (late.into_iter().flatten().collect(), is_silent)
     }
 
     /// Held for a moment, by who asks and by the host.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Whether one more would be answered too late, and keep others from being answered in time:
+    /// the program has let somebody wait in vain lately, and so many wait that it needs half the
+    /// time a question may take for them. Else, once it is asked more than it can answer, it would
+    /// do nothing but answer whoever has stopped waiting.
+    fn is_hopeless(&self, patience: Duration, now: Instant) -> bool {
+        let is_behind = |at: Instant| now.saturating_duration_since(at) < BEHIND;
+        let ahead = u32::try_from(self.asked.len()).unwrap_or(u32::MAX);
+        self.late_at.is_some_and(is_behind) && self.pace.saturating_mul(ahead) > patience / 2
+    }
+
+    /// Learns from so many answers how long one takes.
+    fn note_pace(&mut self, answers: usize, now: Instant) {
+        let answers = u32::try_from(answers).unwrap_or(u32::MAX);
+        let busy = self
+            .first_since
+            .map(|since| now.saturating_duration_since(since));
+        if let Some(each) = busy.and_then(|busy| busy.checked_div(answers)) {
+            self.pace = match self.pace {
+                Duration::ZERO => each,
+                pace => (pace * 7 + each) / 8,
+            };
+        }
     }
 }
 
@@ -241,7 +304,11 @@ mod tests {
 
     fn ask(inbox: &Inbox, key: &str, now: Instant) -> Option<oneshot::Receiver<Answer>> {
         let (hear, heard) = oneshot::channel();
-        let asked = inbox.ask(key.as_bytes(), Whom::One(hear), 3, now);
+        let bounds = Bounds {
+            waiting_max: 3,
+            patience: PATIENCE,
+        };
+        let asked = inbox.ask(key.as_bytes(), Whom::One(hear), bounds, now);
         asked.ok().map(|_| heard)
     }
 
@@ -333,6 +400,58 @@ mod tests {
         inbox.retire(now);
         inbox.retire(now + LINGER);
         assert_eq!(inbox.ends(), Some(now + LINGER));
+        assert!(!inbox.is_over(PATIENCE, now) && inbox.is_over(PATIENCE, now + LINGER));
         assert!(ask(&inbox, "k", now).is_some());
+    }
+
+    #[test]
+    fn a_program_that_is_to_go_answers_first_what_it_was_asked() {
+        let (inbox, now) = (Inbox::default(), Instant::now());
+        let held = ask(&inbox, "k", now);
+        inbox.retire(now);
+        let ends = now + LINGER;
+        assert!(held.is_some() && !inbox.is_over(PATIENCE, ends));
+        assert!(inbox.is_over(PATIENCE, ends + PATIENCE), "but not for ever");
+        assert_eq!(deliver(&inbox, &["1"], ends), Ok(1));
+        assert!(inbox.is_over(PATIENCE, ends));
+    }
+
+    /// Asks so many questions a second of a program that answers ten, for two minutes; how many
+    /// of its answers came in time.
+    fn answered_in_time(asked_per_second: u64) -> usize {
+        let (inbox, began) = (Inbox::default(), Instant::now());
+        let bounds = Bounds {
+            waiting_max: 1_000,
+            patience: PATIENCE,
+        };
+        let (mut heard, mut in_time) = (Vec::new(), 0);
+        for now_ms in 0..120_000 {
+            let now = began + Duration::from_millis(now_ms);
+            if now_ms % (1_000 / asked_per_second) == 0 {
+                let (hear, hears) = oneshot::channel();
+                heard.push(hears);
+                // Refused, it is told at once.
+                let _ = inbox.ask(b"k", Whom::One(hear), bounds, now);
+            }
+            if now_ms % 100 == 99 && inbox.waiting() > 0 {
+                in_time += deliver(&inbox, &["v"], now).expect("asked");
+            }
+            if now_ms % 250 == 0 {
+                let _ = inbox.expire(PATIENCE, now);
+            }
+        }
+        in_time
+    }
+
+    #[test]
+    fn a_program_that_is_asked_too_much_answers_most_of_what_it_can_in_time() {
+        assert_eq!(answered_in_time(5), 600, "all");
+        for too_many in [12, 20, 100] {
+            let in_time = answered_in_time(too_many);
+            assert!(
+                in_time > 800,
+                "{in_time} of 1,200, asked {too_many} a second"
+            );
+        }
     }
 }

@@ -38,7 +38,7 @@ use self::file::FileMap;
 use self::program::Program;
 use crate::conditions::Conditions;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Request};
 use crate::generation::Generation;
 use crate::worker::Worker;
 
@@ -175,6 +175,28 @@ fn open_question(exchange: &Exchange, conditions: &Conditions) -> Option<Questio
     conditions.question(&exchange.request, route.file.as_deref(), &route.answers)
 }
 
+/// Whether conditions hold, for who cannot wait: files are asked, but no program.
+pub(crate) fn hold_at_once(
+    conditions: &Conditions,
+    request: &Request,
+    answers: &mut Answers,
+    maps: &[Arc<Map>],
+) -> bool {
+    loop {
+        if let Some(holds) = conditions.judge(request, None, answers) {
+            return holds;
+        }
+        // Each question is one of theirs, and asked once.
+        let Some(Question { map, key }) = conditions.question(request, None, answers) else {
+            return false;
+        };
+        match maps.get(map).map(|map| map.look_up(&key)) {
+            Some(Ok(answer)) => answers.keep(map, key, answer),
+            Some(Err(_)) | None => return false,
+        }
+    }
+}
+
 impl Map {
     fn new(config: &model::Map, seat: usize, stats: Arc<MapStats>) -> Result<Self> {
         let source = match &config.source {
@@ -217,14 +239,22 @@ impl Map {
         matches!(&self.source, Source::Program(own) if Arc::ptr_eq(own, program))
     }
 
-    /// The answer to a key, for a request of this worker's.
-    async fn answer(&self, worker: &Worker, key: &[u8]) -> Answer {
-        let program = match &self.source {
+    /// The answer of a file to a key, or the program that is to be asked.
+    fn look_up(&self, key: &[u8]) -> std::result::Result<Answer, &Arc<Program>> {
+        match &self.source {
             Source::File(file) => {
                 self.stats.questions.fetch_add(1, Relaxed);
-                return file.answer(key);
+                Ok(file.answer(key))
             }
-            Source::Program(program) => program,
+            Source::Program(program) => Err(program),
+        }
+    }
+
+    /// The answer to a key, for a request of this worker's.
+    async fn answer(&self, worker: &Worker, key: &[u8]) -> Answer {
+        let program = match self.look_up(key) {
+            Ok(answer) => return answer,
+            Err(program) => program,
         };
         // A sender that is gone belonged to a worker that has ended.
         let lost = |_| program.on_error();

@@ -41,14 +41,14 @@ const STDERR_READS_MAX: usize = 4;
 enum End {
     /// The map has gone.
     Retired,
-    /// It closed its output or its input: it has ended, or will.
+    /// It closed its output: it has ended, or will.
     Closed,
     /// It answered nobody for as long as a question may take.
     Silent,
     /// It said more than it may.
     Flood(Flood),
     /// It was not started.
-    Unstarted(String),
+    Unstarted,
 }
 
 /// Hosts a process until its map has gone.
@@ -76,7 +76,7 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
     loop {
         inbox.enter(State::Open);
         let started = Instant::now();
-        let (end, words) = run(&worker, program, inbox).await;
+        let (end, words, mut unanswered) = run(&worker, program, inbox).await;
         if matches!(end, End::Retired) {
             tracing::info!(
                 map = &*program.name,
@@ -85,12 +85,10 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
             return;
         }
         let rest = back_off.rest(started.elapsed(), worker.draw());
-        let failed = match rest.is_zero() {
-            true => inbox.fail(),
-            false => inbox.enter(State::Resting),
-        };
-        let unanswered = failed.len();
-        program.tell_failure(failed);
+        // What came since it ended the next one is asked, if that comes at once.
+        if !rest.is_zero() {
+            unanswered += tell_failure(program, inbox.enter(State::Resting));
+        }
         program.stats.restarts.fetch_add(1, Relaxed);
         let rest_ms = rest.as_millis();
         tracing::error!(
@@ -118,17 +116,18 @@ async fn rest_of(inbox: &Inbox, rest: Duration) -> bool {
     true
 }
 
-/// Starts a process and talks to it until its end; why that was, and in words.
-async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End, String) {
+/// Starts a process and talks to it until its end; why that was, in words, and how many questions
+/// it has left without an answer.
+async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End, String, usize) {
     let (pipes, ends) = match Pipes::open() {
         Ok(opened) => opened,
         Err(error) => {
             let why = format!("open its pipes: {}", config::reason(&error));
-            return (End::Unstarted(why.clone()), why);
+            return (End::Unstarted, why, 0);
         }
     };
     let Some((generation, map)) = place(worker, program) else {
-        return (End::Retired, String::new());
+        return (End::Retired, String::new(), 0);
     };
     let [stdin, stdout, stderr] = ends;
     let order = |id| RunMap {
@@ -139,17 +138,32 @@ async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End
         stdout,
         stderr,
     };
-    let process = match ordered(worker, program, inbox, order).await {
+    // There may be no spawner for a while.
+    let ordering = worker.programs.run_map(order);
+    let process = match attended(program, inbox, ordering).await {
         Ok(process) => process,
-        Err(error) => return (End::Unstarted(error.detail.clone()), error.detail),
+        Err(error) => return (End::Unstarted, error.detail, 0),
     };
     program.running.fetch_add(1, Relaxed);
     let mut talk = Talk::new(worker, program, inbox, pipes);
     let end = poll_fn(|cx| talk.poll(cx)).await;
-    let outcome = finish(&end, &mut talk, &process).await;
+    let unanswered = match end {
+        End::Retired => inbox.enter(State::Ended),
+        _ => inbox.fail(),
+    };
+    let unanswered = tell_failure(program, unanswered);
+    let finishing = finish(&end, &mut talk, &process);
+    let outcome = attended(program, inbox, finishing).await;
     program.running.fetch_sub(1, Relaxed);
     let words = in_words(&end, outcome.as_ref(), talk.last_words());
-    (end, words)
+    (end, words, unanswered)
+}
+
+/// Tells them that there is no answer; how many questions that were.
+fn tell_failure(program: &Program, failed: Vec<Whom>) -> usize {
+    let count = failed.len();
+    program.tell_failure(failed);
+    count
 }
 
 /// The generation this worker serves, and the map's index in it; `None` where it has gone.
@@ -160,18 +174,14 @@ fn place(worker: &Worker, program: &Arc<Program>) -> Option<(u64, u32)> {
     Some((serving.generation.number, u32::try_from(at).ok()?))
 }
 
-/// Has the spawner start it. While there is no spawner those who wait are told in time.
-async fn ordered(
-    worker: &Worker,
-    program: &Program,
-    inbox: &Inbox,
-    order: impl FnOnce(u64) -> RunMap,
-) -> crate::error::Result<programs::Program> {
-    let mut ordering = pin!(worker.programs.run_map(order));
+/// Waits for something while nobody talks to the program: those who wait for an answer are told in
+/// time that there is none.
+async fn attended<T>(program: &Program, inbox: &Inbox, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
     loop {
         tokio::select! {
             biased;
-            process = &mut ordering => return process,
+            done = &mut work => return done,
             () = sleep(tick(program)) => {
                 let (late, _) = inbox.expire(program.timeout(), Instant::now());
                 program.tell_failure(late);
@@ -212,11 +222,10 @@ fn in_words(end: &End, outcome: Option<&Outcome>, last: &str) -> String {
         None => "it was killed and does not end".to_owned(),
     };
     let why = match end {
-        End::Retired => String::new(),
+        End::Retired | End::Unstarted => String::new(),
         End::Closed => outcome,
         End::Silent => "it answered nothing for as long as a question may take (timeout)".into(),
         End::Flood(flood) => flood.describe().to_owned(),
-        End::Unstarted(why) => why.clone(),
     };
     match last {
         "" => why,
@@ -278,7 +287,8 @@ impl<'a> Talk<'a> {
         self.poll_clock(cx)
     }
 
-    /// Writes what was asked; ready where nobody reads it, or the map has gone.
+    /// Writes what was asked; ready where the map has gone. A program that reads no more may still
+    /// answer what it has read.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             if self.written == self.writing.len() {
@@ -286,7 +296,7 @@ impl<'a> Talk<'a> {
                 self.written = 0;
             }
             let look = self.inbox.attend(cx, &mut self.writing);
-            if look.ends.is_some_and(|ends| ends <= Instant::now()) {
+            if look.ends.is_some() && self.is_over() {
                 return Poll::Ready(End::Retired);
             }
             let is_due = look.is_busy || look.ends.is_some();
@@ -301,9 +311,13 @@ impl<'a> Talk<'a> {
             };
             match ready!(stdin.poll_write(cx, rest)) {
                 Ok(count) => self.written += count,
-                Err(_) => return Poll::Ready(End::Closed),
+                Err(_) => self.stdin = None,
             }
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.inbox.is_over(self.program.timeout(), Instant::now())
     }
 
     /// Reads answers and tells them; ready at their end.
@@ -353,11 +367,10 @@ impl<'a> Talk<'a> {
             if is_silent {
                 return Poll::Ready(End::Silent);
             }
-            let ends = self.inbox.ends();
-            if ends.is_some_and(|ends| ends <= now) {
+            if self.is_over() {
                 return Poll::Ready(End::Retired);
             }
-            self.is_ticking = self.inbox.waiting() > 0 || ends.is_some();
+            self.is_ticking = self.inbox.waiting() > 0 || self.inbox.ends().is_some();
             let next = tokio::time::Instant::now() + tick(self.program);
             self.tick.as_mut().reset(next);
         }

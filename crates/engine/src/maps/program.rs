@@ -9,7 +9,7 @@ use config::model::{self, MapProgram};
 use tokio::sync::oneshot;
 
 use super::cache::{Cache, Look};
-use super::inbox::{Inbox, State, Whom};
+use super::inbox::{Bounds, Inbox, State, Whom};
 use super::protocol::can_be_asked;
 use super::{Answer, Asked, MapStats, process};
 use crate::worker::Worker;
@@ -89,6 +89,14 @@ impl Program {
         }
     }
 
+    /// What a queue may hold.
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            waiting_max: self.config.waiting,
+            patience: self.timeout(),
+        }
+    }
+
     /// Has all its processes end for good soon.
     pub(super) fn retire(&self, now: Instant) {
         for seat in &self.processes {
@@ -144,11 +152,11 @@ impl Program {
         mut whom: Whom,
         now: Instant,
     ) -> Result<State, Whom> {
-        let waiting_max = self.config.waiting;
+        let bounds = self.bounds();
         let first = self.choose(worker);
         let (before, from) = self.processes.split_at(first);
         for seat in from.iter().chain(before) {
-            match seat.inbox.ask(key, whom, waiting_max, now) {
+            match seat.inbox.ask(key, whom, bounds, now) {
                 Ok(state) => return Ok(state),
                 Err(back) => whom = back,
             }
@@ -186,11 +194,14 @@ impl Program {
     /// Tells them that there is no answer. That is not kept: the next one may be.
     pub(super) fn tell_failure(&self, failed: impl IntoIterator<Item = Whom>) {
         for whom in failed {
-            let answer = self.on_error();
-            match (whom, &self.cache) {
-                (Whom::One(hear), _) => tell_all([hear], &answer),
-                (Whom::All(key), Some(cache)) => tell_all(lock(cache).fail(&key), &answer),
-                (Whom::All(_), None) => {}
+            let waiting = match (whom, &self.cache) {
+                (Whom::One(hear), _) => vec![hear],
+                (Whom::All(key), Some(cache)) => lock(cache).fail(&key),
+                (Whom::All(_), None) => Vec::new(),
+            };
+            for hear in waiting.into_iter().filter(|hear| !hear.is_closed()) {
+                // Whoever goes now hears nothing.
+                let _ = hear.send(self.on_error());
             }
         }
     }

@@ -1,17 +1,18 @@
-//! What to raise where a table of the kernel fills up, and what that costs in memory.
+//! What to raise where something fills up that can be raised, and what that costs in memory.
 //!
 //! The idea: commands with the machine's own numbers in them, to be typed as they are. Twice what
 //! there is, is what is proposed: it is enough until somebody has found out why.
 
 use std::path::Path;
 
+use config::model::sensor::Gauge;
 use os::sensors::{ENTRY_BYTES, conntrack_number, port_range};
 
 use crate::figures::{bytes, count};
 
 /// Bytes of kernel memory a connection's descriptor takes: file, inode and socket, buffers of what
 /// is under way not counted.
-const CONNECTION_BYTES: u64 = 4 * 1_024;
+pub const CONNECTION_BYTES: u64 = 4 * 1_024;
 /// Bytes of a bucket of the table of connections.
 const BUCKET_BYTES: u64 = 8;
 /// Local ports that can be had: those below belong to services.
@@ -19,16 +20,18 @@ const PORTS_FIRST: u16 = 10_240;
 const PORTS_LAST: u16 = 65_535;
 
 /// What can be done about one sensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Advice {
-    /// The sensor's name.
-    pub(super) sensor: &'static str,
-    /// How much there is.
-    pub(super) state: String,
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advice {
+    /// The sensor.
+    pub gauge: Gauge,
+    /// How much of what there may be is in use, from 0 to 1, where one number says that.
+    pub fill: Option<f64>,
+    /// How much there is, in words.
+    pub state: String,
     /// The commands.
-    pub(super) commands: Vec<String>,
+    pub commands: Vec<String>,
     /// What they cost.
-    pub(super) cost: String,
+    pub cost: String,
 }
 
 /// The state of the table of connections.
@@ -39,21 +42,28 @@ struct Conntrack {
     buckets: u64,
 }
 
-/// What can be done here; of descriptors, where there is a gateway that has some.
+/// What can be done here; of descriptors, where there is a gateway that has some: how many are
+/// open, and how many may be.
 pub(super) fn here(descriptors: Option<(u64, u64)>) -> Vec<Advice> {
-    let text = |path: &str| std::fs::read_to_string(Path::new("/proc/sys/net").join(path));
-    let number = |name: &str| conntrack_number(&text(&format!("netfilter/{name}")).ok()?);
+    let text = |path: &str| std::fs::read_to_string(Path::new("/proc/sys").join(path));
+    let of_table = |name: &str| {
+        let text = text(&format!("net/netfilter/nf_conntrack_{name}"));
+        conntrack_number(&text.ok()?)
+    };
     let conntrack = || {
         Some(Conntrack {
-            count: number("nf_conntrack_count")?,
-            most: number("nf_conntrack_max")?,
-            buckets: number("nf_conntrack_buckets")?,
+            count: of_table("count")?,
+            // 0 is as many as it takes.
+            most: of_table("max").filter(|most| *most > 0)?,
+            buckets: of_table("buckets")?,
         })
     };
-    let range = text("ipv4/ip_local_port_range").ok();
+    let range = text("net/ipv4/ip_local_port_range").ok();
     let ports = range.and_then(|text| port_range(&text));
+    let bound = text("fs/nr_open").ok();
+    let bound = bound.and_then(|text| text.trim().parse().ok());
     let conntrack = conntrack().map(of_conntrack);
-    let descriptors = descriptors.map(|(open, most)| of_descriptors(open, most));
+    let descriptors = descriptors.map(|(open, most)| of_descriptors(open, most, bound));
     let ports = ports.map(|range| of_ports(range.first, range.last));
     conntrack
         .into_iter()
@@ -72,26 +82,36 @@ fn of_conntrack(now: Conntrack) -> Advice {
     let entries = bytes(now.most.saturating_mul(ENTRY_BYTES));
     let table = bytes(now.buckets.saturating_mul(BUCKET_BYTES));
     Advice {
-        sensor: "conntrack",
+        gauge: Gauge::Conntrack,
+        fill: Some(now.count as f64 / now.most as f64),
         state: format!("{} of {} entries", count(now.count), count(now.most)),
         commands: vec![
             format!("sysctl -w {most_set} {buckets_set}"),
-            format!("printf '%s\\n' {most_set} {buckets_set} > /etc/sysctl.d/60-conntrack.conf"),
+            // For good: a module that is not loaded yet when the machine starts has nothing to set.
+            format!(
+                "printf '%s\\n' {most_set} {buckets_set} > /etc/sysctl.d/60-conntrack.conf; \
+                 echo nf_conntrack > /etc/modules-load.d/60-conntrack.conf"
+            ),
         ],
         cost: format!("{table} more at once for buckets, up to {entries} more when it is full"),
     }
 }
 
-fn of_descriptors(open: u64, most: u64) -> Advice {
+/// `bound` is what no limit may exceed.
+fn of_descriptors(open: u64, most: u64, bound: Option<u64>) -> Advice {
     let more = most.saturating_mul(2);
+    let is_bound = bound.is_some_and(|bound| bound < more);
+    let first = is_bound.then(|| format!("sysctl -w fs.nr_open={more}    # before the others"));
+    let commands = [
+        format!("systemctl edit nagaya    # [Service] LimitNOFILE={more}, then a restart"),
+        format!("ulimit -n {more}    # in the shell that starts it, as root"),
+    ];
     let cost = bytes(most.saturating_mul(CONNECTION_BYTES));
     Advice {
-        sensor: "descriptors",
+        gauge: Gauge::Descriptors,
+        fill: Some(open as f64 / most.max(1) as f64),
         state: format!("{} of {} open", count(open), count(most)),
-        commands: vec![
-            format!("systemctl edit nagaya    # [Service] LimitNOFILE={more}, then a restart"),
-            format!("ulimit -n {more}    # in the shell that starts it, as root"),
-        ],
+        commands: first.into_iter().chain(commands).collect(),
         cost: format!("nothing until they are used, up to {cost} more with that many connections"),
     }
 }
@@ -102,14 +122,18 @@ fn of_ports(first: u16, last: u16) -> Advice {
     let setting = format!("net.ipv4.ip_local_port_range='{first_new} {last_new}'");
     let can_grow = (first, last) != (first_new, last_new);
     Advice {
-        sensor: "ports",
+        gauge: Gauge::Ports,
+        fill: None,
         state: format!("{} for each back end, {first} to {last}", count(ports)),
         commands: can_grow
             .then(|| format!("sysctl -w {setting}"))
             .into_iter()
             .collect(),
-        cost: "no memory of its own; a larger `keepalive` of the upstream makes fewer do"
-            .to_owned(),
+        cost: format!(
+            "no memory of its own; programs that listen from {first_new} on may find their port \
+             taken (net.ipv4.ip_local_reserved_ports spares them); a larger `keepalive` of the \
+             upstream makes fewer do"
+        ),
     }
 }
 
@@ -133,7 +157,7 @@ mod tests {
             advice.cost,
             "512.0 KiB more at once for buckets, up to 112.0 MiB more when it is full"
         );
-        let advice = of_descriptors(20, 1_024);
+        let advice = of_descriptors(20, 1_024, Some(1_048_576));
         assert!(
             advice.commands[0].contains("LimitNOFILE=2048"),
             "{advice:?}"
@@ -142,6 +166,11 @@ mod tests {
             advice
                 .cost
                 .ends_with("up to 4.0 MiB more with that many connections"),
+            "{advice:?}"
+        );
+        let advice = of_descriptors(20, 1_048_576, Some(1_048_576));
+        assert!(
+            advice.commands[0].starts_with("sysctl -w fs.nr_open=2097152"),
             "{advice:?}"
         );
         let advice = of_ports(32_768, 60_999);

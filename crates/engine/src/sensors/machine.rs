@@ -1,11 +1,12 @@
 //! The machine's own gauges, read off `/proc`.
 //!
 //! The idea: a table says which file serves which gauges, how often it is read, and what to do
-//! where it is not there. What moves fast is read at each sample, what does not once a second, and
-//! not all of that at once. What costs more the more there is to look at (local ports, and
-//! descriptors on older kernels) is looked at so seldom that it takes no more than a thousandth of
-//! a core. A file that is not there is looked for again: tables of connections come with the first
-//! rule of a firewall.
+//! where it is not there. What moves fast is read at each sample, what does not once a second. What
+//! costs more the more there is to look at (local ports, and descriptors on older kernels) is
+//! looked at so seldom that it takes no more than a two-hundredth of a core. A file that is not
+//! there, or could not be read, is looked for again every second: tables of connections come with
+//! the first rule of a firewall, and what could not be read for want of memory is needed the next
+//! moment.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +16,15 @@ use os::sensors::{
     listen_overflows, load_averages, memory, pages_swapped_in, port_range, pressure,
 };
 
+use super::history::{Kind as Value, kind};
 use super::{GAUGES, Numbers};
 
-/// Samples in a second: what is read once a second is spread over them.
-const SAMPLES_A_SECOND: u64 = 10;
-/// After how many samples files that are not there are looked for again.
-const LOOK_AGAIN: u64 = 30 * SAMPLES_A_SECOND;
+/// How often what does not move fast is read.
+const SECOND_US: u64 = 1_000_000;
+/// How often files that are not there are looked for.
+const LOOK_AGAIN_US: u64 = 1_000_000;
 /// What costs more than a moment may take one in so many of the processor's time.
-const REST_TIMES: u64 = 2_000;
+const REST_TIMES: u64 = 250;
 /// Bounds of the rest between two such looks.
 const REST_US: (u64, u64) = (1_000_000, 60_000_000);
 
@@ -67,6 +69,10 @@ struct Kind {
 const NO_PRESSURE: &str = "a kernel with CONFIG_PSI, started with psi=1 on its command line";
 const NO_PROC: &str = "mount /proc where the gateway runs";
 const NO_CONNTRACK: &str = "nothing, where no firewall follows connections: then no table can fill up (modprobe nf_conntrack loads it)";
+const NO_SWAP: &str =
+    "mount /proc where the gateway runs; a kernel without CONFIG_SWAP reads nothing back";
+const NO_TABLE: &str =
+    "/proc/net/tcp readable for the gateway's user (a mount of /proc with subset=pid has none)";
 
 const KINDS: [Kind; 11] = [
     Kind {
@@ -74,8 +80,10 @@ const KINDS: [Kind; 11] = [
         gauges: &[Gauge::CpuPressure],
         pace: Pace::EachSample,
         take: |text, facts| {
-            facts.set(Gauge::CpuPressure, pressure(text)?.some.as_secs_f64());
-            Some(())
+            facts.take(
+                Gauge::CpuPressure,
+                pressure(text).map(|it| it.some.as_secs_f64()),
+            )
         },
         remedy: NO_PRESSURE,
     },
@@ -100,8 +108,10 @@ const KINDS: [Kind; 11] = [
         gauges: &[Gauge::MemoryAvailable],
         pace: Pace::EachSample,
         take: |text, facts| {
-            facts.set(Gauge::MemoryAvailable, memory(text)?.available_share());
-            Some(())
+            facts.take(
+                Gauge::MemoryAvailable,
+                memory(text).map(|it| it.available_share()),
+            )
         },
         remedy: NO_PROC,
     },
@@ -136,10 +146,12 @@ const KINDS: [Kind; 11] = [
         gauges: &[Gauge::SwapIn],
         pace: Pace::EachSecond,
         take: |text, facts| {
-            facts.set(Gauge::SwapIn, pages_swapped_in(text)? as f64);
-            Some(())
+            facts.take(
+                Gauge::SwapIn,
+                pages_swapped_in(text).map(|pages| pages as f64),
+            )
         },
-        remedy: NO_PROC,
+        remedy: NO_SWAP,
     },
     Kind {
         path: "sys/net/netfilter/nf_conntrack_max",
@@ -156,8 +168,10 @@ const KINDS: [Kind; 11] = [
         gauges: &[Gauge::ConntrackDrops],
         pace: Pace::EachSecond,
         take: |text, facts| {
-            facts.set(Gauge::ConntrackDrops, conntrack_refused(text)? as f64);
-            Some(())
+            facts.take(
+                Gauge::ConntrackDrops,
+                conntrack_refused(text).map(|drops| drops as f64),
+            )
         },
         remedy: NO_CONNTRACK,
     },
@@ -166,8 +180,10 @@ const KINDS: [Kind; 11] = [
         gauges: &[Gauge::ListenOverflows],
         pace: Pace::EachSecond,
         take: |text, facts| {
-            facts.set(Gauge::ListenOverflows, listen_overflows(text)? as f64);
-            Some(())
+            facts.take(
+                Gauge::ListenOverflows,
+                listen_overflows(text).map(|found| found as f64),
+            )
         },
         remedy: NO_PROC,
     },
@@ -184,10 +200,25 @@ const KINDS: [Kind; 11] = [
 ];
 
 impl Facts {
+    /// Takes totals out: one counts when it was read, and is not told again until it is.
+    fn forget_totals(&mut self) {
+        for gauge in Gauge::ALL {
+            if kind(gauge) == Value::Total {
+                self.set(gauge, f64::NAN);
+            }
+        }
+    }
+
     fn set(&mut self, gauge: Gauge, number: f64) {
         if let Some(place) = self.numbers.get_mut(gauge.index()) {
             *place = number;
         }
+    }
+
+    /// Takes over what a text says of a gauge.
+    fn take(&mut self, gauge: Gauge, number: Option<f64>) -> Option<()> {
+        self.set(gauge, number?);
+        Some(())
     }
 
     fn set_pressure(&mut self, text: &str, some: Gauge, full: Gauge) -> Option<()> {
@@ -205,6 +236,8 @@ struct Source {
     file: Option<KeptFile>,
     /// Why it says nothing.
     why: Option<String>,
+    /// When it is to be read.
+    due_us: u64,
 }
 
 impl Source {
@@ -217,6 +250,20 @@ impl Source {
                 self.why = Some(format!("{}: {why}", path.display()));
             }
         }
+    }
+
+    /// Sees that it is read this time, if it is due.
+    fn is_due(&mut self, at_us: u64) -> bool {
+        let is_due = at_us >= self.due_us;
+        if is_due && self.kind.pace == Pace::EachSecond {
+            // In step with itself; who was held up for longer begins anew.
+            let next_us = self.due_us + SECOND_US;
+            self.due_us = match next_us > at_us {
+                true => next_us,
+                false => at_us + SECOND_US,
+            };
+        }
+        is_due
     }
 
     /// Reads it, if it is there.
@@ -250,7 +297,8 @@ pub(super) struct Machine {
     sources: Vec<Source>,
     facts: Facts,
     room: Vec<u8>,
-    samples: u64,
+    look_again_us: u64,
+    has_looked_again: bool,
     descriptors: Descriptors,
     ports: Ports,
 }
@@ -263,6 +311,7 @@ impl Machine {
                 kind,
                 file: None,
                 why: None,
+                due_us: 0,
             };
             source.look(root);
             source
@@ -277,7 +326,8 @@ impl Machine {
                 ports: None,
             },
             room: Vec::new(),
-            samples: 0,
+            look_again_us: LOOK_AGAIN_US,
+            has_looked_again: false,
             descriptors: Descriptors::look(),
             ports: Ports::default(),
         }
@@ -285,28 +335,35 @@ impl Machine {
 
     /// Reads what is due.
     pub(super) fn read(&mut self, at_us: u64) -> Numbers {
-        let turn = self.samples % SAMPLES_A_SECOND;
-        let looks_again = self.samples % LOOK_AGAIN == LOOK_AGAIN - 1;
-        for (place, source) in (0..).zip(&mut self.sources) {
-            if looks_again && source.file.is_none() {
+        self.facts.forget_totals();
+        self.has_looked_again = at_us >= self.look_again_us;
+        if self.has_looked_again {
+            self.look_again_us = at_us.saturating_add(LOOK_AGAIN_US);
+        }
+        for source in &mut self.sources {
+            if self.has_looked_again && source.file.is_none() {
                 source.look(&self.root);
+                // What is found is read at once: whether it says something belongs to it.
+                source.due_us = source.due_us.min(at_us);
             }
-            let is_due = match source.kind.pace {
-                Pace::EachSample => true,
-                Pace::EachSecond => self.samples == 0 || turn == place % SAMPLES_A_SECOND,
-            };
-            if is_due {
+            if source.is_due(at_us) {
                 source.read(&mut self.room, &mut self.facts);
             }
         }
-        self.samples += 1;
-        let facts = &mut self.facts;
+        self.of_several(at_us)
+    }
+
+    /// What comes of more than one file, with all that comes of one.
+    fn of_several(&mut self, at_us: u64) -> Numbers {
+        let facts = &self.facts;
         let mut numbers = facts.numbers;
         // Whichever of the two files is lacking: together they say nothing.
-        let is_there = numbers_of(&self.sources, Gauge::Conntrack);
-        let fill = facts.conntrack_count / facts.conntrack_max;
+        let fill = match all_there(&self.sources, Gauge::Conntrack) {
+            true => fill(facts.conntrack_count, facts.conntrack_max),
+            false => f64::NAN,
+        };
         let of_process = [
-            (Gauge::Conntrack, if is_there { fill } else { f64::NAN }),
+            (Gauge::Conntrack, fill),
             (Gauge::Descriptors, self.descriptors.share(at_us)),
             (
                 Gauge::Ports,
@@ -323,17 +380,26 @@ impl Machine {
 
     /// What there is not.
     pub(super) fn missing(&self) -> Vec<Missing> {
-        let lacking = self.sources.iter().filter_map(|source| {
+        let lack = |gauges, why: &Option<String>, remedy| {
+            let why = why.clone()?;
             Some(Missing {
-                gauges: source.kind.gauges,
-                why: source.why.clone()?,
-                remedy: source.kind.remedy,
+                gauges,
+                why,
+                remedy,
             })
-        });
+        };
+        let of_files = self
+            .sources
+            .iter()
+            .filter_map(|source| lack(source.kind.gauges, &source.why, source.kind.remedy));
+        let of_process = [
+            lack(&[Gauge::Descriptors], &self.descriptors.why, NO_PROC),
+            lack(&[Gauge::Ports], &self.ports.why, NO_TABLE),
+        ];
         let mut missing: Vec<Missing> = Vec::new();
-        for lack in lacking {
+        for lack in of_files.chain(of_process.into_iter().flatten()) {
             // Two files of one gauge are one lack.
-            if missing.last().is_none_or(|last| last.gauges != lack.gauges) {
+            if missing.iter().all(|told| told.gauges != lack.gauges) {
                 missing.push(lack);
             }
         }
@@ -342,11 +408,17 @@ impl Machine {
 
     /// Whether a look for what there was not was taken with the last sample.
     pub(super) fn has_looked_again(&self) -> bool {
-        self.samples.is_multiple_of(LOOK_AGAIN)
+        self.has_looked_again
     }
 }
 
-fn numbers_of(sources: &[Source], gauge: Gauge) -> bool {
+/// The fill of the table of connections; where any number will do, none is a share of it.
+fn fill(count: f64, most: f64) -> f64 {
+    if most > 0.0 { count / most } else { most }
+}
+
+/// Whether every file that serves it is there.
+fn all_there(sources: &[Source], gauge: Gauge) -> bool {
     let mut of_gauge = sources
         .iter()
         .filter(|source| source.kind.gauges.contains(&gauge));
@@ -373,14 +445,24 @@ impl Rest {
 /// How full this process's table of descriptors is.
 struct Descriptors {
     open: Option<OpenDescriptors>,
+    /// Why it is not known.
+    why: Option<String>,
     counted: u64,
     rest: Rest,
 }
 
 impl Descriptors {
     fn look() -> Self {
+        let (open, why) = match OpenDescriptors::look() {
+            Ok(open) => (Some(open), None),
+            Err(error) => (
+                None,
+                Some(format!("/proc/self/fd: {}", config::reason(&error))),
+            ),
+        };
         Self {
-            open: OpenDescriptors::look().ok(),
+            open,
+            why,
             counted: 0,
             rest: Rest::default(),
         }
@@ -409,6 +491,8 @@ impl Descriptors {
 /// How many of the local ports the busiest peer takes.
 struct Ports {
     walk: Option<PortWalk>,
+    /// Why it is not known.
+    why: Option<String>,
     spent_ns: u64,
     used: f64,
     rest: Rest,
@@ -418,6 +502,7 @@ impl Default for Ports {
     fn default() -> Self {
         Self {
             walk: None,
+            why: None,
             spent_ns: 0,
             used: f64::NAN,
             rest: Rest::default(),
@@ -433,26 +518,102 @@ impl Ports {
         };
         let begun_ns = os::cpu::thread_cpu_ns();
         if self.walk.is_none() && self.rest.is_over(at_us) {
-            let tables = ["net/tcp", "net/tcp6"].map(|path| root.join(path));
-            let tables: Vec<_> = tables.iter().map(PathBuf::as_path).collect();
-            self.walk = PortWalk::begin(range, &tables).ok();
-            self.spent_ns = 0;
-            if self.walk.is_none() {
-                self.used = f64::NAN;
-                self.rest.begin(at_us, u64::MAX);
+            self.begin(at_us, range, root);
+        }
+        if let Some(walk) = &mut self.walk {
+            let step = walk.step();
+            self.spent_ns += os::cpu::thread_cpu_ns() - begun_ns;
+            if !matches!(step, Ok(None)) {
+                self.used = step.ok().flatten().map_or(f64::NAN, |used| used as f64);
+                self.walk = None;
+                self.rest.begin(at_us, self.spent_ns);
             }
         }
-        let Some(walk) = &mut self.walk else {
-            return self.used / range.count() as f64;
-        };
-        let step = walk.step();
-        self.spent_ns += os::cpu::thread_cpu_ns() - begun_ns;
-        if let Ok(None) = step {
-            return self.used / range.count() as f64;
-        }
-        self.used = step.ok().flatten().map_or(f64::NAN, |used| used as f64);
-        self.walk = None;
-        self.rest.begin(at_us, self.spent_ns);
         self.used / range.count() as f64
+    }
+
+    fn begin(&mut self, at_us: u64, range: PortRange, root: &Path) {
+        let tables = ["net/tcp", "net/tcp6"].map(|path| root.join(path));
+        let tables: Vec<_> = tables.iter().map(PathBuf::as_path).collect();
+        self.spent_ns = 0;
+        (self.walk, self.why) = match PortWalk::begin(range, &tables) {
+            Ok(walk) => (Some(walk), None),
+            Err(error) => {
+                self.used = f64::NAN;
+                self.rest.begin(at_us, 0);
+                let path = root.join("net/tcp");
+                (
+                    None,
+                    Some(format!("{}: {}", path.display(), config::reason(&error))),
+                )
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(value: f64, expected: f64) -> bool {
+        (value - expected).abs() < 1e-9
+    }
+
+    #[test]
+    fn a_table_without_a_bound_is_never_full() {
+        for (count, most, expected) in [(30.0, 40.0, 0.75), (30.0, 0.0, 0.0), (0.0, 4.0, 0.0)] {
+            assert!(near(fill(count, most), expected), "{count} of {most}");
+        }
+        assert!(fill(1.0, f64::NAN).is_nan() && fill(f64::NAN, 4.0).is_nan());
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_looked_for_again_and_read_at_once() {
+        let root = std::env::temp_dir().join(format!("nagaya-again-{}", std::process::id()));
+        let path = root.join("net/netstat");
+        std::fs::create_dir_all(root.join("net")).expect("a directory");
+        let total = |machine: &mut Machine, at_us| {
+            let numbers = machine.read(at_us);
+            numbers[Gauge::ListenOverflows.index()]
+        };
+        let lacks = |machine: &Machine| {
+            let missing = machine.missing();
+            missing
+                .iter()
+                .any(|lack| lack.gauges.contains(&Gauge::ListenOverflows))
+        };
+        std::fs::write(&path, "of something else\n").expect("a file");
+        let mut machine = Machine::below(&root);
+        assert!(total(&mut machine, 0).is_nan() && lacks(&machine));
+        // It is there, and says as little: nobody takes that for a sensor.
+        assert!(total(&mut machine, LOOK_AGAIN_US).is_nan());
+        assert!(machine.has_looked_again() && lacks(&machine));
+        std::fs::write(&path, "TcpExt: ListenOverflows\nTcpExt: 7\n").expect("a file");
+        let again_us = 2 * LOOK_AGAIN_US;
+        assert!(near(total(&mut machine, again_us), 7.0) && !lacks(&machine));
+        // A total is told when it was read, and then a second later.
+        assert!(total(&mut machine, again_us + 100_000).is_nan());
+        assert!(near(total(&mut machine, again_us + SECOND_US), 7.0));
+        std::fs::remove_dir_all(&root).expect("the directory");
+    }
+
+    #[test]
+    fn a_table_that_is_not_there_is_said() {
+        let root = std::env::temp_dir().join(format!("nagaya-ports-{}", std::process::id()));
+        let range = root.join("sys/net/ipv4");
+        std::fs::create_dir_all(&range).expect("a directory");
+        std::fs::write(range.join("ip_local_port_range"), "1 2\n").expect("a file");
+        let mut machine = Machine::below(&root);
+        machine.read(0);
+        let missing = machine.missing();
+        let of = |gauge| {
+            missing
+                .iter()
+                .filter(move |lack| lack.gauges.contains(&gauge))
+        };
+        assert_eq!(of(Gauge::Conntrack).count(), 1, "two files are one lack");
+        let ports = of(Gauge::Ports).next();
+        assert!(ports.is_some_and(|lack| lack.why.contains("net/tcp")));
+        std::fs::remove_dir_all(&root).expect("the directory");
     }
 }

@@ -19,6 +19,7 @@ use script::Sensed;
 
 use crate::agents::Agents;
 
+pub use advice::{Advice, CONNECTION_BYTES};
 pub use machine::Missing;
 pub use sampling::{Here, Sampling};
 pub(crate) use view::number;
@@ -107,9 +108,12 @@ impl Sensors {
         }
     }
 
-    /// What a sensor of this machine said on average over the last 10 s.
+    /// What a sensor said on average over the last 10 s.
     pub fn mean(&self, sensor: &Sensor) -> Option<f64> {
-        of(sensor, |gauge| Some(read(self.mean.get(gauge.index())?)))
+        match sensor {
+            Sensor::Upstream(upstream, gauge) => self.agents.mean(upstream, *gauge),
+            Sensor::Here(_) => of(sensor, |gauge| Some(read(self.mean.get(gauge.index())?))),
+        }
     }
 
     /// How late each worker came to what was ready, in seconds, at worst in the last second.
@@ -144,6 +148,11 @@ pub fn of_machine() -> Sensors {
     let sensors = Sensors::new(0);
     sensors.publish(&Here::look().sample());
     sensors
+}
+
+/// What can be raised on this machine where something fills up, for a process that is no gateway.
+pub fn advice_of_machine() -> Vec<Advice> {
+    advice::here(None)
 }
 
 /// The names scripts may ask for, as an exception lists them.

@@ -15,7 +15,7 @@ use config::model::sensor::Gauge;
 
 use super::history::History;
 use super::machine::Machine;
-use super::{Missing, Numbers, Sensors, Snapshot};
+use super::{Missing, Numbers, Snapshot};
 use crate::shedding;
 use crate::worker::Shared;
 
@@ -66,8 +66,8 @@ impl Here {
     }
 
     fn note(&mut self, at: Instant, numbers: Numbers, lags_s: Vec<f64>) -> Snapshot {
-        let (now, mean) = self.history.note(self.at_us(at), numbers);
-        Snapshot { now, mean, lags_s }
+        let at_us = self.at_us(at);
+        self.history.note(at_us, numbers, lags_s)
     }
 }
 
@@ -105,17 +105,20 @@ impl Drop for Sampling {
     }
 }
 
-/// Takes back what was published.
-struct Published<'a>(&'a Sensors);
+/// Takes back what was published, and what came of it.
+struct Published<'a>(&'a Shared);
 
 impl Drop for Published<'_> {
     fn drop(&mut self) {
-        self.0.publish(&Snapshot::unknown(self.0.lags.len()));
+        let sensors = &self.0.sensors;
+        sensors.publish(&Snapshot::unknown(sensors.lags.len()));
+        shedding::let_go(self.0);
     }
 }
 
 fn run(shared: &Shared, stopped: &Receiver<()>) {
-    let published = Published(&shared.sensors);
+    let published = Published(shared);
+    let sensors = &published.0.sensors;
     let mut here = Here::look();
     let (mut sampled, mut due) = (Instant::now(), Instant::now());
     let mut is_first = true;
@@ -126,16 +129,16 @@ fn run(shared: &Shared, stopped: &Receiver<()>) {
         let lags_s = of_gateway(shared, at, was_frozen, &mut numbers);
         sampled = at;
         let snapshot = here.note(at, numbers, lags_s);
-        published.0.publish(&snapshot);
+        sensors.publish(&snapshot);
         let now_ms = here.at_us(at) / 1_000;
         // Of all that was published, what agents tell among it.
-        shedding::step(shared, now_ms, |sensor| published.0.value(sensor));
+        shedding::step(shared, now_ms, |sensor| sensors.value(sensor));
         if is_first || here.machine.has_looked_again() {
             let missing = here.missing();
             if is_first {
                 tell(&missing);
             }
-            published.0.set_missing(missing);
+            sensors.set_missing(missing);
             is_first = false;
         }
         due = (due + EVERY).max(at);
@@ -175,12 +178,13 @@ fn set(numbers: &mut Numbers, gauge: Gauge, number: f64) {
 
 /// Says once what this machine does not tell.
 fn tell(missing: &[Missing]) {
-    let Some(first) = missing.first() else {
+    if missing.is_empty() {
         return;
-    };
+    }
     let gauges = missing.iter().flat_map(|lack| lack.gauges);
     let names: Vec<_> = gauges.map(|gauge| gauge.name()).collect();
-    let (sensors, why) = (names.join(", "), &first.why);
+    let reasons: Vec<_> = missing.iter().map(|lack| lack.why.as_str()).collect();
+    let (sensors, why) = (names.join(", "), reasons.join("; "));
     tracing::info!(
         sensors,
         why,

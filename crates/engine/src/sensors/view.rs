@@ -41,44 +41,47 @@ pub struct Row {
     pub rules: Vec<String>,
 }
 
+impl Row {
+    fn of(sensor: Sensor, value: Option<f64>, mean: Option<f64>) -> Self {
+        Self {
+            sensor,
+            value,
+            mean,
+            rules: Vec::new(),
+        }
+    }
+
+    /// What is too much on any machine, in words.
+    fn too_much(&self) -> Option<String> {
+        let too_much = self.sensor.gauge().too_much()?;
+        Some(self.sensor.beyond(too_much))
+    }
+}
+
 impl Report {
     /// What the sensors of a server say.
     pub fn of_server(shared: &Shared) -> Self {
         let sensors = &shared.sensors;
         let here = rows(|sensor| (sensors.value(sensor), sensors.mean(sensor)));
-        let generation = shared.generation();
-        let upstreams = generation
-            .iter()
-            .flat_map(|generation| &generation.upstreams);
-        let asked = upstreams.filter(|upstream| upstream.agent_port.is_some());
-        let there = asked.take(UPSTREAMS_MAX).flat_map(|upstream| {
-            let gauges = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
-            gauges.map(|gauge| {
-                let sensor = Sensor::Upstream(upstream.name.as_str().into(), gauge);
-                let value = sensors.value(&sensor);
-                Row {
-                    sensor,
-                    value,
-                    mean: None,
-                    rules: Vec::new(),
-                }
-            })
-        });
-        let there: Vec<_> = there.filter(|row| row.value.is_some()).collect();
-        let descriptors = OpenDescriptors::look().ok().and_then(|open| {
-            let count = open.told().or_else(|| open.counted().ok())?;
-            Some((count, OpenDescriptors::most()?))
-        });
-        let mut rows = [here, there].concat();
+        let mut rows = [here, of_upstreams(shared)].concat();
         for rule in shedding::rows::collect(shared).rules {
             let unit = rule.sensor.unit();
             let (enter, leave) = (unit.show(rule.enter), unit.show(rule.leave));
             let (name, state) = (&rule.name, rule.state.word());
             let text = format!("sheds by {name}: {state}, enters at {enter}, leaves at {leave}");
-            if let Some(row) = rows.iter_mut().find(|row| row.sensor == rule.sensor) {
-                row.rules.push(text);
+            match rows.iter_mut().find(|row| row.sensor == rule.sensor) {
+                Some(row) => row.rules.push(text),
+                // An agent that says nothing has no row of its own.
+                None => rows.push(Row {
+                    rules: vec![text],
+                    ..Row::of(rule.sensor, None, None)
+                }),
             }
         }
+        let descriptors = OpenDescriptors::look().ok().and_then(|open| {
+            let count = open.told().or_else(|| open.counted().ok())?;
+            Some((count, OpenDescriptors::most()?))
+        });
         Self {
             rows,
             lags_s: sensors.lags_s().collect(),
@@ -105,16 +108,20 @@ impl Report {
         // Writing to memory does not fail, here and below.
         let _ = writeln!(
             out,
-            "{:width$}  {:>10}  {:>10}  is",
-            "sensor", "now", "10 s mean"
+            "{:width$}  {:>10}  {:>10}  {:14}  is",
+            "sensor", "now", "10 s mean", "too much"
         );
         for row in &self.rows {
             let show = |value: Option<f64>| {
                 value.map_or_else(|| "-".to_owned(), |value| row.sensor.unit().show(value))
             };
             let (name, now, mean) = (row.sensor.name(), show(row.value), show(row.mean));
+            let too_much = row.too_much().unwrap_or_else(|| "-".to_owned());
             let meaning = row.sensor.meaning();
-            let _ = writeln!(out, "{name:width$}  {now:>10}  {mean:>10}  {meaning}");
+            let _ = writeln!(
+                out,
+                "{name:width$}  {now:>10}  {mean:>10}  {too_much:14}  {meaning}"
+            );
             for rule in &row.rules {
                 let _ = writeln!(out, "{INDENT}{rule}");
             }
@@ -126,13 +133,14 @@ impl Report {
             let _ = writeln!(out, "{INDENT}to have it: {}", lack.remedy);
         }
         for Advice {
-            sensor,
+            gauge,
             state,
             commands,
             cost,
+            ..
         } in &self.advice
         {
-            let _ = writeln!(out, "\n{sensor}: {state}");
+            let _ = writeln!(out, "\n{}: {state}", gauge.name());
             for command in commands {
                 let _ = writeln!(out, "{INDENT}to raise it: {command}");
             }
@@ -160,11 +168,12 @@ impl Report {
         for (at, row) in self.rows.iter().enumerate() {
             let _ = write!(
                 out,
-                "{}{}:{{\"value\":{},\"mean_10s\":{},\"unit\":{},\"meaning\":{},\"rules\":[{}]}}",
+                "{}{}:{{\"value\":{},\"mean_10s\":{},\"too_much\":{},\"unit\":{},\"meaning\":{},\"rules\":[{}]}}",
                 comma(at),
                 quoted(&row.sensor.name()),
                 number(row.value),
                 number(row.mean),
+                number(row.sensor.gauge().too_much()),
                 quoted(row.sensor.unit().about()),
                 quoted(row.sensor.meaning()),
                 quoted_each(&row.rules),
@@ -192,10 +201,11 @@ impl Report {
         for (
             at,
             Advice {
-                sensor,
+                gauge,
                 state,
                 commands,
                 cost,
+                ..
             },
         ) in self.advice.iter().enumerate()
         {
@@ -203,7 +213,7 @@ impl Report {
                 out,
                 "{}{{\"sensor\":{},\"state\":{},\"commands\":[{}],\"cost\":{}}}",
                 comma(at),
-                quoted(sensor),
+                quoted(gauge.name()),
                 quoted(state),
                 quoted_each(commands),
                 quoted(cost)
@@ -218,14 +228,28 @@ fn rows(values: impl Fn(&Sensor) -> (Option<f64>, Option<f64>)) -> Vec<Row> {
     let row = |gauge| {
         let sensor = Sensor::Here(gauge);
         let (value, mean) = values(&sensor);
-        Row {
-            sensor,
-            value,
-            mean,
-            rules: Vec::new(),
-        }
+        Row::of(sensor, value, mean)
     };
     Gauge::ALL.into_iter().map(row).collect()
+}
+
+/// What agents tell of the generation's upstreams.
+fn of_upstreams(shared: &Shared) -> Vec<Row> {
+    let generation = shared.generation();
+    let upstreams = generation
+        .iter()
+        .flat_map(|generation| &generation.upstreams);
+    let asked = upstreams.filter(|upstream| upstream.agent_port.is_some());
+    let there = asked.take(UPSTREAMS_MAX).flat_map(|upstream| {
+        let gauges = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
+        gauges.map(|gauge| {
+            let sensor = Sensor::Upstream(upstream.name.as_str().into(), gauge);
+            let sensors = &shared.sensors;
+            let (value, mean) = (sensors.value(&sensor), sensors.mean(&sensor));
+            Row::of(sensor, value, mean)
+        })
+    });
+    there.filter(|row| row.value.is_some()).collect()
 }
 
 fn quoted_each(texts: &[String]) -> String {
@@ -262,7 +286,8 @@ mod tests {
                 remedy: "another kernel",
             }],
             advice: vec![Advice {
-                sensor: "ports",
+                gauge: Gauge::Ports,
+                fill: None,
                 state: "few".to_owned(),
                 commands: vec!["sysctl -w 'x'".to_owned()],
                 cost: "nothing".to_owned(),
@@ -275,10 +300,10 @@ mod tests {
         let table = report().table();
         assert_eq!(
             table,
-            "sensor         now   10 s mean  is\n\
-             load1         3.50        3.00  tasks that run, wait for a processor or for a disk: mean that forgets with 1 minute, so late by that\n\
+            "sensor         now   10 s mean  too much        is\n\
+             load1         3.50        3.00  -               tasks that run, wait for a processor or for a disk: mean that forgets with 1 minute, so late by that\n\
              \x20   sheds by x: green\n\
-             load5            -           -  the same, forgetting with 5 minutes\n\
+             load5            -           -  -               the same, forgetting with 5 minutes\n\
              \nloop_lag by worker:  1.0 ms  -\n\
              \nmissing: io_pressure (/proc/pressure/io: not found)\n    to have it: another kernel\n\
              \nports: few\n    to raise it: sysctl -w 'x'\n    what it costs: nothing\n"
@@ -289,7 +314,7 @@ mod tests {
     fn the_json_has_null_for_what_is_not_known() {
         let json = report().json();
         for part in [
-            "{\"sensors\":{\"load1\":{\"value\":3.5,\"mean_10s\":3,\"unit\":\"tasks\",",
+            "{\"sensors\":{\"load1\":{\"value\":3.5,\"mean_10s\":3,\"too_much\":null,\"unit\":\"tasks\",",
             "\"rules\":[\"sheds by x: green\"]},",
             "\"load5\":{\"value\":null,\"mean_10s\":null,",
             "\"loop_lag_s\":[0.001,null],",

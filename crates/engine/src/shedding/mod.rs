@@ -5,9 +5,13 @@
 //! up ten times a second by the thread that reads the sensors ([`stepping`]): whether a rule is
 //! active, and with which share of its requests each tenant is let in. A request only looks.
 //!
-//! Never shed: a request that a script makes inside of another, one for `metrics`, health checks
-//! ([`Rule::is_health_check`](crate::site::Rule)) and one for the very place a rule sends others to. The control socket is
-//! not served by workers and has no door.
+//! Of several rules the strictest decides alone: were each to take its part of what the others
+//! leave, next to nothing would be left.
+//!
+//! Never shed: a request that a script makes inside of another, one for `metrics`, and health checks
+//! ([`Rule::is_health_check`](crate::site::Rule)). One for a place that a rule sends others to is
+//! never sent to another: two rules would send it round for ever. The control socket is not served
+//! by workers and has no door.
 
 mod remembered;
 mod reply;
@@ -22,19 +26,21 @@ mod tests;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use config::model::{Model, ShedScope};
-use limits::shed;
+use limits::shed::{self, Claim};
 
 use crate::error::Result;
 use crate::exchange::{Exchange, Request};
+use crate::maps::{self, Map};
 use crate::programs::groups::Owner;
 use crate::site::Site;
 use crate::worker::Worker;
 pub use remembered::{AllRemembered, Remembered, told};
 pub(crate) use reply::{Note, answer};
 use rule::Rule;
-pub use stepping::step;
+pub use stepping::{let_go, step};
 pub(crate) use tenants::Stay;
 use tenants::{Sheet, Tenant, Tenants};
 
@@ -49,6 +55,8 @@ pub struct Shedding {
     measures: bool,
     /// When tenants were measured last. Written by the thread that steps.
     measured_ms: AtomicU64,
+    /// What they asked for then. Held by that thread for a step.
+    claims: Mutex<Vec<Claim>>,
 }
 
 impl Shedding {
@@ -68,20 +76,32 @@ impl Shedding {
         let known = before.map_or(&[][..], |before| &before.rules);
         let rules = model.shed.iter().map(|rule| Rule::compile(rule, known));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
-        let shedding = Self {
-            active: AtomicU16::new(active(&rules)),
-            tenants: Tenants::compile(model, groups, before.map(|before| &before.tenants)),
-            measures: model
-                .shed
-                .iter()
-                .any(|rule| rule.scope == ShedScope::OverShare),
-            measured_ms: AtomicU64::new(0),
-            rules,
+        let tenants = Tenants::compile(model, groups, before.map(|before| &before.tenants));
+        let is_by_share = |rule: &Rule| rule.scope == ShedScope::OverShare;
+        let measures = rules.iter().any(is_by_share);
+        let claims = match measures {
+            true => tenants.claims(),
+            false => Vec::new(),
         };
-        Ok(Some(shedding))
+        // A rule that stays sheds as it did, and not only from the next step on.
+        let by_share = rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| is_by_share(rule));
+        for (index, rule) in by_share {
+            tenants.divide(index, rule.standing.share(), &claims);
+        }
+        Ok(Some(Self {
+            active: AtomicU16::new(active(&rules)),
+            tenants,
+            measures,
+            measured_ms: AtomicU64::new(0),
+            claims: Mutex::new(claims),
+            rules,
+        }))
     }
 
-    fn pass(&self, worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    fn pass(&self, worker: &Worker, maps: &[Arc<Map>], exchange: &mut Exchange) -> Result<()> {
         let active = self.active.load(Relaxed);
         if active == 0 && !self.measures {
             return Ok(());
@@ -92,7 +112,7 @@ impl Shedding {
             return Ok(());
         };
         if active != 0
-            && let Some((rule, share)) = self.judge(active, tenant, sheet, exchange)
+            && let Some((rule, share)) = self.judge(active, (tenant, sheet), maps, exchange)
         {
             sheet.count_shed();
             rule.standing.count_shed();
@@ -109,29 +129,37 @@ impl Shedding {
     fn judge(
         &self,
         active: u16,
-        tenant: &Tenant,
-        sheet: &Sheet,
+        (tenant, sheet): (&Tenant, &Sheet),
+        maps: &[Arc<Map>],
         exchange: &mut Exchange,
     ) -> Option<(&Rule, u16)> {
-        let mut found = None;
+        let Exchange { request, route, .. } = exchange;
+        let mut strictest: Option<(usize, &Rule, u16)> = None;
         for (index, rule) in self.rules.iter().enumerate() {
-            let Exchange { request, route, .. } = &mut *exchange;
-            if active & (1 << index) == 0 || !rule.conditions.hold(request, None) {
+            let is_active = active & (1 << index) != 0;
+            let answers = &mut route.answers;
+            if !is_active || !maps::hold_at_once(&rule.conditions, request, answers, maps) {
                 continue;
             }
             route.skips_optional |= rule.skips_optional();
             let share = tenant.share(index, rule);
-            let is_shed = found.is_none()
-                && !sheet.lets_in(index, share)
-                && !rule.leads_to(request)
-                && !route
-                    .site()
-                    .is_some_and(|site| is_for_health(site, request));
-            if is_shed {
-                found = Some((rule, share));
+            let least = strictest.map_or(WHOLE, |(_, _, share)| share);
+            if share < least && !self.is_there_already(rule, request) {
+                strictest = Some((index, rule, share));
             }
         }
-        found
+        let (index, rule, share) = strictest?;
+        let is_shed = !sheet.lets_in(index, share)
+            && !route
+                .site()
+                .is_some_and(|site| is_for_health(site, request));
+        is_shed.then_some((rule, share))
+    }
+
+    /// Whether the rule would send the request elsewhere though it asks for a place where requests
+    /// are sent: by this rule or by another, which would send it back.
+    fn is_there_already(&self, rule: &Rule, request: &Request) -> bool {
+        rule.redirects() && self.rules.iter().any(|any| any.leads_to(request))
     }
 }
 
@@ -145,17 +173,23 @@ pub fn pass(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
         Some(serving) if serving.generation.shedding.is_some() => Rc::clone(serving),
         _ => return Ok(()),
     };
-    match &serving.generation.shedding {
-        Some(shedding) if !exchange.is_inside() => shedding.pass(worker, exchange),
+    let generation = &serving.generation;
+    match &generation.shedding {
+        Some(shedding) if !exchange.is_inside() => {
+            shedding.pass(worker, &generation.maps, exchange)
+        }
         _ => Ok(()),
     }
 }
 
 /// Whether the rule that would answer is there for whoever watches over this machine. What of it
-/// depends on files or maps is taken not to hold.
+/// depends on files or maps is taken not to hold: no file was looked for.
 fn is_for_health(site: &Site, request: &Request) -> bool {
-    let mut deciding = site.rules.iter().filter(|rule| rule.handler.is_some());
-    let deciding = deciding.find(|rule| rule.conditions.hold(request, None));
+    let mut rules = site.rules.iter();
+    let deciding = rules.find(|rule| {
+        let may_decide = rule.handler.is_some() && !rule.needs_file;
+        may_decide && rule.conditions.hold(request, None)
+    });
     deciding.is_some_and(|rule| rule.is_health_check)
 }
 

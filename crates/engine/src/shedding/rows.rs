@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::model::sensor::{Sensor, Worse};
+use config::model::sensor::Sensor;
 use limits::shed::State;
 
 use crate::worker::Shared;
@@ -45,15 +45,8 @@ impl RuleFigures {
     pub fn reading(&self) -> String {
         let unit = self.sensor.unit();
         let value = self.value.map_or("-".to_owned(), |value| unit.show(value));
-        let side = match self.sensor.worse() {
-            Worse::Above => "above",
-            Worse::Below => "below",
-        };
-        format!(
-            "{} {value}, too much {side} {}",
-            self.sensor,
-            unit.show(self.enter)
-        )
+        let beyond = self.sensor.beyond(self.enter);
+        format!("{} {value}, too much {beyond}", self.sensor)
     }
 }
 

@@ -62,6 +62,11 @@ impl Rule {
         self.degrades_scripts && self.standing.state() != State::Green
     }
 
+    /// Whether it sends elsewhere whom it sheds.
+    pub(super) fn redirects(&self) -> bool {
+        matches!(self.answer, Answer::Redirect(_))
+    }
+
     /// Whether it sends others to where this request asks to go.
     pub(super) fn leads_to(&self, request: &Request) -> bool {
         match &self.answer {

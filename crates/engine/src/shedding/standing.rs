@@ -89,6 +89,13 @@ impl Standing {
         self.value.store(value.to_bits(), Relaxed);
     }
 
+    /// Stands as at the beginning: nobody steps it any more.
+    pub(super) fn let_go(&self) {
+        let mut course = self.course();
+        course.reset();
+        self.show(&course, None);
+    }
+
     /// The state it is in.
     pub fn state(&self) -> State {
         let number = usize::from(self.state.load(Relaxed));

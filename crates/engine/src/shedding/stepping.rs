@@ -1,5 +1,6 @@
 //! The steps of the rules, taken by the thread that reads the sensors.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -28,21 +29,36 @@ pub fn step(shared: &Shared, now_ms: u64, read: impl Fn(&Sensor) -> Option<f64>)
     }
 }
 
+/// Lets everybody in: the thread that steps has ended, however that came.
+pub fn let_go(shared: &Shared) {
+    let Some(generation) = shared.generation() else {
+        return;
+    };
+    if let Some(shedding) = &generation.shedding {
+        shedding
+            .rules
+            .iter()
+            .for_each(|rule| rule.standing.let_go());
+        shedding.active.store(active(&shedding.rules), Relaxed);
+    }
+}
+
 impl Shedding {
     fn step(&self, now_ms: u64, layout: &Layout, read: impl Fn(&Sensor) -> Option<f64>) {
         let now = Time::ZERO + Duration::from_millis(now_ms);
         let is_measured = self.measure(now_ms, layout);
-        let claims = match self.measures {
-            true => self.tenants.claims(),
-            false => Vec::new(),
-        };
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_measured {
+            *claims = self.tenants.claims();
+        }
         let excess = shed::excess(&claims);
         for (index, rule) in self.rules.iter().enumerate() {
             let value = read(&rule.standing.sensor);
             let mut course = rule.standing.course();
             let share = course.share();
             let change = course.step(now, value, excess);
-            let is_due = is_measured || course.share() != share;
+            // While all are let in there is nothing to divide.
+            let is_due = (is_measured && share < 1.0) || course.share() != share;
             if rule.scope == ShedScope::OverShare && is_due {
                 self.tenants.divide(index, course.share(), &claims);
             }

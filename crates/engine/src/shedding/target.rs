@@ -3,12 +3,14 @@
 use crate::exchange::Request;
 
 /// Whether a request for `target`, a path or a URL, would be this one: the same host and path,
-/// whatever the port and the query.
+/// whatever the port and the query. A directory is the same place with its slash and without: who
+/// asks without is sent on by the site itself.
 pub(super) fn is_asked_for(target: &[u8], request: &Request) -> bool {
     let target = std::str::from_utf8(target).unwrap_or_default();
     let (host, path) = parts(target);
     let head = &request.head;
-    host.is_none_or(|host| is_same_host(host, head.host())) && decoded(path) == head.path()
+    host.is_none_or(|host| is_same_host(host, head.host()))
+        && without_slash(&decoded(path)) == without_slash(head.path())
 }
 
 /// Host and path of a target; a path alone has no host of its own.
@@ -24,6 +26,10 @@ fn parts(target: &str) -> (Option<&str>, &str) {
         None => (rest, "/"),
     };
     (Some(without_port(authority)), path)
+}
+
+fn without_slash(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
 }
 
 fn without_port(authority: &str) -> &str {
@@ -79,6 +85,8 @@ mod tests {
             ("https://SORRY.example.jp.:443/sorry%20page.html?x#y", true),
             ("//sorry.example.jp/sorry%20page.html", true),
             ("/sorry%20page.html", true),
+            ("/sorry%20page.html/", true),
+            ("/sorry%20page.html//", false),
             ("/sorry%2", false),
             ("/other.html", false),
             ("http://other.example.jp/sorry%20page.html", false),

@@ -1,7 +1,8 @@
 //! Tenants as shedding sees them: what each uses, and with which share of its requests it is let in.
 //!
 //! What counts is how long its requests stay: from the door until their handler has had its last
-//! word. Each worker counts on a sheet of its own, which nobody else writes. How many stay and since
+//! word, but for the time they wait for their bodies and their turn, in which nobody works for them.
+//! Each worker counts on a sheet of its own, which nobody else writes. How many stay and since
 //! when in all lies in one word, so that whoever reads sees both of one moment.
 
 use std::collections::HashMap;
@@ -39,8 +40,8 @@ pub(super) struct Tenants {
 pub(super) struct Tenant {
     pub(super) load: Arc<Load>,
     weight: f64,
-    /// The group its programs are in, where that tells all: it has one of its own, and no other
-    /// processes work for it.
+    /// The group its programs are in, where that tells all: it has one of its own, and nobody else
+    /// works for it.
     group: Option<Vec<String>>,
     /// By rule: the share of its requests that is let in.
     shares: [AtomicU16; SHED_RULES_MAX],
@@ -86,6 +87,8 @@ pub(super) struct Sheet {
 #[derive(Debug)]
 pub(crate) struct Stay {
     sheet: Arc<Sheet>,
+    /// Whether its time does not count now.
+    is_paused: bool,
 }
 
 impl Tenants {
@@ -117,7 +120,7 @@ impl Tenants {
                 });
                 u32::try_from(list.len() - 1).unwrap_or(u32::MAX)
             });
-            if forwards(site)
+            if works_elsewhere(site)
                 && let Some(tenant) = list.get_mut(index as usize)
             {
                 tenant.group = None;
@@ -183,10 +186,16 @@ impl Tenants {
     }
 }
 
-/// Whether processes that the gateway has not started work for a site.
-fn forwards(site: &model::Site) -> bool {
+/// Whether others than programs in its tenant's group work for a site: back ends, or scripts of
+/// this very process.
+fn works_elsewhere(site: &model::Site) -> bool {
     let mut handlers = site.rules.iter().filter_map(|rule| rule.handler.as_ref());
-    handlers.any(|handler| matches!(handler, Handler::Proxy(_) | Handler::FastCgi(_)))
+    handlers.any(|handler| {
+        matches!(
+            handler,
+            Handler::Proxy(_) | Handler::FastCgi(_) | Handler::Script(_)
+        )
+    })
 }
 
 impl Tenant {
@@ -341,13 +350,32 @@ impl Stay {
         sheet.turn(1, moment);
         Self {
             sheet: Arc::clone(sheet),
+            is_paused: false,
+        }
+    }
+
+    /// From this moment on it waits for something that costs nobody anything.
+    pub(crate) fn pause(&mut self, moment: Instant) {
+        if !self.is_paused {
+            self.is_paused = true;
+            self.sheet.turn(-1, moment);
+        }
+    }
+
+    /// From this moment on it counts again.
+    pub(crate) fn go_on(&mut self, moment: Instant) {
+        if self.is_paused {
+            self.is_paused = false;
+            self.sheet.turn(1, moment);
         }
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.sheet.turn(-1, Instant::now());
+        if !self.is_paused {
+            self.sheet.turn(-1, Instant::now());
+        }
     }
 }
 
@@ -383,6 +411,53 @@ mod tests {
         assert!(Sheet::new(Instant::now()).lets_in(3, share));
         assert_eq!(let_in, 3);
         assert!(!Sheet::new(Instant::now()).lets_in(0, NOBODY));
+    }
+
+    /// Whether the group of a tenant with these rules tells all that it uses.
+    fn group_tells_all(rules: &str) -> bool {
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:8080\"\n[tenants.t]\ncgroup = {{ pids = 9 }}\n\
+             [[sites]]\nhosts = [\"a\"]\ntenant = \"t\"\nroot = \"/srv\"\nuser = \"nobody\"\n\
+             rules = [{{ match = {{ file = \"*.cgi\" }}, handler = {{ cgi = true }} }}, {rules}]\n"
+        );
+        let model = config::load(&config::Sources::from_text("test.toml", &text));
+        let model = model.unwrap_or_else(|problems| panic!("{problems}"));
+        let groups = crate::programs::groups::Shape::of(&model)
+            .groups
+            .into_iter();
+        let groups: Vec<_> = groups.map(|group| (group.path, group.owner)).collect();
+        let tenants = Tenants::compile(&model, &groups, None);
+        tenants.iter().all(|tenant| tenant.group.is_some())
+    }
+
+    #[test]
+    fn a_group_tells_all_where_nobody_works_outside_of_it() {
+        for (handler, expected) in [
+            ("static = true", true),
+            ("respond = { body = \"\" }", true),
+            ("proxy = \"http://127.0.0.1:9000\"", false),
+            ("fastcgi = \"127.0.0.1:9000\"", false),
+            ("script = { code = \"Nginx.rputs 'hi'\" }", false),
+        ] {
+            let rule = format!("{{ handler = {{ {handler} }} }}");
+            assert_eq!(group_tells_all(&rule), expected, "{handler}");
+        }
+    }
+
+    #[test]
+    fn what_a_request_waits_for_its_turn_is_no_use() {
+        let sheet = Arc::new(Sheet::new(Instant::now()));
+        let at = |ms: u64| sheet.started + Duration::from_millis(ms);
+        let mut stay = Stay::begin(&sheet, at(100));
+        stay.pause(at(150));
+        stay.pause(at(160));
+        assert_eq!(sheet.measure(at(10_000)), [50_000, 1, 0]);
+        stay.go_on(at(20_000));
+        stay.go_on(at(20_010));
+        assert_eq!(sheet.measure(at(20_030)), [30_000, 0, 0]);
+        stay.pause(at(20_040));
+        drop(stay);
+        assert_eq!(sheet.measure(at(90_000)), [10_000, 0, 0]);
     }
 
     #[test]

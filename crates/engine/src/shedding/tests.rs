@@ -202,6 +202,103 @@ fn a_reload_keeps_how_a_rule_stands_if_it_looks_at_the_same() {
 }
 
 #[test]
+fn a_reload_keeps_what_a_tenant_is_let_in_with() {
+    let text = config("[[shed]]\nsensor = \"cpu_pressure\"\n");
+    let bed = Bed::new(&text);
+    for now_s in 0..30 {
+        assert!([200, 503].contains(&status(&bed, "a", "/")));
+        live(&bed, now_s..now_s + 1, 0.9);
+    }
+    let before = bed.worker.serving().generation.clone();
+    bed.reload(generation_after(&before, &text));
+    let shed = (0..100).filter(|_| status(&bed, "a", "/") == 503).count();
+    assert!(shed >= 94, "without a further step: {shed} of 100");
+}
+
+#[test]
+fn however_many_rules_are_red_one_request_of_twenty_is_let_in() {
+    let rules = ["cpu_pressure", "io_pressure", "loop_lag"];
+    let rules = rules.map(|sensor| format!("[[shed]]\nsensor = \"{sensor}\"\n"));
+    let bed = Bed::new(&config(&rules.concat()));
+    for now_s in 0..30 {
+        assert!([200, 503].contains(&status(&bed, "a", "/")));
+        live(&bed, now_s..now_s + 1, 0.9);
+    }
+    let let_in = (0..400).filter(|_| status(&bed, "a", "/") == 200).count();
+    assert!((19..=21).contains(&let_in), "{let_in} of 400");
+}
+
+#[test]
+fn two_rules_never_send_a_request_round() {
+    let to = |target: &str| format!("respond = {{ redirect = \"{target}\" }}\n");
+    let rules = [to("/busy"), to("http://b/sorry/"), String::new()];
+    let rules = rules.map(|respond| format!("{KNOWN}{respond}"));
+    let [busy, sorry, whale] = &rules;
+    let bed = Bed::new(&config(&format!("{busy}{sorry}")));
+    live(&bed, 0..1, 4.0);
+    for (host, path, expected) in [
+        ("a", "/", 302),
+        ("a", "/busy", 200),
+        ("b", "/busy/", 200),
+        ("b", "/sorry", 200),
+        ("a", "/sorry", 302),
+    ] {
+        assert_eq!(status(&bed, host, path), expected, "{host}{path}");
+    }
+    let bed = Bed::new(&config(&format!("{busy}{whale}")));
+    live(&bed, 0..1, 4.0);
+    assert_eq!(status(&bed, "a", "/busy"), 503, "that is no round");
+}
+
+#[test]
+fn nobody_is_shed_once_nobody_steps() {
+    let rules = format!("{KNOWN}[[shed]]\nsensor = \"cpu_pressure\"\n");
+    let bed = Bed::new(&config(&rules));
+    live(&bed, 0..30, 4.0);
+    assert_eq!(status(&bed, "a", "/"), 503);
+    super::let_go(&bed.shared);
+    let before = bed.worker.serving().generation.clone();
+    for _ in 0..20 {
+        assert_eq!(status(&bed, "a", "/"), 200);
+    }
+    bed.reload(generation_after(&before, &config(&rules)));
+    assert_eq!(status(&bed, "a", "/"), 200);
+}
+
+#[test]
+fn a_health_check_is_known_behind_rules_that_look_at_files() {
+    let of_files = "{ match = { file = \"*\" }, handler = { respond = { body = \"file\" } } },\n  \
+                    { match = { path = \"/health\" }";
+    let root = format!("root = {:?}", std::env::temp_dir());
+    let text = SITES
+        .replace("{rules}", KNOWN)
+        .replace("{site}", &root)
+        .replacen("{ match = { path = \"/health\" }", of_files, 1);
+    let bed = Bed::new(&text);
+    for (now_s, load) in [(0, 1.0), (1, 4.0)] {
+        live(&bed, now_s..now_s + 1, load);
+        let (status, _, body) = ask(&bed, "a", "/health");
+        assert_eq!((status, body.as_str()), (200, "well"), "{load}");
+    }
+}
+
+#[test]
+fn a_file_says_who_is_spared() {
+    let file = std::env::temp_dir().join(format!("nagaya-friends-{}", std::process::id()));
+    std::fs::write(&file, "192.0.2.7 yes\n").expect("a file");
+    let bed = Bed::new(&config(&format!(
+        "{KNOWN}match = {{ map = \"friends\", key = \"$client\", answered = false }}\n\
+         [maps.friends]\nfile = {file:?}\n"
+    )));
+    std::fs::remove_file(&file).expect("removed");
+    live(&bed, 0..1, 4.0);
+    assert_eq!(status(&bed, "a", "/"), 200, "192.0.2.7 is a friend");
+    let stranger = crate::testbed::peer("192.0.2.8:40000");
+    let ended = bed.ask_from(stranger, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(reply(&ended).0, 503);
+}
+
+#[test]
 fn record_figures_and_why_say_what_was_shed() {
     let bed = Bed::new(&config(&format!("{KNOWN}name = \"whale\"\n")));
     live(&bed, 0..1, 4.25);

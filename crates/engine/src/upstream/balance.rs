@@ -3,8 +3,9 @@
 //! Round robin is smooth and weighted: each choice gives every server its weight and takes the
 //! total from the chosen one, so that weights 5 and 1 interleave instead of bunching. Least
 //! requests compares what is in flight per weight. Weights are scaled by what agents say. Servers that
-//! rest, or are to be left alone, are left out; when all are, the one whose rest ends first is tried,
-//! because a refusal for sure is no better than a try.
+//! rest, or are to be left alone, are left out. When all are, those that only their agents want left
+//! alone share the requests as configured; when there is none either, the one whose rest ends first
+//! is tried: a refusal for sure is no better than a try.
 
 use std::rc::Rc;
 
@@ -29,25 +30,32 @@ pub(super) fn choose(
             .enumerate()
             .filter(|(index, _)| !tried.contains(*index))
     };
-    let mut fit = open()
-        .filter(|(_, server)| server.is_fit(now_ms))
-        .peekable();
-    if fit.peek().is_none() {
-        return open()
-            .min_by_key(|(_, server)| server.resting_until_ms())
-            .map(|(index, _)| index);
-    }
-    match balance {
-        Balance::RoundRobin => round_robin(fit),
-        Balance::LeastRequests => least_requests(fit),
-    }
+    let by = |fit: &dyn Fn(&Server) -> bool, weigh: Weigh| {
+        let fit = open().filter(|(_, server)| fit(server));
+        match balance {
+            Balance::RoundRobin => round_robin(fit, weigh),
+            Balance::LeastRequests => least_requests(fit, weigh),
+        }
+    };
+    by(&|server| server.is_fit(now_ms), Server::share)
+        .or_else(|| by(&|server| server.is_rested(now_ms), Server::whole_share))
+        .or_else(|| {
+            let soonest = open().min_by_key(|(_, server)| server.resting_until_ms());
+            soonest.map(|(index, _)| index)
+        })
 }
 
-fn round_robin<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Option<usize> {
+/// What a server's share is now.
+type Weigh = fn(&Server) -> u64;
+
+fn round_robin<'a>(
+    servers: impl Iterator<Item = (usize, &'a Rc<Server>)>,
+    weigh: Weigh,
+) -> Option<usize> {
     let mut total = 0;
     let mut best: Option<(usize, &Rc<Server>)> = None;
     for (index, server) in servers {
-        let weight = i64::try_from(server.share()).unwrap_or(i64::MAX / 1_024);
+        let weight = i64::try_from(weigh(server)).unwrap_or(i64::MAX / 1_024);
         total += weight;
         server.owed.set(server.owed.get() + weight);
         if best.is_none_or(|(_, best)| server.owed.get() > best.owed.get()) {
@@ -59,9 +67,12 @@ fn round_robin<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Op
     Some(index)
 }
 
-fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) -> Option<usize> {
+fn least_requests<'a>(
+    servers: impl Iterator<Item = (usize, &'a Rc<Server>)>,
+    weigh: Weigh,
+) -> Option<usize> {
     let load =
-        |server: &Server| u64::from(server.in_flight.get()) * 100_000_000 / server.share().max(1);
+        |server: &Server| u64::from(server.in_flight.get()) * 100_000_000 / weigh(server).max(1);
     let mut tied: Vec<(usize, &Rc<Server>)> = Vec::new();
     for (index, server) in servers {
         match tied.first().map(|(_, best)| load(best)) {
@@ -72,7 +83,7 @@ fn least_requests<'a>(servers: impl Iterator<Item = (usize, &'a Rc<Server>)>) ->
         tied.push((index, server));
     }
     // Ties take turns, or an idle upstream would always ask its first server.
-    round_robin(tied.into_iter())
+    round_robin(tied.into_iter(), weigh)
 }
 
 #[cfg(test)]
@@ -134,9 +145,16 @@ mod tests {
         for balance in [Balance::RoundRobin, Balance::LeastRequests] {
             assert_eq!(chosen(balance), [1; 4]);
         }
-        // Where all are to be left alone, somebody has to answer.
+        // Where all are to be left alone somebody has to answer: all of them, as configured.
         second.note(&Line::new(0, []));
-        assert_eq!(chosen(Balance::RoundRobin), [0; 4]);
+        for balance in [Balance::RoundRobin, Balance::LeastRequests] {
+            let twelve = [chosen(balance), chosen(balance), chosen(balance)].concat();
+            let by_first = twelve.iter().filter(|server| **server == 0).count();
+            assert_eq!(by_first, 4, "{twelve:?}");
+        }
+        // One that is resting besides is not among them.
+        servers[0].note_failure(&upstream(1), 0, false);
+        assert_eq!(chosen(Balance::RoundRobin), [1; 4]);
     }
 
     #[test]

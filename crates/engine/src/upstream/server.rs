@@ -139,6 +139,11 @@ impl Server {
         u64::from(self.weight) * u64::from(percent)
     }
 
+    /// Its share as configured, whatever its agent says.
+    pub(super) fn whole_share(&self) -> u64 {
+        u64::from(self.weight) * 100
+    }
+
     /// Whether it rests after failures.
     pub fn is_resting(&self, now_ms: u64) -> bool {
         self.resting_until_ms.get() > now_ms
@@ -147,8 +152,13 @@ impl Server {
     /// Whether it may be asked: not while it rests or its agent wants it left alone, and after a rest
     /// by one request at a time until it has answered.
     pub(super) fn is_fit(&self, now_ms: u64) -> bool {
+        self.is_rested(now_ms) && self.share() > 0
+    }
+
+    /// Whether it may be asked, whatever its agent says.
+    pub(super) fn is_rested(&self, now_ms: u64) -> bool {
         let has_answered = self.rest_ms.get() == 0 || self.in_flight.get() == 0;
-        !self.is_resting(now_ms) && has_answered && self.share() > 0
+        !self.is_resting(now_ms) && has_answered
     }
 
     /// When its rest ends.

@@ -5,17 +5,18 @@
 //! yellow is never skipped, so an edge of the load changes the state twice at most.
 //!
 //! The share falls by factors and rises by steps (Chiu and Jain 1989: the way that settles). It
-//! goes on being small in green until it has risen to the whole.
+//! goes on being small in green until it has risen to the whole. It rises in yellow, too, the slower
+//! the nearer the value is to too much: what stays somewhat high keeps nobody out for ever.
 
 use std::time::Duration;
 
 use super::thresholds::Thresholds;
 use crate::time::Time;
 
-/// The least that is admitted: who is shut out is never heard of again.
-pub(super) const SHARE_MIN: f64 = 0.05;
-/// An excess smaller than this is nobody's in particular: then all pay.
-pub(super) const EXCESS_MIN: f64 = 0.1;
+/// The least that is admitted where all pay.
+const SHARE_MIN: f64 = 0.05;
+/// The least that is admitted at all: a flood is many times what a machine can do.
+const FLOOD_SHARE_MIN: f64 = 0.005;
 
 /// How long too much must last to be believed: three samples at ten a second.
 const BELIEVED_AFTER: Duration = Duration::from_millis(200);
@@ -133,6 +134,11 @@ impl Course {
         }
     }
 
+    /// Begins anew in green.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.thresholds, self.scope, self.dwell);
+    }
+
     /// The state it is in.
     #[must_use]
     pub fn state(&self) -> State {
@@ -151,9 +157,11 @@ impl Course {
         self.state == State::Green && self.share >= 1.0
     }
 
-    /// Takes the sensor's value of this moment, ten times a second or so. `excess` is the share of
-    /// what is asked for that exceeds the shares of those who ask ([`super::excess`]).
+    /// Takes the sensor's value of this moment, ten times a second or so; what is no number is none.
+    /// `excess` is the share of what is asked for that exceeds the shares of those who ask
+    /// ([`super::excess`]).
     pub fn step(&mut self, now: Time, value: Option<f64>, excess: f64) -> Option<Change> {
+        let value = value.filter(|value| value.is_finite());
         let shown = value.or_else(|| self.last_value(now));
         let current = shown.map_or(self.thresholds.calm(), |value| {
             self.thresholds.turned(value)
@@ -265,18 +273,22 @@ impl Course {
             _ if current > enter && self.state == State::Yellow => {
                 self.share * (1.0 - TRIM * self.thresholds.severity(current))
             }
-            State::Yellow if current > leave => self.share,
+            State::Yellow if current > leave => {
+                self.share + STEP * (enter - current) / (enter - leave)
+            }
             State::Green if current <= leave => self.share + 2.0 * STEP,
             State::Yellow | State::Green => self.share + STEP,
         };
         self.share = share.clamp(self.share_min(excess), 1.0);
     }
 
-    /// What is admitted at least: all that is within the shares, while somebody is above.
+    /// What is admitted at least: all but what can be taken from those above their shares, and where
+    /// nobody is spared a little of everything, which after a flood may be more.
     fn share_min(&self, excess: f64) -> f64 {
-        match excess >= EXCESS_MIN && !self.spares_nobody {
-            true => (1.0 - excess).clamp(SHARE_MIN, 1.0),
-            false => SHARE_MIN,
+        let spared = (1.0 - excess).clamp(FLOOD_SHARE_MIN, 1.0);
+        match excess > 0.0 && !self.spares_nobody {
+            true => spared,
+            false => SHARE_MIN.min(spared),
         }
     }
 

@@ -5,10 +5,17 @@
 //! most by their weight. Nobody within their fair share loses anything before everybody above it
 //! was cut down to it (weighted max-min fairness).
 
-use super::course::SHARE_MIN;
-
+/// The least of its requests that a tenant is let in with: who is shut out is never heard of again.
+/// So small because a flood is many times what a machine can do, and a refusal costs next to nothing.
+const ADMITTED_MIN: f64 = 0.005;
+/// What exceeds the fair shares by less than this part of all is nobody's in particular.
+const EXCESS_MIN: f64 = 0.1;
 /// Fewer requests under way than this are none.
 const NOTHING: f64 = 1e-6;
+/// How much more than the largest of those within their shares the others keep.
+const ROOM: f64 = 2.0;
+/// Rounding makes no difference between heights.
+const ROUNDING: f64 = 1e-9;
 
 /// What a tenant asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +39,12 @@ impl Claim {
     }
 }
 
-/// The share of what all ask for that exceeds the fair shares of those who ask.
+/// The share of what all ask for that can be taken from those above their fair shares before
+/// anybody else can lose something: until they have, by their weights, twice what the largest of the
+/// others asks for, for what these ask for varies. 0 where hardly anybody is above.
+///
+/// A fair share is one of what is asked for, not of what can be done: in a flood it is far more than
+/// the machine has. So those above are not left with theirs.
 #[must_use]
 pub fn excess(claims: &[Claim]) -> f64 {
     let active = || claims.iter().filter(|claim| claim.is_active());
@@ -41,8 +53,18 @@ pub fn excess(claims: &[Claim]) -> f64 {
     if demand <= NOTHING {
         return 0.0;
     }
-    let above = |claim: &Claim| (claim.demand - demand * claim.weight / weight).max(0.0);
-    active().map(above).sum::<f64>() / demand
+    let above = |height: f64| {
+        let above = |claim: &Claim| (claim.demand - height * claim.weight).max(0.0);
+        active().map(above).sum::<f64>() / demand
+    };
+    let fair = demand / weight;
+    let within = active()
+        .map(Claim::height)
+        .filter(|height| *height <= fair * (1.0 + ROUNDING));
+    match above(fair) >= EXCESS_MIN {
+        true => above((ROOM * within.fold(0.0, f64::max)).min(fair)),
+        false => 0.0,
+    }
 }
 
 /// The share of its requests that each is admitted with, in their order, where `share` of what all
@@ -51,7 +73,7 @@ pub fn excess(claims: &[Claim]) -> f64 {
 pub fn divide(share: f64, claims: &[Claim]) -> Vec<f64> {
     let level = level(share, claims);
     let admitted = |claim: &Claim| match claim.is_active() {
-        true => (level / claim.height()).clamp(SHARE_MIN, 1.0),
+        true => (level / claim.height()).clamp(ADMITTED_MIN, 1.0),
         // Nothing is known of it yet: it is within any share.
         false => 1.0,
     };
@@ -102,7 +124,7 @@ mod tests {
             // Nothing is left above any share: all pay alike.
             (&[(1.0, 1.0), (1.0, 1.0)], 0.25, &[0.25; 2]),
             // Nobody is shut out, and who asks for nothing is not known to ask for too much.
-            (&[(10.0, 1.0), (0.0, 1.0)], 0.01, &[SHARE_MIN, 1.0]),
+            (&[(10.0, 1.0), (0.0, 1.0)], 0.001, &[ADMITTED_MIN, 1.0]),
             (&[(3.0, 1.0)], 1.0, &[1.0]),
             (&[], 0.5, &[]),
         ] {
@@ -139,6 +161,13 @@ mod tests {
             assert!((found - expected).abs() < 1e-9, "{demands:?}: {found}");
         };
         near(&[(3.0, 1.0), (1.0, 1.0)], 0.25);
+        near(&[(9.0, 1.0), (1.0, 1.0)], 0.7);
+        // A flood: twice what each of the others asks for is left to it, not a tenth of itself.
+        let mut flood = vec![(3_820.0, 1.0)];
+        flood.extend([(20.0, 1.0); 9]);
+        near(&flood, 0.945);
+        // Hardly anybody is above.
+        near(&[(1.1, 1.0), (0.95, 1.0)], 0.0);
         near(&[(3.0, 3.0), (1.0, 1.0)], 0.0);
         near(&[(5.0, 1.0)], 0.0);
         near(&[(0.0, 1.0)], 0.0);

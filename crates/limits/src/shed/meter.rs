@@ -19,8 +19,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Notes what happened in a time: how long requests were under way, all together, requests that came, and how many of them
-    /// were admitted.
+    /// Notes what happened in a time: how long requests were under way, all together, requests that
+    /// came, and how many of them were admitted.
     pub fn note(&mut self, time: Duration, used_s: f64, offered: u64, admitted: u64) {
         let seconds = time.as_secs_f64();
         if seconds <= 0.0 {

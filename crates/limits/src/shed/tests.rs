@@ -135,6 +135,20 @@ fn a_moments_peak_is_not_believed() {
 }
 
 #[test]
+fn what_stays_somewhat_high_keeps_nobody_out_for_ever() {
+    for (leave, high) in [(0.24, 0.3), (0.05, 0.2), (0.39, 0.395)] {
+        let thresholds = Thresholds::rising(0.4, leave, Some(1.0));
+        let course = Course::new(thresholds, Scope::OverShare, Duration::from_secs(2));
+        let signal = |at_s: f64, _: f64| Some(if at_s < 30.0 { 1.0 } else { high });
+        let run = run(course, 300, 0.0, signal);
+        assert!(run.share_at(29.0) < 0.06);
+        let states: Vec<State> = run.changes.iter().map(|(_, to)| *to).collect();
+        assert_eq!(states, [State::Yellow, State::Red, State::Yellow]);
+        assert!(run.share_at(299.0) >= 1.0, "{leave} {high}");
+    }
+}
+
+#[test]
 fn what_hovers_about_the_threshold_does_not_flap() {
     let hovering = |at_s: f64, _: f64| Some(0.4 + 0.1 * (at_s * 1.7).sin());
     let run = run(pressure(), 600, 0.0, hovering);
@@ -245,6 +259,36 @@ fn a_sensor_that_falls_silent_sheds_nobody_for_long() {
         assert!(run.between(10.0, 12.9).is_empty(), "{:?}", run.changes);
         assert!(run.share_at(59.0) >= 1.0);
     }
+}
+
+#[test]
+fn what_is_no_number_is_no_value_and_spoils_none_that_come_after() {
+    for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let signal = |at_s: f64, _: f64| {
+            Some(match at_s {
+                0.0..1.0 => odd,
+                1.0..10.0 => 1.0,
+                _ => 0.0,
+            })
+        };
+        let run = run(pressure(), 60, f64::NAN, signal);
+        assert_eq!(run.between(0.0, 1.0), [], "{odd}");
+        assert_eq!(run.between(1.0, 10.0), [State::Yellow, State::Red], "{odd}");
+        assert_eq!(run.between(10.0, 60.0), [State::Yellow, State::Green]);
+        assert!(run.shares.iter().all(|share| (0.05..=1.0).contains(share)));
+    }
+}
+
+#[test]
+fn time_that_goes_backwards_or_leaps_does_no_harm() {
+    let mut course = pressure();
+    for now_s in [100, 101, 102, 103, 50, 0, 104, 105, 106, 4_000, 4_001] {
+        course.step(Time::ZERO + Duration::from_secs(now_s), Some(1.0), 0.0);
+        assert!((0.05..=1.0).contains(&course.share()), "{now_s}");
+    }
+    assert_eq!(course.state(), State::Red);
+    course.reset();
+    assert!(course.admits_all());
 }
 
 #[test]
@@ -390,6 +434,17 @@ fn all_pay_when_it_stays_red_with_nothing_left_to_take_from_those_above() {
     let mut tenants = Tenants::new(&[6.0, 1.0, 1.0]);
     tenants.live(60, over_a_second(|_| true));
     assert!(tenants.least[1] < 0.5, "{:?}", tenants.least);
+}
+
+#[test]
+fn a_flood_is_cut_to_about_what_each_of_the_others_asks_for() {
+    let mut demands = vec![200.0];
+    demands.extend([1.0; 9]);
+    let mut tenants = Tenants::new(&demands);
+    tenants.live(30, over_a_second(|_| true));
+    let (flood, others) = (tenants.shares[0] * 200.0, &tenants.least[1..]);
+    assert!(flood < 4.0, "{flood}");
+    assert!(others.iter().all(|least| *least > 0.999), "{others:?}");
 }
 
 #[test]

@@ -37,8 +37,9 @@ impl Thresholds {
             enter,
             leave,
             severe,
-            // `enter` is never 0: the configuration sees to it.
-            ease: severe * (leave / enter),
+            // `enter` is never 0: the configuration sees to it. What is not even too much is not
+            // far too much, however far `leave` is from there.
+            ease: (severe * (leave / enter)).max(enter),
             sign,
         }
     }
@@ -94,11 +95,12 @@ mod tests {
         for thresholds in [
             Thresholds::rising(0.4, 0.24, Some(1.0)),
             Thresholds::rising(3.0, 3.0, None),
+            Thresholds::rising(0.4, 0.05, Some(1.0)),
             Thresholds::falling(0.1, 0.15),
         ] {
             assert!(thresholds.leave <= thresholds.enter);
             assert!(thresholds.enter <= thresholds.severe);
-            assert!(thresholds.ease <= thresholds.severe && thresholds.leave <= thresholds.ease);
+            assert!(thresholds.ease <= thresholds.severe && thresholds.enter <= thresholds.ease);
         }
     }
 }

@@ -1,10 +1,14 @@
 //! How many descriptors this process has open, and how many it may have.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Dir, Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, open, seek};
 use rustix::process::{Resource, getrlimit};
+
+/// Bytes of its list that are read at a time.
+const LIST_BYTES: usize = 8 * 1024;
 
 /// The directory that lists this process's descriptors, kept open.
 #[derive(Debug)]
@@ -27,15 +31,17 @@ impl OpenDescriptors {
         (size > 0).then_some(size)
     }
 
-    /// How many are open, counted one by one: takes longer the more there are.
+    /// How many are open, counted one by one: takes longer the more there are. It takes none for
+    /// itself, so it counts them when there are no more to be had, too. By one thread at a time.
     pub fn counted(&self) -> io::Result<u64> {
-        // One more for the reading.
-        let entries = Dir::read_from(&self.directory)?;
-        let named = entries.filter(|entry| {
-            let entry = entry.as_ref();
-            entry.is_ok_and(|entry| entry.file_name().to_bytes().first() != Some(&b'.'))
-        });
-        Ok((named.count() as u64).saturating_sub(1))
+        seek(&self.directory, SeekFrom::Start(0))?;
+        let mut room = [MaybeUninit::uninit(); LIST_BYTES];
+        let mut entries = RawDir::new(&self.directory, &mut room);
+        let mut count = 0;
+        while let Some(entry) = entries.next() {
+            count += u64::from(entry?.file_name().to_bytes().first() != Some(&b'.'));
+        }
+        Ok(count)
     }
 
     /// How many there may be; `None` is any number.
