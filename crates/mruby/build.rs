@@ -10,7 +10,15 @@ const SOURCE: &str = "mruby3-sys-3.2.0";
 
 fn main() {
     let mut shim = cc::Build::new();
-    for file in ["shim.c", "room.c", "look.c", "pattern.c"] {
+    for file in [
+        "shim.c",
+        "room.c",
+        "look.c",
+        "fiber.c",
+        "missing.c",
+        "times.c",
+        "pattern.c",
+    ] {
         shim.file(format!("shim/{file}"));
         println!("cargo:rerun-if-changed=shim/{file}");
     }

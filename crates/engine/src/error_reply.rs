@@ -216,7 +216,7 @@ fn log(exchange: &Exchange, error: &Error) {
         Kind::Refused(_) | Kind::Shed(_) | Kind::ClientGone | Kind::ClientSlow => {
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");
         }
-        kind if matches!(kind, Kind::Internal) || error.reason.starts_with("script_") => {
+        _ if error.kind == Kind::Internal || error.reason.starts_with("script_") => {
             tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
         }
         _ => {

@@ -26,7 +26,7 @@ use crate::permits;
 use crate::resolve;
 use crate::rules;
 use crate::scripts::{self, Next};
-use crate::shedding;
+use crate::shedding::{self, Stay};
 use crate::worker::Worker;
 
 /// Answers a request whose head has been read, to the reply's last byte.
@@ -57,22 +57,22 @@ pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) 
     Underway::begin(worker, exchange).refuse(error).await
 }
 
-/// Answers a request that a script makes inside of another's, to which it owes client, id and
-/// generation. It leaves no record.
-///
-/// # Errors
-/// When the reply was not taken.
-pub(crate) async fn serve_inside(
-    worker: &Rc<Worker>,
-    exchange: &mut Exchange,
-    outer: &Exchange,
-) -> Result<()> {
+/// Begins a request that a script makes inside of another's, to which it owes client, id and
+/// generation.
+pub(crate) fn begin_inside(worker: &Rc<Worker>, exchange: &mut Exchange, outer: &Exchange) {
     begin(worker, exchange);
     let (request, of) = (&mut exchange.request, &outer.request);
     (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
     (request.connection, request.number) = (of.connection, of.number);
     exchange.route.serving.clone_from(&outer.route.serving);
     exchange.route.skips_optional = outer.route.skips_optional;
+}
+
+/// Answers a request inside that has begun. It leaves no record.
+///
+/// # Errors
+/// When the reply was not taken.
+pub(crate) async fn serve_inside(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     let mut underway = Underway::inside(worker, exchange);
     let waited = Cell::new(true);
     let outcome = caught(
@@ -115,8 +115,10 @@ async fn answer_there(
     if next != Next::On {
         return Ok(next);
     }
+    turn_stay(exchange, waited, Stay::pause);
     intake::beforehand(worker, exchange).await?;
     permits::admit(worker, exchange, lately(exchange, waited)).await?;
+    turn_stay(exchange, waited, Stay::go_on);
     let next = scripts::access(worker, exchange).await?;
     if next != Next::On {
         return Ok(next);
@@ -127,6 +129,14 @@ async fn answer_there(
     tests::break_down(exchange).await;
     exchange.record.handler_started = Some(lately(exchange, waited));
     handler::run(worker, exchange).await
+}
+
+/// Pauses the time that counts as use of the exchange's tenant, or lets it go on.
+fn turn_stay(exchange: &mut Exchange, waited: &Cell<bool>, turn: fn(&mut Stay, Instant)) {
+    if let Some(mut stay) = exchange.stay.take() {
+        turn(&mut stay, lately(exchange, waited));
+        exchange.stay = Some(stay);
+    }
 }
 
 /// A moment ago at most: while nothing had to be waited for, no clock need be read.

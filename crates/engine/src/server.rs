@@ -5,11 +5,14 @@
 //! then on the new generation is the one in force, here and in the supervisor, and a worker that
 //! is late finds it at its door. A warden thread watches over workers that are held up.
 
+mod ear;
+
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::resume_unwind;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,7 @@ use crate::sensors::Sampling;
 use crate::thread;
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Opened, Prepare, Shared, Swap};
+use ear::Ear;
 
 /// How long the last access records may take to be written.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
@@ -34,7 +38,9 @@ const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 const END_MARGIN: Duration = Duration::from_secs(2);
 /// What is said of a worker that has not opened its VM in time.
 const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice scripts.wall: it is held up, or they wait for what does not come";
-/// How often an ending server looks whether its threads have ended.
+/// Why a generation does not come into force when the server is told to end meanwhile.
+const ENDING: &str = "ending";
+/// How often an ending server looks whether its threads have ended, and one that waits for scripts whether it is to end.
 const END_LOOK: Duration = Duration::from_millis(10);
 
 /// Serves until drained or until the supervisor has gone.
@@ -44,8 +50,13 @@ const END_LOOK: Duration = Duration::from_millis(10);
 pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
     let number = first.generation;
     let voice = Voice::new(&link).map_err(unheard)?;
-    let mut server = match Server::start(first, &voice) {
+    let mut ear = Ear::new(link);
+    let mut server = match Server::start(first, &voice, &mut ear) {
         Ok(server) => server,
+        // It did not come to serving, and has nothing to finish.
+        Err(error) if error.reason == ENDING => {
+            return voice.say(&ToSupervisor::Drained).map_err(unheard);
+        }
         Err(error) => {
             voice
                 .say(&ToSupervisor::Refused {
@@ -60,10 +71,10 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
         .say(&ToSupervisor::Ready { generation: number })
         .map_err(unheard)?;
     loop {
-        let message = match ToServer::recv(link.as_fd()) {
+        let message = match ear.hear() {
             Ok(message) => message,
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                server.drain(&link);
+                server.drain(&mut ear);
                 return Ok(());
             }
             Err(error) => return Err(internal("link", &error)),
@@ -71,8 +82,10 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
         match message {
             ToServer::Configure(configure) => {
                 let generation = configure.generation;
-                let answer = match server.configure(configure) {
+                let answer = match server.configure(configure, &mut ear) {
                     Ok(()) => ToSupervisor::Ready { generation },
+                    // That word comes next.
+                    Err(error) if error.reason == ENDING => continue,
                     Err(error) => ToSupervisor::Refused {
                         generation,
                         message: error.to_string(),
@@ -85,7 +98,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             ToServer::Tally(tally) => server.shared.process.show(&tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {
-                server.drain(&link);
+                server.drain(&mut ear);
                 return voice.say(&ToSupervisor::Drained).map_err(unheard);
             }
         }
@@ -137,7 +150,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(first: Configure, voice: &Voice) -> Result<Self> {
+    fn start(first: Configure, voice: &Voice, ear: &mut Ear) -> Result<Self> {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
@@ -174,11 +187,18 @@ impl Server {
             _sampling: sampling,
             asking: None,
         };
-        server.install(first, &generation)?;
-        Ok(server)
+        match server.install(first, &generation, ear) {
+            Ok(()) => Ok(server),
+            Err(error) => {
+                if error.reason == ENDING {
+                    server.drain(ear);
+                }
+                Err(error)
+            }
+        }
     }
 
-    fn configure(&mut self, configure: Configure) -> Result<()> {
+    fn configure(&mut self, configure: Configure, ear: &mut Ear) -> Result<()> {
         let before = self.shared.generation();
         let (workers, generation) = compile(&configure, before.as_deref())?;
         drop(before);
@@ -189,15 +209,20 @@ impl Server {
             );
             return Err(Error::new(Kind::Internal, "workers_changed", detail));
         }
-        self.install(configure, &generation)
+        self.install(configure, &generation, ear)
     }
 
     /// Puts a generation in force. What can fail comes first and changes nothing; afterwards
     /// there is no way back, because workers serve it already.
-    fn install(&mut self, configure: Configure, generation: &Arc<Generation>) -> Result<()> {
+    fn install(
+        &mut self,
+        configure: Configure,
+        generation: &Arc<Generation>,
+        ear: &mut Ear,
+    ) -> Result<()> {
         let (open, added) = self.take(&configure.listeners)?;
         self.ask_agents(generation)?;
-        self.prepare(generation)?;
+        self.prepare(generation, ear)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
             self.discard(generation.number);
             return Err(error);
@@ -241,8 +266,8 @@ impl Server {
     }
 
     /// Has every worker open what the generation's scripts need. One that cannot refuses the
-    /// generation, and so does one that does not answer.
-    fn prepare(&self, generation: &Arc<Generation>) -> Result<()> {
+    /// generation, and so does one that does not answer, or the end of the server.
+    fn prepare(&self, generation: &Arc<Generation>, ear: &mut Ear) -> Result<()> {
         let Some(plan) = &generation.scripts else {
             return Ok(());
         };
@@ -257,10 +282,8 @@ impl Server {
         }
         drop(done);
         let until = Instant::now() + plan.opening_max() + Swap::PATIENCE;
-        let left = || until.saturating_duration_since(Instant::now());
-        let late = |_| Err(Error::new(Kind::Internal, "scripts_late", SCRIPTS_LATE));
         let mut workers = 0..self.threads.len();
-        let prepared = workers.try_for_each(|_| waiting.recv_timeout(left()).unwrap_or_else(late));
+        let prepared = workers.try_for_each(|_| answer(&waiting, until, ear));
         if prepared.is_err() {
             // Whoever answers from now on gives up what it has opened by itself.
             drop(waiting);
@@ -339,25 +362,25 @@ impl Server {
     }
 
     /// Lets the workers finish, then the writer of their records.
-    fn drain(self, link: &OwnedFd) {
+    fn drain(self, ear: &mut Ear) {
         // What still waits in the kernel is for the workers, each of which empties its own.
         self.watched.retain(&Arc::from([]));
         for worker in 0..self.threads.len() {
             self.shared.peers.tell(worker, Command::Drain);
         }
-        self.wait_for(&self.threads, self.drain_max + END_MARGIN, link);
+        self.wait_for(&self.threads, self.drain_max + END_MARGIN, ear);
         self.shared.access_log.close();
         let writer = std::slice::from_ref(&self.log_writer);
-        self.wait_for(writer, LAST_RECORDS_MAX, link);
+        self.wait_for(writer, LAST_RECORDS_MAX, ear);
         self.shared.access_log.say_losses();
     }
 
     /// Waits until the threads have ended, but not for ever. Meanwhile hands on the logs the
     /// supervisor opens: the first record for one may be of what ends now.
-    fn wait_for(&self, threads: &[JoinHandle<()>], patience: Duration, link: &OwnedFd) {
+    fn wait_for(&self, threads: &[JoinHandle<()>], patience: Duration, ear: &mut Ear) {
         let until = Instant::now() + patience;
         while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
-            match hear(link, END_LOOK) {
+            match ear.hear_within(END_LOOK) {
                 Ok(Some(ToServer::LogFile { path, result })) => {
                     self.order(Order::Opened { path, result });
                 }
@@ -381,11 +404,21 @@ impl Server {
     }
 }
 
-/// What the supervisor says within `patience`, if anything.
-fn hear(link: &OwnedFd, patience: Duration) -> std::io::Result<Option<ToServer>> {
-    match os::net::wait_readable(&[link.as_fd()], Some(patience))?[..] {
-        [true] => ToServer::recv(link.as_fd()).map(Some),
-        _ => Ok(None),
+/// What the next worker says of opening its VM.
+///
+/// # Errors
+/// As it says, when its time is up, or when the server is to end meanwhile.
+fn answer(waiting: &mpsc::Receiver<Result<()>>, until: Instant, ear: &mut Ear) -> Result<()> {
+    loop {
+        match waiting.recv_timeout(END_LOOK) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Timeout) if ear.is_told_to_end() => {
+                let detail = "the server is to end while init and worker_init run";
+                return Err(Error::new(Kind::Internal, ENDING, detail));
+            }
+            Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
+            Err(_) => return Err(Error::new(Kind::Internal, "scripts_late", SCRIPTS_LATE)),
+        }
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Rule {
     /// Whether it is there for whoever watches over this machine: it shows figures, or answers one
     /// plain path with a fixed text. Such requests are never shed.
     pub(crate) is_health_check: bool,
+    /// Whether it looks at the resolved file.
+    pub(crate) needs_file: bool,
     pub(crate) conditions: Conditions,
     /// What its limits want to know of maps.
     pub(crate) asking_limits: Arc<[Conditions]>,
@@ -235,6 +237,7 @@ impl Rule {
             scripts: scripts.level(&rule.scripts),
             script: scripts.of_handler(rule.handler.as_ref()),
             is_health_check: is_health_check(rule),
+            needs_file: conditions::need_file(&rule.conditions),
         })
     }
 }

@@ -2,8 +2,14 @@
 #include "shim.h"
 #include <mruby/array.h>
 #include <mruby/data.h>
+#include <mruby/debug.h>
 #include <mruby/hash.h>
+#include <mruby/proc.h>
 #include <mruby/string.h>
+#include <stdio.h>
+
+/* A longer line of a backtrace is cut. */
+#define LINE_BYTES_MAX 512
 
 int ngy_kind(mrb_value value)
 {
@@ -69,6 +75,48 @@ uint64_t ngy_stamp(mrb_value value)
 {
   if (mrb_type(value) != MRB_TT_DATA || DATA_TYPE(value) != &ngy_stamped) return 0;
   return (uint64_t)(uintptr_t)DATA_PTR(value);
+}
+
+/* The frame that tells file and line of this one: itself, or the next of Ruby's below it. */
+static const mrb_callinfo *of_ruby(const mrb_callinfo *ci, const struct mrb_context *context)
+{
+  for (; ci >= context->cibase; ci--) {
+    if (ci->proc && !MRB_PROC_CFUNC_P(ci->proc) && ci->proc->body.irep && ci->pc) return ci;
+  }
+  return NULL;
+}
+
+/* Writes FILE:LINE:in METHOD; its length, 0 where nothing is known. */
+static size_t place(mrb_state *mrb, const mrb_callinfo *ci, mrb_sym method, char *line)
+{
+  const mrb_irep *irep = ci->proc->body.irep;
+  uint32_t at = (uint32_t)(ci->pc - 1 - irep->iseq);
+  const char *file = mrb_debug_get_filename(mrb, irep, at);
+  if (!file) return 0;
+  int size = snprintf(line, LINE_BYTES_MAX, "%s:%d", file, (int)mrb_debug_get_line(mrb, irep, at));
+  if (size < 0) return 0;
+  /* A name may be spelt out where the file's was. */
+  const char *name = method ? mrb_sym_name_len(mrb, method, NULL) : NULL;
+  if (name && size < LINE_BYTES_MAX) size += snprintf(line + size, (size_t)(LINE_BYTES_MAX - size), ":in %s", name);
+  return size < LINE_BYTES_MAX ? (size_t)size : LINE_BYTES_MAX - 1;
+}
+
+/* Tells where a fiber stands that waits in a native, innermost first, as a backtrace would. */
+void ngy_where(ngy_vm *vm, size_t root, void *data, void (*each)(void *, ngy_text))
+{
+  mrb_value fiber = mrb_ary_entry(vm->roots, (mrb_int)root);
+  if (mrb_type(fiber) != MRB_TT_FIBER) return;
+  const struct mrb_context *context = ((struct RFiber *)mrb_ptr(fiber))->cxt;
+  if (!context || context->status != MRB_FIBER_SUSPENDED) return;
+  char line[LINE_BYTES_MAX];
+  /* The native's frame was popped when it yielded, and lies there still: nothing has run since. */
+  for (const mrb_callinfo *ci = context->ci + 1; ci >= context->cibase; ci--) {
+    const mrb_callinfo *told = of_ruby(ci > context->ci ? ci - 1 : ci, context);
+    if (!told) return;
+    if (told != ci && !ci->mid) continue;
+    ngy_text text = { line, place(vm->mrb, told, ci->mid, line) };
+    if (text.size > 0) each(data, text);
+  }
 }
 
 void ngy_sizes(size_t *sizes)

@@ -381,6 +381,9 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   vm->initialize = mrb_intern_lit(mrb, "initialize");
   struct RClass *nagaya = mrb_define_module(mrb, "Nagaya");
   mrb_define_module_function(mrb, nagaya, "__run", run_script, MRB_ARGS_REQ(1));
+  ngy_prepare_fibers(mrb);
+  ngy_prepare_missing(mrb);
+  ngy_prepare_times(mrb);
   /* In generational mode a full collection that meets a half-done major one forgets what is young
    * (mruby 3.2.0, clear_all_old), and frees what is in use. */
   mrb_value gc = mrb_obj_value(mrb_module_get(mrb, "GC"));
@@ -564,6 +567,7 @@ static mrb_value make_fiber(mrb_state *mrb, void *data)
   order *what = data;
   mrb_value nagaya = mrb_obj_value(mrb_module_get(mrb, "Nagaya"));
   mrb_value fiber = mrb_funcall(mrb, nagaya, "__fiber", 0);
+  ngy_claim_fiber(fiber);
   ngy_forget_match(mrb, (size_t)what->root);
   mrb_ary_set(mrb, what->vm->roots, what->root, fiber);
   return mrb_nil_value();

@@ -70,6 +70,7 @@ typedef struct ngy_vm {
   int ended;               /* the script that was resumed last */
   mrb_value result;        /* what the last call from Rust came to; not kept from being collected */
   mrb_func_t texts[NGY_TEXTS];      /* methods of String that ours stand before */
+  mrb_func_t resume;                /* mruby's Fiber#resume */
   mrb_sym names[NGY_MATCH_NAMES], initialize;
   size_t match_root;                /* whose `$~` it is that is seen */
   int has_match;
@@ -87,6 +88,10 @@ void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data);
 void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *registers);
 void ngy_swap_match(mrb_state *mrb, size_t root);
 void ngy_forget_match(mrb_state *mrb, size_t root);
+void ngy_claim_fiber(mrb_value fiber);
+void ngy_prepare_fibers(mrb_state *mrb);
+void ngy_prepare_times(mrb_state *mrb);
+void ngy_prepare_missing(mrb_state *mrb);
 void ngy_prepare_patterns(mrb_state *mrb, struct RClass *nagaya);
 void ngy_close(ngy_vm *vm);
 void ngy_discard(ngy_vm *vm);

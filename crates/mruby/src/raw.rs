@@ -151,6 +151,12 @@ unsafe extern "C" {
         data: *mut c_void,
         each: unsafe extern "C" fn(*mut c_void, RawValue, RawValue),
     );
+    pub(crate) fn ngy_where(
+        vm: *mut RawVm,
+        root: usize,
+        data: *mut c_void,
+        each: unsafe extern "C" fn(*mut c_void, Text),
+    );
     pub(crate) fn ngy_handle(value: RawValue) -> u64;
     pub(crate) fn ngy_stamp(value: RawValue) -> u64;
 

@@ -1,7 +1,7 @@
 //! An interpreter, and how one goes into it: compile, start, resume.
 
 use std::any::Any;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use slab::Slab;
 
 use crate::bridge::{Inner, raise_of, tree_of};
-use crate::call::{Host, Native, within};
+use crate::call::{Host, Native, slice, within};
 use crate::datum::{self, Datum};
 use crate::raw::{self, RawAnswer, RawVm, Text};
 use crate::ticker::Ticker;
@@ -18,6 +18,9 @@ use crate::ticker::Ticker;
 /// What is taken of the value a script ends with, which is mostly nobody's.
 const ENDED_ELEMENTS_MAX: usize = 1_000;
 const ENDED_BYTES_MAX: usize = 64 * 1_024;
+
+/// Lines that tell where a fiber stands, as many as of a backtrace.
+const PLACES_MAX: usize = 20;
 
 /// Room for answers that is kept between calls.
 const SCRATCH_BYTES_KEPT: usize = 64 * 1_024;
@@ -208,6 +211,11 @@ impl<H: Host> Vm<H> {
         self.lost
     }
 
+    /// Gives it up: it does nothing any more, as if one of its calls had not ended in time.
+    pub fn give_up(&mut self) {
+        self.lost = true;
+    }
+
     /// Defines a class or module below `outer` (`""` for the top).
     ///
     /// # Errors
@@ -372,6 +380,16 @@ impl<H: Host> Vm<H> {
         }
     }
 
+    /// Where a fiber that waits stands, innermost first: `FILE:LINE:in METHOD`.
+    pub fn whereabouts(&self, fiber: Slot) -> Vec<String> {
+        let mut places = Vec::new();
+        if !self.lost {
+            // SAFETY: `raw` is open; `add_place` gets this very list, and only while the call lasts.
+            unsafe { raw::ngy_where(self.raw, fiber.0, (&raw mut places).cast(), add_place) };
+        }
+        places
+    }
+
     /// Lets what `slot` keeps be collected.
     pub fn let_go(&mut self, slot: Slot) {
         if self.slots.try_remove(slot.0).is_some() && !self.lost {
@@ -470,6 +488,16 @@ pub enum Counting {
     On,
     /// They are not.
     Off,
+}
+
+/// # Safety
+/// `places` is the list of a call of [`Vm::whereabouts`], and `place` is there until this returns.
+unsafe extern "C" fn add_place(places: *mut c_void, place: Text) {
+    // SAFETY: as said; nobody else looks at them meanwhile.
+    let (places, place) = unsafe { (&mut *places.cast::<Vec<String>>(), slice(place)) };
+    if places.len() < PLACES_MAX {
+        places.push(String::from_utf8_lossy(place).into_owned());
+    }
 }
 
 fn text(text: &str) -> Text {

@@ -405,11 +405,146 @@ fn a_long_call_in_c_gives_the_interpreter_up() {
         "x = 'a' * 200_000 + 'b'; y = 'a' * 1_000_000; y.include?(x)",
     ] {
         let mut vm = opened();
-        assert_eq!(start(&mut vm, source), Err(Error::Lost), "{source}");
+        let script = vm.compile(source.as_bytes(), "script.rb", 1).unwrap();
+        let fiber = vm.fiber().unwrap();
+        // Patience is for what such a run makes slow; this call takes as long as ever.
+        vm.set_cpu(Duration::from_millis(5) * patience().min(40));
+        let ended = go(&mut vm, fiber, Resume::Script(script));
+        assert_eq!(ended, Err(Error::Lost), "{source}");
         assert!(vm.is_lost());
         assert_eq!(start(&mut vm, "1"), Err(Error::Lost));
         drop(vm);
         alive(&mut opened());
+    }
+}
+
+#[test]
+fn a_fiber_that_waits_tells_where() {
+    let mut vm = opened();
+    let fiber = start(&mut vm, "def ask\n  [1].each { Nagaya.wait }\nend\n\nask").unwrap();
+    let places = vm.whereabouts(fiber);
+    assert_eq!(
+        places.first().map(String::as_str),
+        Some("script.rb:2:in wait")
+    );
+    let said = places.join(" ");
+    assert!(
+        said.contains("script.rb:2:in ask") && said.contains("script.rb:5"),
+        "{said}"
+    );
+    go(&mut vm, fiber, Resume::Value(Datum::Nil)).unwrap();
+    assert_eq!(vm.whereabouts(fiber), Vec::<String>::new());
+    alive(&mut vm);
+}
+
+#[test]
+fn a_missing_method_is_told_with_what_lacks_it() {
+    for (source, said) in [
+        ("nil.uri", "undefined method 'uri' for nil"),
+        ("true.uri", "undefined method 'uri' for true"),
+        ("5.uri", "undefined method 'uri' for an instance of Integer"),
+        (
+            "'x'.uri(1, 2)",
+            "undefined method 'uri' for an instance of String",
+        ),
+        (
+            "Nagaya.nothing",
+            "undefined method 'nothing' for module Nagaya",
+        ),
+        ("Box.nothing", "undefined method 'nothing' for class Box"),
+        (
+            "nothing_of_that_name",
+            "undefined method 'nothing_of_that_name' for main",
+        ),
+        (
+            "class Below; def go; super; end; end; Below.new.go",
+            "no superclass method 'go' for an instance of Below",
+        ),
+        (
+            "class Own; def method_missing(name, *rest); super; end; end; Own.new.go",
+            "undefined method 'go' for an instance of Own",
+        ),
+        (
+            "BasicObject.new.go",
+            "undefined method 'go' for an instance of BasicObject",
+        ),
+        ("nil.send(:uri)", "undefined method 'uri' for nil"),
+    ] {
+        let told = raised(source);
+        assert_eq!(
+            told,
+            ("NoMethodError".to_owned(), said.to_owned()),
+            "{source}"
+        );
+    }
+    let named = value("begin; nil.uri(7); rescue NoMethodError => e; [e.name, e.args]; end");
+    let name = Datum::Symbol(b"uri".to_vec());
+    assert_eq!(
+        named,
+        Datum::Array(vec![name, Datum::Array(vec![Datum::Int(7)])])
+    );
+    assert_eq!(
+        value("class Own; def method_missing(name, *rest); [name, rest]; end; end; Own.new.go(1)"),
+        Datum::Array(vec![
+            Datum::Symbol(b"go".to_vec()),
+            Datum::Array(vec![Datum::Int(1)])
+        ])
+    );
+}
+
+#[test]
+fn the_fiber_of_a_hook_is_nobody_elses_to_resume() {
+    let mut vm = opened();
+    let waits = start(&mut vm, "$kept = Fiber.current; Nagaya.wait").unwrap();
+    start(&mut vm, "$other = Fiber.current").unwrap();
+    for kept in ["$kept", "$other", "Fiber.current"] {
+        for how in ["resume(1)", "resume", "send(:resume, 1)"] {
+            let Err(Error::Raised(raised)) = start(&mut vm, &format!("{kept}.{how}")) else {
+                panic!("{kept}.{how}");
+            };
+            assert_eq!(raised.class, "FiberError", "{kept}.{how}");
+            assert!(
+                raised.message.contains("make one with Fiber.new"),
+                "{raised:?}"
+            );
+        }
+    }
+    go(&mut vm, waits, Resume::Value(Datum::Int(7))).unwrap();
+    assert_eq!(vm.host().finished.take(), Some(Datum::Int(7)));
+    assert_eq!(raised("Fiber.new { 1 }.transfer").0, "NotImplementedError");
+    assert_eq!(
+        value("f = Fiber.new { |x| Fiber.yield(x + 1) + 1 }; [f.resume(1), f.alive?, f.resume(5)]"),
+        Datum::Array(vec![Datum::Int(2), Datum::Bool(true), Datum::Int(6)])
+    );
+}
+
+/// They are called in another way than mruby's others.
+#[test]
+fn times_take_what_they_take_and_raise_what_they_raise() {
+    assert_eq!(
+        value(
+            "t = Time.utc(2026, 11, 22, 1, 2, 3); [t.to_s, (t + 60).min, (t - 60.0).class == Time, t - t, t.dup == t]"
+        ),
+        Datum::Array(vec![
+            Datum::from("2026-11-22 01:02:03 UTC"),
+            Datum::Int(3),
+            Datum::Bool(true),
+            Datum::Float(0.0),
+            Datum::Bool(true),
+        ])
+    );
+    assert_eq!(value("Time.new(2026, 11, 22).year"), Datum::Int(2026));
+    for source in [
+        "Time.now(1)",
+        "Time.now.to_s(1)",
+        "Time.at",
+        "Time.utc('x')",
+    ] {
+        let (class, message) = raised(source);
+        assert!(
+            ["ArgumentError", "TypeError"].contains(&class.as_str()),
+            "{source}: {message}"
+        );
     }
 }
 

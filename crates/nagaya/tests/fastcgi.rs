@@ -453,6 +453,30 @@ fn to_head_and_http_1_0_no_more_is_said_than_they_understand() {
     assert_eq!(answer.head.field("Transfer-Encoding"), None);
 }
 
+#[test]
+fn what_a_script_has_made_head_of_comes_without_a_body() {
+    let asks = "  scripts = { access = { code = \"Nginx::Request.new.method = 'HEAD'\" } }";
+    let config = CONFIG.replacen(
+        "  [[sites.rules]]",
+        &format!("{asks}\n  [[sites.rules]]"),
+        1,
+    );
+    let config = format!("{config}\n[scripts]\ncpu = \"1s\"\n");
+    for said in [
+        "Content-Length: 5\r\n\r\n",
+        "Content-Length: 5\r\n\r\nhello",
+    ] {
+        let responder = says(printed(said.as_bytes()));
+        let gateway = builder_of(&config, &responder, "", 8).start();
+        let answer = reply(gateway.ask(&get("/x.php")));
+        assert!(answer.complete && answer.body.is_empty(), "{said}");
+        assert_eq!(
+            (answer.status, answer.head.field("Content-Length")),
+            (200, Some("0"))
+        );
+    }
+}
+
 /// What comes of a reply that is not as it should be: the client's view, and that the connection
 /// is not used again.
 fn check_hostile(name: &str, said: &[u8], closes: bool, expected: impl Fn(&Outcome) -> bool) {

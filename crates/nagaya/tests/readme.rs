@@ -13,7 +13,7 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 16] = [
     "README.md",
     "README.ja.md",
     "docs/guide/getting-started.md",
@@ -23,6 +23,7 @@ const DOCUMENTS: [&str; 15] = [
     "docs/guide/cgi.md",
     "docs/guide/cgroups.md",
     "docs/guide/limits.md",
+    "docs/guide/maps.md",
     "docs/guide/overload.md",
     "docs/guide/scripts.md",
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",
@@ -41,7 +42,7 @@ fn every_configuration_shown_is_right() {
         for block in blocks(document, "toml") {
             let machine = Machine::new();
             let config = machine.write("nagaya.toml", &block);
-            write_scripts(&machine.directory, &block, document);
+            write_named_files(&machine.directory, &block, document);
             let output = run(NAGAYA, &["check", "-c", &config.display().to_string()]);
             assert!(output.0, "{document}:\n{block}\n{}", output.1);
             shown += 1;
@@ -295,7 +296,7 @@ impl Machine {
         let gateway = Gateway::with_config(NAGAYA, &config);
         let sites = gateway.directory().path().join("sites.d");
         fs::create_dir(sites).expect("a fresh directory takes another");
-        write_scripts(gateway.directory(), &config, document);
+        write_named_files(gateway.directory(), &config, document);
         gateway.start()
     }
 
@@ -310,13 +311,16 @@ impl Machine {
 }
 
 /// Writes the scripts that a configuration names: as the document shows them, below their names, or
-/// ones that do nothing.
-fn write_scripts(directory: &TempDir, config: &str, document: &str) {
+/// ones that do nothing; and the maps, with a line.
+fn write_named_files(directory: &TempDir, config: &str, document: &str) {
     let shown = blocks(document, "ruby");
     for name in config.split('"').filter(|word| word.starts_with("hooks/")) {
         let heading = format!("# {name}\n");
         let script = shown.iter().find(|block| block.starts_with(&heading));
         directory.write(name, script.map_or("nil\n", String::as_str));
+    }
+    for name in config.split('"').filter(|word| word.starts_with("maps/")) {
+        directory.write(name, "a.example 127.0.0.1:8081\n");
     }
 }
 

@@ -131,6 +131,39 @@ fn a_run_shows_what_the_script_did_and_what_it_cost() {
 }
 
 #[test]
+fn a_run_has_the_client_the_root_and_the_variables_that_are_said() {
+    let script = "c = Nginx::Connection.new
+        [c.remote_ip, c.remote_port.to_i, Nginx::Request.new.filename, ENV['PLAN'], ENV['HOME']]";
+    let options = [
+        "--client",
+        "203.0.113.7:5000",
+        "--root",
+        "/srv/shop/",
+        "--env",
+        "PLAN=gold",
+    ];
+    let request = ["run", "-", "--request", "GET /a.php?x=1", "-n", "0"];
+    let ran = nagaya(&[&request[..], &options].concat(), script);
+    let (said, log) = (text(&ran.stdout), text(&ran.stderr));
+    let expected = "value     [\"203.0.113.7\", 5000, \"/srv/shop/a.php\", \"gold\", nil]\n";
+    assert!(said.contains(expected), "{said}{log}");
+}
+
+#[test]
+fn a_run_that_uses_too_much_tells_where_and_which_key() {
+    let ran = nagaya(&["run", "-"], "1\nwhile true; end\n");
+    let log = text(&ran.stderr);
+    assert!(
+        log.starts_with("standard input:2: used up its CPU time (5 ms)"),
+        "{log}"
+    );
+    assert!(
+        log.contains("see scripts.cpu\n    at standard input:2"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_run_that_fails_tells_where_and_what_was_done_before() {
     let ran = nagaya(
         &["run", "-"],
@@ -172,6 +205,11 @@ fn wrong_use_says_what_is_right() {
         (&["run", "-", "--request", "/x"], "'GET /x.php?id=1'"),
         (&["run", "-", "--header", "x"], "'Accept-Language: ja'"),
         (&["run", "-", "--server", "h2o"], "either nginx or apache"),
+        (
+            &["run", "-", "--client", "example.jp"],
+            "a client is an address",
+        ),
+        (&["run", "-", "--env", "=x"], "a name and a value"),
         (&["check", "-", "-c", "x.toml"], "reads no configuration"),
     ] {
         let wrong = nagaya(arguments, "");

@@ -20,6 +20,7 @@ access = ""
 level = "info"
 [scripts]
 cpu = "1s"
+wall = "600s"
 init = { code = "$number = {number}" }
 worker_init = "hooks/start.rb"
 worker_exit = { code = "Nginx.errlogger Nginx::LOG_ERR, \"exit of #{$number}\"" }
@@ -107,6 +108,23 @@ fn a_generation_whose_scripts_do_not_start_is_refused_and_changes_nothing() {
         .write("hooks/start.rb", "$started = true\n");
     gateway.reload(&of_number(3));
     wait_for(&gateway, "/number", "3");
+}
+
+#[test]
+fn scripts_that_start_and_wait_do_not_hold_up_an_end() {
+    let waits = "Nginx.errlogger Nginx::LOG_ERR, 'waits for nobody'\nsleep 500\n";
+    let starting = builder().with("number", 1);
+    starting.directory().write("hooks/start.rb", waits);
+    let starting = starting.launch();
+    let mut reloading = builder().with("number", 1).start();
+    reloading.directory().write("hooks/start.rb", waits);
+    reloading.reload(&of_number(2));
+    for mut gateway in [starting, reloading] {
+        gateway.wait_for_message("waits for nobody");
+        let status = gateway.stop();
+        let said = gateway.stderr();
+        assert!(status.success() && !said.contains("refuse"), "{said}");
+    }
 }
 
 #[test]

@@ -62,6 +62,12 @@ Nginx.errlogger Nginx::LOG_ERR, "measured #{v.request_length} in, #{v.bytes_sent
   request_headers = { add = { X-Way = "said" } }
   handler = { script = { code = "Nginx.rputs Nginx::Var.new.http_x_way" } }
   [[sites.rules]]
+  match = { path = "/asks-inside" }
+  handler = { script = { code = "Nginx::Async::HTTP.sub_request('/waits-inside')" } }
+  [[sites.rules]]
+  match = { path = "/waits-inside" }
+  handler = { script = { code = "Nginx.errlogger Nginx::LOG_ERR, 'inside waits'; sleep 500" } }
+  [[sites.rules]]
   match = { path = "/inside" }
   handler = { respond = { body = "inside $query" } }
 "#;
@@ -235,6 +241,16 @@ fn scripts_that_sleep_hold_up_nobody() {
     }
     drop(for_long);
     gateway.wait_for_message("logged /sleeps-long");
+}
+
+#[test]
+fn a_request_inside_ends_with_the_client_of_the_one_outside() {
+    let gateway = gateway();
+    let mut leaves = gateway.client();
+    leaves.send(b"GET /asks-inside HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    gateway.wait_for_message("inside waits");
+    drop(leaves);
+    gateway.wait_for_message("logged /asks-inside");
 }
 
 #[test]

@@ -30,7 +30,7 @@ mod trial;
 mod wait;
 
 pub use api::reference;
-pub use failure::{Cause, Failure};
+pub use failure::{Cause, Exceeded, Failure};
 pub use interpreter::{Interpreter, Ran, Run, Step, Wait};
 pub use mruby::{Datum, Raised};
 pub use phase::Phase;

@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) compiled: RefCell<Option<Compiled>>,
     /// When the file was looked at last; `None` while somebody looks.
     pub(crate) looked: Cell<Option<Instant>>,
+    /// Why it cannot be read, as the log was told; `None` while it can.
+    pub(crate) unreadable: RefCell<Option<String>>,
 }
 
 /// A compiled script, valid in the VM of one number.
@@ -82,6 +84,7 @@ impl Script {
                 source,
                 compiled: RefCell::default(),
                 looked: Cell::new(None),
+                unreadable: RefCell::default(),
             }),
         }
     }

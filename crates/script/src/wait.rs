@@ -1,6 +1,7 @@
 //! What a script waits for.
 
 use std::any::Any;
+use std::fmt;
 use std::rc::Rc;
 
 use mruby::{Datum, Resume};
@@ -63,10 +64,22 @@ pub enum Ask {
     },
 }
 
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Body { .. } => f.write_str("the request's body"),
+            Self::Acquire { key, .. } => write!(f, "a permit of {}", key.escape_ascii()),
+            Self::SubRequest { target } => {
+                write!(f, "the request inside for {}", target.escape_ascii())
+            }
+        }
+    }
+}
+
 /// A wait announced by a native, until the fiber has come to a halt.
 pub(crate) enum Pending {
-    /// For this.
-    Future(Waiting<Woken>),
+    /// For this, which is of somebody or something of that name, if it has one.
+    Future(Waiting<Woken>, Option<Rc<str>>),
     /// For the engine.
     Ask(Ask),
 }

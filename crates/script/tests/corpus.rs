@@ -33,6 +33,11 @@ fn redis_reply() {
 }
 
 #[test]
+fn mysql_reply() {
+    replay("mysql_reply", properties::mysql_reply);
+}
+
+#[test]
 fn pattern() {
     replay("pattern", properties::pattern);
 }

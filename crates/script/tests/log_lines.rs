@@ -2,11 +2,17 @@
 
 mod bed;
 
+use std::cell::Cell;
 use std::fmt::{Debug, Write as _};
+use std::future::ready;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
-use bed::{code, interpreter, on_a_worker, run};
-use script::{Phase, Trial};
+use bed::{code, interpreter, on_a_worker, run, settings};
+use script::{Cache, Interpreter, Phase, Read, Reader, Script, Source, Trial, Waiting};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -66,13 +72,19 @@ impl Visit for Line {
     }
 }
 
-/// The lines a script writes while lines up to `level` are let through.
-fn lines(level: Level, phase: Phase, text: &str) -> Vec<String> {
+/// What keeps lines up to `level`, and the lines it will have kept.
+fn kept(level: Level) -> (Kept, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Kept {
         level,
         lines: Arc::clone(&lines),
     };
+    (kept, lines)
+}
+
+/// The lines a script writes while lines up to `level` are let through.
+fn lines(level: Level, phase: Phase, text: &str) -> Vec<String> {
+    let (kept, lines) = kept(level);
     tracing::subscriber::with_default(kept, || {
         on_a_worker(async {
             let mut request = Trial::get("/a.php");
@@ -98,6 +110,60 @@ fn a_line_has_its_message_unchanged_and_says_which_request_and_script() {
               request_id=0000000000000001"
         ]
     );
+}
+
+/// Files that are there once, and then are not.
+#[derive(Default)]
+struct Gone {
+    reads: Cell<usize>,
+}
+
+impl Reader for Gone {
+    fn read(&self, _: &Path, _: usize) -> Waiting<io::Result<Read>> {
+        let count = self.reads.replace(self.reads.get() + 1);
+        let first = Read {
+            changed: SystemTime::UNIX_EPOCH,
+            bytes: b"1".to_vec(),
+        };
+        let read = match count {
+            0 => Ok(first),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        Box::pin(ready(read))
+    }
+
+    fn changed(&self, _: &Path) -> Waiting<io::Result<SystemTime>> {
+        Box::pin(ready(Err(io::ErrorKind::NotFound.into())))
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_is_told_once_however_often_it_is_looked_at() {
+    let (kept, lines) = kept(Level::WARN);
+    tracing::subscriber::with_default(kept, || {
+        on_a_worker(async {
+            let reader = Rc::new(Gone::default());
+            let mut settings = settings();
+            settings.reader = reader.clone();
+            let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+            let source = Source::File {
+                path: PathBuf::from("/gone.rb"),
+                text: None,
+                cache: Cache::Mtime,
+            };
+            let script = Script::new(Arc::from("gone.rb"), source);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while reader.reads.get() < 4 {
+                assert!(Instant::now() < deadline, "it is not looked at");
+                let ran = interpreter.run(Phase::Access, &script, None).await;
+                ran.expect("the last one stays in use");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+    });
+    let lines = lines.lock().expect("no test panics here");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("script not readable"), "{lines:?}");
 }
 
 #[test]

@@ -1,19 +1,14 @@
 //! The client of memcached against a real one, on a runtime like a worker's.
 
+mod bed;
+
 use std::rc::Rc;
 use std::time::Duration;
 
+use bed::on_a_worker;
 use script::store::memcached::{Memcached as Client, Stored};
 use script::store::{Kind, Limits, Stores};
 use testkit::Memcached;
-
-fn on_a_worker<F: Future>(test: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default())
-        .expect("a runtime");
-    runtime.block_on(test)
-}
 
 fn limits() -> Limits {
     Limits {

@@ -1,8 +1,11 @@
 //! The client of Redis against a real one, on a runtime like a worker's.
 
+mod bed;
+
 use std::rc::Rc;
 use std::time::Duration;
 
+use bed::on_a_worker;
 use script::store::redis::{Redis, Reply};
 use script::store::{Address, Error, Kind, Limits, Session, Stores};
 use testkit::RedisServer;
@@ -10,14 +13,6 @@ use testkit::RedisServer;
 const ME: Session = Session(1);
 const OTHER: Session = Session(2);
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn on_a_worker<F: Future>(test: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build_local(tokio::runtime::LocalOptions::default())
-        .expect("a runtime");
-    runtime.block_on(test)
-}
 
 fn client(server: &RedisServer) -> Rc<Redis> {
     let limits = Limits {

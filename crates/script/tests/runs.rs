@@ -98,8 +98,13 @@ fn a_runaway_fails_alone() {
     on_a_worker(async {
         let interpreter = interpreter();
         let mut request = Trial::get("/");
-        let ran = run(&interpreter, "while true; end", &mut request).await;
-        assert_eq!(ran.expect_err("it fails").reason(), "script_budget");
+        let ran = run(&interpreter, "1\nwhile true; end", &mut request).await;
+        let failure = ran.expect_err("it fails");
+        assert_eq!(failure.reason(), "script_budget");
+        assert_eq!(
+            failure.to_string(),
+            "script.rb: used up its CPU time (5 ms) without waiting: see scripts.cpu; at script.rb:2"
+        );
         let ran = run(&interpreter, "1 + 1", &mut request).await;
         assert_eq!(ran.expect("the next one runs").value, Datum::Int(2));
     });
@@ -149,9 +154,80 @@ fn time_and_places_to_wait_are_bounded() {
         let second = interpreter.run(Phase::Access, &script, None);
         let (first, second) = tokio::join!(first, second);
         let first = first.expect_err("too long").to_string();
-        assert!(first.contains("scripts.wall"), "{first}");
+        assert!(
+            first.starts_with("script.rb: took too long (over 20 ms), waits included: see scripts.wall; at script.rb:1:in sleep"),
+            "{first}"
+        );
         let second = second.expect_err("no place").to_string();
         assert!(second.contains("scripts.parked"), "{second}");
+    });
+}
+
+#[test]
+fn a_wait_that_takes_too_long_names_the_store_and_the_line() {
+    // Connections are made by the kernel, and nobody says anything on them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("it has one");
+    let (host, port) = (address.ip(), address.port());
+    for (ask, store) in [
+        (
+            format!("Memcached.new('{address}').get('a')"),
+            format!("memcached {address}"),
+        ),
+        (
+            format!("Redis.new('{host}', {port}).get('a')"),
+            format!("Redis {address}"),
+        ),
+        (
+            format!("MySQL::Database.new('{host}', 'u', '', 'd', {port})"),
+            format!("MySQL {address}"),
+        ),
+        (
+            format!("HttpRequest.new.get('http://{address}/a?b')"),
+            format!("the HTTP server {address}"),
+        ),
+    ] {
+        on_a_worker(async {
+            let mut settings = settings();
+            settings.budgets.wall = Duration::from_millis(20);
+            settings.budgets.cpu = Duration::from_secs(5);
+            settings.budgets.store_timeout = Duration::from_secs(600);
+            let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+            let script = code(&format!("\n{ask}"));
+            let ran = interpreter.run(Phase::Access, &script, None).await;
+            let said = ran.expect_err("nobody answers").to_string();
+            assert!(
+                said.contains(&format!(
+                    "; it waited for {store}: see scripts.wall; at script.rb:2"
+                )),
+                "{said}"
+            );
+        });
+    }
+}
+
+#[test]
+fn an_interpreter_full_of_what_scripts_keep_is_replaced() {
+    on_a_worker(async {
+        let mut settings = settings();
+        settings.budgets.memory_bytes = 16 << 20;
+        settings.budgets.cpu = Duration::from_secs(60);
+        let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+        let started = vec![(Phase::Init, code("$started = 41"))];
+        interpreter.start(started).await.expect("it starts");
+        let mut request = Trial::get("/");
+        let greedy = "kept = []; kept << 'x' * 100_000 while true";
+        let ran = run(&interpreter, greedy, &mut request).await;
+        assert_eq!(ran.expect_err("no room").reason(), "script_raised");
+        run(&interpreter, "$same = true", &mut request)
+            .await
+            .expect("what nobody keeps makes room");
+        let keeping = "$kept ||= []; $kept << 'x' * 100_000 while true";
+        let ran = run(&interpreter, keeping, &mut request).await;
+        assert_eq!(ran.expect_err("no room").reason(), "script_raised");
+        let ran = run(&interpreter, "[$started, $same, $kept]", &mut request).await;
+        let fresh = Datum::Array(vec![Datum::Int(41), Datum::Nil, Datum::Nil]);
+        assert_eq!(ran.expect("another interpreter").value, fresh);
     });
 }
 

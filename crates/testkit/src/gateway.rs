@@ -17,8 +17,8 @@ use crate::client::{Body, Outcome, RawClient};
 use crate::temp::TempDir;
 use crate::wait::{eventually, free_port};
 
-/// How long the gateway may take to start, reload or stop.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the gateway may take to start, reload or stop: also on a machine that is emulated.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Prepares a [`Gateway`].
 #[derive(Debug)]
@@ -79,6 +79,17 @@ impl Builder {
     /// When it ends or stays silent instead; the message holds its stderr.
     #[must_use]
     pub fn start(self) -> Gateway {
+        let mut gateway = self.launch();
+        gateway.wait_until_it_answers();
+        gateway
+    }
+
+    /// Starts `nagaya serve -c FILE`, which may never come to answering.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn launch(self) -> Gateway {
         let file = self.write_config();
         let child = Command::new(&self.binary)
             .arg("serve")
@@ -91,12 +102,10 @@ impl Builder {
             .stderr(self.create("stderr"))
             .spawn()
             .unwrap_or_else(|error| panic!("start {}: {error}", self.binary.display()));
-        let mut gateway = Gateway {
+        Gateway {
             child,
             builder: self,
-        };
-        gateway.wait_until_it_answers();
-        gateway
+        }
     }
 
     /// Runs `nagaya ARGUMENTS` on the configuration to its end; status, stdout and stderr.
@@ -265,7 +274,7 @@ impl Gateway {
     /// Waits until stderr says `text`.
     ///
     /// # Panics
-    /// When it does not within 15 s.
+    /// When it does not within a minute.
     pub fn wait_for_message(&self, text: &str) {
         eventually(PATIENCE, &format!("`{text}` on stderr"), || {
             self.stderr().contains(text).then_some(())
@@ -275,7 +284,7 @@ impl Gateway {
     /// Sends TERM and waits for the end.
     ///
     /// # Panics
-    /// When it does not end within 15 s.
+    /// When it does not end within a minute.
     pub fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
@@ -284,7 +293,7 @@ impl Gateway {
     /// Waits for the end.
     ///
     /// # Panics
-    /// When it does not end within 15 s.
+    /// When it does not end within a minute.
     pub fn wait(&mut self) -> ExitStatus {
         eventually(PATIENCE, "the gateway to stop", || {
             self.child.try_wait().expect("wait for a child")

@@ -4,7 +4,10 @@
 //! permits of its own beside those its script's request holds, so that one which needs the same
 //! permit waits as any other request would. Its reply is kept in memory, up to a cap.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use script::{Datum, Woken};
 use wire::{FieldId, HeadCaps, Method};
@@ -54,17 +57,32 @@ pub(super) async fn perform(worker: &Rc<Worker>, outer: &mut Exchange, target: &
         ));
     };
     inner.scripted().depth = depth;
-    if let Err(error) = pipeline::serve_inside(worker, &mut inner, outer).await {
-        return Woken::error(format!(
-            "the request inside for {shown} failed: {}",
-            error.reason
-        ));
+    pipeline::begin_inside(worker, &mut inner, outer);
+    match while_client_stays(outer, pipeline::serve_inside(worker, &mut inner)).await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            let reason = error.reason;
+            return Woken::error(format!("the request inside for {shown} failed: {reason}"));
+        }
+        // Nobody is left to go on for; what waits for this script knows it, too.
+        None => return Woken::error("the client has gone"),
     }
     answer(&inner).unwrap_or_else(|| {
         Woken::error(format!(
             "the reply to {shown} broke off or is longer than scripts.output allows"
         ))
     })
+}
+
+/// What `work` comes to; `None` once the outer request's client has gone.
+async fn while_client_stays<T>(outer: &mut Exchange, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let body = &mut outer.body;
+    let ended = poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => body.poll_client_gone(cx).map(|()| None),
+    });
+    ended.await
 }
 
 /// An exchange in memory that asks for `target` as the outer request's client; `None` when that

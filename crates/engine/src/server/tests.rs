@@ -33,7 +33,7 @@ struct Running {
     _turn: MutexGuard<'static, ()>,
     server: Option<Server>,
     address: SocketAddr,
-    link: OwnedFd,
+    ear: Ear,
     _supervisor: OwnedFd,
 }
 
@@ -94,19 +94,22 @@ impl Running {
         let (address, listeners) = listeners(anywhere());
         let (supervisor, link) = os::fdpass::pair().expect("link");
         let voice = Voice::new(&link).expect("voice");
-        let server = Server::start(configure(1, "ok", listeners), &voice);
+        let mut ear = Ear::new(link);
+        let server = Server::start(configure(1, "ok", listeners), &voice, &mut ear);
         Self {
             _turn: turn,
             server: Some(server.expect("start")),
             address,
-            link,
+            ear,
             _supervisor: supervisor,
         }
     }
 
     fn configure(&mut self, configure: Configure) {
         let server = self.server.as_mut().expect("running");
-        server.configure(configure).expect("in force");
+        server
+            .configure(configure, &mut self.ear)
+            .expect("in force");
     }
 
     /// Holds worker 0 up, once.
@@ -147,7 +150,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            server.drain(&self.link);
+            server.drain(&mut self.ear);
         }
     }
 }

@@ -33,7 +33,7 @@ async fn gather(model: &Model, problems: &mut Vec<String>) {
         ..Budgets::default()
     };
     // What `get_server_class` answers matters to scripts that run.
-    let interpreter = match open(script::ServerClass::Nginx, budgets) {
+    let interpreter = match open(script::ServerClass::Nginx, budgets, &[]) {
         Ok(interpreter) => interpreter,
         Err(failure) => return problems.push(report::failure(&failure)),
     };

@@ -1,8 +1,14 @@
 //! The request a script is run for: made up from options.
 
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
 use script::{Phase, Property, Trial};
 
 use super::RunOptions;
+
+/// The client's port where none is said.
+const PORT: u16 = 40_000;
 
 /// Method and target.
 #[derive(Debug, Clone)]
@@ -45,6 +51,33 @@ pub(super) fn field(text: &str) -> Result<Field, String> {
     }
 }
 
+/// Reads `203.0.113.7`, `203.0.113.7:40000` or `[2001:db8::7]:40000`.
+pub(super) fn client(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
+    let address = address.or_else(|_| text.parse());
+    address.map_err(|_| "a client is an address: 203.0.113.7, [2001:db8::7]:40000".to_owned())
+}
+
+/// Reads the name of a directory; scripts see it whole, as a site's root is.
+pub(super) fn root(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| config::reason(&error))
+}
+
+/// Reads `NAME=VALUE`, or `NAME` for what the environment holds.
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, value.to_owned()),
+        None => match std::env::var_os(text) {
+            Some(value) => (text, value.to_string_lossy().into_owned()),
+            None => return Err(format!("{text} is not set here: write {text}=VALUE")),
+        },
+    };
+    match name.is_empty() {
+        true => Err("a variable is a name and a value: PLAN=gold".to_owned()),
+        false => Ok((name.to_owned(), value)),
+    }
+}
+
 /// The request; `None` in phases that have none.
 pub(super) fn request(options: &RunOptions) -> Option<Trial> {
     if options.phase.is_of_vm() {
@@ -63,6 +96,13 @@ pub(super) fn request(options: &RunOptions) -> Option<Trial> {
     for property in [Property::Host, Property::HttpHost, Property::SiteName] {
         set(property, &options.host);
     }
+    let (client, root) = (options.client, options.root.to_string_lossy());
+    let path = target.split_once('?').map_or(&**target, |(path, _)| path);
+    set(Property::RemoteAddress, &client.ip().to_string());
+    set(Property::RemotePort, &client.port().to_string());
+    set(Property::DocumentRoot, &root);
+    let below = root.strip_suffix('/').unwrap_or(&root);
+    set(Property::Filename, &format!("{below}{path}"));
     if !options.body.is_empty() {
         set(Property::ContentLength, &options.body.len().to_string());
     }
@@ -96,6 +136,32 @@ mod tests {
         assert_eq!(read(" GET  /a?b=c HTTP/1.1"), expected);
         for wrong in ["", "GET", "/a", "GET a", "GET /a b", "GET /a HTTP/1.1 x"] {
             assert!(line(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_an_address_with_or_without_a_port() {
+        let read = |text| client(text).map(|address| address.to_string());
+        for (text, expected) in [
+            ("203.0.113.7", "203.0.113.7:40000"),
+            ("203.0.113.7:1", "203.0.113.7:1"),
+            ("2001:db8::7", "[2001:db8::7]:40000"),
+            ("[2001:db8::7]:1", "[2001:db8::7]:1"),
+        ] {
+            assert_eq!(read(text), Ok(expected.to_owned()));
+        }
+        for wrong in ["", "example.jp", "1.2.3", "1.2.3.4:99999"] {
+            assert!(client(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_variable_has_a_value_or_the_one_it_has_here() {
+        let gold = ("PLAN".to_owned(), "a=b".to_owned());
+        assert_eq!(variable("PLAN=a=b"), Ok(gold));
+        assert!(variable("PATH").is_ok_and(|(name, value)| name == "PATH" && !value.is_empty()));
+        for wrong in ["", "=x", "NAGAYA_THAT_NOBODY_SETS"] {
+            assert!(variable(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -10,6 +10,7 @@ mod report;
 mod text;
 mod trial;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ runs: `nagaya script run` finds misspelt ones.", arg = without_configuration())]
     Check(CheckOptions),
     /// Run a script for a made-up request, and show what it did and what it cost
     #[command(after_help = RUN_HELP, arg = without_configuration())]
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Print the reference of all classes and methods: docs/reference/ruby.md
     #[command(arg = without_configuration())]
     Reference,
@@ -46,6 +47,7 @@ const RUN_HELP: &str = "\
 Examples:
   nagaya script run hooks/access.rb --request 'GET /x.php?id=1' --header 'Cookie: plan=gold'
   nagaya script run hooks/route.rb --phase set --host shop.example.jp --init hooks/worker_init.rb
+  nagaya script run hooks/deny.rb --client 203.0.113.7 --root /srv/example/htdocs --env PLAN=gold
   echo 'p Nginx::Request.new.uri' | nagaya script run -
 What it did goes to standard output, what it logs to standard error. Stores that it asks are asked
 indeed, once more for each timed run. Exit status: 0 it came to its end, 1 it failed.";
@@ -77,6 +79,12 @@ pub(crate) struct RunOptions {
     /// The host it is for
     #[arg(long, value_name = "HOST", default_value = "example.test")]
     host: String,
+    /// The client: an address, with or without a port
+    #[arg(long, value_name = "ADDRESS", default_value = "192.0.2.1", value_parser = made_up::client)]
+    client: SocketAddr,
+    /// The site's root, below which the file of the request lies
+    #[arg(long, value_name = "DIR", default_value = "/srv/www", value_parser = made_up::root)]
+    root: PathBuf,
     /// Body of the request
     #[arg(long, value_name = "TEXT", default_value = "")]
     body: String,
@@ -92,6 +100,10 @@ pub(crate) struct RunOptions {
     /// A script that is run before, as init and worker_init are; as often as there are some
     #[arg(long, value_name = "FILE")]
     init: Vec<PathBuf>,
+    /// A variable that the script may read in ENV; without a value the one it has here. As often as
+    /// there are some
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = made_up::variable)]
+    env: Vec<(String, String)>,
     /// How often it is run again, by the clock
     #[arg(short = 'n', value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=i64::from(TIMES_MAX)))]
     times: u32,
@@ -107,7 +119,7 @@ pub(crate) fn run(command: &ScriptCommand) -> Outcome {
 }
 
 async fn check(options: &CheckOptions) -> Outcome {
-    let interpreter = match open(ServerClass::Nginx, Budgets::default()) {
+    let interpreter = match open(ServerClass::Nginx, Budgets::default(), &[]) {
         Ok(interpreter) => interpreter,
         Err(failure) => return failed(&failure),
     };
@@ -134,12 +146,16 @@ fn failed(failure: &Failure) -> Outcome {
     Outcome::Failed
 }
 
-/// An interpreter like a worker's.
-fn open(server: ServerClass, budgets: Budgets) -> Result<Rc<Interpreter>, Failure> {
+/// An interpreter like a worker's, with these variables in `ENV`.
+fn open(
+    server: ServerClass,
+    budgets: Budgets,
+    env: &[(String, String)],
+) -> Result<Rc<Interpreter>, Failure> {
     let settings = Settings {
         server,
         budgets,
-        env: Vec::new(),
+        env: env.to_vec(),
         worker: 0,
         reader: Rc::new(Files),
     };

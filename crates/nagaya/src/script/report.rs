@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use script::{Cause, Datum, Failure, Property, Redirect, Scope, Trial};
+use script::{Cause, Datum, Failure, Property, Raised, Redirect, Scope, Trial};
 
 /// Bytes of a value that are shown.
 const SHOWN_MAX: usize = 2_048;
@@ -24,25 +24,30 @@ pub(super) struct Cost {
 /// Why it failed: `FILE:LINE: MESSAGE`, and the way there.
 pub(super) fn failure(failure: &Failure) -> String {
     let script = &failure.script;
-    let raised = match &failure.cause {
-        Cause::Raised(raised) => raised,
-        _ => return format!("{failure}\n"),
+    let (said, backtrace) = match &failure.cause {
+        Cause::Raised(raised) => {
+            if let Some((line, message)) = of_parser(raised) {
+                return format!("{script}:{line}: {message}\n");
+            }
+            (raised.to_string(), &raised.backtrace)
+        }
+        Cause::Budget(exceeded) => (exceeded.to_string(), &exceeded.backtrace),
+        Cause::Lost | Cause::Unreadable(_) => return format!("{failure}\n"),
     };
-    // What the parser says begins with the line.
-    let of_parser = raised
-        .message
-        .strip_prefix("line ")
-        .filter(|_| raised.class == "SyntaxError");
-    if let Some((line, message)) = of_parser.and_then(|text| text.split_once(": ")) {
-        return format!("{script}:{line}: {message}\n");
-    }
-    let place = raised.backtrace.first().and_then(|place| place_of(place));
+    let place = backtrace.first().and_then(|place| place_of(place));
     let place = place.unwrap_or(script);
-    let mut out = format!("{place}: {} ({})\n", raised.message, raised.class);
-    for line in &raised.backtrace {
+    let mut out = format!("{place}: {said}\n");
+    for line in backtrace {
         let _ = writeln!(out, "    at {line}");
     }
     out
+}
+
+/// What the parser says begins with the line.
+fn of_parser(raised: &Raised) -> Option<(&str, &str)> {
+    let text = raised.message.strip_prefix("line ")?;
+    text.split_once(": ")
+        .filter(|_| raised.class == "SyntaxError")
 }
 
 /// `FILE:LINE` out of `FILE:LINE:in METHOD`.

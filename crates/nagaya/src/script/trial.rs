@@ -73,7 +73,7 @@ impl Texts {
 
     /// An interpreter in which those have run.
     async fn open(&self, options: &RunOptions) -> Result<Rc<Interpreter>, Failure> {
-        let interpreter = open(options.server, Budgets::default())?;
+        let interpreter = open(options.server, Budgets::default(), &options.env)?;
         let before = self.before.iter();
         let starters = before.map(|text| (Phase::WorkerInit, text.script()));
         interpreter.start(starters.collect()).await?;

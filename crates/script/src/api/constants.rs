@@ -11,7 +11,8 @@ const BOTH: Classes = &["Nginx", "Apache"];
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Constants",
-    text: "",
+    text: "A status that both name differently, or only one of them has, stands in its row alone. Numbers of \
+           log levels differ by one between the two.",
     classes: &[],
     constants: &[
         text(NGINX, "TRUE", "1"),

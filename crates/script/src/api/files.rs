@@ -9,7 +9,7 @@ use std::rc::Rc;
 use mruby::{Answer, Datum, MethodOf};
 
 use super::entries::class;
-use super::{Chapter, InRuby, Method, answered, takes, wait};
+use super::{Chapter, InRuby, Method, answered, takes, wait_for};
 use crate::state::NativeCall;
 use crate::wait::Woken;
 
@@ -105,7 +105,7 @@ fn read(call: &mut NativeCall<'_>) -> Answer {
     answered(path(call, "File.read").map(|path| {
         let bytes_max = call.host.settings.budgets.read_bytes;
         let reader = Rc::clone(&call.host.settings.reader);
-        wait(call, async move {
+        wait_for(call, named(&path), async move {
             match reader.read(&path, bytes_max).await {
                 Ok(read) => Woken::Value(read.bytes.into()),
                 Err(error) if error.kind() == ErrorKind::FileTooLarge => Woken::error(format!(
@@ -121,7 +121,7 @@ fn read(call: &mut NativeCall<'_>) -> Answer {
 fn exist(call: &mut NativeCall<'_>) -> Answer {
     answered(path(call, "File.exist?").map(|path| {
         let reader = Rc::clone(&call.host.settings.reader);
-        wait(call, async move {
+        wait_for(call, named(&path), async move {
             Woken::Value(Datum::Bool(reader.changed(&path).await.is_ok()))
         })
     }))
@@ -130,7 +130,7 @@ fn exist(call: &mut NativeCall<'_>) -> Answer {
 fn mtime(call: &mut NativeCall<'_>) -> Answer {
     answered(path(call, "File.mtime").map(|path| {
         let reader = Rc::clone(&call.host.settings.reader);
-        wait(call, async move {
+        wait_for(call, named(&path), async move {
             match reader.changed(&path).await {
                 Ok(changed) => {
                     let since = changed.duration_since(std::time::UNIX_EPOCH);
@@ -142,6 +142,11 @@ fn mtime(call: &mut NativeCall<'_>) -> Answer {
             }
         })
     }))
+}
+
+/// What messages call it.
+fn named(path: &Path) -> Rc<str> {
+    path.to_string_lossy().into()
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Woken {

@@ -4,11 +4,13 @@
 //! is an object with the original's names: `["body"]`, `["code"]`, `["header"]`, and each field under
 //! its name in lower case.
 
+use std::rc::Rc;
+
 use mruby::{Answer, Datum, MethodOf};
 
 use super::entries::class;
 use super::stores::{raised, stores};
-use super::{Chapter, InRuby, Method, takes, wait};
+use super::{Chapter, InRuby, Method, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::http::{Request, Response};
 use crate::wait::Woken;
@@ -137,13 +139,22 @@ fn ask(call: &mut NativeCall<'_>) -> Answer {
         fields: fields(call.datum(3)),
         body: call.bytes(2).unwrap_or_default().to_vec(),
     };
+    let server = server_of(&request.url);
     let replied = stores(call).http(request);
-    wait(call, async move {
+    wait_for(call, server, async move {
         match replied.await {
             Ok(response) => Woken::Value(parts(response)),
             Err(error) => raised("RuntimeError", &error),
         }
     })
+}
+
+/// What messages call the server of a URL, without what may be secret in it.
+fn server_of(url: &str) -> Rc<str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("the HTTP server {host}").into()
 }
 
 /// Pairs of Strings.

@@ -10,7 +10,7 @@ use mruby::{Answer, Datum, Kind, MethodOf, Takes};
 
 use super::entries::{holder, int};
 use super::stores::{Connected, connected, stores};
-use super::{Chapter, Constant, InRuby, Method, takes, wait};
+use super::{Chapter, Constant, InRuby, Method, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::memcached::{Memcached, Stored};
 use crate::store::{Address, Error, Kind as Failed};
@@ -28,6 +28,8 @@ struct Handle {
     client: Rc<Memcached>,
     /// As the script named them, for the log.
     servers: String,
+    /// What messages call them.
+    name: Rc<str>,
 }
 
 const fn method(
@@ -212,7 +214,14 @@ fn initialize(call: &mut NativeCall<'_>) -> Answer {
     };
     let servers = String::from_utf8_lossy(servers).into_owned();
     match stores(call).memcached(&servers) {
-        Ok(client) => Answer::Attach(Rc::new(Handle { client, servers }) as Rc<dyn Any>),
+        Ok(client) => {
+            let handle = Handle {
+                client,
+                name: format!("memcached {servers}").into(),
+                servers,
+            };
+            Answer::Attach(Rc::new(handle) as Rc<dyn Any>)
+        }
         Err(error) => Answer::runtime_error(error.to_string()),
     }
 }
@@ -308,7 +317,7 @@ where
         Err(raise) => return raise,
     };
     let log = connected(call);
-    wait(call, async move {
+    wait_for(call, Rc::clone(&handle.name), async move {
         match future.await {
             Ok(datum) => Woken::Value(datum),
             Err(error) => given_up(&log, &handle, &error),

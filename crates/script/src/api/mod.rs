@@ -43,6 +43,8 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
+use std::rc::Rc;
+
 use mruby::{Answer, ClassKind, Datum, Error, MethodOf, Takes, Vm};
 
 use crate::phase::Phase;
@@ -59,8 +61,13 @@ pub(crate) use stores::Connected;
 /// Raised by `exit`: the hook ends, as if it had come to its last line.
 pub(crate) const EXIT: &str = "ScriptExit";
 
-/// What the names of our own Ruby begin with: a backtrace tells of the operator's alone.
-pub(crate) const OWN_SOURCES: &str = "<nagaya>/";
+/// What the names of our own Ruby begin with.
+const OWN_SOURCES: &str = "<nagaya>/";
+
+/// Leaves of a backtrace what tells of the operator's files.
+pub(crate) fn leave_operators(backtrace: &mut Vec<String>) {
+    backtrace.retain(|line| !line.starts_with(OWN_SOURCES));
+}
 
 /// The chapters of the API, in the order of the reference.
 const CHAPTERS: &[&Chapter] = &[
@@ -220,7 +227,17 @@ pub(crate) fn wait(
     call: &mut NativeCall<'_>,
     future: impl Future<Output = Woken> + 'static,
 ) -> Answer {
-    call.host.pending = Some(Pending::Future(Box::pin(future)));
+    call.host.pending = Some(Pending::Future(Box::pin(future), None));
+    Answer::Wait
+}
+
+/// As [`wait`], where a message about a wait that took too long is to name whom it was for.
+pub(crate) fn wait_for(
+    call: &mut NativeCall<'_>,
+    whom: Rc<str>,
+    future: impl Future<Output = Woken> + 'static,
+) -> Answer {
+    call.host.pending = Some(Pending::Future(Box::pin(future), Some(whom)));
     Answer::Wait
 }
 

@@ -11,12 +11,15 @@ use std::time::Duration;
 use mruby::{Answer, Datum, MethodOf};
 
 use super::entries::{error, holder};
-use super::{Chapter, InRuby, Method, holding, takes, wait};
+use super::{Chapter, InRuby, Method, holding, takes, wait_for};
 use crate::shared::{Entered, Lock, Turn};
 use crate::state::NativeCall;
 use crate::wait::Woken;
 
 const MUTEXES: &[&str] = &["Mutex"];
+
+/// What a script waits for whose wait for a lock takes too long.
+const ANOTHERS: &str = "a Mutex that another request has";
 
 /// Longest name of a global lock.
 const NAME_BYTES_MAX: usize = 1_024;
@@ -209,7 +212,7 @@ fn lock(call: &mut NativeCall<'_>) -> Answer {
         Tried::Raised(raise) => raise,
         Tried::Busy(lock, claim) => {
             let turn = claim.queue(&lock);
-            wait(call, async move {
+            wait_for(call, Rc::from(ANOTHERS), async move {
                 turn.await;
                 Woken::Value(Datum::Int(0))
             })
@@ -228,7 +231,7 @@ fn enter_in_time(call: &mut NativeCall<'_>) -> Answer {
         Tried::Raised(raise) => raise,
         Tried::Busy(lock, claim) => {
             let mut turn = claim.queue(&lock);
-            wait(call, async move {
+            wait_for(call, Rc::from(ANOTHERS), async move {
                 let timeout = Duration::from_micros(timeout);
                 let broken = match tokio::time::timeout(timeout, &mut turn).await {
                     Ok(()) => false,

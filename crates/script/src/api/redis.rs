@@ -13,7 +13,7 @@ use mruby::{Answer, Datum, Kind as Value, MethodOf, Takes};
 
 use super::entries::{Classes, error, hidden, holder};
 use super::stores::{fits, session, stores};
-use super::{Chapter, InRuby, answered, holding, takes, wait};
+use super::{Chapter, InRuby, answered, holding, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, Reply};
 use crate::store::{Address, Error, Kind, Session, VALUE_BYTES_MAX};
@@ -27,6 +27,8 @@ const TIMEOUT_S: i64 = 1;
 /// What an object holds.
 struct Handle {
     client: Rc<Redis>,
+    /// What messages call it.
+    name: Rc<str>,
     /// By request.
     pipelines: RefCell<BTreeMap<u64, Pipeline>>,
 }
@@ -198,9 +200,12 @@ fn open(call: &mut NativeCall<'_>) -> Answer {
     };
     match address {
         Ok(address) => {
-            let client = stores(call).redis(&address, Duration::from_secs(timeout));
-            let pipelines = RefCell::default();
-            Answer::Attach(Rc::new(Handle { client, pipelines }) as Rc<dyn Any>)
+            let handle = Handle {
+                client: stores(call).redis(&address, Duration::from_secs(timeout)),
+                name: format!("Redis {address}").into(),
+                pipelines: RefCell::default(),
+            };
+            Answer::Attach(Rc::new(handle) as Rc<dyn Any>)
         }
         Err(error) => Answer::Raise("Redis::ConnectionError", error.to_string()),
     }
@@ -227,7 +232,7 @@ fn command(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
     }
     let session = session(call)?;
     let reply = handle.client.command(session, words);
-    Ok(wait(call, async move {
+    Ok(wait_for(call, Rc::clone(&handle.name), async move {
         match reply.await {
             Ok(reply) => Woken::Value(becomes.of(reply)),
             Err(error) => raised(&error),
@@ -339,19 +344,17 @@ fn log_in(call: &mut NativeCall<'_>) -> Answer {
             );
         };
         let chosen = handle.client.select(number);
-        return wait(
-            call,
-            async move { logged_in(chosen.await, "Redis::ReplyError") },
-        );
+        return wait_for(call, Rc::clone(&handle.name), async move {
+            logged_in(chosen.await, "Redis::ReplyError")
+        });
     }
     let words = (1..call.count()).map(|index| word(call, index, b's'));
     match words.collect::<Result<Vec<_>, _>>() {
         Ok(words) => {
             let known = handle.client.auth(words);
-            wait(
-                call,
-                async move { logged_in(known.await, "Redis::AuthError") },
-            )
+            wait_for(call, Rc::clone(&handle.name), async move {
+                logged_in(known.await, "Redis::AuthError")
+            })
         }
         Err(raise) => raise,
     }
@@ -471,7 +474,7 @@ fn reply(call: &mut NativeCall<'_>) -> Answer {
         return Answer::runtime_error("nothing is queued");
     }
     let replies = handle.client.pipeline(Session(serial), commands);
-    wait(call, async move {
+    wait_for(call, Rc::clone(&handle.name), async move {
         match replies.await {
             Ok(replies) => Woken::Value(handle.replies(serial, replies, all)),
             Err(error) => raised(&error),

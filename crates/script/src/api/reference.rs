@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use mruby::MethodOf;
 
-use super::{CHAPTERS, Chapter, Method};
+use super::{CHAPTERS, Chapter, Method, Value};
 
 const INTRODUCTION: &str = "# Ruby reference
 
@@ -27,6 +27,7 @@ fn write_chapter(chapter: &Chapter, page: &mut String) {
     if !chapter.text.is_empty() {
         let _ = write!(page, "\n{}\n", chapter.text);
     }
+    write_constants(chapter, page);
     let shown: Vec<&Method> = chapter
         .methods
         .iter()
@@ -43,6 +44,27 @@ fn write_chapter(chapter: &Chapter, page: &mut String) {
     for method in chapter.in_ruby {
         let name = format!("`{}{}`", method.name, list(method.arguments));
         write_row(&name, method.doc, method.waits, page);
+    }
+}
+
+fn write_constants(chapter: &Chapter, page: &mut String) {
+    if chapter.constants.is_empty() {
+        return;
+    }
+    page.push_str("\n| constant | value |\n|---|---|\n");
+    for constant in chapter.constants {
+        let classes = constant.classes.iter();
+        let names: Vec<_> = classes
+            .map(|class| match *class {
+                "" => format!("`{}`", constant.name),
+                class => format!("`{class}::{}`", constant.name),
+            })
+            .collect();
+        let names = names.join("<br>");
+        let _ = match constant.value {
+            Value::Int(number) => writeln!(page, "| {names} | {number} |"),
+            Value::Text(text) => writeln!(page, "| {names} | `{text:?}` |"),
+        };
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mruby::{Budget, Counting, Error, Slot, Vm};
 
 use crate::api;
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Exceeded, Failure};
 use crate::fibers::Fibers;
 use crate::phase::Phase;
 use crate::request::Request;
@@ -24,6 +24,7 @@ use crate::script::{Cache, Compiled, Script, Source};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::store::spell;
 
 pub use run::{Ran, Run, Step, Wait};
 
@@ -32,6 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Largest script.
 const SCRIPT_BYTES_MAX: usize = 1 << 20;
+
+/// The class of what ends a script that used up its CPU time; the crate `mruby` makes it.
+const BUDGET_ERROR: &str = "ScriptBudgetError";
 
 /// CPU time of `init`, `worker_init` and `worker_exit` between two waits, and of compiling: no
 /// request pays for them each time, and what is compiled has an end.
@@ -46,6 +50,8 @@ pub struct Interpreter {
     starters: RefCell<Vec<(Phase, Script)>>,
     parked: Cell<usize>,
     reopening: tokio::sync::Mutex<()>,
+    /// What the VM held when its starters had ended.
+    fresh_bytes: Cell<usize>,
     /// From when another VM stands in the place of a lost one until its starters have ended.
     starting: Cell<bool>,
 }
@@ -81,6 +87,7 @@ impl Interpreter {
             starters: RefCell::default(),
             parked: Cell::new(0),
             reopening: tokio::sync::Mutex::new(()),
+            fresh_bytes: Cell::new(0),
             starting: Cell::new(false),
         }))
     }
@@ -100,6 +107,11 @@ impl Interpreter {
             let run = self.begin_in_vm(*phase, script).await?;
             run.run_through(None).await?;
         }
+        let mut open = self.open.borrow_mut();
+        open.vm.set_cpu(START_CPU);
+        // A VM that was lost meanwhile is replaced before anything runs.
+        let _ = open.vm.collect();
+        self.fresh_bytes.set(open.vm.bytes());
         Ok(())
     }
 
@@ -257,12 +269,16 @@ impl Interpreter {
         let Some(before) = before else { return };
         let changed = self.settings.reader.changed(path).await;
         if changed.as_ref().ok() == before.changed.as_ref() && before.changed.is_some() {
+            script.inner.unreadable.take();
             return;
         }
         let read = self.settings.reader.read(path, SCRIPT_BYTES_MAX).await;
         if self.open.borrow().number != before.vm {
             // Another VM by now, which compiles the script when it is next run.
             return;
+        }
+        if read.is_ok() {
+            script.inner.unreadable.take();
         }
         match read {
             Ok(read) if *read.bytes == *before.text => {
@@ -279,8 +295,11 @@ impl Interpreter {
                 }
             }
             Err(error) => {
-                let script = &**script.name();
-                tracing::warn!(script, %error, "script not readable, the last one stays in use");
+                let why = Some(error.to_string());
+                if script.inner.unreadable.replace(why.clone()) != why {
+                    let script = &**script.name();
+                    tracing::warn!(script, %error, "script not readable, the last one stays in use");
+                }
             }
         }
     }
@@ -294,8 +313,9 @@ impl Interpreter {
             if let Error::Raised(raised) = &mut error {
                 raised.backtrace.clear();
             }
+            self.judge_memory(&mut open.vm, &error);
             // It says the line itself.
-            failure_of(&script.inner.file, error)
+            failure_of(&script.inner.file, error, Allowed::Start)
         })
     }
 
@@ -321,6 +341,28 @@ impl Interpreter {
         let mut open = self.open.borrow_mut();
         self.fibers.forget();
         *open = Open::new(fresh);
+    }
+
+    /// After a failure for want of memory, gives the VM up if it is full of what its scripts keep: every
+    /// script would fail in it from now on.
+    fn judge_memory(&self, vm: &mut Vm<State>, error: &Error) {
+        if !lacks_memory(error) {
+            return;
+        }
+        vm.set_cpu(START_CPU);
+        // Where that took too long the VM is lost already.
+        let _ = vm.collect();
+        let (most, fresh) = (self.settings.budgets.memory_bytes, self.fresh_bytes.get());
+        let kept = vm.bytes();
+        // Half of what another would have to give.
+        if !vm.is_lost() && kept > fresh + most.saturating_sub(fresh) / 2 {
+            vm.give_up();
+            tracing::warn!(
+                kept_bytes = kept,
+                memory_bytes = most,
+                "the interpreter is given up: what scripts keep in globals, constants and Userdata fills its memory (scripts.memory)"
+            );
+        }
     }
 
     /// Puts another VM in the place of one that was given up, and starts it. Where that fails, the
@@ -385,22 +427,75 @@ fn open_vm(settings: &Rc<Settings>, shared: &Arc<Shared>) -> Result<Vm<State>, F
         vm.unseal();
         Ok(vm)
     });
-    vm.map_err(|error| failure_of(&name, error))
+    vm.map_err(|error| failure_of(&name, error, Allowed::Start))
 }
 
-fn failure_of(script: &Arc<str>, error: Error) -> Failure {
+/// CPU time from one wait to the next.
+#[derive(Clone, Copy)]
+enum Allowed {
+    /// What [`START_CPU`] says.
+    Start,
+    /// What `scripts.cpu` says.
+    Request(Duration),
+}
+
+impl Allowed {
+    fn of(interpreter: &Interpreter, phase: Phase) -> Self {
+        match phase.is_of_vm() {
+            true => Self::Start,
+            false => Self::Request(interpreter.settings.budgets.cpu),
+        }
+    }
+
+    fn cpu(self) -> Duration {
+        match self {
+            Self::Start => START_CPU,
+            Self::Request(cpu) => cpu,
+        }
+    }
+
+    /// What became of a script that took more.
+    fn exceeded(self, backtrace: Vec<String>) -> Box<Exceeded> {
+        let cpu = spell(self.cpu());
+        let what = format!("used up its CPU time ({cpu}) without waiting");
+        let mut exceeded = Exceeded::of("cpu", what);
+        if matches!(self, Self::Start) {
+            exceeded.key = None;
+            exceeded
+                .what
+                .push_str(", all that starting, ending and compiling have");
+        }
+        exceeded.backtrace = backtrace;
+        exceeded
+    }
+}
+
+fn failure_of(script: &Arc<str>, error: Error, allowed: Allowed) -> Failure {
     let cause = match error {
         Error::Raised(mut raised) => {
-            let is_own = |line: &String| line.starts_with(api::OWN_SOURCES);
-            raised.backtrace.retain(|line| !is_own(line));
-            Cause::Raised(raised)
+            api::leave_operators(&mut raised.backtrace);
+            match raised.class == BUDGET_ERROR {
+                true => Cause::Budget(allowed.exceeded(raised.backtrace)),
+                false => Cause::Raised(raised),
+            }
         }
-        Error::Open => Cause::Budget("does not fit into a VM", "memory"),
+        Error::Open => Cause::Budget(Exceeded::of("memory", "does not fit into a VM")),
         Error::Lost => Cause::Lost,
     };
     Failure {
         script: Arc::clone(script),
         cause,
+    }
+}
+
+/// Whether there was no room, for the script or for what was to be said of it.
+fn lacks_memory(error: &Error) -> bool {
+    match error {
+        Error::Raised(raised) => {
+            raised.class == "NoMemoryError"
+                || raised.class == "Exception" && raised.message.is_empty()
+        }
+        Error::Open | Error::Lost => false,
     }
 }
 

@@ -8,18 +8,19 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mruby::{Datum, Error, Halt, Resume, Slot};
 use tokio::time::timeout;
 
-use super::{Interpreter, Ready, START_CPU, failure_of};
+use super::{Allowed, Interpreter, Ready, failure_of};
 use crate::api;
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Exceeded, Failure};
 use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::script::Script;
+use crate::store::spell;
 use crate::wait::{Pending, Woken};
 
 /// What a script's run came to.
@@ -77,7 +78,10 @@ impl Run {
     ) -> Result<Self, Failure> {
         let mut open = interpreter.open.borrow_mut();
         let fiber = interpreter.fibers.take(&mut open.vm);
-        let fiber = fiber.map_err(|error| failure_of(script.name(), error))?;
+        let fiber = fiber.map_err(|error| {
+            interpreter.judge_memory(&mut open.vm, &error);
+            failure_of(script.name(), error, Allowed::of(interpreter, phase))
+        })?;
         Ok(Self {
             interpreter: Rc::clone(interpreter),
             script: script.clone(),
@@ -102,10 +106,8 @@ impl Run {
         let (Some(fiber), Some(with)) = (resumable, self.with.take()) else {
             return Err(self.failure(Cause::Lost));
         };
-        open.vm.set_cpu(match self.phase {
-            Phase::Init | Phase::WorkerInit | Phase::WorkerExit => START_CPU,
-            _ => self.interpreter.settings.budgets.cpu,
-        });
+        let allowed = Allowed::of(&self.interpreter, self.phase);
+        open.vm.set_cpu(allowed.cpu());
         let state = open.vm.host();
         state.begin(self.phase, self.script.name());
         state.own = self.own.take();
@@ -131,17 +133,28 @@ impl Run {
             (Err(Error::Raised(raised)), _) if raised.class == api::EXIT => {
                 Ok(Step::Done(Ran { value: Datum::Nil }))
             }
-            (Err(error), _) => Err(failure_of(self.script.name(), error)),
+            (Err(error), _) => {
+                // What it held is no longer held.
+                self.fiber = None;
+                open.vm.let_go(fiber);
+                self.interpreter.judge_memory(&mut open.vm, &error);
+                Err(failure_of(self.script.name(), error, allowed))
+            }
         }
     }
 
     fn new_deadline(&self) -> Instant {
-        let budgets = &self.interpreter.settings.budgets;
-        let wall = match self.phase {
-            Phase::Log => budgets.log_wall,
-            _ => budgets.wall,
-        };
+        let (_, wall) = self.wall();
         Instant::now() + wall
+    }
+
+    /// How long it may take, and the key that says so.
+    fn wall(&self) -> (&'static str, Duration) {
+        let budgets = &self.interpreter.settings.budgets;
+        match self.phase {
+            Phase::Log => ("log_wall", budgets.log_wall),
+            _ => ("wall", budgets.wall),
+        }
     }
 
     /// Waits for what the last step said; the next step goes on with it.
@@ -155,14 +168,21 @@ impl Run {
     ) -> Result<(), Failure> {
         let left = wait.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(self.late());
+            return Err(self.late(None));
         }
-        let woken = match (wait.pending, request) {
-            (Pending::Future(future), _) => timeout(left, fairly(future)).await,
-            (Pending::Ask(ask), Some(request)) => timeout(left, fairly(request.perform(ask))).await,
-            (Pending::Ask(_), None) => Ok(Woken::error("there is no request in this phase")),
+        let (woken, awaited) = match (wait.pending, request) {
+            (Pending::Future(future, whom), _) => (timeout(left, fairly(future)).await, whom),
+            (Pending::Ask(ask), Some(request)) => {
+                let what = Rc::from(ask.to_string());
+                let asked = timeout(left, fairly(request.perform(ask)));
+                (asked.await, Some(what))
+            }
+            (Pending::Ask(_), None) => {
+                let none = Woken::error("there is no request in this phase");
+                (Ok(none), None)
+            }
         };
-        self.with = Some(woken.map_err(|_| self.late())?.into());
+        self.with = Some(woken.map_err(|_| self.late(awaited))?.into());
         Ok(())
     }
 
@@ -179,12 +199,23 @@ impl Run {
         }
     }
 
-    fn late(&self) -> Failure {
-        let key = match self.phase {
-            Phase::Log => "log_wall",
-            _ => "wall",
-        };
-        self.failure(Cause::Budget("took too long, waits included", key))
+    /// The failure of a script that waits still, when its time is up.
+    fn late(&self, awaited: Option<Rc<str>>) -> Failure {
+        let (key, wall) = self.wall();
+        let what = format!("took too long (over {}), waits included", spell(wall));
+        let mut exceeded = Exceeded::of(key, what);
+        exceeded.awaited = awaited.as_deref().map(str::to_owned);
+        exceeded.backtrace = self.whereabouts();
+        self.failure(Cause::Budget(exceeded))
+    }
+
+    /// Where the script waits.
+    fn whereabouts(&self) -> Vec<String> {
+        let open = self.interpreter.open.borrow();
+        let fiber = self.fiber.filter(|_| open.number == self.number);
+        let mut places = fiber.map_or_else(Vec::new, |fiber| open.vm.whereabouts(fiber));
+        api::leave_operators(&mut places);
+        places
     }
 
     fn failure(&self, cause: Cause) -> Failure {
@@ -216,7 +247,8 @@ impl Parked {
         let interpreter = Rc::clone(&run.interpreter);
         let parked = interpreter.parked.get();
         if parked >= interpreter.settings.budgets.parked {
-            return Err(run.failure(Cause::Budget("too many scripts wait already", "parked")));
+            let what = format!("too many scripts wait already ({parked})");
+            return Err(run.failure(Cause::Budget(Exceeded::of("parked", what))));
         }
         interpreter.parked.set(parked + 1);
         Ok(Self { interpreter })

@@ -3,6 +3,7 @@
 
 use script::pattern::{Budget, Flags, Pattern};
 use script::store::memcached::reply as memcached;
+use script::store::mysql::reply as mysql;
 use script::store::redis::reply::{Decoder, Fault, Progress, Reply};
 
 /// memcached's answers: what is not there yet is awaited, and no more than comes.
@@ -52,6 +53,57 @@ fn redis(bytes: &[u8], piece: usize) -> (Vec<Reply>, Option<Fault>) {
                 replies.push(reply);
             }
             Ok(Progress::More { used, awaited }) => {
+                assert!(awaited >= 1);
+                begin += used;
+                if end == bytes.len() {
+                    return (replies, None);
+                }
+                end = bytes.len().min(end + piece);
+            }
+            Err(fault) => return (replies, Some(fault)),
+        }
+        assert!(begin <= end);
+    }
+}
+
+/// MySQL's answers: the same ones, in whatever pieces they come. The first byte says how the server
+/// puts them, and what is asked.
+pub(crate) fn mysql_reply(bytes: &[u8]) {
+    let Some((&choice, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let whole = mysql(choice, bytes, bytes.len().max(1));
+    assert_eq!(whole, mysql(choice, bytes, 1), "byte by byte");
+    assert_eq!(whole, mysql(choice, bytes, 7), "by seven");
+}
+
+fn mysql(choice: u8, bytes: &[u8], piece: usize) -> (Vec<mysql::Reply>, Option<mysql::Fault>) {
+    let dialect = match choice % 3 {
+        0 => mysql::Dialect::Old,
+        1 => mysql::Dialect::Plain,
+        _ => mysql::Dialect::Short,
+    };
+    let mut question = match choice / 3 % 3 {
+        0 => mysql::Question::Prepare,
+        1 => mysql::Question::Text,
+        _ => mysql::Question::Execute(None),
+    };
+    let mut decoder = mysql::Decoder::new(dialect, question.clone());
+    let (mut replies, mut begin, mut end) = (Vec::new(), 0, 0);
+    loop {
+        match decoder.take(&bytes[begin..end]) {
+            Ok(mysql::Progress::Done(reply, used)) => {
+                assert!(used >= 1, "progress");
+                begin += used;
+                if let (mysql::Question::Execute(known), mysql::Reply::Done(_, columns)) =
+                    (&mut question, &reply)
+                {
+                    known.clone_from(columns);
+                }
+                replies.push(reply);
+                decoder = mysql::Decoder::new(dialect, question.clone());
+            }
+            Ok(mysql::Progress::More { used, awaited }) => {
                 assert!(awaited >= 1);
                 begin += used;
                 if end == bytes.len() {

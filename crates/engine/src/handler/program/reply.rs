@@ -7,6 +7,7 @@
 use std::task::{Context, Poll};
 
 use fastcgi::reply::{HeadCaps, ReplyHead};
+use wire::Method;
 
 use super::super::delivery::{Delivery, Place};
 use crate::error::{Error, Kind, Result};
@@ -22,7 +23,7 @@ pub(in super::super) struct ProgramReply {
     owed: Option<u64>,
     /// Bytes it is still to say, where that is known before it has said so.
     expected: Option<u64>,
-    /// The client takes no body, whatever the program says (HEAD, 204, 304).
+    /// No body is passed on, whatever the program says (HEAD, 204, 304).
     is_bodiless: bool,
     delivery: Delivery,
     /// The head is complete, and nobody has sent it yet: how long its body is.
@@ -161,7 +162,14 @@ impl ProgramReply {
         exchange.outgoing.status = status;
         scripts::keep_upstream(exchange, &self.head.fields);
         exchange.outgoing.fields = std::mem::take(&mut self.head.fields);
-        self.is_bodiless = exchange.reply.is_head_only() || matches!(status, 204 | 304);
+        let takes_no_body = exchange.reply.is_head_only() || matches!(status, 204 | 304);
+        if !takes_no_body && exchange.request.head.method == Method::Head {
+            // A script has made HEAD of what the client asked for: it is told that there is no body.
+            self.is_bodiless = true;
+            self.unsent = Some(BodySize::Length(0));
+            return;
+        }
+        self.is_bodiless = takes_no_body;
         // To HEAD and the like no body comes: what was printed says nothing of its length.
         let length = self.head.length.or(rest.filter(|_| !self.is_bodiless));
         self.owed = length;

@@ -30,6 +30,7 @@ use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::permits::{Held, Limiter};
 use crate::programs::Program;
+use crate::shedding::Stay;
 use crate::stats::{StragglerEnd, WorkerStats, bump};
 use crate::upstream::{InFlight, Link};
 use crate::worker::{Serving, Worker};
@@ -72,6 +73,9 @@ struct Straggler {
 /// What a straggler holds, given back when this is dropped at the latest.
 struct Holding {
     held: Held,
+    /// What the work counts for its tenant goes on as long.
+    #[allow(dead_code, reason = "held for its drop")]
+    stay: Option<Stay>,
     limiter: Arc<Limiter>,
     counted: Counted,
 }
@@ -191,6 +195,7 @@ impl Holding {
         }
         Some(Self {
             held: exchange.held.take()?,
+            stay: exchange.stay.take(),
             limiter: Arc::clone(&worker.shared.limits),
             counted: Counted::new(&worker.stats),
         })
