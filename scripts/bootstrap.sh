@@ -18,7 +18,7 @@ build_tools=(
   pkg-config:pkg-config:required
   ruby:ruby:required
   rake:rake:required
-  /usr/lib/llvm-*/lib/libclang*.so*:libclang-dev:required
+  /usr/lib/llvm-*/lib/libclang.so:libclang-dev:required
   patch:patch:required
 )
 demo_tools=(
