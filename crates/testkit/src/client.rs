@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::message::{Ends, Head, take_body};
 
+/// How long a wait lasts unless a test says otherwise: longer than a machine stands still, and less
+/// than the gateway by itself gives a client for a body.
+const PATIENCE: Duration = Duration::from_secs(25);
+
 /// Receive buffer of a narrow connection.
 const NARROW_BYTES: usize = 64 * 1024;
 
@@ -76,7 +80,7 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    /// Connects; every later wait lasts at most 10 seconds.
+    /// Connects; every later wait lasts at most 25 seconds.
     ///
     /// # Panics
     /// When the connection is refused.
@@ -96,7 +100,7 @@ impl RawClient {
             stream,
             pending: Vec::new(),
             ended: None,
-            deadline: Duration::from_secs(10),
+            deadline: PATIENCE,
         })
     }
 
@@ -117,7 +121,7 @@ impl RawClient {
             stream: TcpStream::from(socket),
             pending: Vec::new(),
             ended: None,
-            deadline: Duration::from_secs(10),
+            deadline: PATIENCE,
         }
     }
 
@@ -209,6 +213,22 @@ impl RawClient {
         while self.pending.len() < count && self.fill(until) {}
         let count = count.min(self.pending.len());
         self.pending.drain(..count).collect()
+    }
+
+    /// Reads until these bytes have come, and leaves them to a later read.
+    ///
+    /// # Panics
+    /// When the connection ends or the deadline passes first.
+    pub fn await_bytes(&mut self, part: &[u8]) {
+        let until = Instant::now() + self.deadline;
+        while !self.pending.windows(part.len()).any(|bytes| bytes == part) {
+            assert!(
+                self.fill(until),
+                "no `{}` in `{}`",
+                part.escape_ascii(),
+                self.pending.escape_ascii()
+            );
+        }
     }
 
     /// The local end's address, by which a log names this connection.

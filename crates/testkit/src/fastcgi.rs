@@ -153,11 +153,11 @@ impl FastCgiResponder {
     /// Waits until a request has been seen, and takes it.
     ///
     /// # Panics
-    /// After ten seconds without one.
+    /// After half a minute without one.
     #[must_use]
     pub fn next_call(&self) -> Call {
         eventually(
-            Duration::from_secs(10),
+            Duration::from_secs(30),
             "a request at the responder",
             || {
                 let mut calls = lock(&self.calls);

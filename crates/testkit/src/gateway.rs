@@ -20,6 +20,9 @@ use crate::wait::{eventually, free_port};
 /// How long the gateway may take to start, reload or stop: also on a machine that is emulated.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long one that starts may leave a connection unanswered before another is tried.
+const SILENCE: Duration = Duration::from_secs(10);
+
 /// Prepares a [`Gateway`].
 #[derive(Debug)]
 pub struct Builder {
@@ -181,16 +184,17 @@ impl Gateway {
         &self.builder.directory
     }
 
-    /// What it has written to stderr.
+    /// What it has written to stderr, in whole lines.
     #[must_use]
     pub fn stderr(&self) -> String {
-        self.read("stderr")
+        whole_lines(self.read("stderr"))
     }
 
-    /// What it has written to stdout: the access log, where the configuration says `"-"`.
+    /// What it has written to stdout, in whole lines: the access log, where the configuration says
+    /// `"-"`.
     #[must_use]
     pub fn stdout(&self) -> String {
-        self.read("stdout")
+        whole_lines(self.read("stdout"))
     }
 
     /// Process id of the supervisor.
@@ -311,11 +315,12 @@ impl Gateway {
         let address = self.address();
         eventually(PATIENCE, "the gateway to answer", || {
             if let Some(status) = self.child.try_wait().expect("wait for a child") {
-                panic!("the gateway ended with {status}: {}", self.stderr());
+                panic!("the gateway ended with {status}: {}", self.read("stderr"));
             }
             // A refused connection must cost nothing; a silent one is given a while.
             TcpStream::connect(address).ok()?;
-            let mut client = RawClient::try_connect(address).ok()?;
+            let client = RawClient::try_connect(address).ok()?;
+            let mut client = client.with_deadline(SILENCE);
             client.send(question);
             matches!(client.read_reply(Body::Framed), Outcome::Reply(_)).then_some(())
         });
@@ -333,7 +338,7 @@ impl Drop for Gateway {
                 let _ = kill_process(id, Signal::KILL);
             }
         }
-        let stderr = self.stderr();
+        let stderr = self.read("stderr");
         if std::thread::panicking() {
             eprintln!("gateway's stderr:\n{stderr}");
         } else {
@@ -347,4 +352,10 @@ impl Drop for Gateway {
             );
         }
     }
+}
+
+/// Leaves out a last line that may have been read while it was being written.
+fn whole_lines(mut text: String) -> String {
+    text.truncate(text.rfind('\n').map_or(0, |at| at + 1));
+    text
 }

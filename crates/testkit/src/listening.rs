@@ -60,7 +60,9 @@ impl Listening {
 
     /// Connections that have not ended yet.
     pub(crate) fn open_connections(&self) -> usize {
-        self.connections() - self.state.ended.load(Ordering::Acquire)
+        // Read first: one that begins and ends between the two must not make this less than none.
+        let ended = self.state.ended.load(Ordering::Acquire);
+        self.connections() - ended
     }
 }
 

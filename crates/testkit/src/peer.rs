@@ -115,7 +115,7 @@ impl Peer {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("start {command:?}: {error}"));
-        eventually(Duration::from_secs(10), "a peer to listen", || {
+        eventually(Duration::from_secs(60), "a peer to listen", || {
             if let Ok(Some(status)) = child.try_wait() {
                 let text = std::fs::read_to_string(directory.path().join("stderr"));
                 panic!(

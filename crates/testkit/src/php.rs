@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use crate::temp::TempDir;
 use crate::wait::{eventually, free_port};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where php-fpm listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -185,10 +185,10 @@ impl ScriptedUpstream {
     /// Waits until a request has been seen, and takes it.
     ///
     /// # Panics
-    /// After five seconds without one.
+    /// After half a minute without one.
     #[must_use]
     pub fn next_seen(&self) -> Seen {
-        eventually(Duration::from_secs(5), "a request at the upstream", || {
+        eventually(Duration::from_secs(30), "a request at the upstream", || {
             let mut requests = lock(&self.shared.requests);
             (!requests.is_empty()).then(|| requests.remove(0))
         })
@@ -280,7 +280,7 @@ impl Connection {
         let until = Instant::now() + limit;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.state.is_stopping() {
                 break;
             }
             let _ = self.stream.set_read_timeout(Some(left.min(READ_TIMEOUT)));

@@ -20,11 +20,12 @@ pub use mariadb::MariaDb;
 pub use memcached::Memcached;
 pub use redis::RedisServer;
 
+use crate::processes::hold_still;
 use crate::temp::TempDir;
 use crate::wait::eventually;
 
 /// How long a store may take to start, to end or to answer the test itself.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where programs lie, also those that an ordinary user's PATH lacks.
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
@@ -88,10 +89,10 @@ impl Store {
     fn signal(&self, signal: Signal) {
         let child = self.child.as_ref();
         let child = child.unwrap_or_else(|| panic!("{} does not run", self.name()));
-        kill_process(Pid::from_child(child), signal).expect("signal a store");
         if signal == Signal::STOP {
-            let what = format!("all threads of {} to stand still", self.name());
-            eventually(PATIENCE, &what, || stands_still(child.id()).then_some(()));
+            hold_still(child.id());
+        } else {
+            kill_process(Pid::from_child(child), signal).expect("signal a store");
         }
     }
 
@@ -143,13 +144,4 @@ fn file_name(path: &Path) -> std::borrow::Cow<'_, str> {
 
 fn owned(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|&one| one.to_owned()).collect()
-}
-
-/// Whether all threads of a process are stopped: a signal reaches those on other cores later.
-fn stands_still(pid: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process has threads");
-    threads.flatten().all(|thread| {
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        status.contains("State:\tT")
-    })
 }
