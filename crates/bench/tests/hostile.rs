@@ -126,7 +126,7 @@ fn a_body_without_end_is_given_up_though_it_keeps_coming() {
     let steps = vec![Step::Drip(body.into_bytes(), 1, Duration::from_millis(2))];
     let upstream = ScriptedUpstream::start(move |_| steps.clone());
     let mut plan = plan(upstream.address(), 1);
-    plan.timeout = Duration::from_millis(100);
+    plan.timeout = Duration::from_secs(1);
     let outcome = load(&plan);
     assert_eq!(errors(&outcome), [("timeout", 1)]);
     assert!(outcome.received_bytes > 0);
@@ -142,7 +142,7 @@ fn a_flood_ends_with_the_load() {
         while client.write_all(&[b'x'; 65536]).is_ok() {}
     });
     let mut plan = plan(address, u64::MAX);
-    plan.end.after = Some(Duration::from_millis(300));
+    plan.end.after = Some(Duration::from_secs(1));
     let outcome = load(&plan);
     assert_eq!(
         (outcome.completed, outcome.failed(), outcome.cut),

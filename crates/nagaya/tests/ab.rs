@@ -371,7 +371,7 @@ fn an_interrupted_run_prints_its_report() {
         let address = server.address().to_string();
         let mut command = command(&both, program, "-n  100  URL/", &address);
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        eventually(Duration::from_secs(20), "a sixth request", || {
+        eventually(Duration::from_secs(60), "a sixth request", || {
             let sent = server.received();
             sent.get(5)
                 .is_some_and(|sent| sent.ends_with(b"\r\n\r\n"))

@@ -15,7 +15,7 @@ use testkit::{
     Gateway, Outcome, RawClient, ScriptedUpstream, Step, TempDir, eventually, free_port,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = r#"
 workers = 2
@@ -323,16 +323,17 @@ fn a_stuck_reader_stops_no_request_and_is_said() {
     let mut client = gateway.client();
     // Far more than a pipe and the records on their way hold.
     let request = get(&format!("/{}", "x".repeat(1_000)), "www.example.jp");
-    let mut slowest = Duration::ZERO;
-    for turn in 0..30_000 {
+    let (turns, mut slow) = (30_000, 0);
+    for turn in 0..turns {
         if turn % 900 == 0 {
             client = gateway.client();
         }
         let started = Instant::now();
         assert!(matches!(client.ask(request.as_bytes()), Outcome::Reply(_)));
-        slowest = slowest.max(started.elapsed());
+        slow += u32::from(started.elapsed() > Duration::from_secs(1));
     }
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    // The reader holds up all that come once the pipe is full, a busy machine only some.
+    assert!(slow < turns / 100, "{slow} were slow");
     gateway.wait_for_message("records were lost");
     // The reader wakes up and finds whole lines.
     let mut text = Vec::new();

@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::client::reply;
-use testkit::{Gateway, Reply};
+use testkit::client::{Body, reply};
+use testkit::{Gateway, Reply, eventually, quick_once};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -80,7 +80,7 @@ fn a_password_opens_the_door() {
     assert_eq!(ask(&gateway, "/staff", U_WRONG).status, 401);
     assert_eq!(ask(&gateway, "/staff", U_SECRET).body, b"staff");
     let seen = || gateway.stdout().contains("127.0.0.1 - u [");
-    testkit::eventually(Duration::from_secs(5), "the user in the log", || {
+    eventually(Duration::from_secs(60), "the user in the log", || {
         seen().then_some(())
     });
 }
@@ -105,24 +105,27 @@ fn every_kind_htpasswd_writes_is_understood() {
 fn passwords_being_compared_hold_up_nobody_else() {
     // Cost 12: a quarter of a second or so on each of the two helpers that compare.
     let gateway = start("u:$2y$12$kPr2tBuYEq3nTDBf8cWoxeqXq.WbFLgtfMtEc4T0SJru57lwjwrka\n");
-    let mut waiting: Vec<_> = (0..12).map(|_| gateway.client()).collect();
-    for client in &mut waiting {
-        client.send(format!("GET /staff HTTP/1.1\r\nHost: a\r\n{U_WRONG}\r\n").as_bytes());
-    }
-    let started = Instant::now();
-    for _ in 0..20 {
-        assert_eq!(ask(&gateway, "/", "").status, 200);
-    }
-    let took = started.elapsed();
-    let statuses: Vec<u16> = waiting
-        .iter_mut()
-        .map(|client| reply(client.read_reply(testkit::client::Body::Framed)).status)
-        .collect();
-    let told_to_wait = statuses.iter().filter(|status| **status == 503).count();
-    assert!((1..=12 - 4).contains(&told_to_wait), "{statuses:?}");
-    assert!(
-        statuses.iter().all(|status| [401, 503].contains(status)),
-        "{statuses:?}"
-    );
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    let limit = Duration::from_secs(1);
+    quick_once(limit, "twenty others", || {
+        let mut waiting: Vec<_> = (0..12).map(|_| gateway.client()).collect();
+        let started = Instant::now();
+        for client in &mut waiting {
+            client.send(format!("GET /staff HTTP/1.1\r\nHost: a\r\n{U_WRONG}\r\n").as_bytes());
+        }
+        for _ in 0..20 {
+            assert_eq!(ask(&gateway, "/", "").status, 200);
+        }
+        let took = started.elapsed();
+        let replies = waiting
+            .iter_mut()
+            .map(|client| reply(client.read_reply(Body::Framed)));
+        let statuses: Vec<u16> = replies.map(|reply| reply.status).collect();
+        let told_to_wait = statuses.iter().filter(|status| **status == 503).count();
+        assert!(told_to_wait <= 12 - 4, "{statuses:?}");
+        // In a round that was held up there may have been room for all, one after the other.
+        assert!(told_to_wait > 0 || took >= limit, "{statuses:?}");
+        let known = |status: &u16| [401, 503].contains(status);
+        assert!(statuses.iter().all(known), "{statuses:?}");
+        took
+    });
 }

@@ -33,10 +33,10 @@ rules = [{ handler = { respond = { status = 200, body = "plain" } } }]
 
 /// What a test changes of the configuration, by placeholder.
 const DEFAULTS: [(&str, &str); 5] = [
-    ("header", "10s"),
+    ("header", "60s"),
     ("idle", "60s"),
-    ("body", "30s"),
-    ("upstream_read", "10s"),
+    ("body", "60s"),
+    ("upstream_read", "60s"),
     ("requests", "1000"),
 ];
 
@@ -110,9 +110,8 @@ fn an_idle_connection_is_closed_without_a_word() {
     let gateway = gateway(&upstream, &[("idle", "300ms")]);
     let mut client = gateway.client();
     assert_eq!(reply(client.ask(&get("/"))).status, 200);
-    let start = Instant::now();
+    // The client waits less long than any other limit lasts.
     assert_eq!(client.read_reply(Body::Framed), Outcome::Eof);
-    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
@@ -123,13 +122,13 @@ fn a_head_that_never_ends_is_timed_out_from_its_first_byte() {
     let start = Instant::now();
     client.send(b"GET / HTTP/1.1\r\n");
     // Each new byte is fresh, the deadline is not.
-    let ended = eventually(Duration::from_secs(5), "an end", || {
+    let ended = eventually(Duration::from_secs(60), "an end", || {
         client.send(b"X");
         let outcome = client.read_reply(Body::Framed);
         (!matches!(outcome, Outcome::TimedOut(_))).then_some(outcome)
     });
     assert!(
-        start.elapsed() < Duration::from_secs(3),
+        start.elapsed() < Duration::from_secs(9),
         "{:?}",
         start.elapsed()
     );
@@ -314,12 +313,12 @@ fn an_upstream_that_closed_its_idle_connection_costs_no_request() {
 #[test]
 fn a_silent_upstream_is_504_and_an_absent_one_502() {
     let upstream =
-        ScriptedUpstream::start(|_| vec![Step::ReadBody, Step::Idle(Duration::from_secs(20))]);
+        ScriptedUpstream::start(|_| vec![Step::ReadBody, Step::Idle(Duration::from_secs(60))]);
     let gateway = gateway(&upstream, &[("upstream_read", "300ms")]);
     assert_eq!(reply(gateway.ask(&get("/"))).status, 504);
     drop(upstream);
     eventually(
-        Duration::from_secs(5),
+        Duration::from_secs(60),
         "502 for a dead upstream",
         || match gateway.ask(&get("/")) {
             Outcome::Reply(reply) => (reply.status == 502).then_some(()),
@@ -439,18 +438,18 @@ fn a_client_that_leaves_ends_the_upstream_request() {
     let upstream = ScriptedUpstream::start(|_| {
         vec![
             Step::ReadBody,
-            Step::Idle(Duration::from_secs(20)),
+            Step::Idle(Duration::from_secs(90)),
             Step::Close,
         ]
     });
-    let gateway = gateway(&upstream, &[("upstream_read", "60s")]);
+    let gateway = gateway(&upstream, &[]);
     let mut client = gateway.client();
     client.send(&get("/"));
     let _ = upstream.next_seen();
     drop(client);
-    // The idle step ends as soon as the peer is gone.
+    // The idle step ends as soon as the peer is gone, and long before the gateway gives it up.
     eventually(
-        Duration::from_secs(5),
+        Duration::from_secs(25),
         "the upstream connection to end",
         || (upstream.open_connections() == 0).then_some(()),
     );

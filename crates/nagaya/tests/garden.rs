@@ -23,7 +23,8 @@ servers = ["{upstream}"]
 "#;
 
 const NODE: &str = r#"
-require("http").createServer((request, response) => {
+// By itself it closes a connection that was idle for five seconds.
+require("http").createServer({ keepAliveTimeout: 60000 }, (request, response) => {
   const pieces = [];
   request.on("data", (piece) => pieces.push(piece));
   request.on("end", () => {

@@ -65,7 +65,7 @@ fn of_ten_at_once_two_pass_and_eight_are_refused() {
 fn all_that_may_wait_are_served_in_their_order() {
     let gate = Gate::default();
     let upstream = held(&gate);
-    let limits = r#"{ concurrent = 1, queue = 9, wait = "20s" }"#;
+    let limits = r#"{ concurrent = 1, queue = 9, wait = "600s" }"#;
     let gateway = gateway(&upstream, "", limits);
     let mut clients = Vec::new();
     for nth in 0..10 {

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use testkit::{Gateway, Outcome, ScriptedUpstream, eventually, free_port};
 
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 const CONFIG: &str = r#"
 workers = 2
 [control]
@@ -57,7 +60,7 @@ fn status(gateway: &Gateway, more: &[&str]) -> String {
 /// be quicker. Asking this way counts nothing.
 fn settle(gateway: &Gateway, replies: u32) {
     let counted = format!(r#""sites":[{{"site":"a","1xx":0,"2xx":{replies},"#);
-    eventually(Duration::from_secs(10), &counted, || {
+    eventually(PATIENCE, &counted, || {
         status(gateway, &["--json"])
             .contains(&counted)
             .then_some(())
@@ -91,7 +94,7 @@ fn workers_are_added_up_and_a_reload_forgets_nothing() {
         let (_, text) = ask(&gateway, "/metrics");
         (value(&text, "nagaya_reloads_total") == Some(1.0)).then_some(text)
     };
-    let text = eventually(Duration::from_secs(10), "a reload", reloaded);
+    let text = eventually(PATIENCE, "a reload", reloaded);
     assert!(value(&text, requests).unwrap() >= 41.0);
     assert_eq!(value(&text, "nagaya_generation"), Some(2.0));
 }
@@ -170,7 +173,7 @@ fn a_dead_only_server_is_named_everywhere() {
         "asked on: there is no other name=app server={server}"
     ));
     let log = gateway.directory().path().join("access.log");
-    eventually(Duration::from_secs(10), "records with the server", || {
+    eventually(PATIENCE, "records with the server", || {
         let records = std::fs::read_to_string(&log).ok()?;
         let named = format!(r#""upstream":"{server}","upstream_status":null"#);
         (records.matches(&named).count() == 3).then_some(())
@@ -188,7 +191,7 @@ fn a_restart_is_counted() {
             .unwrap()
             .success()
     );
-    eventually(Duration::from_secs(10), "a restart to be counted", || {
+    eventually(PATIENCE, "a restart to be counted", || {
         let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
         let Outcome::Reply(reply) = gateway.ask(request) else {
             return None;
@@ -203,7 +206,7 @@ fn reloads_are_counted_by_what_became_of_them_across_servers() {
     let (mut gateway, _upstream) = start();
     let await_counts = |gateway: &Gateway, accepted: f64, refused: f64| {
         let what = format!("{accepted} reloads and {refused} refused");
-        eventually(Duration::from_secs(10), &what, || {
+        eventually(PATIENCE, &what, || {
             let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
             let Outcome::Reply(reply) = gateway.ask(request) else {
                 return None;

@@ -147,7 +147,7 @@ fn send(gateway: &Gateway, batch: &[Vec<u8>]) -> Vec<String> {
     let mut clients: Vec<_> = batch
         .iter()
         .map(|bytes| {
-            let mut client = gateway.client().with_deadline(Duration::from_secs(10));
+            let mut client = gateway.client();
             client.send(bytes);
             client
         })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
-use testkit::{Gateway, Peer, ScriptedUpstream, Seen, Step, eventually, free_port};
+use testkit::{Gateway, Peer, ScriptedUpstream, Seen, Step, eventually, free_port, quick_once};
 
 const CONFIG: &str = r#"
 workers = 1
@@ -22,7 +22,8 @@ hosts = ["app.test"]
 rules = [{ handler = { proxy = {handler} } }]
 "#;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Less than the gateway gives a client that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A gateway with these keys of the upstream, this handler and these other tables.
 fn gateway(upstream: &str, handler: &str, more: &str) -> Builder {
@@ -117,7 +118,7 @@ fn servers_take_turns_by_weight() {
 #[test]
 fn a_busy_server_is_spared() {
     let slow = ScriptedUpstream::start(|seen| match seen.head.line.contains("/slow") {
-        true => vec![Step::Idle(Duration::from_secs(30))],
+        true => vec![Step::Idle(Duration::from_secs(120))],
         false => vec![Step::ReadBody, Step::reply(200, "a")],
     });
     let quick = ScriptedUpstream::fixed("b");
@@ -294,15 +295,13 @@ fn a_connect_that_hangs_is_504_in_time() {
     let full = || TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
     let _queue: Vec<_> = std::iter::from_fn(full).take(8).collect();
     let more = "[timeouts]\nupstream_connect = \"300ms\"";
-    let servers = format!("servers = [\"{address}\"]");
+    let servers = format!("servers = [\"{address}\"]\nfails = 1000");
     let gateway = gateway(&servers, "\"app\"", more).start();
-    let start = Instant::now();
-    assert_eq!(reply(gateway.ask(&get("/", ""))).status, 504);
-    assert!(
-        start.elapsed() < Duration::from_secs(3),
-        "{:?}",
+    quick_once(Duration::from_secs(3), "504", || {
+        let start = Instant::now();
+        assert_eq!(reply(gateway.ask(&get("/", ""))).status, 504);
         start.elapsed()
-    );
+    });
     gateway.wait_for_message("upstream_connect_timeout");
 }
 
@@ -312,11 +311,12 @@ fn a_reply_that_stops_is_cut_after_the_read_timeout() {
         vec![
             Step::ReadBody,
             raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"),
-            Step::Idle(Duration::from_secs(30)),
+            Step::Idle(Duration::from_secs(120)),
         ]
     });
     let servers = format!("servers = [\"{}\"]", upstream.address());
-    let more = "[timeouts]\nupstream_read = \"300ms\"";
+    // For the first half, too.
+    let more = "[timeouts]\nupstream_read = \"5s\"";
     let gateway = gateway(&servers, "\"app\"", more).start();
     let cut = reply(gateway.ask(&get("/", "")));
     assert_eq!((cut.complete, &cut.body[..]), (false, &b"half"[..]));
@@ -356,7 +356,7 @@ fn an_upload_that_drips_is_ended_however_quickly_it_began() {
     client.send(UPLOAD);
     client.send(&[b'x'; 500_000]);
     eventually(PATIENCE, "the server to be reached", || {
-        (upstream.open_connections() == 1).then_some(())
+        (upstream.connections() == 1).then_some(())
     });
     eventually(PATIENCE, "the upload to end", || {
         client.send(b"x");
@@ -541,11 +541,11 @@ fn a_client_that_leaves_a_silent_stream_ends_it() {
         vec![
             Step::ReadBody,
             raw(head),
-            Step::Idle(Duration::from_secs(30)),
+            Step::Idle(Duration::from_secs(120)),
         ]
     });
     let gateway = before(&[upstream.address()], "");
-    let mut client = gateway.client().with_deadline(Duration::from_millis(300));
+    let mut client = gateway.client();
     client.send(&get("/", ""));
     assert_eq!(reply(client.read_reply(Body::Never)).status, 200);
     assert_eq!(upstream.open_connections(), 1);

@@ -14,7 +14,8 @@ const RELOADS: u64 = 100;
 const SETTLED: u64 = 30;
 /// What 70 reloads may add to the resident memory of the server: the allocator's noise.
 const GROWTH_KIB_MAX: u64 = 2 * 1024;
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Less than a drain lasts by default.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 const PLAIN: &str = r#"
     workers = 2
@@ -155,11 +156,9 @@ fn a_hundred_reloads_under_load_fail_no_request_and_leak_nothing() {
     eventually(PATIENCE, "the server's descriptors as before", || {
         (descriptors(server) <= settled.0).then_some(())
     });
-    assert_eq!(
-        descriptors(supervisor),
-        settled.1,
-        "the supervisor's descriptors"
-    );
+    eventually(PATIENCE, "the supervisor's descriptors as before", || {
+        (descriptors(supervisor) <= settled.1).then_some(())
+    });
     let grown = resident_kib(server).saturating_sub(settled.2);
     println!(
         "resident memory of the server: {} KiB, then {grown} KiB more",

@@ -18,7 +18,7 @@ address = "127.0.0.1:{port}"
 access = ""
 level = "error"
 [timeouts]
-upstream_read = "5s"
+upstream_read = "20s"
 [upstreams.app]
 servers = ["{upstream}"]
 fails = 1000

@@ -223,6 +223,9 @@ fn what_cannot_be_filtered_passes_as_it_came() {
             large.head
         );
     }
+    // What a process says later is written later.
+    assert_eq!(get(&gateway, "/respond/raise-head").status, 500);
+    gateway.wait_for_message("no head (RuntimeError)");
     let said = gateway.stderr();
     assert_eq!(said.matches("passes unfiltered").count(), 1, "{said}");
     let head = ask(&gateway, "HEAD", "/page.html", "");

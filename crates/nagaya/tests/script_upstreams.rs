@@ -120,7 +120,11 @@ fn what_may_not_be_chosen_is_answered_503_and_told() {
         told(&gateway, why);
     }
     assert!(app.take_seen().is_empty());
-    assert_eq!(gateway.stderr().matches("reason=no_upstream").count(), 8);
+    let refused = || gateway.stderr().matches("reason=no_upstream").count();
+    eventually(PATIENCE, "eight refusals in the log", || {
+        (refused() >= 8).then_some(())
+    });
+    assert_eq!(refused(), 8);
 }
 
 #[test]

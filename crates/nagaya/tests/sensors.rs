@@ -105,7 +105,11 @@ fn the_gateways_sensors_are_told_everywhere() {
     }
     let status = told(&gateway, &["status", "--json"]);
     assert!(status.contains("\"sensors\":{\"load1\":"), "{status}");
-    assert!(status.contains("\"loop_lag_s\":[0"), "{status}");
+    let (_, lags) = status.split_once("\"loop_lag_s\":[").unwrap();
+    assert!(
+        lags.starts_with(|first: char| first.is_ascii_digit()),
+        "{status}"
+    );
     let metrics = ask(&gateway, "/metrics");
     for part in [
         "nagaya_sensor{sensor=\"in_flight\"} ",

@@ -136,7 +136,7 @@ fn p99(gateway: &Gateway) -> Duration {
             let start = Instant::now();
             let mut stream = TcpStream::connect(gateway.address()).expect("connect");
             stream
-                .set_read_timeout(Some(Duration::from_secs(10)))
+                .set_read_timeout(Some(Duration::from_secs(30)))
                 .expect("an option");
             let request = b"GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
             stream.write_all(request).expect("send");
@@ -170,9 +170,14 @@ fn attack(mode: &Mode, seconds: u64) -> bool {
     let peak = gateway.server_peak_bytes();
     let mut attack = Attack::start(&program, &gateway, mode, seconds);
     if mode.holds {
-        eventually(Duration::from_secs(20), "slow clients", || {
-            (descriptors(&gateway) > SLOW_CLIENTS * 8 / 10).then_some(())
+        let came = eventually(Duration::from_secs(60), "slow clients", || {
+            let came = descriptors(&gateway) > SLOW_CLIENTS * 8 / 10;
+            (came || attack.is_over()).then_some(came)
         });
+        // On a machine that was elsewhere, it may be over before it has begun.
+        if !came {
+            return false;
+        }
     }
     let mut rounds = Vec::new();
     let mut held = 0;
@@ -198,7 +203,11 @@ fn attack_in_every_mode(seconds: u64) {
     for mode in &MODES {
         // Whatever else the machine does in these seconds counts against us: one calm try will do.
         let held = (0..TRIES).any(|_| attack(mode, seconds));
-        assert!(held, "{}: others were slowed down in every try", mode.name);
+        assert!(
+            held,
+            "{}: others were slowed down, or nobody came, in every try",
+            mode.name
+        );
     }
 }
 

@@ -33,6 +33,8 @@ const DELAY: Duration = Duration::from_millis(150);
 const SIZE: u64 = 1 << 30;
 /// What other clients' 99th percentile may be.
 const OTHERS_P99: Duration = Duration::from_millis(10);
+/// Replies it is taken of, at least: a machine that stands still now and then delays a few.
+const REPLIES_MIN: usize = 1_000;
 
 fn request(host: &str, path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
@@ -43,7 +45,7 @@ fn p99(gateway: &Gateway, lasting: Duration) -> Duration {
     let until = Instant::now() + lasting;
     let mut took = Vec::new();
     let mut client = gateway.client();
-    while Instant::now() < until {
+    while Instant::now() < until || took.len() < REPLIES_MIN {
         for path in ["/respond", "/small.txt", "/page.html", "/missing"] {
             let begun = Instant::now();
             let Outcome::Reply(_) = client.ask(&request("fast.test", path)) else {
@@ -54,7 +56,6 @@ fn p99(gateway: &Gateway, lasting: Duration) -> Duration {
         }
     }
     took.sort();
-    assert!(took.len() > 200, "only {} replies", took.len());
     took[took.len() * 99 / 100]
 }
 
@@ -81,7 +82,7 @@ fn a_cold_file_on_a_slow_mount_holds_up_nobody_else() {
     let asked = [("slow.test", "/big"), ("fast.test", "/slow/big")];
     let mut downloads: Vec<RawClient> = Vec::new();
     for (host, path) in asked.into_iter().cycle().take(12) {
-        let mut client = gateway.client().with_deadline(Duration::from_secs(20));
+        let mut client = gateway.client().with_deadline(Duration::from_secs(120));
         client.send(&request(host, path));
         downloads.push(client);
     }
@@ -132,7 +133,8 @@ fn a_client_that_takes_nothing_of_a_large_file_is_given_up() {
     let gateway = builder.start();
     let mut client = gateway.client();
     client.send(&request("fast.test", "/large"));
-    eventually(Duration::from_secs(8), "the exchange to end", || {
+    // Sooner than the gateway gives one up by itself.
+    eventually(Duration::from_secs(25), "the exchange to end", || {
         gateway.stdout().contains("GET /large").then_some(())
     });
     let (came, _) = client.read_to_end();

@@ -847,7 +847,9 @@ fn a_thousand_programs_leave_the_spawner_as_it_was() {
     round(50);
     let (descriptors, resident) = (spawner.descriptors(), spawner.resident_kb());
     round(1_000);
-    assert_eq!(spawner.descriptors(), descriptors);
+    eventually(PATIENCE, "no descriptor more than before", || {
+        (spawner.descriptors() <= descriptors).then_some(())
+    });
     let now = spawner.resident_kb();
     assert!(now <= resident + 1_024, "{resident} kB were {now} kB");
 }

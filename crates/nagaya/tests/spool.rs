@@ -24,7 +24,8 @@ hosts = ["app.test"]
 rules = [{ handler = { proxy = { upstream = "app", {keys} } } }]
 "#;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Less than the gateway gives a client that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(25);
 const LARGE_BYTES: usize = 4 << 20;
 
 fn gateway(upstream: &ScriptedUpstream, keys: &str, disk: &str) -> Builder {

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use files::{ask, field, gateway, get, text};
 use testkit::{Outcome, eventually};
 
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_file_comes_with_its_type_time_and_tag() {
     let gateway = gateway(&[("a.css", b"p{}"), ("b.unknown", b"?"), ("empty", b"")]);
@@ -493,11 +496,9 @@ fn a_sibling_in_the_coding_a_client_wants_is_sent() {
         .expect("open the sibling");
     let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     file.set_modified(hour_ago).expect("make it older");
-    eventually(
-        Duration::from_secs(3),
-        "the old sibling to be left out",
-        || (text(&ask("gzip")) != "gzipped").then_some(()),
-    );
+    eventually(PATIENCE, "the old sibling to be left out", || {
+        (text(&ask("gzip")) != "gzipped").then_some(())
+    });
 }
 
 #[test]
@@ -581,7 +582,7 @@ fn a_directory_that_keeps_the_server_out_of_a_root_is_named_in_the_error_log() {
         let before = said();
         close(closed, mode);
         // What was found before is used for a while.
-        eventually(Duration::from_secs(15), &advice, || {
+        eventually(PATIENCE, &advice, || {
             let status = get(&gateway, "plain.test", path).status;
             (status == 403 && said() > before).then_some(())
         });
@@ -591,7 +592,7 @@ fn a_directory_that_keeps_the_server_out_of_a_root_is_named_in_the_error_log() {
                 .contains("warn server: the site's root cannot be opened")
         );
         close(closed, 0o755);
-        eventually(Duration::from_secs(15), "an open root", || {
+        eventually(PATIENCE, "an open root", || {
             (get(&gateway, "plain.test", path).status != 403).then_some(())
         });
     }
@@ -603,7 +604,7 @@ fn a_flood_of_refusals_is_not_one_of_lines_in_the_error_log() {
     let root = gateway.directory().path().join("www");
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o011)).expect("chmod");
     let ask = |path: &str| get(&gateway, "plain.test", path).status;
-    eventually(Duration::from_secs(15), "a closed root", || {
+    eventually(PATIENCE, "a closed root", || {
         (ask("/") == 403).then_some(())
     });
     let (before, since) = (
@@ -629,7 +630,7 @@ fn a_root_that_cannot_be_opened_is_named_in_the_error_log() {
     std::fs::rename(&root, root.with_extension("away")).expect("move the root away");
     let said = format!("reason=root_missing root={}", root.display());
     // One opened before is used for a while.
-    eventually(Duration::from_secs(15), &said, || {
+    eventually(PATIENCE, &said, || {
         get(&gateway, "plain.test", "/hello.txt");
         gateway.stderr().contains(&said).then_some(())
     });

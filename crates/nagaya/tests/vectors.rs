@@ -5,7 +5,6 @@
 //! their own, a piece each in turn, so that the gateway really sees the pieces apart.
 
 use std::path::Path;
-use std::time::Duration;
 
 use testkit::client::Body;
 use testkit::vectors::{After, RequestRow, SITES, SeenRequest, Sees, requests};
@@ -19,8 +18,8 @@ address = "127.0.0.1:{port}"
 access = ""
 level = "warn"
 [timeouts]
-header = "5s"
-body = "5s"
+header = "20s"
+body = "20s"
 [upstreams.app]
 servers = ["{upstream}"]
 {sites}
@@ -84,7 +83,7 @@ impl<'a> Running<'a> {
         pieces.reverse();
         Self {
             trial,
-            client: gateway.client().with_deadline(Duration::from_secs(8)),
+            client: gateway.client(),
             pieces,
         }
     }

@@ -140,7 +140,7 @@ fn a_child_has_its_link_and_nothing_else_of_ours() {
     assert_eq!(report, b"--exact 0");
     assert!(!process::ends_within(&child, Duration::from_millis(1)).unwrap());
     child.kill().unwrap();
-    assert!(process::ends_within(&child, Duration::from_secs(5)).unwrap());
+    assert!(process::ends_within(&child, Duration::from_secs(60)).unwrap());
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     let ended = fdpass::recv(link.as_fd(), 99, 0).unwrap_err();
     assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);

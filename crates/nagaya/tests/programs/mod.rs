@@ -171,7 +171,9 @@ pub(crate) fn records(gateway: &Gateway, count: usize) -> Vec<String> {
     let path = gateway.directory().path().join("access.log");
     eventually(PATIENCE, "the access records", || {
         let text = std::fs::read_to_string(&path).ok()?;
-        let lines: Vec<_> = text
+        // The last may be half of one.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let lines: Vec<_> = whole
             .lines()
             .filter(|line| line.contains("\"cgi.test\""))
             .map(str::to_owned)
