@@ -13,6 +13,7 @@ fn main() {
     for file in [
         "shim.c",
         "room.c",
+        "pool.c",
         "look.c",
         "fiber.c",
         "missing.c",

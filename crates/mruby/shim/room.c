@@ -26,6 +26,7 @@ static void unlink_block(ngy_vm *vm, ngy_block *block)
   if (block->next) block->next->previous = block->previous;
 }
 
+/* As realloc, for blocks of the system's allocator. */
 static void *change(ngy_vm *vm, ngy_block *block, size_t size)
 {
   size_t before = block ? block->size : 0;
@@ -48,13 +49,53 @@ static void *change(ngy_vm *vm, ngy_block *block, size_t size)
   return fresh + 1;
 }
 
+/* A small block counts as many bytes as it takes. */
+static void *take(ngy_vm *vm, size_t size)
+{
+  if (size > NGY_POOL_BYTES_MAX) return change(vm, NULL, size);
+  size_t taken = (size + NGY_POOL_STEP - 1) / NGY_POOL_STEP * NGY_POOL_STEP;
+  if (taken > vm->bytes_max - vm->bytes) return NULL;
+  void *block = ngy_pool_take(&vm->pool, size);
+  if (!block) return change(vm, NULL, size);
+  vm->bytes += taken;
+  return block;
+}
+
+static void give_back(ngy_vm *vm, void *pointer, size_t small)
+{
+  if (small == 0) { change(vm, (ngy_block *)pointer - 1, 0); return; }
+  vm->bytes -= small;
+  ngy_pool_give_back(&vm->pool, pointer);
+}
+
+static void *resized(ngy_vm *vm, void *pointer, size_t small, size_t size)
+{
+  if (small == 0 && size > NGY_POOL_BYTES_MAX) return change(vm, (ngy_block *)pointer - 1, size);
+  if (size <= small && size + NGY_POOL_STEP > small) return pointer;
+  size_t before = small ? small : ((ngy_block *)pointer - 1)->size;
+  void *fresh = take(vm, size);
+  if (!fresh) return size < before ? pointer : NULL;
+  memcpy(fresh, pointer, before < size ? before : size);
+  give_back(vm, pointer, small);
+  return fresh;
+}
+
+static void *reallocated(ngy_vm *vm, void *pointer, size_t size)
+{
+  if (!pointer) return size ? take(vm, size) : NULL;
+  size_t small = ngy_pool_size(&vm->pool, pointer);
+  if (size) return resized(vm, pointer, small, size);
+  give_back(vm, pointer, small);
+  return NULL;
+}
+
 void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data)
 {
   ngy_vm *vm = data;
   sig_atomic_t inside = vm->inside;
   (void)mrb;
   vm->inside = 0;
-  void *fresh = change(vm, pointer ? (ngy_block *)pointer - 1 : NULL, size);
+  void *fresh = reallocated(vm, pointer, size);
   vm->inside = inside;
   return fresh;
 }
@@ -63,6 +104,7 @@ void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data)
 void ngy_discard(ngy_vm *vm)
 {
   for (ngy_block *block = vm->blocks, *next; block; block = next) { next = block->next; free(block); }
+  ngy_pool_close(&vm->pool);
   free(vm);
 }
 

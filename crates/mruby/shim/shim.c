@@ -410,6 +410,7 @@ ngy_vm *ngy_open(const ngy_host *host, size_t bytes_max, uint64_t cpu_ns_max)
   vm->bytes_max = bytes_max;
   vm->cpu_ns_max = cpu_ns_max;
   vm->sealed = 1;
+  ngy_pool_open(&vm->pool, bytes_max);
   vm->mrb = mrb_open_allocf(ngy_allocate, vm);
   if (!vm->mrb) { ngy_discard(vm); return NULL; }
   vm->roots = mrb_ary_new(vm->mrb);
@@ -428,6 +429,7 @@ void ngy_close(ngy_vm *vm)
 {
   vm->sealed = 1;
   mrb_close(vm->mrb);
+  ngy_pool_close(&vm->pool);
   free(vm);
 }
 

@@ -48,6 +48,20 @@ typedef struct ngy_host {
 } ngy_host;
 
 typedef struct ngy_block ngy_block;
+typedef struct ngy_page ngy_page;
+
+/* Small blocks: up to so many bytes, in sizes so far apart. */
+#define NGY_POOL_BYTES_MAX 512
+#define NGY_POOL_STEP 16
+
+typedef struct ngy_pool {
+  char *base;
+  ngy_page *pages;         /* of the whole stretch */
+  size_t count, begun;     /* all, and those that were ever used */
+  ngy_page *open[NGY_POOL_BYTES_MAX / NGY_POOL_STEP]; /* with room, by size */
+  ngy_page *spare;         /* without a block */
+  size_t spares;
+} ngy_pool;
 
 /* Methods of String that take a Regexp too, and the global variables a match is told by. */
 #define NGY_TEXTS 7
@@ -56,7 +70,8 @@ typedef struct ngy_block ngy_block;
 typedef struct ngy_vm {
   mrb_state *mrb;
   ngy_host host;
-  ngy_block *blocks;       /* every allocation, so that a lost interpreter can be freed */
+  ngy_pool pool;           /* small allocations */
+  ngy_block *blocks;       /* all others, so that a lost interpreter can be freed */
   size_t bytes, bytes_max;
   mrb_value roots;         /* what Rust holds, by index */
   uint64_t cpu_ns_max;     /* between two waits */
@@ -84,6 +99,11 @@ extern __thread ngy_vm *ngy_running;
 /* What objects of ours hold: something of Rust's, or a number. */
 extern const struct mrb_data_type ngy_attached, ngy_stamped;
 
+void ngy_pool_open(ngy_pool *pool, size_t bytes_max);
+void ngy_pool_close(ngy_pool *pool);
+void *ngy_pool_take(ngy_pool *pool, size_t size);
+size_t ngy_pool_size(const ngy_pool *pool, const void *block);
+void ngy_pool_give_back(ngy_pool *pool, void *block);
 void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data);
 void ngy_fetched(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *registers);
 void ngy_swap_match(mrb_state *mrb, size_t root);

@@ -398,6 +398,37 @@ fn memory_beyond_the_budget_raises_and_the_interpreter_goes_on() {
     }
 }
 
+/// Texts of this many bytes, which lie in blocks of a size of their own, kept in a global.
+fn fill(vm: &mut Vm<World>, bytes: usize) {
+    let source = format!("$kept = Array.new(4_000) {{ |at| at.to_s.ljust({bytes}, 'x') }}; nil");
+    let script = vm.compile(source.as_bytes(), "fill.rb", 1).unwrap();
+    vm.run(script).unwrap();
+    vm.let_go(script);
+}
+
+#[test]
+fn what_one_size_gave_back_is_there_for_another() {
+    let mut vm = opened_with(16 << 20);
+    vm.set_cpu(Duration::from_secs(1) * patience());
+    // All of them together are more than the interpreter may have.
+    for bytes in (24..601).step_by(17).chain((24..601).step_by(31).rev()) {
+        fill(&mut vm, bytes);
+        let script = b"wrong = $kept.each_with_index.find { |text, at| text.to_i != at }
+            raise \"#{wrong} was overwritten\" if wrong";
+        let script = vm.compile(script, "look.rb", 1).unwrap();
+        vm.run(script).unwrap();
+        vm.let_go(script);
+    }
+    let empty = vm.compile(b"$kept = nil", "empty.rb", 1).unwrap();
+    vm.run(empty).unwrap();
+    vm.collect().unwrap();
+    let kept = vm.bytes();
+    assert!(
+        kept < 3 << 20,
+        "{kept} bytes are kept of what was given back"
+    );
+}
+
 #[test]
 fn a_long_call_in_c_gives_the_interpreter_up() {
     for source in [
