@@ -2,10 +2,11 @@
 //!
 //! Most of what a small statement costs is the system's: one write, one read and one wake-up for
 //! each. So plain `SELECT`s that are quick as a rule (see [`super::habit`] and [`super::trace`]) are
-//! not sent at once, but gathered here for the rest of the worker's turn: a line takes what has come
-//! by then, sends it in one piece and reads the answers together. There is a line for every sixteen
-//! that wait, and another one as soon as none of them has answered for a while, so that whoever meets
-//! a slow statement waits no longer than that.
+//! not sent at once, but gathered here for the rest of the worker's turn: a line takes of what has
+//! come by then as many as may go together, sends them in one piece and reads the answers together.
+//! There is a line for every so many that wait, and another one as soon as one has not answered for a
+//! while or serves one that goes alone, so that whoever meets a slow statement waits no longer than
+//! that.
 //!
 //! A line is a task that holds a place at the server while it has something to do, and no longer.
 
@@ -22,21 +23,17 @@ use tokio::time::{Instant, timeout_at};
 use super::access::{Access, Place, TRUSTED_IDLE};
 use super::answer::{Answer, Cell as Value, weight};
 use super::connection::Connection;
-use super::habit::{Text, Texts, Took};
+use super::habit::{SLOW, Speed, TOGETHER_MAX, Text, Texts, Took};
 use super::handshake::Credentials;
 use super::line;
 
 use crate::store::Stores;
 use crate::store::error::Error;
 
-/// Statements a line sends together.
-pub(super) const ROUND_MAX: usize = 16;
 /// Statements that wait for a line; beyond it each takes a connection of its own.
 const WAITING_MAX: usize = 4_096;
 /// Bytes of the values of one of them.
 const VALUES_BYTES_MAX: usize = 16 * 1024;
-/// No answer for so long, and those behind it are asked elsewhere.
-const STUCK: Duration = Duration::from_millis(20);
 /// For so long nothing shares a connection after an answer behind another one never came: there may
 /// be something on the way that takes one statement at a time.
 const ALONE: Duration = Duration::from_secs(60);
@@ -78,6 +75,8 @@ struct Lines {
     all: Cell<usize>,
     /// Those that have a connection and whose answers come.
     talking: Cell<usize>,
+    /// Those that serve a statement that goes alone.
+    alone: Cell<usize>,
     /// Those whose answers do not come.
     stuck: Cell<usize>,
 }
@@ -94,8 +93,8 @@ pub(crate) struct Desk {
     /// How long a turn of the worker took, and when that was.
     turn: Cell<Option<(Instant, Duration)>>,
     patience: Cell<Duration>,
-    /// Statements under way on connections of their own.
-    alone: Cell<usize>,
+    /// Connections on which answers are awaited.
+    busy: Cell<usize>,
     /// Until when each statement has a connection to itself.
     alone_until: Cell<Option<Instant>>,
 }
@@ -110,8 +109,8 @@ impl Desk {
             tasks: RefCell::default(),
             heard: Cell::new(None),
             turn: Cell::new(None),
-            patience: Cell::new(STUCK),
-            alone: Cell::new(0),
+            patience: Cell::new(SLOW),
+            busy: Cell::new(0),
             alone_until: Cell::new(None),
         }
     }
@@ -145,8 +144,8 @@ impl Desk {
         sql: &[u8],
         binds: Vec<Value>,
     ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Vec<Value>> {
-        let text = self.texts.borrow().trusted(sql).cloned();
-        let Some(text) = text.filter(|_| !self.is_alone()) else {
+        let text = self.texts.borrow().known(sql).cloned();
+        let Some(text) = text.filter(|text| self.together(text) > 1) else {
             return Err(binds);
         };
         let bytes: usize = binds.iter().map(weight).sum();
@@ -170,16 +169,24 @@ impl Desk {
         self.alone_until.set(Some(now + ALONE));
     }
 
-    fn is_alone(&self) -> bool {
+    /// How many may go together with a statement, itself among them.
+    pub(super) fn together(&self, text: &Text) -> usize {
         let until = self.alone_until.get();
-        until.is_some_and(|until| Instant::now() < until)
+        match until.is_some_and(|until| Instant::now() < until) {
+            true => 1,
+            false => text.together(),
+        }
     }
 
     /// Sees to it that there are lines enough for those who wait.
     pub(super) fn nudge(self: &Rc<Self>) {
         let all = self.lines.all.get();
-        let able = all.saturating_sub(self.lines.stuck.get());
-        let wanted = self.waiting.borrow().len() > able * ROUND_MAX;
+        let able = all.saturating_sub(self.lines.alone.get() + self.lines.stuck.get());
+        let wanted = {
+            let waiting = self.waiting.borrow();
+            let next = waiting.front().map_or(1, |job| self.together(&job.text));
+            waiting.len() > able * next
+        };
         if !wanted || all >= self.access.limits.connections_max.max(1) {
             return;
         }
@@ -190,10 +197,11 @@ impl Desk {
         tasks.push(task);
     }
 
-    /// Statements for a round. Those nobody waits for any more are left out, and those out of time
-    /// are told.
+    /// Statements for a round, as many as each of them may go with. Those nobody waits for any more
+    /// are left out, and those out of time are told.
     pub(super) fn take(&self, jobs: &mut Vec<Job>, now: Instant) {
-        while jobs.len() < ROUND_MAX {
+        let mut together = TOGETHER_MAX;
+        while jobs.len() < together {
             let next = self.waiting.borrow_mut().pop_front();
             match next {
                 None => return,
@@ -202,7 +210,13 @@ impl Desk {
                     let error = self.access.attempt().unplaced();
                     job.answer(Err(error));
                 }
-                Some(job) => jobs.push(job),
+                Some(job) => {
+                    together = together.min(self.together(&job.text));
+                    if jobs.len() >= together {
+                        return self.waiting.borrow_mut().push_front(job);
+                    }
+                    jobs.push(job);
+                }
             }
         }
     }
@@ -234,7 +248,7 @@ impl Desk {
 
     /// Tells all who wait that there is no connection, unless there is another one that works.
     fn give_up(&self, error: &Error) {
-        if self.lines.talking.get() == 0 {
+        if self.lines.talking.get() + self.lines.alone.get() == 0 {
             self.forget();
             let jobs = std::mem::take(&mut *self.waiting.borrow_mut());
             jobs.into_iter()
@@ -252,12 +266,12 @@ impl Desk {
             .for_each(|job| job.answer(Err(error.clone())));
     }
 
-    /// Notes that a statement is under way on a connection of its own.
-    pub(super) fn begin_alone(&self) -> Alone<'_> {
-        self.alone.set(self.alone.get() + 1);
-        Alone {
-            under_way: &self.alone,
-            among: self.alone.get(),
+    /// Notes that answers are awaited on a connection.
+    pub(super) fn begin(&self) -> Busy<'_> {
+        self.busy.set(self.busy.get() + 1);
+        Busy {
+            all: &self.busy,
+            among: self.busy.get(),
             began: Instant::now(),
         }
     }
@@ -273,10 +287,10 @@ impl Desk {
     /// Notes how long a statement took; what took longer than it should is compared with how long
     /// the worker's turns are.
     pub(super) async fn judge(&self, text: &Text, mut took: Took) {
-        if !took.is_quick() {
+        if took.speed() != Speed::Quick {
             took.late = self.turn().await * TURNS_LATE;
         }
-        text.note(took, Instant::now());
+        text.note(took);
     }
 
     async fn turn(&self) -> Duration {
@@ -312,36 +326,46 @@ impl Desk {
         self.patience.set(patience);
     }
 
+    /// Lets so many of a statement go together.
     #[cfg(test)]
-    pub(super) fn trust(&self, sql: &[u8]) {
+    pub(super) fn share(&self, sql: &[u8], together: usize) -> Rc<Text> {
         let text = self.texts.borrow_mut().text(sql).expect("short enough");
-        while !text.is_trusted() {
-            text.note_quick();
+        while text.together() < together {
+            text.note(self.begin().took(Duration::ZERO, Duration::ZERO, 1));
         }
+        text
     }
 }
 
-/// A statement under way on a connection of its own.
-pub(super) struct Alone<'a> {
-    under_way: &'a Cell<usize>,
+/// A connection on which answers are awaited.
+pub(super) struct Busy<'a> {
+    all: &'a Cell<usize>,
     among: usize,
     began: Instant,
 }
 
-impl Alone<'_> {
-    /// How long it took by now.
-    pub(super) fn took(&self, now: Instant) -> Took {
+impl Busy<'_> {
+    /// How long a statement took by now that was asked alone.
+    pub(super) fn took_alone(&self, now: Instant) -> Took {
+        let time = now.duration_since(self.began);
+        self.took(time, time, 1)
+    }
+
+    /// How long one took among so many that were asked together.
+    pub(super) fn took(&self, time: Duration, round: Duration, size: usize) -> Took {
         Took {
-            time: now.duration_since(self.began),
-            among: self.among.max(self.under_way.get()),
+            time,
+            round,
+            size,
+            among: self.among.max(self.all.get()),
             late: Duration::ZERO,
         }
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.under_way.set(self.under_way.get().saturating_sub(1));
+        self.all.set(self.all.get().saturating_sub(1));
     }
 }
 
@@ -352,7 +376,9 @@ pub(super) enum Phase {
     Coming,
     /// Its answers come.
     Talking,
-    /// They do not.
+    /// It serves a statement that goes alone: nobody else is to wait for it.
+    Alone,
+    /// Its answers do not come.
     Stuck,
     /// Its connection was lost.
     Lost,
@@ -379,6 +405,7 @@ impl Serving {
         let before = self.phase.replace(phase);
         let count = |phase: Phase| match phase {
             Phase::Talking => Some(&self.desk.lines.talking),
+            Phase::Alone => Some(&self.desk.lines.alone),
             Phase::Stuck => Some(&self.desk.lines.stuck),
             Phase::Coming | Phase::Lost => None,
         };

@@ -1,35 +1,25 @@
-//! Which statements are quick as a rule, so that others may wait behind them on a connection.
+//! How many statements may go over a connection together.
 //!
-//! A statement is known by its text. One that was answered quickly several times is trusted. Each
-//! answer that was not takes some of what was gained, one that took long takes most of it; when it
-//! is lost, the statement is not trusted for a while.
+//! A statement is known by its text and begins alone. Each round that answers it quickly doubles how
+//! many may go together, each that does not quite halves that, and a slow answer has it go alone
+//! until many quick ones have made up for it. So one that is late now and then costs little, as on a
+//! machine that has others to run, and a statement that turns out slow is by itself at once.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 /// An answer in such a time is a quick one.
-pub(super) const QUICK: Duration = Duration::from_millis(2);
-/// The same for one among others that are answered as quickly one after another: the server had to
-/// come to it first.
-const QUICK_IN_CROWD: Duration = Duration::from_millis(20);
-/// An answer that takes longer is a slow one.
-const SLOW: Duration = Duration::from_millis(100);
-/// A statement that has lost its trust by a slow answer is not given it for so long.
-const DISTRUST: Duration = Duration::from_secs(10);
-/// The same for one that has lost it by answers that were not quite quick.
-const DOUBT: Duration = Duration::from_secs(1);
-/// Quick answers after which a statement is trusted.
-const TRUSTED: u8 = 4;
-/// Quick answers that are remembered.
-const REMEMBERED: u8 = 64;
-/// What one that was not quite quick takes from them.
-const LOST: u8 = 8;
-/// What a slow one leaves of them.
-const LEFT_OF: u8 = 4;
+const QUICK: Duration = Duration::from_millis(2);
+/// An answer that takes longer is a slow one, whatever else the server had to do.
+pub(super) const SLOW: Duration = Duration::from_millis(20);
+/// How often the number that may go together is doubled.
+const DOUBLED_MAX: i8 = 4;
+/// Statements that go together at most.
+pub(super) const TOGETHER_MAX: usize = 1 << DOUBLED_MAX;
+/// Quick answers that make up for a slow one.
+const MADE_UP: i8 = 16;
 /// Statements remembered; one more, and all are forgotten.
 const TEXTS_MAX: usize = 256;
 /// The longest text of one.
@@ -39,57 +29,74 @@ const TEXT_BYTES_MAX: usize = 4 * 1024;
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) sql: Rc<[u8]>,
-    quick: Cell<u8>,
-    slow_until: Cell<Option<Instant>>,
+    /// How often one was doubled; below zero, what is to be made up for.
+    doubled: Cell<i8>,
 }
 
 impl Text {
-    /// Whether it is quick as a rule.
-    pub(super) fn is_trusted(&self) -> bool {
-        self.quick.get() >= TRUSTED
+    /// How many may go together with it, itself among them.
+    pub(super) fn together(&self) -> usize {
+        1 << self.doubled.get().clamp(0, DOUBLED_MAX)
     }
 
-    /// Notes how long an answer took among so many others.
-    pub(super) fn note(&self, took: Took, now: Instant) {
-        if self.slow_until.get().is_some_and(|until| now < until) {
-            return;
-        }
-        if took.is_quick() {
-            return self.note_quick();
-        }
-        let (quick, lasts) = match took.time <= SLOW + took.late {
-            true => (self.quick.get().saturating_sub(LOST), DOUBT),
-            false => (self.quick.get() / LEFT_OF, DISTRUST),
-        };
-        self.quick.set(quick);
-        if quick < TRUSTED {
-            self.quick.set(0);
-            self.slow_until.set(Some(now + lasts));
-        }
+    /// Notes how long the answer of a round took.
+    pub(super) fn note(&self, took: Took) {
+        let before = self.doubled.get();
+        self.doubled.set(match took.speed() {
+            Speed::Quick => DOUBLED_MAX.min(before + 1),
+            Speed::Middling => (before - 1).max(-MADE_UP),
+            Speed::Slow => -MADE_UP,
+        });
     }
 
-    /// Notes a quick answer of one that is trusted.
-    pub(super) fn note_quick(&self) {
-        self.quick.set(REMEMBERED.min(self.quick.get() + 1));
+    /// Notes that no answer has come for a while: until it comes, no other need wait for it.
+    pub(super) fn note_silence(&self) {
+        self.doubled.set(self.doubled.get().min(0));
     }
 }
 
 /// How long an answer took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
+    /// Since it was asked for, or the answer before it came.
     pub(super) time: Duration,
-    /// How many the server was answering at that time.
+    /// The same for all that were asked together.
+    pub(super) round: Duration,
+    /// How many those were.
+    pub(super) size: usize,
+    /// On how many connections the server was answering at that time.
     pub(super) among: usize,
     /// What of it the worker itself may have been late.
     pub(super) late: Duration,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speed {
+    Quick,
+    Middling,
+    Slow,
+}
+
 impl Took {
-    pub(super) fn is_quick(self) -> bool {
-        let among = u32::try_from(self.among.max(1)).unwrap_or(u32::MAX);
-        let in_crowd = self.time <= QUICK_IN_CROWD + self.late && self.time / among <= QUICK;
-        self.time <= QUICK + self.late || in_crowd
+    pub(super) fn speed(self) -> Speed {
+        // The server has to come to a connection first, and then to each that was asked on it.
+        let in_crowd = times_quick(self.among).min(SLOW);
+        let round = times_quick(self.size).max(in_crowd);
+        if self.time <= QUICK + self.late {
+            Speed::Quick
+        } else if self.time > SLOW + self.late {
+            Speed::Slow
+        } else if self.round <= round + self.late {
+            Speed::Quick
+        } else {
+            Speed::Middling
+        }
     }
+}
+
+/// How long so many may take one after another.
+fn times_quick(count: usize) -> Duration {
+    QUICK.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// The statements of a login at a server.
@@ -99,9 +106,9 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// A statement that is quick as a rule.
-    pub(super) fn trusted(&self, sql: &[u8]) -> Option<&Rc<Text>> {
-        self.known.get(sql).filter(|text| text.is_trusted())
+    /// A statement of which something was noted.
+    pub(super) fn known(&self, sql: &[u8]) -> Option<&Rc<Text>> {
+        self.known.get(sql)
     }
 
     /// A statement to note something of; `None` for one that is too long.
@@ -117,8 +124,7 @@ impl Texts {
         }
         let text = Rc::new(Text {
             sql: sql.into(),
-            quick: Cell::new(0),
-            slow_until: Cell::new(None),
+            doubled: Cell::new(0),
         });
         self.known.insert(Rc::clone(&text.sql), Rc::clone(&text));
         Some(text)
@@ -129,9 +135,14 @@ impl Texts {
 mod tests {
     use super::*;
 
+    const SOON: Duration = Duration::from_micros(200);
+
+    /// One of a single statement, with nothing else for the server to do.
     fn took(time: Duration) -> Took {
         Took {
             time,
+            round: time,
+            size: 1,
             among: 1,
             late: Duration::ZERO,
         }
@@ -141,61 +152,160 @@ mod tests {
         Texts::default().text(b"SELECT 1").expect("short enough")
     }
 
+    fn full() -> Rc<Text> {
+        let text = text();
+        (0..DOUBLED_MAX).for_each(|_| text.note(took(SOON)));
+        assert_eq!(text.together(), TOGETHER_MAX);
+        text
+    }
+
+    /// Notes a round of answers, each waited for.
+    fn note_round(text: &Text, times: &[Duration]) {
+        let longest = times.iter().max().expect("a round of some");
+        text.note(Took {
+            round: times.iter().sum(),
+            size: times.len(),
+            ..took(*longest)
+        });
+    }
+
+    /// Times of a machine that is held up at one answer of ten, as if by chance.
+    fn times() -> impl Iterator<Item = Duration> {
+        let mut state = 1_u64;
+        std::iter::repeat_with(move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let drawn = state >> 33;
+            match drawn % 10 {
+                0 => Duration::from_millis(3 + drawn / 10 % 6),
+                _ => SOON,
+            }
+        })
+    }
+
     #[test]
-    fn a_statement_is_trusted_after_some_quick_answers() {
-        let (mut texts, now) = (Texts::default(), Instant::now());
-        let text = texts.text(b"SELECT 1").expect("short enough");
-        for _ in 0..TRUSTED {
-            assert!(texts.trusted(b"SELECT 1").is_none());
-            text.note(took(QUICK), now);
+    fn quick_answers_double_how_many_go_together_and_others_halve_it() {
+        let text = text();
+        for together in [1, 2, 4, 8, 16, 16] {
+            assert_eq!(text.together(), together);
+            text.note(took(QUICK));
         }
-        assert!(texts.trusted(b"SELECT 1").is_some());
-        assert!(texts.trusted(b"SELECT 2").is_none());
-        assert!(texts.text(&[b' '; TEXT_BYTES_MAX + 1]).is_none());
+        for together in [8, 4, 2, 1, 1] {
+            text.note(took(SLOW));
+            assert_eq!(text.together(), together);
+        }
+        (0..2).for_each(|_| text.note(took(QUICK)));
+        assert_eq!(text.together(), 2, "one more was to be made up for");
     }
 
     #[test]
-    fn slow_answers_take_the_trust_for_a_while_and_the_first_is_forgiven_after_many_quick_ones() {
-        let (text, now) = (text(), Instant::now());
-        let quick = |times: u8, at| (0..times).for_each(|_| text.note(took(QUICK), at));
-        let slow = || text.note(took(SLOW * 2), now);
-        quick(TRUSTED, now);
-        slow();
-        quick(200, now);
-        assert!(!text.is_trusted(), "it was trusted for a few answers only");
-        quick(200, now + DISTRUST);
-        let now = now + DISTRUST;
-        text.note(took(SLOW * 2), now);
-        assert!(text.is_trusted());
-        (0..2).for_each(|_| text.note(took(SLOW * 2), now));
-        quick(200, now);
-        assert!(!text.is_trusted());
+    fn a_slow_one_goes_alone_until_many_quick_answers_have_made_up_for_it() {
+        let text = full();
+        text.note(took(SLOW * 2));
+        for _ in 0..MADE_UP {
+            assert_eq!(text.together(), 1);
+            text.note(took(QUICK));
+        }
+        assert_eq!(text.together(), 1);
+        text.note(took(QUICK));
+        assert_eq!(text.together(), 2);
     }
 
     #[test]
-    fn somewhat_slow_answers_take_it_only_when_they_are_many() {
-        let (text, now) = (text(), Instant::now());
-        (0..200).for_each(|_| text.note(took(QUICK), now));
-        (0..7).for_each(|_| text.note(took(SLOW), now));
-        assert!(text.is_trusted());
-        (0..2).for_each(|_| text.note(took(SLOW), now));
-        assert!(!text.is_trusted());
+    fn one_without_an_answer_goes_alone_until_it_comes() {
+        let text = full();
+        text.note_silence();
+        assert_eq!(text.together(), 1);
+        text.note(took(QUICK));
+        assert_eq!(text.together(), 2);
+        text.note(took(SLOW * 2));
+        text.note_silence();
+        text.note(took(QUICK));
+        assert_eq!(text.together(), 1, "what was to be made up for still is");
+    }
+
+    #[test]
+    fn answers_that_are_held_up_now_and_then_do_not_stop_the_sharing() {
+        for waiting in [1, 2, 3, 5, 16] {
+            let (text, mut times, mut alone) = (full(), times(), 0);
+            for _ in 0..10_000 {
+                let size = waiting.min(text.together());
+                let round: Vec<_> = times.by_ref().take(size).collect();
+                note_round(&text, &round);
+                alone += usize::from(text.together() == 1);
+            }
+            assert!(alone < 100, "{alone} of 10000 rounds of {waiting}");
+        }
+    }
+
+    #[test]
+    fn what_always_takes_long_goes_alone() {
+        for time in [QUICK * 2, SLOW, SLOW * 5 / 2] {
+            let text = text();
+            for _ in 0..100 {
+                text.note(took(time));
+                assert_eq!(text.together(), 1, "{time:?}");
+            }
+        }
+        let (text, long) = (full(), SLOW * 5 / 2);
+        for _ in 0..100 {
+            note_round(&text, &vec![long; text.together()]);
+            assert_eq!(text.together(), 1);
+        }
     }
 
     #[test]
     fn the_worker_itself_and_other_answers_are_not_held_against_a_statement() {
-        let alone = took(QUICK * 9);
-        assert!(!alone.is_quick());
-        assert!(Took { among: 9, ..alone }.is_quick());
+        let one = took(QUICK * 9);
         let late = QUICK * 8;
-        assert!(Took { late, ..alone }.is_quick());
-        let long = took(QUICK_IN_CROWD * 2);
-        assert!(!Took { among: 900, ..long }.is_quick());
+        let together = Took {
+            time: QUICK * 9,
+            round: QUICK * 16,
+            size: 16,
+            ..one
+        };
+        let cases = [
+            (one, Speed::Middling),
+            (Took { late, ..one }, Speed::Quick),
+            (Took { among: 9, ..one }, Speed::Quick),
+            (together, Speed::Quick),
+            (
+                Took {
+                    size: 15,
+                    ..together
+                },
+                Speed::Middling,
+            ),
+            // Two that take their time do so however much else there is.
+            (
+                Took {
+                    round: SLOW * 2,
+                    size: 2,
+                    among: 900,
+                    ..one
+                },
+                Speed::Middling,
+            ),
+        ];
+        for (took, speed) in cases {
+            assert_eq!(took.speed(), speed, "{took:?}");
+        }
+        let long = took(SLOW * 2);
+        let in_crowd = Took {
+            size: 900,
+            among: 900,
+            ..long
+        };
+        assert_eq!(in_crowd.speed(), Speed::Slow);
+        let late = SLOW;
+        assert_eq!(Took { late, ..in_crowd }.speed(), Speed::Quick);
     }
 
     #[test]
     fn what_is_remembered_has_a_bound() {
         let mut texts = Texts::default();
+        assert!(texts.text(&[b' '; TEXT_BYTES_MAX + 1]).is_none());
         for number in 0..TEXTS_MAX * 2 {
             texts.text(number.to_string().as_bytes());
         }

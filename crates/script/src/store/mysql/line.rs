@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Heard};
-use super::desk::{Asked, Desk, Job, Phase, Serving};
+use super::desk::{Asked, Busy, Desk, Job, Phase, Serving};
 use super::fault::Fault;
-use super::habit::{QUICK, Text, Took};
+use super::habit::Text;
 use super::reply::{self, Decoder, Question, Reply, Standing};
 use crate::store::error::{Error, Kind};
 
@@ -62,14 +62,22 @@ async fn rounds(
             desk.take_back(std::mem::take(jobs));
             return Ok(Next::Others);
         }
+        if let [job] = jobs.as_slice()
+            && desk.together(&job.text) == 1
+        {
+            // Whoever else waits need not wait for it.
+            serving.goes_on(Phase::Alone);
+            desk.nudge();
+        }
         let mut round = Round {
             serving,
+            busy: desk.begin(),
             connection: &mut *connection,
             sent: VecDeque::with_capacity(jobs.len()),
             since: Instant::now(),
             began: Instant::now(),
             size: 0,
-            late: Vec::new(),
+            waits: Vec::new(),
         };
         round.run(jobs).await?;
         let since = round.since;
@@ -116,6 +124,7 @@ struct Over;
 /// Statements under way together.
 struct Round<'a> {
     serving: &'a Serving,
+    busy: Busy<'a>,
     connection: &'a mut Connection,
     sent: VecDeque<Sent>,
     /// When it was written, or the last answer came.
@@ -124,8 +133,8 @@ struct Round<'a> {
     began: Instant,
     /// How many statements were sent.
     size: usize,
-    /// Those that were waited for longer than they should be.
-    late: Vec<(Rc<Text>, Duration)>,
+    /// How long was waited for each, at most.
+    waits: Vec<(Rc<Text>, Duration)>,
 }
 
 impl Round<'_> {
@@ -249,8 +258,11 @@ impl Round<'_> {
 
     /// Lets those behind the oldest be asked elsewhere.
     fn hand_over(&mut self) {
-        let behind = self.sent.iter_mut().skip(1);
-        let jobs = behind.filter_map(|sent| {
+        let mut sent = self.sent.iter_mut();
+        if let Some(job) = sent.next().and_then(|sent| sent.job.as_ref()) {
+            job.text.note_silence();
+        }
+        let jobs = sent.filter_map(|sent| {
             let job = sent.job.take_if(|job| job.asked == Asked::Never)?;
             Some(again(job))
         });
@@ -259,34 +271,26 @@ impl Round<'_> {
         self.serving.desk.nudge();
     }
 
-    /// Notes how long the oldest took; one that came together with another was quick.
+    /// Notes how long the oldest took; one that came together with another tells nothing.
     fn note(&mut self) {
         let now = Instant::now();
         let time = now.duration_since(self.since);
         self.since = now;
-        let job = self.sent.front().and_then(|sent| sent.job.as_ref());
-        match job {
-            Some(job) if time <= QUICK => job.text.note_quick(),
-            Some(job) => self.late.push((Rc::clone(&job.text), time)),
-            None => (),
+        let Some(job) = self.sent.front().and_then(|sent| sent.job.as_ref()) else {
+            return;
+        };
+        let mut waits = self.waits.iter_mut();
+        match waits.find(|(text, _)| Rc::ptr_eq(text, &job.text)) {
+            Some((_, longest)) => *longest = time.max(*longest),
+            None => self.waits.push((Rc::clone(&job.text), time)),
         }
     }
 
-    /// Judges those that were waited for. Where all of them together took no longer than so many may,
-    /// the server had only to come to them.
+    /// Judges those that were waited for, each once.
     async fn judge(&mut self) {
-        let all = self.since.duration_since(self.began);
-        let size = u32::try_from(self.size.max(1)).unwrap_or(u32::MAX);
-        let among = match all / size <= QUICK {
-            true => self.size,
-            false => 1,
-        };
-        for (text, time) in self.late.drain(..) {
-            let took = Took {
-                time,
-                among,
-                late: Duration::ZERO,
-            };
+        let round = self.since.duration_since(self.began);
+        for (text, time) in self.waits.drain(..) {
+            let took = self.busy.took(time, round, self.size);
             self.serving.desk.judge(&text, took).await;
         }
     }

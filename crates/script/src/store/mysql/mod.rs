@@ -253,13 +253,13 @@ impl Database {
         if trace != Trace::None {
             place.connection().stain(self.owner);
         }
-        let alone = self.desk.begin_alone();
+        let busy = self.desk.begin();
         match place.connection().execute(sql, binds).await {
             Ok(answer) => {
                 self.put_back(session, place);
                 let now = Instant::now();
                 self.desk.note_alive(now);
-                Ok((answer, alone.took(now)))
+                Ok((answer, busy.took_alone(now)))
             }
             Err(fault) => Err(self.fail(attempt, session, place, pinned, &fault)),
         }

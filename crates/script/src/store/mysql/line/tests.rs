@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
 
+use super::super::habit::TOGETHER_MAX;
 use super::super::packet::{begin, seal};
 use super::super::{Answer, Cell, DEFAULT_PORT, Database, Login};
 use crate::store::peer::{Peer, Step};
@@ -16,6 +17,7 @@ use Step::{Expect, ExpectClose, Hear, Send};
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
 const SQL: &[u8] = b"SELECT n FROM t";
+const OTHER_SQL: &[u8] = b"SELECT n FROM u";
 const ME: Session = Session(1);
 
 fn kept(bytes: Vec<u8>) -> &'static [u8] {
@@ -50,15 +52,25 @@ const COLUMN: &[u8] = b"\x03def\0\0\0\x01n\x01n\x0c\x3f\0\x15\0\0\0\x08\0\0\0\0\
 
 /// Prepares the statement as its first.
 fn prepare() -> Vec<Step> {
-    let command = packets(0, &[&[&b"\x16"[..], SQL].concat()]);
-    let prepared: &[u8] = b"\0\x01\0\0\0\x01\0\0\0\0\0\0";
-    vec![Expect(command), Send(packets(1, &[prepared, COLUMN]))]
+    prepare_as(1, SQL)
+}
+
+/// Prepares a statement under this number.
+fn prepare_as(id: u8, sql: &[u8]) -> Vec<Step> {
+    let command = packets(0, &[&[&b"\x16"[..], sql].concat()]);
+    let prepared = [&[0, id, 0, 0, 0][..], b"\x01\0\0\0\0\0\0"].concat();
+    vec![Expect(command), Send(packets(1, &[&prepared, COLUMN]))]
 }
 
 /// So many executions of the statement in one piece.
 fn executions(count: usize) -> Step {
-    let one = packets(0, &[b"\x17\x01\0\0\0\0\x01\0\0\0"]);
-    Expect(kept(one.repeat(count)))
+    executions_of(&vec![1; count])
+}
+
+/// Executions of the statements with these numbers in one piece.
+fn executions_of(ids: &[u8]) -> Step {
+    let one = |id: &u8| packets(0, &[&[0x17, *id, 0, 0, 0, 0, 1, 0, 0, 0]]);
+    Expect(kept(ids.iter().flat_map(one).copied().collect()))
 }
 
 /// A row with this number.
@@ -73,22 +85,25 @@ fn script(parts: &[Vec<Step>]) -> Vec<Step> {
 }
 
 fn open(address: SocketAddr, patience: Duration) -> Rc<Database> {
-    open_within(address, patience, LONG)
+    open_within(address, patience, limits())
 }
 
-fn open_within(address: SocketAddr, patience: Duration, command_timeout: Duration) -> Rc<Database> {
-    let limits = Limits {
+fn limits() -> Limits {
+    Limits {
         connect_timeout: LONG,
-        command_timeout,
+        command_timeout: LONG,
         ..Limits::default()
-    };
+    }
+}
+
+fn open_within(address: SocketAddr, patience: Duration, limits: Limits) -> Rc<Database> {
     let database = Stores::new(limits).mysql(&Login {
         address: Address::parse(&address.to_string(), DEFAULT_PORT).expect("an address"),
         user: "u".to_owned(),
         password: "p".to_owned(),
         database: String::new(),
     });
-    database.desk.trust(SQL);
+    database.desk.share(SQL, TOGETHER_MAX);
     database.desk.be_patient(patience);
     database
 }
@@ -96,7 +111,11 @@ fn open_within(address: SocketAddr, patience: Duration, command_timeout: Duratio
 type Asked = JoinHandle<Result<Answer, Error>>;
 
 fn ask(database: &Rc<Database>) -> Asked {
-    spawn_local(database.execute(ME, SQL.to_vec(), Vec::new()))
+    ask_for(database, SQL)
+}
+
+fn ask_for(database: &Rc<Database>, sql: &[u8]) -> Asked {
+    spawn_local(database.execute(ME, sql.to_vec(), Vec::new()))
 }
 
 async fn number(asked: Asked) -> Result<Cell, Error> {
@@ -134,6 +153,71 @@ async fn those_behind_a_statement_without_an_answer_are_asked_elsewhere() {
 }
 
 #[tokio::test(flavor = "local")]
+async fn no_more_go_together_than_may_with_each_of_them() {
+    const THIRD_SQL: &[u8] = b"SELECT n FROM v";
+    let prepared = script(&[prepare(), prepare_as(2, OTHER_SQL)]);
+    let together = vec![executions_of(&[1, 2]), row(7), row(8)];
+    // What goes in the same round is prepared before any of it is executed.
+    let next = prepare_as(3, THIRD_SQL);
+    let alone = vec![executions_of(&[3]), row(9), ExpectClose];
+    let peer = Peer::start(vec![script(&[login(), prepared, together, next, alone])]).await;
+    let limits = Limits {
+        connections_max: 1,
+        ..limits()
+    };
+    let database = open_within(peer.address(), LONG, limits);
+    database.desk.share(OTHER_SQL, 2);
+    database.desk.share(THIRD_SQL, TOGETHER_MAX);
+    let asked = [SQL, OTHER_SQL, THIRD_SQL].map(|sql| ask_for(&database, sql));
+    for (asked, expected) in asked.into_iter().zip(7..) {
+        assert_eq!(number(asked).await, Ok(Cell::Int(expected)));
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn nobody_waits_for_a_statement_that_goes_alone() {
+    let silent = vec![executions(1), ExpectClose];
+    let answered = vec![executions_of(&[2]), row(8), ExpectClose];
+    let peer = Peer::start(vec![
+        script(&[login(), prepare(), silent]),
+        script(&[login(), prepare_as(2, OTHER_SQL), answered]),
+    ])
+    .await;
+    let database = open(peer.address(), LONG);
+    let turns_slow = database.desk.share(SQL, TOGETHER_MAX);
+    database.desk.share(OTHER_SQL, TOGETHER_MAX);
+    let ask = |sql| database.desk.ask(sql, Vec::new()).expect("it is shared");
+    let (_first, second) = (ask(SQL), ask(OTHER_SQL));
+    turns_slow.note_silence();
+    let second = spawn_local(async { second.await.expect("it is told") });
+    assert_eq!(number(second).await, Ok(Cell::Int(8)));
+}
+
+#[tokio::test(flavor = "local")]
+async fn what_turns_slow_goes_alone_at_once_and_holds_up_others_once() {
+    let silent = vec![executions_of(&[1, 2, 1, 2]), ExpectClose];
+    let answered = |number| vec![executions_of(&[2]), row(number)];
+    let alone = vec![executions(1), ExpectClose];
+    let other = || prepare_as(2, OTHER_SQL);
+    let peer = Peer::start(vec![
+        script(&[login(), prepare(), other(), silent]),
+        script(&[login(), other(), answered(8), prepare(), alone]),
+        script(&[login(), other(), answered(9), vec![ExpectClose]]),
+    ])
+    .await;
+    let database = open(peer.address(), SHORT);
+    database.desk.share(OTHER_SQL, TOGETHER_MAX);
+    let asked = [SQL, OTHER_SQL, SQL, OTHER_SQL].map(|sql| ask_for(&database, sql));
+    let [first, second, third, fourth] = asked;
+    assert_eq!(number(second).await, Ok(Cell::Int(8)));
+    assert_eq!(number(fourth).await, Ok(Cell::Int(9)));
+    assert!(!first.is_finished() && !third.is_finished());
+    assert!(database.desk.ask(SQL, Vec::new()).is_err());
+    assert_eq!(peer.accepted(), 3);
+    [first, third].iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "local")]
 async fn a_lost_connection_is_told_to_one_and_the_others_are_asked_again_once() {
     let lost = vec![executions(4), row(7)];
     let lost_again = vec![executions(2), row(9)];
@@ -159,7 +243,11 @@ async fn a_lost_connection_is_told_to_one_and_the_others_are_asked_again_once() 
 async fn after_an_answer_that_never_came_each_statement_goes_alone() {
     let silent = vec![executions(2), row(7), ExpectClose];
     let peer = Peer::start(vec![script(&[login(), prepare(), silent])]).await;
-    let database = open_within(peer.address(), LONG, Duration::from_millis(500));
+    let limits = Limits {
+        command_timeout: Duration::from_millis(500),
+        ..limits()
+    };
+    let database = open_within(peer.address(), LONG, limits);
     let (first, second) = (ask(&database), ask(&database));
     let first = number(first).await;
     let error = number(second).await.expect_err("no answer");
