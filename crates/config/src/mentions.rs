@@ -14,6 +14,8 @@ pub(crate) struct Mentions {
     pub(crate) data: Vec<String>,
     /// Files of scripts.
     pub(crate) scripts: Vec<String>,
+    /// Files of maps.
+    pub(crate) map_files: Vec<String>,
     /// Document roots and their boundaries.
     pub(crate) directories: Vec<String>,
     /// Sockets and other files that are made where their directory is.
@@ -64,8 +66,11 @@ pub(crate) fn find(text: &str) -> Mentions {
     let maps = member(top, "maps").and_then(DeValue::as_table);
     let maps = maps.into_iter().flat_map(|maps| maps.values());
     let maps = maps.filter_map(|map| map.get_ref().as_table());
-    let users = maps.filter_map(|map| text_of(member(map, "user")?));
-    mentions.program_users.extend(users);
+    for map in maps {
+        let text = |key| member(map, key).and_then(text_of);
+        mentions.program_users.extend(text("user"));
+        mentions.map_files.extend(text("file"));
+    }
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
             .iter()

@@ -3,7 +3,7 @@
 //! The idea: [`Sources::read`] is the only function of this crate that touches files (and
 //! [`Sources::read_overrides_again`] one of them). It follows
 //! includes and fetches whatever the keys name (password files, error pages, scripts, whether directories
-//! exist), so that [`crate::load`] is a pure function and two processes that hold the same bytes
+//! exist, whether maps' files can be read), so that [`crate::load`] is a pure function and two processes that hold the same bytes
 //! hold the same configuration. One thing is not among them: which time zones there are is looked
 //! up by [`crate::load`], in the machine's tz database or else the one built in. A file that cannot be read is remembered as such and becomes a
 //! problem at its key, beside all the others. Nothing is validated here.
@@ -43,12 +43,22 @@ pub struct Sources {
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
     /// Canonical names of scripts' files that have another name than the one they are called by.
     pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
+    /// What was seen of the files of maps, which workers read themselves. Not looked at in another process.
+    pub(crate) map_files: BTreeMap<PathBuf, Result<Valueless, String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
     pub(crate) missing_for_logs: BTreeMap<PathBuf, String>,
     /// Users named, and why the server, or programs, cannot become them. Not looked at in another process.
     pub(crate) users: BTreeMap<String, Result<(), String>>,
     /// Whether the user of the server is one of them. Not looked at in another process.
     pub(crate) is_user_named: bool,
+}
+
+/// Lines of a map's file that have a key and no value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Valueless {
+    pub(crate) count: usize,
+    /// The number of the first.
+    pub(crate) first: usize,
 }
 
 /// What was found of the overrides file.
@@ -219,6 +229,7 @@ impl Sources {
             data: BTreeMap::new(),
             directories: BTreeMap::new(),
             canonical: BTreeMap::new(),
+            map_files: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
             is_user_named: false,
@@ -302,6 +313,11 @@ impl Sources {
         }
         for path in &mentions.scripts {
             self.fetch_script(self.resolve(from, path));
+        }
+        for path in &mentions.map_files {
+            self.map_files
+                .entry(self.resolve(from, path))
+                .or_insert_with_key(|path| look_at_map(path));
         }
         for path in &mentions.directories {
             let path = self.resolve(from, path);
@@ -402,12 +418,33 @@ fn read_text(path: &Path, most: u64) -> Result<String, String> {
 fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let facts = std::fs::metadata(path).map_err(|error| reason(&error))?;
     if !facts.is_file() {
-        return Err("not a regular file".to_owned());
+        let found = match facts.is_dir() {
+            true => "a directory, not a file",
+            false => "not a regular file",
+        };
+        return Err(found.to_owned());
     }
     if facts.len() > most {
         return Err(format!("larger than {} MiB", most >> 20));
     }
     std::fs::read(path).map_err(|error| reason(&error))
+}
+
+/// Reads a map's file as a worker will, and keeps nothing of it.
+fn look_at_map(path: &Path) -> Result<Valueless, String> {
+    let bytes = read_bytes(path, DATA_BYTES_MAX)?;
+    let mut valueless = Valueless::default();
+    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        let is_entry = |first: &u8| *first != b'#' && !first.is_ascii_whitespace();
+        let is_key_alone = !line.trim_ascii_end().iter().any(u8::is_ascii_whitespace);
+        if line.first().is_some_and(is_entry) && is_key_alone {
+            if valueless.count == 0 {
+                valueless.first = number;
+            }
+            valueless.count += 1;
+        }
+    }
+    Ok(valueless)
 }
 
 fn look_at_directory(path: &Path) -> Result<(), String> {

@@ -113,10 +113,25 @@ fn what_makes_no_sense_is_told() {
         (redirect("/${lod:$path}"), "did you mean `load`?"),
         (redirect("/${load:${moved:x}}"), "hold no other map"),
         (redirect("/${load:$nothing}"), "unknown variable `$nothing`"),
-        (redirect("/${load:$path"), "a `$` must begin a variable"),
+        (redirect("/${load:$path"), "a `}` is missing"),
+        (redirect("/${load:%{HTTP_HOST}}"), "did you mean `$host`?"),
+        (redirect("/%{REQUEST_URI}"), "did you mean `$uri`?"),
+        (
+            rule("map = \"load\", key = \"%{HTTP:X-A}\""),
+            "known are `$host`, `$path`",
+        ),
+        (redirect("/${load:$remote_addr}"), "did you mean `$client`?"),
         (map(""), "has neither `program` nor `file`"),
         (map("program = []"), "names no program"),
         (map("program = \"perl load.pl\""), "must be a list"),
+        (
+            map("program = \"prg:/etc/httpd/load.pl a  b\""),
+            "write [\"/etc/httpd/load.pl\", \"a\", \"b\"]",
+        ),
+        (
+            map("program = [\"prg:/etc/load.pl\", \"a\"]"),
+            "leave out `prg:`: \"/etc/load.pl\"",
+        ),
         (
             map("program = [\"perl load.pl\"]"),
             "[\"perl\", \"load.pl\"]",

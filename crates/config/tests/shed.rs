@@ -183,6 +183,66 @@ fn what_could_not_work_is_refused() {
 }
 
 #[test]
+fn what_is_wrong_is_answered_with_what_to_write() {
+    for (lines, said) in [
+        (
+            "sensor = \"queue_age\"\nenter = \"1s\"",
+            "`queue_age` is in seconds, such as 1 or 0.1: write 1",
+        ),
+        ("sensor = \"queue_age\"\nleave = \"250ms\"", "write 0.25"),
+        (
+            "sensor = \"cpu_pressure\"\nenter = \"60%\"",
+            "`cpu_pressure` is a share, such as 0.6: write 0.6",
+        ),
+        (
+            "sensor = \"load1\"\nenter = \"high\"",
+            "`load1` is a number of tasks, such as 3 or 3.5",
+        ),
+        ("sensor = \"in_flight\"\nleave = 3", "`enter` is missing"),
+        (
+            "sensor = \"loop_lag\"\nrespond = { status = 503 }",
+            "it may hold `page`, `redirect`",
+        ),
+    ] {
+        let problem = problem(lines);
+        assert!(problem.contains(said), "{lines}\n{problem}");
+    }
+}
+
+#[test]
+fn milliseconds_where_seconds_are_meant_are_told() {
+    let warned = |lines: &str| {
+        let text = format!("[[shed]]\nsensor = {lines}\n");
+        let (_, warnings) = config::load_and_warn(&sources(&text)).expect(lines);
+        warnings.to_string()
+    };
+    let told = warned("\"loop_lag\"\nenter = 100");
+    for part in ["`enter` is 100 seconds", "100 milliseconds are 0.1"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(warned("\"queue_age\"\nenter = 61").contains("61 milliseconds are 0.061"));
+    assert!(warned("\"loop_lag\"\nenter = 20000").contains("rarely above 10"));
+    for fine in ["\"loop_lag\"\nenter = 10", "\"load1\"\nenter = 100"] {
+        assert_eq!(warned(fine), "", "{fine}");
+    }
+}
+
+#[test]
+fn a_sensor_that_is_none_hides_no_other_problem() {
+    let lines = "sensor = \"lod1\"\nenter = \"x\"\nleave = -1\ndwell = 3";
+    let problems = load(&sources(&format!("[[shed]]\n{lines}\n"))).expect_err("four");
+    for part in [
+        "there is no sensor `lod1`",
+        "`enter` must be a number",
+        "`leave` must be above 0",
+        "`dwell` must be a duration",
+    ] {
+        assert!(problems.to_string().contains(part), "{problems}");
+    }
+    assert_eq!(problems.count(), 4, "{problems}");
+}
+
+#[test]
 fn there_are_no_two_of_a_name_and_no_more_than_can_be_looked_at() {
     let rule = "[[shed]]\nsensor = \"loop_lag\"\n";
     let twice = format!("{rule}name = \"a\"\n{rule}name = \"a\"\n");

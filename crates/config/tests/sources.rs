@@ -335,11 +335,38 @@ fn a_script_that_cannot_be_read_is_a_problem_where_it_is_named() {
     let expected = [
         "nagaya.toml:5 cannot read script `hooks/init.rb`: no such file or directory",
         "nagaya.toml:6 `hooks/a.rb` is larger than 1MiB",
-        "nagaya.toml:6 cannot read script `hooks/b.rb`: not a regular file",
+        "nagaya.toml:6 cannot read script `hooks/b.rb`: a directory, not a file",
         "conf/site.toml:6 cannot read script `conf/rule.rb`: no such file or directory",
         "conf/site.toml:7 cannot read script `hooks/set.rb`: no such file or directory; did you mean `sets.rb`?",
     ];
     assert_eq!(directory.told(), expected);
+}
+
+#[test]
+fn files_of_maps_are_judged_where_they_are_named_and_by_who_reads_the_configuration() {
+    let maps =
+        "[maps.a]\nfile = \"gone.txt\"\n[maps.b]\nfile = \".\"\n[maps.c]\nfile = \"c.txt\"\n";
+    let main = format!("{LISTEN}{}{maps}", site("a"));
+    let directory = Directory::with(&[("nagaya.toml", &main)]);
+    directory.write("c.txt", b"# x\na 1\nb\n c\nd \t\n\ne 2");
+    let told = directory.told();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("gone.txt`: no such file"), "{told:?}");
+    assert!(told[1].contains("a directory, not a file"), "{told:?}");
+    directory.write("gone.txt", b"");
+    directory.write(
+        "nagaya.toml",
+        main.replace("\".\"", "\"gone.txt\"").as_bytes(),
+    );
+    let sources = directory.read();
+    let (_, warnings) = config::load_and_warn(&sources).unwrap();
+    let warnings = warnings.to_string();
+    let expected = "c.txt:3`: a key without a value, and 1 more of these";
+    assert!(warnings.contains(expected), "{warnings}");
+    // Another process reads the files for itself.
+    std::fs::remove_file(directory.path.join("c.txt")).unwrap();
+    let elsewhere = Sources::from_bytes(&sources.to_bytes()).unwrap();
+    assert!(load(&elsewhere).is_ok());
 }
 
 #[test]

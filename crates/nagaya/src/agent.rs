@@ -36,11 +36,23 @@ const PERCENT_MIN: f64 = 5.0;
 #[derive(Debug, Args)]
 pub(crate) struct AgentOptions {
     /// Address to answer on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9707")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9707", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// While this file is there, ask for no further requests
     #[arg(long, value_name = "FILE")]
     pub(crate) drain: Option<PathBuf>,
+}
+
+/// Reads an address.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        // A port alone is mostly what is typed.
+        let port = text.rsplit(':').next().unwrap_or_default();
+        let port = port.parse::<u16>().unwrap_or(9707);
+        format!(
+            "write an IP address and a port: 127.0.0.1:{port} for this machine, 0.0.0.0:{port} for others, too"
+        )
+    })
 }
 
 /// Answers until it is ended.
@@ -182,6 +194,22 @@ fn json(line: &Line) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_is_none_is_answered_with_one() {
+        assert_eq!(
+            address("[::1]:9"),
+            Ok("[::1]:9".parse().expect("an address"))
+        );
+        for (text, port) in [
+            ("18486", "18486"),
+            ("localhost:18486", "18486"),
+            ("", "9707"),
+        ] {
+            let help = address(text).expect_err(text);
+            assert!(help.contains(&format!("127.0.0.1:{port} ")), "{help}");
+        }
+    }
 
     #[test]
     fn what_is_lost_to_waiting_is_not_offered() {

@@ -23,7 +23,7 @@ const CONFIGURATION: &str = "config";
 /// The configuration where none is named.
 pub(crate) const CONFIG: &str = "nagaya.toml";
 /// The configuration of the installed service.
-const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
+pub(crate) const CONFIG_INSTALLED: &str = "/etc/nagaya/nagaya.toml";
 
 /// Web gateway for machines that many sites share.
 #[derive(Debug, Parser)]

@@ -9,6 +9,7 @@ use clap::Args;
 use config::Sources;
 use engine::control::QUESTION_BYTES_MAX;
 
+use crate::cli;
 use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
 
 /// How long the gateway may take to answer.
@@ -46,8 +47,7 @@ pub(crate) fn carry_out(config: &Path, place: &Where, order: &str) -> Outcome {
 /// The gateway a configuration names, if it runs; else why it cannot be asked.
 pub(crate) fn answering(config: &Path) -> Result<Running, String> {
     let file = config.display();
-    let loaded = load_without_overrides(config)
-        .map_err(|_| format!("{file} is not there or is wrong (nagaya check -c {file})"))?;
+    let loaded = load_without_overrides(config).map_err(|_| unreadable(config, config.exists()))?;
     let control = loaded.model.control;
     let socket = control.map(|control| control.socket);
     let socket = socket.ok_or_else(|| format!("{file} has no [control] with a socket to ask"))?;
@@ -58,6 +58,20 @@ pub(crate) fn answering(config: &Path) -> Result<Running, String> {
             Err(format!("ask the gateway at {path}: {why}"))
         }
     }
+}
+
+/// Why a configuration names no gateway.
+fn unreadable(config: &Path, is_there: bool) -> String {
+    let file = config.display();
+    if is_there {
+        return format!("{file} is wrong (nagaya check -c {file})");
+    }
+    // Where none is named the installed one is looked for as well.
+    let both = match config == Path::new(cli::CONFIG) {
+        true => format!("neither {file} nor {} is there", cli::CONFIG_INSTALLED),
+        false => format!("{file} is not there"),
+    };
+    format!("{both}: name the configuration with -c FILE")
 }
 
 /// Prints an answer, if there is one.
@@ -128,6 +142,13 @@ fn socket(config: &Path) -> Result<PathBuf, Outcome> {
         }
         Err(problems) => problems,
     };
+    if !config.exists() {
+        let why = unreadable(config, false);
+        complain(&format!(
+            "nagaya: {why}, or the gateway's socket with --socket PATH\n"
+        ));
+        return Err(Outcome::Wrong);
+    }
     let named = Sources::read(config).ok();
     let Some(socket) = named.and_then(|sources| sources.control_socket()) else {
         let outcome = wrong_config(&problems);
@@ -186,6 +207,15 @@ fn without_control(config: &Path) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_is_wrong() {
+        let said = |config: &str, is_there| unreadable(Path::new(config), is_there);
+        let both = "neither nagaya.toml nor /etc/nagaya/nagaya.toml is there: name the configuration with -c FILE";
+        assert_eq!(said("nagaya.toml", false), both);
+        assert!(said("a.toml", false).starts_with("a.toml is not there: name"));
+        assert!(said("a.toml", true).contains("is wrong (nagaya check -c a.toml)"));
+    }
 
     #[test]
     fn a_question_that_would_be_cut_is_not_sent() {

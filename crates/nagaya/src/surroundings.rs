@@ -4,12 +4,14 @@
 //! (a server that is started later) is a warning; nothing is changed by looking.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use config::model::{Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
 use config::reason;
 use os::user::User;
+
+use crate::spawner::{find_in_path, missing_in_path};
 
 /// Sockets looked at, at most.
 const SOCKETS_MAX: usize = 1_000;
@@ -94,16 +96,24 @@ fn lacking_program(map: &Map) -> Option<String> {
     let MapSource::Program(program) = &map.source else {
         return None;
     };
-    let word = program.command.first().filter(|word| word.contains('/'))?;
+    let word = program.command.first().filter(|word| !word.is_empty())?;
+    let name = &map.name;
+    if !word.contains('/') {
+        let is_there = find_in_path(word).is_some();
+        return (!is_there).then(|| format!("map {name}: {}", missing_in_path(word)));
+    }
     let path = program.directory.join(word);
     let why = match std::fs::metadata(&path) {
-        Ok(facts) if facts.is_file() => return None,
-        Ok(_) => "no file".to_owned(),
+        Ok(facts) if !facts.is_file() => "no file".to_owned(),
+        Ok(facts) if facts.permissions().mode() & 0o111 == 0 => {
+            format!("it is not executable: chmod +x {}", path.display())
+        }
+        Ok(_) => return None,
         // Who runs it may be allowed what this user is not.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
         Err(error) => reason(&error),
     };
-    let (name, path) = (&map.name, path.display());
+    let path = path.display();
     Some(format!("map {name}: program {path}: {why}"))
 }
 

@@ -231,6 +231,57 @@ fn check_says_without_privileges_what_only_root_can_serve() {
 }
 
 #[test]
+fn check_tells_of_all_files_of_maps_that_cannot_be_read() {
+    let maps = "[maps.gone]\nfile = \"gone.txt\"\n[maps.directory]\nfile = \".\"\n";
+    let Some((status, said)) = checked_without_privileges("", maps) else {
+        return;
+    };
+    assert_eq!(status, Some(2), "{said}");
+    for expected in [
+        "gone.txt`: no such file or directory",
+        "`: a directory, not a file",
+        "nagaya.toml:8:8",
+        "nagaya.toml:10:8",
+        "2 problems",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn check_warns_of_programs_of_maps_that_cannot_be_started() {
+    let maps = "[maps.relative]\nprogram = [\"nope.pl\"]\n\
+                [maps.absolute]\nprogram = [\"/nonexistent/nope.pl\"]\n\
+                [maps.plain]\nprogram = [\"./nagaya.toml\"]\n\
+                [maps.fine]\nprogram = [\"sh\"]\n";
+    let Some((status, said)) = checked_without_privileges("", maps) else {
+        return;
+    };
+    assert_eq!(status, Some(0), "{said}");
+    for expected in [
+        "map relative: no program `nope.pl` in /usr/local/bin",
+        "map absolute: program /nonexistent/nope.pl: no such file",
+        "nagaya.toml: it is not executable: chmod +x ",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert!(!said.contains("map fine"), "{said}");
+}
+
+#[test]
+fn where_there_is_no_configuration_both_places_are_named() {
+    if std::path::Path::new("/etc/nagaya/nagaya.toml").exists() {
+        return;
+    }
+    let directory = TempDir::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    let asked = command.arg("status").current_dir(directory.path()).output();
+    let said = text(&asked.unwrap().stderr);
+    let both = "neither nagaya.toml nor /etc/nagaya/nagaya.toml is there";
+    assert!(said.contains(both), "{said}");
+}
+
+#[test]
 fn check_tells_of_sockets_that_are_none() {
     let absent = "socket /nonexistent/php.sock: no such file";
     for (socket, expected) in [

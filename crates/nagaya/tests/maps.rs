@@ -409,6 +409,7 @@ fn a_program_that_is_not_there_is_told_and_asked_in_vain() {
     let gateway = builder(maps, &(tells("gone") + &tells("nowhere"))).start();
     assert_eq!(body(&gateway, "/gone?a"), "0");
     assert_eq!(body(&gateway, "/nowhere?a"), "none");
+    gateway.wait_for_message("a map program cannot be started; tried again at once: ");
     gateway.wait_for_message("gone.pl: no such file");
     gateway.wait_for_message("no program `no-such-program-anywhere` in /usr/local/bin");
 }
@@ -536,7 +537,7 @@ fn a_file_answers_and_is_read_again_when_it_changes() {
 fn a_file_that_cannot_be_read_refuses_the_configuration() {
     let mut gateway = builder("", "").start();
     gateway.reload(&config("[maps.file]\nfile = \"missing.txt\"\n", ""));
-    gateway.wait_for_message("map file: read");
+    gateway.wait_for_message("cannot read the map's file");
     assert_eq!(body(&gateway, "/"), "served");
 }
 

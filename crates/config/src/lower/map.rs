@@ -3,6 +3,8 @@
 //! The idea: maps are read before all else, so that a rule or a text that names one can be told
 //! at once that there is none.
 
+use std::path::Path;
+
 use super::context::{Spot, problem};
 use super::table::Table;
 use super::template::{Purpose, template};
@@ -28,6 +30,8 @@ const OF_PROGRAMS: [&str; 8] = [
     "cache_bytes",
     "on_error",
 ];
+/// What stands before a program in Apache.
+const APACHES: &str = "prg:";
 /// Keys of a match that say something beside `map` alone.
 const OF_MAPS: [&str; 5] = ["key", "above", "below", "equals", "answered"];
 
@@ -72,7 +76,11 @@ fn map(value: &Value<'_>, user: &str) -> Map {
         check_source(&table);
     }
     let source = match table.get("file") {
-        Some(file) => MapSource::File(values::path(&file).unwrap_or_default()),
+        Some(value) => {
+            let path = values::path(&value).unwrap_or_default();
+            tell_of_file(&value, &path);
+            MapSource::File(path)
+        }
         None => MapSource::Program(program(&table, user)),
     };
     Map {
@@ -80,6 +88,27 @@ fn map(value: &Value<'_>, user: &str) -> Map {
         source,
         key_bytes: table.size("key_bytes") as usize,
         answer_bytes: table.size("answer_bytes") as usize,
+    }
+}
+
+/// Tells what is wrong with a map's file, where it was looked at.
+fn tell_of_file(value: &Value<'_>, path: &Path) {
+    let name = path.display();
+    match value.context.sources.map_files.get(path) {
+        Some(Err(why)) => value.report(format!("cannot read the map's file `{name}`: {why}")),
+        Some(Ok(valueless)) if valueless.count > 0 => {
+            let first = valueless.first;
+            let more = match valueless.count - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more of these"),
+            };
+            let message = format!("`{name}:{first}`: a key without a value{more}");
+            let help = "it is left out: write the value behind the key, or begin the line with `#`";
+            value
+                .context
+                .warn(problem(value.spot(), message).help(help));
+        }
+        Some(Ok(_)) | None => {}
     }
 }
 
@@ -143,6 +172,14 @@ fn program(table: &Table<'_>, server_user: &str) -> MapProgram {
 }
 
 fn command(value: Value<'_>) -> Vec<String> {
+    if value.is_text() {
+        let line = value.text().unwrap_or_default();
+        value.report_help(
+            "`program` must be a list, not a text",
+            format!("write {}", apart(line)),
+        );
+        return Vec::new();
+    }
     let Some(elements) = value.list() else {
         return Vec::new();
     };
@@ -160,17 +197,30 @@ fn command(value: Value<'_>) -> Vec<String> {
             "`program` has more than {ARGUMENTS_MAX} words or {COMMAND_BYTES_MAX} bytes"
         ));
     }
-    if let (Some(first), 1) = (words.first(), words.len())
-        && first.contains(' ')
-        && !first.contains('/')
-    {
-        let apart: Vec<String> = first.split(' ').map(|word| format!("{word:?}")).collect();
+    let first = words.first().map_or("", String::as_str);
+    if first.starts_with(APACHES) {
+        value.report_help(
+            "`prg:` is Apache's word for a program",
+            format!("leave out `prg:`: {:?}", without_apaches(first)),
+        );
+    } else if words.len() == 1 && first.contains(' ') && !first.contains('/') {
         value.report_help(
             "`program` is one word with spaces in it",
-            format!("write each word apart: [{}]", apart.join(", ")),
+            format!("write each word apart: {}", apart(first)),
         );
     }
     words
+}
+
+/// A line of words as the list it is meant to be.
+fn apart(line: &str) -> String {
+    let words = without_apaches(line).split_whitespace();
+    let words: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+    format!("[{}]", words.join(", "))
+}
+
+fn without_apaches(word: &str) -> &str {
+    word.strip_prefix(APACHES).unwrap_or(word)
 }
 
 fn on_error(value: Value<'_>) -> Option<String> {

@@ -14,12 +14,12 @@ use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::Value;
 use super::{files, names::Named};
-use crate::keys;
 use crate::model::sensor::{Gauge, Sensor, Unit, Worse};
 use crate::model::{
     Condition, Degrade, Map, MapSource, SHED_RULES_MAX, Shed, ShedReply, ShedScope, Template,
     TemplatePart,
 };
+use crate::{keys, units};
 
 /// Longest name.
 const NAME_BYTES_MAX: usize = 255;
@@ -55,11 +55,17 @@ impl Rules {
         let name = self.name(table, sensor.as_ref());
         let scope = table.choice("scope");
         let rest = (respond(table), matched(table, maps), degrade(table));
+        let dwell = table.some_duration("dwell");
         let Some(sensor) = sensor else {
+            // What it would be compared with is not known, but some values are wrong for all.
+            for value in ["enter", "leave"].map(|name| table.get(name)) {
+                let number = value.and_then(|value| Some((value, value.number()?)));
+                number.map(|(value, number)| positive(&value, number));
+            }
             return;
         };
         let (enter, leave) = thresholds(table, &sensor);
-        let dwell_ms = table.some_duration("dwell").unwrap_or(match scope {
+        let dwell_ms = dwell.unwrap_or(match scope {
             ShedScope::OverShare => DWELL_MS,
             ShedScope::All => 0,
         });
@@ -152,13 +158,15 @@ fn thresholds(table: &Table<'_>, sensor: &Sensor) -> (f64, f64) {
             default
         }
     };
+    let leave = table.get("leave");
+    let written = leave.and_then(|value| Some((value, threshold(&value, sensor)?)));
     // Where nothing could be read that was reported.
-    let enter = enter.unwrap_or(1.0);
-    let usual_leave = enter * part;
-    let Some(value) = table.get("leave") else {
-        return (enter, usual_leave);
+    let Some(enter) = enter else {
+        return (1.0, part);
     };
-    let leave = threshold(&value, sensor).unwrap_or(usual_leave);
+    let Some((value, leave)) = written else {
+        return (enter, enter * part);
+    };
     let (is_worse, which) = match sensor.worse() {
         Worse::Above => (leave > enter, "above"),
         Worse::Below => (leave < enter, "below"),
@@ -176,11 +184,23 @@ fn thresholds(table: &Table<'_>, sensor: &Sensor) -> (f64, f64) {
 
 /// A value that the sensor can pass in both directions.
 fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
-    let number = value.number()?;
-    let name = value.name;
-    if number <= 0.0 {
-        value.report(format!("`{name}` must be above 0"));
+    if let Some((expected, meant)) = measured(value, sensor.unit()) {
+        let message = format!("`{}` must be a number, not a text", value.name);
+        let meant = meant.map_or(String::new(), |meant| format!(": write {meant}"));
+        value.report_help(message, format!("`{sensor}` is {expected}{meant}"));
         return None;
+    }
+    let number = positive(value, value.number()?)?;
+    let name = value.name;
+    if let Some(most) = plausible(sensor.gauge()).filter(|most| number > *most) {
+        let message = format!("`{name}` is {number} seconds: `{sensor}` hardly ever gets there");
+        let help = match number / 1_000.0 {
+            seconds if seconds <= most => format!("{number} milliseconds are {seconds}"),
+            _ => format!("it is in seconds, and rarely above {most}"),
+        };
+        value
+            .context
+            .warn(problem(value.spot(), message).help(help));
     }
     if sensor.unit() == Unit::Share && number >= 1.0 {
         let message = format!("`{name}` must be below 1: `{sensor}` is a share");
@@ -192,6 +212,42 @@ fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
         return None;
     }
     Some(number)
+}
+
+fn positive(value: &Value<'_>, number: f64) -> Option<f64> {
+    if number <= 0.0 {
+        value.report(format!("`{}` must be above 0", value.name));
+        return None;
+    }
+    Some(number)
+}
+
+/// What a sensor's values are, and the number that a text with a unit means; `None` where the value
+/// is no such text.
+fn measured(value: &Value<'_>, unit: Unit) -> Option<(&'static str, Option<f64>)> {
+    let text = value.typed().filter(|_| value.is_text())?;
+    let text = text.trim();
+    if text.parse::<f64>().is_ok() {
+        return None;
+    }
+    let percent = || text.strip_suffix('%')?.trim_end().parse::<f64>().ok();
+    let seconds = || units::parse_duration(text).map(|ms| ms as f64 / 1_000.0);
+    match unit {
+        Unit::Share => Some(("a share, such as 0.6", percent().map(|it| it / 100.0))),
+        Unit::Seconds => Some(("in seconds, such as 1 or 0.1", seconds())),
+        Unit::PerSecond => Some(("a number a second, such as 0.5", None)),
+        Unit::Load => Some(("a number of tasks, such as 3 or 3.5", None)),
+        Unit::Count => Some(("a number, such as 100", None)),
+    }
+}
+
+/// Seconds beyond which somebody meant milliseconds.
+fn plausible(gauge: Gauge) -> Option<f64> {
+    match gauge {
+        Gauge::LoopLag => Some(10.0),
+        Gauge::QueueAge => Some(60.0),
+        _ => None,
+    }
 }
 
 /// What part of what is too much is not any more, where nothing is said.

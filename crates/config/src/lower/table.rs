@@ -275,12 +275,19 @@ fn stranger(section: &'static Section, name: &str, spot: Spot) -> Finding {
     if let Some(help) = keys::phase_of_handler(name).filter(|_| holds_phases) {
         return finding.help(help);
     }
+    if name == "shed" && section.title != keys::TOP.title {
+        return finding.help("write `[[shed]]`, outside any site");
+    }
     let known = section.keys.iter().map(|key| key.name);
     let others_word = (section.title == keys::HANDLER.title)
         .then(|| keys::others_handler(name))
         .flatten();
     if let Some(meant) = others_word.or_else(|| keys::nearest(name, known)) {
         return finding.meant(Some(meant));
+    }
+    // What stands in another `respond` is no help in this one.
+    if section.title == keys::SHED_RESPOND.title {
+        return finding.help(listed(section));
     }
     let has_it = |other: &&&Section| other.key(name).is_some();
     let elsewhere: Vec<_> = keys::SECTIONS.iter().filter(has_it).collect();

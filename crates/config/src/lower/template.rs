@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::context::problem;
+use super::context::{Finding, problem};
 use super::map;
 use super::value::Value;
 use crate::keys;
@@ -37,6 +37,21 @@ const VARIABLES: &[(&str, TemplatePart)] = &[
     ("client", TemplatePart::Client),
     ("request_id", TemplatePart::RequestId),
     ("method", TemplatePart::Method),
+];
+
+/// What other servers call them.
+const OTHERS_VARIABLES: &[(&str, &str)] = &[
+    ("http_host", "host"),
+    ("server_name", "host"),
+    ("document_uri", "path"),
+    ("args", "query"),
+    ("query_string", "query"),
+    ("request_uri", "uri"),
+    ("request_scheme", "scheme"),
+    ("remote_addr", "client"),
+    ("binary_remote_addr", "client"),
+    ("unique_id", "request_id"),
+    ("request_method", "method"),
 ];
 
 /// A template; `None` after its problems were reported.
@@ -72,6 +87,7 @@ fn parts(
         let end = begins + text.len() - rest.len();
         let part = match piece {
             Piece::Text(piece) => {
+                fine &= !has_apaches(value, piece, at, purpose);
                 push_text(&mut parts, piece);
                 continue;
             }
@@ -81,6 +97,13 @@ fn parts(
                 Some((name, asked)) => lookup(value, (name, asked), at + 2, purpose),
                 None => variable(value, inner, at..end),
             },
+            Piece::Unclosed => {
+                let finding = problem(value.part(at..end), "a `}` is missing that ends this `${`");
+                value
+                    .context
+                    .report(finding.help("write `$$` for a dollar, if no variable is meant"));
+                None
+            }
             Piece::Stray => {
                 let finding = problem(value.part(at..end), "a `$` must begin a variable");
                 value
@@ -98,12 +121,47 @@ fn parts(
 fn variable(value: &Value<'_>, name: &str, at: Range<usize>) -> Option<TemplatePart> {
     let found = VARIABLES.iter().find(|(known, _)| *known == name);
     if found.is_none() {
-        let meant = keys::nearest(name, VARIABLES.iter().map(|(known, _)| *known));
-        let meant = meant.map(|meant| format!("${meant}"));
         let finding = problem(value.part(at), format!("unknown variable `${name}`"));
-        value.context.report(finding.meant(meant.as_deref()));
+        value.context.report(advised(finding, name));
     }
     found.map(|(_, part)| part.clone())
+}
+
+/// Adds what a variable is called here that is not known by this name, or else those there are.
+fn advised(finding: Finding, name: &str) -> Finding {
+    let lower = name.to_ascii_lowercase();
+    let equal = OTHERS_VARIABLES.iter().find(|(other, _)| *other == lower);
+    let known = || VARIABLES.iter().map(|(known, _)| *known);
+    let meant = equal.map(|(_, here)| *here);
+    let meant = meant.or_else(|| keys::nearest(name, known()));
+    match meant.map(|meant| format!("${meant}")) {
+        Some(meant) => finding.meant(Some(&meant)),
+        None => {
+            let known: Vec<String> = known().map(|name| format!("`${name}`")).collect();
+            finding.help(format!("known are {}", known.join(", ")))
+        }
+    }
+}
+
+/// Reports Apache's `%{NAME}` where it would pass for text: it ends a `${NAME:KEY}` too early, and
+/// is no part of a URL.
+fn has_apaches(value: &Value<'_>, text: &str, begins: usize, purpose: Purpose) -> bool {
+    if !matches!(purpose, Purpose::Key | Purpose::Target) {
+        return false;
+    }
+    let Some((before, behind)) = text.split_once("%{") else {
+        return false;
+    };
+    let named = |c: char| c.is_ascii_alphanumeric() || "_-:".contains(c);
+    let name = behind.split(|c| !named(c)).next().unwrap_or_default();
+    let at = begins + before.len();
+    let spot = value.part(at..at + 2 + name.len());
+    let finding = problem(
+        spot,
+        format!("`%{{{name}}}` is Apache's: variables are `$NAME`"),
+    );
+    value.context.report(advised(finding, name));
+    true
 }
 
 /// `NAME:KEY|DEFAULT`, which begins at this byte of the value's text.
@@ -170,6 +228,8 @@ enum Piece<'a> {
     Variable(&'a str),
     /// What stands between `${` and its `}`.
     Braced(&'a str),
+    /// `${` without its `}`.
+    Unclosed,
     Stray,
 }
 
@@ -183,9 +243,11 @@ fn piece(text: &str) -> (Piece<'_>, &str) {
     if let Some(rest) = behind.strip_prefix('$') {
         return (Piece::Text("$"), rest);
     }
-    let braced = behind.strip_prefix('{').and_then(until_closed);
-    if let Some((inner, rest)) = braced {
-        return (Piece::Braced(inner), rest);
+    if let Some(behind) = behind.strip_prefix('{') {
+        return match until_closed(behind) {
+            Some((inner, rest)) => (Piece::Braced(inner), rest),
+            None => (Piece::Unclosed, behind),
+        };
     }
     let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match behind.find(|c| !named(c)).unwrap_or(behind.len()) {

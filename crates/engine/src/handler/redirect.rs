@@ -35,13 +35,15 @@ fn asks_maps(target: &Template) -> bool {
     target.lookups().next().is_some()
 }
 
-/// What a map says may hold anything; in a target stands only what is printed.
+/// What a map says may hold anything; in a target stands only what may stand in a URL.
 fn escaped(target: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(target.len());
     for byte in target {
-        match byte {
-            b'!'..=b'~' => out.push(*byte),
-            _ => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        let is_unsafe = b"\"<>\\^`{|}".contains(byte);
+        if byte.is_ascii_graphic() && !is_unsafe {
+            out.push(*byte);
+        } else {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
         }
     }
     out
@@ -52,7 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_printed_is_escaped() {
+    fn what_cannot_stand_in_a_url_is_escaped() {
         assert_eq!(escaped(b"/a b\r\n%41\xe3"), b"/a%20b%0D%0A%41%E3");
+        assert_eq!(escaped(b"/a b?c=\"<x>"), b"/a%20b?c=%22%3Cx%3E");
+        assert_eq!(escaped(b"\\^`{|}"), b"%5C%5E%60%7B%7C%7D");
+        let stays = b"/!$&'()*+,-.:;=?@[]_~#%";
+        assert_eq!(escaped(stays), stays);
     }
 }

@@ -82,7 +82,11 @@ impl FileMap {
         let caps = (map.key_bytes, map.answer_bytes);
         let (table, bad) = read(path, caps).map_err(|error| {
             let (name, path, reason) = (&map.name, path.display(), reason(&error));
-            format!("map {name}: read {path}: {reason}; the server's user must be able to read it")
+            let advice = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; the server's user must be able to read it",
+                _ => "",
+            };
+            format!("map {name}: read {path}: {reason}{advice}")
         })?;
         tell_bad_lines(&map.name, path, &bad);
         Ok(Self {
@@ -190,7 +194,11 @@ fn read(path: &Path, caps: (usize, usize)) -> io::Result<(Table, Vec<BadLine>)> 
     let file = File::from(os::file::open(path, Wait::Allowed)?);
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        let found = match metadata.is_dir() {
+            true => "it is a directory, not a file",
+            false => "it is no regular file",
+        };
+        return Err(io::Error::other(found));
     }
     let facts = Facts::of(&metadata);
     let mut text = Vec::new();
@@ -273,9 +281,11 @@ mod tests {
             let read = read(Path::new(path), (8, 8));
             read.err().map(|error| error.to_string())
         };
-        for path in ["/dev/zero", "/tmp"] {
-            let problem = problem(path).expect("no table");
-            assert!(problem.contains("no regular file"), "{path}: {problem}");
+        for (path, expected) in [
+            ("/dev/zero", "it is no regular file"),
+            ("/tmp", "it is a directory, not a file"),
+        ] {
+            assert_eq!(problem(path).as_deref(), Some(expected), "{path}");
         }
         assert!(problem("/nowhere/map.txt").is_some());
     }

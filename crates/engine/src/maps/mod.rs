@@ -94,7 +94,7 @@ pub(crate) enum Asked {
 /// Makes the maps of a generation; those that are as they were `before` are the same ones.
 ///
 /// # Errors
-/// When the file of one cannot be read.
+/// When files cannot be read: all of them.
 pub(crate) fn compile(model: &Model, before: Option<&Generation>) -> Result<Box<[Arc<Map>]>> {
     let known = before.map_or(&[][..], |before| &before.maps);
     let of_name = |name: &str| known.iter().find(|map| map.config.name == name);
@@ -106,7 +106,18 @@ pub(crate) fn compile(model: &Model, before: Option<&Generation>) -> Result<Box<
             Map::new(config, seat, stats).map(Arc::new)
         }
     });
-    maps.collect()
+    let (mut made, mut problems) = (Vec::new(), Vec::new());
+    for map in maps {
+        match map {
+            Ok(map) => made.push(map),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    match problems.as_slice() {
+        [] => Ok(made.into()),
+        // All at once, so that nobody mends them one start at a time.
+        _ => Err(Error::new(Kind::Internal, "map_file", problems.join("; "))),
+    }
 }
 
 /// Starts what this worker hosts of the maps of a generation that has come into force.
@@ -198,16 +209,16 @@ pub(crate) fn hold_at_once(
 }
 
 impl Map {
-    fn new(config: &model::Map, seat: usize, stats: Arc<MapStats>) -> Result<Self> {
+    fn new(
+        config: &model::Map,
+        seat: usize,
+        stats: Arc<MapStats>,
+    ) -> std::result::Result<Self, String> {
         let source = match &config.source {
             MapSource::Program(program) => {
                 Source::Program(Arc::new(Program::new(config, program, seat, &stats)))
             }
-            MapSource::File(path) => {
-                let file = FileMap::open(config, path, seat)
-                    .map_err(|problem| Error::new(Kind::Internal, "map_file", problem))?;
-                Source::File(Arc::new(file))
-            }
+            MapSource::File(path) => Source::File(Arc::new(FileMap::open(config, path, seat)?)),
         };
         Ok(Self {
             config: config.clone(),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::Answer;
-use super::back_off::BackOff;
+use super::back_off::{BackOff, Told};
 use super::inbox::{Inbox, State, Whom};
 use super::program::Program;
 use super::protocol::{Flood, Lines};
@@ -73,6 +73,7 @@ impl Drop for Hosted {
 async fn live(worker: Rc<Worker>, hosted: Hosted) {
     let Hosted { program, inbox } = &hosted;
     let mut back_off = BackOff::default();
+    let mut told = Told::default();
     loop {
         inbox.enter(State::Open);
         let started = Instant::now();
@@ -90,16 +91,44 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
             unanswered += tell_failure(program, inbox.enter(State::Resting));
         }
         program.stats.restarts.fetch_add(1, Relaxed);
-        let rest_ms = rest.as_millis();
-        tracing::error!(
-            map = &*program.name,
-            unanswered,
-            rest_ms,
-            "a map program is started again: {words}"
-        );
+        if let Some(alike) = told.count(&words, Instant::now()) {
+            tell_end(program, &end, &words, (unanswered, alike), rest);
+        }
         if !rest_of(inbox, rest).await {
             return;
         }
+    }
+}
+
+/// Tells of an end, and of how many before it nothing was said.
+fn tell_end(
+    program: &Program,
+    end: &End,
+    words: &str,
+    (unanswered, alike): (usize, u64),
+    rest: Duration,
+) {
+    let (map, rest_ms) = (&*program.name, rest.as_millis());
+    let alike = (alike > 0).then_some(alike);
+    if matches!(end, End::Unstarted) {
+        let again = match rest_ms {
+            0 => "tried again at once".to_owned(),
+            rest_ms => format!("tried again in {rest_ms} ms"),
+        };
+        tracing::error!(
+            map,
+            unanswered,
+            alike,
+            "a map program cannot be started; {again}: {words}"
+        );
+    } else {
+        tracing::error!(
+            map,
+            unanswered,
+            rest_ms,
+            alike,
+            "a map program is started again: {words}"
+        );
     }
 }
 
@@ -156,6 +185,10 @@ async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End
     let outcome = attended(program, inbox, finishing).await;
     program.running.fetch_sub(1, Relaxed);
     let words = in_words(&end, outcome.as_ref(), talk.last_words());
+    let end = match outcome {
+        Some(Outcome::Failed(..)) if !matches!(end, End::Retired) => End::Unstarted,
+        _ => end,
+    };
     (end, words, unanswered)
 }
 
@@ -213,7 +246,7 @@ async fn finish(end: &End, talk: &mut Talk<'_>, process: &programs::Program) -> 
 /// How a process ended, for the log.
 fn in_words(end: &End, outcome: Option<&Outcome>, last: &str) -> String {
     let outcome = match outcome {
-        Some(Outcome::Failed(_, detail)) => return format!("it was not started: {detail}"),
+        Some(Outcome::Failed(_, detail)) => return detail.clone(),
         Some(Outcome::Lost) => "the spawner has gone and took it along".to_owned(),
         Some(Outcome::Ended(ended)) => match ended.end {
             Ended::Exit(status) => format!("it ended with status {status}"),

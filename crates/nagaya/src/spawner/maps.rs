@@ -60,20 +60,27 @@ pub(super) fn find(map: &PlannedMap) -> Result<Found, Refusal> {
     })
 }
 
+/// A program that is named without a slash.
+pub(crate) fn find_in_path(word: &str) -> Option<PathBuf> {
+    let mut places = DIRECTORIES.iter().map(|place| Path::new(place).join(word));
+    places.find(|path| is_program(path))
+}
+
+/// What to say where there is none.
+pub(crate) fn missing_in_path(word: &str) -> String {
+    let places = DIRECTORIES.join(", ");
+    format!(
+        "no program `{word}` in {places}: install it, or write its path (./{word} for one beside the configuration)"
+    )
+}
+
 /// The program's file.
 fn locate(map: &PlannedMap) -> Result<PathBuf, Refusal> {
     let name = &map.name;
     let word = map.command.first().map(String::as_str).unwrap_or_default();
     let missing = |what: String| Refusal::new(Failure::NotFound, format!("map {name}: {what}"));
     if !word.contains('/') {
-        let places = DIRECTORIES.iter().map(|place| Path::new(place).join(word));
-        let found = places.into_iter().find(|path| is_program(path));
-        return found.ok_or_else(|| {
-            let places = DIRECTORIES.join(", ");
-            missing(format!(
-                "no program `{word}` in {places}: install it, or write its path (./{word} for one beside the configuration)"
-            ))
-        });
+        return find_in_path(word).ok_or_else(|| missing(missing_in_path(word)));
     }
     let path = map.directory.join(word);
     match std::fs::metadata(&path) {

@@ -32,6 +32,7 @@ use os::spawn::Birth;
 
 use self::groups::Groups;
 use self::lookups::{Found, Lookups, Ordered, Wanted, WantedScript};
+pub(crate) use self::maps::{find_in_path, missing_in_path};
 use self::plans::Plans;
 use self::programs::{Program, Programs};
 use self::worker::Worker;
