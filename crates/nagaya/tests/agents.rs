@@ -132,9 +132,14 @@ fn answered_by_first(gateway: &Gateway) -> usize {
 }
 
 fn sensors(gateway: &Gateway) -> String {
+    asked(gateway, &["sensors", "--json"])
+}
+
+fn asked(gateway: &Gateway, words: &[&str]) -> String {
     let socket = gateway.directory().path().join("control");
     let output = Command::new(NAGAYA)
-        .args(["sensors", "--json", "--socket", socket.to_str().unwrap()])
+        .args(words)
+        .args(["--socket", socket.to_str().unwrap()])
         .output()
         .unwrap();
     String::from_utf8(output.stdout).unwrap()
@@ -174,8 +179,21 @@ fn servers_are_asked_as_their_agents_say() {
         ];
         worst.iter().all(|part| json.contains(part)).then_some(())
     });
+    let shows = |part: &str| {
+        eventually(PATIENCE, part, || {
+            asked(&gateway, &["status"]).contains(part).then_some(())
+        });
+    };
+    shows(" up · weight 50% ");
     first.say("drain\n");
     comes_to(0);
+    shows(" drain ");
+    let json = asked(&gateway, &["status", "--json"]);
+    assert!(json.contains("\"agent_weight\":0,\"drain\":true"), "{json}");
+    assert!(
+        json.contains("\"agent_weight\":1,\"drain\":false"),
+        "{json}"
+    );
     gateway.wait_for_message("the agent wants its server left alone");
     // Where all are to be left alone, all of them answer.
     second.say("MAINT\n");

@@ -24,7 +24,7 @@ const WHOLE_PERCENT: u32 = 100;
 const ANSWERS_KEPT: usize = 10;
 
 /// An upstream, and a server of it as it is called.
-type Key = (String, Arc<str>);
+pub(crate) type Key = (String, Arc<str>);
 
 /// What one agent said last.
 #[derive(Debug)]
@@ -50,6 +50,11 @@ impl Told {
     /// How much of its weight a server is up to, in percent; 0 while it is to be left alone.
     pub fn percent(&self) -> u32 {
         self.percent.load(Relaxed)
+    }
+
+    /// The same, where it has said anything.
+    fn percent_told(&self) -> Option<u32> {
+        (!self.answers().is_empty()).then(|| self.percent())
     }
 
     /// What a sensor there says.
@@ -108,6 +113,14 @@ impl Agents {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let told = told.entry((upstream.to_owned(), Arc::clone(server)));
         Arc::clone(told.or_default())
+    }
+
+    /// What agents say their servers are up to, in percent; those that have said something.
+    pub(crate) fn percents(&self) -> Vec<(Key, u32)> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = told.iter();
+        said.filter_map(|(key, told)| Some((key.clone(), told.percent_told()?)))
+            .collect()
     }
 
     /// What a sensor says at an upstream: the worst of its servers'.
@@ -171,7 +184,10 @@ mod tests {
         assert_eq!(agents.value("app", Gauge::MemoryAvailable), Some(0.25));
         assert_eq!(agents.value("other", Gauge::Load1), None);
         assert_eq!((told[0].percent(), told[1].percent()), (50, 0));
+        assert_eq!(agents.percents().len(), 2);
         told[1].forget();
+        let key = ("app".to_owned(), Arc::clone(&servers[0]));
+        assert_eq!(agents.percents(), [(key, 50)]);
         assert_eq!(
             (told[1].percent(), told[1].value(Gauge::Load1)),
             (100, None)

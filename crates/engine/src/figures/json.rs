@@ -53,7 +53,8 @@ pub fn json(figures: &Figures) -> String {
             let _ = write!(
                 out,
                 "\"upstream\":{},\"server\":{},\"requests\":{},\"failures\":{},\"in_flight\":{},\
-             \"fails_in_row\":{},\"workers\":{},\"workers_out\":{},\"workers_failing\":{}",
+             \"fails_in_row\":{},\"workers\":{},\"workers_out\":{},\"workers_failing\":{},\
+             \"agent_weight\":{},\"drain\":{}",
                 text(upstream),
                 text(server),
                 figures.requests,
@@ -62,7 +63,9 @@ pub fn json(figures: &Figures) -> String {
                 figures.fails_in_row,
                 figures.workers,
                 figures.workers_out,
-                figures.workers_failing
+                figures.workers_failing,
+                number(figures.agent_weight()),
+                figures.drains()
             );
         },
     );

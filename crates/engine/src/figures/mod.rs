@@ -30,6 +30,7 @@ use std::time::Duration;
 use config::model::sensor::{Gauge, Sensor};
 use script::Phase;
 
+use crate::agents::Agents;
 use crate::error_log;
 use crate::permits::rows::{self, Row};
 use crate::shedding;
@@ -140,6 +141,8 @@ pub struct UpstreamFigures {
     pub workers_out: usize,
     /// Workers that ask it on though it fails: there is no other.
     pub workers_failing: usize,
+    /// What its agent says it is up to, in percent of its weight; 0 is to be left alone.
+    pub agent_percent: Option<u32>,
 }
 
 /// What became of programs.
@@ -213,6 +216,7 @@ pub fn collect(shared: &Shared) -> Figures {
     for (index, stats) in shared.stats.iter().enumerate() {
         figures.add_worker(shared.board.connections(index), stats);
     }
+    figures.add_agents(&sensors.agents);
     if let Some(generation) = generation {
         figures.sites_configured = generation.sites.len();
         figures.groups = groups::collect(&generation);
@@ -258,6 +262,15 @@ impl Figures {
             sum.workers += usize::from(upstream.requests.load(Relaxed) > 0);
             sum.workers_out += usize::from(upstream.is(Health::Out));
             sum.workers_failing += usize::from(upstream.is(Health::Failing));
+        }
+    }
+
+    /// A server no worker knows (yet) is not shown because of its agent.
+    fn add_agents(&mut self, agents: &Agents) {
+        for ((upstream, server), percent) in agents.percents() {
+            if let Some(figures) = self.upstreams.get_mut(&(upstream, server.to_string())) {
+                figures.agent_percent = Some(percent);
+            }
         }
     }
 
@@ -379,6 +392,16 @@ impl UpstreamFigures {
     pub fn is_up(&self) -> bool {
         let down = self.workers_out + self.workers_failing;
         down == 0 || down < self.workers
+    }
+
+    /// How much of its weight counts, as its agent says: 1 is all of it, 0 none.
+    pub fn agent_weight(&self) -> Option<f64> {
+        self.agent_percent.map(|percent| f64::from(percent) / 100.0)
+    }
+
+    /// Whether its agent wants it left alone.
+    pub fn drains(&self) -> bool {
+        self.agent_percent == Some(0)
     }
 }
 

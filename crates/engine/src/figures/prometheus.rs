@@ -345,6 +345,18 @@ fn upstreams(figures: &Figures, text: &mut Text) {
             text.sample(name, &labels, value(figures));
         }
     }
+    let name = "upstream_agent_weight";
+    text.family(
+        name,
+        "gauge",
+        "Part of the server's weight that counts, as its agent says: 1 all of it, 0 while it drains.",
+    );
+    for ((upstream, server), figures) in &figures.upstreams {
+        if let Some(weight) = figures.agent_weight() {
+            let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
+            text.sample(name, &labels, weight);
+        }
+    }
 }
 
 /// All keys of a limit together; what is a total counts those too that are forgotten by now.

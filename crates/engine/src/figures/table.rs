@@ -17,6 +17,8 @@ const SITES_MAX: usize = 30;
 const LIMITS_MAX: usize = 30;
 /// Maps shown.
 const MAPS_MAX: usize = 30;
+/// The state of a server that answers.
+const UP: &str = "up";
 /// Groups shown, those that used most processor time first.
 const GROUPS_MAX: usize = 30;
 
@@ -298,9 +300,21 @@ fn upstreams(figures: &Figures, out: &mut String) {
     );
 }
 
+/// What the workers find, and what its agent says of it beside.
 fn state(figures: &UpstreamFigures) -> String {
+    let health = health(figures);
+    match figures.agent_percent {
+        None | Some(100) => health,
+        // It is not asked while another is left: that it would answer is beside the point.
+        Some(0) if health == UP => "drain".to_owned(),
+        Some(0) => format!("drain · {health}"),
+        Some(percent) => format!("{health} · weight {percent}%"),
+    }
+}
+
+fn health(figures: &UpstreamFigures) -> String {
     let (word, down) = match (figures.workers_out, figures.workers_failing) {
-        (0, 0) => return "up".to_owned(),
+        (0, 0) => return UP.to_owned(),
         (0, failing) => ("failing", failing),
         (out, _) => ("out", out),
     };

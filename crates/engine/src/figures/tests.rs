@@ -194,6 +194,57 @@ fn a_server_that_fails_is_told_from_one_that_is_out() {
 }
 
 #[test]
+fn what_an_agent_says_of_its_server_is_shown() {
+    for (agent_percent, workers_out, state, weight, json_says) in [
+        (None, 0, " up ", None, "null,\"drain\":false"),
+        (Some(100), 0, " up ", Some(1.0), "1,\"drain\":false"),
+        (
+            Some(29),
+            0,
+            " up · weight 29% ",
+            Some(0.29),
+            "0.29,\"drain\":false",
+        ),
+        (
+            Some(29),
+            1,
+            " out, 7 in a row · weight 29% ",
+            Some(0.29),
+            "0.29,",
+        ),
+        (Some(0), 0, " drain ", Some(0.0), "0,\"drain\":true"),
+        (
+            Some(0),
+            1,
+            " drain · out, 7 in a row ",
+            Some(0.0),
+            "0,\"drain\":true",
+        ),
+    ] {
+        let mut figures = Figures::default();
+        let upstream = UpstreamFigures {
+            fails_in_row: 7,
+            workers: 1,
+            workers_out,
+            agent_percent,
+            ..UpstreamFigures::default()
+        };
+        let key = ("app".to_owned(), "127.0.0.1:1".to_owned());
+        figures.upstreams.insert(key, upstream);
+        let page = table(&figures);
+        assert!(page.contains(state), "{state}: {page}");
+        let samples = parse(&prometheus(&figures));
+        let series = r#"nagaya_upstream_agent_weight{upstream="app",server="127.0.0.1:1"}"#;
+        assert_eq!(samples.get(series).copied(), weight, "{state}");
+        let json = json(&figures);
+        assert!(
+            json.contains(&format!("\"agent_weight\":{json_says}")),
+            "{json}"
+        );
+    }
+}
+
+#[test]
 fn groups_are_shown_with_what_the_machine_counts() {
     let owner = |site: Option<&str>, rule: Option<&str>| Owner {
         tenant: "a \"shop\"".to_owned(),
@@ -364,6 +415,8 @@ fn after_value(text: &str) -> &str {
         [b'[', ..] => after_items(&text[1..], ']', |item| after_value(item.trim_start())),
         [b'"', ..] => after_string(text),
         [b'n', ..] => text.strip_prefix("null").expect("null"),
+        [b't', ..] => text.strip_prefix("true").expect("true"),
+        [b'f', ..] => text.strip_prefix("false").expect("false"),
         _ => {
             let is_of_number = |character: char| character.is_ascii_digit() || character == '.';
             let rest = text.trim_start_matches(is_of_number);
