@@ -105,7 +105,14 @@ pub async fn page(exchange: &mut Exchange, status: u16) -> Result<()> {
 }
 
 /// As [`page`]; ours says a reason, where there is one to be told.
-async fn page_for(exchange: &mut Exchange, status: u16, reason: Option<&str>) -> Result<()> {
+///
+/// # Errors
+/// A script refused it.
+pub(crate) async fn page_for(
+    exchange: &mut Exchange,
+    status: u16,
+    reason: Option<&str>,
+) -> Result<()> {
     exchange.outgoing.status = status;
     if let Some(scripted) = &mut exchange.scripted {
         scripted.forget_content_type();

@@ -108,6 +108,10 @@ fn while_there_is_too_much_to_do_requests_are_sent_elsewhere() {
         why.contains("shed by     crowd") && why.contains("in_flight"),
         "{why}"
     );
+    assert!(
+        why.contains("site        app.test\npath        /\n"),
+        "{why}"
+    );
     gate.open();
     for mut client in clients {
         assert_eq!(reply(client.read_reply(Body::Framed)).status, 200);
@@ -126,6 +130,7 @@ fn those_sent_away_see_the_whale_on_a_connection_that_stays() {
     let gateway = gateway(&upstream, "");
     let clients = crowd(&gateway);
     let mut client = gateway.client().with_deadline(PATIENCE);
+    let mut sized = None;
     for method in ["GET", "HEAD", "POST"] {
         let body = if method == "POST" {
             "Content-Length: 4\r\n\r\nbody"
@@ -142,8 +147,12 @@ fn those_sent_away_see_the_whale_on_a_connection_that_stays() {
         assert_eq!(reply.status, 503, "{method} {reply:?}");
         let seconds: u32 = reply.head.field("Retry-After").unwrap().parse().unwrap();
         assert!((10..=15).contains(&seconds));
-        let whale = String::from_utf8_lossy(&reply.body).contains("<svg ");
-        assert_eq!(whale, method != "HEAD", "{method}");
+        let body = String::from_utf8_lossy(&reply.body);
+        assert_eq!(body.contains("<svg "), method != "HEAD", "{method}");
+        let id = reply.head.field("X-Request-Id").unwrap();
+        assert_eq!(body.contains(id), method != "HEAD", "{method} {body}");
+        let bytes: usize = reply.head.field("Content-Length").unwrap().parse().unwrap();
+        assert_eq!(*sized.get_or_insert(bytes), bytes, "{method}");
     }
     gate.open();
     drop(clients);

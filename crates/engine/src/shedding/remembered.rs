@@ -14,6 +14,8 @@ use crate::exchange::RequestId;
 
 /// How many a worker remembers.
 const REMEMBERED_MAX: usize = 2_048;
+/// Bytes of a path that are remembered.
+const PATH_BYTES_MAX: usize = 128;
 
 /// Those that were shed lately, by worker.
 #[derive(Debug)]
@@ -29,7 +31,11 @@ pub struct Remembered {
     pub id: RequestId,
     /// When, since 1970.
     pub at: Duration,
-    /// Whose site it was for.
+    /// The site it was for.
+    pub site: Arc<str>,
+    /// The path it asked for, or how that begins: [`PATH_BYTES_MAX`].
+    pub path: Box<[u8]>,
+    /// Whose site that is.
     pub tenant: Arc<str>,
     /// By which rule.
     pub rule: Arc<Standing>,
@@ -71,45 +77,78 @@ impl AllRemembered {
     }
 }
 
+/// As much of a path as is remembered.
+pub(super) fn beginning(path: &[u8]) -> Box<[u8]> {
+    path.get(..PATH_BYTES_MAX).unwrap_or(path).into()
+}
+
 /// What `nagaya why` says of it; `moment` is when that was.
 pub fn told(remembered: &Remembered, moment: &str) -> String {
-    let rule = &remembered.rule;
-    let (sensor, unit) = (&rule.sensor, rule.sensor.unit());
-    let side = match sensor.worse() {
-        Worse::Above => "above",
-        Worse::Below => "below",
-    };
-    let value = remembered.value.map(|value| unit.show(value));
-    let value = value.unwrap_or_else(|| "without a value".to_owned());
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let of_tenant = f64::from(remembered.tenant_share) / f64::from(WHOLE);
     let mut out = String::new();
     for (name, text) in [
         ("request", remembered.id.to_string()),
         ("at", moment.to_owned()),
+        ("site", remembered.site.to_string()),
+        ("path", path(&remembered.path)),
         ("tenant", remembered.tenant.to_string()),
-        ("shed by", rule.name.to_string()),
+        ("shed by", remembered.rule.name.to_string()),
         ("state", remembered.state.word().to_owned()),
-        (
-            "sensor",
-            format!(
-                "{sensor} was {value}; too much is {side} {}",
-                unit.show(rule.enter)
-            ),
-        ),
+        ("sensor", sensed(remembered)),
         (
             "admitted",
             format!("{} of all requests", percent(remembered.share)),
         ),
-        (
-            "",
-            format!(
-                "{} of this tenant's",
-                percent(f64::from(remembered.tenant_share) / f64::from(WHOLE))
-            ),
-        ),
+        ("", format!("{} of this tenant's", percent(of_tenant))),
     ] {
         // Writing to memory does not fail.
         let _ = writeln!(out, "{name:<11} {text}");
     }
     out
+}
+
+/// Nothing a client sends can look like a line of its own.
+fn path(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path);
+    let rest = if path.len() < PATH_BYTES_MAX {
+        ""
+    } else {
+        "…"
+    };
+    format!("{}{rest}", text.escape_debug())
+}
+
+/// `in_flight was 20; too much is above 20, still easing: leaves at 12`
+fn sensed(remembered: &Remembered) -> String {
+    let rule = &remembered.rule;
+    let (sensor, unit) = (&rule.sensor, rule.sensor.unit());
+    let value = remembered.value.map(|value| unit.show(value));
+    let value = value.unwrap_or_else(|| "without a value".to_owned());
+    let is_too_much = |value| match sensor.worse() {
+        Worse::Above => value > rule.enter,
+        Worse::Below => value < rule.enter,
+    };
+    let eases = match (remembered.state, remembered.value) {
+        // What is shed though there is not too much would read as a mistake.
+        (_, Some(value)) if is_too_much(value) => String::new(),
+        (State::Green, _) => ", and more is let in again step by step".to_owned(),
+        _ => format!(", still easing: leaves at {}", unit.show(rule.leave)),
+    };
+    let beyond = sensor.beyond(rule.enter);
+    format!("{sensor} was {value}; too much is {beyond}{eases}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_looks_like_a_line_of_its_own_and_none_is_kept_whole_that_is_long() {
+        assert_eq!(path(b"/a\nshed by x\xff"), "/a\\nshed by x\u{fffd}");
+        let long = beginning(&[b'a'; 4_096]);
+        assert_eq!(long.len(), PATH_BYTES_MAX);
+        assert!(path(&long).ends_with("aa…"));
+        assert_eq!(path(&beginning("/鯨".as_bytes())), "/鯨");
+    }
 }

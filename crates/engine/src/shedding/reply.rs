@@ -8,18 +8,23 @@ use config::model::ErrorPage;
 use limits::Why;
 use wire::{FieldId, field_value_ok};
 
-use super::remembered::Remembered;
+use super::remembered::{self, Remembered};
 use super::rule::{Answer, Rule};
 use super::standing::Standing;
 use super::tenants::Tenant;
 use crate::error::{Error, Kind, Result};
 use crate::error_reply;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, RequestId};
 use crate::permits::refusals::retry_after_s;
 use crate::worker::Worker;
 
-/// Our page: a whale that has come up for air. Its drawing lies in it.
+/// Our page: a whale that has come up for air. Its drawing lies in it. The request's id comes
+/// behind it.
 const WHALE: &[u8] = include_bytes!("whale.html");
+/// Room for that and the id.
+const WHALE_BYTES: usize = WHALE.len() + 128;
+/// What the client is told of why, as of a limit.
+const REASON: &str = "shed";
 /// When to try again, before that is spread: no sooner than a rule can be calm.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
@@ -45,11 +50,14 @@ pub(super) fn refuse(
     let location = location.filter(|target| field_value_ok(target));
     let status = if location.is_some() { 302 } else { 503 };
     let standing = &rule.standing;
+    let site = exchange.route.site().map(|site| Arc::clone(&site.name));
     worker.shared.shed.add(
         worker.index,
         Remembered {
             id: exchange.request.id,
             at: worker.clock.unix_at(exchange.request.received),
+            site: site.unwrap_or_default(),
+            path: remembered::beginning(exchange.request.head.path()),
             tenant: Arc::clone(&tenant.load.name),
             rule: Arc::clone(standing),
             state: standing.state(),
@@ -68,7 +76,7 @@ pub(super) fn refuse(
         retry_after_s: retry_after_s(Why::Full, RETRY_AFTER, worker.draw()),
     }));
     exchange.disarm_filters();
-    Error::new(Kind::Shed(status), "shed", String::new())
+    Error::new(Kind::Shed(status), REASON, String::new())
 }
 
 /// Answers an exchange that was shed.
@@ -99,9 +107,33 @@ pub(crate) async fn answer(exchange: &mut Exchange, status: u16) -> Result<()> {
     }
     let accept = exchange.request.head.fields.get(FieldId::Accept);
     if wire::accept::prefers_json(accept) {
-        return error_reply::page(exchange, status).await;
+        return error_reply::page_for(exchange, status, Some(REASON)).await;
     }
     let fields = &mut exchange.outgoing.fields;
     fields.push(b"Content-Type", b"text/html; charset=utf-8");
-    exchange.answer(WHALE).await
+    let page = whale(exchange.request.id);
+    exchange.answer(&page).await
+}
+
+/// No id holds a byte that would need escaping.
+fn whale(id: RequestId) -> Vec<u8> {
+    let mut page = Vec::with_capacity(WHALE_BYTES);
+    for part in [WHALE, b"<small>", id.as_bytes(), b"</small>\n"] {
+        page.extend_from_slice(part);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_as_large_as_is_told_and_has_room_for_any_id() {
+        let page = whale(RequestId::from_number(7));
+        // The guide says 1.8 kB.
+        assert!((1_750..1_850).contains(&page.len()), "{}", page.len());
+        let longest = RequestId::from_field(&[b'a'; 64]).expect("an id");
+        assert!(whale(longest).len() <= WHALE_BYTES);
+    }
 }

@@ -41,12 +41,16 @@ pub struct RuleFigures {
 }
 
 impl RuleFigures {
-    /// `cpu_pressure 12.3%, too much above 40.0%`
+    /// `cpu_pressure 12.3%, too much above 40.0%`; without the sensor's name where the rule has it.
     pub fn reading(&self) -> String {
         let unit = self.sensor.unit();
         let value = self.value.map_or("-".to_owned(), |value| unit.show(value));
         let beyond = self.sensor.beyond(self.enter);
-        format!("{} {value}, too much {beyond}", self.sensor)
+        let sensor = self.sensor.name();
+        match *self.name == *sensor {
+            true => format!("{value}, too much {beyond}"),
+            false => format!("{sensor} {value}, too much {beyond}"),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use config::model::ShedScope;
-use config::model::sensor::{Sensor, Worse};
+use config::model::sensor::{Sensor, Unit, Worse};
 use limits::Time;
 use limits::shed::{self, Change, State};
 use os::cgroup::Layout;
@@ -85,15 +85,29 @@ impl Shedding {
 
 /// One line for each change of state.
 fn tell(rule: &Rule, change: &Change) {
-    let Standing { name, sensor, .. } = &*rule.standing;
+    let standing = &*rule.standing;
+    let Standing { name, sensor, .. } = standing;
     let (from, to) = (change.from.word(), change.to.word());
-    let (value, threshold) = (change.value, change.threshold);
-    let text = words(sensor, change);
+    let unit = sensor.unit();
+    let value = change.value.map(|value| rounded(unit, value));
+    let threshold = rounded(unit, change.threshold);
+    let text = words(sensor, change, (standing.enter, standing.leave));
     tracing::warn!(rule = %name, %sensor, value, threshold, "shedding goes from {from} to {to}: {text}");
 }
 
+/// A number to the place that its words have it to, or somewhat further.
+fn rounded(unit: Unit, value: f64) -> f64 {
+    let parts = match unit {
+        Unit::PerSecond | Unit::Count => 10.0,
+        Unit::Load => 100.0,
+        Unit::Share => 1_000.0,
+        Unit::Seconds => 10_000.0,
+    };
+    (value * parts).round() / parts
+}
+
 /// `load1 is 3.42, above 3.00`
-fn words(sensor: &Sensor, change: &Change) -> String {
+fn words(sensor: &Sensor, change: &Change, (enter, leave): (f64, f64)) -> String {
     let unit = sensor.unit();
     let threshold = unit.show(change.threshold);
     let Some(value) = change.value else {
@@ -106,7 +120,23 @@ fn words(sensor: &Sensor, change: &Change) -> String {
         (Worse::Below, true) => "below",
         (Worse::Below, false) => "not below",
     };
-    format!("{sensor} is {}, {side} {threshold}", unit.show(value))
+    // These two thresholds stand in no configuration: they are made of those that do.
+    let derived = match (change.from, change.to) {
+        (State::Yellow, State::Red) => {
+            format!(
+                ", which is far too much where enter is {}",
+                unit.show(enter)
+            )
+        }
+        (State::Red, State::Yellow) => format!(
+            ", so no longer far too much where enter is {} and leave {}",
+            unit.show(enter),
+            unit.show(leave)
+        ),
+        _ => String::new(),
+    };
+    let value = unit.show(value);
+    format!("{sensor} is {value}, {side} {threshold}{derived}")
 }
 
 fn level(state: State) -> u8 {
@@ -133,8 +163,18 @@ mod tests {
             ),
             (
                 "cpu_pressure",
+                change(State::Yellow, State::Red, Some(0.937_844_8), 0.7),
+                "cpu_pressure is 93.8%, above 70.0%, which is far too much where enter is 40.0%",
+            ),
+            (
+                "cpu_pressure",
                 change(State::Red, State::Yellow, Some(0.2), 0.42),
-                "cpu_pressure is 20.0%, not above 42.0%",
+                "cpu_pressure is 20.0%, not above 42.0%, so no longer far too much where enter is 40.0% and leave 24.0%",
+            ),
+            (
+                "cpu_pressure",
+                change(State::Yellow, State::Green, Some(0.2), 0.24),
+                "cpu_pressure is 20.0%, not above 24.0%",
             ),
             (
                 "memory_available",
@@ -148,7 +188,21 @@ mod tests {
             ),
         ] {
             let sensor = Sensor::from_name(sensor).expect("a sensor");
-            assert_eq!(words(&sensor, &change), expected);
+            assert_eq!(words(&sensor, &change, (0.4, 0.24)), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_for_programs_are_as_long_as_those_for_people() {
+        for (unit, value, expected) in [
+            (Unit::Share, 0.937_844_880_441_650_2, "0.938"),
+            (Unit::Load, 3.421_7, "3.42"),
+            (Unit::Seconds, 0.012_345_6, "0.0123"),
+            (Unit::PerSecond, 11.25, "11.3"),
+            (Unit::Count, 41.0, "41"),
+            (Unit::Count, 2.5, "2.5"),
+        ] {
+            assert_eq!(rounded(unit, value).to_string(), expected);
         }
     }
 }

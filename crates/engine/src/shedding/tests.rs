@@ -88,8 +88,11 @@ fn while_the_load_is_above_three_everybody_is_sent_elsewhere() {
 fn those_who_are_shed_see_the_whale_and_are_told_when_to_come_back() {
     let bed = Bed::new(&config(KNOWN));
     live(&bed, 0..1, 4.0);
-    let (status, fields, body) = ask(&bed, "a", "/");
+    let ended = bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (status, fields, body) = reply(&ended);
     assert_eq!(status, 503);
+    let small = format!("<small>{}</small>\n", ended.request.id);
+    assert!(body.ends_with(&small), "{body}");
     assert!(
         has(&fields, "Content-Type: text/html; charset=utf-8"),
         "{fields:?}"
@@ -106,7 +109,11 @@ fn those_who_are_shed_see_the_whale_and_are_told_when_to_come_back() {
     let json = bed.ask("GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
     let (status, _, body) = reply(&json);
     assert_eq!(status, 503);
-    assert!(body.starts_with("{\"status\":503"), "{body}");
+    let id = json.request.id;
+    let told = format!(
+        "{{\"status\":503,\"error\":\"Service Unavailable\",\"reason\":\"shed\",\"request_id\":\"{id}\"}}\n"
+    );
+    assert_eq!(body, told);
     assert_eq!(reply(&bed.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")).0, 503);
 }
 
@@ -299,6 +306,26 @@ fn a_file_says_who_is_spared() {
 }
 
 #[test]
+fn why_says_that_what_is_not_too_much_still_eases() {
+    let rule = KNOWN.replace("leave = 3.0", "leave = 1.0");
+    let bed = Bed::new(&config(&rule));
+    for (value, expected) in [
+        (4.0, "load1 was 4.00; too much is above 3.00\n"),
+        (
+            3.0,
+            "load1 was 3.00; too much is above 3.00, still easing: leaves at 1.00\n",
+        ),
+    ] {
+        live(&bed, 0..1, value);
+        let id = bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").request.id;
+        let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+        assert!(why.contains(expected), "{why}");
+    }
+    let page = figures::table(&figures::collect(&bed.shared));
+    assert!(page.contains("  3.00, too much above 3.00  "), "{page}");
+}
+
+#[test]
 fn record_figures_and_why_say_what_was_shed() {
     let bed = Bed::new(&config(&format!("{KNOWN}name = \"whale\"\n")));
     live(&bed, 0..1, 4.25);
@@ -309,10 +336,11 @@ fn record_figures_and_why_say_what_was_shed() {
     let why = questions::answer(&bed.shared, &format!("why {}", id.expect("an id")));
     let why = why.expect("an answer");
     for line in [
+        "site        a\npath        /\n",
         "tenant      big",
         "shed by     whale",
         "state       red",
-        "sensor      load1 was 4.25; too much is above 3.00",
+        "sensor      load1 was 4.25; too much is above 3.00\n",
         "admitted    0% of all requests",
     ] {
         assert!(why.contains(line), "{line}\n{why}");
