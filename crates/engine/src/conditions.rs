@@ -37,17 +37,19 @@ enum Test {
 #[derive(Debug)]
 struct MapTest {
     wanted: MapMatch,
+    /// Whose condition it is, for the log.
+    whose: Box<str>,
     /// Whether it was said that an answer is no number.
     is_told: AtomicBool,
 }
 
 impl Conditions {
-    /// Compiles conditions.
+    /// Compiles conditions; the log calls what has them `whose`.
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub fn compile(conditions: &[Condition]) -> Result<Self, regex::Error> {
-        compile_all(conditions).map(Self)
+    pub fn compile(conditions: &[Condition], whose: &str) -> Result<Self, regex::Error> {
+        compile_all(conditions, whose).map(Self)
     }
 
     /// Whether a request meets all of them, for who cannot wait: what a map must answer does not
@@ -200,6 +202,7 @@ impl MapTest {
         if !self.is_told.swap(true, Relaxed) {
             let (map, answer) = (&*self.wanted.name, String::from_utf8_lossy(answer));
             tracing::warn!(
+                rule = &*self.whose,
                 map,
                 answer = &*answer,
                 "a map's answer is no number, so it is neither above nor below anything; said once for each rule"
@@ -244,14 +247,15 @@ fn hex(digit: u8) -> Option<u8> {
         .and_then(|value| u8::try_from(value).ok())
 }
 
-fn compile_all(conditions: &[Condition]) -> Result<Box<[Test]>, regex::Error> {
+fn compile_all(conditions: &[Condition], whose: &str) -> Result<Box<[Test]>, regex::Error> {
     let (asking, others): (Vec<_>, Vec<_>) = conditions
         .iter()
         .partition(|condition| ask_maps(std::slice::from_ref(condition)));
-    others.into_iter().chain(asking).map(compile).collect()
+    let all = others.into_iter().chain(asking);
+    all.map(|condition| compile(condition, whose)).collect()
 }
 
-fn compile(condition: &Condition) -> Result<Test, regex::Error> {
+fn compile(condition: &Condition, whose: &str) -> Result<Test, regex::Error> {
     let bytes = |text: &String| Box::from(text.as_bytes());
     let value = |glob: &Option<model::Glob>| {
         let glob = glob.as_ref().map(|glob| Matcher::whole(&glob.0));
@@ -268,9 +272,10 @@ fn compile(condition: &Condition) -> Result<Test, regex::Error> {
         Condition::Exists(wanted) => Test::Exists(*wanted),
         Condition::Map(wanted) => Test::Map(Box::new(MapTest {
             wanted: (**wanted).clone(),
+            whose: whose.into(),
             is_told: AtomicBool::new(false),
         })),
-        Condition::Not(inner) => Test::Not(compile_all(inner)?),
+        Condition::Not(inner) => Test::Not(compile_all(inner, whose)?),
     })
 }
 

@@ -225,7 +225,8 @@ impl Rule {
         limits: &mut permits::Builder<'_>,
         scripts: &mut scripts::Builder,
     ) -> Result<Self> {
-        let conditions = Conditions::compile(&rule.conditions);
+        let whose = format!("{} of site {site}", rule.name);
+        let conditions = Conditions::compile(&rule.conditions, &whose);
         let place = rule.limit_place(site);
         Ok(Self {
             limits: limits.level(place, &rule.limits)?,

@@ -133,6 +133,8 @@ fn answers_are_compared_as_numbers() {
         assert_eq!(status(&gateway, &format!("/?{load}")), 200, "{load}");
     }
     gateway.wait_for_message("a map's answer is no number");
+    let told = gateway.stderr();
+    assert!(told.contains("rule=\"rule 3 of site maps.test\""), "{told}");
 }
 
 #[test]

@@ -292,7 +292,10 @@ pub(crate) fn asking<'a>(
     if asking.peek().is_none() {
         return Ok(Arc::default());
     }
-    let compiled = asking.map(|limit| Conditions::compile(&limit.conditions));
+    let compiled = asking.map(|limit| {
+        let whose = format!("limit {}", limit.name);
+        Conditions::compile(&limit.conditions, &whose)
+    });
     let compiled = compiled.collect::<std::result::Result<_, _>>();
     compiled.map_err(|error| Error::new(Kind::Internal, "pattern_too_large", error.to_string()))
 }

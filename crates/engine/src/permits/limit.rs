@@ -114,12 +114,15 @@ impl Limit {
         place: Place,
         zone: Option<&str>,
     ) -> Result<Self> {
+        let whose = format!("limit {}", limit.name);
         let conditions = match limit.conditions.as_slice() {
             [] => None,
-            some => Some(Box::new(Conditions::compile(some).map_err(|error| {
-                let detail = format!("limit {}: {error}", limit.name);
-                Error::new(Kind::Internal, "pattern_too_large", detail)
-            })?)),
+            some => Some(Box::new(Conditions::compile(some, &whose).map_err(
+                |error| {
+                    let detail = format!("{whose}: {error}");
+                    Error::new(Kind::Internal, "pattern_too_large", detail)
+                },
+            )?)),
         };
         let hours = limit.when.as_ref().map(|when| Hours::compile(when, zone));
         let key = Key::of(&limit.key, place);
