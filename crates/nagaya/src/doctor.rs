@@ -20,8 +20,6 @@ use crate::surroundings;
 
 /// Descriptors below which a busy gateway runs out.
 const DESCRIPTORS_WANTED: u64 = 65_536;
-/// A table that is fuller while somebody looks has little room for the busiest hour.
-const FILL_MAX: f64 = 0.5;
 
 /// Something looked at.
 #[derive(Debug)]
@@ -232,15 +230,15 @@ fn sensed(missing: &[Missing]) -> Vec<Finding> {
 
 /// What fills up on this machine, with what raises it and what that costs.
 fn room(advice: &[Advice]) -> Vec<Finding> {
-    let each = advice.iter().filter_map(|advice| {
-        let fill = advice.fill?;
+    let with_number = advice.iter().filter(|advice| advice.fill.is_some());
+    let each = with_number.map(|advice| {
         let what = format!("room in {}", advice.gauge.name());
         let remedy = format!(
             "{} ({})",
             advice.commands.join("; or for good: "),
             advice.cost
         );
-        Some(finding(&what, fill < FILL_MAX, &advice.state, &remedy))
+        finding(&what, advice.has_room(), &advice.state, &remedy)
     });
     each.collect()
 }

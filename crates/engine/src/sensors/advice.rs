@@ -13,6 +13,8 @@ use crate::figures::{bytes, count};
 /// Bytes of kernel memory a connection's descriptor takes: file, inode and socket, buffers of what
 /// is under way not counted.
 pub const CONNECTION_BYTES: u64 = 4 * 1_024;
+/// What is fuller while somebody looks has little room for the busiest hour.
+const FILL_MAX: f64 = 0.5;
 /// Bytes of a bucket of the table of connections.
 const BUCKET_BYTES: u64 = 8;
 /// Local ports that can be had: those below belong to services.
@@ -32,6 +34,18 @@ pub struct Advice {
     pub commands: Vec<String>,
     /// What they cost.
     pub cost: String,
+}
+
+impl Advice {
+    /// Whether there is room enough; where no number says that, there may not be.
+    pub fn has_room(&self) -> bool {
+        self.has_room_by(None)
+    }
+
+    /// The same, by what its sensor says where nothing else does.
+    pub(super) fn has_room_by(&self, sensor: Option<f64>) -> bool {
+        self.fill.or(sensor).is_some_and(|fill| fill < FILL_MAX)
+    }
 }
 
 /// The state of the table of connections.

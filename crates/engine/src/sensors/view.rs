@@ -15,6 +15,10 @@ use crate::worker::Shared;
 const UPSTREAMS_MAX: usize = 100;
 /// Begins a line that belongs to the one above.
 const INDENT: &str = "    ";
+/// Columns of the page.
+const WIDTH: usize = 120;
+/// What a sensor means has so many columns at least; else it stands on a line of its own.
+const MEANING_WIDTH_MIN: usize = 40;
 
 /// What there is to say of all sensors.
 #[derive(Debug)]
@@ -117,49 +121,61 @@ impl Report {
             };
             let (name, now, mean) = (row.sensor.name(), show(row.value), show(row.mean));
             let too_much = row.too_much().unwrap_or_else(|| "-".to_owned());
+            let begin = format!("{name:width$}  {now:>10}  {mean:>10}  {too_much:14}  ");
+            let column = begin.chars().count();
             let meaning = row.sensor.meaning();
-            let _ = writeln!(
-                out,
-                "{name:width$}  {now:>10}  {mean:>10}  {too_much:14}  {meaning}"
-            );
+            if column + MEANING_WIDTH_MIN <= WIDTH {
+                fold(&begin, meaning, column, &mut out);
+            } else {
+                let _ = writeln!(out, "{}", begin.trim_end());
+                fold(INDENT, meaning, INDENT.len(), &mut out);
+            }
             for rule in &row.rules {
-                let _ = writeln!(out, "{INDENT}{rule}");
+                fold(INDENT, rule, 2 * INDENT.len(), &mut out);
             }
         }
         self.lags(&mut out);
         for lack in &self.missing {
             let names: Vec<_> = lack.gauges.iter().map(|gauge| gauge.name()).collect();
-            let _ = writeln!(out, "\nmissing: {} ({})", names.join(", "), lack.why);
-            let _ = writeln!(out, "{INDENT}to have it: {}", lack.remedy);
+            let text = format!("{} ({})", names.join(", "), lack.why);
+            fold("\nmissing: ", &text, INDENT.len(), &mut out);
+            let begin = format!("{INDENT}to have it: ");
+            fold(&begin, lack.remedy, 2 * INDENT.len(), &mut out);
         }
-        for Advice {
-            gauge,
-            state,
-            commands,
-            cost,
-            ..
-        } in &self.advice
-        {
-            let _ = writeln!(out, "\n{}: {state}", gauge.name());
-            for command in commands {
-                let _ = writeln!(out, "{INDENT}to raise it: {command}");
-            }
-            let _ = writeln!(out, "{INDENT}what it costs: {cost}");
-        }
+        self.advise(&mut out);
         out
+    }
+
+    /// What can be raised, and how where that may soon be needed.
+    fn advise(&self, out: &mut String) {
+        for advice in &self.advice {
+            let Advice { gauge, state, .. } = advice;
+            let _ = writeln!(out, "\n{}: {state}", gauge.name());
+            let row = self.rows.iter().find(|row| is_here(&row.sensor, *gauge));
+            if advice.has_room_by(row.and_then(|row| row.value)) {
+                continue;
+            }
+            for command in &advice.commands {
+                fold_command(&format!("{INDENT}to raise it: "), command, out);
+            }
+            let begin = format!("{INDENT}what it costs: ");
+            fold(&begin, &advice.cost, 2 * INDENT.len(), out);
+        }
     }
 
     fn lags(&self, out: &mut String) {
         if self.lags_s.len() < 2 {
             return;
         }
-        out.push_str("\nloop_lag by worker:");
-        for lag_s in &self.lags_s {
-            let show = |lag_s: f64| Gauge::LoopLag.unit().show(lag_s);
-            let lag = lag_s.map_or_else(|| "-".to_owned(), show);
-            let _ = write!(out, "  {lag}");
-        }
-        out.push('\n');
+        let show = |lag_s: f64| Gauge::LoopLag.unit().show(lag_s);
+        // Two spaces apart: there is one in each.
+        let each = self.lags_s.iter().map(|lag_s| match lag_s {
+            Some(lag_s) => format!(" {}", show(*lag_s)),
+            None => " -".to_owned(),
+        });
+        let each: Vec<_> = each.collect();
+        let pieces = each.iter().map(String::as_str);
+        lines("\nloop_lag by worker: ", pieces, (INDENT.len(), ""), out);
     }
 
     /// As one JSON object and a line feed; what is not known is `null`.
@@ -252,6 +268,54 @@ fn of_upstreams(shared: &Shared) -> Vec<Row> {
     there.filter(|row| row.value.is_some()).collect()
 }
 
+fn is_here(sensor: &Sensor, gauge: Gauge) -> bool {
+    matches!(sensor, Sensor::Here(here) if *here == gauge)
+}
+
+/// Puts a text behind what its line begins with; what does not fit goes on further lines, indented.
+fn fold(begin: &str, text: &str, indent: usize, out: &mut String) {
+    lines(begin, text.split(' '), (indent, ""), out);
+}
+
+/// The same with a command: it can be typed as it is, on however many lines.
+fn fold_command(begin: &str, command: &str, out: &mut String) {
+    let mut is_quoted = false;
+    let pieces = command.split(move |character| {
+        is_quoted ^= character == '\'';
+        character == ' ' && !is_quoted
+    });
+    lines(begin, pieces, (2 * INDENT.len(), " \\"), out);
+}
+
+/// Lines of [`WIDTH`] at most, as far as pieces are no longer; all but the last have an `end`.
+fn lines<'a>(
+    begin: &str,
+    pieces: impl Iterator<Item = &'a str>,
+    (indent, end): (usize, &str),
+    out: &mut String,
+) {
+    out.push_str(begin);
+    let mut column = begin.trim_start_matches('\n').chars().count();
+    for (at, piece) in pieces.enumerate() {
+        let width = piece.chars().count();
+        let fits = column + 1 + width + end.len() <= WIDTH;
+        match (at, fits) {
+            (0, _) => {}
+            (_, true) => {
+                out.push(' ');
+                column += 1;
+            }
+            (_, false) => {
+                let _ = write!(out, "{end}\n{:indent$}", "");
+                column = indent;
+            }
+        }
+        out.push_str(piece);
+        column += width;
+    }
+    out.push('\n');
+}
+
 fn quoted_each(texts: &[String]) -> String {
     let quoted: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
     quoted.join(",")
@@ -301,13 +365,62 @@ mod tests {
         assert_eq!(
             table,
             "sensor         now   10 s mean  too much        is\n\
-             load1         3.50        3.00  -               tasks that run, wait for a processor or for a disk: mean that forgets with 1 minute, so late by that\n\
+             load1         3.50        3.00  -               tasks that run, wait for a processor or for a disk: mean that forgets\n\
+             \x20                                               with 1 minute, so late by that\n\
              \x20   sheds by x: green\n\
              load5            -           -  -               the same, forgetting with 5 minutes\n\
              \nloop_lag by worker:  1.0 ms  -\n\
              \nmissing: io_pressure (/proc/pressure/io: not found)\n    to have it: another kernel\n\
              \nports: few\n    to raise it: sysctl -w 'x'\n    what it costs: nothing\n"
         );
+    }
+
+    #[test]
+    fn the_page_fits_and_its_commands_can_be_typed() {
+        let sensors = [
+            Gauge::ALL.map(Sensor::Here),
+            Gauge::ALL.map(|gauge| Sensor::Upstream("an-upstream-of-a-long-name".into(), gauge)),
+        ];
+        let wide = |names: &[Sensor]| {
+            let rows = names.iter().map(|it| Row::of(it.clone(), Some(0.5), None));
+            let mut report = report();
+            report.rows = rows.collect();
+            report.lags_s = vec![Some(0.0125); 64];
+            report.missing[0].why = "a reason ".repeat(40);
+            report.advice[0].cost = "a cost of it ".repeat(40);
+            let command = format!("a '{}' > /dev/null", "b c ".repeat(20));
+            report.advice[0].commands = vec![[&*command; 3].join("; ")];
+            report.table()
+        };
+        for page in [wide(&sensors[0]), wide(&sensors.concat())] {
+            let widest = page.lines().map(|line| line.chars().count()).max();
+            assert!(widest.is_some_and(|width| width <= WIDTH), "{page}");
+            let quotes = |line: &str| line.matches('\'').count();
+            let (_, commands) = page.split_once("to raise it: ").expect("commands");
+            let (commands, _) = commands.split_once("what it").expect("costs");
+            assert!(commands.lines().all(|line| quotes(line) % 2 == 0), "{page}");
+            assert_eq!(commands.matches(" \\\n").count(), 2, "{page}");
+        }
+    }
+
+    #[test]
+    fn what_has_room_is_not_raised() {
+        let mut report = report();
+        for (gauge, fill, sensed, is_raised) in [
+            (Gauge::Conntrack, Some(0.0), None, false),
+            (Gauge::Conntrack, Some(0.6), Some(0.1), true),
+            (Gauge::Ports, None, Some(0.1), false),
+            (Gauge::Ports, None, Some(0.6), true),
+            (Gauge::Ports, None, None, true),
+        ] {
+            report.rows = vec![Row::of(Sensor::Here(gauge), sensed, None)];
+            report.advice[0].gauge = gauge;
+            report.advice[0].fill = fill;
+            let table = report.table();
+            let state = format!("\n{}: few\n", gauge.name());
+            assert!(table.contains(&state), "{table}");
+            assert_eq!(table.contains("to raise it: "), is_raised, "{table}");
+        }
     }
 
     #[test]
