@@ -52,6 +52,7 @@ impl Shedding {
             *claims = self.tenants.claims();
         }
         let excess = shed::excess(&claims);
+        let mut changes = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
             let value = read(&rule.standing.sensor);
             let mut course = rule.standing.course();
@@ -64,11 +65,13 @@ impl Shedding {
             }
             rule.standing.show(&course, value);
             drop(course);
-            if let Some(change) = change {
-                tell(rule, &change);
-            }
+            changes.extend(change.map(|change| (rule, change)));
         }
         self.active.store(active(&self.rules), Relaxed);
+        // What the log tells is in force.
+        for (rule, change) in changes {
+            tell(rule, &change);
+        }
     }
 
     /// Measures the tenants, if it is time.
