@@ -165,6 +165,14 @@ fn the_table_is_aligned() {
     );
 }
 
+/// Figures of one server of an upstream.
+fn of_server(server: UpstreamFigures) -> Figures {
+    let key = ("app".to_owned(), "127.0.0.1:1".to_owned());
+    let mut figures = Figures::default();
+    figures.upstreams.insert(key, server);
+    figures
+}
+
 #[test]
 fn a_server_that_fails_is_told_from_one_that_is_out() {
     for (workers, workers_out, workers_failing, state, up) in [
@@ -175,16 +183,13 @@ fn a_server_that_fails_is_told_from_one_that_is_out() {
         (2, 1, 0, " out for 1 of 2 workers, 7 in a row ", 1.0),
         (2, 2, 0, " out, 7 in a row ", 0.0),
     ] {
-        let mut figures = Figures::default();
-        let upstream = UpstreamFigures {
+        let figures = of_server(UpstreamFigures {
             fails_in_row: 7,
             workers,
             workers_out,
             workers_failing,
             ..UpstreamFigures::default()
-        };
-        let key = ("app".to_owned(), "127.0.0.1:1".to_owned());
-        figures.upstreams.insert(key, upstream);
+        });
         let page = table(&figures);
         assert!(page.contains(state), "{state}: {page}");
         let samples = parse(&prometheus(&figures));
@@ -221,16 +226,13 @@ fn what_an_agent_says_of_its_server_is_shown() {
             "0,\"drain\":true",
         ),
     ] {
-        let mut figures = Figures::default();
-        let upstream = UpstreamFigures {
+        let figures = of_server(UpstreamFigures {
             fails_in_row: 7,
             workers: 1,
             workers_out,
             agent_percent,
             ..UpstreamFigures::default()
-        };
-        let key = ("app".to_owned(), "127.0.0.1:1".to_owned());
-        figures.upstreams.insert(key, upstream);
+        });
         let page = table(&figures);
         assert!(page.contains(state), "{state}: {page}");
         let samples = parse(&prometheus(&figures));
