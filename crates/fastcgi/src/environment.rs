@@ -20,9 +20,11 @@ const VARIABLES_MAX: usize = 1_024;
 pub struct Request<'a> {
     /// The method as sent.
     pub method: &'a [u8],
-    /// The canonical path, escaped.
-    pub path_wire: &'a [u8],
-    /// What followed the `?`; `None` where there was none.
+    /// The canonical path of what the client asked for, escaped, whatever a script made of it.
+    pub sent_path_wire: &'a [u8],
+    /// What followed the `?` there; `None` where there was none.
+    pub sent_query: Option<&'a [u8]>,
+    /// The query as it is now.
     pub query: Option<&'a [u8]>,
     /// The client's version.
     pub version: wire::Version,
@@ -267,10 +269,14 @@ impl Environment {
     }
 
     fn request(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let query = request.query.unwrap_or_default();
-        let mark: &[u8] = if request.query.is_some() { b"?" } else { b"" };
-        self.push_parts(b"REQUEST_URI", &[request.path_wire, mark, query])?;
-        self.push(b"QUERY_STRING", query)?;
+        let query = request.sent_query.unwrap_or_default();
+        let mark: &[u8] = if request.sent_query.is_some() {
+            b"?"
+        } else {
+            b""
+        };
+        self.push_parts(b"REQUEST_URI", &[request.sent_path_wire, mark, query])?;
+        self.push(b"QUERY_STRING", request.query.unwrap_or_default())?;
         self.push(b"REQUEST_METHOD", request.method)?;
         // Both are always there, as nginx has it: a program need not ask whether they are.
         let content_type = request.fields.get(FieldId::ContentType);

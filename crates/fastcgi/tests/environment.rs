@@ -21,7 +21,8 @@ fn fields(of: &[(&str, &str)]) -> Fields {
 fn request(fields: &Fields) -> Request<'_> {
     Request {
         method: b"GET",
-        path_wire: b"/x.php/in%20fo",
+        sent_path_wire: b"/x.php/in%20fo",
+        sent_query: Some(b"a=b&-dallow"),
         query: Some(b"a=b&-dallow"),
         version: Version::Http11,
         fields,
@@ -119,6 +120,7 @@ fn variables_follow_the_request() {
     let mut request = request(&fields);
     request.body_bytes = Some(7);
     request.query = None;
+    request.sent_query = None;
     request.version = Version::Http10;
     request.server.scheme = Scheme::Https;
     request.server.address = None;
@@ -150,6 +152,16 @@ fn variables_follow_the_request() {
     ] {
         assert_eq!(map.get(name).map(String::as_str), value, "{name}");
     }
+}
+
+#[test]
+fn what_a_script_made_of_the_query_leaves_the_address_as_the_client_sent_it() {
+    let fields = fields(&[]);
+    let mut request = request(&fields);
+    request.query = Some(b"page=1");
+    let map = of(&request);
+    assert_eq!(map["REQUEST_URI"], "/x.php/in%20fo?a=b&-dallow");
+    assert_eq!(map["QUERY_STRING"], "page=1");
 }
 
 #[test]

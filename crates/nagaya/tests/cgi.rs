@@ -88,6 +88,19 @@ fn a_program_is_told_what_the_rfc_says_and_nothing_of_ours() {
 }
 
 #[test]
+fn a_rewritten_path_leaves_request_uri_as_the_client_sent_it() {
+    let script = "scripts = { rewrite = { code = \"Nginx::Request.new.uri = '/env.cgi/new'\" } }";
+    let config = CONFIG.replace("env = { STAGE", &format!("{script}\nenv = {{ STAGE"));
+    let builder = builder_of(&config, "", "", "");
+    program(builder.directory().path(), "env.cgi", ENV);
+    let gateway = builder.start();
+    let told = environment(&reply(gateway.ask(&request("GET /old/%20?q=1", ""))));
+    let of = |name: &str| told.get(name).map(String::as_str);
+    assert_eq!(of("REQUEST_URI"), Some("/old/%20?q=1"));
+    assert_eq!(of("PATH_INFO"), Some("/new"));
+}
+
+#[test]
 fn a_query_never_becomes_arguments() {
     let args = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\necho \"$# of $0\"\n";
     let gateway = gateway("", "", &[("args.cgi", args)]);

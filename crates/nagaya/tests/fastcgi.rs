@@ -152,6 +152,59 @@ fn variables_can_be_set_and_left_out_and_the_root_be_another() {
     }
 }
 
+#[test]
+fn an_internal_rewrite_leaves_request_uri_as_the_client_sent_it() {
+    let ways = "encoded_slash = \"keep\"\ntry = [\"$path\", \"$path/\", \"/index.php\"]\n\
+                scripts = { rewrite = { code = \"r = Nginx::Request.new; r.uri = '/x.php/new' + r.uri if r.uri.start_with? '/old'; r.args = 'n=1' if r.uri.end_with? 'query'\" }, \
+                access = { code = \"r = Nginx::Request.new; Nginx.redirect '/x.php/inside?i=1' if r.uri == '/outside'\" } }\n  [[sites.rules]]";
+    let config = CONFIG.replacen("  [[sites.rules]]", ways, 1);
+    let responder = says(printed(PAGE));
+    let gateway = builder_of(&config, &responder, "", 8).start();
+    for (asked, uri, script, info, query) in [
+        (
+            "/old/%20a?q",
+            "/old/%20a?q",
+            "/x.php",
+            Some("/new/old/ a"),
+            "q",
+        ),
+        (
+            "/old/a%2Fb",
+            "/old/a%2Fb",
+            "/x.php",
+            Some("/new/old/a%2Fb"),
+            "",
+        ),
+        (
+            "/old/query?q=2",
+            "/old/query?q=2",
+            "/x.php",
+            Some("/new/old/query"),
+            "n=1",
+        ),
+        (
+            "/outside?o=1",
+            "/outside?o=1",
+            "/x.php",
+            Some("/inside"),
+            "i=1",
+        ),
+        ("/a-post/?p=1", "/a-post/?p=1", "/index.php", None, "p=1"),
+        ("/x.php/b", "/x.php/b", "/x.php", Some("/b"), ""),
+    ] {
+        assert_page(gateway.ask(&get(asked)));
+        let call = responder.next_call();
+        for (name, value) in [
+            ("REQUEST_URI", Some(uri)),
+            ("SCRIPT_NAME", Some(script)),
+            ("PATH_INFO", info),
+            ("QUERY_STRING", Some(query)),
+        ] {
+            assert_eq!(call.param(name), value, "{asked}: {name}");
+        }
+    }
+}
+
 /// `u:secret` by bcrypt at the lowest cost.
 const PASSWORDS: &str = "u:$2y$04$kPr2tBuYEq3nTDBf8cWoxeqXq.WbFLgtfMtEc4T0SJru57lwjwrka\n";
 

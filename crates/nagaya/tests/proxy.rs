@@ -448,6 +448,36 @@ fn prefixes_are_cut_and_put() {
 }
 
 #[test]
+fn a_kept_encoded_slash_goes_on_as_one_through_scripts_and_redirects() {
+    let site = "hosts = [\"app.test\"]\nencoded_slash = \"keep\"\n\
+                scripts = { rewrite = { code = \"r = Nginx::Request.new; r.uri = '/new' + r.uri if r.uri.start_with? '/old'\" } }";
+    let config = CONFIG
+        .replace("hosts = [\"app.test\"]", site)
+        .replace("rules = [", "rules = [{ match = { path = \"/new/old/moved/*\" }, handler = { redirect = \"https://b.test$uri\" } }, ");
+    let upstream = ScriptedUpstream::fixed("x");
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("more", "")
+        .with(
+            "upstream",
+            format!("servers = [\"{}\"]", upstream.address()),
+        )
+        .with("handler", "{ upstream = \"app\", add_prefix = \"/v2\" }")
+        .start();
+    for (asked, forwarded) in [
+        ("/a%2Fb", "/v2/a%2Fb"),
+        ("/old/a%2Fb?q=%2F", "/v2/new/old/a%2Fb?q=%2F"),
+        ("/old/100%25/a%2Fb", "/v2/new/old/100%25/a%2Fb"),
+    ] {
+        assert_eq!(reply(gateway.ask(&get(asked, ""))).status, 200);
+        let line = upstream.next_seen().head.line;
+        assert_eq!(line, format!("GET {forwarded} HTTP/1.1"), "{asked}");
+    }
+    let moved = reply(gateway.ask(&get("/old/moved/a%2Fb", "")));
+    let location = moved.head.field("Location");
+    assert_eq!(location, Some("https://b.test/new/old/moved/a%2Fb"));
+}
+
+#[test]
 fn the_host_sent_is_the_one_chosen() {
     let upstream = ScriptedUpstream::fixed("x");
     let own = upstream.address().to_string();

@@ -157,10 +157,23 @@ impl RequestHead {
         self.face(&self.path.wire)
     }
 
+    /// The canonical path of what the client asked for, escaped, whatever was put in its place.
+    pub fn sent_path_wire(&self) -> &[u8] {
+        match &*self.rewritten.sent_path {
+            b"" => self.path_wire(),
+            sent => sent,
+        }
+    }
+
+    /// The query as sent, without its `?`.
+    pub fn sent_query(&self) -> Option<&[u8]> {
+        self.target().get(self.target.query.clone()?)
+    }
+
     /// The query as sent or as rewritten, without its `?`.
     pub fn query(&self) -> Option<&[u8]> {
         match &self.rewritten.query {
-            None => self.target().get(self.target.query.clone()?),
+            None => self.sent_query(),
             Some(rewritten) => rewritten.as_deref(),
         }
     }
@@ -219,6 +232,9 @@ impl RequestHead {
     pub(crate) fn replace_path(&mut self, raw: &[u8], how: PathRules) -> Result<(), Refusal> {
         let mut path = CanonicalPath::default();
         path.build(raw, how)?;
+        if self.rewritten.sent_path.is_empty() {
+            self.rewritten.sent_path = self.path_wire().to_vec();
+        }
         self.path = path;
         self.face = Face::Built;
         self.target.asterisk = false;

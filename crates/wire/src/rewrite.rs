@@ -8,7 +8,7 @@ use crate::{
     octets::field_name_ok,
     refusal::Refusal,
     request::RequestHead,
-    target::{CanonicalPath, PathRules},
+    target::{CanonicalPath, EncodedSlash, PathRules},
 };
 
 /// What of a request line has been replaced.
@@ -16,6 +16,8 @@ use crate::{
 pub(crate) struct Rewritten {
     /// Empty: nothing.
     pub(crate) method: Vec<u8>,
+    /// The canonical path, escaped, of what the client asked for; empty: it still is the request's.
+    pub(crate) sent_path: Vec<u8>,
     /// `Some(None)`: there is no query any more.
     pub(crate) query: Option<Option<Vec<u8>>>,
 }
@@ -23,6 +25,7 @@ pub(crate) struct Rewritten {
 impl Rewritten {
     pub(crate) fn clear(&mut self) {
         self.method.clear();
+        self.sent_path.clear();
         self.query = None;
     }
 }
@@ -51,9 +54,7 @@ impl RequestHead {
         if !decoded.starts_with(b"/") {
             return Err(Refusal::bad("bad_target"));
         }
-        let mut raw = Vec::with_capacity(decoded.len());
-        escape(decoded, |byte| b"%?#".contains(&byte), &mut raw);
-        self.replace_path(&raw, how)
+        self.replace_path(&escaped_path(decoded, how), how)
     }
 
     /// Replaces the query; `None` takes it away.
@@ -93,18 +94,32 @@ impl RequestHead {
 /// # Errors
 /// When no client may ask for it.
 pub fn canonical_path(decoded: &[u8], how: PathRules) -> Result<Vec<u8>, Refusal> {
-    let mut raw = Vec::with_capacity(decoded.len());
-    escape(decoded, |byte| b"%?#".contains(&byte), &mut raw);
     let mut path = CanonicalPath::default();
-    path.build(&raw, how)?;
+    path.build(&escaped_path(decoded, how), how)?;
     Ok(path.decoded)
 }
 
-/// Escapes what cannot stand in a target, and what else is to be.
-fn escape(bytes: &[u8], is_more: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+/// A decoded path as a client would write it. Where encoded slashes are kept, the decoded face
+/// spells one `%2F`: that is no percent sign to be escaped once more.
+fn escaped_path(decoded: &[u8], how: PathRules) -> Vec<u8> {
+    let is_slash = |rest: &[u8]| {
+        how.encoded_slash == EncodedSlash::Keep
+            && rest
+                .get(..3)
+                .is_some_and(|three| three.eq_ignore_ascii_case(b"%2F"))
+    };
+    let mut raw = Vec::with_capacity(decoded.len());
+    let is_more = |rest: &[u8]| matches!(rest, [b'%' | b'?' | b'#', ..]) && !is_slash(rest);
+    escape(decoded, is_more, &mut raw);
+    raw
+}
+
+/// Escapes what cannot stand in a target, and what else is to be, as seen from each byte on.
+fn escape(bytes: &[u8], is_more: impl Fn(&[u8]) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in bytes {
-        if (0x21..0x7f).contains(&byte) && !is_more(byte) {
+    for (at, &byte) in bytes.iter().enumerate() {
+        let rest = bytes.get(at..).unwrap_or_default();
+        if (0x21..0x7f).contains(&byte) && !is_more(rest) {
             out.push(byte);
         } else {
             let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');
@@ -147,6 +162,45 @@ mod tests {
             assert_eq!(head.query(), Some(&b"q=1"[..]));
             assert_eq!(head.target(), b"/first?q=1");
         }
+    }
+
+    #[test]
+    fn a_kept_encoded_slash_is_not_escaped_once_more() {
+        let keep = PathRules {
+            encoded_slash: EncodedSlash::Keep,
+            ..PathRules::default()
+        };
+        for (decoded, rules, wire) in [
+            ("/v1/a%2Fb", keep, "/v1/a%2Fb"),
+            ("/v1/a%2fb%", keep, "/v1/a%2fb%25"),
+            ("/v1/a%2", keep, "/v1/a%252"),
+            ("/v1/a%2Gb%41", keep, "/v1/a%252Gb%2541"),
+            ("/v1/a%2Fb", PathRules::default(), "/v1/a%252Fb"),
+        ] {
+            let mut head = head("/first");
+            let rewritten = head.rewrite_path(decoded.as_bytes(), rules);
+            assert_eq!(rewritten, Ok(()), "{decoded}");
+            assert_eq!(head.path_wire(), wire.as_bytes());
+        }
+        assert!(head("/first").rewrite_path(b"/a%2F../b", keep).is_err());
+        let file = canonical_path(b"/a%2Fb", keep);
+        assert_eq!(file.as_deref(), Ok(&b"/a%2Fb"[..]));
+    }
+
+    #[test]
+    fn what_the_client_asked_for_is_known_however_often_it_was_rewritten() {
+        let mut head = head("/a%20b/../first%21?q=1");
+        let sent = |head: &RequestHead| {
+            let query = head.sent_query().unwrap_or_default();
+            [head.sent_path_wire(), b"?", query].concat()
+        };
+        assert_eq!(sent(&head), b"/first%21?q=1");
+        for path in ["/second", "/third"] {
+            let rewritten = head.rewrite_path(path.as_bytes(), PathRules::default());
+            assert_eq!((rewritten, head.path()), (Ok(()), path.as_bytes()));
+        }
+        head.rewrite_query(None).expect("none");
+        assert_eq!(sent(&head), b"/first%21?q=1");
     }
 
     #[test]
@@ -207,6 +261,8 @@ mod tests {
         let mut rewritten = head("/first?q=1");
         rewritten.rewrite_method(b"PUT").expect("a method");
         rewritten.rewrite_query(None).expect("none");
+        let path = rewritten.rewrite_path(b"/second", PathRules::default());
+        assert_eq!(path, Ok(()));
         assert_eq!(rewritten.method, Method::Put);
         let sent = (rewritten.sent_method(), rewritten.method_bytes());
         assert_eq!(sent, (&b"GET"[..], &b"PUT"[..]));
@@ -219,5 +275,9 @@ mod tests {
         rewritten.parse(next, &caps).expect("a request");
         assert_eq!(rewritten.method_bytes(), b"GET");
         assert_eq!(rewritten.query(), Some(&b"x"[..]));
+        rewritten
+            .canonicalize(PathRules::default())
+            .expect("a path");
+        assert_eq!(rewritten.sent_path_wire(), b"/next");
     }
 }

@@ -83,7 +83,8 @@ fn seen<'a>(
     };
     Request {
         method: head.method_bytes(),
-        path_wire: head.path_wire(),
+        sent_path_wire: head.sent_path_wire(),
+        sent_query: head.sent_query(),
         query: head.query(),
         version: head.version,
         fields: &head.fields,
