@@ -10,7 +10,6 @@ mod shed;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::lower::names::Named;
@@ -19,7 +18,7 @@ use crate::lower::{FASTCGI_PREFIX, spell, spell_cpu};
 use crate::model::{
     Caps, Cgi, Cgroup, Condition, FastCgi, FieldEdits, Files, Glob, Handler, HostPattern, IoLimit,
     Limit, ListenAddress, LogTarget, Model, Proxy, ProxyHost, ProxyTarget, Root, Rule, Server,
-    ServerAddress, Settings, Site, Template, Timeouts, TryEntry, Upstream,
+    Settings, Site, Template, Timeouts, TryEntry, Upstream,
 };
 use crate::units;
 
@@ -329,14 +328,9 @@ fn io_limit(limit: &IoLimit) -> String {
 }
 
 fn server(server: &Server) -> String {
-    let address = match &server.address {
-        ServerAddress::Tcp(address) => SocketAddr::to_string(address),
-        ServerAddress::Name { host, port } => format!("{host}:{port}"),
-        ServerAddress::Unix(path) => format!("unix:{}", path.display()),
-    };
     format!(
         "{{ address = {}, weight = {} }}",
-        quote(address),
+        quote(server.address.to_string()),
         server.weight
     )
 }

@@ -20,6 +20,8 @@ pub(crate) struct Mentions {
     pub(crate) directories: Vec<String>,
     /// Sockets and other files that are made where their directory is.
     pub(crate) sockets: Vec<String>,
+    /// Sockets of FastCGI servers, which are there already.
+    pub(crate) fastcgi_sockets: Vec<String>,
     /// Logs, made likewise.
     pub(crate) logs: Vec<String>,
     /// The control socket, which is one of the sockets as well.
@@ -61,6 +63,10 @@ pub(crate) fn find(text: &str) -> Mentions {
         for level in levels.filter_map(|level| level.get_ref().as_table()) {
             mentions.data.extend(refusal_pages(level));
             mentions.scripts.extend(scripts_of(level));
+            let servers = elements(level, "servers");
+            mentions
+                .fastcgi_sockets
+                .extend(servers.filter_map(socket_of));
         }
     }
     let maps = member(top, "maps").and_then(DeValue::as_table);
@@ -90,6 +96,11 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.scripts.extend(scripts_of(site));
         mentions.scripts.extend(rules().flat_map(scripts_of));
         mentions.scripts.extend(rules().flat_map(handler_scripts));
+        let handlers = rules().filter_map(|rule| member(rule, "handler")?.as_table());
+        let servers = handlers.filter_map(|handler| member(handler, "fastcgi"));
+        mentions
+            .fastcgi_sockets
+            .extend(servers.filter_map(socket_of));
         if rules().any(runs_programs) {
             let user = member(site, "user").and_then(text_of);
             mentions.program_users.extend(user);
@@ -112,6 +123,16 @@ fn elements<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> impl Iterator<Item = &
 
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
+}
+
+/// The path of a Unix socket that a server is written with, alone or in a table.
+fn socket_of(server: &DeValue<'_>) -> Option<String> {
+    let address = match server.as_table() {
+        Some(table) => member(table, "address")?,
+        None => server,
+    };
+    let path = address.as_str()?.strip_prefix("unix:")?;
+    path.starts_with('/').then(|| path.to_owned())
 }
 
 fn log_file(level: &DeTable<'_>) -> Option<String> {

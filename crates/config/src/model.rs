@@ -291,6 +291,16 @@ pub enum ServerAddress {
     Unix(PathBuf),
 }
 
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerAddress::Tcp(address) => address.fmt(out),
+            ServerAddress::Name { host, port } => write!(out, "{host}:{port}"),
+            ServerAddress::Unix(path) => write!(out, "unix:{}", path.display()),
+        }
+    }
+}
+
 /// Choice among servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balance {

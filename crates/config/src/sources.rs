@@ -41,7 +41,7 @@ pub struct Sources {
     pub(crate) overrides: Overrides,
     pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
-    /// Canonical names of scripts' files that have another name than the one they are called by.
+    /// Canonical names of scripts' files and FastCGI sockets that are called by another name.
     pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
     /// What was seen of the files of maps, which workers read themselves. Not looked at in another process.
     pub(crate) map_files: BTreeMap<PathBuf, Result<Valueless, String>>,
@@ -325,6 +325,9 @@ impl Sources {
                 .entry(path)
                 .or_insert_with_key(|path| look_at_directory(path));
         }
+        for path in &mentions.fastcgi_sockets {
+            self.fetch_socket(self.resolve(from, path));
+        }
         for path in &mentions.logs {
             if let Some(directory) = self.resolve(from, path).parent()
                 && let Err(why) = look_at_directory(directory)
@@ -341,6 +344,16 @@ impl Sources {
         }
         let users = mentions.user.iter().chain(&mentions.program_users);
         self.users.extend(users.map(|name| (name.clone(), Ok(()))));
+    }
+
+    /// A socket has as many names as links lead to it, whether or not its server runs already.
+    fn fetch_socket(&mut self, path: PathBuf) {
+        let (directory, name) = (path.parent(), path.file_name());
+        let there = || Some(std::fs::canonicalize(directory?).ok()?.join(name?));
+        let canonical = std::fs::canonicalize(&path).ok().or_else(there);
+        if let Some(canonical) = canonical.filter(|canonical| *canonical != path) {
+            self.canonical.insert(path, canonical);
+        }
     }
 
     fn fetch_script(&mut self, path: PathBuf) {
@@ -473,7 +486,7 @@ fn look_beside(path: &Path) -> Option<String> {
 }
 
 /// `path` without `.` and `..`, by its text alone.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {

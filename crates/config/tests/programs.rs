@@ -2,8 +2,8 @@
 
 mod written;
 
-use config::Sources;
 use config::model::{Handler, Protocol, Rlimits, Site};
+use config::{Sources, load_and_warn};
 use written::{LISTEN, model, problems};
 
 /// A site called `host` with `lines` and the handlers, a rule each.
@@ -302,4 +302,149 @@ fn words_of_other_programs_are_answered_with_what_to_write() {
     let text = format!("{LISTEN}{single}handler = {{ cgi = true }}\n");
     let told = problems(&Sources::from_text("nagaya.toml", &text));
     assert!(told.contains("write `[[sites.rules]]`"), "{told}");
+}
+
+const ADMIN: &str = "PHP_ADMIN_VALUE = \"open_basedir=/srv\"";
+
+/// A site whose PHP is run by this server, with settings by FastCGI.
+fn setting(host: &str, lines: &str, server: &str) -> String {
+    let params = format!("params = {{ set = {{ {ADMIN} }} }}");
+    let rule = format!("handler = {{ fastcgi = {{ address = \"{server}\", {params} }} }}");
+    site(host, lines, &[&rule])
+}
+
+/// A site whose PHP is run by this server.
+fn plain(host: &str, lines: &str, server: &str) -> String {
+    site(
+        host,
+        lines,
+        &[&format!("handler = {{ fastcgi = \"{server}\" }}")],
+    )
+}
+
+fn warnings(text: &str) -> String {
+    let sources = Sources::from_text("nagaya.toml", text);
+    match load_and_warn(&sources) {
+        Ok((_, warnings)) => warnings.to_string(),
+        Err(problems) => panic!("{text}\n{problems}"),
+    }
+}
+
+#[test]
+fn a_setting_of_php_is_refused_where_another_site_shares_the_server() {
+    let named = "[upstreams.php]\nprotocol = \"fastcgi\"\n\
+                 servers = [\"10.0.0.1:9000\", { address = \"unix:/run/php.sock\" }]\n";
+    for (one, other) in [
+        ("unix:/run/php.sock", "unix:/run/php.sock"),
+        ("unix:/run/php.sock", "unix://run/./x/../php.sock"),
+        ("unix:/run/php.sock", "php"),
+        ("php", "10.0.0.1:9000"),
+        ("127.0.0.1:9000", "localhost:9000"),
+        ("[::ffff:10.0.0.1]:9000", "php"),
+        ("php.test:9000", "PHP.test:9000"),
+    ] {
+        for text in [
+            [setting("a.jp", "", one), plain("b.jp", "", other)],
+            [plain("b.jp", "", one), setting("a.jp", "", other)],
+        ] {
+            let text = format!("{LISTEN}{named}{}", text.concat());
+            let said = problems(&Sources::from_text("nagaya.toml", &text));
+            for part in [
+                "`PHP_ADMIN_VALUE` of site `a.jp` would stay in the processes of",
+                "for later requests of site `b.jp`",
+                "`b.jp` asks it, too",
+                "write it into the pool's file, as `php_admin_value[memory_limit] = 256M`",
+                "\n1 problem\n",
+            ] {
+                assert!(said.contains(part), "{one}, {other}: no {part:?} in {said}");
+            }
+            for place in ["open_basedir", "fastcgi = "] {
+                assert!(said.contains(place), "{place}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_setting_of_php_is_found_wherever_it_is_written() {
+    let rule = "handler = { fastcgi = \"unix:/run/php.sock\" }";
+    let of_rule = format!("env = {{ {ADMIN} }}\n{rule}");
+    let without_handler = format!("match = {{ path = \"/a\" }}\nenv = {{ {ADMIN} }}");
+    let left_out = format!(
+        "env = {{ {ADMIN} }}\nhandler = {{ fastcgi = {{ address = \"unix:/run/php.sock\", params = {{ remove = [\"PHP_ADMIN_VALUE\"] }} }} }}"
+    );
+    let env = format!("env = {{ {ADMIN} }}");
+    let cgi = format!("env = {{ {ADMIN} }}\nhandler = {{ cgi = true }}");
+    let other = plain("b.jp", "", "unix:/run/php.sock");
+    for (site, count) in [
+        (site("a.jp", "", &[&of_rule]), 1),
+        (site("a.jp", &env, &[rule]), 1),
+        (site("a.jp", "", &[&without_handler, rule, rule]), 1),
+        (site("a.jp", "", &[&left_out]), 0),
+        (site("a.jp", "", &[&cgi, rule]), 0),
+    ] {
+        let text = format!("{LISTEN}{site}{other}");
+        let found = load_and_warn(&Sources::from_text("nagaya.toml", &text));
+        let found = found.map_or_else(
+            |problems| problems.count(),
+            |(_, warnings)| warnings.count(),
+        );
+        assert_eq!(found, count, "{text}");
+    }
+}
+
+#[test]
+fn a_setting_of_php_in_a_pool_of_the_sites_own_is_a_warning() {
+    let apart = [
+        setting("a.jp", "", "unix:/run/a.sock"),
+        plain("b.jp", "", "unix:/run/b.sock"),
+        plain("c.jp", "", "10.0.0.1:9000"),
+        setting("d.jp", "", "10.0.0.1:9001"),
+    ];
+    let said = warnings(&format!("{LISTEN}{}", apart.concat()));
+    let part = "`PHP_ADMIN_VALUE` stays in the process of php-fpm that got it";
+    assert_eq!(said.matches(part).count(), 2, "{said}");
+    assert!(said.contains("php_admin_value["), "{said}");
+    let others = said.matches("warning: ").count();
+    assert_eq!(others, 2, "{said}");
+}
+
+#[test]
+fn sites_of_different_users_that_share_php_are_told_that_user_is_not_phps() {
+    let of = |host: &str, user: &str, socket: &str| {
+        let line = match user {
+            "" => String::new(),
+            user => format!("user = \"{user}\""),
+        };
+        plain(host, &line, &format!("unix:/run/{socket}.sock"))
+    };
+    for (sites, expected) in [
+        (
+            [("alice", "php"), ("bob", "php"), ("bob", "php")],
+            "sites `0.jp` (user `alice`) and `1.jp` (user `bob`) have their pages run by",
+        ),
+        (
+            [("", "php"), ("", "php"), ("bob", "php")],
+            "and `2.jp` (user `bob`) have their pages run by",
+        ),
+        (
+            [("alice", "php"), ("", "php"), ("", "other")],
+            "sites `0.jp` (user `alice`) and `1.jp` (user `",
+        ),
+        ([("alice", "a"), ("bob", "b"), ("", "c")], ""),
+        ([("alice", "a"), ("alice", "a"), ("", "b")], ""),
+        ([("", "php"), ("", "php"), ("", "php")], ""),
+    ] {
+        let sites = sites.iter().enumerate();
+        let sites = sites.map(|(at, (user, socket))| of(&format!("{at}.jp"), user, socket));
+        let text = format!("{LISTEN}{}", sites.collect::<String>());
+        let said = warnings(&text);
+        let count = usize::from(!expected.is_empty());
+        assert_eq!(
+            said.matches("`user` is not PHP's").count(),
+            count,
+            "{text}{said}"
+        );
+        assert!(said.contains(expected), "{text}{said}");
+    }
 }

@@ -594,3 +594,36 @@ fn the_control_socket_is_known_whatever_else_is_wrong() {
     let without = Directory::with(&[("nagaya.toml", "[control]\nsocket = \"\"\n")]);
     assert_eq!(without.read().control_socket(), None);
 }
+
+#[test]
+fn a_socket_of_php_is_the_same_by_whatever_links_it_is_named() {
+    let directory = Directory::with(&[]);
+    let at = |name: &str| directory.path.join(name).display().to_string();
+    directory.write("run/php8.sock", b"");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, directory.path.join(name)).expect("the test's own files");
+    };
+    link("run", "var-run");
+    link("php8.sock", "run/php.sock");
+    for (one, other, count) in [
+        ("run/php8.sock", "run/php.sock", 1),
+        ("run/php.sock", "var-run/php8.sock", 1),
+        ("run/not-yet.sock", "var-run/not-yet.sock", 1),
+        ("run/php8.sock", "run/not-yet.sock", 0),
+    ] {
+        let (root, one, other) = (at("run"), at(one), at(other));
+        let text = format!(
+            "{LISTEN}[upstreams.php]\nprotocol = \"fastcgi\"\nservers = [\"unix:{one}\"]\n\
+             [[sites]]\nhosts = [\"a.jp\"]\nroot = \"{root}\"\nenv = {{ PHP_VALUE = \"a=b\" }}\n\
+             rules = [{{ handler = {{ fastcgi = \"php\" }} }}]\n\
+             [[sites]]\nhosts = [\"b.jp\"]\nroot = \"{root}\"\n\
+             rules = [{{ handler = {{ fastcgi = {{ address = \"unix:{other}\" }} }} }}]\n"
+        );
+        directory.write("nagaya.toml", text.as_bytes());
+        let sources = directory.read();
+        let found = load(&sources).map_or_else(|problems| problems.count(), |_| 0);
+        assert_eq!(found, count, "{one} {other}");
+        let packed = Sources::from_bytes(&sources.to_bytes()).expect("whole bytes");
+        assert_eq!(load(&packed).is_err(), count > 0, "another process agrees");
+    }
+}

@@ -15,6 +15,7 @@ pub(crate) mod overrides;
 mod program;
 mod rule;
 pub(crate) mod script;
+mod sharing;
 mod shed;
 mod site;
 mod syntax;

@@ -12,6 +12,7 @@ use super::fields::{self, Side};
 use super::limits::{Level, Outer, judge_site, limits};
 use super::rule::{SiteFiles, rule};
 use super::script;
+use super::sharing::Sharing;
 use super::table::Table;
 use super::tenant::Tenants;
 use super::tops::Tops;
@@ -45,12 +46,16 @@ pub(crate) fn lower_all(
 ) -> Vec<Site> {
     let values = tops.elements("sites", "`hosts = [\"*\"]` and `root = \"/var/www/html\"`");
     let (mut hosts, mut alike) = (Hosts::new(), Alike::default());
+    let mut sharing = Sharing::default();
     let sites = values.iter().filter_map(|value| {
         let mut site = site(value, upstreams, around, &mut hosts)?;
+        sharing.note(value, &site, upstreams);
         alike.share(&mut site);
         Some(site)
     });
-    sites.collect()
+    let sites = sites.collect();
+    sharing.judge(tops.context);
+    sites
 }
 
 /// What a site and a rule may set alike.

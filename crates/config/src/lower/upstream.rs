@@ -154,6 +154,12 @@ impl Upstreams {
             .unwrap_or_default()
     }
 
+    /// The servers of the upstream of this index.
+    pub(crate) fn servers_of(&self, index: usize) -> &[Server] {
+        let upstream = self.list.get(index);
+        upstream.map_or(&[], |upstream| &upstream.servers)
+    }
+
     /// The list that the handlers' indices point into.
     pub(crate) fn finish(self) -> Vec<Upstream> {
         self.list

@@ -144,6 +144,13 @@ impl<'a> Value<'a> {
             .is_some_and(|table| table.contains_key(name))
     }
 
+    /// The value of a table's key, without complaint if there is none.
+    pub(crate) fn member(&self, name: &str) -> Option<Value<'a>> {
+        let table = self.node.get_ref().as_table()?;
+        let (key, node) = table.get_key_value(name)?;
+        Some(Value::new(self.context, self.file, key.get_ref(), node))
+    }
+
     /// A flag, without complaint if it is none.
     pub(crate) fn as_flag(&self) -> Option<bool> {
         self.node.get_ref().as_bool()

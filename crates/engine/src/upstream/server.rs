@@ -268,10 +268,5 @@ impl Server {
 
 /// What a server is called, by its address as configured.
 pub(crate) fn label(address: &model::ServerAddress) -> Arc<str> {
-    let label = match address {
-        model::ServerAddress::Tcp(address) => address.to_string(),
-        model::ServerAddress::Name { host, port } => format!("{host}:{port}"),
-        model::ServerAddress::Unix(path) => format!("unix:{}", path.display()),
-    };
-    label.into()
+    address.to_string().into()
 }
