@@ -117,14 +117,14 @@ impl Board {
         (beat_us != 0).then(|| self.now_us().saturating_sub(beat_us))
     }
 
-    /// Notes the request a worker has begun, for the report on a worker that stands still.
+    /// Notes the id of the request a worker has begun, for the report on one that stands still.
     pub fn note_request(&self, worker: usize, number: u64) {
         if let Some(sheet) = self.workers.get(worker) {
             sheet.request.store(number, Relaxed);
         }
     }
 
-    /// The number of the request a worker began last.
+    /// The id of the request a worker began last.
     pub fn last_request(&self, worker: usize) -> u64 {
         self.workers
             .get(worker)

@@ -124,7 +124,7 @@ pub fn run(watched: &Watched, voice: &Voice) {
         {
             let request = watched.shared.board.last_request(worker);
             let report = format!(
-                "worker {worker} stood still for 10 s; the last request it began was number {request:016x}"
+                "worker {worker} stood still for 10 s; the last request it began was {request:016x}"
             );
             // The supervisor may be gone as well; this process ends either way.
             let _ = voice.say(&ToSupervisor::Stuck { report });

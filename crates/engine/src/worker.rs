@@ -463,7 +463,9 @@ impl Worker {
     pub fn next_request_id(&self) -> RequestId {
         let number = self.next_id.get();
         self.next_id.set(number.wrapping_add(1));
-        RequestId::from_number(mix(number))
+        let id = mix(number);
+        self.board.note_request(self.index, id);
+        RequestId::from_number(id)
     }
 
     /// The number of a connection, from 1: of those that leave this worker's remainder, no other

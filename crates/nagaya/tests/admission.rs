@@ -92,7 +92,7 @@ fn every_kind_htpasswd_writes_is_understood() {
             .args([kind, "u", "secret"])
             .output()
         else {
-            eprintln!("skipped: there is no htpasswd here (Debian: apache2-utils)");
+            testkit::lacks_program("htpasswd");
             return;
         };
         let gateway = start(&String::from_utf8(output.stdout).unwrap());

@@ -185,6 +185,8 @@ while (<STDIN>) {
         .status();
     if has_module.is_ok_and(|status| status.success()) {
         programs.push(("module", module));
+    } else {
+        testkit::lacks_program("LoadAVG.pm");
     }
     let maps = programs.iter().map(|(name, _)| match *name {
         "module" => format!("[maps.module]\nprogram = [\"perl\", \"module\"]\n{LONG}\n"),

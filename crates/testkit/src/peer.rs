@@ -1,8 +1,8 @@
 //! Real servers of other projects, when the machine has them.
 //!
 //! The idea: a test against a real peer proves more than one against our own idea of it, but must
-//! not fail where that peer is not installed. A missing program is said on stderr and the test
-//! returns early.
+//! not fail on a developer's machine where that peer is not installed. A missing program is said on
+//! stderr and the test returns early; in continuous integration it fails ([`crate::skip`]).
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .map(|directory| directory.join(name))
         .find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
+        crate::lacks_program(name);
     }
     found
 }

@@ -153,7 +153,7 @@ pub fn find_php_fpm() -> Option<PathBuf> {
         .collect();
     found.sort();
     if found.is_empty() {
-        eprintln!("skipped: php-fpm is not installed");
+        crate::lacks_program("php-fpm");
     }
     found.pop()
 }

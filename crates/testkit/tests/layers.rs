@@ -130,10 +130,7 @@ fn modules_say_what_they_are_and_stay_short() {
         if !text.starts_with("//! ") {
             breaches.push(format!("{}: its first line is no //! header", shown(&file)));
         }
-        let lines = text
-            .lines()
-            .take_while(|line| *line != "#[cfg(test)]")
-            .count();
+        let lines = lines_without_tests(&text);
         if lines > MODULE_LINES_MAX && file.components().any(|part| part.as_os_str() == "src") {
             breaches.push(format!(
                 "{}: {lines} lines without tests, at most {MODULE_LINES_MAX}",
@@ -146,6 +143,41 @@ fn modules_say_what_they_are_and_stay_short() {
         }
     }
     assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn a_module_is_measured_to_its_end_less_the_tests_within() {
+    let [tests, more] = [&format!("{TEST}mod tests;\n"), "fn a() {\n}\n"];
+    let within = format!("{TEST}mod tests {{\n    fn b() {{\n    }}\n}}\n");
+    for (text, lines) in [
+        (format!("{more}{within}"), 2),
+        (format!("{within}{more}"), 2),
+        (format!("{tests}{more}{within}{more}"), 6),
+        (format!("{TEST}fn a() {{\n}}\n"), 3),
+    ] {
+        assert_eq!(lines_without_tests(&text), lines, "{text}");
+    }
+}
+
+#[test]
+fn the_code_map_has_every_crate_and_every_directory_of_the_engine() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let (_, map) = architecture
+        .split_once("\n## Code map\n")
+        .expect("there is a code map");
+    let map = map.split("\n## ").next().unwrap_or(map);
+    let engine = fs::read_dir(root().join("crates/engine/src")).expect("the engine is here");
+    let directories = engine
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| format!("`{}/", entry.file_name().to_string_lossy()));
+    let missing: Vec<String> = crate_names()
+        .iter()
+        .map(|name| format!("\n**`{name}`** — "))
+        .chain(directories)
+        .filter(|wanted| !map.contains(wanted.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]
@@ -259,6 +291,27 @@ fn reached(name: &str) -> BTreeSet<String> {
         .collect();
     assert!(found.contains(name), "cargo tree knows {name}: {text}");
     found
+}
+
+/// What stands above code that is compiled for tests alone.
+const TEST: &str = "#[cfg(test)]\n";
+
+/// The lines of a module, but for those of test modules that stand in it.
+fn lines_without_tests(text: &str) -> usize {
+    let mut lines = text.lines().peekable();
+    let mut count = 0;
+    while let Some(line) = lines.next() {
+        let opens = |next: &&str| next.contains("mod ") && next.ends_with('{');
+        if line == TEST.trim_end() && lines.next_if(opens).is_some() {
+            lines
+                .by_ref()
+                .take_while(|line| *line != "}")
+                .for_each(drop);
+        } else {
+            count += 1;
+        }
+    }
+    count
 }
 
 fn names(list: &[&str]) -> BTreeSet<String> {

@@ -121,6 +121,19 @@ fn a_record_tells_what_was_sent_not_what_was_meant() {
 }
 
 #[test]
+fn the_report_on_a_worker_that_stands_still_names_the_request_it_began_last() {
+    let bed = Bed::new(SITES);
+    let reply = block_on(async {
+        let mut client = connect(&bed);
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        read_all(&mut client).await
+    });
+    let id = format!("{:016x}", bed.worker.board.last_request(0));
+    assert!(reply.to_lowercase().contains(&id), "{id} is not in {reply}");
+}
+
+#[test]
 fn a_client_that_keeps_reading_is_not_cut_however_long_it_takes() {
     const PATIENCE_MS: u64 = 300;
     let config = SITES.replace("fine", &"x".repeat(LARGE));

@@ -128,7 +128,7 @@ fn find(names: &[&str]) -> Option<PathBuf> {
         .flat_map(|name| DIRECTORIES.map(|directory| Path::new(directory).join(name)));
     let found = paths.into_iter().find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("skipped: {} is not installed", names.join(" or "));
+        crate::lacks_program(names.first().unwrap_or(&""));
     }
     found
 }
