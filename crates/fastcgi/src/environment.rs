@@ -412,7 +412,8 @@ fn passes(field: Field<'_>, request: &Request<'_>) -> bool {
         | FieldId::XForwardedHost
         | FieldId::XForwardedProto
         | FieldId::XRealIp
-        | FieldId::Forwarded => request.peer == Trust::Trusted,
+        | FieldId::Forwarded
+        | FieldId::Via => request.peer == Trust::Trusted,
         FieldId::Other => {
             let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
             field.name.iter().all(plain) && !field.name.eq_ignore_ascii_case(b"Proxy")

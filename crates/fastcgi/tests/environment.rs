@@ -186,6 +186,7 @@ fn fields_become_variables_but_for_those_that_would_deceive() {
                 ("X-Forwarded-For", "1.2.3.4"),
                 ("Forwarded", "for=1"),
                 ("X-Real-IP", "1"),
+                ("Via", "1.1 elsewhere"),
             ],
             &[],
         ),

@@ -499,7 +499,7 @@ fn the_host_sent_is_the_one_chosen() {
 
 const CLAIMS: &str = "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\
     X-Forwarded-Host: shop.example\r\nForwarded: for=192.0.2.7\r\nX-Real-IP: 192.0.2.9\r\n\
-    X-Request-Id: from-outside\r\n";
+    X-Request-Id: from-outside\r\nVia: 1.1 elsewhere, 1.1 nagaya\r\n";
 
 /// What the upstream sees of [`CLAIMS`], by name.
 fn forwarded(more: &str) -> Vec<Option<String>> {
@@ -526,10 +526,20 @@ fn forwarded(more: &str) -> Vec<Option<String>> {
         "x-real-ip",
         "x-request-id",
     ];
-    names
+    let mut seen: Vec<_> = names
         .iter()
         .map(|name| head.field(name).map(str::to_owned))
-        .collect()
+        .collect();
+    let via = head
+        .fields
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("via"));
+    seen.push(Some(
+        via.map(|(_, value)| value.as_str())
+            .collect::<Vec<_>>()
+            .join("; "),
+    ));
+    seen
 }
 
 #[test]
@@ -540,6 +550,8 @@ fn a_strangers_claims_are_not_passed_on() {
     assert_eq!(seen[3], None);
     assert_eq!(seen[4].as_deref(), Some("127.0.0.1"));
     assert_ne!(seen[5].as_deref(), Some("from-outside"));
+    // That it has come through here is no claim of its own: circles are found by it.
+    assert_eq!(seen[6].as_deref(), Some("1.1 nagaya, 1.1 nagaya"));
 }
 
 #[test]
@@ -552,6 +564,7 @@ fn a_trusted_proxys_claims_are() {
         "for=192.0.2.7",
         "192.0.2.7",
         "from-outside",
+        "1.1 elsewhere, 1.1 nagaya; 1.1 nagaya",
     ];
     assert_eq!(seen, theirs.map(|text| Some(text.to_owned())));
 }

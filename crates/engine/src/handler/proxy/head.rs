@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use config::model::ProxyHost;
 use wire::{FieldId, Framing, encode_field};
 
-use super::{Forward, PSEUDONYM};
+use super::{Forward, HOP, HOPS_MAX, hops};
 use crate::address;
 use crate::exchange::{Exchange, Request};
 
@@ -89,7 +89,9 @@ fn passes(id: FieldId, peer_trusted: bool) -> bool {
         | FieldId::XForwardedFor
         | FieldId::XRealIp
         | FieldId::XRequestId => false,
-        FieldId::XForwardedProto | FieldId::XForwardedHost | FieldId::Forwarded => peer_trusted,
+        FieldId::XForwardedProto | FieldId::XForwardedHost | FieldId::Forwarded | FieldId::Via => {
+            peer_trusted
+        }
         _ => true,
     }
 }
@@ -119,8 +121,17 @@ fn forwarding(out: &mut Vec<u8>, request: &Request) {
         encode_field(b"X-Forwarded-Host", request.head.authority(), out);
     }
     encode_field(b"X-Request-Id", request.id.as_bytes(), out);
-    out.extend_from_slice(b"Via: 1.1 ");
-    out.extend_from_slice(PSEUDONYM);
+    // Of what others say of its way only our own mark counts: a circle is found by it.
+    let before = match request.peer_trusted {
+        true => 0,
+        false => hops(fields).min(HOPS_MAX),
+    };
+    out.extend_from_slice(b"Via: ");
+    for _ in 0..before {
+        out.extend_from_slice(HOP);
+        out.extend_from_slice(b", ");
+    }
+    out.extend_from_slice(HOP);
     out.extend_from_slice(b"\r\n");
 }
 

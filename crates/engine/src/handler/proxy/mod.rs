@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use config::model::Proxy;
-use wire::{FieldId, strip_hop_by_hop};
+use wire::{FieldId, Fields, strip_hop_by_hop};
 
 use super::straggler::{self, Abandoned};
 use crate::error::{Error, Kind, Result};
@@ -34,7 +34,7 @@ use tunnel::Over;
 /// Times a request may come through this gateway before it counts as going in circles.
 const HOPS_MAX: usize = 8;
 /// How this gateway signs in `Via` (RFC 9110 §7.6.3).
-const PSEUDONYM: &[u8] = b"nagaya";
+const HOP: &[u8] = b"1.1 nagaya";
 
 /// What every attempt at a request needs to know.
 struct Forward<'a> {
@@ -119,15 +119,19 @@ fn pool(serving: &Serving, exchange: &Exchange) -> Result<Rc<Pool>> {
 
 /// A request that has come through here too often is going in circles.
 pub(super) fn check(exchange: &Exchange) -> Result<()> {
-    let fields = &exchange.request.head.fields;
-    let hops = fields
-        .get_all(FieldId::Via)
-        .flat_map(|line| line.split(|byte| *byte == b','))
-        .filter(|hop| hop.trim_ascii().ends_with(PSEUDONYM));
-    match hops.count() {
+    match hops(&exchange.request.head.fields) {
         0..HOPS_MAX => Ok(()),
         _ => Err(Error::refused(508, "forwarding_loop")),
     }
+}
+
+/// How often a request has come through this gateway, as far as its fields tell.
+fn hops(fields: &Fields) -> usize {
+    fields
+        .get_all(FieldId::Via)
+        .flat_map(|line| line.split(|byte| *byte == b','))
+        .filter(|hop| hop.trim_ascii() == HOP)
+        .count()
 }
 
 impl Failure {
