@@ -7,7 +7,9 @@
 //! request round inside would let a program choose what other rules see. A program that writes the
 //! status line itself (NPH) is refused.
 
-use wire::{FieldId, Fields, Refusal, field_name_ok, field_value_ok, strip_hop_by_hop};
+use wire::{
+    FieldId, Fields, REPLY_BYTES_MAX, Refusal, field_name_ok, field_value_ok, strip_hop_by_hop,
+};
 
 /// Caps on a head.
 #[derive(Debug, Clone, Copy)]
@@ -157,7 +159,8 @@ impl ReplyHead {
         }
         match FieldId::of(name) {
             FieldId::ContentLength => {
-                let length = number(value).ok_or(refused("bad_content_length"))?;
+                let length = number(value).filter(|length| *length <= REPLY_BYTES_MAX);
+                let length = length.ok_or(refused("bad_content_length"))?;
                 if self.length.replace(length).is_some() {
                     return Err(refused("second_content_length"));
                 }

@@ -58,6 +58,7 @@ fn a_head_is_status_and_fields() {
         (b"\n", 200, None, &[]),
         (b"\r\n", 200, None, &[]),
         (b"Content-Length: 12\n\n", 200, Some(12), &[]),
+        (b"Content-Length: 9223372036854775807\n\n", 200, Some(i64::MAX as u64), &[]),
         (b"Location: http://a/b\n\n", 302, None, &["Location: http://a/b"]),
         (b"Location: /local?x\n\n", 302, None, &["Location: /local?x"]),
         (b"Status: 301 Moved\nLocation: /x\n\n", 301, None, &["Location: /x"]),
@@ -121,6 +122,10 @@ fn what_is_no_head_is_refused() {
         (b"Content-Length: 1, 1\n\n", "bad_content_length"),
         (b"Content-Length: -1\n\n", "bad_content_length"),
         (b"Content-Length: +1\n\n", "bad_content_length"),
+        (
+            b"Content-Length: 9223372036854775808\n\n",
+            "bad_content_length",
+        ),
         (
             b"Content-Length: 18446744073709551616\n\n",
             "bad_content_length",

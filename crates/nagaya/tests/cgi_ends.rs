@@ -197,7 +197,7 @@ fn what_is_no_reply_is_never_passed_on() {
     program(builder.directory().path(), "say.cgi", say);
     let long = format!("X-A: {}\n\n", "a".repeat(200_000));
     let many = "X-A: 1\n".repeat(5_000) + "\n";
-    let cases: [(&str, &str, &str); 18] = [
+    let cases: [(&str, &str, &str); 19] = [
         ("nothing", "", "program_no_head"),
         ("no_end", "Content-Type: x\n", "program_no_head"),
         ("half_line", "Content-Type", "program_no_head"),
@@ -218,6 +218,11 @@ fn what_is_no_reply_is_never_passed_on() {
             "second_status",
         ),
         ("length", "Content-Length: -1\n\n.", "bad_content_length"),
+        (
+            "longest",
+            "Content-Length: 9223372036854775808\n\n.",
+            "bad_content_length",
+        ),
         ("long", &long, "head_too_long"),
         ("many", &many, "too_many_fields"),
     ];

@@ -373,6 +373,9 @@ fn a_reply_that_makes_no_sense_is_502() {
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         "220 mail.example.jp ESMTP\r\n",
         "HTTP/1.1 200 OK\r\nBroken",
+        "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\n",
         "",
     ] {
         let upstream =

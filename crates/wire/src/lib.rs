@@ -37,7 +37,7 @@ pub use framing::{Framing, Version};
 pub use method::Method;
 pub use octets::{field_name_ok, field_value_ok};
 pub use refusal::Refusal;
-pub use reply::{ReplyFraming, ReplyHead};
+pub use reply::{REPLY_BYTES_MAX, ReplyFraming, ReplyHead};
 pub use request::{OddNames, RequestHead};
 pub use rewrite::canonical_path;
 pub use target::{EncodedSlash, PathRules, Slashes};

@@ -19,6 +19,10 @@ use crate::{
     scan::{StartLine, first_fault},
 };
 
+/// The longest reply there can be, whatever its server says: what counts it further on, in clients
+/// and file systems, has a sign.
+pub const REPLY_BYTES_MAX: u64 = u64::MAX >> 1;
+
 /// How a reply's body is framed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplyFraming {
@@ -115,6 +119,9 @@ impl ReplyHead {
 
     fn judge(&mut self, request: Method) -> Result<(), Refusal> {
         let declared = framing::declared(&self.fields, self.version)?;
+        if matches!(declared, Framing::Length(length) if length > REPLY_BYTES_MAX) {
+            return Err(Refusal::bad("bad_cl"));
+        }
         let never = matches!(self.status, 100..200 | 204 | 304);
         self.framing = match declared {
             _ if never || request == Method::Head => ReplyFraming::None,

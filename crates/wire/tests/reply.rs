@@ -174,6 +174,14 @@ fn doubts_are_refused() {
         ),
         ("HTTP/1.1 200 x\r\nContent-Length: 1, 1\r\n\r\n", "bad_cl"),
         ("HTTP/1.1 200 x\r\nContent-Length: -1\r\n\r\n", "bad_cl"),
+        (
+            "HTTP/1.1 200 x\r\nContent-Length: 9223372036854775808\r\n\r\n",
+            "bad_cl",
+        ),
+        (
+            "HTTP/1.1 304 x\r\nContent-Length: 18446744073709551615\r\n\r\n",
+            "bad_cl",
+        ),
         ("HTTP/1.1 204 x\r\nContent-Length: -1\r\n\r\n", "bad_cl"),
         (
             "HTTP/1.1 200 x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
@@ -251,4 +259,14 @@ fn nothing_of_one_reply_is_left_in_the_next() {
         (head.reason(), head.upgrade(), head.fields.len()),
         (&b""[..], None, 1)
     );
+}
+
+#[test]
+fn the_longest_reply_is_one_that_a_signed_number_counts() {
+    let head = format!("HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n", i64::MAX);
+    let mut reply = ReplyHead::default();
+    let parsed = reply.parse(head.as_bytes(), Method::Get, &CAPS);
+    assert_eq!(parsed, Ok(Some(head.len())));
+    let longest = ReplyFraming::Length(9_223_372_036_854_775_807);
+    assert_eq!(reply.framing, longest);
 }

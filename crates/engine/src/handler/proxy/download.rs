@@ -5,7 +5,8 @@
 
 use std::task::{Context, Poll, ready};
 
-use wire::{BodyCaps, BodyDecoder, ReplyFraming};
+use config::model::Proxy;
+use wire::{BodyCaps, BodyDecoder, REPLY_BYTES_MAX, ReplyFraming};
 
 use super::super::delivery::{Delivery, Place};
 use super::{Forward, cut};
@@ -33,7 +34,7 @@ impl Download {
     pub(super) fn new(forward: &Forward<'_>) -> Self {
         let process = &forward.serving.generation.process;
         let body_caps = BodyCaps {
-            body_bytes: u64::MAX,
+            body_bytes: REPLY_BYTES_MAX,
             chunk_extension_bytes: process.caps.chunk_extension_bytes,
             trailer_bytes: process.caps.trailer_bytes,
         };
