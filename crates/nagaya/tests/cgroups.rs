@@ -149,6 +149,17 @@ fn body(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
+/// What the command says of the gateway.
+fn status(gateway: &Gateway) -> String {
+    let socket = gateway.directory().path().join("control");
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
+        .args(["status", "--socket"])
+        .arg(socket)
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&status.stdout).into_owned()
+}
+
 /// Sends a request whose answer is not waited for; the program ends with the client.
 fn begin(gateway: &Gateway, path: &str) -> RawClient {
     let mut client = RawClient::connect(gateway.address()).with_deadline(PATIENCE);
@@ -290,13 +301,7 @@ fn a_program_that_takes_more_memory_than_its_group_has_is_killed_and_no_other_gr
     assert!(killed(tenant) >= Some(1), "{metrics}");
     assert!(killed(rule) >= Some(1), "{metrics}");
     // The server reads them as another user than the one that made them.
-    let socket = gateway.directory().path().join("control");
-    let status = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .args(["status", "--socket"])
-        .arg(socket)
-        .output()
-        .unwrap();
-    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    let status = status(&gateway);
     assert!(status.contains("rule 1 of site app.test"), "{status}");
     // Nobody beside the group is harmed. Within it the kernel may kill more than one.
     let place = place(Controller::Memory, &gateway);
@@ -581,10 +586,24 @@ c.attach
             .write(&format!("site/{directory}/where.cgi"), program);
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
+    let spin = "#!/bin/sh\nwhile :; do :; done\n";
+    let file = builder.directory().write("site/one/spin.cgi", spin);
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     let gateway = builder.start();
     let told = body(&get(&gateway, "app.test", "/one/where.cgi"));
     let wished = "rule-app.test-1/script-apache%2fmod_mruby_group/run";
     assert!(told.contains(wished), "{told}");
+    let spinning = begin(&gateway, "/one/spin.cgi");
+    let series = r#"nagaya_group_throttled_periods_total{tenant="shared",site="app.test",rule="rule 1",script="apache/mod_mruby_group"} "#;
+    eventually(PATIENCE, "the group is seen to wait", || {
+        let metrics = body(&get(&gateway, "app.test", "/metrics"));
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series));
+        line.is_some_and(|count| count != "0").then_some(())
+    });
+    let shown = "apache/mod_mruby_group of rule 1 of site app.test";
+    let status = status(&gateway);
+    assert!(status.contains(shown), "{status}");
+    drop(spinning);
     let told = body(&get(&gateway, "app.test", "/two/where.cgi"));
     assert!(!told.contains("script-"), "{told}");
     let groups = place(Controller::Cpu, &gateway).join("tenant-shared/site-app.test");

@@ -1,12 +1,12 @@
-//! What the groups of programs have used, by tenant, site and rule.
+//! What the groups of programs have used, by tenant, site, rule and the names scripts gave.
 //!
 //! The idea: the kernel counts; this reads the files when somebody asks, of so many groups and no
 //! more, and says how many it left out. What a machine does not count is not shown.
 
-use os::cgroup::Usage;
+use os::cgroup::{Layout, Usage};
 
 use crate::generation::Generation;
-use crate::programs::groups::Owner;
+use crate::programs::groups::{OF_SCRIPTS, Owner};
 
 /// Groups whose files are read for one answer.
 const GROUPS_MAX: usize = 1_000;
@@ -99,11 +99,26 @@ pub(super) fn collect(generation: &Generation) -> GroupFigures {
     let mut figures = GroupFigures::default();
     let layout = &generation.layout;
     for (path, owner) in &generation.groups {
-        if figures.groups.len() == GROUPS_MAX {
-            figures.left_out += usize::from(layout.has(path));
-        } else if let Some(usage) = Usage::of(layout, path) {
-            figures.groups.push((owner.clone(), usage));
+        figures.add(layout, path, owner.clone());
+        for (directory, name) in layout.below(path, OF_SCRIPTS) {
+            let path = [path.as_slice(), &[directory]].concat();
+            let script = Some(name);
+            let owner = Owner {
+                script,
+                ..owner.clone()
+            };
+            figures.add(layout, &path, owner);
         }
     }
     figures
+}
+
+impl GroupFigures {
+    fn add(&mut self, layout: &Layout, path: &[String], owner: Owner) {
+        if self.groups.len() == GROUPS_MAX {
+            self.left_out += usize::from(layout.has(path));
+        } else if let Some(usage) = Usage::of(layout, path) {
+            self.groups.push((owner, usage));
+        }
+    }
 }

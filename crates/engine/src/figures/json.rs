@@ -108,7 +108,12 @@ fn map(map: &MapFigures, out: &mut String) {
 fn groups(figures: &GroupFigures, out: &mut String) {
     list("groups", &figures.groups, out, |(owner, usage), out| {
         let _ = write!(out, "\"tenant\":{}", text(&owner.tenant));
-        for (level, name) in [("site", &owner.site), ("rule", &owner.rule)] {
+        let levels = [
+            ("site", &owner.site),
+            ("rule", &owner.rule),
+            ("script", &owner.script),
+        ];
+        for (level, name) in levels {
             if let Some(name) = name {
                 let _ = write!(out, ",\"{level}\":{}", text(name));
             }

@@ -464,7 +464,7 @@ fn sensors(figures: &Figures, text: &mut Text) {
     }
 }
 
-/// A tenant's group has no site, a site's group no rule; what is used in one counts above, too.
+/// A tenant's group has no site, a site's group no rule, only one that a script made has `script`; what is used in one counts above, too.
 fn groups(figures: &GroupFigures, text: &mut Text) {
     for figure in FIGURES {
         let kind = match figure.unit {
@@ -481,11 +481,12 @@ fn groups(figures: &GroupFigures, text: &mut Text) {
             let Some(value) = (figure.of)(usage) else {
                 continue;
             };
-            let labels = [
+            let mut labels = vec![
                 ("tenant", owner.tenant.as_str()),
                 ("site", owner.site.as_deref().unwrap_or_default()),
                 ("rule", owner.rule.as_deref().unwrap_or_default()),
             ];
+            labels.extend(owner.script.as_deref().map(|name| ("script", name)));
             match figure.unit {
                 Unit::Time => text.sample(&name, &labels, seconds(value)),
                 Unit::Events | Unit::Level => text.sample(&name, &labels, value),

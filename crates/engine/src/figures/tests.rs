@@ -252,6 +252,11 @@ fn groups_are_shown_with_what_the_machine_counts() {
         tenant: "a \"shop\"".to_owned(),
         site: site.map(str::to_owned),
         rule: rule.map(str::to_owned),
+        script: None,
+    };
+    let of_script = Owner {
+        script: Some("apache/g".to_owned()),
+        ..owner(Some("a.jp"), None)
     };
     let counted = Usage {
         cpu_us: Some(1_500_000),
@@ -265,6 +270,7 @@ fn groups_are_shown_with_what_the_machine_counts() {
             groups: vec![
                 (owner(None, None), Usage::default()),
                 (owner(Some("a.jp"), Some("rule 1")), counted),
+                (of_script, Usage::default()),
             ],
             left_out: 7,
         },
@@ -289,6 +295,7 @@ fn groups_are_shown_with_what_the_machine_counts() {
             "-"
         ]
     );
+    assert!(page.contains("apache/g of site a.jp"), "{page}");
     assert!(page.ends_with("and 7 more\n"), "{page}");
     let samples = parse(&prometheus(&figures));
     let labels = r#"{tenant="a \"shop\"",site="a.jp",rule="rule 1"}"#;

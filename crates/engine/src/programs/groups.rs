@@ -26,7 +26,12 @@ pub struct Owner {
     pub site: Option<String>,
     /// The rule, unless it is the site's or the tenant's group.
     pub rule: Option<String>,
+    /// What a script calls it that has made it, below the group of the others.
+    pub script: Option<String>,
 }
+
+/// The kind of group that scripts make.
+pub const OF_SCRIPTS: &str = "script";
 
 /// Every group a model asks for, each after those it is in.
 #[derive(Debug, Default)]
@@ -137,8 +142,7 @@ fn levels<'a>(
     let host = crate::site::name(site);
     let owner = Owner {
         tenant: site.tenant.clone(),
-        site: None,
-        rule: None,
+        ..Owner::default()
     };
     let of_site = Owner {
         site: Some(host.clone()),
@@ -170,10 +174,14 @@ fn levels<'a>(
 impl Owner {
     /// As messages name it.
     pub fn describe(&self) -> String {
-        match (&self.site, &self.rule) {
+        let whose = match (&self.site, &self.rule) {
             (Some(site), Some(rule)) => format!("{rule} of site {site}"),
             (Some(site), None) => format!("site {site}"),
             _ => format!("tenant {}", self.tenant),
+        };
+        match &self.script {
+            Some(name) => format!("{} of {whose}", name.escape_debug()),
+            None => whose,
         }
     }
 }

@@ -3,9 +3,11 @@
 //! The idea: only the supervisor looks for hierarchies and takes a place in them. Whoever gets
 //! the layout, privileged or not, finds groups below it without looking again.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::controllers::{Controller, Controllers};
+use super::names::name_of;
 
 /// Version of a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +89,19 @@ impl Layout {
     pub fn has(&self, path: &[String]) -> bool {
         let mut hierarchies = self.hierarchies.iter();
         hierarchies.any(|hierarchy| hierarchy.group(path).is_dir())
+    }
+
+    /// What the groups of this kind right below the one at `path` are called: directory and name,
+    /// in order.
+    pub fn below(&self, path: &[String], kind: &str) -> BTreeMap<String, String> {
+        let hierarchies = self.hierarchies.iter();
+        let entries = hierarchies.filter_map(|it| std::fs::read_dir(it.group(path)).ok());
+        let names = entries
+            .flat_map(Iterator::flatten)
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        names
+            .filter_map(|directory| Some((directory.clone(), name_of(kind, &directory)?)))
+            .collect()
     }
 
     /// Every controller that is to be had.

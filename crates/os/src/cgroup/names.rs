@@ -26,6 +26,21 @@ pub fn directory_name(kind: &str, name: &str) -> String {
     out
 }
 
+/// What a directory of this kind was named after; of what was too long its beginning, and the
+/// checksum. `None` for one of another kind.
+pub(super) fn name_of(kind: &str, directory: &str) -> Option<String> {
+    let mut rest = directory.strip_prefix(kind)?.strip_prefix('-')?;
+    let mut name = Vec::with_capacity(rest.len());
+    while let Some((plain, escaped)) = rest.split_once('%') {
+        let (digits, after) = escaped.split_at_checked(2)?;
+        name.extend_from_slice(plain.as_bytes());
+        name.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after;
+    }
+    name.extend_from_slice(rest.as_bytes());
+    String::from_utf8(name).ok()
+}
+
 /// FNV-1a: spreads names well enough that two long ones of one machine do not meet.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
@@ -68,8 +83,21 @@ mod tests {
                 "{safe}"
             );
             assert!(seen.insert(safe.clone()), "{name} becomes {safe}, too");
+            if safe.len() <= NAME_BYTES_MAX {
+                assert_eq!(name_of("site", &safe).as_deref(), Some(name));
+            }
         }
         assert_eq!(directory_name("site", "example.jp"), "site-example.jp");
         assert_eq!(directory_name("tenant", "*"), "tenant-%2a");
+        for other in [
+            "tenant-a",
+            "sitea",
+            "site-%",
+            "site-%2",
+            "site-%ü1",
+            "site-%ff",
+        ] {
+            assert_eq!(name_of("site", other), None, "{other}");
+        }
     }
 }
