@@ -3,9 +3,9 @@
 //! Every line is a field; `Status`, `Location` and `Content-Length` are for us, fields about a
 //! connection end here, the rest goes to the client. A head that is not exactly that is refused
 //! with 502, so nothing a program prints can become a second reply. `Location` goes to the client
-//! with 302 unless the program says otherwise, a local one too, as nginx has it: sending the
-//! request round inside would let a program choose what other rules see. A program that writes the
-//! status line itself (NPH) is refused.
+//! with 302 unless the program says otherwise; one that is a path and all that is said may be served
+//! inside instead (§6.2.2, [`ReplyHead::local_location`]). A program that writes the status line
+//! itself (NPH) is refused.
 
 use wire::{
     FieldId, Fields, REPLY_BYTES_MAX, Refusal, field_name_ok, field_value_ok, strip_hop_by_hop,
@@ -43,6 +43,8 @@ pub struct ReplyHead {
     line: Vec<u8>,
     bytes: usize,
     lines: usize,
+    /// The program has said which status.
+    has_status: bool,
     is_complete: bool,
 }
 
@@ -57,6 +59,7 @@ impl ReplyHead {
             line: Vec::with_capacity(LINE_USUAL_BYTES),
             bytes: 0,
             lines: 0,
+            has_status: false,
             is_complete: false,
         }
     }
@@ -64,6 +67,18 @@ impl ReplyHead {
     /// Whether the blank line has come. What follows it is the body.
     pub fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// The path, and query, whose reply the program would have given instead of its own: a
+    /// `Location` without status, host and fragment, and nothing beside it but a type.
+    pub fn local_location(&self) -> Option<&[u8]> {
+        let is_alone = self
+            .fields
+            .iter()
+            .all(|field| matches!(field.id, FieldId::Location | FieldId::ContentType));
+        let location = self.fields.get(FieldId::Location)?;
+        let is_path = location.starts_with(b"/") && !location.contains(&b'#');
+        (self.is_complete && !self.has_status && is_alone && is_path).then_some(location)
     }
 
     /// Whether not one byte has come.
@@ -155,6 +170,7 @@ impl ReplyHead {
                 return Err(refused("second_status"));
             }
             self.status = status(value)?;
+            self.has_status = true;
             return Ok(());
         }
         match FieldId::of(name) {

@@ -166,3 +166,27 @@ fn a_status_is_never_missing() {
     assert_eq!(head.status, 200);
     assert!(!head.fields.contains(FieldId::Location));
 }
+
+#[test]
+fn a_path_without_a_status_and_with_nothing_beside_it_may_be_served_inside() {
+    for (said, local) in [
+        ("Location: /a/b?c=d\n\n", Some("/a/b?c=d")),
+        (
+            "Content-Type: x\nContent-Length: 3\nlocation: /a\n\n",
+            Some("/a"),
+        ),
+        ("Location: //a\n\n", Some("//a")),
+        ("Location: http://a/b\n\n", None),
+        ("Location: a\n\n", None),
+        ("Location: /a#b\n\n", None),
+        ("Status: 302\nLocation: /a\n\n", None),
+        ("Location: /a\nStatus: 200\n\n", None),
+        ("Set-Cookie: a=1\nLocation: /a\n\n", None),
+        ("Content-Type: x\n\n", None),
+        ("Location: /a\n", None),
+    ] {
+        let mut head = ReplyHead::new(CAPS);
+        head.read(said.as_bytes()).expect("a head");
+        assert_eq!(head.local_location(), local.map(str::as_bytes), "{said:?}");
+    }
+}

@@ -104,6 +104,20 @@ impl Body {
         }
     }
 
+    /// Reads and forgets the rest of it, at most as much as may be drained.
+    ///
+    /// # Errors
+    /// When there is more, or the client is slow, or its framing is bad.
+    pub async fn drain(&mut self) -> Result<()> {
+        match self {
+            Self::H1(body) => body.drain().await,
+            Self::Memory(body) => {
+                body.consume(body.data().len());
+                Ok(())
+            }
+        }
+    }
+
     /// The bare stream and what was read of it, for a tunnel; `None` where there is no stream.
     pub fn take_stream(&mut self) -> Option<Stream> {
         match self {

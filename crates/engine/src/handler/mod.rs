@@ -40,7 +40,7 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
         Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
         // Boxed, as the next: a connection that runs no program need not have room for one.
         Handler::FastCgi(fastcgi) => Box::pin(fastcgi::serve(worker, exchange, fastcgi)).await,
-        Handler::Cgi(cgi) => Box::pin(cgi::run(worker, exchange, cgi)).await,
+        Handler::Cgi(cgi) => return Box::pin(cgi::run(worker, exchange, cgi)).await,
         Handler::Respond(respond) => respond::answer(exchange, respond).await,
         Handler::Redirect(redirect) => redirect::answer(exchange, redirect).await,
         Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,

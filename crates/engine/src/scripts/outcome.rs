@@ -3,6 +3,8 @@
 //! A script that says nothing lets the request go on, and so do `OK` and `DECLINED`. Any other
 //! status, or output, answers the request here; a redirect inside has it resolved anew.
 
+use std::rc::Rc;
+
 use config::model::OnError;
 use script::{DECLINED, Failure, Phase, Redirect};
 use wire::{FieldId, field_value_ok};
@@ -11,6 +13,7 @@ use super::Next;
 use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::Exchange;
+use crate::worker::Worker;
 
 /// How often a request may be sent elsewhere, inside.
 const ELSEWHERE_MAX: u32 = 10;
@@ -36,11 +39,11 @@ impl Elsewhere {
         self.0 > 0
     }
 
-    fn go(&mut self) -> Result<()> {
+    fn go(&mut self, reason: &'static str) -> Result<()> {
         self.0 += 1;
         if self.0 > ELSEWHERE_MAX {
             let detail = format!("sent elsewhere inside more than {ELSEWHERE_MAX} times");
-            return Err(Error::new(Kind::Internal, "script_redirects", detail));
+            return Err(Error::new(Kind::Internal, reason, detail));
         }
         Ok(())
     }
@@ -50,6 +53,29 @@ impl Exchange {
     /// Why a script before the handler answered with an error; empty if none did.
     pub(crate) fn said(&self) -> &'static str {
         self.scripted.as_ref().map_or("", |scripted| scripted.said)
+    }
+
+    /// Sends the request elsewhere, inside, as a program has said.
+    ///
+    /// # Errors
+    /// That is nothing a client could ask for, or once too often.
+    pub(crate) fn serve_locally(&mut self, worker: &Rc<Worker>, target: &[u8]) -> Result<Next> {
+        self.scripted().enter(worker, Phase::Access);
+        self.send_elsewhere(target, "local_location")
+    }
+
+    fn send_elsewhere(&mut self, target: &[u8], reason: &'static str) -> Result<Next> {
+        self.scripted().elsewhere.go(reason)?;
+        let Self { request, route, .. } = self;
+        let rules = route.site().map(|site| site.path_rules).unwrap_or_default();
+        let rewritten = request.head.rewrite_target(target, rules);
+        rewritten.map_err(|refusal| {
+            let target = target.escape_ascii();
+            let detail = format!("sent elsewhere inside, to {target}: {}", refusal.reason);
+            Error::new(Kind::Internal, reason, detail)
+        })?;
+        route.start_over();
+        Ok(Next::Anew)
     }
 }
 
@@ -178,19 +204,8 @@ async fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next>
             answer(exchange, i64::from(status)).await
         }
         Redirect::Inside { target } => {
-            let scripted = exchange.scripted();
-            scripted.elsewhere.go()?;
-            scripted.scope.redirects += 1;
-            let Exchange { request, route, .. } = exchange;
-            let rules = route.site().map(|site| site.path_rules).unwrap_or_default();
-            let rewritten = request.head.rewrite_target(&target, rules);
-            rewritten.map_err(|refusal| {
-                let target = target.escape_ascii();
-                let detail = format!("a script redirects inside to {target}: {}", refusal.reason);
-                Error::new(Kind::Internal, "script_redirects", detail)
-            })?;
-            route.start_over();
-            Ok(Next::Anew)
+            exchange.scripted().scope.redirects += 1;
+            exchange.send_elsewhere(&target, "script_redirects")
         }
     }
 }

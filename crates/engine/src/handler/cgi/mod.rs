@@ -4,6 +4,7 @@
 //! with the others ([`crate::programs`]). The request's body goes in while the reply comes out
 //! ([`relay`]); what became of it is judged in [`verdict`]. However the exchange ends, nothing of
 //! the program is left: it is killed with its whole group. The query never becomes arguments.
+//! A program that answers with a local `Location` alone has the request served there, inside.
 
 mod input;
 mod relay;
@@ -12,6 +13,7 @@ mod verdict;
 use std::rc::Rc;
 
 use config::model::Cgi;
+use wire::{FieldId, Framing, Method};
 
 use self::relay::Relay;
 use super::program;
@@ -20,11 +22,12 @@ use crate::exchange::Exchange;
 use crate::pipe::Pipes;
 use crate::programs::message::Run;
 use crate::resolve::Resolved;
+use crate::scripts::Next;
 use crate::spool::Spool;
 use crate::worker::Worker;
 
 /// Has a program answer.
-pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi) -> Result<()> {
+pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi) -> Result<Next> {
     let (Some(serving), Some(site), Some(rule)) = (
         exchange.route.serving.clone(),
         exchange.route.site_index,
@@ -60,9 +63,25 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
     };
     let programs_max = serving.generation.process.caps.programs;
     let program = worker.programs.run(programs_max, run).await?;
-    Relay::new((worker, &serving), cgi, exchange, program, pipes, spooled)
-        .run(exchange)
-        .await
+    let relay = Relay::new((worker, &serving), cgi, exchange, program, pipes, spooled);
+    match relay.run(exchange).await? {
+        Some(location) => go_on(worker, exchange, &location).await,
+        None => Ok(Next::Answered),
+    }
+}
+
+/// Has the request served at a path of the program's choice, as if its client had asked for that
+/// (RFC 3875 §6.2.2): with GET or HEAD, without a body, past every rule and limit on the way.
+async fn go_on(worker: &Rc<Worker>, exchange: &mut Exchange, location: &[u8]) -> Result<Next> {
+    exchange.body.drain().await?;
+    let head = &mut exchange.request.head;
+    if head.method != Method::Head {
+        head.rewrite_method(b"GET")?;
+    }
+    head.framing = Framing::None;
+    head.fields.remove(FieldId::ContentLength);
+    head.fields.remove(FieldId::ContentType);
+    exchange.serve_locally(worker, location)
 }
 
 /// Refuses what is no program, whatever it would be told.

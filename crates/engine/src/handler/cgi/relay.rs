@@ -15,7 +15,7 @@ use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, ProgramUse};
-use crate::handler::program::ProgramReply;
+use crate::handler::program::{LocalLocation, ProgramReply};
 use crate::handler::straggler;
 use crate::permits;
 use crate::pipe::{PipeReader, Pipes};
@@ -97,7 +97,7 @@ impl<'a> Relay<'a> {
                 buffer: ReadBuffer::new(&worker.buffers),
                 log: StderrLog::new(exchange),
             },
-            reply: ProgramReply::new(serving, cgi.buffer_reply_bytes),
+            reply: ProgramReply::new(serving, cgi.buffer_reply_bytes, LocalLocation::Inside),
             total,
             timeout_ms: cgi.timeout_ms,
             silence: deadline(),
@@ -106,8 +106,9 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Relays until the client has its reply and nothing of the program is left.
-    pub(super) async fn run(mut self, exchange: &mut Exchange) -> Result<()> {
+    /// Relays until the client has its reply and nothing of the program is left. Says where the
+    /// reply is to come from instead, if the program did; then the permits stay.
+    pub(super) async fn run(mut self, exchange: &mut Exchange) -> Result<Option<Vec<u8>>> {
         let answered = self.answer(exchange).await;
         let outcome = self.last_report().await;
         self.note(exchange, outcome.as_ref(), &answered);
@@ -121,12 +122,15 @@ impl<'a> Relay<'a> {
         match outcome {
             Some(_) => {
                 drop(program);
-                permits::end(behind.0, exchange, ended);
+                if answered.is_err() || reply.location().is_none() {
+                    permits::end(behind.0, exchange, ended);
+                }
             }
             None => straggler::follow_program(behind, exchange, program),
         }
         answered?;
-        poll_fn(|cx| reply.poll_rest(cx, &mut exchange.reply)).await
+        poll_fn(|cx| reply.poll_rest(cx, &mut exchange.reply)).await?;
+        Ok(reply.location().map(<[u8]>::to_vec))
     }
 
     /// Gives up everything but these.
@@ -281,7 +285,7 @@ impl<'a> Relay<'a> {
 
     /// Sends the client what it has not taken, and the end where nothing can change it.
     fn poll_client(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange) -> Poll<Result<()>> {
-        if !self.reply.has_head() {
+        if !self.reply.has_head() || self.reply.location().is_some() {
             return Poll::Ready(Ok(()));
         }
         ready!(self.reply.poll_rest(cx, &mut exchange.reply))?;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use fastcgi::record::{End, ProtocolStatus};
 use tokio::time::{Sleep, sleep};
 
-use super::super::program::ProgramReply;
+use super::super::program::{LocalLocation, ProgramReply};
 use super::super::upload::{Coding, Upload};
 use super::Ask;
 use super::incoming::Incoming;
@@ -78,7 +78,11 @@ impl Relay {
             has_body: spooled.is_some() || !exchange.body.is_ended(),
             upload: Upload::new(Coding::Records, spooled, timeouts.upstream_write_ms),
             incoming: Incoming::default(),
-            reply: ProgramReply::new(ask.serving, ask.fastcgi.buffer_reply_bytes),
+            reply: ProgramReply::new(
+                ask.serving,
+                ask.fastcgi.buffer_reply_bytes,
+                LocalLocation::ToClient,
+            ),
             stderr: StderrLog::new(exchange),
             queue: Queue {
                 slots,

@@ -7,7 +7,7 @@ mod environment;
 mod reply;
 
 pub(super) use environment::environment;
-pub(super) use reply::ProgramReply;
+pub(super) use reply::{LocalLocation, ProgramReply};
 
 use std::rc::Rc;
 

@@ -28,11 +28,27 @@ pub(in super::super) struct ProgramReply {
     delivery: Delivery,
     /// The head is complete, and nobody has sent it yet: how long its body is.
     unsent: Option<BodySize>,
+    local: LocalLocation,
+    /// Where the reply is to come from instead.
+    location: Option<Vec<u8>>,
+}
+
+/// What becomes of a reply that is nothing but a local `Location`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum LocalLocation {
+    /// The reply is that of the path, served inside (RFC 3875 §6.2.2).
+    Inside,
+    /// The client is told, with 302.
+    ToClient,
 }
 
 impl ProgramReply {
     /// Gets ready for an answer of which so many bytes may be set aside.
-    pub(in super::super) fn new(serving: &Serving, aside_bytes_max: u64) -> Self {
+    pub(in super::super) fn new(
+        serving: &Serving,
+        aside_bytes_max: u64,
+        local: LocalLocation,
+    ) -> Self {
         let caps = &serving.generation.process.caps;
         Self {
             head: ReplyHead::new(HeadCaps {
@@ -44,7 +60,15 @@ impl ProgramReply {
             is_bodiless: false,
             delivery: Delivery::new(aside_bytes_max),
             unsent: None,
+            local,
+            location: None,
         }
+    }
+
+    /// Where the reply is to come from instead, if the program has said so: nothing is sent then,
+    /// and what else it says is thrown away.
+    pub(in super::super) fn location(&self) -> Option<&[u8]> {
+        self.location.as_deref()
     }
 
     /// Whether the head is complete: it is on its way to the client, or about to be.
@@ -157,6 +181,13 @@ impl ProgramReply {
     }
 
     fn prepare_head(&mut self, exchange: &mut Exchange, rest: Option<u64>) {
+        if self.local == LocalLocation::Inside
+            && let Some(location) = self.head.local_location()
+        {
+            self.location = Some(location.to_vec());
+            self.is_bodiless = true;
+            return;
+        }
         let status = self.head.status;
         exchange.record.upstream_status = status;
         exchange.outgoing.status = status;

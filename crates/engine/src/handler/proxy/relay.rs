@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use wire::{FieldId, Method, ReplyFraming, strip_hop_by_hop};
+use wire::{FieldId, Framing, Method, ReplyFraming, strip_hop_by_hop};
 
 use super::super::upload::{Coding, Upload};
 use super::download::Download;
@@ -51,7 +51,7 @@ impl Attempt {
             read_ms: process.timeouts.upstream_read_ms,
             may_repeat: link.reused && head.method.is_idempotent() && !has_body,
             upload: Upload::new(
-                match spooled.is_none() && exchange.body.length().is_none() {
+                match spooled.is_none() && head.framing == Framing::Chunked {
                     true => Coding::Chunks,
                     false => Coding::Plain,
                 },
