@@ -472,10 +472,11 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
     let rest = [
         format!("host = {}", quote(host)),
         format!("buffer_request = {}", proxy.buffer_request),
-        buffer_reply(proxy.buffer_reply_bytes),
         format!("tunnels = {}", proxy.tunnels),
     ];
-    braces(std::iter::once(target).chain(strip).chain(add).chain(rest))
+    let aside = proxy.buffer_reply.map(buffer_reply);
+    let entries = std::iter::once(target).chain(strip).chain(add);
+    braces(entries.chain(rest).chain(aside))
 }
 
 fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {

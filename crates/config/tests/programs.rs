@@ -65,23 +65,30 @@ fn bodies_lie_between_slow_clients_and_programs_unless_told_otherwise() {
         "handler = { fastcgi = { address = \"127.0.0.1:9000\", buffer_request = false, buffer_reply = false } }",
         "handler = { cgi = true }",
         "handler = { cgi = { buffer_reply = \"1MiB\" } }",
+        "handler = { proxy = \"http://127.0.0.1:9001\" }",
+        "handler = { proxy = { upstream = \"http://127.0.0.1:9001\", buffer_reply = false } }",
+        "handler = { proxy = { upstream = \"http://127.0.0.1:9001\", buffer_reply = \"8MiB\" } }",
     ];
     let model = model(&format!("{LISTEN}{}", site("a.jp", "", &rules)));
     let facts: Vec<_> = handlers(&model.sites[0])
         .into_iter()
         .map(|handler| match handler {
-            Handler::FastCgi(fastcgi) => (fastcgi.buffer_request, fastcgi.buffer_reply_bytes),
-            Handler::Cgi(cgi) => (true, cgi.buffer_reply_bytes),
+            Handler::FastCgi(it) => (it.buffer_request, Some(it.buffer_reply_bytes)),
+            Handler::Cgi(cgi) => (true, Some(cgi.buffer_reply_bytes)),
+            Handler::Proxy(proxy) => (proxy.buffer_request, proxy.buffer_reply),
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(
         facts,
         [
-            (true, 64 << 20),
-            (false, 0),
-            (true, 64 << 20),
-            (true, 1 << 20)
+            (true, Some(64 << 20)),
+            (false, Some(0)),
+            (true, Some(64 << 20)),
+            (true, Some(1 << 20)),
+            (false, None),
+            (false, Some(0)),
+            (false, Some(8 << 20)),
         ]
     );
 }

@@ -103,12 +103,33 @@ fn a_slow_client_holds_no_permit_once_the_back_end_has_finished() {
     let large = vec![b'x'; 8 << 20];
     let upstream = ScriptedUpstream::start(move |_| vec![Step::reply(200, &large)]);
     let limits = r#"{ concurrent = 1 }"#;
-    let gateway = gateway(&upstream, r#", buffer_reply = "16MiB""#, limits);
+    for keys in ["", r#", buffer_reply = "16MiB""#] {
+        let gateway = gateway(&upstream, keys, limits);
+        let mut slow = RawClient::connect_narrow(gateway.address()).with_deadline(PATIENCE);
+        slow.send(&get("/slow"));
+        assert!(slow.read_exactly(1_000).starts_with(b"HTTP/1.1 200 "));
+        await_counts(&gateway, 0, 0);
+        assert_eq!(count(&replies(vec![send(&gateway, "/")]), 200), 1);
+        // It has not been cut for that.
+        let rest = (8 << 20) - 1_000;
+        assert_eq!(slow.read_exactly(rest).len(), rest, "{keys}");
+    }
+}
+
+#[test]
+fn a_slow_client_keeps_its_permit_where_replies_are_not_taken_off_the_back_end() {
+    let large = vec![b'x'; 8 << 20];
+    let upstream = ScriptedUpstream::start(move |_| vec![Step::reply(200, &large)]);
+    let limits = r#"{ concurrent = 1 }"#;
+    let gateway = gateway(&upstream, ", buffer_reply = false", limits);
     let mut slow = RawClient::connect_narrow(gateway.address()).with_deadline(PATIENCE);
     slow.send(&get("/slow"));
     assert!(slow.read_exactly(1_000).starts_with(b"HTTP/1.1 200 "));
+    assert_eq!(count(&replies(vec![send(&gateway, "/")]), 503), 1);
+    await_counts(&gateway, 1, 0);
+    let rest = (8 << 20) - 1_000;
+    assert_eq!(slow.read_exactly(rest).len(), rest);
     await_counts(&gateway, 0, 0);
-    assert_eq!(count(&replies(vec![send(&gateway, "/")]), 200), 1);
 }
 
 #[test]

@@ -114,8 +114,10 @@ pub(crate) const PROXY: Section = Section {
         key(
             "buffer_reply",
             Kind::Other("`false` or size, 1 to 1TiB"),
-            Value("false"),
-            "Take up to this much of a reply off the server's hands, so that slow clients keep it from nothing.",
+            Absent("`\"64MiB\"` for requests that hold a place in a limit, else `false`"),
+            "Take up to this much of a reply off the server's hands, in memory and then in a temporary file \
+             (`caps.spool_memory_bytes`, `caps.spool_disk_bytes`), so that slow clients keep it from nothing. What the \
+             client takes at once is sent at once.",
             "buffer_reply = \"8MiB\"",
         ),
         key(

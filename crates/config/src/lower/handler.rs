@@ -161,10 +161,9 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
             .and_then(|value| proxy_host(&value))
             .unwrap_or(ProxyHost::Client),
         buffer_request: table.flag("buffer_request"),
-        buffer_reply_bytes: table
+        buffer_reply: table
             .get("buffer_reply")
-            .and_then(|value| buffer_reply(&value))
-            .unwrap_or(0),
+            .and_then(|value| buffer_reply(&value)),
         tunnels: table.flag("tunnels"),
     }
 }

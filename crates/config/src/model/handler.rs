@@ -38,8 +38,9 @@ pub struct Proxy {
     pub host: ProxyHost,
     /// Take the whole request body before connecting.
     pub buffer_request: bool,
-    /// Take up to this much of a reply off the upstream's hands; 0 streams.
-    pub buffer_reply_bytes: u64,
+    /// Take up to this much of a reply off the upstream's hands; 0 streams. Not said, it is
+    /// [`Proxy::HELD_REPLY_BYTES`] for requests that hold a place in a limit, else 0.
+    pub buffer_reply: Option<u64>,
     /// Upgrade tunnels are let through. Default yes.
     pub tunnels: bool,
 }
@@ -54,6 +55,10 @@ pub enum ProxyTarget {
 }
 
 impl Proxy {
+    /// How much of a reply is taken off the hands of an upstream for a request that holds places in
+    /// limits: a client that stops reading is not to keep them.
+    pub const HELD_REPLY_BYTES: u64 = 64 << 20;
+
     /// Index into [`super::Model::upstreams`]; `None` where a script chooses.
     #[must_use]
     pub fn upstream(&self) -> Option<usize> {

@@ -1,7 +1,8 @@
 //! The reply's body from the upstream's connection to its delivery.
 //!
-//! With `buffer_reply` the upstream is read on while the client takes its time ([`Delivery`]), so
-//! that the connection is free as soon as the reply has been read.
+//! With `buffer_reply`, and while the request holds a place in a limit, the upstream is read on
+//! while the client takes its time ([`Delivery`]), so that connection and place are free as soon as
+//! the reply has been read.
 
 use std::task::{Context, Poll, ready};
 
@@ -13,7 +14,7 @@ use super::{Forward, cut};
 use crate::buffer::ReadBuffer;
 use crate::decoding::Decoding;
 use crate::error::Result;
-use crate::exchange::Reply;
+use crate::exchange::{Exchange, Reply};
 use crate::upstream::Link;
 
 /// Where a download stands.
@@ -31,7 +32,12 @@ pub(super) struct Incoming {
 
 impl Download {
     /// Gets ready for a reply.
-    pub(super) fn new(forward: &Forward<'_>) -> Self {
+    pub(super) fn new(forward: &Forward<'_>, exchange: &Exchange) -> Self {
+        let aside_bytes_max = match (forward.proxy.buffer_reply, &exchange.held) {
+            (Some(bytes), _) => bytes,
+            (None, Some(_)) => Proxy::HELD_REPLY_BYTES,
+            (None, None) => 0,
+        };
         let process = &forward.serving.generation.process;
         let body_caps = BodyCaps {
             body_bytes: REPLY_BYTES_MAX,
@@ -43,7 +49,7 @@ impl Download {
                 decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
                 body_caps,
             },
-            delivery: Delivery::new(forward.proxy.buffer_reply_bytes),
+            delivery: Delivery::new(aside_bytes_max),
             read_ms: process.timeouts.upstream_read_ms,
         }
     }

@@ -46,7 +46,7 @@ impl Attempt {
         let head = &exchange.request.head;
         let has_body = spooled.is_some() || !exchange.body.is_ended();
         Self {
-            download: Download::new(forward),
+            download: Download::new(forward, exchange),
             heading: Heading::new(forward),
             read_ms: process.timeouts.upstream_read_ms,
             may_repeat: link.reused && head.method.is_idempotent() && !has_body,
