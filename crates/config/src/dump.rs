@@ -490,6 +490,7 @@ fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {
         Some(params(&fastcgi.params)),
         Some(format!("buffer_request = {}", fastcgi.buffer_request)),
         Some(buffer_reply(fastcgi.buffer_reply_bytes)),
+        Some(format!("abort_on_close = {}", fastcgi.abort_on_close)),
     ];
     braces(entries.into_iter().flatten())
 }
@@ -507,6 +508,7 @@ fn cgi(cgi: &Cgi) -> String {
         )),
         Some(params(&cgi.params)),
         Some(buffer_reply(cgi.buffer_reply_bytes)),
+        Some(format!("abort_on_close = {}", cgi.abort_on_close)),
         cpu_ms.map(|ms| format!("cpu_time = {}", quote(units::duration(ms)))),
         size("memory", cgi.limits.memory_bytes),
         count("files", cgi.limits.files),

@@ -25,6 +25,16 @@ pub enum Io {
     Socket(AsyncFd<OwnedFd>),
 }
 
+/// How much of a stream its peer has closed, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HangUp {
+    /// It sends no more. Over TCP that is all one sees of a peer that has closed, too, until it is
+    /// sent something.
+    Sending,
+    /// It reads no more, either.
+    Both,
+}
+
 impl Io {
     /// Registers a connected (or connecting), non-blocking socket with this worker.
     ///
@@ -104,13 +114,27 @@ impl Io {
     }
 
     /// Ready when the peer has closed its side. Bytes it sent before that stay unread.
-    pub fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_hang_up(&self, cx: &mut Context<'_>) -> Poll<HangUp> {
         let Self::Socket(socket) = self;
         match socket.poll_read_ready(cx) {
             Poll::Ready(Ok(ready)) if !ready.ready().is_read_closed() => Poll::Pending,
-            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Ready(_) => Poll::Ready(self.hang_up(cx)),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// How much a peer has closed that sends no more. The task is woken when that turns out to be
+    /// all.
+    pub fn hang_up(&self, cx: &mut Context<'_>) -> HangUp {
+        let Self::Socket(socket) = self;
+        while let Poll::Ready(ready) = socket.poll_write_ready(cx) {
+            match ready {
+                // Writers try first and ask then: what is taken from them here they do not miss.
+                Ok(mut ready) if !ready.ready().is_write_closed() => ready.clear_ready(),
+                _ => return HangUp::Both,
+            }
+        }
+        HangUp::Sending
     }
 
     /// Waits until bytes (or the end) can be read, or the deadline passes.

@@ -71,6 +71,28 @@ fn a_client_that_leaves_takes_its_program_and_all_its_children_along() {
     assert_eq!(get(&gateway, "/fine.cgi").status, 200);
 }
 
+#[test]
+fn a_client_that_only_stops_sending_gets_its_programs_answer_unless_that_ends_it() {
+    let wait = "#!/bin/sh\necho $$ >{notes}/$QUERY_STRING\nuntil [ -e {notes}/go ]; do sleep 0.02; done\nprintf 'Content-Length: 4\\n\\ndone'\n";
+    let answers = gateway("", "", &[("wait.cgi", wait)]);
+    let mut client = begin(&answers, "/wait.cgi?a");
+    client.finish_sending();
+    note(&answers, "a");
+    assert_eq!(client.read_exactly(1), b"H");
+    tell(&answers, "go");
+    let (rest, _) = client.read_to_end();
+    assert!(rest.starts_with(b"TTP/1.1 200 OK"), "{rest:?}");
+    assert!(rest.ends_with(b"\r\n\r\ndone"), "{rest:?}");
+
+    let ends = gateway("abort_on_close = true", "", &[("wait.cgi", wait)]);
+    let mut client = begin(&ends, "/wait.cgi?a");
+    let processes = note(&ends, "a");
+    client.finish_sending();
+    await_gone(&processes);
+    assert_eq!(client.read_to_end(), (Vec::new(), Outcome::Eof));
+    counted(&ends, "client", 1);
+}
+
 /// Takes note where the one before it is still there, and never ends.
 const ALONE: &str = "#!/bin/sh\n[ -e {notes}/last ] && kill -0 $(cat {notes}/last) && echo >{notes}/two\necho $$ >{notes}/last\necho $$ >{notes}/$QUERY_STRING\nexec sleep 600\n";
 

@@ -849,6 +849,26 @@ fn who_leaves_has_the_connection_closed() {
 }
 
 #[test]
+fn who_only_stops_sending_is_answered_unless_that_is_leaving() {
+    for (keys, is_answered) in [("", true), ("abort_on_close = true", false)] {
+        let responder = FastCgiResponder::start(|_| {
+            vec![
+                Step::Idle(Duration::from_secs(2)),
+                Step::Send(printed(PAGE)),
+            ]
+        });
+        let gateway = builder(&responder, keys).start();
+        let mut client = gateway.client();
+        client.send(&get("/x.php"));
+        client.finish_sending();
+        match is_answered {
+            true => assert_page(client.read_reply(Body::Framed)),
+            false => assert_eq!(client.read_reply(Body::Framed), Outcome::Eof),
+        }
+    }
+}
+
+#[test]
 fn a_slow_reader_does_not_hold_the_responder() {
     /// More than sockets hold.
     const BYTES: usize = 24 << 20;

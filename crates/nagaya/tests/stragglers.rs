@@ -396,3 +396,74 @@ fn a_broken_tunnel_that_no_limit_counts_is_closed_at_once() {
         "{status}"
     );
 }
+
+/// Says this once its gate is open, and before it what is said at once.
+fn slow(gate: &Gate, first: &'static str, then: &'static str) -> SocketAddr {
+    let gate = gate.clone();
+    serve(move |mut stream| {
+        while read_head(&mut stream) {
+            stream.write_all(first.as_bytes()).unwrap();
+            gate.wait();
+            stream.write_all(then.as_bytes()).unwrap();
+        }
+    })
+}
+
+const LOADED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nloaded";
+
+#[test]
+fn a_client_that_only_stops_sending_is_answered_and_one_that_has_closed_leaves_the_queue() {
+    let gate = Gate::default();
+    let limits = r#"{ concurrent = 1, queue = 8, wait = "600s" }"#;
+    let gateway = gateway(slow(&gate, "", LOADED), limits);
+    let mut clients: Vec<_> = (0..3).map(|_| gateway.client()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        // What it sends before it stops is answered, too.
+        client.send(&get("/").repeat(1 + at % 2));
+        await_counts(&gateway, 1, at);
+        client.finish_sending();
+    }
+    let mut leaves = gateway.client();
+    leaves.send(&get("/"));
+    await_counts(&gateway, 1, 3);
+    drop(leaves);
+    await_counts(&gateway, 1, 2);
+    // The byte sent ahead is the beginning of the reply.
+    assert_eq!(clients[2].read_exactly(1), b"H");
+    gate.open();
+    for (at, client) in clients[..2].iter_mut().enumerate() {
+        for _ in 0..1 + at % 2 {
+            let whole = testkit::client::reply(client.read_reply(Body::Framed));
+            assert_eq!((whole.status, &*whole.body), (200, &b"loaded"[..]));
+        }
+        assert_eq!(client.read_reply(Body::Framed), Outcome::Eof);
+    }
+    let (rest, _) = clients[2].read_to_end();
+    assert!(rest.starts_with(b"TTP/1.1 200 OK\r\n"), "{rest:?}");
+    assert!(rest.ends_with(b"\r\n\r\nloaded"), "{rest:?}");
+    await_counts(&gateway, 0, 0);
+}
+
+#[test]
+fn a_stream_reaches_its_client_as_it_comes_and_whole_though_that_has_stopped_sending() {
+    const FIRST: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
+    for (then, rest) in [
+        ("1\r\nb\r\n0\r\n\r\n", "1\r\nb\r\n0\r\n\r\n"),
+        ("0\r\n\r\n", "0\r\n\r\n"),
+    ] {
+        let gate = Gate::default();
+        let gateway = gateway(slow(&gate, FIRST, then), "{ concurrent = 1 }");
+        let mut client = gateway.client().with_deadline(PATIENCE);
+        client.send(&get("/"));
+        client.await_bytes(b"1\r\na\r\n");
+        client.finish_sending();
+        // A size may begin with a nought: whoever reads on sees no more of the byte sent ahead.
+        client.await_bytes(b"1\r\na\r\n0");
+        gate.open();
+        let (bytes, end) = client.read_to_end();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.split_once("a\r\n0").unwrap().1, rest);
+        assert_eq!(end, Outcome::Eof);
+        await_counts(&gateway, 0, 0);
+    }
+}

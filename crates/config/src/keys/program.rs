@@ -151,6 +151,15 @@ const PARAMS_OF_HANDLER: Key = key(
     "params = { set = { APP_STAGE = \"test\" }, remove = [\"SERVER_SOFTWARE\"] }",
 );
 
+const ABORT_ON_CLOSE: Key = key(
+    "abort_on_close",
+    Kind::Flag,
+    Value("false"),
+    "Take a client that ends its side of the connection for one that has gone, before its reply is whole. Else it is \
+     answered: who has really gone is found out all the same, by a byte of the reply sent ahead.",
+    "abort_on_close = true",
+);
+
 pub(crate) const FASTCGI: Section = Section {
     title: "fastcgi = { … }",
     about: "A FastCGI server, where its address alone does not say all.",
@@ -185,6 +194,7 @@ pub(crate) const FASTCGI: Section = Section {
             "Take up to this much of a reply off the server's hands, in the same places, so that slow clients keep it from nothing.",
             "buffer_reply = \"8MiB\"",
         ),
+        ABORT_ON_CLOSE,
     ],
     later: &[],
 };
@@ -211,6 +221,7 @@ pub(crate) const CGI: Section = Section {
              ends before a slow client has everything.",
             "buffer_reply = false",
         ),
+        ABORT_ON_CLOSE,
         key(
             "cpu_time",
             Kind::Duration(1_000, DAY),

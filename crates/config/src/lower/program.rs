@@ -50,6 +50,7 @@ pub(crate) fn cgi(value: &Value<'_>) -> Option<Handler> {
         timeout_ms: table.duration("timeout"),
         params: params(&table),
         buffer_reply_bytes: buffered(&table, &keys::CGI),
+        abort_on_close: table.flag("abort_on_close"),
         limits: Rlimits {
             cpu_s: cpu_time(&table),
             memory_bytes: table.some_size("memory"),
@@ -67,6 +68,7 @@ fn fastcgi_settings(table: &Table<'_>, upstream: usize) -> FastCgi {
         params: params(table),
         buffer_request: table.flag("buffer_request"),
         buffer_reply_bytes: buffered(table, &keys::FASTCGI),
+        abort_on_close: table.flag("abort_on_close"),
     }
 }
 

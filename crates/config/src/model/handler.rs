@@ -102,6 +102,8 @@ pub struct FastCgi {
     pub buffer_request: bool,
     /// Take up to this much of a reply off the server's hands; 0 streams. Default 64 MiB.
     pub buffer_reply_bytes: u64,
+    /// A client that ends its side of the connection has gone. Default no.
+    pub abort_on_close: bool,
 }
 
 /// `handler = { cgi = … }`.
@@ -113,6 +115,8 @@ pub struct Cgi {
     pub params: Vec<(String, Option<Template>)>,
     /// Take up to this much of a reply off the program's hands; 0 streams. Default 64 MiB.
     pub buffer_reply_bytes: u64,
+    /// A client that ends its side of the connection has gone. Default no.
+    pub abort_on_close: bool,
     /// Limits of each of its processes.
     pub limits: Rlimits,
 }

@@ -8,7 +8,7 @@ use super::h1::H1Body;
 use super::memory::MemoryBody;
 use crate::buffer::ReadBuffer;
 use crate::error::Result;
-use crate::io::Io;
+use crate::io::{HangUp, Io};
 
 /// A request's body, decoded.
 #[derive(Debug)]
@@ -96,10 +96,10 @@ impl Body {
         }
     }
 
-    /// Ready when the client has gone for good.
-    pub fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the client has ended its side of the connection, or all of it.
+    pub(super) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<HangUp> {
         match self {
-            Self::H1(body) => body.poll_client_gone(cx),
+            Self::H1(body) => body.poll_hang_up(cx),
             Self::Memory(_) => Poll::Pending,
         }
     }

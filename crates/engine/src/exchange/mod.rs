@@ -22,15 +22,17 @@ pub use route::Route;
 pub use spare::Spares;
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use config::model::ErrorPage;
+use config::model::{ErrorPage, Handler};
 use limits::Refusal;
 use wire::{FieldId, Fields};
 
 use self::memory::{MemoryBody, MemoryReply};
 use crate::error::Result;
 use crate::fields;
+use crate::io::HangUp;
 use crate::outbox::Outbox;
 use crate::permits::Held;
 use crate::scripts::{self, Scripted};
@@ -235,6 +237,24 @@ impl Exchange {
         }
         if let Some(fields) = fields {
             self.outgoing.fields.append(&fields);
+        }
+    }
+
+    /// Ready when the client has gone for good. One that only sends no more is still answered, unless
+    /// its handler ends with that; over TCP the two are told apart by a byte sent ahead.
+    pub fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match ready!(self.body.poll_hang_up(cx)) {
+            HangUp::Sending if !self.aborts_on_close() => self.reply.poll_probe(cx),
+            HangUp::Sending | HangUp::Both => Poll::Ready(()),
+        }
+    }
+
+    fn aborts_on_close(&self) -> bool {
+        let serving = self.route.serving.as_deref();
+        match serving.map(|serving| self.route.handler_in(serving)) {
+            Some(Handler::Cgi(cgi)) => cgi.abort_on_close,
+            Some(Handler::FastCgi(fastcgi)) => fastcgi.abort_on_close,
+            _ => false,
         }
     }
 

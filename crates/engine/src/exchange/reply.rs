@@ -239,6 +239,15 @@ impl Reply {
         }
     }
 
+    /// Finds out whether a client that sends no more still reads: it is sent the first byte of what
+    /// comes next in any case, once. Ready where it is known not to.
+    pub(super) fn poll_probe(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.poll_probe(cx),
+            Carrier::Memory(_) => Poll::Pending,
+        }
+    }
+
     /// Sends some of a file's bytes straight from the page cache; `Ok(0)` means the file ended early.
     ///
     /// Reads may block on a cold page: look whether it is cached first.

@@ -252,7 +252,7 @@ async fn wait(
         if let Poll::Ready(turn) = ticket.poll_wait(now, cx) {
             return Poll::Ready(Ok(turn));
         }
-        if exchange.body.poll_client_gone(cx).is_ready() {
+        if exchange.poll_client_gone(cx).is_ready() {
             let gone = Error::new(Kind::ClientGone, "client_gone", String::new());
             return Poll::Ready(Err(gone));
         }

@@ -124,10 +124,9 @@ async fn acquire(
         Asked::Refused => None,
         Asked::Waits(turn) => {
             let mut turn = pin!(timeout(wait, turn));
-            let body = &mut exchange.body;
             let waited = poll_fn(|cx| match turn.as_mut().poll(cx) {
                 Poll::Ready(turn) => Poll::Ready(Some(turn.ok().flatten())),
-                Poll::Pending => body.poll_client_gone(cx).map(|()| None),
+                Poll::Pending => exchange.poll_client_gone(cx).map(|()| None),
             });
             match waited.await {
                 Some(permit) => permit,

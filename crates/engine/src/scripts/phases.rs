@@ -151,8 +151,7 @@ async fn go_on(
         let waited = match wait.needs_request() {
             true => {
                 let waited = run.wait(wait, Some(exchange)).await;
-                let body = &mut exchange.body;
-                if poll_fn(|cx| Poll::Ready(body.poll_client_gone(cx).is_ready())).await {
+                if poll_fn(|cx| Poll::Ready(exchange.poll_client_gone(cx).is_ready())).await {
                     return Err(client_gone());
                 }
                 waited
@@ -162,7 +161,7 @@ async fn go_on(
                 poll_fn(|cx| match waiting.as_mut().poll(cx) {
                     Poll::Ready(waited) => Poll::Ready(Ok(waited)),
                     Poll::Pending => {
-                        let gone = exchange.body.poll_client_gone(cx);
+                        let gone = exchange.poll_client_gone(cx);
                         gone.map(|()| Err(client_gone()))
                     }
                 })

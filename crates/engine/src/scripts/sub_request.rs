@@ -77,10 +77,9 @@ pub(super) async fn perform(worker: &Rc<Worker>, outer: &mut Exchange, target: &
 /// What `work` comes to; `None` once the outer request's client has gone.
 async fn while_client_stays<T>(outer: &mut Exchange, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    let body = &mut outer.body;
     let ended = poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending => body.poll_client_gone(cx).map(|()| None),
+        Poll::Pending => outer.poll_client_gone(cx).map(|()| None),
     });
     ended.await
 }

@@ -13,7 +13,7 @@ use crate::buffer::{BufferPool, ReadBuffer};
 use crate::deadline::{Deadline, Deadlines};
 use crate::decoding::Decoding;
 use crate::error::{Error, Result};
-use crate::io::Io;
+use crate::io::{HangUp, Io};
 
 /// Reads request heads and bodies.
 #[derive(Debug)]
@@ -236,12 +236,13 @@ impl H1Body {
 
     /// What follows the request is read as far as there is room: the end behind it is not seen
     /// otherwise.
-    pub(crate) fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<HangUp> {
         while self.is_ended() {
             match ready!(self.io.poll_fill(cx, &mut self.buffer)) {
                 Ok(1..) => {}
+                Ok(0) => return Poll::Ready(self.io.hang_up(cx)),
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => break,
-                Ok(0) | Err(_) => return Poll::Ready(()),
+                Err(_) => return Poll::Ready(HangUp::Both),
             }
         }
         self.io.poll_hang_up(cx)

@@ -4,7 +4,7 @@
 //! bodies go past it: the kernel gets `out` and the caller's bytes together.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -37,7 +37,25 @@ pub struct H1Reply {
     body_bytes: u64,
     /// Of the whole reply, taken by the kernel.
     sent_bytes: u64,
+    probe: Probe,
 }
+
+/// A byte sent ahead of what it belongs to, to see whether the client still reads: one that does
+/// sees nothing of it, one that has closed answers with a reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    /// None was.
+    Unsent,
+    /// The first byte of the next head.
+    OfHead,
+    /// It is no news any more.
+    Over,
+}
+
+/// What every head begins with.
+const OF_HEAD: &[u8] = b"H";
+/// What the size of a chunk, the last one's too, may begin with.
+const OF_CHUNK: &[u8] = b"0";
 
 /// How the body is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +104,7 @@ impl H1Reply {
             untaken_bytes: 0,
             body_bytes: 0,
             sent_bytes: 0,
+            probe: Probe::Unsent,
         }
     }
 
@@ -102,6 +121,7 @@ impl H1Reply {
         self.arrears = Arrears::default();
         self.body_bytes = 0;
         self.sent_bytes = 0;
+        self.probe = Probe::Unsent;
     }
 
     /// Whether the connection may carry another request.
@@ -119,7 +139,9 @@ impl H1Reply {
         self.facts.keep &= !close;
         self.facts.status = outgoing.status;
         let out = self.out.bytes();
+        let head = out.len();
         status::encode_line(outgoing.status, out);
+        self.probe.cut(head, out);
         outgoing.fields.encode(out, |_| true);
         if !outgoing.fields.contains(FieldId::Date) {
             out.extend_from_slice(&self.clock.date_line());
@@ -171,7 +193,10 @@ impl H1Reply {
 
     pub(crate) async fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
         if self.coding == Coding::NoHead {
-            self.out.bytes().extend_from_slice(bytes);
+            let out = self.out.bytes();
+            let head = out.len();
+            out.extend_from_slice(bytes);
+            self.probe.cut(head, out);
             poll_fn(|cx| self.poll_flush(cx)).await?;
         }
         Ok(())
@@ -239,6 +264,22 @@ impl H1Reply {
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.poll_send(cx, &[]).map_ok(drop)
+    }
+
+    /// Sends a byte ahead where that can be done, once for each reply. Ready when the client has gone.
+    pub(crate) fn poll_probe(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (byte, probe) = match self.coding {
+            _ if self.probe != Probe::Unsent || !self.out.is_empty() => return Poll::Pending,
+            Coding::NoHead => (OF_HEAD, Probe::OfHead),
+            Coding::Chunked(0) => (OF_CHUNK, Probe::Over),
+            _ => return Poll::Pending,
+        };
+        if ready!(self.io.poll_write(cx, &[IoSlice::new(byte)])).is_err() {
+            return Poll::Ready(());
+        }
+        self.probe = probe;
+        self.sent_bytes += 1;
+        Poll::Pending
     }
 
     pub(crate) fn poll_sendfile(
@@ -380,19 +421,56 @@ impl H1Reply {
     }
 }
 
+impl Probe {
+    /// Takes the byte that was sent ahead off the head that begins here.
+    fn cut(&mut self, head: usize, out: &mut Vec<u8>) {
+        if *self == Self::OfHead {
+            *self = Self::Over;
+            out.drain(head..head + OF_HEAD.len());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testbed::block_on;
 
+    /// A reply, and the other end of its connection.
+    fn reply() -> (H1Reply, std::os::unix::net::UnixStream) {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("a socket");
+        let io = Rc::new(Io::new(ours.into()).expect("registered"));
+        let (timer, clock) = (Deadlines::new(), Rc::new(Clock::new()));
+        (H1Reply::new(io, &timer, &clock, Outbox::default()), theirs)
+    }
+
+    #[test]
+    fn a_byte_sent_ahead_is_the_first_of_whatever_head_comes_next() {
+        block_on(async {
+            let (mut reply, mut theirs) = reply();
+            let mut said = [0; 26];
+            for _ in 0..2 {
+                // Once is enough.
+                poll_fn(|cx| Poll::Ready(reply.poll_probe(cx))).await;
+            }
+            let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
+            reply.send_interim(interim).await.expect("it is taken");
+            let count = std::io::Read::read(&mut theirs, &mut said).expect("bytes");
+            assert_eq!(&said[..count], interim);
+            let outgoing = Outgoing {
+                status: 200,
+                ..Outgoing::default()
+            };
+            reply.start(&outgoing, BodySize::Length(0), false);
+            assert!(reply.out.bytes().starts_with(b"HTTP/1.1 200 OK\r\n"));
+        });
+    }
+
     #[test]
     fn the_end_of_a_body_joins_the_chunk_that_is_still_open() {
         block_on(async {
-            let (ours, _theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-            ours.set_nonblocking(true).expect("a socket");
-            let io = Rc::new(Io::new(ours.into()).expect("registered"));
-            let timer = Deadlines::new();
-            let mut reply = H1Reply::new(io, &timer, &Rc::new(Clock::new()), Outbox::default());
+            let (mut reply, _theirs) = reply();
             for (owed, pushed, expected) in [
                 (0, &b"abc"[..], &b"3\r\nabc\r\n"[..]),
                 (3, b"abc", b"abc\r\n"),

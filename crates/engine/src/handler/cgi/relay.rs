@@ -184,7 +184,7 @@ impl<'a> Relay<'a> {
                 }
                 // Who leaves with the whole reply has given up nothing.
                 let is_client_needed = self.input.is_over() && !self.reply.is_whole();
-                if is_client_needed && exchange.body.poll_client_gone(cx).is_ready() {
+                if is_client_needed && exchange.poll_client_gone(cx).is_ready() {
                     let gone = Error::new(Kind::ClientGone, "client_gone", String::new());
                     return Poll::Ready(Err(gone));
                 }

@@ -125,7 +125,7 @@ impl Relay {
             if passed.is_pending()
                 && self.upload.is_over()
                 && !self.reply.is_whole()
-                && exchange.body.poll_client_gone(cx).is_ready()
+                && exchange.poll_client_gone(cx).is_ready()
             {
                 let error = Error::new(Kind::ClientGone, "client_gone", String::new());
                 return Poll::Ready(Err(error));

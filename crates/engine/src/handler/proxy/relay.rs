@@ -78,7 +78,7 @@ impl Attempt {
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.closed(link))),
                     Poll::Ready(Ok(_)) => {}
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(self.failed(link, error))),
-                    Poll::Pending => return self.poll_waiting(cx, &mut exchange.body, link),
+                    Poll::Pending => return self.poll_waiting(cx, exchange, link),
                 }
             }
         })
@@ -106,11 +106,11 @@ impl Attempt {
     fn poll_waiting(
         &mut self,
         cx: &mut Context<'_>,
-        body: &mut Body,
+        exchange: &mut Exchange,
         link: &mut Link,
     ) -> Poll<std::result::Result<(), Failure>> {
         if self.upload.is_over() {
-            if body.poll_client_gone(cx).is_ready() {
+            if exchange.poll_client_gone(cx).is_ready() {
                 return Poll::Ready(Err(Failure::last(client_gone())));
             }
             let error = ready!(link.poll_silence(cx, self.read_ms));
@@ -153,12 +153,13 @@ impl Attempt {
     ) -> Result<()> {
         let size = copy_head(exchange, link);
         exchange.send_head(size).await?;
-        let Exchange { body, reply, .. } = exchange;
         poll_fn(|cx| {
-            self.poll_upload(cx, body, link)
+            self.poll_upload(cx, &mut exchange.body, link)
                 .map_err(|failure| failure.error)?;
-            let passed = self.download.poll(cx, forward, reply, link);
-            if passed.is_pending() && self.upload.is_over() && body.poll_client_gone(cx).is_ready()
+            let passed = self.download.poll(cx, forward, &mut exchange.reply, link);
+            if passed.is_pending()
+                && self.upload.is_over()
+                && exchange.poll_client_gone(cx).is_ready()
             {
                 return Poll::Ready(Err(client_gone()));
             }
