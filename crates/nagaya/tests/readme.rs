@@ -1,4 +1,5 @@
-//! What the documents show works: configurations are checked, commands are run, links lead somewhere.
+//! What the documents show works: configurations are checked, commands are run, links lead
+//! somewhere; and figures are those of the stored results, misses among them.
 //!
 //! Absolute paths of a real machine (`/srv`, `/etc/nagaya`, `/run`, `/var/log`) are moved below a
 //! temporary directory, and addresses to free ports; nothing else is changed.
@@ -125,6 +126,163 @@ fn links_lead_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_figures_of_the_readme_are_what_the_results_give() {
+    let here = TempDir::new();
+    let readme = here.write("README.md", read(&root().join("README.md")));
+    let mut words: Vec<String> = vec!["lab".into(), "draw".into()];
+    for name in IN_SHORT {
+        let data = read(&root().join("lab/results").join(name).join("data.jsonl"));
+        here.write(&format!("{name}/data.jsonl"), data);
+        words.push(here.path().join(name).display().to_string());
+    }
+    words.extend(["--readme".into(), readme.display().to_string()]);
+    let output = run(
+        NAGAYA,
+        &words.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    assert!(output.0, "{}", output.1);
+    let shown = read(&root().join("README.md"));
+    assert_eq!(shown, read(&readme), "nagaya lab draw … --readme README.md");
+}
+
+#[test]
+fn every_figure_of_an_experiment_stands_in_its_report() {
+    let rows = experiments();
+    assert!(rows.len() >= 20, "only {} rows", rows.len());
+    for (row, reports) in rows {
+        let known = figures(&reports.concat());
+        let cells: Vec<&str> = row.split('|').skip(3).take(2).collect();
+        for figure in figures(&cells.join(" ")) {
+            assert!(
+                known.contains(&figure),
+                "{figure} is not in the report: {row}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_the_results_missed_stands_in_the_readme() {
+    let rows = experiments();
+    let readme = read(&root().join("README.md"));
+    let mut misses = 0;
+    for entry in fs::read_dir(root().join("lab/results")).expect("there are results") {
+        let directory = entry.expect("an entry").path();
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        let report = directory.join("report.md");
+        let text = report.exists().then(|| read(&report)).unwrap_or_default();
+        for line in text
+            .lines()
+            .filter(|line| line.starts_with("**Not reached: "))
+        {
+            misses += 1;
+            if IN_SHORT.contains(&name.as_ref()) {
+                let line = line
+                    .trim_start_matches("**Not reached: ")
+                    .trim_end_matches(".**");
+                assert!(readme.contains(&format!("\n- {line}\n")), "{name}: {line}");
+                continue;
+            }
+            let (before, _) = line
+                .split_once(" (wanted")
+                .expect("it says what was wanted");
+            let got = figures(before).pop().expect("it says what was seen");
+            let link = format!("](lab/results/{name}/report.md)");
+            let told = |row: &str| row.contains(&link) && row.contains('✗');
+            let is_told = rows
+                .iter()
+                .any(|(row, _)| told(row) && figures(row).contains(&got));
+            assert!(is_told, "README.md does not say: {name}: {line}");
+        }
+    }
+    assert!(misses >= 20, "only {misses} misses found");
+}
+
+#[test]
+fn the_japanese_readme_says_all_that_the_english_one_does() {
+    let both = ["README.md", "README.ja.md"];
+    let texts = both.map(|name| read(&root().join(name)));
+    let [english, japanese] = texts.each_ref().map(|text| outline(text));
+    assert_eq!(
+        english.len(),
+        japanese.len(),
+        "headings, rows, lists and code"
+    );
+    for (english, japanese) in english.iter().zip(&japanese) {
+        assert_eq!(english, japanese);
+    }
+    let [english, japanese] = texts.each_ref().map(|text| links(text));
+    assert_eq!(english, japanese);
+}
+
+/// Results whose figures stand in the README in short, with all that they missed.
+const IN_SHORT: [&str; 4] = ["proxy", "static", "respond", "fastcgi"];
+
+/// The rows of the README that tell of an experiment, each with the reports it names.
+fn experiments() -> Vec<(String, Vec<String>)> {
+    let report = |link: &String| link.starts_with("lab/results/") && link.ends_with("/report.md");
+    let rows = read(&root().join("README.md"));
+    let rows = rows.lines().filter(|line| line.starts_with("| ["));
+    rows.map(|row| {
+        let reports = links(row).into_iter().filter(report);
+        let texts = reports.map(|link| read(&root().join(link))).collect();
+        (row.to_owned(), texts)
+    })
+    .filter(|(_, reports): &(_, Vec<String>)| !reports.is_empty())
+    .collect()
+}
+
+/// Numbers, as they are written.
+fn figures(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
+    text.split(|c| !is_part(c))
+        .map(|figure| figure.trim_matches(['.', ',']).to_owned())
+        .filter(|figure| !figure.is_empty())
+        .collect()
+}
+
+/// Where a text links to, in alphabetical order; the two READMEs to each other aside.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1);
+    let mut found: Vec<String> = targets
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.starts_with("README"))
+        .map(str::to_owned)
+        .collect();
+    found.sort();
+    found
+}
+
+/// What two languages have in common: headings by their depth, code less its comments, and the
+/// figures of rows and of points.
+fn outline(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        let fence = line.starts_with("```");
+        is_code ^= fence;
+        if is_code || fence {
+            let code = line.split("  # ").next().unwrap_or(line).trim_end();
+            let comment = code.starts_with("# ") && !code.ends_with(".rb");
+            found.extend((!comment).then(|| code.to_owned()));
+        } else if let Some((marks, _)) = line.split_once(' ')
+            && marks.bytes().all(|byte| byte == b'#')
+        {
+            found.push(marks.to_owned());
+        } else if line.starts_with("| ") || line.starts_with("- ") {
+            // What is said of an experiment or a status is words; languages count in their own.
+            let has_words = line.starts_with("| [") || line.starts_with("| `");
+            let cells = line.split(" | ").enumerate();
+            let cells = cells.filter(|(at, _)| !(has_words && *at == 1));
+            let mut told: Vec<String> = cells.flat_map(|(_, cell)| figures(cell)).collect();
+            told.sort();
+            found.push(format!("{} {}", &line[..1], told.join(" ")));
+        }
+    }
+    found
 }
 
 /// Runs a line of a `sh` block, or says that it is none to be run.

@@ -181,6 +181,31 @@ fn the_code_map_has_every_crate_and_every_directory_of_the_engine() {
 }
 
 #[test]
+fn files_that_the_architecture_names_are_there() {
+    let known: Vec<String> = text_files(&root(), &["rs", "c", "sh", "md", "toml"])
+        .iter()
+        .map(|file| format!("/{}", shown(file)))
+        .collect();
+    let mut documents = text_files(&root().join("docs/architecture"), &["md"]);
+    documents
+        .extend(["ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md"].map(|name| root().join(name)));
+    let mut missing = Vec::new();
+    for document in documents {
+        let text = read(&document);
+        for name in text.split('`').skip(1).step_by(2) {
+            let is_file = [".rs", ".c", ".sh", ".md"]
+                .iter()
+                .any(|end| name.ends_with(end));
+            let end = format!("/{name}");
+            if is_file && !known.iter().any(|file| file.ends_with(&end)) {
+                missing.push(format!("{}: {name}", shown(&document)));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
 fn nothing_is_left_to_do_or_tied_to_a_machine() {
     // Written in two halves, so that this file does not find itself.
     let words = [

@@ -270,7 +270,7 @@ fn table(judged: &[&Judged<'_>], aims: &[Aim<'_>]) -> Table {
 }
 
 /// The targets that stand beside a variant: against it, or of itself.
-fn wanted(judged: &Judged<'_>, variant: &Variant, aims: &[Aim<'_>]) -> Cell {
+pub(crate) fn wanted(judged: &Judged<'_>, variant: &Variant, aims: &[Aim<'_>]) -> Cell {
     let own = aims.iter().filter(|aim| {
         let stands_at = match &aim.target.than {
             Some(Than::Variant(name)) => name,

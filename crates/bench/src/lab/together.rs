@@ -30,7 +30,8 @@ pub(crate) fn text(records: &[Record]) -> String {
     text + &missed(records)
 }
 
-/// The main figures: a line a row, a column a variant, misses included.
+/// The main figures: a line a row, a column a variant, each with what was wanted of it; then all
+/// misses.
 pub(crate) fn short(records: &[Record]) -> String {
     let mut columns: Vec<&str> = Vec::new();
     let judged: Vec<_> = records
@@ -43,6 +44,7 @@ pub(crate) fn short(records: &[Record]) -> String {
             columns.push(name);
         }
     }
+    let aims: Vec<_> = records.iter().flat_map(judge::aims).collect();
     let mut text = setting(records);
     let title = figures::figure(FIGURE).title;
     let _ = writeln!(
@@ -57,8 +59,10 @@ pub(crate) fn short(records: &[Record]) -> String {
             variant.map_or_else(
                 || units::NONE.to_owned(),
                 |variant| {
+                    let wanted = draw::wanted(judged, variant, &aims).text;
                     let ratio = variant.beside.map_or_else(String::new, |(ratio, _)| {
-                        format!(" ({:.2})", ratio.estimate)
+                        let words = format!("{:.2} {wanted}", ratio.estimate);
+                        format!(" ({})", words.trim_end())
                     });
                     judged.figure.write(variant.summary.median) + &ratio
                 },
@@ -108,7 +112,7 @@ fn setting(records: &[Record]) -> String {
     let _ = writeln!(
         text,
         "\nOne worker each on core 0; generator and back end on core 1 ({}); every server once in each block, in random order.\n\
-         The figure is requests per second of server CPU time, the median of the blocks. In parentheses ours over theirs, block by block.\n",
+         The figure is requests per second of server CPU time, the median of the blocks. In parentheses ours over theirs, block by block, and what was wanted of it.\n",
         loads.join("; ")
     );
     text
@@ -139,7 +143,10 @@ mod tests {
             text.contains("| requests per CPU second | one | two |"),
             "{text}"
         );
-        assert!(text.contains("| row | 50,500 | 40,400 (1.25) |"), "{text}");
+        assert!(
+            text.contains("| row | 50,500 | 40,400 (1.25 ✗ ≥ 1.30 ×) |"),
+            "{text}"
+        );
         assert!(
             text.contains("- row: requests per CPU second of one beside two"),
             "{text}"
