@@ -181,6 +181,25 @@ fn the_code_map_has_every_crate_and_every_directory_of_the_engine() {
 }
 
 #[test]
+fn globs_are_preludes_tests_or_a_modules_own_parts() {
+    let mut breaches = Vec::new();
+    for file in sources() {
+        for (number, line) in read(&file).lines().enumerate() {
+            let imports = line.trim_start();
+            let is_glob = imports.starts_with("use ") && imports.ends_with("::*;");
+            if is_glob
+                && !["prelude::*", "super::"]
+                    .iter()
+                    .any(|fine| imports.contains(fine))
+            {
+                breaches.push(format!("{}:{}: {imports}", shown(&file), number + 1));
+            }
+        }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
 fn files_that_the_architecture_names_are_there() {
     let known: Vec<String> = text_files(&root(), &["rs", "c", "sh", "md", "toml"])
         .iter()
