@@ -149,7 +149,7 @@ impl Shared {
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
-            scripts: answered_by(&sensors),
+            scripts: sensors.for_scripts(),
             sensors,
             shed: Arc::new(AllRemembered::new(workers)),
             process,
@@ -463,7 +463,7 @@ impl Worker {
     pub fn next_request_id(&self) -> RequestId {
         let number = self.next_id.get();
         self.next_id.set(number.wrapping_add(1));
-        let id = mix(number);
+        let id = os::random::spread(number);
         self.board.note_request(self.index, id);
         RequestId::from_number(id)
     }
@@ -483,7 +483,7 @@ impl Worker {
     pub fn draw(&self) -> u64 {
         let number = self.next_draw.get();
         self.next_draw.set(number.wrapping_add(1));
-        mix(number)
+        os::random::spread(number)
     }
 
     /// Notes that it hosts a map's program.
@@ -579,18 +579,4 @@ impl Drop for Serving {
             scripts.release();
         }
     }
-}
-
-/// What scripts share, with the sensors they may ask.
-fn answered_by(sensors: &Arc<Sensors>) -> Arc<script::Shared> {
-    let (shared, sensors) = (script::Shared::default(), Arc::clone(sensors));
-    shared.answer_sensors(move |name| sensors.sense(name));
-    Arc::new(shared)
-}
-
-/// Spreads a counter over all 64-bit numbers, one to one (the finaliser of SplitMix64).
-fn mix(mut number: u64) -> u64 {
-    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

@@ -1,4 +1,4 @@
-//! Bytes that nobody can foresee.
+//! Bytes that nobody can foresee, and numbers that only look so.
 
 use std::io;
 
@@ -19,6 +19,14 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
         };
     }
     Ok(())
+}
+
+/// Spreads a counter over all 64-bit numbers, one to one (the finaliser of SplitMix64).
+#[must_use]
+pub fn spread(mut number: u64) -> u64 {
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
 }
 
 #[cfg(test)]

@@ -133,6 +133,13 @@ impl Sensors {
         *held = missing.into();
     }
 
+    /// What scripts share, with the sensors they may ask.
+    pub(crate) fn for_scripts(self: &Arc<Self>) -> Arc<script::Shared> {
+        let (shared, sensors) = (script::Shared::default(), Arc::clone(self));
+        shared.answer_sensors(move |name| sensors.sense(name));
+        Arc::new(shared)
+    }
+
     /// Answers a script.
     pub fn sense(&self, name: &str) -> Sensed {
         match Sensor::from_name(name) {
