@@ -397,7 +397,7 @@ pub enum Symlinks {
     Deny,
     /// Followed where the link's owner owns its target.
     Owner,
-    /// Followed, never out of `within`.
+    /// Followed where they end beneath `within`.
     Allow,
 }
 

@@ -19,7 +19,8 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
         Ok(loaded) => {
             warn(&loaded.warnings);
             let model = loaded.model;
-            for warning in surroundings::warnings(&model) {
+            let closed = surroundings::unreachable_roots(&model);
+            for warning in surroundings::warnings(&model).iter().chain(&closed) {
                 complain(&format!("warning: {warning}\n"));
             }
             // The service is started by root, whoever this command is typed by.

@@ -3,11 +3,12 @@
 //! The idea: said before the first request, by `check`, `doctor` and at start. What may still come
 //! (a server that is started later) is a warning; nothing is changed by looking.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use config::model::{Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
+use config::model::{Handler, Map, MapProgram, MapSource, Model, Root, Rule, ServerAddress, Site};
 use config::reason;
 use os::user::User;
 
@@ -15,6 +16,8 @@ use crate::spawner::{find_in_path, missing_in_path};
 
 /// Sockets looked at, at most.
 const SOCKETS_MAX: usize = 1_000;
+/// Roots looked at, at most.
+const ROOTS_MAX: usize = 10_000;
 
 /// Whom a site's programs run as, where that is not who this process is. Only root can become
 /// somebody else.
@@ -89,6 +92,25 @@ pub(crate) fn warnings(model: &Model) -> Vec<String> {
     lacking
         .chain(model.maps.iter().filter_map(lacking_program))
         .collect()
+}
+
+/// The roots that no request can open, a line each, for the user the server becomes.
+pub(crate) fn unreachable_roots(model: &Model) -> Vec<String> {
+    let mut roots = BTreeMap::new();
+    for site in &model.sites {
+        if let Some(root) = site.root.as_ref().filter(|_| roots.len() < ROOTS_MAX) {
+            let key = (&root.path, &root.within, root.symlinks as u8);
+            roots.entry(key).or_insert((site, root));
+        }
+    }
+    let line = |(site, root): (&Site, &Root)| {
+        let why = engine::resolve::unreachable(root)?;
+        let (name, path) = (name(site), root.path.display());
+        Some(format!("site {name}: no request can open {path}: {why}"))
+    };
+    let look = || roots.into_values().filter_map(line).collect();
+    let user = User::look_up(&model.user).or_else(|_| User::this_process());
+    user.and_then(|user| user.act(look)).unwrap_or_default()
 }
 
 /// What is wrong with the program of a map, as far as a look can tell.

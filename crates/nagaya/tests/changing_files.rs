@@ -94,14 +94,11 @@ fn a_file_that_shrinks_while_it_is_sent_is_visibly_cut_short() {
     assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
 }
 
-#[test]
-fn a_name_swapped_back_and_forth_never_shows_what_is_outside() {
-    let gateway = gateway(&[("inside", b"inside")]);
-    let directory = gateway.directory();
-    directory.write("secret", "outside");
-    let www = directory.path().join("www");
-    symlink("../secret", www.join("other")).expect("link");
-    let (one, two) = (www.join("inside"), www.join("other"));
+/// Swaps two names below the root while their first is asked for under three policies; `body` is
+/// all that may come of it.
+fn swapped(gateway: &Gateway, (one, two): (&str, &str), path: &str, body: &str) {
+    let root = gateway.directory().path().join("www");
+    let (one, two) = (root.join(one), root.join(two));
     let until = Instant::now() + Duration::from_secs(3);
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
@@ -111,15 +108,49 @@ fn a_name_swapped_back_and_forth_never_shows_what_is_outside() {
                 if asked > 100 && Instant::now() >= until {
                     break;
                 }
-                let reply = get(&gateway, host, "/inside");
+                let reply = get(gateway, host, path);
                 assert!(matches!(reply.status, 200 | 404), "{}", reply.status);
-                assert!(!text(&reply).contains("outside"));
+                assert!(reply.status == 404 || text(&reply) == body);
             }
         });
         while !asking.is_finished() {
-            let flags = rustix::fs::RenameFlags::EXCHANGE;
-            rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, flags)
-                .expect("swap");
+            // There and back: they end as they began.
+            for _ in 0..2 {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, flags)
+                    .expect("swap");
+            }
         }
     });
+}
+
+#[test]
+fn a_name_swapped_back_and_forth_never_shows_what_is_outside() {
+    let gateway = gateway(&[("inside", b"inside"), ("dir/file", b"inside")]);
+    let directory = gateway.directory();
+    directory.write("secret", "outside");
+    directory.write("elsewhere/file", "outside");
+    let at = |name: &str| directory.path().join(name);
+    symlink("../secret", at("www/other")).expect("link");
+    swapped(&gateway, ("inside", "other"), "/inside", "inside");
+
+    // By absolute links: to the secret, to a directory that holds it, and to one swapped for it.
+    symlink(at("secret"), at("www/absolute_out")).expect("link");
+    symlink(at("www/dir/file"), at("www/absolute")).expect("link");
+    swapped(
+        &gateway,
+        ("absolute", "absolute_out"),
+        "/absolute",
+        "inside",
+    );
+    symlink(at("elsewhere"), at("www/other_dir")).expect("link");
+    swapped(&gateway, ("dir", "other_dir"), "/absolute", "inside");
+    symlink(at("www/dir"), at("pivot")).expect("link");
+    symlink(at("pivot/file"), at("www/by_pivot")).expect("link");
+    swapped(
+        &gateway,
+        ("../pivot", "../elsewhere"),
+        "/by_pivot",
+        "inside",
+    );
 }

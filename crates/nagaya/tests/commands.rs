@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use testkit::temp::TempDir;
@@ -295,4 +296,70 @@ fn check_tells_of_sockets_that_are_none() {
         assert_eq!(status, Some(0), "{said}");
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[test]
+fn check_warns_of_a_root_that_no_request_can_open() {
+    use std::os::unix::fs::{chown, symlink};
+    let directory = TempDir::new();
+    let at = |name: &str| directory.path().join(name);
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    for name in ["app/releases/7", "app/.hidden", "outside", "home/www"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    symlink(at("app/releases/7"), at("app/current")).unwrap();
+    symlink(at("outside"), at("app/out")).unwrap();
+    symlink(".hidden", at("app/hides")).unwrap();
+    mode(directory.path(), 0o755);
+    if rustix::process::geteuid().is_root() {
+        chown(at("home"), Some(12_345), Some(12_345)).unwrap();
+    }
+    let check = |root: &str, more: &str| {
+        let site = format!("[[sites]]\nhosts = [\"a.jp\"]\nroot = \"{root}\"\n{more}\n");
+        let text_of = format!("[[listen]]\naddress = \"127.0.0.1:8080\"\n{site}");
+        let file = directory.write("nagaya.toml", text_of);
+        let checked = nagaya(&["check", "-c", file.to_str().unwrap()]);
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+        text(&checked.stderr)
+    };
+    let within = "within = \"app\"";
+    for fine in ["app/current", "app/releases/7"] {
+        assert_eq!(check(fine, within), "", "{fine}");
+    }
+    for (root, more, expected) in [
+        ("app/out", within, "it is a link to a place outside of "),
+        (
+            "app/current",
+            "within = \"app\"\nsymlinks = \"deny\"",
+            "try `symlinks = \"allow\"`",
+        ),
+        ("app/hides", within, "begins with a dot"),
+    ] {
+        let said = check(root, more);
+        let place = at(root).display().to_string();
+        let whole = format!("warning: site a.jp: no request can open {place}: ");
+        assert!(said.contains(&whole) && said.contains(expected), "{said}");
+    }
+    let said = check("app", "within = \"/\"");
+    assert!(
+        said.contains("nagaya.toml:6:10") && said.contains("every file of the machine"),
+        "{said}"
+    );
+
+    // Closed to the server, which is another user where this one is root.
+    assert_eq!(check("home/www", ""), "");
+    mode(&at("home"), 0o600);
+    let said = check("home/www", "");
+    mode(&at("home"), 0o700);
+    let home = at("home").display().to_string();
+    assert!(
+        said.contains(&format!("may not enter {home}: try chgrp ")),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("&& chmod 750 {home}")) && !said.contains("o+x"),
+        "{said}"
+    );
 }

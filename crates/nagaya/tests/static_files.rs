@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use files::{ask, field, gateway, get, text};
-use testkit::{Outcome, eventually};
+use testkit::{Gateway, Outcome, eventually};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -306,6 +306,17 @@ fn links_are_followed_as_the_policy_says() {
     link("dir", "to_dir");
     link("../outside", "to_outside");
     link("/etc/hostname", "to_absolute");
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    link(&place("www/dir/file"), "to_itself");
+    link(&place("www/dir"), "to_directory");
+    link(&place("www/to_itself"), "to_chain");
+    link(&place("outside"), "to_its_neighbour");
+    link(
+        &format!("/proc/self/root{}", place("www/dir/file")),
+        "to_magic",
+    );
+    link("www", "../current");
+    link(&place("current/dir/file"), "to_current");
     link("to_loop", "to_loop");
     // plain.test has the default policy: owner.
     for (host, path, status) in [
@@ -322,6 +333,20 @@ fn links_are_followed_as_the_policy_says() {
         ("allow.test", "/to_absolute", 404),
         ("within.test", "/to_outside", 200),
         ("within.test", "/to_absolute", 404),
+        ("plain.test", "/to_itself", 200),
+        ("plain.test", "/to_directory/file", 200),
+        ("plain.test", "/to_chain", 200),
+        ("plain.test", "/to_current", 200),
+        ("plain.test", "/to_magic", 404),
+        ("plain.test", "/to_its_neighbour", 404),
+        ("deny.test", "/to_itself", 404),
+        ("allow.test", "/to_itself", 200),
+        ("allow.test", "/to_directory/file", 200),
+        ("allow.test", "/to_chain", 200),
+        ("allow.test", "/to_current", 200),
+        ("allow.test", "/to_magic", 404),
+        ("allow.test", "/to_its_neighbour", 404),
+        ("within.test", "/to_its_neighbour", 200),
     ] {
         assert_eq!(get(&gateway, host, path).status, status, "{host} {path}");
     }
@@ -329,9 +354,86 @@ fn links_are_followed_as_the_policy_says() {
     if rustix::process::getuid().is_root() {
         link("dir/file", "foreign");
         std::os::unix::fs::lchown(www.join("foreign"), Some(12345), None).expect("give away");
+        link(&place("www/dir/file"), "foreign_absolute");
+        let foreign = www.join("foreign_absolute");
+        std::os::unix::fs::lchown(foreign, Some(12345), None).expect("give away");
+        assert_eq!(get(&gateway, "plain.test", "/foreign_absolute").status, 404);
         assert_eq!(get(&gateway, "plain.test", "/foreign").status, 404);
         assert_eq!(get(&gateway, "allow.test", "/foreign").status, 200);
     }
+}
+
+#[test]
+fn a_root_that_is_an_absolute_link_to_a_release_is_served() {
+    let releases = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[[sites]]
+hosts = ["owner.test"]
+root = "{dir}/app/current"
+within = "{dir}/app"
+[[sites]]
+hosts = ["allow.test"]
+root = "{dir}/app/current"
+within = "{dir}/app"
+symlinks = "allow"
+"#;
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), releases);
+    let directory = builder.directory();
+    let shared = "app/shared/.well-known";
+    for (name, content) in [
+        ("app/releases/7/index.html", "seven"),
+        ("app/releases/7/.env", "secret"),
+        ("app/releases/8/index.html", "eight"),
+        ("app/shared/logo.txt", "logo"),
+        (&format!("{shared}/acme"), "token"),
+        ("outside/index.html", "secret"),
+    ] {
+        directory.write(name, content);
+    }
+    let at = |name: &str| directory.path().join(name);
+    for release in ["7", "8"] {
+        let release = at("app/releases").join(release);
+        symlink(at("app/shared/logo.txt"), release.join("logo.txt")).expect("link");
+        symlink(at(shared), release.join(".well-known")).expect("link");
+    }
+    symlink(at("app/releases/7"), at("app/current")).expect("link");
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    let gateway = builder.start();
+    let app = gateway.directory().path().join("app");
+    for host in ["owner.test", "allow.test"] {
+        for (path, body) in [
+            ("/", "seven"),
+            ("/index.html", "seven"),
+            ("/logo.txt", "logo"),
+            ("/.well-known/acme", "token"),
+        ] {
+            let reply = get(&gateway, host, path);
+            assert_eq!(
+                (reply.status, text(&reply).as_str()),
+                (200, body),
+                "{host} {path}"
+            );
+        }
+        assert_eq!(get(&gateway, host, "/.env").status, 404);
+    }
+    let deploy = |to: &str| {
+        symlink(app.join(to), app.join("next")).expect("link");
+        std::fs::rename(app.join("next"), app.join("current")).expect("rename");
+    };
+    deploy("releases/8");
+    eventually(PATIENCE, "the next release", || {
+        (text(&get(&gateway, "allow.test", "/")) == "eight").then_some(())
+    });
+    deploy("../outside");
+    eventually(PATIENCE, "a release outside to be refused", || {
+        let reply = get(&gateway, "allow.test", "/");
+        assert!(!text(&reply).contains("secret"));
+        (reply.status == 404).then_some(())
+    });
 }
 
 #[test]
@@ -596,6 +698,25 @@ fn a_directory_that_keeps_the_server_out_of_a_root_is_named_in_the_error_log() {
             (get(&gateway, "plain.test", path).status != 403).then_some(())
         });
     }
+}
+
+#[test]
+fn the_advice_for_somebodys_own_directory_opens_it_to_the_server_alone() {
+    let gateway = gateway(&[]);
+    let root = gateway.directory().path().join("www");
+    if os::process::is_root() {
+        std::os::unix::fs::chown(&root, Some(12_345), Some(12_345)).expect("give away");
+    }
+    std::fs::set_permissions(&root, PermissionsExt::from_mode(0o600)).expect("chmod");
+    let place = root.display();
+    let advice = format!("&& chmod 750 {place}, or another `user`");
+    eventually(PATIENCE, &advice, || {
+        assert_ne!(get(&gateway, "plain.test", "/hello.txt").status, 500);
+        gateway.stderr().contains(&advice).then_some(())
+    });
+    assert!(gateway.stderr().contains(": try chgrp "));
+    assert!(!gateway.stderr().contains("o+x"));
+    std::fs::set_permissions(&root, PermissionsExt::from_mode(0o755)).expect("chmod");
 }
 
 #[test]

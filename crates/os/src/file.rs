@@ -17,14 +17,15 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
 use crate::symlinks;
 
-/// What to do with symbolic links on the way.
+/// What to do with symbolic links on the way. Those that are followed may be absolute, and lead out
+/// of the directory on their way back into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symlinks {
     /// Any link is refused (`ELOOP`).
     Deny,
     /// A link is followed where its owner owns its target (`ELOOP` otherwise).
     Owner,
-    /// Links are followed, but never out of the directory (`EXDEV`).
+    /// Links are followed.
     Allow,
 }
 
@@ -89,8 +90,8 @@ pub struct Entry {
 /// How often a rename in the way of a resolution makes it start over.
 const RACES_MAX: usize = 16;
 
-/// Opens what is at `path` (relative; empty is the directory itself) for reading, never leaving
-/// `dir` and never through a magic link of `/proc`. Any kind of file is opened, without waiting
+/// Opens what is at `path` (relative; empty is the directory itself) for reading, never outside of
+/// `dir` (`EXDEV`) and never through a magic link of `/proc`. Any kind of file is opened, without waiting
 /// for a FIFO's writer: look at [`facts`] before use.
 pub fn open_beneath(
     dir: BorrowedFd<'_>,
@@ -129,9 +130,13 @@ fn beneath(
         Symlinks::Allow => ResolveFlags::empty(),
     };
     match open_resolved(dir, path, flags, resolve, wait) {
-        // Most paths have no link in them: only those that do pay for the walk.
+        // Most paths have no link in them, or none that leaves `dir` on its way: only those that
+        // do pay for the walk.
         Err(Errno::LOOP) if symlinks == Symlinks::Owner => {
-            Ok(symlinks::open(dir, path, flags, wait)?)
+            Ok(symlinks::open(dir, path, flags, symlinks, wait)?)
+        }
+        Err(Errno::XDEV) if symlinks == Symlinks::Allow => {
+            Ok(symlinks::open(dir, path, flags, symlinks, wait)?)
         }
         result => Ok(result?),
     }

@@ -103,6 +103,11 @@ pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The group this process acts as.
+pub fn group_id() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
 /// Becomes `user`, with that user's groups, for good. Call it while there is one thread.
 /// Does nothing when not root, where there is nothing to give up.
 pub fn drop_privileges(user: &str) -> io::Result<()> {

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::io;
 
+use rustix::process::{Gid, Uid};
+
 /// Groups a user may be in: the kernel's `NGROUPS_MAX`.
 const GROUPS_MAX: usize = 65_536;
 
@@ -29,12 +31,35 @@ impl User {
         })
     }
 
+    /// Runs `work` as this user, on a thread of its own; as who this process is, where that is
+    /// not root and cannot become anybody.
+    pub fn act<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+        let become_user = || {
+            let groups: Vec<_> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+            let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+            set_thread_groups(&groups)?;
+            set_thread_res_gid(gid, gid, gid)?;
+            set_thread_res_uid(uid, uid, uid)
+        };
+        let acted = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                if crate::process::is_root() {
+                    become_user()?;
+                }
+                Ok(work())
+            });
+            thread.join()
+        });
+        acted.unwrap_or_else(|_| Err(io::Error::other("the thread broke off")))
+    }
+
     /// The user and the groups of this process.
     pub fn this_process() -> io::Result<User> {
         let gid = rustix::process::getegid().as_raw();
         let mut groups: Vec<_> = rustix::process::getgroups()?
             .into_iter()
-            .map(rustix::process::Gid::as_raw)
+            .map(Gid::as_raw)
             .collect();
         if !groups.contains(&gid) {
             groups.push(gid);

@@ -85,6 +85,18 @@ fn each_policy_does_to_each_path_what_it_says() {
     tree.link("../secret", "out");
     tree.link("../inside/file", "out_and_in");
     tree.link(tree.inside("file").to_str().unwrap(), "absolute");
+    tree.link("/etc/hostname", "absolute_out");
+    tree.link("/etc/no/such/thing", "nothing_out");
+    let to = |path: &str| tree.inside(path).to_str().unwrap().to_owned();
+    tree.link(&to("sub"), "absolute_dir");
+    tree.link(&to("missing"), "absolute_missing");
+    tree.link(&to("../secret"), "absolute_up_and_out");
+    tree.link(&to("sub/around"), "absolute_to_relative");
+    tree.link("../absolute_dir/around", "sub/relative_to_absolute");
+    tree.link(&to(""), "self");
+    symlink(to("sub"), tree.0.join("elsewhere")).unwrap();
+    tree.link("../elsewhere/file", "out_over_another_link");
+    tree.link(&to("absolute_loop"), "absolute_loop");
     tree.link("nowhere", "dangling");
     tree.link("loop_b", "loop_a");
     tree.link("loop_a", "loop_b");
@@ -111,8 +123,22 @@ fn each_policy_does_to_each_path_what_it_says() {
         ("to_dir/around",    ["ELOOP",     "legal",      "legal"]),
         ("sub/out",          ["ELOOP",     "EXDEV",      "EXDEV"]),
         ("out",              ["ELOOP",     "EXDEV",      "EXDEV"]),
-        ("out_and_in",       ["ELOOP",     "EXDEV",      "EXDEV"]),
-        ("absolute",         ["ELOOP",     "EXDEV",      "EXDEV"]),
+        ("out_and_in",       ["ELOOP",     "legal",      "legal"]),
+        ("out_over_another_link", ["ELOOP", "legal",     "legal"]),
+        ("absolute",         ["ELOOP",     "legal",      "legal"]),
+        ("absolute/",        ["ELOOP",     "ENOTDIR",    "ENOTDIR"]),
+        ("absolute_dir/file", ["ELOOP",    "legal",      "legal"]),
+        ("absolute_dir/../absolute_dir/../file", ["ELOOP", "legal", "legal"]),
+        ("absolute_dir/../../secret", ["ELOOP", "EXDEV", "EXDEV"]),
+        ("absolute_missing", ["ELOOP",     "ENOENT",     "ENOENT"]),
+        ("absolute_to_relative", ["ELOOP", "legal",      "legal"]),
+        ("sub/relative_to_absolute", ["ELOOP", "legal",  "legal"]),
+        ("self/self/sub/file", ["ELOOP",   "legal",      "legal"]),
+        ("self",             ["ELOOP",     "directory",  "directory"]),
+        ("absolute_loop",    ["ELOOP",     "ELOOP",      "ELOOP"]),
+        ("absolute_out",     ["ELOOP",     "EXDEV",      "EXDEV"]),
+        ("absolute_up_and_out", ["ELOOP",  "EXDEV",      "EXDEV"]),
+        ("nothing_out",      ["ELOOP",     "EXDEV",      "EXDEV"]),
         ("dangling",         ["ELOOP",     "ENOENT",     "ENOENT"]),
         ("loop_a",           ["ELOOP",     "ELOOP",      "ELOOP"]),
         ("file_as_dir",      ["ELOOP",     "ENOTDIR",    "ENOTDIR"]),
@@ -145,9 +171,17 @@ fn forty_links_are_followed_and_no_more() {
     for number in 1..=40 {
         tree.link(&format!("link{}", number - 1), &format!("link{number}"));
     }
+    tree.link("file", "absolute0");
+    for number in 1..=40 {
+        let to = tree.inside(&format!("absolute{}", number - 1));
+        tree.link(to.to_str().unwrap(), &format!("absolute{number}"));
+    }
     for policy in [Symlinks::Owner, Symlinks::Allow] {
-        assert_eq!(outcome(tree.open("link39", policy)), "legal", "{policy:?}");
-        assert_eq!(outcome(tree.open("link40", policy)), "ELOOP", "{policy:?}");
+        for name in ["link", "absolute"] {
+            let open = |number| outcome(tree.open(&format!("{name}{number}"), policy));
+            assert_eq!(open(39), "legal", "{name} {policy:?}");
+            assert_eq!(open(40), "ELOOP", "{name} {policy:?}");
+        }
     }
 }
 
@@ -161,6 +195,9 @@ fn a_link_that_grows_as_it_is_followed_ends() {
         tree.link(&format!("x{before}/x{before}"), &format!("x{number}"));
     }
     assert_eq!(outcome(tree.open("x19/file", Symlinks::Owner)), "ELOOP");
+    let whole = tree.inside("x19/file");
+    tree.link(whole.to_str().unwrap(), "absolute");
+    assert_eq!(outcome(tree.open("absolute", Symlinks::Allow)), "ELOOP");
 }
 
 fn skipped_without_root() -> bool {
@@ -185,7 +222,18 @@ fn the_owner_policy_compares_a_link_with_what_it_leads_to() {
     tree.link("sub", "tenant_to_root_dir");
     fs::write(tree.inside("tenant_file"), "tenant's").unwrap();
     chown(tree.inside("tenant_file"), Some(1000), None).unwrap();
-    for link in ["tenant_to_root", "tenant_to_tenant", "tenant_to_root_dir"] {
+    let to = |path: &str| tree.inside(path).to_str().unwrap().to_owned();
+    tree.link(&to("file"), "absolute_own");
+    tree.link(&to("file"), "absolute_tenant_to_root");
+    tree.link(&to("tenant_file"), "absolute_tenant_to_tenant");
+    tree.link(&to("absolute_tenant_to_root"), "absolute_over_tenant");
+    for link in [
+        "tenant_to_root",
+        "tenant_to_tenant",
+        "tenant_to_root_dir",
+        "absolute_tenant_to_root",
+        "absolute_tenant_to_tenant",
+    ] {
         lchown(tree.inside(link), Some(1000), None).unwrap();
     }
     for (path, wanted) in [
@@ -196,6 +244,10 @@ fn the_owner_policy_compares_a_link_with_what_it_leads_to() {
         ("root_over_tenant", "ELOOP"),
         ("tenant_to_root_dir/file", "ELOOP"),
         ("tenant_to_root_dir", "ELOOP"),
+        ("absolute_own", "legal"),
+        ("absolute_tenant_to_root", "ELOOP"),
+        ("absolute_tenant_to_tenant", "tenant's"),
+        ("absolute_over_tenant", "ELOOP"),
     ] {
         assert_eq!(outcome(tree.open(path, Symlinks::Owner)), wanted, "{path}");
     }
@@ -251,12 +303,37 @@ fn magic_links_of_proc_lead_nowhere() {
             assert!(opened.is_err(), "{path} with {policy:?}");
         }
     }
+    // Not even back inside.
+    let inside = tree.inside("file");
+    let held = fs::File::open(&inside).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&held);
+    tree.link(&format!("/proc/self/root{}", inside.display()), "by_root");
+    tree.link(&format!("/proc/self/fd/{number}"), "by_descriptor");
+    for path in ["by_root", "by_descriptor"] {
+        for policy in [Symlinks::Owner, Symlinks::Allow] {
+            assert_eq!(
+                outcome(tree.open(path, policy)),
+                "EXDEV",
+                "{path} {policy:?}"
+            );
+        }
+    }
+    assert_eq!(outcome(tree.open("by_root", Symlinks::Deny)), "ELOOP");
+}
+
+fn is_on_the_roots_device(tree: &Tree) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    tree.0
+        .ancestors()
+        .all(|above| device(above) == device(Path::new("/")))
 }
 
 #[test]
 fn what_is_in_memory_is_opened_without_waiting() {
     let tree = Tree::new("cached");
     tree.link("../file", "sub/up");
+    tree.link(tree.inside("sub/up").to_str().unwrap(), "absolute");
     let dir = tree.dir();
     let open =
         |path: &str, policy, wait| file::open_beneath(dir.as_fd(), path.as_bytes(), policy, wait);
@@ -264,7 +341,15 @@ fn what_is_in_memory_is_opened_without_waiting() {
         ("sub/file", Symlinks::Deny),
         ("sub/up", Symlinks::Owner),
         ("sub/up", Symlinks::Allow),
+        ("absolute", Symlinks::Owner),
+        ("absolute", Symlinks::Allow),
     ] {
+        if path == "absolute" && !is_on_the_roots_device(&tree) {
+            // The way from the real root enters another mount.
+            let error = open(path, policy, Wait::Never).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CrossesDevices, "{policy:?}");
+            continue;
+        }
         assert_eq!(outcome(open(path, policy, Wait::Allowed)), "legal");
         // A rename anywhere on the machine while `..` is walked sends a walk that may not wait
         // away (openat2(2), EAGAIN), and the tests beside this one rename all the time.
@@ -346,6 +431,58 @@ fn a_directory_swapped_for_a_link_to_outside_never_leads_outside() {
                     assert_eq!(content(&fd), b"legal", "{policy:?}");
                 }
             }
+        });
+    }
+}
+
+/// Swaps two names until `done`, each time giving others their turn.
+fn swap(one: &Path, two: &Path, done: &AtomicBool) {
+    let flags = rustix::fs::RenameFlags::EXCHANGE;
+    while !done.load(Ordering::Acquire) {
+        rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, two, flags).unwrap();
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn whatever_is_swapped_on_the_way_of_an_absolute_link_it_never_leads_outside() {
+    for policy in [Symlinks::Owner, Symlinks::Allow] {
+        let tree = Tree::new("race-absolute");
+        let outside = |path: &str| tree.0.join(path);
+        fs::create_dir(outside("elsewhere")).unwrap();
+        fs::write(outside("elsewhere/file"), "secret").unwrap();
+        // On the way to the boundary: a link back inside, and a directory that holds the secret.
+        symlink(tree.inside("sub"), outside("pivot")).unwrap();
+        tree.link(outside("pivot/file").to_str().unwrap(), "by_pivot");
+        // Behind the boundary: a directory, and an absolute link that leads outside.
+        tree.link(outside("elsewhere").to_str().unwrap(), "out");
+        tree.link(tree.inside("sub/file").to_str().unwrap(), "by_name");
+        // The link itself: one that ends inside and one that ends outside.
+        tree.link(outside("secret").to_str().unwrap(), "by_name_out");
+        let dir = tree.dir();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| swap(&outside("pivot"), &outside("elsewhere"), &done));
+            scope.spawn(|| swap(&tree.inside("sub"), &tree.inside("out"), &done));
+            scope.spawn(|| swap(&tree.inside("by_name"), &tree.inside("by_name_out"), &done));
+            let open = |path: &str| {
+                file::open_beneath(dir.as_fd(), path.as_bytes(), policy, Wait::Allowed)
+            };
+            let (mut asked, mut opened) = (0, [0_u32; 2]);
+            while asked < 5_000 || (opened.contains(&0) && asked < 1_000_000) {
+                asked += 1;
+                for (path, opened) in ["by_pivot", "by_name"].into_iter().zip(&mut opened) {
+                    if let Ok(fd) = open(path) {
+                        if content(&fd) != b"legal" {
+                            done.store(true, Ordering::Release);
+                            panic!("{path} with {policy:?} led outside");
+                        }
+                        *opened += 1;
+                    }
+                }
+            }
+            done.store(true, Ordering::Release);
+            assert!(!opened.contains(&0), "{policy:?} opened {opened:?}");
         });
     }
 }

@@ -81,7 +81,7 @@ pub(crate) const SITE: Section = Section {
             Kind::Choice(&["deny", "owner", "allow"]),
             Value("owner"),
             "Symbolic links below `root`: refused, followed where the link's owner owns its target, or followed. \
-             None leads out of `within`.",
+             Relative or absolute, each must end beneath `within`.",
             "symlinks = \"deny\"",
         ),
         key(

@@ -1,7 +1,7 @@
 //! `[[sites]]`: hosts, root, files, settings and rules.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -248,6 +248,12 @@ fn root(table: &Table<'_>) -> Option<Root> {
             within.display()
         );
         named.report(message);
+    }
+    if within == Path::new("/") {
+        let message = "this site may serve every file of the machine that the server can read";
+        let help = "`within` is the directory that holds what the site may serve, and nothing else";
+        let bounds = table.get("within").unwrap_or(named).spot();
+        table.context.warn(problem(bounds, message).help(help));
     }
     Some(Root {
         path,

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 pub use file::{Budget, File, Handle, Share};
 pub use mounts::Mounts;
+pub use search::unreachable;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -40,11 +41,13 @@ impl Root {
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
+        let mut place = os::file::path_of(within.as_fd())?;
+        if !place.ends_with(b"/") {
+            place.push(b'/');
+        }
         Ok(Self {
             lane: lane_of(within.as_fd())?,
-            place: [os::file::path_of(within.as_fd())?.as_slice(), b"/"]
-                .concat()
-                .into(),
+            place: place.into(),
             within,
             prefix: prefix.into(),
             closed: Default::default(),
@@ -80,7 +83,7 @@ impl Root {
         };
         let facts = os::file::facts(descriptor.as_fd())?;
         let behind_links = self.behind_links(descriptor.as_fd(), &path)?;
-        if behind_links.as_deref().is_some_and(is_hidden) {
+        if behind_links.as_deref().is_some_and(is_hidden_place) {
             return Ok(Seen::Nothing("dotfile"));
         }
         let opened = Opened {
@@ -108,7 +111,7 @@ impl Root {
             return Ok(Seen::Denied);
         }
         let behind_links = self.behind_links(found.as_fd(), path)?;
-        Ok(match behind_links.as_deref().is_some_and(is_hidden) {
+        Ok(match behind_links.as_deref().is_some_and(is_hidden_place) {
             true => Seen::Nothing("dotfile"),
             false => Seen::Unreadable,
         })
@@ -139,7 +142,11 @@ impl Root {
             return Ok(None);
         }
         let place = os::file::path_of(file)?;
-        let below = place.strip_prefix(&*self.place).unwrap_or(&place);
+        let below = match place.strip_prefix(&*self.place) {
+            Some(below) => below,
+            None if self.place.strip_suffix(b"/") == Some(&*place) => b"",
+            None => &place,
+        };
         let asked = path.strip_suffix(b"/").unwrap_or(path);
         Ok((below != asked).then(|| below.to_vec()))
     }
@@ -420,10 +427,44 @@ pub(super) fn closed(root: &Path, wish: Wish) -> Option<String> {
         Wish::Read if closed == root => ("read", "o+rx"),
         _ => ("enter", "o+x"),
     };
-    let closed = closed.display();
+    // What is somebody's own is opened to the server, and not to everybody.
+    let owner = std::fs::metadata(closed).map_or(0, |facts| facts.uid());
+    let is_home = owner != 0 || closed.starts_with("/root");
+    let (closed, group) = (closed.display(), os::process::group_id());
+    let remedy = match is_home {
+        true => format!("chgrp {group} {closed} && chmod 750 {closed}"),
+        false => format!("chmod {mode} {closed}"),
+    };
     Some(format!(
-        "user {user} may not {verb} {closed}: try chmod {mode} {closed}, or another `user`"
+        "user {user} may not {verb} {closed}: try {remedy}, or another `user`"
     ))
+}
+
+/// Why no request can open anything of a root, if that is so for the user of this thread. May wait.
+pub fn unreachable(root: &model::Root) -> Option<String> {
+    let found = Root::open(root).and_then(|opened| {
+        let path = [&opened.prefix, &b"."[..]].concat();
+        let within = opened.within.as_fd();
+        let found = os::file::find_beneath(within, &path, opened.symlinks, Wait::Allowed)?;
+        opened.behind_links(found.as_fd(), &opened.prefix)
+    });
+    Some(match found.map_err(|error| (NoFile::of(&error), error)) {
+        Ok(place) if place.as_deref().is_some_and(is_hidden_place) => {
+            "it is a link to a place with a name that begins with a dot".to_owned()
+        }
+        Ok(_) | Err((None, _)) => return None,
+        Err((Some(NoFile::Denied), error)) => {
+            closed(&root.path, Wish::Enter).unwrap_or_else(|| config::reason(&error))
+        }
+        Err((Some(NoFile::Link), _)) => "it is reached by a link that `symlinks` refuses: try \
+            `symlinks = \"allow\"`, or name the directory itself"
+            .to_owned(),
+        Err((Some(NoFile::Outside), _)) => format!(
+            "it is a link to a place outside of {}: try a `within` that holds both",
+            root.within.display()
+        ),
+        Err((Some(NoFile::Absent | NoFile::FileInTheWay), error)) => config::reason(&error),
+    })
 }
 
 /// A name that can't be opened is nothing to serve, unless the machine is in trouble.
@@ -444,6 +485,13 @@ fn is_hidden(relative: &[u8]) -> bool {
     shown
         .split(|byte| *byte == b'/')
         .any(|component| component.starts_with(b"."))
+}
+
+/// The same for a name that links led to, where `.well-known` may stand anywhere.
+fn is_hidden_place(place: &[u8]) -> bool {
+    place
+        .split(|byte| *byte == b'/')
+        .any(|component| component.starts_with(b".") && component != b".well-known")
 }
 
 #[cfg(test)]
