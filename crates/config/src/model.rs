@@ -465,7 +465,7 @@ pub enum UnderscoreFields {
 /// How a site serves its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
-    /// Globs over the file name that are programs' sources, never served. Default `*.php *.phtml *.cgi *.rb`.
+    /// Globs over the file name that are programs' sources, never served.
     pub sources: Vec<String>,
     /// List directories without an index. Default no.
     pub listing: bool,

@@ -15,15 +15,20 @@ use crate::script_files::ScriptFiles;
 use crate::scripts::{self, Use};
 use crate::stats::SiteStats;
 
-/// What editors and careful people put behind the name of a copy.
-const BACKUPS: [&str; 6] = ["~", ".bak", ".old", ".orig", ".save", ".swp"];
+/// What editors, version control and careful people put behind the name of a copy.
+const BACKUPS: [&str; 11] = [
+    "~", ".bak", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".rej", ",v", "#",
+];
+/// How the last extension begins of what Debian's tools for packages set aside.
+const PACKAGED: [&[u8]; 2] = [b".dpkg-", b".ucf-"];
+/// What names a source whatever follows.
+const AMID: [&[u8]; 2] = [b".php.", b".phtml."];
 
-/// Whether a file of this name is what an editor has left behind.
+/// Whether a file of this name is what an editor or a package has left behind.
 pub fn is_backup(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
-    BACKUPS
-        .iter()
-        .any(|suffix| name.ends_with(suffix.as_bytes()))
+    without_suffix(name, &BACKUPS)
+        .or_else(|| without_package(name))
+        .is_some()
 }
 
 /// A site, ready to serve.
@@ -180,12 +185,13 @@ impl Site {
     }
 
     /// Whether a file of this name is a program's source, or a copy of one as compressors and
-    /// editors leave them: never served.
+    /// editors leave them, or what a package has set aside: never served.
     pub fn is_source(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
-        let mut copy_of = Some(name.as_slice());
+        let mut copy_of = Some(name.as_slice()).filter(|_| !self.sources.is_empty());
         while let Some(name) = copy_of {
-            if self.sources.iter().any(|glob| glob.matches(name)) {
+            let is_named = self.sources.iter().any(|glob| glob.matches(name));
+            if is_named || without_package(name).is_some() {
                 return true;
             }
             copy_of = original(name);
@@ -199,14 +205,38 @@ impl Site {
     }
 }
 
-/// What a file of this name is a copy of, as compressors and editors name copies, in upper or
-/// lower case.
+/// What a file of this name is a copy of, as compressors, editors and packages name copies, in
+/// upper or lower case; also what stands before the rest of a name such as `a.php.1`.
 pub(crate) fn original(name: &[u8]) -> Option<&[u8]> {
-    let mut suffixes = SIBLINGS.iter().chain(&BACKUPS);
-    suffixes.find_map(|suffix| {
+    without_suffix(name, &SIBLINGS)
+        .or_else(|| without_suffix(name, &BACKUPS))
+        .or_else(|| without_package(name))
+        .or_else(|| AMID.iter().find_map(|amid| up_to(name, amid)))
+}
+
+fn without_suffix<'a>(name: &'a [u8], suffixes: &[&str]) -> Option<&'a [u8]> {
+    suffixes.iter().find_map(|suffix| {
         let (stem, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
         end.eq_ignore_ascii_case(suffix.as_bytes()).then_some(stem)
     })
+}
+
+fn without_package(name: &[u8]) -> Option<&[u8]> {
+    let (stem, tail) = name.split_at_checked(name.iter().rposition(|byte| *byte == b'.')?)?;
+    let begins = |start: &[u8]| {
+        tail.get(..start.len())
+            .is_some_and(|tail| tail.eq_ignore_ascii_case(start))
+    };
+    PACKAGED.iter().any(|start| begins(start)).then_some(stem)
+}
+
+/// The name up to the extension that stands amid its last component.
+fn up_to<'a>(name: &'a [u8], amid: &[u8]) -> Option<&'a [u8]> {
+    let slash = name.iter().rposition(|byte| *byte == b'/');
+    let base = slash.map_or(0, |slash| slash + 1);
+    let mut places = name.get(base..)?.windows(amid.len());
+    let at = places.position(|part| part.eq_ignore_ascii_case(amid))?;
+    name.get(..base + at + amid.len() - 1)
 }
 
 /// Most levels set nothing: requests need not look at them.

@@ -277,6 +277,78 @@ fn a_copy_of_a_source_is_not_shown_either() {
 }
 
 #[test]
+fn a_source_is_not_shown_under_a_name_that_packages_and_people_give_it() {
+    let hidden = [
+        "a.php.dpkg-old",
+        "a.php.dpkg-dist",
+        "a.PHP.UCF-Dist",
+        "b.cgi.dpkg-new",
+        "b.pl.ucf-old",
+        "a.php.save",
+        "a.php.save.1",
+        "a.php.txt",
+        "a.php.1",
+        "a.Php.Html",
+        "a.phtml.inc",
+        "c.phps",
+        "c.php7",
+        "c.php5.bak",
+        "a.php,v",
+        "d.py.rej",
+        "d.rb.tmp",
+        "x.php.txt.dpkg-old.gz",
+        "settings.ini.dpkg-dist",
+        "settings.ini.ucf-old~",
+    ];
+    let shown = [
+        "datepicker.pl.js",
+        "notes.dpkg",
+        "a.phpinfo.txt",
+        "dir.php.d/style.css",
+    ];
+    let files: Vec<_> = hidden.iter().chain(&shown).collect();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|name| (**name, &b"text"[..])).collect();
+    let gateway = gateway(&files);
+    for name in hidden {
+        let path = format!("/{name}");
+        assert_eq!(get(&gateway, "plain.test", &path).status, 404, "{name}");
+        assert_eq!(get(&gateway, "more.test", &path).status, 404, "{name}");
+        let listing = text(&get(&gateway, "list.test", "/"));
+        assert!(!listing.contains(&format!(">{name}<")), "{name}");
+    }
+    for name in shown {
+        let reply = get(&gateway, "plain.test", &format!("/{name}"));
+        assert_eq!(
+            (reply.status, text(&reply).as_str()),
+            (200, "text"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn sources_may_be_added_to_the_defaults_or_take_their_place() {
+    let gateway = gateway(&[
+        ("a.php", b"x"),
+        ("a.php.txt", b"x"),
+        ("b.inc", b"x"),
+        ("b.inc.bak", b"x"),
+        ("c.tpl", b"x"),
+    ]);
+    for (host, statuses) in [
+        ("plain.test", [404, 404, 200, 200, 200]),
+        ("more.test", [404, 404, 404, 404, 200]),
+        ("other.test", [200, 200, 404, 404, 404]),
+    ] {
+        let names = ["a.php", "a.php.txt", "b.inc", "b.inc.bak", "c.tpl"];
+        for (name, status) in names.into_iter().zip(statuses) {
+            let reply = get(&gateway, host, &format!("/{name}"));
+            assert_eq!(reply.status, status, "{host} {name}");
+        }
+    }
+}
+
+#[test]
 fn only_regular_files_are_served() {
     let gateway = gateway(&[]);
     let fifo = gateway.directory().path().join("www/fifo");
@@ -640,6 +712,51 @@ fn text_is_compressed_and_parts_of_it_are_not() {
     for path in ["/story.png", "/hello.txt"] {
         let reply = ask(&gateway, "plain.test", &format!("GET {path}"), wants);
         assert_eq!(field(&reply, "content-encoding"), "", "{path}");
+    }
+}
+
+/// Text of so many bytes, each one of `letters`: no coding but that of letters
+/// makes it smaller.
+fn noise(bytes: usize, letters: u8) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut letter = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        b'0'.wrapping_add((state >> 40) as u8 % letters)
+    };
+    (0..bytes).map(|_| letter()).collect()
+}
+
+#[test]
+fn text_is_compressed_where_that_saves_a_tenth_and_no_less() {
+    // Five bits of each eight are left of the first, and all but a part of the others.
+    let (saves, hardly) = (noise(59_000, 32), noise(59_000, 240));
+    let large = noise(200_000, 32);
+    let gateway = gateway(&[
+        ("saves.css", &saves),
+        ("small.css", &saves[..3_000]),
+        ("large.css", &large),
+        ("hardly.css", &hardly),
+    ]);
+    for coding in ["gzip", "zstd"] {
+        for (path, length, expected) in [
+            ("/saves.css", 59_000, coding),
+            ("/small.css", 3_000, coding),
+            ("/large.css", 200_000, coding),
+            ("/hardly.css", 59_000, ""),
+        ] {
+            let wants = format!("Accept-Encoding: {coding}\r\n");
+            let whole = format!("{path} by {coding}");
+            let reply = eventually(PATIENCE, &whole, || {
+                let reply = ask(&gateway, "plain.test", &format!("GET {path}"), &wants);
+                // A thread that was busy makes one go out as it is.
+                (field(&reply, "content-encoding") == expected).then_some(reply)
+            });
+            let is_smaller = reply.body.len() < length * 7 / 10;
+            assert_eq!(is_smaller, !expected.is_empty(), "{whole}");
+            assert_eq!(field(&reply, "vary"), "Accept-Encoding", "{whole}");
+        }
     }
 }
 

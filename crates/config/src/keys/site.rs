@@ -199,9 +199,22 @@ pub(crate) const FILES: Section = Section {
         key(
             "sources",
             Kind::Other("list of globs"),
-            Value("[\"*.php\", \"*.phtml\", \"*.cgi\", \"*.pl\", \"*.py\", \"*.rb\"]"),
-            "File names that are programs' sources, in upper or lower case. They and their copies ending in `.gz`, `.br`, `.zst`, `~`, `.bak`, `.old`, `.orig`, `.save` or `.swp` are never served, whether or not anything runs them.",
+            Value(
+                "[\"*.php\", \"*.phtml\", \"*.phps\", \"*.php3\", \"*.php4\", \"*.php5\", \"*.php7\", \"*.php8\", \
+                 \"*.cgi\", \"*.pl\", \"*.py\", \"*.rb\"]",
+            ),
+            "File names that are programs' sources, in upper or lower case. They are never served, whether or not \
+             anything runs them, nor are their copies: ending in `.gz`, `.br`, `.zst`, `~`, `#`, `,v`, `.bak`, `.old`, \
+             `.orig`, `.save`, `.swp`, `.swo`, `.tmp` or `.rej`, and names with `.php.` or `.phtml.` in them; nor is \
+             anything that ends in `.dpkg-*` or `.ucf-*`. With `[]` all are.",
             "sources = [\"*.php\", \"*.inc\"]",
+        ),
+        key(
+            "sources_add",
+            Kind::Other("list of globs"),
+            Value("[]"),
+            "Further ones, beside those of `sources` or its default.",
+            "sources_add = [\"*.inc\"]",
         ),
         key(
             "listing",
@@ -235,7 +248,7 @@ pub(crate) const FILES: Section = Section {
             "compress",
             Kind::Flag,
             Value("true"),
-            "Compress text on the fly, with gzip or zstd.",
+            "Compress text on the fly, with gzip or zstd, where that saves a tenth of it or more.",
             "compress = false",
         ),
         key(

@@ -25,6 +25,12 @@ use crate::model::{
     Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, Root, Rule, Settings, Site, TryEntry,
 };
 
+/// What is taken for a program's source where nobody says otherwise.
+const SOURCES: [&str; 12] = [
+    "*.php", "*.phtml", "*.phps", "*.php3", "*.php4", "*.php5", "*.php7", "*.php8", "*.cgi",
+    "*.pl", "*.py", "*.rb",
+];
+
 /// Where each host was first named.
 type Hosts = HashMap<HostPattern, Spot>;
 
@@ -372,25 +378,28 @@ fn site_files(table: &Table<'_>) -> Files {
     files
 }
 
+/// What is named in `sources`, or the defaults, and what `sources_add` adds to either.
 fn sources(table: &Table<'_>) -> Vec<String> {
-    let Some(list) = table.get("sources") else {
-        return ["*.php", "*.phtml", "*.cgi", "*.pl", "*.py", "*.rb"]
-            .map(str::to_owned)
-            .to_vec();
-    };
+    let defaults = || SOURCES.map(str::to_owned).to_vec();
+    let named = table.get("sources");
+    let mut sources = named.map_or_else(defaults, |list| source_names(&list));
+    if let Some(list) = table.get("sources_add") {
+        sources.extend(source_names(&list));
+    }
+    sources
+}
+
+fn source_names(list: &Value<'_>) -> Vec<String> {
     let glob = |value: &Value<'_>| {
         let glob = values::glob(value)?.0;
         if glob.contains('/') {
-            value.report("`sources` are file names, without `/`");
+            value.report("programs' sources are file names, without `/`");
             return None;
         }
         Some(glob)
     };
-    list.list()
-        .unwrap_or_default()
-        .iter()
-        .filter_map(glob)
-        .collect()
+    let list = list.list().unwrap_or_default();
+    list.iter().filter_map(glob).collect()
 }
 
 fn types(table: &Table<'_>) -> BTreeMap<String, String> {

@@ -26,6 +26,16 @@ root = "{dir}/www"
 files = { listing = true }
 
 [[sites]]
+hosts = ["more.test"]
+root = "{dir}/www"
+files = { sources_add = ["*.inc"] }
+
+[[sites]]
+hosts = ["other.test"]
+root = "{dir}/www"
+files = { sources = ["*.inc"], sources_add = ["*.tpl"] }
+
+[[sites]]
 hosts = ["front.test"]
 root = "{dir}/www"
 try = ["$path", "$path/", "$path.html", "/app.php"]

@@ -1,9 +1,19 @@
 //! Content codings: which one a client gets, and compression itself.
+//!
+//! One rule for all files, whether or not a script has seen them: text of a size within the site's
+//! bounds is compressed, and sent so where that saves a tenth of it. It waits for nobody: where
+//! all threads for it are busy, the reply goes out as it is.
 
 use std::io::{self, Write};
 
+use config::model::Files;
+
 use flate2::Compression;
 use flate2::write::GzEncoder;
+
+use super::types;
+use crate::error::{Error, Kind, Result};
+use crate::helper::Helpers;
 
 /// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +33,21 @@ pub(super) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::G
 const GZIP_LEVEL: u32 = 6;
 /// The library's default level.
 const ZSTD_LEVEL: i32 = 3;
+
+/// What came of compressing.
+pub(super) enum Made {
+    /// This, clearly smaller.
+    Smaller(Box<[u8]>),
+    /// Nothing that is worth it, now or later.
+    Nothing,
+    /// Nobody was free to do it.
+    Busy,
+}
+
+/// What is compressed without a helper thread: it takes less time than asking one.
+const HERE_BYTES: usize = 4 * 1024;
+/// The part of its size that compressing must save.
+const SAVED_PART: usize = 10;
 
 impl Coding {
     /// Its name in `Accept-Encoding` and `Content-Encoding`.
@@ -65,11 +90,54 @@ pub(super) fn choose(
     best
 }
 
+/// Whether content of this type and size is to be compressed.
+pub(super) fn is_wanted(files: &Files, content_type: &str, bytes: usize) -> bool {
+    let sizes = files.compress_min_bytes..=files.compress_max_bytes;
+    files.compress && sizes.contains(&bytes) && types::is_compressible(content_type)
+}
+
+/// Compresses what is in memory.
+///
+/// # Errors
+/// When the library fails.
+pub(super) async fn held(helpers: &Helpers, data: &[u8], coding: Coding) -> Result<Made> {
+    if data.len() <= HERE_BYTES {
+        return outcome(data.len(), Some(compress(data, coding)));
+    }
+    let copy: Box<[u8]> = data.into();
+    read(helpers, data.len(), coding, move || Ok(copy)).await
+}
+
+/// Compresses what `content` reads, which is that large.
+///
+/// # Errors
+/// When reading or the library fails.
+pub(super) async fn read(
+    helpers: &Helpers,
+    bytes: usize,
+    coding: Coding,
+    content: impl FnOnce() -> io::Result<Box<[u8]>> + Send + 'static,
+) -> Result<Made> {
+    let work = move || compress(&content()?, coding);
+    outcome(bytes, helpers.run_if_free(work).await?)
+}
+
+fn outcome(before: usize, done: Option<io::Result<Vec<u8>>>) -> Result<Made> {
+    match done {
+        None => Ok(Made::Busy),
+        Some(Ok(made)) if made.len() <= before - before / SAVED_PART => {
+            Ok(Made::Smaller(made.into()))
+        }
+        Some(Ok(_)) => Ok(Made::Nothing),
+        Some(Err(error)) => Err(Error::io(Kind::Internal, "compress", &error)),
+    }
+}
+
 /// Compresses `data`. Takes its time: meant for a helper thread unless `data` is short.
 ///
 /// # Errors
 /// When the library fails, or for a coding that is not made here.
-pub(super) fn compress(data: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
+fn compress(data: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
     match coding {
         Coding::Gzip => {
             let room = Vec::with_capacity(data.len() / 2);

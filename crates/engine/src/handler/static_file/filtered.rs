@@ -3,15 +3,11 @@
 
 use wire::FieldId;
 
-use super::compress::{self, Coding};
-use super::types;
-use crate::error::{Error, Kind, Result};
+use super::compress::{self, Coding, Made};
+use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::scripts;
 use crate::worker::Worker;
-
-/// What is compressed without a helper thread.
-const HERE_BYTES: usize = 8 * 1024;
 
 /// Compresses the body of a file that a script has looked at, where the site has files compressed
 /// and the client accepts it; `accepted` is what the client said of that.
@@ -27,18 +23,9 @@ pub(crate) async fn compress_filtered(
     let Some(coding) = coding(exchange, accepted, bytes.len()) else {
         return Ok(bytes);
     };
-    let done = match bytes.len() <= HERE_BYTES {
-        true => Some(compress::compress(&bytes, coding)),
-        false => {
-            let copy = bytes.clone();
-            let work = move || compress::compress(&copy, coding);
-            worker.helpers.run_if_free(work).await?
-        }
-    };
-    let compressed = match done {
-        Some(Ok(compressed)) if compressed.len() < bytes.len() => compressed,
-        Some(Err(error)) => return Err(Error::io(Kind::Internal, "compress", &error)),
-        _ => return Ok(bytes),
+    let made = compress::held(&worker.helpers, &bytes, coding).await?;
+    let Made::Smaller(compressed) = made else {
+        return Ok(bytes);
     };
     let fields = &mut exchange.outgoing.fields;
     fields.set(b"Content-Encoding", coding.name().as_bytes());
@@ -47,7 +34,7 @@ pub(crate) async fn compress_filtered(
         fields.push(b"Vary", b"Accept-Encoding");
     }
     scripts::weaken_tag(exchange);
-    Ok(compressed)
+    Ok(compressed.into())
 }
 
 fn coding(exchange: &Exchange, accepted: &[u8], length: usize) -> Option<Coding> {
@@ -57,10 +44,8 @@ fn coding(exchange: &Exchange, accepted: &[u8], length: usize) -> Option<Coding>
     let content_type = std::str::from_utf8(content_type).ok()?;
     let is_compressed = exchange.record.handler == "static"
         && outgoing.status == 200
-        && files.compress
-        && (files.compress_min_bytes..=files.compress_max_bytes).contains(&length)
-        && !outgoing.fields.contains(FieldId::ContentEncoding)
-        && types::is_compressible(content_type);
+        && compress::is_wanted(files, content_type, length)
+        && !outgoing.fields.contains(FieldId::ContentEncoding);
     let chosen = is_compressed.then(|| compress::choose(accepted, Coding::is_made_here));
     chosen.flatten()
 }

@@ -126,10 +126,7 @@ async fn choose(
         look_for_siblings(maker.worker, exchange, resolved, file).await?;
     }
     let size = usize::try_from(file.facts.size).unwrap_or(usize::MAX);
-    let is_made = files.compress
-        && (files.compress_min_bytes..=files.compress_max_bytes).contains(&size)
-        && !fields.contains(FieldId::Range)
-        && maker.is_compressible();
+    let is_made = !fields.contains(FieldId::Range) && maker.is_compressed(size);
     let siblings = file.kept.siblings.borrow();
     Ok(compress::choose(accepted, |coding| {
         let sibling = siblings.files.get(coding as usize);

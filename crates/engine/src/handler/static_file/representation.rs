@@ -21,9 +21,6 @@ use crate::resolve::{File, Handle, Share};
 use crate::site::Site;
 use crate::worker::{Serving, Worker};
 
-/// What is compressed without a helper thread: it takes less time than asking one.
-const COMPRESS_HERE_BYTES: usize = 4 * 1024;
-
 /// Bytes and fields.
 #[derive(Debug)]
 pub(super) struct Representation {
@@ -140,48 +137,41 @@ impl Maker<'_> {
             return Ok(known.clone());
         }
         let whole = self.whole(file, None).await?;
-        let room = usize::try_from(whole.size / 2).unwrap_or(usize::MAX);
+        let room = usize::try_from(whole.size).unwrap_or(usize::MAX);
         let Some(share) = self.serving.files.memory(room) else {
             return Ok(None);
         };
-        let Some(bytes) = self.compress(whole, coding).await? else {
-            return Ok(None);
-        };
-        let made = (bytes.len() <= room).then(|| {
-            Rc::new(Representation {
+        let made = match self.compress(whole, room, coding).await? {
+            compress::Made::Busy => return Ok(None),
+            compress::Made::Nothing => None,
+            compress::Made::Smaller(bytes) => Some(Rc::new(Representation {
                 fields: self.fields(&file.facts, Some(coding), Made::Here),
                 etag: etag(&file.facts, Some(coding)),
                 modified_s: whole.modified_s,
                 size: bytes.len() as u64,
-                content: Content::Memory(bytes.clone(), share.shrunk_to(bytes.len())),
-            })
-        });
+                content: {
+                    let share = share.shrunk_to(bytes.len());
+                    Content::Memory(bytes, share)
+                },
+            })),
+        };
         Ok(place.get_or_init(|| made).clone())
     }
 
-    async fn compress(&self, whole: &Representation, coding: Coding) -> Result<Option<Box<[u8]>>> {
-        let done = match &whole.content {
-            Content::Memory(bytes, _) if bytes.len() <= COMPRESS_HERE_BYTES => {
-                Some(compress::compress(bytes, coding))
-            }
-            Content::Memory(bytes, _) => {
-                let bytes = bytes.clone();
-                let work = move || compress::compress(&bytes, coding);
-                self.worker.helpers.run_if_free(work).await?
-            }
+    async fn compress(
+        &self,
+        whole: &Representation,
+        bytes: usize,
+        coding: Coding,
+    ) -> Result<compress::Made> {
+        let helpers = &self.worker.helpers;
+        match &whole.content {
+            Content::Memory(bytes, _) => compress::held(helpers, bytes, coding).await,
             Content::Open(file) => {
                 let (handle, size) = (Arc::clone(&file.handle), whole.size);
-                let work = move || {
-                    let bytes = read_exactly(handle.as_fd(), size)?;
-                    compress::compress(&bytes, coding)
-                };
-                self.worker.helpers.run_if_free(work).await?
+                let content = move || Ok(read_exactly(handle.as_fd(), size)?.into());
+                compress::read(helpers, bytes, coding, content).await
             }
-        };
-        match done {
-            Some(Ok(bytes)) => Ok(Some(bytes.into())),
-            Some(Err(error)) => Err(Error::io(Kind::Internal, "compress", &error)),
-            None => Ok(None),
         }
     }
 
@@ -228,9 +218,10 @@ impl Maker<'_> {
         fields
     }
 
-    /// Whether it is text, which gets clearly smaller.
-    pub(super) fn is_compressible(&self) -> bool {
-        types::is_compressible(&types::of(&self.site.files, self.name))
+    /// Whether it is to be compressed here, being of that size.
+    pub(super) fn is_compressed(&self, bytes: usize) -> bool {
+        let files = &self.site.files;
+        compress::is_wanted(files, &types::of(files, self.name), bytes)
     }
 
     fn varies(&self, content_type: &str) -> bool {
