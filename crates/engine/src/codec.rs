@@ -8,6 +8,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use os::fdpass::Passed;
+
 /// A message that is not one of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadMessage(pub &'static str);
@@ -85,6 +87,13 @@ impl<'bytes> Reader<'bytes> {
             bytes,
             fds: fds.into_iter(),
         }
+    }
+
+    /// As [`Self::new`], of a message whose descriptors may have found no room here.
+    pub(crate) fn of(bytes: &'bytes [u8], fds: Passed) -> io::Result<Self> {
+        let no_room = "this process may open no more descriptors";
+        let fds = fds.ok_or_else(|| io::Error::new(io::ErrorKind::OutOfMemory, no_room))?;
+        Ok(Reader::new(bytes, fds))
     }
 
     pub(crate) fn take(&mut self, count: usize) -> Result<&'bytes [u8], BadMessage> {

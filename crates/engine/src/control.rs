@@ -62,8 +62,11 @@ fn run(socket: &OwnedFd, replaced: &AtomicBool, shared: &Shared) {
             Ok(_) => continue,
             Err(_) => return,
         }
-        // A client that hung up, or one another thread took.
-        let Ok((stream, _)) = os::net::accept(socket.as_fd()) else {
+        let accepted = os::process::with_reserve(|| os::net::accept(socket.as_fd()));
+        let Ok((stream, _)) = accepted else {
+            // A client that hung up, or one another thread took; or there is no room for it, which
+            // the next look may find.
+            std::thread::sleep(LOOK);
             continue;
         };
         if let Err(error) = answer(stream, shared) {

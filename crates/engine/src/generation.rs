@@ -17,6 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::maps::{self, Map};
 use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
+use crate::room::Room;
 use crate::script_files::ScriptFiles;
 use crate::scripts::Plan;
 use crate::shedding::Shedding;
@@ -51,6 +52,8 @@ pub struct Generation {
     pub groups: Vec<(Vec<String>, Owner)>,
     /// Where these groups stand; not known to the model.
     pub layout: Layout,
+    /// What its descriptors are enough for; not known to the model.
+    pub room: Room,
     /// Where access records go.
     pub logs: Targets,
     /// Its scripts; `None` is none.
@@ -132,6 +135,7 @@ impl Generation {
             shedding,
             groups,
             layout: Layout::default(),
+            room: Room::ENOUGH,
             logs: Targets::default(),
             scripts: None,
             exact: HashMap::with_capacity(model.sites.len()),
@@ -201,6 +205,11 @@ impl Generation {
             }
         }
         None
+    }
+
+    /// Clients' connections it may have.
+    pub fn connections_max(&self) -> usize {
+        self.process.caps.connections.min(self.room.connections)
     }
 
     /// Whether `peer` is a proxy whose word is taken.

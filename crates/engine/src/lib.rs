@@ -42,6 +42,7 @@ pub mod pipe;
 pub mod pipeline;
 pub mod programs;
 pub mod resolve;
+pub mod room;
 mod rules;
 mod script_files;
 pub mod scripts;

@@ -84,6 +84,28 @@ pub enum ToServer {
     },
 }
 
+/// What the supervisor said with descriptors for which this process had no room: they are gone.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unheld {
+    /// A generation.
+    Configure {
+        /// Its number.
+        generation: u64,
+    },
+    /// Logs that were opened again.
+    Reopen,
+    /// Links to the spawner.
+    Programs,
+    /// A log that was asked for.
+    LogFile {
+        /// Its path.
+        path: String,
+    },
+}
+
+/// A word of the supervisor, as it arrived.
+pub type Word = Result<ToServer, Unheld>;
+
 /// A generation and what it needs from outside.
 #[derive(Debug)]
 pub struct Configure {
@@ -176,9 +198,12 @@ impl ToServer {
     }
 
     /// Receives the next message; the supervisor's end is `UnexpectedEof`.
-    pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToServer> {
+    pub fn recv(link: BorrowedFd<'_>) -> io::Result<Word> {
         let (bytes, fds) = os::fdpass::recv(link, TO_SERVER_BYTES_MAX, TO_SERVER_FDS_MAX)?;
-        Ok(ToServer::decode(Reader::new(&bytes, fds))?)
+        Ok(match fds {
+            Some(fds) => Ok(ToServer::decode(Reader::new(&bytes, fds))?),
+            None => Err(Unheld::decode(Reader::new(&bytes, Vec::new()))?),
+        })
     }
 
     fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
@@ -237,6 +262,23 @@ impl ToServer {
         };
         from.end()?;
         Ok(message)
+    }
+}
+
+impl Unheld {
+    /// Reads what comes before the first descriptor of a message.
+    fn decode(mut from: Reader<'_>) -> Result<Unheld, BadMessage> {
+        match from.byte()? {
+            1 => Ok(Unheld::Configure {
+                generation: from.number()?,
+            }),
+            2 => Ok(Unheld::Reopen),
+            4 => Ok(Unheld::LogFile {
+                path: from.string()?,
+            }),
+            6 => Ok(Unheld::Programs),
+            _ => Err(BadMessage("no descriptors belong to it")),
+        }
     }
 }
 
@@ -356,7 +398,7 @@ impl ToSupervisor {
     /// Receives the next message; the server's end is `UnexpectedEof`.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSupervisor> {
         let (bytes, fds) = os::fdpass::recv(link, TO_SUPERVISOR_BYTES_MAX, 0)?;
-        Ok(ToSupervisor::decode(Reader::new(&bytes, fds))?)
+        Ok(ToSupervisor::decode(Reader::of(&bytes, fds)?)?)
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
@@ -497,11 +539,11 @@ mod tests {
             log("/b", Err("no such directory".into())),
         ] {
             message.send(here.as_fd()).unwrap();
-            let arrived = ToServer::recv(there.as_fd()).unwrap();
+            let arrived = ToServer::recv(there.as_fd()).unwrap().unwrap();
             assert_eq!(shown(&arrived), shown(&message));
         }
         configure().send(here.as_fd()).unwrap();
-        let ToServer::Configure(arrived) = ToServer::recv(there.as_fd()).unwrap() else {
+        let Ok(ToServer::Configure(arrived)) = ToServer::recv(there.as_fd()).unwrap() else {
             panic!("another message arrived");
         };
         assert_eq!((arrived.generation, arrived.tally), (7, TALLY));

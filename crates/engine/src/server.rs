@@ -23,9 +23,12 @@ use crate::agents::Asking;
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::link::{Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Voice};
+use crate::link::{
+    Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld, Voice,
+};
 use crate::listener::Listener;
 use crate::maps;
+use crate::room::{Needs, Room};
 use crate::sensors::Sampling;
 use crate::thread;
 use crate::warden::{self, Watched};
@@ -40,6 +43,8 @@ const END_MARGIN: Duration = Duration::from_secs(2);
 const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice scripts.wall: it is held up, or they wait for what does not come";
 /// Why a generation does not come into force when the server is told to end meanwhile.
 const ENDING: &str = "ending";
+/// What is said of descriptors that cannot be taken, and what to do.
+const NO_ROOM: &str = "the server may open no more descriptors; raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.connections";
 /// How often an ending server looks whether its threads have ended, and one that waits for scripts whether it is to end.
 const END_LOOK: Duration = Duration::from_millis(10);
 
@@ -72,7 +77,11 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
         .map_err(unheard)?;
     loop {
         let message = match ear.hear() {
-            Ok(message) => message,
+            Ok(Ok(message)) => message,
+            Ok(Err(unheld)) => {
+                server.go_on_without(unheld, &voice)?;
+                continue;
+            }
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 server.drain(&mut ear);
                 return Ok(());
@@ -117,13 +126,14 @@ struct Added {
 }
 
 impl Added {
+    /// Makes the copies, of those that are set aside if need be.
     fn copy(from: &ListenerSocket, worker: usize) -> Result<Self> {
         let listener = Arc::<Listener>::default();
         let copy = || -> std::io::Result<Opened> {
             Ok(Opened {
                 address: from.address.clone(),
                 listener: Arc::clone(&listener),
-                socket: from.socket.try_clone()?,
+                socket: os::process::with_reserve(|| from.socket.try_clone())?,
             })
         };
         let copy = || copy().map_err(|error| internal("listener", &error));
@@ -237,6 +247,13 @@ impl Server {
             .into_iter()
             .map(|listener| listener.address)
             .collect();
+        if let Err(error) = os::process::reserve_descriptors(generation.room.reserve) {
+            let error = config::reason(&error);
+            tracing::warn!(
+                error,
+                "no descriptors can be set aside for logs and reloads"
+            );
+        }
         self.open = open;
         self.watched.retain(&kept);
         self.use_programs(configure.programs);
@@ -381,15 +398,40 @@ impl Server {
         let until = Instant::now() + patience;
         while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
             match ear.hear_within(END_LOOK) {
-                Ok(Some(ToServer::LogFile { path, result })) => {
+                Ok(Some(Ok(ToServer::LogFile { path, result }))) => {
                     self.order(Order::Opened { path, result });
                 }
-                Ok(Some(ToServer::Programs { links })) => self.use_programs(links),
+                Ok(Some(Ok(ToServer::Programs { links }))) => self.use_programs(links),
                 Ok(_) => {}
                 // The supervisor has gone: its silence is not one to wait in.
                 Err(_) => std::thread::sleep(END_LOOK),
             }
         }
+    }
+
+    /// Goes on as before where descriptors that came found no room, and says so.
+    fn go_on_without(&self, unheld: Unheld, voice: &Voice) -> Result<()> {
+        match unheld {
+            Unheld::Configure { generation } => {
+                let message = format!("its listeners and logs find no room: {NO_ROOM}");
+                let refused = ToSupervisor::Refused {
+                    generation,
+                    message,
+                };
+                return voice.say(&refused).map_err(unheard);
+            }
+            Unheld::Reopen => tracing::error!(
+                "the logs that were opened again find no room, those open until now are written on: {NO_ROOM}; then send USR1 again"
+            ),
+            Unheld::LogFile { path } => {
+                let result = Err(NO_ROOM.to_owned());
+                self.order(Order::Opened { path, result });
+            }
+            Unheld::Programs => tracing::error!(
+                "the links to the spawner find no room, so no program can be run until the gateway is started again: {NO_ROOM}"
+            ),
+        }
+        Ok(())
     }
 
     /// Hands each worker its link to the spawner; without links they keep those they have.
@@ -432,6 +474,7 @@ fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize,
         let body = || -> Result<Generation> {
             let mut generation = Generation::compile(configure.generation, &model, before)?;
             generation.layout = configure.layout.clone();
+            generation.room = room(configure, &model, before)?;
             Ok(generation)
         };
         let builder = std::thread::Builder::new().name("compile".to_owned());
@@ -440,6 +483,32 @@ fn compile(configure: &Configure, before: Option<&Generation>) -> Result<(usize,
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     });
     Ok((model.workers, Arc::new(compiled?)))
+}
+
+/// What a generation has room for.
+fn room(configure: &Configure, model: &Model, before: Option<&Generation>) -> Result<Room> {
+    let needs = Needs::of(configure, model.workers, model.log.files_max);
+    let allowed = os::process::nofile_max();
+    let too_few = || {
+        let detail = format!(
+            "{allowed} descriptors are too few: raise the limit (LimitNOFILE, ulimit -Hn), for 1000 connections to {}",
+            needs.for_connections(1_000)
+        );
+        Error::new(Kind::Internal, "descriptors", detail)
+    };
+    let room = Room::share_out(allowed, needs).ok_or_else(too_few)?;
+    let configured = model.caps.connections;
+    let is_told = before
+        .is_some_and(|before| (before.process.caps.connections, before.room) == (configured, room));
+    if configured > room.connections && !is_told {
+        tracing::warn!(
+            descriptors = allowed,
+            "caps.connections is {configured}, but there are descriptors for {}: further ones wait; raise the limit (LimitNOFILE, ulimit -Hn) to {}, or lower caps.connections",
+            room.connections,
+            needs.for_connections(configured as u64)
+        );
+    }
+    Ok(room)
 }
 
 /// The model the supervisor's sources hold.

@@ -71,7 +71,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
             due = ticks.tick() => worker.tick_late(due.elapsed()),
             _ = sweeps.tick() => worker.sweep(),
             command = commands.recv() => match command {
-                Some(Command::Connection(arrival)) => listener::start(&worker, arrival),
+                Some(Command::Connection(arrival)) => listener::start_handed(&worker, arrival),
                 Some(Command::Prepare(prepare)) => {
                     drop(tokio::task::spawn_local(self::prepare(Rc::clone(&worker), *prepare)));
                 }
@@ -91,7 +91,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
     commands.close();
     while let Ok(command) = commands.try_recv() {
         if let Command::Connection(arrival) = command {
-            listener::start(&worker, arrival);
+            listener::start_handed(&worker, arrival);
         }
     }
     drain(&worker).await;

@@ -90,7 +90,7 @@ impl Watched {
     /// Connections the process may still take.
     fn room(&self) -> usize {
         let generation = self.shared.generation();
-        let connections_max = generation.map_or(0, |serving| serving.process.caps.connections);
+        let connections_max = generation.map_or(0, |serving| serving.connections_max());
         connections_max.saturating_sub(self.shared.board.connections_total())
     }
 

@@ -3,6 +3,8 @@
 //! A worker never waits for another. What workers share is the immutable generation and the
 //! [`Board`] on which each shows how busy it is.
 
+mod peers;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -37,6 +39,8 @@ use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::StderrShares;
 use crate::upstream::{AllSlots, Dynamic, Pool};
+
+pub use peers::Peers;
 
 /// Commands waiting at one worker's door.
 const COMMANDS_MAX: usize = 4_096;
@@ -136,12 +140,11 @@ impl Shared {
             .unzip::<_, _, Vec<_>, Vec<_>>();
         let process = Arc::<ProcessStats>::default();
         let sensors = Arc::new(Sensors::new(workers));
+        let board = Arc::new(Board::new(workers));
         let shared = Self {
             limits: Arc::new(Limiter::new(workers, process.started)),
-            board: Arc::new(Board::new(workers)),
-            peers: Peers {
-                doors: doors.into(),
-            },
+            board: Arc::clone(&board),
+            peers: Peers::new(doors, board),
             clients: Clients::new(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
@@ -173,12 +176,6 @@ impl Shared {
         *current = Some(Arc::clone(generation));
         self.process.generation.store(generation.number, Relaxed);
     }
-}
-
-/// The workers' doors, through which connections and commands come in.
-#[derive(Debug, Clone)]
-pub struct Peers {
-    doors: Arc<[mpsc::Sender<Command>]>,
 }
 
 /// What a worker can be told.
@@ -250,38 +247,6 @@ impl Swap {
     pub const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 }
 
-impl Peers {
-    /// Hands a connection to a worker; comes back when its door is full or closed.
-    ///
-    /// # Errors
-    /// The arrival itself.
-    pub fn hand(&self, worker: usize, arrival: Arrival) -> std::result::Result<(), Arrival> {
-        let Some(door) = self.doors.get(worker) else {
-            return Err(arrival);
-        };
-        door.try_send(Command::Connection(arrival))
-            .map_err(|refused| match refused.into_inner() {
-                Command::Connection(arrival) => arrival,
-                _ => unreachable!("a connection was sent"),
-            })
-    }
-
-    /// Tells a worker something; `false` when it has ended.
-    pub fn tell(&self, worker: usize, command: Command) -> bool {
-        self.doors
-            .get(worker)
-            .is_some_and(|door| door.blocking_send(command).is_ok())
-    }
-
-    /// As [`Self::tell`], for a worker: it never waits. What does not get through is lost.
-    pub fn try_tell(&self, worker: usize, command: Command) {
-        if let Some(door) = self.doors.get(worker) {
-            // Nothing depends on it.
-            let _ = door.try_send(command);
-        }
-    }
-}
-
 /// A generation as one worker serves it.
 #[derive(Debug)]
 pub struct Serving {
@@ -339,7 +304,10 @@ impl Serving {
             dynamic: Dynamic::default(),
             slotted,
             scripts,
-            files: Files::new(generation.process.caps.file_cache_bytes),
+            files: Files::new(
+                generation.process.caps.file_cache_bytes,
+                generation.room.handles,
+            ),
             stderr: StderrShares::default(),
             generation,
         })

@@ -44,7 +44,10 @@ fn begin() -> io::Result<(OwnedFd, Configure)> {
     os::process::die_with_parent(&link)?;
     os::process::raise_nofile()?;
     match ToServer::recv(link.as_fd())? {
-        ToServer::Configure(first) => Ok((link, first)),
+        Ok(ToServer::Configure(first)) => Ok((link, first)),
+        Err(_) => Err(io::Error::other(
+            "its sockets and logs are more descriptors than may be open: raise the limit (LimitNOFILE, ulimit -Hn)",
+        )),
         _ => Err(io::Error::other(
             "it said something else before the configuration",
         )),

@@ -196,18 +196,6 @@ fn whatever_is_wrong_the_old_configuration_serves_on() {
 }
 
 #[test]
-fn a_cap_beyond_the_descriptors_is_said() {
-    let connections = 10_000_000;
-    let gateway = start(&config("one", "caps.connections = 10000000", ""));
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    let few = limit.is_some_and(|limit| limit < connections);
-    let warned = gateway
-        .stderr()
-        .contains("caps.connections is more than descriptors");
-    assert_eq!(warned, few, "{}", gateway.stderr());
-}
-
-#[test]
 fn all_problems_are_said_at_once() {
     let mut gateway = start(&config("one", "", ""));
     gateway.reload(&config("two", "wrokers = 1\nusre = \"x\"", "[lgo]"));

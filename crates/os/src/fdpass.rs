@@ -4,6 +4,7 @@
 //! borders); the first byte of each says whether more follow, and each carries at most the 253
 //! descriptors the kernel takes at once. A receiver that would need more room or more
 //! descriptors than it allowed gets an error, and the kernel closes what it did not take.
+//! One that may open no more descriptors gets the bytes alone, so that it can say what it lacks.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -71,15 +72,20 @@ pub fn try_send(link: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
+/// Descriptors that came with a message; `None` where this process may open no more of them, and
+/// so has none of these.
+pub type Passed = Option<Vec<OwnedFd>>;
+
 /// Receives one packet into `buffer`, and at most [`LOOSE_FDS_MAX`] descriptors with it; says
 /// `WouldBlock` where none waits, `UnexpectedEof` at the other end's close.
-pub fn try_recv(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn try_recv(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Passed)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LOOSE_FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut fds = Vec::new();
+    let mut fds = Some(Vec::new());
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let slices = &mut [IoSliceMut::new(buffer)];
-    match receive(link, slices, &mut control, flags, &mut fds)? {
+    let bytes = receive(link, slices, &mut control, flags, &mut fds, LOOSE_FDS_MAX)?;
+    match bytes {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         bytes => Ok((bytes, fds)),
     }
@@ -104,21 +110,22 @@ pub fn send(link: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>]) -> io:
 
 /// Waits for one message of at most `bytes_max` bytes and `fds_max` descriptors. Takes memory for
 /// what has arrived, none while it waits. The other end's close is `UnexpectedEof`, one that
-/// stops midway `WouldBlock`.
+/// stops midway `WouldBlock`. Descriptors may be taken from those that are set aside
+/// ([`crate::process::with_reserve`]).
 pub fn recv(
     link: BorrowedFd<'_>,
     bytes_max: usize,
     fds_max: usize,
-) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+) -> io::Result<(Vec<u8>, Passed)> {
     let mut message = Vec::new();
-    let mut fds = Vec::new();
+    let mut fds = Some(Vec::new());
     while wait_readable(&[link], None)? == [false] {}
     loop {
         let filled = message.len();
         message.resize(bytes_max.min(filled + PACKET_BYTES), 0);
         let (more, bytes) = recv_packet(link, &mut message[filled..], &mut fds)?;
         message.truncate(filled + bytes);
-        if fds.len() > fds_max {
+        if fds.as_ref().is_some_and(|fds| fds.len() > fds_max) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "message with too many descriptors",
@@ -152,44 +159,51 @@ fn send_packet(
 fn recv_packet(
     link: BorrowedFd<'_>,
     buffer: &mut [u8],
-    fds: &mut Vec<OwnedFd>,
+    fds: &mut Passed,
 ) -> io::Result<(u8, usize)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut head = [LAST];
     let mut slices = [IoSliceMut::new(&mut head), IoSliceMut::new(buffer)];
-    match receive(
-        link,
-        &mut slices,
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-        fds,
-    )? {
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = crate::process::with_reserve(|| {
+        receive(link, &mut slices, &mut control, flags, fds, PACKET_FDS)
+    });
+    match received? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         bytes => Ok((head[0], bytes - 1)),
     }
 }
 
-/// Receives one packet whole, and adds its descriptors to `fds`.
+/// Receives one packet whole, and adds its descriptors to `fds`, of which there is room for
+/// `fds_max` in `control`.
 fn receive(
     link: BorrowedFd<'_>,
     slices: &mut [IoSliceMut<'_>],
     control: &mut RecvAncillaryBuffer<'_>,
     flags: RecvFlags,
-    fds: &mut Vec<OwnedFd>,
+    fds: &mut Passed,
+    fds_max: usize,
 ) -> io::Result<usize> {
     let received = retry_on_intr(|| recvmsg(link, slices, control, flags))?;
+    let mut taken = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(passed) = message {
-            fds.extend(passed);
+            taken.extend(passed);
         }
     }
-    let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
-    if received.flags.intersects(cut) {
+    let is_cut = |by: ReturnFlags| received.flags.contains(by);
+    // With room left for more of them, it was this process that may open no more.
+    let lacks = is_cut(ReturnFlags::CTRUNC) && taken.len() < fds_max;
+    if is_cut(ReturnFlags::TRUNC) || (is_cut(ReturnFlags::CTRUNC) && !lacks) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "message larger than allowed",
         ));
+    }
+    match fds {
+        Some(fds) if !lacks => fds.append(&mut taken),
+        _ => *fds = None,
     }
     Ok(received.bytes)
 }
@@ -208,7 +222,7 @@ mod tests {
             send(here.as_fd(), message, &[]).unwrap();
             let (received, fds) = recv(there.as_fd(), 100_000, 0).unwrap();
             assert_eq!(received, message);
-            assert!(fds.is_empty());
+            assert!(fds.unwrap().is_empty());
         }
     }
 
@@ -222,6 +236,7 @@ mod tests {
         let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         send(here.as_fd(), b"many", &borrowed).unwrap();
         let (message, fds) = recv(there.as_fd(), 16, 600).unwrap();
+        let fds = fds.unwrap();
         assert_eq!((&*message, fds.len()), (b"many".as_slice(), 600));
         for (at, fd) in fds.iter().enumerate() {
             assert_eq!(
@@ -266,7 +281,7 @@ mod tests {
         let mut buffer = vec![0; 128 * 1024];
         let mut recv = || {
             let (bytes, fds) = try_recv(there.as_fd(), &mut buffer)?;
-            Ok::<_, io::Error>((buffer[..bytes].to_vec(), fds.len()))
+            Ok::<_, io::Error>((buffer[..bytes].to_vec(), fds.unwrap().len()))
         };
         assert_eq!(recv().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let big = vec![7; 128 * 1024];

@@ -6,9 +6,10 @@
 
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -137,15 +138,48 @@ pub fn check_user(user: &str) -> io::Result<()> {
 
 /// Raises the number of descriptors this process may hold to what it is allowed, and tells it.
 pub fn raise_nofile() -> io::Result<u64> {
+    set_nofile(getrlimit(Resource::Nofile).maximum)
+}
+
+/// How many descriptors this process is allowed at most.
+pub fn nofile_max() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
+/// Sets so many of the descriptors this process is allowed aside for [`with_reserve`]; tells how
+/// many are left for everything else.
+pub fn reserve_descriptors(count: u64) -> io::Result<u64> {
+    let allowed = getrlimit(Resource::Nofile).maximum;
+    set_nofile(allowed.map(|allowed| allowed.saturating_sub(count)))
+}
+
+/// Does what takes descriptors and may not fail for lack of them: those set aside can be had
+/// meanwhile. To be brief: whatever else is opened at that moment can take them, too.
+pub fn with_reserve<T>(take: impl FnOnce() -> T) -> T {
+    /// Held while the reserve is open: whoever comes second would find it closed again.
+    static OPEN: Mutex<()> = Mutex::new(());
+    let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    )?;
-    Ok(limit.maximum.unwrap_or(u64::MAX))
+    // Where it cannot be opened, what is to be taken may still be had.
+    let opened = limit.current != limit.maximum && set_nofile(limit.maximum).is_ok();
+    let taken = take();
+    if opened {
+        let _ = set_nofile(limit.current);
+    }
+    taken
+}
+
+/// The number of the descriptor that would be opened next: as many are open at least. An error
+/// when there is none to be had.
+pub fn next_descriptor() -> io::Result<u64> {
+    let next = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0)?;
+    Ok(u64::from(next.as_raw_fd().unsigned_abs()))
+}
+
+fn set_nofile(current: Option<u64>) -> io::Result<u64> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
+    Ok(current.unwrap_or(u64::MAX))
 }
 
 /// Gives free memory back to the kernel: after work that took much of it for a moment, such as

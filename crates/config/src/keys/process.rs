@@ -372,7 +372,7 @@ pub(crate) const CAPS: Section = Section {
             "connections",
             Kind::Count(1, 10_000_000),
             Value("65536"),
-            "Clients' connections of the process.",
+            "Clients' connections of the process; further ones wait. Where there are descriptors for fewer, the start says for how many, and so many it is.",
             "connections = 10000",
         ),
         key(

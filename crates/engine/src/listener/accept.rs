@@ -1,11 +1,11 @@
 //! Accepting: a bounded number a turn, each connection to the worker that should have it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
 
@@ -18,6 +18,8 @@ use crate::worker::Worker;
 const TURN_MAX: usize = 64;
 /// Rest after the process ran out of descriptors or connections.
 const REST: Duration = Duration::from_millis(50);
+/// How often the log hears of that from one listener.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 /// How long a removed listener goes on accepting, so that whoever was about to connect still can.
 /// One that closes for the server's end doesn't: whoever comes now is to go elsewhere at once.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -45,16 +47,23 @@ impl Listener {
     /// Accepts until removed.
     pub async fn run(self: Arc<Self>, worker: Rc<Worker>, socket: OwnedFd) -> io::Result<()> {
         let socket = register(socket, Interest::READABLE)?;
+        let (mut lack, mut said) = (None, None);
         while !self.is_removed() {
             tokio::select! {
                 biased;
                 () = self.wake.notified() => {}
                 ready = socket.readable() => {
                     let mut ready = ready?;
-                    match take_turn(&worker, &self, socket.get_ref().as_fd()) {
+                    let turn = take_turn(&worker, &self, socket.get_ref().as_fd(), lack);
+                    lack = None;
+                    match turn {
                         Turn::Empty => ready.clear_ready(),
                         Turn::More => tokio::task::yield_now().await,
-                        Turn::Full => tokio::time::sleep(REST).await,
+                        Turn::Full(of) => {
+                            lack = Some(of);
+                            say(&worker, of, &mut said);
+                            tokio::time::sleep(REST).await;
+                        }
                     }
                 }
             }
@@ -62,7 +71,7 @@ impl Listener {
         if !worker.is_draining() {
             tokio::time::sleep(FAREWELL).await;
         }
-        while let Turn::More = take_turn(&worker, &self, socket.get_ref().as_fd()) {}
+        while let Turn::More = take_turn(&worker, &self, socket.get_ref().as_fd(), lack) {}
         Ok(())
     }
 }
@@ -70,26 +79,80 @@ impl Listener {
 enum Turn {
     Empty,
     More,
-    Full,
+    Full(Lack),
 }
 
-fn take_turn(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: BorrowedFd<'_>) -> Turn {
-    let connections_max = worker.serving().generation.process.caps.connections;
+/// Why nothing is accepted for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// As many as there may be are here.
+    Connections,
+    /// The descriptors left are for those who are here.
+    Descriptors,
+    /// The kernel gives none, with this error.
+    Accepting(i32),
+}
+
+/// `lack` is why the last turn ended: what was short then is looked at before anything is taken.
+fn take_turn(
+    worker: &Rc<Worker>,
+    listener: &Arc<Listener>,
+    socket: BorrowedFd<'_>,
+    lack: Option<Lack>,
+) -> Turn {
+    let generation = Arc::clone(&worker.serving().generation);
+    let full_at = generation.room.full_at;
+    let is_full = || os::process::next_descriptor().map_or(true, |next| next >= full_at);
+    if lack == Some(Lack::Descriptors) && is_full() {
+        return Turn::Full(Lack::Descriptors);
+    }
     for _ in 0..TURN_MAX {
-        if worker.board.connections_total() >= connections_max {
-            return Turn::Full;
+        if worker.board.connections_total() >= generation.connections_max() {
+            return Turn::Full(Lack::Connections);
         }
         match accept_one(socket, listener) {
-            Ok(Some(arrival)) => place(worker, arrival),
-            Ok(None) => return Turn::Empty,
-            Err(error) => {
-                let error = config::reason(&error);
-                tracing::warn!(error, "accept failed, resting");
-                return Turn::Full;
+            Ok(Some(arrival)) => {
+                // The kernel gives the lowest number that is free.
+                let number = arrival.stream.as_raw_fd().unsigned_abs();
+                place(worker, arrival);
+                if u64::from(number) >= full_at {
+                    return Turn::Full(Lack::Descriptors);
+                }
             }
+            Ok(None) => return Turn::Empty,
+            Err(error) => return Turn::Full(Lack::Accepting(error.raw_os_error().unwrap_or(0))),
         }
     }
     Turn::More
+}
+
+/// Tells the log that accepting rests, now and then.
+fn say(worker: &Worker, lack: Lack, said: &mut Option<Instant>) {
+    if said.is_some_and(|said| said.elapsed() < SAY_EVERY) {
+        return;
+    }
+    *said = Some(Instant::now());
+    let serving = worker.serving();
+    let (worker, connections) = (worker.index, worker.board.connections_total());
+    match lack {
+        Lack::Connections => {
+            let most = serving.generation.connections_max();
+            tracing::warn!(
+                worker,
+                connections,
+                "{most} connections are here, as many as there may be (caps.connections): further ones wait"
+            );
+        }
+        Lack::Descriptors => tracing::warn!(
+            worker,
+            connections,
+            "the descriptors that are left are for those who are here: further connections wait; raise the limit (LimitNOFILE, ulimit -Hn)"
+        ),
+        Lack::Accepting(error) => {
+            let error = config::reason(&io::Error::from_raw_os_error(error));
+            tracing::warn!(worker, error, "accept failed, resting");
+        }
+    }
 }
 
 fn place(worker: &Rc<Worker>, arrival: Arrival) {

@@ -107,6 +107,12 @@ pub fn start(worker: &Rc<Worker>, arrival: Arrival) {
     }
 }
 
+/// As [`start`], for one that another thread accepted and counted as this worker's.
+pub fn start_handed(worker: &Rc<Worker>, arrival: Arrival) {
+    start(worker, arrival);
+    worker.board.disconnected(worker.index);
+}
+
 /// How a busy spell ended.
 enum Ended {
     /// Nothing to do; wait for more.

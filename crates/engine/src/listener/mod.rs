@@ -9,4 +9,4 @@ mod connection;
 
 pub use accept::{Listener, accept_some};
 pub use clients::{ClientSeat, Clients};
-pub use connection::{Arrival, start};
+pub use connection::{Arrival, start, start_handed};

@@ -508,7 +508,7 @@ mod tests {
     /// What the spawner has been told, as far as it has.
     fn told(spawner: &OwnedFd) -> Vec<(char, u64)> {
         let mut buffer = Vec::new();
-        std::iter::from_fn(|| Order::try_recv(spawner.as_fd(), &mut buffer).ok())
+        std::iter::from_fn(|| Order::try_recv(spawner.as_fd(), &mut buffer).ok()?.ok())
             .map(|order| match order {
                 Order::Run(run) => ('r', run.id),
                 Order::Kill { id } => ('k', id),

@@ -244,6 +244,22 @@ impl Failure {
     }
 }
 
+/// An order for whose pipes the spawner had no room: they are closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unheld {
+    /// The program's number.
+    pub id: u64,
+}
+
+impl Unheld {
+    fn decode(mut from: Reader<'_>) -> Result<Unheld, BadMessage> {
+        match from.byte()? {
+            1 | 3 => Ok(Unheld { id: from.number()? }),
+            _ => Err(BadMessage("no descriptors belong to it")),
+        }
+    }
+}
+
 impl Order {
     /// Sends it, or says `WouldBlock` where the link is full.
     ///
@@ -264,11 +280,17 @@ impl Order {
     ///
     /// # Errors
     /// `UnexpectedEof` when the worker has gone, `InvalidData` for what is no order.
-    pub fn try_recv(link: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<Order> {
+    pub fn try_recv(
+        link: BorrowedFd<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Result<Order, Unheld>> {
         buffer.resize(ORDER_BYTES_MAX, 0);
         let (bytes, fds) = os::fdpass::try_recv(link, buffer)?;
         let bytes = buffer.get(..bytes).unwrap_or_default();
-        Ok(Order::decode(Reader::new(bytes, fds))?)
+        Ok(match fds {
+            Some(fds) => Ok(Order::decode(Reader::new(bytes, fds))?),
+            None => Err(Unheld::decode(Reader::new(bytes, Vec::new()))?),
+        })
     }
 
     fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
@@ -439,7 +461,7 @@ impl Report {
         let mut buffer = [0; REPORT_BYTES_MAX];
         let (bytes, fds) = os::fdpass::try_recv(link, &mut buffer)?;
         let bytes = buffer.get(..bytes).unwrap_or_default();
-        Ok(Report::decode(Reader::new(bytes, fds))?)
+        Ok(Report::decode(Reader::of(bytes, fds)?)?)
     }
 
     fn decode(mut from: Reader<'_>) -> Result<Report, BadMessage> {
@@ -598,7 +620,7 @@ mod tests {
         let mut buffer = Vec::new();
         run().try_send(here.as_fd()).unwrap();
         Order::Kill { id: 8 }.try_send(here.as_fd()).unwrap();
-        let Order::Run(arrived) = Order::try_recv(there.as_fd(), &mut buffer).unwrap() else {
+        let Ok(Order::Run(arrived)) = Order::try_recv(there.as_fd(), &mut buffer).unwrap() else {
             panic!("another order arrived");
         };
         let Order::Run(sent) = run() else {
@@ -619,7 +641,7 @@ mod tests {
             assert_eq!(found, content.as_bytes());
         }
         let next = Order::try_recv(there.as_fd(), &mut buffer).unwrap();
-        assert!(matches!(next, Order::Kill { id: 8 }));
+        assert!(matches!(next, Ok(Order::Kill { id: 8 })));
         let none = Order::try_recv(there.as_fd(), &mut buffer).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
     }
@@ -650,7 +672,7 @@ mod tests {
         let mut order = Order::Run(run);
         order.try_send(here.as_fd()).unwrap();
         let arrived = Order::try_recv(there.as_fd(), &mut Vec::new()).unwrap();
-        assert!(matches!(arrived, Order::Run(run) if run.environment[1].1.len() == room));
+        assert!(matches!(arrived, Ok(Order::Run(run)) if run.environment[1].1.len() == room));
         if let Order::Run(run) = &mut order {
             run.environment[1].1.push(b'x');
         }

@@ -146,7 +146,7 @@ impl ToSpawner {
     /// When the supervisor has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSpawner> {
         let (bytes, fds) = os::fdpass::recv(link, TO_SPAWNER_BYTES_MAX, TO_SPAWNER_FDS_MAX)?;
-        Ok(ToSpawner::decode(Reader::new(&bytes, fds))?)
+        Ok(ToSpawner::decode(Reader::of(&bytes, fds)?)?)
     }
 
     fn decode(mut from: Reader<'_>) -> Result<ToSpawner, BadMessage> {
@@ -190,7 +190,7 @@ impl FromSpawner {
     /// When the spawner has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromSpawner> {
         let (bytes, fds) = os::fdpass::recv(link, FROM_SPAWNER_BYTES_MAX, 0)?;
-        Ok(FromSpawner::decode(Reader::new(&bytes, fds))?)
+        Ok(FromSpawner::decode(Reader::of(&bytes, fds)?)?)
     }
 
     fn decode(mut from: Reader<'_>) -> Result<FromSpawner, BadMessage> {

@@ -38,8 +38,6 @@ use search::{Ending, Opened, Outcome, Root, Seen};
 const ROOT_FRESH_MS: u64 = 900;
 /// Roots open at once.
 const ROOTS_MAX: usize = 256;
-/// Descriptors of files kept open for later requests.
-const HANDLES_MAX: usize = 1_024;
 /// How often the error log hears of the same root.
 const COMPLAINT: Duration = Duration::from_secs(1);
 /// How often an exchange lets another one look for it.
@@ -208,19 +206,21 @@ pub struct Files {
     /// Paths a helper is looking for, and who waits for them.
     pending: RefCell<HashMap<u64, Rc<Pending>>>,
     handles: Budget,
+    roots_max: usize,
     memory: Budget,
     /// When the error log last heard of a site's root.
     complained: RefCell<HashMap<u32, Instant>>,
 }
 
 impl Files {
-    /// Makes an empty one that keeps at most so many bytes of content.
-    pub fn new(memory_max: usize) -> Self {
+    /// Makes an empty one that keeps at most so many bytes of content, and so many files open.
+    pub fn new(memory_max: usize, handles_max: usize) -> Self {
         Self {
             cache: Cache::new(),
             roots: RefCell::default(),
             pending: RefCell::default(),
-            handles: Budget::new(HANDLES_MAX),
+            handles: Budget::new(handles_max),
+            roots_max: ROOTS_MAX.min(handles_max),
             memory: Budget::new(memory_max),
             complained: RefCell::default(),
         }
@@ -302,7 +302,7 @@ impl Files {
         {
             return;
         }
-        if roots.len() >= ROOTS_MAX && !roots.contains_key(&index) {
+        if roots.len() >= self.roots_max && !roots.contains_key(&index) {
             let oldest = roots.iter().min_by_key(|(_, (_, seen_ms))| *seen_ms);
             if let Some(oldest) = oldest.map(|(index, _)| *index) {
                 roots.remove(&oldest);

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use crate::link::ToServer;
+use crate::link::{ToServer, Word};
 
 /// Words kept for later. The supervisor says few before it hears an answer; beyond, they wait in the link.
 const KEPT_MAX: usize = 64;
@@ -17,7 +17,7 @@ const KEPT_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Ear {
     link: OwnedFd,
-    kept: VecDeque<io::Result<ToServer>>,
+    kept: VecDeque<io::Result<Word>>,
 }
 
 impl Ear {
@@ -29,7 +29,7 @@ impl Ear {
     }
 
     /// Waits for the next word; the supervisor's end is `UnexpectedEof`.
-    pub(super) fn hear(&mut self) -> io::Result<ToServer> {
+    pub(super) fn hear(&mut self) -> io::Result<Word> {
         match self.kept.pop_front() {
             Some(word) => word,
             None => ToServer::recv(self.link.as_fd()),
@@ -37,7 +37,7 @@ impl Ear {
     }
 
     /// The next word, if one comes within `patience`.
-    pub(super) fn hear_within(&mut self, patience: Duration) -> io::Result<Option<ToServer>> {
+    pub(super) fn hear_within(&mut self, patience: Duration) -> io::Result<Option<Word>> {
         if let Some(word) = self.kept.pop_front() {
             return word.map(Some);
         }
@@ -60,7 +60,7 @@ impl Ear {
 
     fn has_heard_the_end(&self) -> bool {
         let mut kept = self.kept.iter();
-        kept.any(|word| matches!(word, Ok(ToServer::Drain) | Err(_)))
+        kept.any(|word| matches!(word, Ok(Ok(ToServer::Drain)) | Err(_)))
     }
 
     fn is_spoken_to(&self, patience: Duration) -> io::Result<bool> {
@@ -84,10 +84,10 @@ mod tests {
         assert!(!ear.is_told_to_end());
         say(ToServer::Drain);
         assert!(ear.is_told_to_end() && ear.is_told_to_end());
-        assert!(matches!(ear.hear(), Ok(ToServer::Tally(_))));
+        assert!(matches!(ear.hear(), Ok(Ok(ToServer::Tally(_)))));
         assert!(matches!(
             ear.hear_within(Duration::ZERO),
-            Ok(Some(ToServer::Drain))
+            Ok(Some(Ok(ToServer::Drain)))
         ));
         assert!(!ear.is_told_to_end());
         drop(supervisor);

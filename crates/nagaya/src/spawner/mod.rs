@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use config::reason;
 use engine::error_log;
-use engine::programs::message::{Failure, Order, Report, Run, RunMap};
+use engine::programs::message::{Failure, Order, Report, Run, RunMap, Unheld};
 use engine::programs::plan::{FromSpawner, Plan, PlannedSite, ToSpawner};
 use os::net::Want;
 use os::signal::ChildEnds;
@@ -52,6 +52,9 @@ const LAST_LOOK: Duration = Duration::from_millis(20);
 const LOCAL_DEVICES_MAX: usize = 1_024;
 /// How often groups that are to go are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// What is said where a program's pipes find no room.
+const UNHELD: &str = "the spawner may open no more descriptors: raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.programs";
 
 /// Why a program is not started.
 #[derive(Debug)]
@@ -240,9 +243,16 @@ impl Spawner {
             worker.flush()?;
             match worker.next_order(&mut self.buffer)? {
                 None => return Ok(()),
-                Some(Order::Kill { id }) => self.kill((number, id)),
-                Some(Order::Run(run)) => self.run(number, run)?,
-                Some(Order::RunMap(run)) => self.run_map(number, run)?,
+                Some(Ok(Order::Kill { id })) => self.kill((number, id)),
+                Some(Ok(Order::Run(run))) => self.run(number, run)?,
+                Some(Ok(Order::RunMap(run))) => self.run_map(number, run)?,
+                Some(Err(Unheld { id })) => {
+                    let order = self.number((number, id))?;
+                    self.refuse(
+                        order,
+                        Refusal::new(Failure::ProgramsFull, UNHELD.to_owned()),
+                    );
+                }
             }
         }
         Ok(())

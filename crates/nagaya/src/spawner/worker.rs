@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use engine::programs::message::{Order, Report};
+use engine::programs::message::{Order, Report, Unheld};
 use os::net::Want;
 
 /// Reports that may wait for a worker to read: of every program that may run, and some.
@@ -39,7 +39,10 @@ impl Worker {
     }
 
     /// The next order, if there is one and everything said before was taken.
-    pub(super) fn next_order(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Order>> {
+    pub(super) fn next_order(
+        &self,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Option<Result<Order, Unheld>>> {
         if !self.queue.is_empty() {
             return Ok(None);
         }

@@ -122,14 +122,6 @@ impl Supervisor {
             descriptors = descriptors.as_ref().ok(),
             "starting"
         );
-        let connections = supervisor.current.connections;
-        if let Some(descriptors) = descriptors.ok().filter(|limit| *limit < connections) {
-            tracing::warn!(
-                descriptors,
-                connections,
-                "caps.connections is more than descriptors: raise the limit (ulimit -Hn, LimitNOFILE)"
-            );
-        }
         supervisor
             .current
             .listeners
@@ -436,9 +428,17 @@ impl Supervisor {
                     reloads: self.tally.reloads + 1,
                     ..self.tally
                 };
-                let sent = next
-                    .configure(tally, Vec::new())
-                    .and_then(|message| server.send(&message));
+                let message = match next.configure(tally, Vec::new()) {
+                    Ok(message) => message,
+                    Err(error) => {
+                        let error = reason(&error);
+                        tracing::error!(error, "the new configuration cannot be handed on");
+                        self.phase = Phase::Serving { server };
+                        self.take_plan_back();
+                        return self.keep_old();
+                    }
+                };
+                let sent = server.send(&message);
                 let until = Instant::now() + READY_MAX + next.scripts;
                 self.phase = Phase::Reloading {
                     server,
@@ -506,8 +506,17 @@ impl Supervisor {
         let Some(server) = self.phase.server() else {
             return;
         };
-        let copies = self.current.logs.for_server();
-        match copies.and_then(|logs| server.send(&ToServer::Reopen { logs })) {
+        let logs = match self.current.logs.for_server() {
+            Ok(logs) => logs,
+            Err(error) => {
+                let error = reason(&error);
+                return tracing::error!(
+                    error,
+                    "the logs cannot be handed on, those open until now are written on"
+                );
+            }
+        };
+        match server.send(&ToServer::Reopen { logs }) {
             Ok(()) => tracing::info!("logs opened again"),
             Err(error) => self.lose_server_by("it does not take the logs", &error),
         }

@@ -38,8 +38,6 @@ pub(super) struct Generation {
     pub(super) scripts: Duration,
     /// Least severe level of the error log.
     pub(super) level: LogLevel,
-    /// Clients' connections it may have.
-    pub(super) connections: u64,
     /// What the spawner is told of it.
     pub(super) plan: Plan,
     /// The server's workers.
@@ -121,7 +119,6 @@ impl Generation {
                 drain: Duration::from_millis(model.timeouts.drain_ms),
                 scripts,
                 level: model.log.level,
-                connections: model.caps.connections as u64,
                 plan,
                 workers: model.workers,
                 sites: model.sites.len(),
