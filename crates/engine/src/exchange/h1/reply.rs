@@ -452,7 +452,8 @@ mod tests {
             let mut said = [0; 26];
             for _ in 0..2 {
                 // Once is enough.
-                poll_fn(|cx| Poll::Ready(reply.poll_probe(cx))).await;
+                let gone = poll_fn(|cx| Poll::Ready(reply.poll_probe(cx))).await;
+                assert!(gone.is_pending());
             }
             let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
             reply.send_interim(interim).await.expect("it is taken");
