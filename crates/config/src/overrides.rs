@@ -14,7 +14,15 @@ use crate::model::Model;
 use crate::sources::{Existence, Sources};
 
 /// What a change of a limit may name.
-pub const KEYS: [&str; 6] = ["concurrent", "queue", "wait", "rate", "burst", "mode"];
+pub const KEYS: [&str; 7] = [
+    "concurrent",
+    "queue",
+    "wait",
+    "late",
+    "rate",
+    "burst",
+    "mode",
+];
 
 /// How a file begins that was not there.
 const HEAD: &str = "\

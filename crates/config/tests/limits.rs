@@ -61,6 +61,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         concurrent: Some(Concurrent::Fixed(2)),
         queue: 0,
         wait_ms: 2_000,
+        late_ms: 0,
         rate: None,
         when: None,
         conditions: Vec::new(),
@@ -223,6 +224,14 @@ fn a_wait_that_nobody_waits_is_warned_of() {
         told.contains("`wait` says nothing without `queue`"),
         "{told}"
     );
+    let told = warned("late = \"1s\"");
+    assert!(
+        told.contains("`late` says nothing without `queue`"),
+        "{told}"
+    );
+    let told = warned("queue = 1, late = \"2s\"");
+    assert!(told.contains("`late` says nothing: `wait` ends"), "{told}");
+    assert_eq!(warned("wait = \"5s\", queue = 1, late = \"1s\""), "");
     assert_eq!(warned("wait = \"5s\", queue = 1"), "");
     // Who writes the 0 may mean to raise it while the gateway runs.
     assert_eq!(warned("wait = \"5s\", queue = 0"), "");

@@ -54,7 +54,7 @@ fn every_level_takes_what_was_kept_of_it_and_the_dump_says_so() {
 "process/process" = { concurrent = 90, queue = 3 }
 "process/client" = { rate = "20/m" }
 "upstream app/upstream" = { concurrent = "auto", mode = "shadow" }
-"tenant t/tenant" = { queue = 4, wait = "9s", changed = 2026-11-22T02:40:00Z }
+"tenant t/tenant" = { queue = 4, wait = "9s", late = "3s", changed = 2026-11-22T02:40:00Z }
 "site b.jp/file" = { concurrent = 3 }
 "rule a.jp/x/rule" = { concurrent = 70 }
 "rule a.jp/x/rule#2" = { concurrent = 80 }
@@ -70,6 +70,7 @@ fn every_level_takes_what_was_kept_of_it_and_the_dump_says_so() {
     assert_eq!(upstream, (Some(Concurrent::Auto), LimitMode::Shadow, 9));
     let tenant = model.tenants[0].limits[0].in_force();
     assert_eq!((tenant.queue, tenant.wait_ms), (4, 9_000));
+    assert_eq!(tenant.late_ms, 3_000);
     let rules = &model.sites[0].rules;
     assert_eq!(fixed(&rules[0].limits[0]), Some(Concurrent::Fixed(70)));
     assert_eq!(fixed(&rules[1].limits[0]), Some(Concurrent::Fixed(80)));
@@ -202,6 +203,7 @@ fn what_is_wrong_with_a_change_is_said_in_a_line() {
     }
     for changes in [
         [("concurrent", "4"), ("wait", "1h")],
+        [("wait", "10s"), ("late", "0s")],
         [("concurrent", "04"), ("queue", "+10")],
     ] {
         assert_eq!(check_changes(&changes), Ok(()), "{changes:?}");

@@ -240,6 +240,7 @@ fn fixed(name: &str, concurrent: u32) -> Definition {
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue: 0,
         wait: Duration::from_secs(2),
+        late: None,
         rate: None,
         mode: Mode::Enforce,
     }

@@ -22,6 +22,9 @@ pub struct Definition {
     pub queue: u32,
     /// How long each may wait.
     pub wait: Duration,
+    /// From which wait on somebody is late: then the newest is served first, and who is late is refused. None: each
+    /// flow is served in order, and nobody is refused who may still wait.
+    pub late: Option<Duration>,
     /// How many requests may begin in a time, for a key; none: any number.
     pub rate: Option<RateDefinition>,
     /// Whether it refuses, or only counts what it would have refused.
@@ -124,6 +127,8 @@ pub enum Change {
     Queue(u32),
     /// How long each may wait. Who waits already keeps its deadline.
     Wait(Duration),
+    /// From which wait on somebody is late.
+    Late(Option<Duration>),
     /// How many may begin in a time.
     Rate(Option<RateDefinition>),
     /// Whether it refuses.

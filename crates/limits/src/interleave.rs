@@ -263,6 +263,7 @@ fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definiti
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue,
         wait: Duration::from_secs(60),
+        late: None,
         rate: None,
         mode: Mode::Enforce,
     }

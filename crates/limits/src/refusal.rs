@@ -27,12 +27,22 @@ pub struct Refusal {
     pub in_flight: u32,
     /// Permits there are.
     pub cap: u32,
-    /// Requests that waited when it was decided.
+    /// Others that waited when it was decided.
     pub queued: u32,
     /// Requests that may wait.
     pub queue_max: u32,
     /// How long this one waited.
     pub waited: Duration,
+    /// How long it might have.
+    pub wait: Duration,
+    /// From which wait on it was late.
+    pub late: Option<Duration>,
+    /// How long permits were held lately; zero: not measured.
+    pub held: Duration,
+    /// How many were refused, itself included, that would be under way, had they not been.
+    pub lost: u32,
+    /// How many were refused in a row, itself included: had they waited, all of them might still.
+    pub lost_in_row: u32,
     /// How long somebody who comes back should stay away, as predicted. The caller rounds up and
     /// spreads it.
     pub retry_after: Duration,
@@ -47,11 +57,11 @@ pub enum Why {
     Full,
     /// No permit is free, and as many wait as may.
     QueueFull,
-    /// It would wait longer than it may, as predicted on arrival.
+    /// It would wait longer than it may, as predicted on arrival where nobody shall be late.
     WaitTooLong,
     /// It waited as long as it may.
     WaitedTooLong,
-    /// The queue runs late, and it was too late in it (CoDel).
+    /// The queue runs late, and it was late in it (CoDel).
     Late,
     /// Too many began in too short a time.
     Rate,
@@ -83,35 +93,61 @@ impl Why {
 }
 
 impl Refusal {
-    /// Tells what would have let it pass, in the words of the configuration.
+    /// Tells what would have let it pass, in the words of the configuration, had nobody else been refused
+    /// lately either.
     #[must_use]
     pub fn admits_if(&self) -> String {
-        let concurrent = self.in_flight.saturating_add(1);
+        let lost = self.lost.max(1);
+        let concurrent = self
+            .in_flight
+            .saturating_add(self.queued)
+            .saturating_add(lost);
         // In shadow more may be under way than there are permits: they would all have waited.
-        let above = concurrent.saturating_sub(self.cap).max(1);
+        let waiting = concurrent.saturating_sub(self.cap).max(1);
         match self.why {
-            Why::Full => format!("concurrent >= {concurrent}, or queue >= {above}"),
-            Why::QueueFull => {
-                let queue = self.queue_max.saturating_add(1).max(above);
-                format!("concurrent >= {concurrent}, or queue >= {queue}")
+            Why::Full | Why::QueueFull => {
+                let behind = self.queued.saturating_add(self.lost_in_row).max(waiting);
+                let queue = behind.max(self.queue_max.saturating_add(1));
+                let wait = match self.served_in(behind) {
+                    None => " with a wait as long as they take".to_owned(),
+                    Some(wait) if wait > self.wait => format!(" with wait >= {wait:?}"),
+                    Some(_) => String::new(),
+                };
+                format!("concurrent >= {concurrent}, or queue >= {queue}{wait}")
             }
             Why::WaitTooLong => {
-                let wait_ms = self.retry_after.as_millis() + 1;
-                format!("concurrent >= {concurrent}, or wait >= {wait_ms}ms")
+                let wait = self.served_in(waiting).unwrap_or_default();
+                let wait = wait.max(whole(self.retry_after));
+                format!("concurrent >= {concurrent}, or wait >= {wait:?} without late")
             }
-            Why::WaitedTooLong => {
-                let wait_ms = self.waited.as_millis();
-                format!(
-                    "concurrent >= {concurrent}, or a wait longer than {wait_ms}ms, by how much nobody knows"
-                )
-            }
-            Why::Late => format!("concurrent >= {concurrent}"),
-            Why::Rate => match &self.rate {
-                Some(rate) => format!("rate > {rate}, or burst > {}", rate.burst),
-                None => "no rate".to_owned(),
+            // As long as a full queue takes, for with such a wait it would have been longer.
+            Why::WaitedTooLong => match self.served_in(waiting.max(self.queue_max)) {
+                None => format!("concurrent >= {concurrent}, or a wait as long as they take"),
+                Some(wait) => {
+                    let wait = wait.max(whole(self.waited + self.held));
+                    format!("concurrent >= {concurrent}, or wait >= {wait:?}")
+                }
             },
+            Why::Late => format!("concurrent >= {concurrent}"),
+            Why::Rate => {
+                let burst = self.rate.map_or(0, |rate| rate.burst);
+                let burst = burst.saturating_add(self.lost_in_row.max(1));
+                let later = self.retry_after.as_millis() + 1;
+                format!("burst >= {burst}, or it had come {later}ms later")
+            }
         }
     }
+
+    /// In how many whole seconds so many are served, each as long as permits were held lately.
+    fn served_in(&self, requests: u32) -> Option<Duration> {
+        let rounds = requests.div_ceil(self.cap.max(1));
+        (!self.held.is_zero()).then(|| whole(self.held.saturating_mul(rounds)))
+    }
+}
+
+/// The next whole second.
+fn whole(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs().saturating_add(1))
 }
 
 impl fmt::Display for Refusal {

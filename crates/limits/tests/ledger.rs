@@ -5,7 +5,8 @@ mod setting;
 use std::time::Duration;
 
 use limits::{
-    Admission, Change, Concurrent, Keyed, Mode, Outcome, RateDefinition, Time, Used, Why,
+    Admission, Change, Concurrent, Definition, Keyed, Mode, Outcome, RateDefinition, Time, Used,
+    Why,
 };
 
 use setting::{Said, Setting, dynamic, fixed, ms};
@@ -18,7 +19,8 @@ fn a_third_request_is_refused_where_two_may_be_in_flight() {
     let refusal = setting.refused(0, &["a"]);
     assert_eq!(refusal.why, Why::Full);
     assert_eq!(refusal.to_string(), "limit file=a concurrent 2/2 queue 0/0");
-    assert_eq!(refusal.admits_if(), "concurrent >= 3, or queue >= 1");
+    let admits = "concurrent >= 3, or queue >= 1 with a wait as long as they take";
+    assert_eq!(refusal.admits_if(), admits);
     setting
         .admitted(0, &["b"])
         .end(ms(1), Used::Nothing, Outcome::Ignored);
@@ -138,7 +140,8 @@ fn a_full_queue_refuses() {
     let _waiters = [setting.waiting(0, &["a"]), setting.waiting(0, &["a"])];
     let refusal = setting.refused(0, &["a"]);
     assert_eq!((refusal.why, refusal.queued), (Why::QueueFull, 2));
-    assert_eq!(refusal.admits_if(), "concurrent >= 2, or queue >= 3");
+    let admits = "concurrent >= 4, or queue >= 3 with a wait as long as they take";
+    assert_eq!(refusal.admits_if(), admits);
 }
 
 #[test]
@@ -334,7 +337,12 @@ fn one_slow_service_does_not_close_the_queue_to_those_after_it() {
 
 #[test]
 fn a_queue_that_began_with_a_slow_service_opens_again_though_nobody_waits() {
-    let mut setting = Setting::new(2, vec![queued(fixed("site", 1), 10)]);
+    let late = Some(Duration::from_secs(1));
+    let site = Definition {
+        late,
+        ..queued(fixed("site", 1), 10)
+    };
+    let mut setting = Setting::new(2, vec![site]);
     let slow = setting.admitted(0, &[""]);
     setting.now = ms(30_000);
     let mut ticket = setting.waiting(0, &[""]);
@@ -355,6 +363,58 @@ fn a_queue_that_began_with_a_slow_service_opens_again_though_nobody_waits() {
         permit = setting.admitted(0, &[""]);
     }
     assert!((1..40).contains(&refused), "{refused} refused");
+}
+
+#[test]
+fn a_prediction_refuses_nobody_whose_wait_may_be_kept() {
+    // A service of 30 s was measured, and those that follow take a tenth of a second.
+    let mut setting = Setting::new(2, vec![queued(fixed("site", 1), 10)]);
+    let slow = setting.admitted(0, &[""]);
+    setting.now = ms(30_000);
+    slow.end(setting.now, Used::Measured(1), Outcome::Fine);
+    let fast = setting.admitted(0, &[""]);
+    let mut waiters: Vec<_> = (0..10).map(|_| setting.waiting(0, &[""])).collect();
+    let mut last = Some(fast);
+    for waiter in &mut waiters {
+        setting.now = Time(setting.now.0 + 100_000_000);
+        last.take()
+            .expect("one is served")
+            .end(setting.now, Used::Measured(1), Outcome::Fine);
+        last = Some(setting.poll(waiter).expect("its turn").expect("a permit"));
+    }
+    assert_eq!(setting.totals("site").totals.refused, [0; Why::ALL.len()]);
+}
+
+#[test]
+fn late_can_be_set_and_taken_back_while_somebody_waits() {
+    let mut setting = Setting::new(1, vec![queued(fixed("site", 1), 10)]);
+    let mut held = setting.admitted(0, &[""]);
+    let mut waiters: Vec<_> = (0..6).map(|_| setting.waiting(0, &[""])).collect();
+    let turn = |setting: &mut Setting, held: limits::Permit, now_ms| {
+        setting.now = ms(now_ms);
+        held.end(setting.now, Used::Measured(1), Outcome::Fine);
+    };
+    let next = |setting: &Setting, waiters: &mut Vec<limits::Ticket>| {
+        let served = waiters.iter_mut().enumerate();
+        let mut served = served.filter_map(|(at, it)| Some((at, setting.poll(it)?.ok()?)));
+        let (at, permit) = served.next().expect("somebody's turn");
+        drop(served);
+        drop(waiters.remove(at));
+        (at, permit)
+    };
+    setting.change("site", Change::Late(Some(Duration::from_millis(100))));
+    turn(&mut setting, held, 200);
+    let (at, permit) = next(&setting, &mut waiters);
+    assert_eq!(at, 0, "the first interval begins");
+    turn(&mut setting, permit, 350);
+    let (at, permit) = next(&setting, &mut waiters);
+    assert_eq!(at, 4, "the newest of five");
+    setting.change("site", Change::Late(None));
+    turn(&mut setting, permit, 600);
+    let (at, permit) = next(&setting, &mut waiters);
+    assert_eq!(at, 0, "in order again");
+    held = permit;
+    drop(held);
 }
 
 #[test]
@@ -401,7 +461,9 @@ fn rates_are_charged_all_or_none() {
     assert_eq!(passed(&mut setting, "b"), 3);
     let refusal = setting.check_rates(&["b", ""]).expect_err("used up");
     assert_eq!((&*refusal.name, refusal.why), ("site", Why::Rate));
-    assert_eq!(refusal.admits_if(), "rate > 8/s, or burst > 8");
+    // Seven more of `b` were refused before it.
+    let admits = "burst >= 16, or it had come 126ms later";
+    assert_eq!(refusal.admits_if(), admits);
     assert_eq!(refusal.retry_after, Duration::from_millis(125));
     setting.now = Time(setting.now.0 + 125_000_000);
     assert!(setting.check_rates(&["b", ""]).is_ok());

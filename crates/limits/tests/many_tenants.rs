@@ -75,6 +75,7 @@ impl Gateway {
             concurrent: Some(Concurrent::Fixed(PERMITS)),
             queue: 2_000,
             wait: Duration::from_secs(2),
+            late: None,
             rate: None,
             mode: Mode::Enforce,
         };

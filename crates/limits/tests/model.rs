@@ -37,6 +37,9 @@ impl Wake for Flag {
 struct Waiting {
     ticket: Ticket,
     keys: Keys,
+    /// In which order it came, and whose it is: tenant and network.
+    number: u64,
+    whose: (usize, u8),
     flag: Arc<Flag>,
 }
 
@@ -50,6 +53,7 @@ struct Model {
     held: Vec<(Permit, Keys, Time)>,
     waiting: Vec<Waiting>,
     in_flight: BTreeMap<Gate, u32>,
+    arrived: u64,
     tally: BTreeMap<&'static str, u64>,
 }
 
@@ -96,6 +100,7 @@ impl Model {
             held: Vec::new(),
             waiting: Vec::new(),
             in_flight: BTreeMap::new(),
+            arrived: 0,
             tally: BTreeMap::new(),
         };
         model.define();
@@ -141,7 +146,9 @@ impl Model {
                 *key = self.random.bool().then(|| self.random.u8(..distinct));
             }
         }
-        match self.ask(keys) {
+        let whose = (self.random.usize(..TENANTS), self.random.u8(..8));
+        self.arrived += 1;
+        match self.ask(keys, whose) {
             Admission::Admitted(permit) => {
                 self.count("admitted");
                 self.begin(permit, keys);
@@ -150,13 +157,19 @@ impl Model {
                 self.count("waiting");
                 let flag = Arc::<Flag>::default();
                 flag.0.store(true, Ordering::SeqCst);
-                self.waiting.push(Waiting { ticket, keys, flag });
+                self.waiting.push(Waiting {
+                    ticket,
+                    keys,
+                    number: self.arrived,
+                    whose,
+                    flag,
+                });
             }
             Admission::Refused(refusal) => self.refused(keys, &refusal),
         }
     }
 
-    fn ask(&mut self, keys: Keys) -> Admission {
+    fn ask(&mut self, keys: Keys, whose: (usize, u8)) -> Admission {
         let bytes = keys.map(|key| [key.unwrap_or_default()]);
         let wants: Vec<Want<'_>> = (0..LIMITS)
             .filter(|limit| keys[*limit].is_some())
@@ -167,8 +180,8 @@ impl Model {
             .collect();
         let ask = Ask {
             worker: self.random.usize(..2),
-            tenant: self.tenants[self.random.usize(..TENANTS)],
-            client: [10, 0, self.random.u8(..8), 1].into(),
+            tenant: self.tenants[whose.0],
+            client: [10, 0, whose.1, 1].into(),
             wants: &wants,
         };
         self.ledger.admit(self.now, &ask)
@@ -196,8 +209,11 @@ impl Model {
         let limit = limit.expect("a limit in force");
         assert!(keys[limit].is_some());
         assert_eq!(self.definitions[limit].mode, Mode::Enforce);
-        if refusal.why == Why::Full {
-            assert_eq!(self.definitions[limit].queue, 0);
+        let queue = self.definitions[limit].queue;
+        match refusal.why {
+            Why::Full => assert_eq!(queue, 0),
+            Why::QueueFull => assert!(refusal.queued >= queue, "{refusal:?}"),
+            why => panic!("refused on arrival, with room to wait: {why:?}"),
         }
         assert!(
             refusal.in_flight >= refusal.cap || refusal.queued > 0,
@@ -262,27 +278,48 @@ impl Model {
         assert_eq!(self.limits, limits, "state is kept by identity");
     }
 
-    /// Polls those who were woken, until nobody is.
+    /// Polls those who were woken, who came first first, until nobody is.
     fn collect(&mut self) {
-        while let Some(at) = self
-            .waiting
-            .iter()
-            .position(|waiting| waiting.flag.0.swap(false, Ordering::SeqCst))
-        {
-            let Waiting { ticket, flag, keys } = &mut self.waiting[at];
+        loop {
+            let woken = self.waiting.iter().enumerate();
+            let woken = woken.filter(|(_, it)| it.flag.0.load(Ordering::SeqCst));
+            let Some((at, first)) = woken.min_by_key(|(_, it)| it.number) else {
+                return;
+            };
+            first.flag.0.store(false, Ordering::SeqCst);
+            let before = self.before(first);
+            let Waiting {
+                ticket, flag, keys, ..
+            } = &mut self.waiting[at];
             let keys = *keys;
             let waker = Waker::from(flag.clone());
             match ticket.poll_wait(self.now, &mut Context::from_waker(&waker)) {
                 Poll::Pending => continue,
                 Poll::Ready(Ok(permit)) => {
                     assert!(permit.waited() <= WAIT, "{:?}", permit.waited());
+                    assert_eq!(before, 0, "of its flow, for the same, came before it");
                     self.count("granted");
                     self.begin(permit, keys);
                 }
-                Poll::Ready(Err(refusal)) => self.count(refusal.why.word()),
+                Poll::Ready(Err(refusal)) => {
+                    match refusal.why {
+                        Why::WaitedTooLong => assert!(ticket.deadline() <= self.now),
+                        Why::QueueFull => assert!(refusal.queued >= refusal.queue_max),
+                        why => panic!("refused though it might wait: {why:?}"),
+                    }
+                    self.count(refusal.why.word());
+                }
             }
             self.waiting.swap_remove(at);
         }
+    }
+
+    /// How many of its flow came before it for the same keys and still wait.
+    fn before(&self, waiter: &Waiting) -> usize {
+        let is_before = |it: &&Waiting| {
+            (it.whose, it.keys) == (waiter.whose, waiter.keys) && it.number < waiter.number
+        };
+        self.waiting.iter().filter(is_before).count()
     }
 
     /// Nobody waits who could go on: the ledger conserves work.
@@ -372,6 +409,7 @@ fn definition(name: &str, keyed: Keyed, concurrent: u32, queue: u32) -> Definiti
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue,
         wait: WAIT,
+        late: None,
         rate: None,
         mode: Mode::Enforce,
     }

@@ -168,7 +168,8 @@ fn a_permit_tells_what_limits_in_shadow_would_have_refused() {
         let is_dynamic = definition.keyed == Keyed::Dynamic;
         assert_eq!(shadow.key, if is_dynamic { "a" } else { "" });
         let (concurrent, queue) = (cap + 2, 2);
-        let admits = format!("concurrent >= {concurrent}, or queue >= {queue}");
+        let wait = "with a wait as long as they take";
+        let admits = format!("concurrent >= {concurrent}, or queue >= {queue} {wait}");
         assert_eq!(shadow.admits_if(), admits);
         assert!(above.take_shadows().is_empty(), "told once");
         assert_eq!(setting.totals("site").totals.shadow_refused, 2);

@@ -201,6 +201,7 @@ fn definition(name: &str, keyed: Keyed, concurrent: u32) -> Definition {
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue: 16,
         wait: PATIENCE,
+        late: None,
         rate: None,
         mode: Mode::Enforce,
     }

@@ -38,7 +38,7 @@ pub(super) fn limit(limit: &Limit) -> String {
     braces(entries.into_iter())
 }
 
-fn concurrent(limit: &Limit, most: Concurrent) -> [String; 4] {
+fn concurrent(limit: &Limit, most: Concurrent) -> [String; 5] {
     let most = match most {
         Concurrent::Fixed(count) => count.to_string(),
         Concurrent::Auto => quote("auto"),
@@ -47,6 +47,7 @@ fn concurrent(limit: &Limit, most: Concurrent) -> [String; 4] {
         format!("concurrent = {most}"),
         format!("queue = {}", limit.queue),
         format!("wait = {}", quote(units::duration(limit.wait_ms))),
+        format!("late = {}", quote(units::duration(limit.late_ms))),
         format!("tunnels = {}", limit.tunnels),
     ]
 }

@@ -27,7 +27,7 @@ pub(super) const LIMITS_OVERRIDES: Key = key(
      start and at each reload, and what it says of a limit holds in place of what the configuration says. `[limits]` in \
      it has a line for each limit, under the name `nagaya limits list` gives it:\n\n\
      `\"site example.jp/file\" = { concurrent = 4, queue = 10, changed = 2026-11-22T02:40:00Z }`\n\n\
-     with any of `concurrent`, `queue`, `wait`, `rate`, `burst` and `mode`. A line for a limit that is not configured is \
+     with any of `concurrent`, `queue`, `wait`, `late`, `rate`, `burst` and `mode`. A line for a limit that is not configured is \
      a warning. It may be missing; a file that is broken refuses a reload, and a start goes on without it.",
     "limits_overrides = \"/var/lib/nagaya/limits.toml\"",
 );
@@ -70,7 +70,8 @@ const QUEUE: Key = key(
     "queue",
     Kind::Count(0, REQUESTS_MAX),
     Value("0"),
-    "Requests that may wait for a place, for each key. More are refused at once.",
+    "Requests that may wait for a place, for each key. More are refused at once. Clients take turns, and each is \
+     served in order, unless `late` says otherwise.",
     "queue = 100",
 );
 
@@ -78,8 +79,18 @@ const WAIT: Key = key(
     "wait",
     Kind::Duration(1, WAIT_MAX),
     Value("2s"),
-    "How long a request waits in all. It is refused at once where it would foreseeably take longer.",
+    "How long a request waits in all. As long as the queue has room nobody is refused earlier, but by `late`.",
     "wait = \"5s\"",
+);
+
+const LATE: Key = key(
+    "late",
+    Kind::Duration(0, WAIT_MAX),
+    Value("0s"),
+    "From which wait on a request is late; only beside `queue`. When for so long everybody who was served had waited \
+     longer, the newest is served first, and while that lasts, who has waited longer is refused; so is at once who \
+     would foreseeably wait longer than `wait`. For clients that leave before their turn comes. `\"0s\"`: nobody is late.",
+    "late = \"2s\"",
 );
 
 const RATE: Key = key(
@@ -128,6 +139,7 @@ pub(crate) const LIMIT: Section = Section {
         CONCURRENT,
         QUEUE,
         WAIT,
+        LATE,
         RATE,
         BURST,
         key(
@@ -204,6 +216,7 @@ pub(crate) const OVERRIDE: Section = Section {
         CONCURRENT,
         QUEUE,
         WAIT,
+        LATE,
         RATE,
         BURST,
         MODE,

@@ -40,6 +40,7 @@ pub(crate) struct Entry<'a> {
     concurrent: Option<Concurrent>,
     queue: Option<u32>,
     wait_ms: Option<u64>,
+    late_ms: Option<u64>,
     rate: Option<(u32, u64)>,
     burst: Option<u32>,
     mode: Option<LimitMode>,
@@ -168,6 +169,7 @@ impl<'a> Entry<'a> {
             concurrent: table.get("concurrent").and_then(|it| concurrent(&it)),
             queue: small(table.some_count("queue")),
             wait_ms: table.some_duration("wait"),
+            late_ms: table.some_duration("late"),
             rate: rate.and_then(|(count, per_ms)| Some((u32::try_from(count).ok()?, per_ms))),
             burst: small(table.some_count("burst")),
             mode: table.get("mode").and_then(|value| value.choice()),
@@ -189,6 +191,7 @@ impl<'a> Entry<'a> {
             (limit.concurrent.is_none(), "concurrent", "concurrent"),
             (limit.concurrent.is_none(), "queue", "concurrent"),
             (limit.concurrent.is_none(), "wait", "concurrent"),
+            (limit.concurrent.is_none(), "late", "concurrent"),
             (limit.rate.is_none(), "rate", "rate"),
             (limit.rate.is_none(), "burst", "rate"),
         ];
@@ -270,6 +273,10 @@ impl<'a> Entry<'a> {
                 .wait_ms
                 .filter(|_| has_permits)
                 .unwrap_or(limit.wait_ms),
+            late_ms: self
+                .late_ms
+                .filter(|_| has_permits)
+                .unwrap_or(limit.late_ms),
             rate,
             mode: self.mode.unwrap_or(limit.mode),
         }

@@ -24,6 +24,8 @@ pub struct Limit {
     pub queue: u32,
     /// How long one waits in all. Default 2 s.
     pub wait_ms: u64,
+    /// From which wait on one is late; 0, the default: nobody is. Only beside `queue`.
+    pub late_ms: u64,
     /// Requests that may begin in a time.
     pub rate: Option<Rate>,
     /// When it holds; `None`: always.
@@ -58,6 +60,8 @@ pub struct Kept {
     pub queue: u32,
     /// How long one waits in all.
     pub wait_ms: u64,
+    /// From which wait on one is late; 0: nobody is.
+    pub late_ms: u64,
     /// Requests that may begin in a time.
     pub rate: Option<Rate>,
     /// Whether it refuses.
@@ -73,6 +77,7 @@ impl Limit {
             limit.concurrent = kept.concurrent;
             limit.queue = kept.queue;
             limit.wait_ms = kept.wait_ms;
+            limit.late_ms = kept.late_ms;
             limit.rate = kept.rate;
             limit.mode = kept.mode;
         }

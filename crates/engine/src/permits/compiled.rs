@@ -321,6 +321,7 @@ fn definition(
         concurrent: None,
         queue: 0,
         wait: Duration::ZERO,
+        late: None,
         rate: None,
         mode: Mode::Enforce,
     };
@@ -341,6 +342,7 @@ pub fn changed(before: &Definition, limit: &model::Limit, workers: usize) -> Def
         }),
         queue: limit.queue,
         wait: Duration::from_millis(limit.wait_ms),
+        late: (limit.late_ms > 0).then(|| Duration::from_millis(limit.late_ms)),
         rate: limit.rate.map(|rate| RateDefinition {
             count: rate.count,
             per: Duration::from_millis(rate.per_ms),

@@ -258,6 +258,9 @@ pub(super) fn differences(now: &Definition, wanted: &Definition) -> Vec<Change> 
     if now.wait != wanted.wait {
         changes.push(Change::Wait(wanted.wait));
     }
+    if now.late != wanted.late {
+        changes.push(Change::Late(wanted.late));
+    }
     if now.rate != wanted.rate {
         changes.push(Change::Rate(wanted.rate));
     }
@@ -277,6 +280,7 @@ impl Changed {
                 Change::Concurrent(concurrent) => now.concurrent = concurrent,
                 Change::Queue(queue) => now.queue = queue,
                 Change::Wait(wait) => now.wait = wait,
+                Change::Late(late) => now.late = late,
                 Change::Rate(rate) => now.rate = rate,
                 Change::Mode(mode) => now.mode = mode,
             }

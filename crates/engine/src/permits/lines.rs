@@ -188,6 +188,7 @@ mod tests {
             concurrent: Some(Concurrent::Fixed(2)),
             queue: 0,
             wait: Duration::ZERO,
+            late: None,
             rate: None,
             mode: Mode::Enforce,
         };

@@ -171,6 +171,7 @@ pub(super) fn describe(limit: &Definition, cap: Option<u32>) -> String {
     if limit.concurrent.is_some() && limit.queue > 0 {
         parts.push(format!("queue {}", limit.queue));
         parts.push(format!("wait {}", spelled(limit.wait)));
+        parts.extend(limit.late.map(|late| format!("late {}", spelled(late))));
     }
     if let Some(rate) = &limit.rate {
         parts.push(format!("rate {rate}, burst {}", rate.burst));
@@ -224,6 +225,9 @@ pub(crate) fn row_json(row: &Row, out: &mut String) {
     if limit.concurrent.is_some() {
         let wait_ms = limit.wait.as_millis();
         let _ = write!(out, ",\"queue\":{},\"wait_ms\":{wait_ms}", limit.queue);
+        if let Some(late) = limit.late {
+            let _ = write!(out, ",\"late_ms\":{}", late.as_millis());
+        }
     }
     if let Some(rate) = &limit.rate {
         let _ = write!(out, ",\"rate\":\"{rate}\",\"burst\":{}", rate.burst);
@@ -397,11 +401,23 @@ fn told(remembered: &Remembered) -> String {
     line("reason", &refusal.why.word());
     line("found", refusal);
     if !refusal.waited.is_zero() {
-        line("had waited", &tenths(refusal.waited));
+        let (waited, wait) = (tenths(refusal.waited), tenths(refusal.wait));
+        line("had waited", &format!("{waited} of {wait}"));
+    }
+    if let Some(late) = refusal.late {
+        line("late is", &format!("who has waited {}", tenths(late)));
+    }
+    if !refusal.held.is_zero() {
+        let held = format!("for {} lately, each place", tenths(refusal.held));
+        line("held", &held);
     }
     // Who has waited in vain knows better than any prediction.
     if !is_shadow && refusal.why != Why::WaitedTooLong {
         let free = format!("in {}, as predicted then", tenths(refusal.retry_after));
+        let free = match refusal.why {
+            Why::WaitTooLong => format!("{free}; it may wait {}", tenths(refusal.wait)),
+            _ => free,
+        };
         line("free again", &free);
     }
     line("passes if", &refusal.admits_if());

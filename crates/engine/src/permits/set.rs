@@ -273,6 +273,7 @@ fn as_configuration(now: &Definition, pairs: &Pairs<'_>) -> String {
     if now.concurrent.is_some() {
         values.push(("queue", now.queue.to_string()));
         values.push(("wait", spelled(now.wait)));
+        values.push(("late", spelled(now.late.unwrap_or_default())));
     }
     if let Some(rate) = &now.rate {
         values.push(("rate", rate.to_string()));
@@ -309,6 +310,7 @@ fn is_of(change: &Change, key: &str) -> bool {
         Change::Concurrent(_) => key == "concurrent",
         Change::Queue(_) => key == "queue",
         Change::Wait(_) => key == "wait",
+        Change::Late(_) => key == "late",
         Change::Rate(_) => matches!(key, "rate" | "burst"),
         Change::Mode(_) => key == "mode",
     }

@@ -87,7 +87,7 @@ impl Books {
                 if gate.waiting > 0 || entry.settings.queue > 0 {
                     return Attempt::Desk;
                 }
-                gate.note_refusal(entry, Why::Full);
+                gate.note_refusal(entry, Why::Full, now);
                 let (entry, gate) = (entry.clone(), gate.clone());
                 return Attempt::Refused(Facts { entry, gate });
             }

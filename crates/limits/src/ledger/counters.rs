@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::entry::Entry;
 use super::gate::Gate;
+use crate::Time;
 use crate::look::Totals;
 use crate::refusal::Why;
 
@@ -41,7 +42,9 @@ impl Gate {
     }
 
     /// Counts one that is refused here.
-    pub(super) fn note_refusal(&mut self, entry: &Entry, why: Why) {
+    pub(super) fn note_refusal(&mut self, entry: &Entry, why: Why, now: Time) {
+        let (each, turns) = entry.turn(why, self.held());
+        self.note_lost(now, each, turns);
         self.refused = self.refused.saturating_add(1);
         if let Some(count) = entry.life.counters.refused.get(why as usize) {
             count.fetch_add(1, Relaxed);

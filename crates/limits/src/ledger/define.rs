@@ -273,6 +273,11 @@ impl Books {
                 desk.unsettled.insert(entry.index(), None);
             }
         }
+        for here in desk.queues.values_mut() {
+            let entry = desk.table.at(here.limit);
+            here.queue
+                .set_late(entry.and_then(|entry| entry.settings.late));
+        }
         let places: Vec<Place> = desk.queues.keys().copied().collect();
         for place in places {
             self.serve(desk, now, place, wakers);

@@ -50,6 +50,8 @@ pub(super) struct Desk {
 #[derive(Debug)]
 pub(super) struct GateQueue {
     pub(super) queue: Queue,
+    /// Its limit, by index.
+    pub(super) limit: u32,
     /// Those who moved here from another gate; they count against nothing.
     pub(super) guests: usize,
 }
@@ -264,8 +266,8 @@ impl Books {
         let Some(hold) = record.gates.get(record.at).copied() else {
             return;
         };
-        let facts = self.facts(desk, hold, |gate, entry| gate.note_refusal(entry, why));
         self.unpin(&record);
+        let facts = self.facts(desk, hold, |gate, entry| gate.note_refusal(entry, why, now));
         desk.leave(hold.place(), &record);
         let waited = now - record.arrived;
         let refusal = facts.map(|facts| {
@@ -305,7 +307,7 @@ impl Books {
     }
 
     /// Counts something at a gate of a waiter, and notes how the gate stands.
-    fn facts(
+    pub(super) fn facts(
         &self,
         desk: &Desk,
         hold: Hold,
@@ -382,6 +384,11 @@ impl Facts {
             queued: gate.waiting,
             queue_max: entry.settings.queue,
             waited,
+            wait: entry.settings.wait,
+            late: entry.settings.late,
+            held: gate.held(),
+            lost: gate.lost,
+            lost_in_row: gate.lost_in_row,
             retry_after,
             rate: entry.settings.rate,
         }

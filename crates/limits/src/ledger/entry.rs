@@ -11,12 +11,17 @@ use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
 use crate::definition::{Change, Concurrent, Definition, Keyed, Mode, RateDefinition, Shared};
 use crate::rate::Rate;
+use crate::refusal::Why;
 use crate::sync::Lock;
 
 /// Permits a cell draws at once, at most.
 const BATCH_MAX: u32 = 64;
 /// Permits for each worker that a limit needs for being counted in cells.
 const PERMITS_A_WORKER_MIN: u32 = 4;
+/// What a turn is taken for where none was measured.
+const UNMEASURED: Duration = Duration::from_secs(1);
+/// Turns without a refusal after which one begins a new row.
+const TURNS: u32 = 100;
 
 /// The limits and tenants in force.
 #[derive(Debug, Default, Clone)]
@@ -47,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) concurrent: Option<Concurrent>,
     pub(crate) queue: u32,
     pub(crate) wait: Duration,
+    pub(crate) late: Option<Duration>,
     pub(crate) rate: Option<RateDefinition>,
     pub(crate) mode: Mode,
 }
@@ -87,6 +93,7 @@ impl Settings {
             concurrent: definition.concurrent,
             queue: definition.queue,
             wait: definition.wait,
+            late: definition.late,
             rate: definition.rate,
             mode: definition.mode,
         }
@@ -97,6 +104,7 @@ impl Settings {
             Change::Concurrent(concurrent) => Self { concurrent, ..self },
             Change::Queue(queue) => Self { queue, ..self },
             Change::Wait(wait) => Self { wait, ..self },
+            Change::Late(late) => Self { late, ..self },
             Change::Rate(rate) => Self { rate, ..self },
             Change::Mode(mode) => Self { mode, ..self },
         }
@@ -141,6 +149,16 @@ impl Entry {
     pub(crate) fn rate(&self) -> Option<Rate> {
         let RateDefinition { count, per, burst } = self.settings.rate?;
         Some(Rate::new(count, per, burst))
+    }
+
+    /// How long after one its next may go on where permits are held for so long, and after how many such turns it is
+    /// certain that nobody is behind.
+    pub(crate) fn turn(&self, why: Why, held: Duration) -> (Duration, u32) {
+        match self.settings.rate.filter(|_| why == Why::Rate) {
+            Some(rate) => (rate.per / rate.count.max(1), rate.burst),
+            None if held.is_zero() => (UNMEASURED, TURNS),
+            None => (held / self.cap().max(1), TURNS),
+        }
     }
 
     pub(crate) fn is_auto(&self) -> bool {

@@ -36,6 +36,14 @@ pub(crate) struct Gate {
     pub(crate) waited: u32,
     /// How long permits were held lately, in microseconds; 0: not measured.
     pub(crate) held_us: u32,
+    /// How many were refused that would be under way, had they not been.
+    pub(crate) lost: u32,
+    /// How many were refused in a row: had they waited, all of them might still.
+    pub(crate) lost_in_row: u32,
+    /// When some of the former were last taken off, in milliseconds.
+    lost_ms: u64,
+    /// When the last was refused, in milliseconds.
+    refused_ms: u64,
     /// When it was used last, in seconds.
     pub(crate) seen_s: u32,
     /// The next gate of its bucket, or of the vacant ones.
@@ -76,6 +84,10 @@ impl Gate {
         shadow_refused: 0,
         waited: 0,
         held_us: 0,
+        lost: 0,
+        lost_in_row: 0,
+        lost_ms: 0,
+        refused_ms: 0,
         seen_s: 0,
         next: NONE,
         sibling: NONE,
@@ -136,6 +148,27 @@ impl Gate {
 
     pub(crate) fn note_held(&mut self, held_ns: u64) {
         self.held_us = smoothed_us(self.held_us, held_ns);
+    }
+
+    /// Counts one more that is refused. The next is `each` later in turn, and so many turns without a refusal, beside
+    /// one for each that was refused, make an end of being refused in a row.
+    pub(crate) fn note_lost(&mut self, now: Time, each: Duration, turns: u32) {
+        let now_ms = now.0 / 1_000_000;
+        let turns = u128::from(self.lost_in_row) + u128::from(turns);
+        let row_ms = each.as_nanos() * turns / 1_000_000;
+        if u128::from(now_ms.saturating_sub(self.refused_ms)) > row_ms {
+            self.lost_in_row = 0;
+        }
+        self.lost_in_row = self.lost_in_row.saturating_add(1);
+        self.refused_ms = now_ms;
+        let held_ms = u64::from(self.held_us / 1_000).max(1);
+        let since_ms = now_ms.saturating_sub(self.lost_ms).min(held_ms);
+        let gone = u64::from(self.lost) * since_ms / held_ms;
+        if gone > 0 || self.lost == 0 {
+            self.lost -= u32::try_from(gone).unwrap_or(self.lost).min(self.lost);
+            self.lost_ms = now_ms;
+        }
+        self.lost = self.lost.saturating_add(1);
     }
 
     /// How long permits were held lately; zero: not measured.

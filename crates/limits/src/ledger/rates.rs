@@ -98,7 +98,7 @@ impl Books {
                 Ok(tat) => charged[at] = Some(tat),
                 Err(_) if entry.settings.mode == Mode::Shadow => over.add(at),
                 Err(retry_after) => {
-                    let exceeded = Exceeded::at(entry.clone(), gate, retry_after);
+                    let exceeded = Exceeded::at(now, entry.clone(), gate, retry_after);
                     return Ok(Charged::None(exceeded));
                 }
             }
@@ -111,6 +111,8 @@ impl Books {
             gate.tat = charged[at].unwrap_or(gate.tat);
             if over.has(at) {
                 gate.note_shadow(entry);
+                let (each, turns) = entry.turn(Why::Rate, gate.held());
+                gate.note_lost(now, each, turns);
             }
             // One that counts permits as well counts whom it admits there.
             if entry.settings.concurrent.is_none()
@@ -125,8 +127,8 @@ impl Books {
 }
 
 impl Exceeded {
-    fn at(entry: std::sync::Arc<Entry>, gate: &mut Gate, retry_after: Duration) -> Self {
-        gate.note_refusal(&entry, Why::Rate);
+    fn at(now: Time, entry: std::sync::Arc<Entry>, gate: &mut Gate, retry_after: Duration) -> Self {
+        gate.note_refusal(&entry, Why::Rate, now);
         let gate = gate.clone();
         Self {
             facts: Facts { entry, gate },

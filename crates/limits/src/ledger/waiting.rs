@@ -1,5 +1,6 @@
 //! The way of a request that could not pass at once: admitted, refused or queued at the desk.
 
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -139,7 +140,7 @@ impl Books {
             gate: gate.clone(),
         };
         if entry.settings.queue == 0 {
-            gate.note_refusal(entry, Why::Full);
+            gate.note_refusal(entry, Why::Full, now);
             return Considered::Full(facts(gate));
         }
         let facts = facts(gate);
@@ -173,8 +174,13 @@ impl Books {
             return Verdict::Waiting(id, until);
         };
         self.unpin(&record);
-        self.count(place, |gate| gate.note_refusal(&facts.entry, why));
-        let refusal = facts.refuse(why, Duration::ZERO, predicted);
+        let now_so = self.facts(desk, record.gates[record.at], |gate, entry| {
+            gate.note_refusal(entry, why, now)
+        });
+        let refusal = now_so
+            .as_ref()
+            .unwrap_or(facts)
+            .refuse(why, Duration::ZERO, predicted);
         Verdict::Refused(Box::new(refusal))
     }
 
@@ -196,8 +202,11 @@ impl Books {
             .or_insert_with(|| GateQueue::new(now, facts, seed));
         let cap = entry.cap();
         here.queue.follow_services(facts.gate.held());
+        here.queue.set_late(entry.settings.late);
         let predicted = here.queue.predicted_wait_for(now, cap, newcomer);
-        if predicted.is_some_and(|wait| wait > newcomer.until - now) {
+        // A prediction may be wrong: who may wait is refused by it only where the operator wants nobody to be late.
+        let is_hopeless = predicted.is_some_and(|wait| wait > newcomer.until - now);
+        if is_hopeless && entry.settings.late.is_some() {
             return (Some(Why::WaitTooLong), predicted);
         }
         let waiting = here.queue.len().saturating_sub(here.guests);
@@ -235,8 +244,7 @@ impl Books {
         };
         let hold = record.gates[record.at];
         let here = queues.entry(hold.place()).or_insert_with(|| {
-            let shared = table.at(hold.limit).is_some_and(|entry| entry.is_shared());
-            GateQueue::empty(now, shared_by(shared), self.queue_seed)
+            GateQueue::empty(now, hold.limit, table.at(hold.limit), self.queue_seed)
         });
         here.guests += usize::from(record.guest);
         here.queue.push(now, waiter(id, record));
@@ -348,7 +356,8 @@ pub(super) enum Outcome {
 
 impl GateQueue {
     fn new(now: Time, facts: &Facts, seed: u64) -> Self {
-        let mut queue = Self::empty(now, shared_by(facts.entry.is_shared()), seed);
+        let entry = &facts.entry;
+        let mut queue = Self::empty(now, entry.index(), Some(entry), seed);
         if facts.gate.held_us > 0 {
             let held_us = u64::from(facts.gate.held_us);
             queue.queue.note_service(held_us.saturating_mul(1000));
@@ -356,9 +365,16 @@ impl GateQueue {
         queue
     }
 
-    fn empty(now: Time, share: Share, seed: u64) -> Self {
+    fn empty(now: Time, limit: u32, entry: Option<&Arc<Entry>>, seed: u64) -> Self {
+        let share = match entry.is_some_and(|entry| entry.is_shared()) {
+            true => Share::TenantsThenClients,
+            false => Share::Clients,
+        };
+        let mut queue = Queue::with_seed(share, now, seed);
+        queue.set_late(entry.and_then(|entry| entry.settings.late));
         Self {
-            queue: Queue::with_seed(share, now, seed),
+            queue,
+            limit,
             guests: 0,
         }
     }
@@ -367,14 +383,6 @@ impl GateQueue {
 impl Record {
     fn is_over(&self, now: Time) -> bool {
         matches!(self.state, State::Waiting(_)) && self.until <= now
-    }
-}
-
-fn shared_by(several: bool) -> Share {
-    if several {
-        Share::TenantsThenClients
-    } else {
-        Share::Clients
     }
 }
 

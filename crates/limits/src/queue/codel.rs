@@ -1,18 +1,18 @@
 //! Whether a queue runs late, by the shortest wait in an interval.
 //!
 //! Controlled delay (RFC 8289) in the form used for requests instead of packets: a queue is overloaded when
-//! even the luckiest of an interval waited longer than the target. Then the newest is served first, because
-//! it is the likeliest to be still wanted, and, if that lasts, who waited twice the target is refused. A queue that
-//! was empty in between is a burst, not an overload.
+//! even the luckiest of an interval waited longer than the target, which is as long as the interval. Then the newest
+//! is served first, because it is the likeliest to be still wanted, and, if that lasts, who waited longer is refused.
+//! A queue that was empty in between is a burst, not an overload.
+//!
+//! The target is what the operator calls late; without one, none of this happens, and the queue is served in order.
 
 use crate::time::Time;
-
-use super::pace::Lateness;
 
 /// What is known of one tenant's queue.
 #[derive(Debug, Default)]
 pub(super) struct Codel {
-    /// When the current interval began; `None` until a service time was measured.
+    /// When the current interval began; `None` until somebody was taken out.
     started: Option<Time>,
     /// Since when there has always been somebody waiting.
     filled: Time,
@@ -31,37 +31,35 @@ impl Codel {
     }
 
     /// Somebody came to an empty queue.
-    pub(super) fn filled(&mut self, now: Time, lateness: Option<Lateness>) {
+    pub(super) fn filled(&mut self, now: Time, late_ns: Option<u64>) {
         self.filled = now;
-        let (Some(started), Some(lateness)) = (self.started, lateness) else {
+        let (Some(started), Some(late_ns)) = (self.started, late_ns) else {
             return;
         };
         let age_ns = now.since_ns(started);
-        if age_ns >= lateness.interval_ns {
+        if age_ns >= late_ns {
             self.close(now, Load::Light);
         }
-        if age_ns >= lateness.interval_ns.saturating_mul(2) {
+        if age_ns >= late_ns.saturating_mul(2) {
             self.newest_first = false;
         }
     }
 
     /// Ends the interval if it is over; to be called before the next is chosen from a queue that is not empty.
-    pub(super) fn roll(&mut self, now: Time, lateness: Lateness) {
+    pub(super) fn roll(&mut self, now: Time, late_ns: u64) {
         let Some(started) = self.started else {
             return self.close(now, Load::Light);
         };
         let age_ns = now.since_ns(started);
-        if age_ns < lateness.interval_ns {
+        if age_ns < late_ns {
             return;
         }
         let stood = self.filled <= started;
         let over = match self.shortest_ns {
             // A whole interval went by in which nobody was taken out.
-            _ if age_ns >= lateness.interval_ns.saturating_mul(2) => {
-                now.since_ns(self.filled) >= lateness.interval_ns
-            }
+            _ if age_ns >= late_ns.saturating_mul(2) => now.since_ns(self.filled) >= late_ns,
             None => stood,
-            Some(shortest_ns) => stood && shortest_ns > lateness.target_ns,
+            Some(shortest_ns) => stood && shortest_ns > late_ns,
         };
         self.close(now, if over { Load::Heavy } else { Load::Light });
     }
@@ -70,14 +68,14 @@ impl Codel {
     ///
     /// `first_ns` is how long the first in order has waited: while the newest is served first, what those
     /// served have waited says nothing about the queue.
-    pub(super) fn is_late(&mut self, waited_ns: u64, first_ns: u64, lateness: Lateness) -> bool {
+    pub(super) fn is_late(&mut self, waited_ns: u64, first_ns: u64, late_ns: u64) -> bool {
         let Some(shortest_ns) = self.shortest_ns else {
             // The first of an interval is always served, or a queue of late ones would empty unserved.
             self.shortest_ns = Some(first_ns);
             return false;
         };
         self.shortest_ns = Some(shortest_ns.min(first_ns));
-        self.dropping && waited_ns > lateness.target_ns.saturating_mul(2)
+        self.dropping && waited_ns > late_ns
     }
 
     /// Begins an interval. Back to oldest first only after a whole interval that began without overload.

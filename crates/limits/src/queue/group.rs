@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use crate::time::Time;
 
 use super::codel::Codel;
-use super::pace::{Average, Lateness};
+use super::pace::Average;
 use super::prefix::Prefix;
 use super::ring::{Account, Newcomers, Ring, Turn};
 
@@ -121,23 +121,28 @@ impl Group {
         self.flows.get(&lane).map_or(0, Account::waiting)
     }
 
+    /// Serves in order until the queue runs late anew.
+    pub(super) fn restore_order(&mut self) {
+        self.codel = Codel::default();
+    }
+
     /// Adds a waiter to a flow.
     pub(super) fn push(
         &mut self,
         now: Time,
         lane: Lane,
         waiter: (Time, u64),
-        lateness: Option<Lateness>,
+        late_ns: Option<u64>,
         unit_ns: u64,
     ) {
         if self.order.is_empty() {
-            self.codel.filled(now, lateness);
+            self.codel.filled(now, late_ns);
         }
         let account = self
             .flows
             .entry(lane.0)
             .or_insert_with(|| Account::new(now, 1));
-        self.ring.push(now, lane.0, account, 1, unit_ns);
+        self.ring.push(now, lane.0, account, 1, unit_ns, late_ns);
         self.order.insert((lane.0, waiter.0, waiter.1));
     }
 
@@ -156,12 +161,12 @@ impl Group {
     pub(super) fn pick(
         &mut self,
         now: Time,
-        lateness: Option<Lateness>,
+        late_ns: Option<u64>,
         light: bool,
         unit_ns: u64,
     ) -> Option<Pick> {
-        if let Some(lateness) = lateness {
-            self.codel.roll(now, lateness);
+        if let Some(late_ns) = late_ns {
+            self.codel.roll(now, late_ns);
         }
         let newest = self.codel.newest_first();
         let (first, _) = self.oldest(self.ring.first(Turn::Oldest)?)?;
@@ -174,8 +179,7 @@ impl Group {
             self.oldest(lane)?
         };
         let (waited_ns, first_ns) = (now.since_ns(arrived), now.since_ns(first));
-        let late =
-            lateness.is_some_and(|lateness| self.codel.is_late(waited_ns, first_ns, lateness));
+        let late = late_ns.is_some_and(|late_ns| self.codel.is_late(waited_ns, first_ns, late_ns));
         let flow = self.flows.get(&lane)?;
         let innocent = light || flow.waiting() < 2 || self.ring.is_light(flow, unit_ns);
         Some(Pick {
@@ -186,11 +190,7 @@ impl Group {
 
     /// Who of a newcomer's tenant should give way to it: from the longest flow, if that is longer than the
     /// newcomer's would be; else, when the newest is served first, a late one of its own flow.
-    pub(super) fn rival(
-        &self,
-        newcomer: (Time, Prefix),
-        lateness: Option<Lateness>,
-    ) -> Option<u64> {
+    pub(super) fn rival(&self, newcomer: (Time, Prefix), late_ns: Option<u64>) -> Option<u64> {
         let (arrived, client) = newcomer;
         let own = self.lane(client).0;
         let own_length = self
@@ -201,8 +201,7 @@ impl Group {
             return Some(id);
         }
         let (oldest, id) = self.oldest(own)?;
-        let late_ns = lateness?.target_ns.saturating_mul(2);
-        (self.codel.newest_first() && arrived.since_ns(oldest) > late_ns).then_some(id)
+        (self.codel.newest_first() && arrived.since_ns(oldest) > late_ns?).then_some(id)
     }
 
     /// The one in the longest flow that would be served last, if that flow is longer than this.

@@ -101,6 +101,8 @@ pub(crate) struct Queue {
     idle: BTreeSet<(Time, u32, u64)>,
     cost: Average,
     pace: Pace,
+    /// From which wait on somebody is late; `None`: nobody ever is.
+    late_ns: Option<u64>,
     touched: Time,
 }
 
@@ -133,7 +135,17 @@ impl Queue {
             idle: BTreeSet::new(),
             cost: Average::default(),
             pace: Pace::default(),
+            late_ns: None,
             touched: now,
+        }
+    }
+
+    /// Says from which wait on somebody is late; `None`: each flow is served in order, and nobody ever is.
+    pub(crate) fn set_late(&mut self, late: Option<Duration>) {
+        let late_ns = late.map(|late| u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+        if self.late_ns != late_ns {
+            self.late_ns = late_ns;
+            self.groups.values_mut().for_each(Group::restore_order);
         }
     }
 
@@ -178,7 +190,7 @@ impl Queue {
             .filter(|&(length, _)| length > own_length);
         let id = match longest.and_then(|(_, tenant)| self.groups.get(&(tenant as u32))) {
             Some(group) => group.victim(0),
-            None => own?.rival((newcomer.arrived, newcomer.client), self.pace.lateness()),
+            None => own?.rival((newcomer.arrived, newcomer.client), self.late_ns),
         };
         self.take(id?).map(|standing| standing.waiter)
     }
@@ -191,7 +203,7 @@ impl Queue {
         let unit_ns = self.unit_ns();
         let group = self.groups.get_mut(&tenant)?;
         let light = self.tenants.is_light(&group.account, unit_ns);
-        let pick = group.pick(now, self.pace.lateness(), light, unit_ns)?;
+        let pick = group.pick(now, self.late_ns, light, unit_ns)?;
         let Standing { waiter, lane } = self.take(pick.id)?;
         if pick.late {
             return Some(Next::Late(waiter));
@@ -342,11 +354,7 @@ impl Queue {
         if self.waiting.contains_key(&waiter.id) {
             return;
         }
-        let (tenant, weight, lateness) = (
-            self.tenant_of(&waiter),
-            self.weight_of(&waiter),
-            self.pace.lateness(),
-        );
+        let (tenant, weight) = (self.tenant_of(&waiter), self.weight_of(&waiter));
         let (seed, unit_ns) = (self.seed, self.unit_ns());
         let group = self
             .groups
@@ -355,9 +363,11 @@ impl Queue {
         if let Some(flow) = group.flows.get(&lane.0).filter(|flow| flow.waiting() == 0) {
             self.idle.remove(&(flow.idle_since, tenant, lane.0));
         }
+        let late_ns = self.late_ns;
+        let account = &mut group.account;
         self.tenants
-            .push(now, u64::from(tenant), &mut group.account, weight, unit_ns);
-        group.push(now, lane, (waiter.arrived, waiter.id), lateness, unit_ns);
+            .push(now, u64::from(tenant), account, weight, unit_ns, late_ns);
+        group.push(now, lane, (waiter.arrived, waiter.id), late_ns, unit_ns);
         self.waiting.insert(waiter.id, Standing { waiter, lane });
         self.ends.insert((waiter.until, waiter.id));
         self.ages.insert((waiter.arrived, waiter.id));

@@ -21,6 +21,9 @@ const CREDIT_QUANTA_MAX: u64 = 2;
 /// Time without waiters leaves at most so many quanta of credit: a light flow's burst of so many goes before
 /// those who always wait. Between flows that always wait it plays no part.
 const REST_QUANTA_MAX: u64 = 16;
+/// Each time its waiters are gone and others come, a flow loses this part of its credit: of flows that are alike none
+/// stays before the others because it was lucky once.
+const CREDIT_FADES: u64 = 8;
 /// Debts halve in this time, so that nobody is punished for yesterday.
 const HALVING: Duration = Duration::from_secs(30);
 /// The least a service costs: what measures as nothing must not be free.
@@ -151,7 +154,7 @@ impl Ring {
         self.lengths.last().copied()
     }
 
-    /// One more waits in this flow. If it is the first, its debt has faded and its credit is bounded.
+    /// One more waits in this flow. If it is the first, its debt and its credit have faded, and the latter is bounded.
     pub(super) fn push(
         &mut self,
         now: Time,
@@ -159,6 +162,7 @@ impl Ring {
         account: &mut Account,
         weight: u32,
         unit_ns: u64,
+        late_ns: Option<u64>,
     ) {
         let round_ns = self.round_ns;
         let least_ns = self.start(account, unit_ns);
@@ -168,6 +172,10 @@ impl Ring {
             account.weight = weight.max(1);
             if account.waiting == 0 {
                 account.fade(now, round_ns);
+                // Where somebody may be late, flows of like credit are told apart by who is newest.
+                if late_ns.is_none() {
+                    account.paid_ns += round_ns.saturating_sub(account.paid_ns) / CREDIT_FADES;
+                }
                 account.paid_ns = account.paid_ns.max(least_ns);
                 account.turn = turn;
             }

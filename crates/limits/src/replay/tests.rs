@@ -19,6 +19,7 @@ fn limit(permits: u32, queue: u32, wait: Duration) -> Definition {
         concurrent: Some(Concurrent::Fixed(permits)),
         queue,
         wait,
+        late: None,
         rate: None,
         mode: Mode::Enforce,
     }

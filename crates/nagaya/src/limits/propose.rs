@@ -3,6 +3,7 @@
 //! What is printed is a piece of a configuration: a line for each site, everything else a comment.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use bench::report::units;
 use clap::Args;
@@ -129,13 +130,21 @@ impl Search<'_> {
         let condition = selected.map_or(String::new(), |it| format!(", {}", it.condition));
         let _ = writeln!(
             text,
-            "limits = [{{ key = {}{condition}, concurrent = {}, queue = {}, wait = {:?}, mode = \"shadow\" }}]",
+            "limits = [{{ key = {}{condition}, concurrent = {}, queue = {}, wait = {:?}{}, mode = \"shadow\" }}]",
             key(self.spec),
             found.without_refusals.unwrap_or(found.without_waits),
             definition.queue,
-            config::duration(u64::try_from(definition.wait.as_millis()).unwrap_or(u64::MAX)),
+            spelled(definition.wait),
+            definition.late.map_or(String::new(), |late| format!(
+                ", late = {:?}",
+                spelled(late)
+            )),
         );
     }
+}
+
+fn spelled(duration: Duration) -> String {
+    config::duration(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// What a log says ends up in a configuration: a comment must not end early.

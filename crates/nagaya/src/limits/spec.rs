@@ -90,6 +90,7 @@ impl Spec {
             concurrent: None,
             queue: 0,
             wait: Duration::ZERO,
+            late: None,
             rate: None,
             mode: Mode::Enforce,
         };
@@ -181,7 +182,7 @@ impl<'a> Written<'a> {
                     "try a rate of your own: nagaya limits simulate --log FILE --limit 'client rate=10/s'",
                 ),
                 "name" | "mode" | "when" | "match" | "tunnels" | "status" | "page" => (
-                    "is not looked at here, only `queue` and `wait` are",
+                    "is not looked at here, only `queue`, `wait` and `late` are",
                     "write it into the line that is proposed",
                 ),
                 _ => return None,
@@ -443,7 +444,7 @@ mod tests {
             ("file concurrent=4", "concurrent=4", "is what is looked for"),
             ("client rate=10/s", "rate=10/s", "that is `concurrent`"),
             ("client queue=2 burst=3", "burst=3", "that is `concurrent`"),
-            ("client name=a", "name=a", "only `queue` and `wait`"),
+            ("client name=a", "name=a", "only `queue`, `wait` and `late`"),
             ("tenant", "tenant", "what a `tenant` would"),
             ("rule queue=2", "rule", "what a `rule` would"),
             (

@@ -140,6 +140,7 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
         concurrent,
         queue: table.count("queue") as u32,
         wait_ms: table.duration("wait"),
+        late_ms: table.duration("late"),
         rate: rate(&table),
         when: table.get("when").and_then(|value| when::when(&value)),
         conditions: table
@@ -241,7 +242,7 @@ fn judge(table: &Table<'_>) {
         return;
     }
     if !has("concurrent") {
-        for name in ["queue", "wait", "tunnels"] {
+        for name in ["queue", "wait", "late", "tunnels"] {
             report_idle(
                 table,
                 name,
@@ -249,14 +250,21 @@ fn judge(table: &Table<'_>) {
                 "what exceeds a `rate` is refused at once",
             );
         }
-    } else if !has("queue")
-        && let Some(value) = table.get("wait")
+    } else if !has("queue") {
+        for name in ["wait", "late"] {
+            if let Some(value) = table.get(name) {
+                let message = format!("`{name}` says nothing without `queue`: nobody waits");
+                let help = "add `queue = 10`: how many may wait";
+                table
+                    .context
+                    .warn(problem(value.spot(), message).help(help));
+            }
+        }
+    } else if let Some(value) = table.get("late")
+        && table.duration("late") >= table.duration("wait")
     {
-        let finding = problem(
-            value.spot(),
-            "`wait` says nothing without `queue`: nobody waits",
-        );
-        let help = "add `queue = 10`: how many may wait";
+        let finding = problem(value.spot(), "`late` says nothing: `wait` ends before");
+        let help = "make `late` shorter than `wait`, by half for example";
         table.context.warn(finding.help(help));
     }
     if !has("rate") {

@@ -29,7 +29,7 @@ fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
         "outcome     passed: would have been refused",
         "reason      limit_full",
         "found       limit path=/hold concurrent 2/1 queue 0/0",
-        "passes if   concurrent >= 3, or queue >= 2",
+        "passes if   concurrent >= 3, or queue >= 2 with a wait as long as they take",
         "besides     1 further limit",
     ] {
         assert!(why.contains(part), "{part}: {why}");

@@ -7,6 +7,9 @@ use super::{at_ms, events, waiter};
 use crate::queue::{Next, Queue, Share};
 use crate::time::Time;
 
+/// A tenth of what those of the simulations wait at most.
+const LATE: Duration = Duration::from_millis(200);
+
 fn one_source(arrivals: Arrivals) -> Simulation {
     let source = Source {
         tenant: 0,
@@ -21,20 +24,24 @@ fn one_source(arrivals: Arrivals) -> Simulation {
 #[test]
 fn bursts_are_absorbed() {
     // 80 a second fit; half of that comes evenly, and 24 more within 100 ms of each second.
-    let mut simulation = one_source(Arrivals::Bursts(24, 36.0));
-    simulation.run_until(at_ms((events() as u64 * 5).min(100_000)));
-    let outcome = &simulation.outcomes[0];
-    let lost = outcome.lost() as f64 / (outcome.lost() + outcome.served()) as f64;
-    eprintln!(
-        "lost {lost}, p99 {} ms",
-        quantile(&outcome.waits_ns, 0.99) / 1_000_000
-    );
-    assert!(lost < 0.01, "{lost}");
+    for (late, lost_max) in [(None, 0.0), (Some(LATE), 0.01)] {
+        let mut simulation = one_source(Arrivals::Bursts(24, 36.0));
+        simulation.queue.set_late(late);
+        simulation.run_until(at_ms((events() as u64 * 5).min(100_000)));
+        let outcome = &simulation.outcomes[0];
+        let lost = outcome.lost() as f64 / (outcome.lost() + outcome.served()) as f64;
+        eprintln!(
+            "late {late:?}: lost {lost}, p99 {} ms",
+            quantile(&outcome.waits_ns, 0.99) / 1_000_000
+        );
+        assert!(lost <= lost_max, "{late:?}: {lost}");
+    }
 }
 
 #[test]
 fn under_steady_overload_those_served_have_not_waited_long() {
     let mut simulation = one_source(Arrivals::Poisson(160.0));
+    simulation.queue.set_late(Some(LATE));
     simulation.run(events().max(5_000));
     let outcome = &simulation.outcomes[0];
     eprintln!(
@@ -47,14 +54,14 @@ fn under_steady_overload_those_served_have_not_waited_long() {
         quantile(&outcome.waits_ns, 0.9) / 1_000_000,
         quantile(&outcome.waits_ns, 0.99) / 1_000_000,
     );
-    assert!(outcome.late > 0);
-    assert!(quantile(&outcome.waits_ns, 0.9) <= 80_000_000);
+    assert!(outcome.lost() > 0);
+    assert!(quantile(&outcome.waits_ns, 0.9) <= LATE.as_nanos() as u64);
 }
 
-/// A queue of one permit, a service of 100 ms: the target is 25 ms, the interval 500 ms.
-fn measured() -> Queue {
+/// A queue in which half a second is late.
+fn impatient() -> Queue {
     let mut queue = Queue::new(Share::Clients, Time::ZERO);
-    queue.note_service(100_000_000);
+    queue.set_late(Some(Duration::from_millis(500)));
     queue
 }
 
@@ -67,22 +74,22 @@ fn served(queue: &mut Queue, now_ms: u64) -> Option<u64> {
 
 /// Makes it run late for two intervals: twenty wait, of which 0, 1 and 19 are served.
 fn overloaded() -> Queue {
-    let mut queue = measured();
+    let mut queue = impatient();
     (0..20).for_each(|id| queue.push(at_ms(0), waiter(id, 0, 0, 0)));
     assert_eq!(
-        served(&mut queue, 100),
+        served(&mut queue, 600),
         Some(0),
         "the first interval begins"
     );
-    assert_eq!(served(&mut queue, 400), Some(1), "oldest first");
+    assert_eq!(served(&mut queue, 900), Some(1), "oldest first");
     assert_eq!(
-        served(&mut queue, 601),
+        served(&mut queue, 1_101),
         Some(19),
         "the interval is over: newest first"
     );
-    queue.push(at_ms(1_100), waiter(100, 1_100, 0, 0));
+    queue.push(at_ms(1_600), waiter(100, 1_600, 0, 0));
     assert_eq!(
-        served(&mut queue, 1_102),
+        served(&mut queue, 1_602),
         Some(100),
         "a second one over: the late will go"
     );
@@ -92,15 +99,15 @@ fn overloaded() -> Queue {
 #[test]
 fn a_late_queue_serves_the_newest_first_and_drops_the_late() {
     let mut queue = overloaded();
-    queue.push(at_ms(1_190), waiter(101, 1_190, 0, 0));
-    assert_eq!(served(&mut queue, 1_200), Some(101));
-    assert!(matches!(queue.next(at_ms(1_200)), Some(Next::Late(late)) if late.id == 18));
+    queue.push(at_ms(1_690), waiter(101, 1_690, 0, 0));
+    assert_eq!(served(&mut queue, 1_700), Some(101));
+    assert!(matches!(queue.next(at_ms(1_700)), Some(Next::Late(late)) if late.id == 18));
 }
 
 #[test]
 fn the_last_of_a_flow_is_served_however_late() {
     let mut queue = overloaded();
-    let nexts: Vec<Next> = std::iter::from_fn(|| queue.next(at_ms(1_300))).collect();
+    let nexts: Vec<Next> = std::iter::from_fn(|| queue.next(at_ms(1_800))).collect();
     let served = nexts
         .iter()
         .filter(|next| matches!(next, Next::Serve(..)))
@@ -112,10 +119,10 @@ fn the_last_of_a_flow_is_served_however_late() {
 #[test]
 fn order_returns_only_after_two_intervals_without_overload() {
     let mut queue = overloaded();
-    while queue.next(at_ms(1_110)).is_some() {}
+    while queue.next(at_ms(1_610)).is_some() {}
     // From now on two come together, and both are served at once.
     let mut firsts = Vec::new();
-    for now_ms in (1_120..2_800).step_by(10) {
+    for now_ms in (1_620..3_300).step_by(10) {
         queue.push(at_ms(now_ms), waiter(now_ms * 2, now_ms, 0, 0));
         queue.push(at_ms(now_ms), waiter(now_ms * 2 + 1, now_ms, 0, 0));
         firsts.push((
@@ -124,11 +131,11 @@ fn order_returns_only_after_two_intervals_without_overload() {
         ));
         assert!(served(&mut queue, now_ms + 1).is_some());
     }
-    // The first interval ends at 1602 ms, the second half a second later.
+    // The first interval ends at 2102 ms, the second half a second later.
     assert!(
         firsts
             .iter()
-            .all(|&(now_ms, newest)| newest == (now_ms < 2_102)),
+            .all(|&(now_ms, newest)| newest == (now_ms < 2_602)),
         "{firsts:?}"
     );
 }
@@ -136,7 +143,7 @@ fn order_returns_only_after_two_intervals_without_overload() {
 #[test]
 fn an_emptied_queue_is_served_in_order_again() {
     let mut queue = overloaded();
-    while queue.next(at_ms(700)).is_some() {}
+    while queue.next(at_ms(1_700)).is_some() {}
     queue.push(at_ms(5_000), waiter(200, 5_000, 0, 0));
     queue.push(at_ms(5_001), waiter(201, 5_001, 0, 0));
     assert_eq!(served(&mut queue, 5_002), Some(200));
@@ -144,7 +151,7 @@ fn an_emptied_queue_is_served_in_order_again() {
 
 #[test]
 fn a_queue_nobody_was_taken_from_for_an_interval_is_overloaded() {
-    let mut queue = measured();
+    let mut queue = impatient();
     (0..3).for_each(|id| queue.push(at_ms(0), waiter(id, 0, 0, 0)));
     assert_eq!(served(&mut queue, 0), Some(0), "the interval begins");
     queue.push(at_ms(1_190), waiter(9, 1_190, 0, 0));
@@ -152,13 +159,22 @@ fn a_queue_nobody_was_taken_from_for_an_interval_is_overloaded() {
 }
 
 #[test]
-fn without_a_measured_service_it_stays_in_order() {
+fn without_late_it_stays_in_order_however_long_it_lasts() {
     let mut queue = Queue::new(Share::Clients, Time::ZERO);
     (0..20).for_each(|id| queue.push(at_ms(0), waiter(id, 0, 0, 0)));
     for id in 0..20 {
+        queue.note_service(1_000_000);
         assert_eq!(served(&mut queue, id * 450), Some(id));
     }
-    assert_eq!(queue.predicted_wait(at_ms(9_000), 1), None);
+}
+
+#[test]
+fn order_returns_at_once_where_nobody_shall_be_late_any_more() {
+    let mut queue = overloaded();
+    queue.set_late(None);
+    for id in 2..19 {
+        assert_eq!(served(&mut queue, 1_700), Some(id));
+    }
 }
 
 #[test]
@@ -183,6 +199,7 @@ fn many_clients_with_one_request_each_are_served_newest_first_under_overload() {
         service: Service::Even(50),
     });
     let mut simulation = Simulation::new(Share::Clients, 4, sources.collect());
+    simulation.queue.set_late(Some(LATE));
     simulation.run(events().max(5_000));
     let waits_ns: Vec<u64> = simulation
         .outcomes
@@ -195,6 +212,6 @@ fn many_clients_with_one_request_each_are_served_newest_first_under_overload() {
         half_ns / 1_000_000,
         most_ns / 1_000_000
     );
-    assert!(half_ns <= 80_000_000, "{half_ns}");
+    assert!(half_ns <= LATE.as_nanos() as u64, "{half_ns}");
     assert!(simulation.patience >= Duration::from_secs(2));
 }

@@ -9,6 +9,7 @@ mod lateness;
 mod memory;
 mod neighbours;
 mod prediction;
+mod promise;
 mod simulation;
 
 use std::time::Duration;

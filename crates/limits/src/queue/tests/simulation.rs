@@ -19,6 +19,8 @@ pub(super) enum Arrivals {
     Backlog(u32),
     /// So many within 100 ms at the beginning of each second, and Poisson at the given rate.
     Bursts(u32, f64),
+    /// The next one as soon as the one before was served.
+    Loop,
 }
 
 /// How long a service takes.
@@ -89,6 +91,8 @@ pub(super) struct Simulation {
     pub(super) patience: Duration,
     pub(super) sources: Vec<Source>,
     pub(super) outcomes: Vec<Outcome>,
+    /// Who was served, in their order: source, and when it had come.
+    pub(super) served: Vec<(usize, Time)>,
     free: u32,
     ids: u64,
     chance: Vec<Rng>,
@@ -109,11 +113,13 @@ impl Simulation {
             patience: Duration::from_secs(2),
             sources,
             outcomes: vec![Outcome::default(); count],
+            served: Vec::new(),
             free: permits,
             ids: 0,
             chance: (0..count)
                 .map(|source| Rng::with_seed(source as u64 + 1))
                 .collect(),
+
             events: BinaryHeap::new(),
             waiting: HashMap::new(),
             events_made: 0,
@@ -147,6 +153,7 @@ impl Simulation {
             Arrivals::Backlog(count) => {
                 (0..count).for_each(|_| self.plan(Duration::ZERO, Event::Arrive { source }))
             }
+            Arrivals::Loop => self.plan(Duration::ZERO, Event::Arrive { source }),
             Arrivals::Poisson(rate) => self.plan_poisson(source, rate),
             Arrivals::Bursts(_, rate) => {
                 self.plan_poisson(source, rate);
@@ -211,7 +218,15 @@ impl Simulation {
                 charge: (cost_ns, bucket),
                 held_ns,
             } => {
-                let Source { tenant, client, .. } = self.sources[source];
+                let Source {
+                    tenant,
+                    client,
+                    arrivals,
+                    ..
+                } = self.sources[source];
+                if let Arrivals::Loop = arrivals {
+                    self.plan(Duration::ZERO, Event::Arrive { source });
+                }
                 let charge = Charge { cost_ns, bucket };
                 if charge != Charge::NONE {
                     self.queue
@@ -252,7 +267,8 @@ impl Simulation {
         let predicted = self
             .queue
             .predicted_wait_for(self.now, self.permits, &waiter);
-        if predicted.is_some_and(|wait| wait > self.patience) {
+        let is_hopeless = predicted.is_some_and(|wait| wait > self.patience);
+        if is_hopeless && self.queue.late_ns.is_some() {
             return self.refuse(source);
         }
         if self.queue.len() >= self.queue_max {
@@ -321,6 +337,7 @@ impl Simulation {
         {
             self.plan(Duration::ZERO, Event::Arrive { source });
         }
+        self.served.push((source, waiter.arrived));
         let outcome = &mut self.outcomes[source];
         outcome.waits_ns.push(self.now.since_ns(waiter.arrived));
         outcome.cost_ns += held_ns;
