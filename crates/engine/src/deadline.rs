@@ -55,12 +55,20 @@ pub struct Deadline {
 
 impl Deadlines {
     /// Makes an empty table whose clock starts now.
+    #[cfg(test)]
     pub fn new() -> Rc<Self> {
-        Rc::new(Self {
+        Self::since(Instant::now())
+    }
+
+    /// Makes an empty table whose clock started then.
+    pub fn since(started: Instant) -> Rc<Self> {
+        let table = Self {
             slots: RefCell::new(Slab::new()),
             now_ms: Cell::new(0),
-            started: Instant::now(),
-        })
+            started,
+        };
+        table.tick();
+        Rc::new(table)
     }
 
     /// Takes a slot.
@@ -76,7 +84,7 @@ impl Deadlines {
         }
     }
 
-    /// Milliseconds since the worker started, as of the last tick.
+    /// Milliseconds since the server started, as of the last tick.
     pub fn now_ms(&self) -> u64 {
         self.now_ms.get()
     }

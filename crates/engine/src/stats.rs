@@ -161,13 +161,22 @@ pub struct UpstreamStats {
     pub requests: AtomicU64,
     /// Failures to connect or to answer.
     pub failures: AtomicU64,
+    /// Requests it let wait for too long.
+    pub timeouts: AtomicU64,
     /// Requests in flight.
     pub in_flight: AtomicU64,
+    /// Since when the oldest of them is under way, in milliseconds after the server's start, as of
+    /// the last sweep; [`NEVER`] where there was none.
+    oldest_ms: AtomicU64,
+    /// The same, of pools that are given up.
+    left_ms: AtomicU64,
     /// Failures since it last answered.
     pub fails_in_row: AtomicU64,
     /// How it is, as [`Health`].
     pub health: AtomicU8,
 }
+
+const NEVER: u64 = u64::MAX;
 
 /// How an upstream's server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -342,10 +351,30 @@ impl UpstreamStats {
             server: Arc::clone(server),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
+            oldest_ms: AtomicU64::new(NEVER),
+            left_ms: AtomicU64::new(NEVER),
             fails_in_row: AtomicU64::new(0),
             health: AtomicU8::new(Health::Up as u8),
         }
+    }
+
+    /// Notes since when its oldest request is under way.
+    pub fn note_oldest(&self, since_ms: Option<u64>) {
+        self.oldest_ms.store(since_ms.unwrap_or(NEVER), Relaxed);
+    }
+
+    /// Notes the same for pools that are given up.
+    pub fn note_left(&self, since_ms: Option<u64>) {
+        self.left_ms.store(since_ms.unwrap_or(NEVER), Relaxed);
+    }
+
+    /// Since when its oldest request is under way.
+    pub fn oldest_ms(&self) -> Option<u64> {
+        let (kept_ms, left_ms) = (self.oldest_ms.load(Relaxed), self.left_ms.load(Relaxed));
+        let since_ms = kept_ms.min(left_ms);
+        (since_ms != NEVER && self.in_flight.load(Relaxed) > 0).then_some(since_ms)
     }
 
     /// Notes how the server is, after so many failures in a row.

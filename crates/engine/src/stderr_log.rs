@@ -2,13 +2,16 @@
 //!
 //! A tenant's program decides what is said, so each line stays one line (the error log escapes
 //! it) under the request's id, and an exchange may say only so much; of the rest only its length
-//! is logged. So that a flood of one site leaves room in the log for the others and for us, a site
-//! may say only so much a second ([`StderrShares`]). A [`StderrLog`] belongs to one exchange;
-//! dropping it says what is left.
+//! is logged. A page that warns on every request says the same each time: a text is logged once a
+//! minute, by whatever workers, and then how often more it was said ([`Texts`]). So that a flood of
+//! one site leaves room in the log for the others and for us, a site may say only so much a second
+//! ([`StderrShares`]). A [`StderrLog`] belongs to one exchange; dropping it says what is left.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, RequestId};
@@ -25,10 +28,50 @@ const SHARE_TIME: Duration = Duration::from_secs(1);
 /// Sites whose share is known at once; the shares of more begin anew.
 const SITES_MAX: usize = 1_024;
 
-/// How much each site has said lately, on one worker.
+/// How often the same text is logged.
+const TEXT_TIME: Duration = Duration::from_secs(60);
+/// Texts remembered of all, and of one site or map; more are logged whenever they are said.
+const TEXTS_MAX: usize = 1_024;
+const OWN_TEXTS_MAX: usize = 64;
+/// Stands for what was cut.
+pub(crate) const CUT: &str = "(more than is logged)";
+
+/// What programs have complained of lately, whatever the worker.
 #[derive(Debug, Default)]
+pub struct Complaints {
+    /// Of sites' programs.
+    sites: Texts,
+    /// Of maps' programs.
+    pub(crate) maps: Texts,
+}
+
+/// Texts that were logged within the last minute, by whose they are.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    hasher: RandomState,
+    /// Held to look one up for each line that is said.
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    count: usize,
+    by_name: HashMap<Box<str>, HashMap<u64, Said>>,
+}
+
+/// A text, when it was logged, and how often more it was said since then.
+#[derive(Debug)]
+struct Said {
+    text: Box<str>,
+    since: Instant,
+    more: u64,
+}
+
+/// How much each site has said lately, on one worker.
+#[derive(Debug)]
 pub struct StderrShares {
     sites: RefCell<HashMap<u32, (Instant, usize)>>,
+    complaints: Arc<Complaints>,
 }
 
 /// Where one exchange's program says what is wrong.
@@ -49,7 +92,75 @@ pub(crate) struct Lines {
     unsaid_bytes: u64,
 }
 
+impl Complaints {
+    /// Logs again what was said more than once in the last minute.
+    pub fn tell_repeated(&self, now: Instant) {
+        self.sites.repeated(now, |site, text, more| {
+            tracing::warn!(site, text, more, "a program's standard error");
+        });
+        self.maps.repeated(now, |map, text, more| {
+            tracing::warn!(map, text, more, "a map program's standard error");
+        });
+    }
+}
+
+impl Texts {
+    /// Whether a text is to be logged: it was not within the last minute. Else it is counted.
+    pub(crate) fn take(&self, name: &str, text: &str, now: Instant) -> bool {
+        let key = self.hasher.hash_one(text);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = known.count < TEXTS_MAX;
+        if let Some(own) = known.by_name.get_mut(name) {
+            if let Some(said) = own.get_mut(&key) {
+                said.more += 1;
+                return false;
+            }
+            if own.len() >= OWN_TEXTS_MAX {
+                return true;
+            }
+        }
+        if has_room {
+            let own = known.by_name.entry(name.into()).or_default();
+            let (text, since, more) = (text.into(), now, 0);
+            own.insert(key, Said { text, since, more });
+            known.count += 1;
+        }
+        true
+    }
+
+    /// Hands out each text whose minute is over and that was said again, with how often: it counts
+    /// as logged anew. The others are forgotten.
+    fn repeated(&self, now: Instant, mut tell: impl FnMut(&str, &str, u64)) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        known.by_name.retain(|name, own| {
+            own.retain(|_, said| {
+                if now.saturating_duration_since(said.since) < TEXT_TIME {
+                    return true;
+                }
+                let more = std::mem::take(&mut said.more);
+                if more > 0 {
+                    tell(name, &said.text, more);
+                    said.since = now;
+                }
+                more > 0
+            });
+            count += own.len();
+            !own.is_empty()
+        });
+        known.count = count;
+    }
+}
+
 impl StderrShares {
+    /// Makes one in which nobody has said anything.
+    pub fn new(complaints: &Arc<Complaints>) -> Self {
+        Self {
+            sites: RefCell::default(),
+            complaints: Arc::clone(complaints),
+        }
+    }
+
     /// Whether the site may log another line.
     fn take(&self, site_index: u32, now: Instant) -> bool {
         let mut sites = self.sites.borrow_mut();
@@ -84,17 +195,28 @@ impl StderrLog {
         self.lines = lines;
     }
 
-    fn may_say(&self) -> bool {
-        let (serving, site_index) = (&self.serving, self.site_index);
-        let share = serving.as_ref().zip(site_index);
-        share.is_none_or(|(serving, index)| serving.stderr.take(index, Instant::now()))
+    /// Whether this may be logged; what the site's share does not let through is counted as said.
+    fn may_say(&self, text: &str) -> bool {
+        let Some((serving, index)) = self.serving.as_ref().zip(self.site_index) else {
+            return true;
+        };
+        let (now, name) = (Instant::now(), self.site().unwrap_or_default());
+        let (shares, texts) = (&serving.stderr, &serving.stderr.complaints.sites);
+        if !texts.take(name, text, now) {
+            return false;
+        }
+        let may_say = shares.take(index, now);
+        if !may_say {
+            texts.take(name, text, now);
+        }
+        may_say
     }
 
     fn say(&self, line: &[u8]) {
-        if !self.may_say() {
+        let text = String::from_utf8_lossy(line);
+        if !self.may_say(&text) {
             return;
         }
-        let text = String::from_utf8_lossy(line);
         tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), text = &*text, "a program's standard error");
     }
 
@@ -115,7 +237,7 @@ impl Drop for StderrLog {
         if let Some(line) = lines.last() {
             self.say(&line);
         }
-        if lines.unsaid_bytes > 0 && self.may_say() {
+        if lines.unsaid_bytes > 0 && self.may_say(CUT) {
             let (bytes, lines_max) = (lines.unsaid_bytes, LINES_MAX);
             tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), bytes, lines_max, "a program's standard error was cut");
         }
@@ -208,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_site_says_only_so_much_a_second_and_leaves_others_theirs() {
-        let shares = StderrShares::default();
+        let shares = StderrShares::new(&Arc::default());
         let now = Instant::now();
         let said = |site, at| (0..1_000).filter(|_| shares.take(site, at)).count();
         assert_eq!((said(1, now), said(1, now)), (SITE_LINES_MAX, 0));
@@ -218,5 +340,66 @@ mod tests {
             shares.take(site, now);
         }
         assert!(shares.sites.borrow().len() <= SITES_MAX);
+    }
+
+    #[test]
+    fn a_text_is_said_once_a_minute_and_then_how_often_more() {
+        let texts = Texts::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let repeated = |now| {
+            let mut told = Vec::new();
+            texts.repeated(now, |name, text, more| {
+                told.push(format!("{name} {text} {more}"))
+            });
+            told
+        };
+        let said = |name, text, seconds| {
+            (0..1_000)
+                .filter(|_| texts.take(name, text, at(seconds)))
+                .count()
+        };
+        assert_eq!((said("a", "oops", 0), said("a", "oops", 59)), (1, 0));
+        assert_eq!(
+            (said("b", "oops", 1), said("a", "else", 1)),
+            (1, 1),
+            "others are others'"
+        );
+        assert!(texts.take("a", "just once", at(2)));
+        assert!(repeated(at(59)).is_empty(), "its minute is not over");
+        assert_eq!(repeated(at(60)), ["a oops 1999"]);
+        let mut later = repeated(at(62));
+        later.sort();
+        assert_eq!(later, ["a else 999", "b oops 999"]);
+        assert!(texts.take("a", "just once", at(62)), "forgotten");
+        assert_eq!(said("a", "oops", 100), 0, "told a minute ago");
+        assert_eq!(repeated(at(120)), ["a oops 1000"]);
+        assert!(repeated(at(1_000)).is_empty());
+        assert!(
+            texts
+                .known
+                .lock()
+                .expect("nobody panicked")
+                .by_name
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn texts_that_are_never_the_same_take_no_more_memory_and_are_said() {
+        let texts = Texts::default();
+        let now = Instant::now();
+        for name in 0..100 {
+            for number in 0..100 {
+                assert!(texts.take(&format!("site {name}"), &format!("{number}"), now));
+            }
+        }
+        let known = texts.known.lock().expect("nobody panicked");
+        let counts = || known.by_name.values().map(HashMap::len);
+        assert_eq!(
+            (counts().sum::<usize>(), known.count),
+            (TEXTS_MAX, TEXTS_MAX)
+        );
+        assert!(counts().all(|count| count <= OWN_TEXTS_MAX));
     }
 }

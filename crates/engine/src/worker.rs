@@ -37,7 +37,7 @@ use crate::shedding::AllRemembered;
 use crate::site::Site;
 use crate::spool::{Disk, Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
-use crate::stderr_log::StderrShares;
+use crate::stderr_log::{Complaints, StderrShares};
 use crate::upstream::{AllSlots, Dynamic, Pool};
 
 pub use peers::Peers;
@@ -122,6 +122,8 @@ pub struct Shared {
     pub limits: Arc<Limiter>,
     /// Who was shed lately.
     pub shed: Arc<AllRemembered>,
+    /// What programs have complained of lately.
+    pub complaints: Arc<Complaints>,
     /// What scripts of all workers share.
     pub scripts: Arc<script::Shared>,
     /// What the machine and the gateway are in.
@@ -152,6 +154,7 @@ impl Shared {
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
+            complaints: Arc::default(),
             scripts: sensors.for_scripts(),
             sensors,
             shed: Arc::new(AllRemembered::new(workers)),
@@ -308,7 +311,7 @@ impl Serving {
                 generation.process.caps.file_cache_bytes,
                 generation.room.handles,
             ),
-            stderr: StderrShares::default(),
+            stderr: StderrShares::new(&shared.complaints),
             generation,
         })
     }
@@ -335,7 +338,7 @@ impl Worker {
     pub fn new(index: usize, generation: Arc<Generation>, shared: Shared, seed: u64) -> Self {
         Self {
             index,
-            deadlines: Deadlines::new(),
+            deadlines: Deadlines::since(shared.process.started),
             clock: Rc::new(Clock::new()),
             helpers: Helpers::default(),
             mounts: Mounts::default(),
@@ -529,8 +532,10 @@ impl Worker {
         }
     }
 
-    /// Closes upstream connections nobody will use again, and shows what scripts take.
+    /// Closes upstream connections nobody will use again, and shows what scripts take and programs
+    /// go on to complain of.
     pub fn sweep(&self) {
+        self.shared.complaints.tell_repeated(Instant::now());
         self.show_scripts();
         let serving = self.serving();
         let idle_ms = serving.generation.process.timeouts.upstream_idle_ms;

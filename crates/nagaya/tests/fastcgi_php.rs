@@ -139,6 +139,113 @@ fn errors_of_php_go_to_the_log() {
 }
 
 #[test]
+fn what_every_page_warns_of_is_logged_once() {
+    let files = [("index.php", "<?php error_log($_GET['say']); echo 'page';")];
+    let wish = Wish {
+        workers: 2,
+        files: &files,
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    for _ in 0..50 {
+        assert_eq!(text(&bed.get("/?say=deprecated")), "page");
+    }
+    bed.get("/?say=enough");
+    bed.gateway.wait_for_message("enough");
+    let log = bed.gateway.stderr();
+    assert_eq!(log.matches("deprecated").count(), 1, "{log}");
+}
+
+/// A page that never ends, and one that does.
+const STUCK: &[(&str, &str)] = &[
+    ("stuck.php", "<?php while (true) sleep(100);"),
+    ("index.php", "<?php echo 'page';"),
+];
+
+/// What `nagaya status --json` says of the only upstream.
+fn upstream_status(bed: &Bed) -> String {
+    let socket = bed.gateway.directory().path().join("control");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"));
+    let command = command.args(["status", "--json", "--socket"]).arg(socket);
+    let status = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let at = status.find("\"upstream\":\"php\"").unwrap();
+    status[at..].split('}').next().unwrap().to_owned()
+}
+
+fn number_of(status: &str, key: &str) -> Option<f64> {
+    let (_, rest) = status.split_once(&format!("\"{key}\":"))?;
+    rest.split(',').next()?.parse().ok()
+}
+
+#[test]
+fn a_pool_whose_processes_are_all_stuck_is_seen_while_they_are() {
+    let wish = Wish {
+        files: STUCK,
+        silence: "300s",
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let ask = |path| {
+        let mut client = bed.gateway.client();
+        client.send(&get(path));
+        client
+    };
+    let taken = |count: f64| {
+        eventually(PATIENCE, "requests, and how old the first is", || {
+            let status = upstream_status(&bed);
+            let are_there = number_of(&status, "in_flight") == Some(count);
+            let oldest = number_of(&status, "oldest_s").is_some_and(|oldest| oldest > 0.0);
+            (are_there && oldest).then_some(())
+        });
+    };
+    let clients = ["/stuck.php"; 2].map(ask);
+    taken(2.0);
+    let waiting = ask("/");
+    taken(3.0);
+    drop(waiting);
+    drop(clients);
+    eventually(PATIENCE, "nothing in flight", || {
+        let status = upstream_status(&bed);
+        let is_idle = number_of(&status, "in_flight") == Some(0.0);
+        (is_idle && status.contains("\"oldest_s\":null")).then_some(())
+    });
+}
+
+#[test]
+fn a_pool_that_answers_nobody_is_told_of_once_with_what_ends_its_pages() {
+    let wish = Wish {
+        workers: 2,
+        files: STUCK,
+        silence: "1s",
+        ..Wish::default()
+    };
+    let Some(bed) = bed(&wish) else { return };
+    let ask = |path| {
+        let mut client = bed.gateway.client().with_deadline(PATIENCE);
+        client.send(&get(path));
+        client
+    };
+    let stuck = ["/stuck.php"; 2].map(ask);
+    eventually(PATIENCE, "both processes to be taken", || {
+        (number_of(&upstream_status(&bed), "requests") == Some(2.0)).then_some(())
+    });
+    let others = ["/"; 4].map(ask);
+    for mut client in stuck.into_iter().chain(others) {
+        assert_eq!(reply(client.read_reply(Body::Framed)).status, 504);
+    }
+    bed.gateway.wait_for_message("request_terminate_timeout");
+    assert_eq!(bed.get("/").status, 504);
+    let log = bed.gateway.stderr();
+    assert_eq!(log.matches("request_terminate_timeout").count(), 1, "{log}");
+    assert!(
+        log.contains("answers nobody") && log.contains(bed.php.address()),
+        "{log}"
+    );
+    let status = upstream_status(&bed);
+    assert_eq!(number_of(&status, "timeouts"), Some(7.0), "{status}");
+}
+
+#[test]
 fn a_status_a_redirect_and_cookies_are_as_php_sets_them() {
     let files = [(
         "index.php",

@@ -294,6 +294,11 @@ fn a_program_that_dies_costs_its_questions_a_defined_answer_and_is_started_again
     gateway.wait_for_message("it ended with status 3; its last words: no more of this");
     gateway.wait_for_message("a map program's standard error");
     assert!(counter(&gateway, "errors") >= 3);
+    let log = gateway.stderr();
+    let said = log
+        .lines()
+        .filter(|line| line.contains("a map program's standard error"));
+    assert_eq!(said.count(), 1, "the same words of every start: {log}");
     // Once each, with rests in between: not as fast as it can.
     let restarts = counter(&gateway, "restarts");
     assert!((1..50).contains(&restarts), "{restarts}");

@@ -53,13 +53,15 @@ pub fn json(figures: &Figures) -> String {
             let _ = write!(
                 out,
                 "\"upstream\":{},\"server\":{},\"requests\":{},\"failures\":{},\"in_flight\":{},\
-             \"fails_in_row\":{},\"workers\":{},\"workers_out\":{},\"workers_failing\":{},\
+             \"oldest_s\":{},\"timeouts\":{},\"fails_in_row\":{},\"workers\":{},\"workers_out\":{},\"workers_failing\":{},\
              \"agent_weight\":{},\"drain\":{}",
                 text(upstream),
                 text(server),
                 figures.requests,
                 figures.failures,
                 figures.in_flight,
+                number(figures.oldest.map(|oldest| oldest.as_secs_f64())),
+                figures.timeouts,
                 figures.fails_in_row,
                 figures.workers,
                 figures.workers_out,

@@ -131,8 +131,12 @@ pub struct UpstreamFigures {
     pub requests: u64,
     /// Failures.
     pub failures: u64,
+    /// Requests it let wait for too long.
+    pub timeouts: u64,
     /// Requests under way.
     pub in_flight: u64,
+    /// How long the oldest of them is under way.
+    pub oldest: Option<Duration>,
     /// Failures in a row, of the worker that saw most.
     pub fails_in_row: u64,
     /// Workers that have asked it.
@@ -256,7 +260,11 @@ impl Figures {
             let sum = self.upstreams.entry(key).or_default();
             sum.requests += upstream.requests.load(Relaxed);
             sum.failures += upstream.failures.load(Relaxed);
+            sum.timeouts += upstream.timeouts.load(Relaxed);
             sum.in_flight += upstream.in_flight.load(Relaxed);
+            let oldest = upstream.oldest_ms().map(Duration::from_millis);
+            let oldest = oldest.map(|since| self.uptime.saturating_sub(since));
+            sum.oldest = sum.oldest.max(oldest);
             let fails_in_row = upstream.fails_in_row.load(Relaxed);
             sum.fails_in_row = sum.fails_in_row.max(fails_in_row);
             sum.workers += usize::from(upstream.requests.load(Relaxed) > 0);

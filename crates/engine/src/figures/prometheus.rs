@@ -312,7 +312,7 @@ fn sites(figures: &Figures, text: &mut Text) {
 }
 
 fn upstreams(figures: &Figures, text: &mut Text) {
-    let families: [(_, _, _, Figure<UpstreamFigures>); 4] = [
+    let families: [(_, _, _, Figure<UpstreamFigures>); 5] = [
         (
             "upstream_requests_total",
             "counter",
@@ -324,6 +324,12 @@ fn upstreams(figures: &Figures, text: &mut Text) {
             "counter",
             "Failures to connect or to answer.",
             |it| it.failures,
+        ),
+        (
+            "upstream_timeouts_total",
+            "counter",
+            "Requests the server let wait for too long, before or within its reply.",
+            |it| it.timeouts,
         ),
         (
             "upstream_in_flight",
@@ -344,6 +350,16 @@ fn upstreams(figures: &Figures, text: &mut Text) {
             let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
             text.sample(name, &labels, value(figures));
         }
+    }
+    let name = "upstream_oldest_seconds";
+    text.family(name, "gauge", "How long the oldest request in flight is.");
+    for ((upstream, server), figures) in &figures.upstreams {
+        let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
+        text.sample(
+            name,
+            &labels,
+            figures.oldest.unwrap_or_default().as_secs_f64(),
+        );
     }
     let name = "upstream_agent_weight";
     text.family(

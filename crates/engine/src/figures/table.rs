@@ -285,16 +285,27 @@ fn upstreams(figures: &Figures, out: &mut String) {
         .upstreams
         .iter()
         .map(|((upstream, server), figures)| {
+            let oldest = figures.oldest;
             vec![
                 format!("{upstream}  {server}"),
                 state(figures),
                 count(figures.in_flight),
+                oldest.map_or("-".into(), |oldest| duration(oldest.as_secs())),
                 count(figures.requests),
                 count(figures.failures),
+                count(figures.timeouts),
             ]
         });
     grid(
-        &["upstream", "state", "in flight", "requests", "failures"],
+        &[
+            "upstream",
+            "state",
+            "in flight",
+            "oldest",
+            "requests",
+            "failures",
+            "timeouts",
+        ],
         rows.collect(),
         out,
     );

@@ -199,6 +199,46 @@ fn a_server_that_fails_is_told_from_one_that_is_out() {
 }
 
 #[test]
+fn how_long_the_oldest_request_is_under_way_and_how_many_got_no_answer_is_shown() {
+    let at_work = UpstreamFigures {
+        in_flight: 3,
+        oldest: Some(std::time::Duration::from_millis(75_250)),
+        timeouts: 9,
+        ..UpstreamFigures::default()
+    };
+    for (figures, shown, seconds, json_says) in [
+        (
+            at_work,
+            "3  1 min 15 s",
+            75.25,
+            "\"oldest_s\":75.25,\"timeouts\":9",
+        ),
+        (
+            UpstreamFigures::default(),
+            "-",
+            0.0,
+            "\"oldest_s\":null,\"timeouts\":0",
+        ),
+    ] {
+        let timeouts = figures.timeouts;
+        let figures = of_server(figures);
+        let page = table(&figures);
+        let squeezed = page.split("  ").filter(|it| !it.is_empty()).map(str::trim);
+        let squeezed = squeezed.collect::<Vec<_>>().join("  ");
+        assert!(squeezed.contains(shown), "{squeezed}");
+        let samples = parse(&prometheus(&figures));
+        let of = |name: &str| {
+            let series =
+                format!(r#"nagaya_upstream_{name}{{upstream="app",server="127.0.0.1:1"}}"#);
+            samples.get(&series).copied()
+        };
+        assert_eq!(of("oldest_seconds"), Some(seconds));
+        assert_eq!(of("timeouts_total"), Some(timeouts as f64));
+        assert!(json(&figures).contains(json_says), "{}", json(&figures));
+    }
+}
+
+#[test]
 fn what_an_agent_says_of_its_server_is_shown() {
     for (agent_percent, workers_out, state, weight, json_says) in [
         (None, 0, " up ", None, "null,\"drain\":false"),

@@ -299,7 +299,7 @@ impl<'a> Talk<'a> {
             stderr: Some(pipes.stderr),
             buffer: ReadBuffer::new(&worker.buffers),
             lines: Lines::new(program.answer_bytes),
-            said: Stderr::new(Instant::now()),
+            said: Stderr::new(&worker.shared.complaints, Instant::now()),
             writing: Vec::new(),
             written: 0,
             tick: Box::pin(sleep(Duration::ZERO)),

@@ -162,9 +162,9 @@ mod tests {
         let servers = servers(&[1, 2]);
         let _busy: Vec<_> = [0, 1, 1]
             .iter()
-            .map(|index| InFlight::new(&servers[*index]))
+            .map(|index| InFlight::new(&servers[*index], 0))
             .collect();
-        let _more = InFlight::new(&servers[0]);
+        let _more = InFlight::new(&servers[0], 0);
         assert_eq!(
             choose(&servers, Balance::LeastRequests, &Tried::default(), 0),
             Some(1)
@@ -237,7 +237,7 @@ mod tests {
             !servers[0].is_resting(100),
             "a second failure in the same rest adds nothing"
         );
-        let probe = InFlight::new(&servers[0]);
+        let probe = InFlight::new(&servers[0], 0);
         assert!(!servers[0].is_fit(100), "one request at a time finds out");
         drop(probe);
         assert!(servers[0].is_fit(100));

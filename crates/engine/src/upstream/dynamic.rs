@@ -112,6 +112,11 @@ impl Dynamic {
             let is_used = Rc::strong_count(&entry.pool) > 1 || !entry.pool.is_forgettable();
             is_used || now_ms.saturating_sub(entry.used_ms) < idle_ms
         });
+        if let Some(together) = self.together.get() {
+            let pools = self.pools.borrow();
+            let oldest = pools.values().filter_map(|entry| entry.pool.oldest_ms());
+            together.note_oldest(oldest.min());
+        }
     }
 
     /// Keeps no connection from now on: another generation serves.
@@ -181,7 +186,7 @@ rules = [{ handler = { respond = { status = 200, body = "" } } }]
         assert!(Rc::ptr_eq(&first, &again), "pools are reused");
         drop((first, again));
         let at_work: Vec<_> = (1..=4)
-            .map(|port| InFlight::new(&pool(&dynamic, &bed, port).expect("room").servers()[0]))
+            .map(|port| InFlight::new(&pool(&dynamic, &bed, port).expect("room").servers()[0], 0))
             .collect();
         assert!(pool(&dynamic, &bed, 5).is_none(), "all are at work");
         drop(at_work);

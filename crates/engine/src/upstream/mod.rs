@@ -24,7 +24,7 @@ pub use dynamic::Dynamic;
 pub use link::Link;
 pub use named::{Destination, Refused, choose};
 pub(crate) use server::label;
-pub use server::{InFlight, Server};
+pub use server::{Heard, InFlight, Server};
 pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 
 use crate::agents::Agents;
@@ -212,7 +212,7 @@ impl Pool {
             return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
         };
         tried.add(index);
-        let in_flight = InFlight::new(server);
+        let in_flight = InFlight::new(server, now_ms);
         let idle = match fresh {
             Fresh::Yes => None,
             Fresh::OrSettled => server.take_settled(now_ms),
@@ -224,6 +224,7 @@ impl Pool {
         match dial::dial(worker, server).await {
             Ok(link) => Ok(Chosen { link, in_flight }),
             Err(error) => {
+                in_flight.note_end(worker, &error, Heard::Nothing);
                 self.note_failure(server, worker);
                 Err(error)
             }
@@ -251,7 +252,7 @@ impl Pool {
     pub fn retire(&self) {
         self.is_retired.set(true);
         for server in &self.servers {
-            server.release();
+            server.retire();
         }
     }
 
@@ -276,6 +277,12 @@ impl Pool {
         for server in &self.servers {
             server.sweep(now_ms, idle_ms);
         }
+    }
+
+    /// Since when its oldest request is under way.
+    fn oldest_ms(&self) -> Option<u64> {
+        let oldest = self.servers.iter().filter_map(|server| server.oldest_ms());
+        oldest.min()
     }
 }
 
@@ -327,5 +334,35 @@ rules = [{ handler = { proxy = "app" } }]
         check(&format!("{servers}\nkeepalive = 3"), false);
         check(&format!("{servers}\ntries = 1"), false);
         check(r#"servers = ["127.0.0.1:9001"]"#, false);
+    }
+
+    #[test]
+    fn the_oldest_request_is_known_through_a_reload_and_forgotten_with_its_end() {
+        let bed = Bed::new(CONFIG);
+        let before = bed.worker.serving();
+        let oldest = || bed.worker.stats.upstreams()[0].oldest_ms();
+        let first = InFlight::new(&before.pools[0].servers()[0], 5);
+        let second = InFlight::new(&before.pools[0].servers()[0], 7);
+        assert_eq!(oldest(), None, "not looked yet");
+        bed.worker.sweep();
+        assert_eq!(oldest(), Some(5));
+        let changed = format!("{CONFIG}[upstreams.b]\nservers = [\"127.0.0.1:1\"]")
+            .replace("9000\"]", "9000\"]\nkeepalive = 3");
+        bed.reload(generation_after(&before.generation, &changed));
+        let after = bed.worker.serving();
+        let third = InFlight::new(&after.pools[0].servers()[0], 9);
+        bed.worker.sweep();
+        assert_eq!(oldest(), Some(5));
+        drop(first);
+        assert_eq!(oldest(), Some(7));
+        drop(second);
+        assert_eq!(oldest(), Some(9));
+        let in_flight = |at: usize| {
+            let stats = &bed.worker.stats.upstreams()[at].in_flight;
+            stats.load(std::sync::atomic::Ordering::Relaxed)
+        };
+        assert_eq!(in_flight(0), 1);
+        drop(third);
+        assert_eq!((in_flight(0), oldest()), (0, None));
     }
 }

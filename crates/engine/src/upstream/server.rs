@@ -7,12 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use config::model;
+use slab::Slab;
 
 use super::dial::Names;
 use super::link::Link;
 use super::slots::Slots;
 use crate::agents::Told;
+use crate::error::{Error, Kind};
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
+use crate::worker::Worker;
 
 /// How long a connection has to be idle to count as kept by its server too. One that means to
 /// close it does so in microseconds, unless its machine is very busy.
@@ -39,6 +42,10 @@ pub struct Server {
     pub(super) names: Rc<Names>,
     /// Requests in flight on this worker.
     pub(super) in_flight: Cell<u32>,
+    /// When each of them began.
+    flights: RefCell<Slab<u64>>,
+    /// Its pool is given up; another one may count beside it.
+    is_retired: Cell<bool>,
     /// Smooth weighted round robin: what the server is still owed.
     pub(super) owed: Cell<i64>,
     fails: Cell<u32>,
@@ -52,18 +59,44 @@ pub struct Server {
 #[derive(Debug)]
 pub struct InFlight {
     server: Rc<Server>,
+    since_ms: u64,
+    flight: usize,
+}
+
+/// What a server had said when a request to it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Not a byte.
+    Nothing,
+    /// The beginning of a reply at least.
+    Something,
 }
 
 impl InFlight {
-    pub(super) fn new(server: &Rc<Server>) -> Self {
-        server.set_in_flight(server.in_flight.get() + 1);
-        bump(&server.stats.requests, 1);
-        if let Some(together) = &server.together {
-            bump(&together.requests, 1);
-            bump(&together.in_flight, 1);
+    pub(super) fn new(server: &Rc<Server>, since_ms: u64) -> Self {
+        server.in_flight.set(server.in_flight.get() + 1);
+        for stats in server.counted_by() {
+            bump(&stats.requests, 1);
+            bump(&stats.in_flight, 1);
         }
         Self {
             server: Rc::clone(server),
+            since_ms,
+            flight: server.flights.borrow_mut().insert(since_ms),
+        }
+    }
+
+    /// Notes that it ended in an error: silence is counted, and speaks of processes that are stuck
+    /// where a FastCGI server has not said a byte.
+    pub fn note_end(&self, worker: &Worker, error: &Error, heard: Heard) {
+        if error.kind != Kind::UpstreamSlow {
+            return;
+        }
+        for stats in self.server.counted_by() {
+            bump(&stats.timeouts, 1);
+        }
+        if let (Some(slots), Heard::Nothing) = (&self.server.slots, heard) {
+            slots.note_silence(self.since_ms, worker.deadlines.now_ms());
         }
     }
 
@@ -75,12 +108,15 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.server.set_in_flight(self.server.in_flight.get() - 1);
-        if let Some(together) = &self.server.together {
-            let in_flight = together.in_flight.load(Relaxed);
-            together
-                .in_flight
-                .store(in_flight.saturating_sub(1), Relaxed);
+        let server = &self.server;
+        server.in_flight.set(server.in_flight.get() - 1);
+        server.flights.borrow_mut().try_remove(self.flight);
+        for stats in server.counted_by() {
+            let in_flight = stats.in_flight.load(Relaxed);
+            stats.in_flight.store(in_flight.saturating_sub(1), Relaxed);
+        }
+        if server.is_retired.get() {
+            server.stats.note_left(server.oldest_ms());
         }
     }
 }
@@ -114,6 +150,8 @@ impl Server {
             told: None,
             names: Rc::default(),
             in_flight: Cell::new(0),
+            flights: RefCell::default(),
+            is_retired: Cell::new(false),
             owed: Cell::new(0),
             fails: Cell::new(0),
             rest_ms: Cell::new(0),
@@ -127,9 +165,16 @@ impl Server {
         self.in_flight.get() == 0 && self.idle.borrow().is_empty()
     }
 
-    fn set_in_flight(&self, count: u32) {
-        self.in_flight.set(count);
-        self.stats.in_flight.store(count.into(), Relaxed);
+    /// The counters that count what is asked of it.
+    fn counted_by(&self) -> impl Iterator<Item = &UpstreamStats> {
+        let together = self.together.as_deref();
+        std::iter::once(&*self.stats).chain(together)
+    }
+
+    /// Since when its oldest request is under way.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        let flights = self.flights.borrow();
+        flights.iter().map(|(_, since_ms)| *since_ms).min()
     }
 
     /// Its share now, in hundredths: its weight, as far as its agent says it is up to that; 0 while
@@ -180,9 +225,8 @@ impl Server {
     pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
         let fails = self.fails.get().saturating_add(1);
         self.fails.set(fails);
-        bump(&self.stats.failures, 1);
-        if let Some(together) = &self.together {
-            bump(&together.failures, 1);
+        for stats in self.counted_by() {
+            bump(&stats.failures, 1);
         }
         let (name, server) = (&config.name, &self.label);
         if fails < config.fails {
@@ -248,6 +292,14 @@ impl Server {
         }
     }
 
+    /// Closes all idle connections of a server whose pool is given up, and leaves it to the requests
+    /// under way to say how old they are.
+    pub(super) fn retire(&self) {
+        self.release();
+        self.is_retired.set(true);
+        self.stats.note_left(self.oldest_ms());
+    }
+
     /// Closes all idle connections.
     pub(super) fn release(&self) {
         self.idle.borrow_mut().clear();
@@ -258,7 +310,14 @@ impl Server {
         self.slots.as_ref().is_some_and(|slots| slots.are_wanted())
     }
 
+    /// Closes connections that were idle for too long or that the server has closed, and looks how
+    /// long its requests have waited.
     pub(super) fn sweep(&self, now_ms: u64, idle_ms: u64) {
+        self.stats.note_oldest(self.oldest_ms());
+        if let Some(slots) = &self.slots {
+            let flights = self.flights.borrow();
+            slots.look(flights.iter().map(|(_, since_ms)| *since_ms), now_ms);
+        }
         let (mut cx, wanted) = (Context::from_waker(Waker::noop()), self.is_wanted());
         self.idle.borrow_mut().retain(|(since_ms, link)| {
             !wanted && now_ms.saturating_sub(*since_ms) < idle_ms && !link.is_stale(&mut cx)

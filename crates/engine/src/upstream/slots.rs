@@ -6,13 +6,26 @@
 //! ([`Waiting`]); while anybody waits, connections to that server are closed when they are done
 //! with, and those that are idle are closed at once, on every worker. A request answered within
 //! that time disturbs nobody, so under the usual load connections are kept all the same.
+//!
+//! Where nobody is answered any more, all processes may be stuck in pages that never end: that is
+//! told once, with what php-fpm has against it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::worker::{Command, Worker};
+
+/// Requests without an answer, one after the other or at once, that speak of stuck processes.
+const STUCK_REQUESTS: u64 = 2;
+/// How long they may wait before their time is over.
+const STUCK_MS: u64 = 60_000;
+/// How long nothing is said of a server after something was.
+const TOLD_MS: u64 = 60_000;
 
 /// How long a fresh connection waits before others make room for it.
 pub const PATIENCE: Duration = Duration::from_millis(5);
@@ -22,6 +35,12 @@ pub const PATIENCE: Duration = Duration::from_millis(5);
 pub struct Slots {
     server: Arc<str>,
     waiting: AtomicUsize,
+    /// When it last began to answer anybody, by the workers' clock.
+    answered_ms: AtomicU64,
+    /// Requests that were given up since then without having heard a byte.
+    unheard: AtomicU64,
+    /// When the error log last heard that it answers nobody; 0 for never.
+    told_ms: AtomicU64,
 }
 
 /// The slots of every FastCGI server by its address, for all workers and generations.
@@ -56,6 +75,9 @@ impl AllSlots {
         let slots = Arc::new(Slots {
             server: Arc::clone(server),
             waiting: AtomicUsize::new(0),
+            answered_ms: AtomicU64::new(0),
+            unheard: AtomicU64::new(0),
+            told_ms: AtomicU64::new(0),
         });
         let place = Arc::clone(server);
         known.slots.insert(place, Arc::downgrade(&slots));
@@ -67,6 +89,57 @@ impl Slots {
     /// Whether somebody waits for a process.
     pub fn are_wanted(&self) -> bool {
         self.waiting.load(SeqCst) > 0
+    }
+
+    /// It has begun to answer somebody. Written at most once a tick, so that workers do not contend.
+    pub fn note_answer(&self, now_ms: u64) {
+        if self.answered_ms.load(Relaxed) < now_ms {
+            self.answered_ms.store(now_ms, Relaxed);
+        }
+        if self.unheard.load(Relaxed) > 0 {
+            self.unheard.store(0, Relaxed);
+        }
+    }
+
+    /// A request that began then was given up without having heard a byte.
+    pub fn note_silence(&self, since_ms: u64, now_ms: u64) {
+        if self.answered_ms.load(Relaxed) > since_ms {
+            return;
+        }
+        let unheard = self.unheard.fetch_add(1, Relaxed) + 1;
+        if unheard >= STUCK_REQUESTS {
+            self.tell(unheard, now_ms.saturating_sub(since_ms), now_ms);
+        }
+    }
+
+    /// Looks whether those under way have waited for so long that nobody seems to be answered.
+    pub fn look(&self, began_ms: impl Iterator<Item = u64>, now_ms: u64) {
+        let answered_ms = self.answered_ms.load(Relaxed);
+        let unheard = began_ms.filter(|since_ms| *since_ms >= answered_ms);
+        let count_and_oldest =
+            |(count, oldest): (u64, u64), since_ms| (count + 1, oldest.min(since_ms));
+        let (count, oldest_ms) = unheard.fold((0, now_ms), count_and_oldest);
+        let silence_ms = now_ms.saturating_sub(oldest_ms);
+        if count >= STUCK_REQUESTS && silence_ms >= STUCK_MS {
+            self.tell(count, silence_ms, now_ms);
+        }
+    }
+
+    /// Tells of it once, and again only when it has answered in between; says whether it did.
+    fn tell(&self, requests: u64, silence_ms: u64, now_ms: u64) -> bool {
+        let told_ms = self.told_ms.load(Relaxed);
+        let is_news = self.answered_ms.load(Relaxed) > told_ms && now_ms >= told_ms + TOLD_MS;
+        if told_ms > 0 && !is_news {
+            return false;
+        }
+        let taken = self
+            .told_ms
+            .compare_exchange(told_ms, now_ms.max(1), Relaxed, Relaxed);
+        if taken.is_ok() {
+            let silence = config::duration(silence_ms);
+            tracing::warn!(server = %self.server, requests, silence, "upstream server answers nobody: its processes may all be stuck; `request_terminate_timeout` in php-fpm's pool ends those that run for too long");
+        }
+        taken.is_ok()
     }
 
     /// Waits from now on, and has idle connections closed: this worker's, and through their doors
@@ -93,6 +166,63 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn slots() -> Arc<Slots> {
+        AllSlots::default().of(&Arc::from("unix:/run/php.sock"))
+    }
+
+    fn has_told(slots: &Slots) -> bool {
+        slots.told_ms.swap(0, SeqCst) > 0
+    }
+
+    #[test]
+    fn a_server_is_stuck_when_nobody_was_answered_while_two_waited_in_vain() {
+        let slots = slots();
+        slots.note_silence(1_000, 2_000);
+        assert!(!has_told(&slots), "one page may be slow");
+        slots.note_silence(1_100, 2_100);
+        assert!(has_told(&slots));
+        slots.note_answer(3_000);
+        slots.note_silence(2_000, 4_000);
+        slots.note_silence(2_000, 4_000);
+        assert!(!has_told(&slots), "another was answered meanwhile");
+        slots.note_silence(3_100, 4_100);
+        slots.note_answer(4_200);
+        slots.note_silence(4_300, 5_300);
+        assert!(!has_told(&slots), "never two in a row");
+    }
+
+    #[test]
+    fn requests_that_wait_for_a_minute_tell_of_it_before_their_time_is_over() {
+        for (began_ms, answered_ms, expected) in [
+            (&[1_000, 30_000][..], 0, true),
+            (&[1_000], 0, false),
+            (&[2_000, 30_000], 0, false),
+            (&[1_000, 30_000], 20_000, false),
+            (&[1_000, 500, 700], 600, true),
+            (&[], 0, false),
+        ] {
+            let slots = slots();
+            slots.note_answer(answered_ms);
+            slots.look(began_ms.iter().copied(), 61_000);
+            assert_eq!(has_told(&slots), expected, "{began_ms:?} {answered_ms}");
+        }
+    }
+
+    #[test]
+    fn a_stuck_server_is_told_of_once_and_again_when_it_has_answered_in_between() {
+        let slots = slots();
+        assert!(slots.tell(2, 1_000, 5_000));
+        assert!(!slots.tell(3, 1_000, 5_100));
+        assert!(
+            !slots.tell(900, 90_000, 900_000),
+            "it has not answered since"
+        );
+        slots.note_answer(5_200);
+        assert!(!slots.tell(2, 1_000, 6_000), "within the minute");
+        assert!(slots.tell(2, 1_000, 65_000));
+        assert!(!slots.tell(2, 1_000, 165_000));
+    }
 
     #[test]
     fn a_server_has_one_count_however_often_it_is_named() {

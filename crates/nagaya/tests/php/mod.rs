@@ -22,7 +22,7 @@ socket = "{dir}/control"
 access = ""
 level = "warn"
 [timeouts]
-upstream_read = "20s"
+upstream_read = "{silence}"
 [upstreams.php]
 protocol = "fastcgi"
 servers = ["{php}"]
@@ -63,6 +63,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) processes: usize,
     pub(crate) workers: usize,
     pub(crate) settings: &'a str,
+    /// The longest silence.
+    pub(crate) silence: &'a str,
     /// Further keys of the upstream.
     pub(crate) upstream: &'a str,
     pub(crate) rules: &'a str,
@@ -76,6 +78,7 @@ impl Default for Wish<'_> {
             processes: 2,
             workers: 1,
             settings: "",
+            silence: "20s",
             upstream: "",
             rules: "",
             files: &[("index.php", SHOW)],
@@ -99,6 +102,7 @@ fn builder(php: &PhpFpm, site: &TempDir, wish: &Wish<'_>) -> Builder {
         .with("php", php.address())
         .with("site", site.path().display())
         .with("workers", wish.workers)
+        .with("silence", wish.silence)
         .with("rules", wish.rules)
         .with("upstream", wish.upstream)
 }

@@ -130,6 +130,7 @@ impl Ask<'_> {
             server.note_success();
         }
         if let Err(error) = outcome {
+            in_flight.note_end(self.worker, &error, relay.heard());
             let rest = relay.take_rest(&error, exchange, &link);
             let failure = relay.failed(error, exchange, &link);
             if matches!(failure, Failure::Servers(_)) {

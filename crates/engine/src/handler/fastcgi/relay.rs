@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::Spool;
 use crate::stderr_log::StderrLog;
-use crate::upstream::{Link, PATIENCE, Slots, Waiting};
+use crate::upstream::{Heard, Link, PATIENCE, Slots, Waiting};
 use crate::worker::Worker;
 
 /// One attempt.
@@ -140,6 +140,14 @@ impl Relay {
         self.reply.has_head()
     }
 
+    /// Whether the server has said anything.
+    pub(super) fn heard(&self) -> Heard {
+        match self.has_heard {
+            true => Heard::Something,
+            false => Heard::Nothing,
+        }
+    }
+
     /// What may be done about an error. A reused connection that closed before a byte of its reply
     /// may just have been too old.
     pub(super) fn failed(self, error: Error, exchange: &Exchange, link: &Link) -> Failure {
@@ -234,7 +242,9 @@ impl Relay {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(_)) => {
                     self.has_heard = true;
-                    self.queue = Queue::default();
+                    if let Some(slots) = std::mem::take(&mut self.queue).slots {
+                        slots.note_answer(ask.worker.deadlines.now_ms());
+                    }
                 }
                 Poll::Pending => return self.poll_silence(cx, ask.worker, exchange, link),
             }
