@@ -50,7 +50,7 @@ lab: ## PHP, conditions, programs, control groups, overload and scripts that wai
 	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup overload script-waits \
 	  --peer birth=$(TARGET_DIR)/release/examples/birth --peer attach=$(TARGET_DIR)/release/examples/attach $(ARGS)
 
-soak: ## the long run, an hour: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
+soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test
 	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test reload_under_load -- --nocapture
 	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test reload_under_load; done
@@ -62,7 +62,7 @@ soak: ## the long run, an hour: reloads under load, programs, scripts, mutated r
 	cargo run --release --locked -p bench --example comparisons
 	cargo build --locked -p bench --examples
 	umask 022; cargo test --locked -p nagaya --test lab_experiments -- --ignored
-	@scripts/sanitize.sh
+	@scripts/sanitize.sh gc address methods
 	@scripts/fuzz.sh 120
 
 lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md

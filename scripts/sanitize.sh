@@ -2,9 +2,10 @@
 # The interpreter's tests under conditions that bring hidden faults to light:
 # with a garbage collection at every allocation, and with AddressSanitizer (which needs a nightly toolchain).
 #
-#   scripts/sanitize.sh [gc|address]...
+#   scripts/sanitize.sh [gc|address|methods]...
 #
-# Both build mruby anew, below target/sanitize.
+# `methods` is an hour (NAGAYA_FUZZ_S seconds) of crates/script/tests/method_fuzz.rs alone, under
+# AddressSanitizer. All build mruby anew, below target/sanitize.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}/sanitize
@@ -16,7 +17,8 @@ main() {
     case $kind in
       gc) under_gc_stress ;;
       address) under_address_sanitizer ;;
-      *) echo "usage: scripts/sanitize.sh [gc|address]..." >&2; exit 2 ;;
+      methods) NAGAYA_FUZZ_S=${NAGAYA_FUZZ_S:-3600} under_address_sanitizer --test method_fuzz -- --nocapture ;;
+      *) echo "usage: scripts/sanitize.sh [gc|address|methods]..." >&2; exit 2 ;;
     esac
   done
 }
@@ -39,7 +41,7 @@ under_address_sanitizer() {
   # Leaks are told by the tests' own counts: an interpreter that is given up is freed block by block.
   CC=gcc CARGO_TARGET_DIR=$target/address NAGAYA_MRUBY_FLAGS="-fsanitize=address -fno-omit-frame-pointer" \
     RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 NAGAYA_PATIENCE=20 \
-    cargo +nightly test --locked -p mruby -p script --target x86_64-unknown-linux-gnu
+    cargo +nightly test --locked -p mruby -p script --target x86_64-unknown-linux-gnu "$@"
 }
 
 main "$@"

@@ -18,4 +18,18 @@ MRuby::Build.new("host") do |conf|
   more = ENV.fetch("NAGAYA_MRUBY_FLAGS", "").split
   conf.cc.flags << more
   conf.linker.flags << more.grep(/sanitize/)
+
+  # What of mruby itself is mended: a file of its source each, patched in a copy and compiled instead.
+  Dir["#{__dir__}/patches/*.patch"].sort.each do |patch|
+    source = File.read(patch)[%r{^\+\+\+ b/(\S+)}, 1]
+    original, copy = "#{MRUBY_ROOT}/#{source}", "#{conf.build_dir}/patched/#{source}"
+    file copy => [patch, original] do
+      mkdir_p File.dirname(copy)
+      sh "patch", "-s", "-o", copy, original, patch
+    end
+    object = conf.objfile("#{conf.build_dir}/#{source.ext}")
+    file object => copy do
+      conf.cc.run object, copy, [], [File.dirname(original)]
+    end
+  end
 end

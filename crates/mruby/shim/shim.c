@@ -373,6 +373,18 @@ typedef struct order {
 static const char fiber_source[] =
   "module Nagaya; def self.__fiber; Fiber.new { |script| __run(script) }; end; end";
 
+/* Classes whose objects are made by C code alone: without what that puts into them, their methods read
+ * what is not there. Said to patches/class.patch, which asks for their subclasses too. */
+#define NO_ALLOCATE (1 << 8)
+static const char *const made_by_c[] = { "Proc", "Method", "UnboundMethod", "Binding", "Rational", "Complex", "Class" };
+
+static void forbid_allocate(mrb_state *mrb)
+{
+  for (size_t i = 0; i < sizeof made_by_c / sizeof *made_by_c; i++) {
+    mrb_class_get(mrb, made_by_c[i])->flags |= NO_ALLOCATE;
+  }
+}
+
 static mrb_value prepare(mrb_state *mrb, void *data)
 {
   ngy_vm *vm = data;
@@ -381,6 +393,7 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   vm->initialize = mrb_intern_lit(mrb, "initialize");
   struct RClass *nagaya = mrb_define_module(mrb, "Nagaya");
   mrb_define_module_function(mrb, nagaya, "__run", run_script, MRB_ARGS_REQ(1));
+  forbid_allocate(mrb);
   ngy_prepare_fibers(mrb);
   ngy_prepare_missing(mrb);
   ngy_prepare_times(mrb);
@@ -569,6 +582,7 @@ static mrb_value make_fiber(mrb_state *mrb, void *data)
   order *what = data;
   mrb_value nagaya = mrb_obj_value(mrb_module_get(mrb, "Nagaya"));
   mrb_value fiber = mrb_funcall(mrb, nagaya, "__fiber", 0);
+  if (mrb_type(fiber) != MRB_TT_FIBER) mrb_raise(mrb, E_TYPE_ERROR, "Fiber.new was replaced");
   ngy_claim_fiber(fiber);
   ngy_forget_match(mrb, (size_t)what->root);
   mrb_ary_set(mrb, what->vm->roots, what->root, fiber);
