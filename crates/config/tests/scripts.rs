@@ -16,7 +16,7 @@ use written::{LISTEN, SITE, model};
 const EVERYWHERE: &str = r#"
 [scripts]
 server = "apache"
-init = "hooks/init.rb"
+init = ["hooks/init.rb", { code = "p 0" }]
 worker_init = { file = "hooks/worker_init.rb" }
 worker_exit = { code = "p 1" }
 rewrite = "process/rewrite.rb"
@@ -49,11 +49,9 @@ fn every_level_holds_the_scripts_written_on_it() {
     let model = model(EVERYWHERE);
     let process = &model.scripts;
     assert_eq!(process.server, ServerClass::Apache);
-    assert_eq!(
-        process.init.as_ref().unwrap().path(),
-        path("/hooks/init.rb")
-    );
-    assert_eq!(process.worker_exit.as_ref().unwrap().path(), None);
+    assert_eq!(process.init[0].path(), path("/hooks/init.rb"));
+    assert_eq!(process.init.len(), 2, "one after another");
+    assert_eq!(process.worker_exit[0].path(), None);
     assert_eq!(names(&process.phases.rewrite), ["/process/rewrite.rb"]);
     let access = &process.phases.access;
     assert_eq!(names(access), ["/process/access.rb", "/process/second.rb"]);
@@ -94,7 +92,7 @@ fn a_script_says_when_it_is_compiled_and_what_a_raise_means() {
     assert_eq!(facts(&phases.log[0]), (Cache::Always, OnError::Deny, true));
     // What runs once is compiled once.
     let once = (Cache::Always, OnError::Deny, false);
-    assert_eq!(facts(model.scripts.init.as_ref().unwrap()), once);
+    assert_eq!(facts(&model.scripts.init[0]), once);
     assert_eq!(facts(&model.sites[0].scripts.rewrite[0]), once);
 }
 

@@ -37,13 +37,15 @@ pub struct Trial {
 impl Trial {
     /// A GET of `target` (path and query) for `example.test`.
     pub fn get(target: &str) -> Self {
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
         let known = [
             (Property::Id, "0000000000000001"),
             (Property::Method, "GET"),
             (Property::Uri, path),
             (Property::UnparsedUri, target),
-            (Property::Args, query),
             (Property::Protocol, "HTTP/1.1"),
             (Property::Scheme, "http"),
             (Property::Host, "example.test"),
@@ -60,6 +62,9 @@ impl Trial {
         let mut trial = Self::default();
         for (property, value) in known {
             trial.properties.insert(property, value.into());
+        }
+        if let Some(query) = query {
+            trial.properties.insert(Property::Args, query.into());
         }
         let file = format!("/srv/www{path}");
         trial.properties.insert(Property::Filename, file.into());

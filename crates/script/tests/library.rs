@@ -196,6 +196,10 @@ fn base64_goes_both_ways() {
             "\"YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh\\nYWFhYWE=\\n\"",
         ),
         ("Base64.encode64('')", "\"\""),
+        (
+            "[Base64.encode('ab'), Base64.decode('YWI=')]",
+            r#"["YWI=", "ab"]"#,
+        ),
         (r#"Base64.strict_encode64("\xff\xfe\xfd")"#, "\"//79\""),
         (r#"Base64.urlsafe_encode64("\xff\xfe\xfd")"#, "\"__79\""),
         ("Base64.decode64(\"YW\\nJj!\")", "\"abc\""),

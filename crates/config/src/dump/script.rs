@@ -19,8 +19,8 @@ impl Lines {
             ("worker_exit", &scripts.worker_exit),
         ];
         for (name, given) in process {
-            if let Some(given) = given {
-                self.key(name, script(given, Place::Process));
+            if !given.is_empty() {
+                self.key(name, list(given, |given| script(given, Place::Process)));
             }
         }
         for (name, given, place) in phases(&scripts.phases) {

@@ -76,12 +76,11 @@ impl Place {
 /// `[scripts]`. The files of all levels are for [`files`] to find.
 pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
     let table = tops.table("scripts", &keys::SCRIPTS);
-    let one = |name| script(&table.get(name)?, Place::Process);
     Scripts {
         server: table.choice("server"),
-        init: one("init"),
-        worker_init: one("worker_init"),
-        worker_exit: one("worker_exit"),
+        init: all(&table, "init", Place::Process),
+        worker_init: all(&table, "worker_init", Place::Process),
+        worker_exit: all(&table, "worker_exit", Place::Process),
         phases: Arc::new(phases(&table)),
         budgets: budgets(&table),
         env: env(&table),
@@ -103,21 +102,23 @@ pub(crate) fn level(value: Option<Value<'_>>, level: Level) -> Arc<PhaseScripts>
     Arc::new(phases(&table))
 }
 
+/// One script, or a list of them.
+fn all(table: &Table<'_>, name: &'static str, place: Place) -> Vec<Script> {
+    let listed = table.get(name).map(|value| value.one_or_list());
+    let listed = listed.unwrap_or_default();
+    listed
+        .iter()
+        .filter_map(|value| script(value, place))
+        .collect()
+}
+
 fn phases(table: &Table<'_>) -> PhaseScripts {
-    let all = |name, place| {
-        let listed = table.get(name).map(|value| value.one_or_list());
-        let listed = listed.unwrap_or_default();
-        listed
-            .iter()
-            .filter_map(|value| script(value, place))
-            .collect()
-    };
     PhaseScripts {
-        rewrite: all("rewrite", Place::Phase),
-        access: all("access", Place::Phase),
-        header_filter: all("header_filter", Place::Phase),
-        body_filter: all("body_filter", Place::Phase),
-        log: all("log", Place::Log),
+        rewrite: all(table, "rewrite", Place::Phase),
+        access: all(table, "access", Place::Phase),
+        header_filter: all(table, "header_filter", Place::Phase),
+        body_filter: all(table, "body_filter", Place::Phase),
+        log: all(table, "log", Place::Log),
     }
 }
 

@@ -19,11 +19,11 @@ pub struct Scripts {
     /// Whose modules scripts are told they run in.
     pub server: ServerClass,
     /// Run in every worker's VM when a generation opens, before `worker_init`.
-    pub init: Option<Script>,
+    pub init: Vec<Script>,
     /// Run in every worker's VM after `init`.
-    pub worker_init: Option<Script>,
+    pub worker_init: Vec<Script>,
     /// Run in every worker's VM before it closes.
-    pub worker_exit: Option<Script>,
+    pub worker_exit: Vec<Script>,
     /// Scripts that every request meets, before those of its tenant.
     pub phases: Arc<PhaseScripts>,
     /// What scripts may use.

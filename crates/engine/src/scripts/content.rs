@@ -25,6 +25,9 @@ pub(crate) async fn content(
     };
     outcome::show_fields(exchange);
     let ended = phases::run(worker, scripts, exchange, Phase::Content, used).await?;
-    ended.map_err(|failure| outcome::denied(&failure))?;
+    if let Err(failure) = ended {
+        outcome::keep_fields(exchange);
+        return Err(outcome::denied(&failure));
+    }
     outcome::settle_content(exchange).await
 }

@@ -22,7 +22,7 @@ pub(crate) struct Scripts {
     interpreter: Rc<Interpreter>,
     /// As the plan counts them.
     compiled: Box<[Script]>,
-    exit: Option<Script>,
+    exits: Vec<(Phase, Script)>,
     /// Scripts of which it was said that a body was too long for them.
     told: RefCell<HashSet<usize>>,
     /// Told when no request of the generation is left.
@@ -63,19 +63,18 @@ impl Scripts {
                 tokio::task::yield_now().await;
             }
         }
-        let one = |used: Option<Use>| compiled.get(used?.script).cloned();
-        let starters = [
-            (Phase::Init, plan.init),
-            (Phase::WorkerInit, plan.worker_init),
-        ];
-        let starters = starters.into_iter();
-        let starters = starters.filter_map(|(phase, used)| Some((phase, one(used)?)));
-        let exit = one(plan.worker_exit);
-        interpreter.start(starters.collect()).await?;
+        let all = |phase, used: &[Use]| -> Vec<(Phase, Script)> {
+            let scripts = used.iter().filter_map(|used| compiled.get(used.script));
+            scripts.map(|script| (phase, script.clone())).collect()
+        };
+        let mut starters = all(Phase::Init, &plan.init);
+        starters.extend(all(Phase::WorkerInit, &plan.worker_init));
+        let exits = all(Phase::WorkerExit, &plan.worker_exit);
+        interpreter.start(starters).await?;
         let scripts = Rc::new(Self {
             interpreter,
             compiled,
-            exit,
+            exits,
             told: RefCell::default(),
             unused: Notify::new(),
         });
@@ -108,8 +107,8 @@ impl Scripts {
     /// Waits until it is released, then runs `worker_exit`.
     pub(crate) async fn end(self: Rc<Self>, worker: Rc<Worker>) {
         self.unused.notified().await;
-        if let Some(exit) = &self.exit {
-            let ended = self.interpreter.run(Phase::WorkerExit, exit, None).await;
+        for (phase, exit) in &self.exits {
+            let ended = self.interpreter.run(*phase, exit, None).await;
             if let Err(failure) = ended {
                 tracing::error!(%failure, "worker_exit failed");
             }

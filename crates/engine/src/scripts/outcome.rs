@@ -192,6 +192,14 @@ pub(super) fn show_fields(exchange: &mut Exchange) {
     }
 }
 
+/// Keeps what a script has set for whatever reply there will be, but for what tells of the body that
+/// was to be.
+pub(super) fn keep_fields(exchange: &mut Exchange) {
+    let mut fields = std::mem::take(&mut exchange.outgoing.fields);
+    fields.retain(|field| !field.name.to_ascii_lowercase().starts_with(b"content-"));
+    exchange.scripted().fields_out.append(&fields);
+}
+
 async fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
     exchange.scripted().unsay();
     match redirect {

@@ -15,9 +15,9 @@ use script::{Budgets, Phase, ServerClass};
 pub(crate) struct Plan {
     /// Each distinct one once, as [`Use`] counts them.
     pub(super) scripts: Vec<Planned>,
-    pub(super) init: Option<Use>,
-    pub(super) worker_init: Option<Use>,
-    pub(super) worker_exit: Option<Use>,
+    pub(super) init: Vec<Use>,
+    pub(super) worker_init: Vec<Use>,
+    pub(super) worker_exit: Vec<Use>,
     /// Those every request meets.
     pub(super) process: Option<Arc<Level>>,
     pub(super) server: ServerClass,
@@ -98,7 +98,7 @@ impl Plan {
         self.budgets.output_bytes
     }
 
-    /// The longest that opening a VM takes: `init`, then `worker_init`.
+    /// The longest that opening a VM takes: the scripts of `init`, then of `worker_init`.
     pub(crate) fn opening_max(&self) -> Duration {
         self.budgets.wall * 2
     }
@@ -175,7 +175,9 @@ impl Builder {
     /// The plan; `None` for a model without a script.
     pub(crate) fn finish(mut self, model: &Model) -> Option<Plan> {
         let own = &model.scripts;
-        let mut process = |script: &Option<model::Script>| Some(self.one(script.as_ref()?));
+        let mut process = |scripts: &[model::Script]| -> Vec<Use> {
+            scripts.iter().map(|script| self.one(script)).collect()
+        };
         let (init, worker_init) = (process(&own.init), process(&own.worker_init));
         let worker_exit = process(&own.worker_exit);
         let process = self.level(&own.phases);

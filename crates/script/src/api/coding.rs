@@ -31,7 +31,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
         }),
         function(
             &["Base64"],
-            &["strict_encode64"],
+            &["strict_encode64", "encode"],
             (takes(1, 1), "string"),
             "Base64 without line breaks.",
             |call| encode(call, &GeneralPurpose::new(&STANDARD, PADDED)),
@@ -52,7 +52,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
         ),
         function(
             &["Base64"],
-            &["decode64"],
+            &["decode64", "decode"],
             (takes(1, 1), "string"),
             "Decodes; what is no Base64 is passed over.",
             decode_loosely,

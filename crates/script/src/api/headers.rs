@@ -117,8 +117,8 @@ pub(super) const CHAPTER: Chapter = Chapter {
     prelude: "",
 };
 
-const GET_NGINX: &str =
-    "A String, or `nil`; an Array of Strings of a field that is there several times.";
+const GET_NGINX: &str = "A String, or `nil`; an Array of Strings of a field that is there several times, but for `Cookie`, \
+     whose values are one String with `; ` between.";
 const GET_APACHE: &str =
     "A String, or `nil`; of a field that is there several times the values, with commas between.";
 const SET_DOC: &str = "Gives a field a value instead of those it has, or several (an Array), or removes \
@@ -178,10 +178,12 @@ fn shaped(name: &[u8], mut values: Vec<Datum>, several: Several) -> Datum {
         values.truncate(1);
         return values.pop().unwrap_or(Datum::Nil);
     }
+    // Cookies are one list, on however many lines they come (RFC 9113, 8.2.3).
+    let is_cookie = name.eq_ignore_ascii_case(b"cookie");
     match several {
-        Several::Array | Several::First => Datum::Array(values),
-        Several::Joined => {
-            let between: &[u8] = match name.eq_ignore_ascii_case(b"cookie") {
+        Several::Array | Several::First if !is_cookie => Datum::Array(values),
+        _ => {
+            let between: &[u8] = match is_cookie {
                 true => b"; ",
                 false => b", ",
             };

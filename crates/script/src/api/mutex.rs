@@ -52,8 +52,8 @@ pub(super) const CHAPTER: Chapter = Chapter {
            under the name it is given with `:name`, or else that of the line it is made on; without, \
            each object has its own. Who waits holds up nobody else. A lock is freed when its \
            holder's request ends, however it ends; one that was taken where there is no request (in \
-           `init`), when that script ends.",
-    classes: &[holder("Mutex"), error("ThreadError", "StandardError")],
+           `init`), when that script ends. A ThreadError is a RuntimeError, which mruby-mutex raises.",
+    classes: &[holder("Mutex"), error("ThreadError", "RuntimeError")],
     constants: &[],
     methods: &[
         method(&["__open"], 1, "", "", open),

@@ -71,8 +71,9 @@ pub(super) const CHAPTER: Chapter = Chapter {
            plain `SELECT`s that are quick as a rule go over one together), and a transaction \
            belongs to the request that began it and is undone when that ends. Integers, Floats and Strings come as \
            they are, NULL as `nil`, dates and times as Time in the server's digits (a TIME counts \
-           from 1970-01-01), DECIMAL and the rest as String. Connecting raises RuntimeError, a \
-           statement the server refuses ArgumentError; after a lost connection the next call \
+           from 1970-01-01), DECIMAL and the rest as String. Connecting raises RuntimeError, as \
+           does a statement that cannot be prepared (SQLSTATE 42: its grammar, a table that is not \
+           there); one the server refuses to execute raises ArgumentError; after a lost connection the next call \
            connects anew.",
     classes: &[
         module("MySQL"),

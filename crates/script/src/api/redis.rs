@@ -498,7 +498,7 @@ fn raised(error: &Error) -> Woken {
         Kind::Closed => "Redis::ClosedError",
         Kind::Protocol => "Redis::ProtocolError",
         Kind::TooLarge => "Redis::OOMError",
-        Kind::Server => "Redis::ReplyError",
+        Kind::Server | Kind::Statement => "Redis::ReplyError",
         Kind::Connect if is_refusal(&error.to_string()) => "Redis::ReplyError",
         Kind::Lookup | Kind::Connect | Kind::Waited | Kind::Timeout | Kind::Lost => {
             "Redis::ConnectionError"

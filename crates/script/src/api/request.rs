@@ -90,13 +90,22 @@ pub(super) const CHAPTER: Chapter = Chapter {
             "Raises unless the request lets it be changed.",
             |call| change(call, Property::RequestLine),
         ),
-        reader(BOTH, &["args"], "The query, without `?`.", |call| {
-            property(call, Property::Args)
-        }),
+        reader(
+            BOTH,
+            &["args"],
+            "The query, without `?`; `\"\"` where there is none (`Nginx::Var#args` is `nil` then).",
+            |call| {
+                text(call, |request, out| {
+                    request.read(Property::Args, out);
+                    true
+                })
+            },
+        ),
         writer(
             BOTH,
             &["args="],
-            "Changes the query, before the handler.",
+            "Changes the query, before the handler. What is put into it has to be encoded: \
+             `Nginx::Utils.escape` and `Apache.escape` encode a name or a value.",
             |call| change(call, Property::Args),
         ),
         reader(BOTH, &["method"], "`\"GET\"` and the like.", |call| {
@@ -303,7 +312,8 @@ pub(super) fn breaks(value: &[u8]) -> bool {
     value.iter().any(|byte| b"\r\n\0".contains(byte))
 }
 
-fn body(call: &mut NativeCall<'_>) -> Answer {
+/// The whole body, which is waited for.
+pub(super) fn body(call: &mut NativeCall<'_>) -> Answer {
     if let Err(raise) = own(call) {
         return raise;
     }

@@ -57,9 +57,9 @@ pub(super) const CHAPTER: Chapter = Chapter {
             BOTH,
             &["redirect"],
             (REDIRECT, "uri, status = 302"),
-            "Sends the client to `uri` if that begins with `http://`, `https://` or `$scheme`; \
-             otherwise the request is resolved anew, here, as if it had asked for that path: with the \
-             query it has, unless `uri` has one.",
+            "Sends the client to `uri` if that begins with `http://`, `https://` or `$scheme`, or if \
+             a status is given; otherwise the request is resolved anew, here, as if it had asked for \
+             that path: with the query it has, unless `uri` has one.",
             redirect,
         ),
         function(
@@ -199,11 +199,9 @@ fn put(call: &mut NativeCall<'_>, after: &[u8]) -> Answer {
 }
 
 fn redirect(call: &mut NativeCall<'_>) -> Answer {
-    let status = if call.count() > 1 {
-        call.int(1)
-    } else {
-        Some(302)
-    };
+    // Whoever gives a status wants the client to see it.
+    let told = call.count() > 1;
+    let status = if told { call.int(1) } else { Some(302) };
     let Some(status @ (301..=303 | 307 | 308)) = status.and_then(|code| u16::try_from(code).ok())
     else {
         return Answer::argument_error("redirect takes a status of 301, 302, 303, 307 or 308");
@@ -216,20 +214,26 @@ fn redirect(call: &mut NativeCall<'_>) -> Answer {
         ));
     }
     answered(request(call).and_then(|request| {
-        let redirect = destination(request, uri, status)?;
+        let redirect = destination(request, uri, status, told)?;
         request.scope().redirect = Some(redirect);
         Ok(Answer::Int(i64::from(status)))
     }))
 }
 
-fn destination(request: &dyn Request, uri: Vec<u8>, status: u16) -> Result<Redirect, Answer> {
+fn destination(
+    request: &dyn Request,
+    uri: Vec<u8>,
+    status: u16,
+    told: bool,
+) -> Result<Redirect, Answer> {
     if let Some(rest) = uri.strip_prefix(b"$scheme") {
         let mut location = Vec::new();
         request.read(Property::Scheme, &mut location);
         location.extend_from_slice(rest);
         return Ok(Redirect::Outside { status, location });
     }
-    if uri.starts_with(b"http://") || uri.starts_with(b"https://") {
+    let is_told = told && uri.starts_with(b"/");
+    if is_told || uri.starts_with(b"http://") || uri.starts_with(b"https://") {
         return Ok(Redirect::Outside {
             status,
             location: uri,

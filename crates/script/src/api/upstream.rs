@@ -11,7 +11,7 @@ use crate::request::Property;
 use crate::state::NativeCall;
 
 const UPSTREAM: Classes = &["Nginx::Upstream"];
-const UTILS: Classes = &["Nginx::Utils"];
+const ESCAPING: Classes = &["Nginx::Utils", "Apache"];
 const AUTHN: Classes = &["Apache::AuthnProvider"];
 
 /// Longest name of a server.
@@ -70,10 +70,10 @@ pub(super) const CHAPTER: Chapter = Chapter {
             keep,
         ),
         function(
-            UTILS,
+            ESCAPING,
             &["escape"],
             (takes_texts(1, 1), "text"),
-            "The text percent-encoded, but for letters, digits and `-._~`.",
+            "The text percent-encoded, but for letters, digits and `-._~`: as a name or value in a query.",
             escape,
         ),
         no_class(&["Nginx::SSL"], |_| {

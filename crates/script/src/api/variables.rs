@@ -7,7 +7,7 @@ use mruby::{Answer, Kind, Takes};
 
 use super::calendar::{iso, log_time, seconds_with_ms};
 use super::entries::{Classes, function, holder, method, reader};
-use super::request::{initialize, own, text, write};
+use super::request::{body, initialize, own, text, write};
 use super::{Chapter, answered, request, takes};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
@@ -47,6 +47,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
            prefix: `http_NAME`, `sent_http_NAME`, `upstream_http_NAME` (a field of the upstream's or \
            the program's reply, as it came; from `header_filter` on), `arg_NAME`, `cookie_NAME`. What was \
            sent (`bytes_sent`, `body_bytes_sent`) is known in `log`.\n\n\
+           `request_body` waits for the whole body, as `Nginx::Request#body` does.\n\n\
            Of these only `args` (and `query_string`) can be set. Any other name is a variable of the \
            request, which its later scripts see as well; `Apache::Notes` has the same.",
     classes: &[holder("Nginx::Var")],
@@ -112,7 +113,7 @@ enum From {
 
 /// Every variable with a name of its own, sorted by it.
 const VARIABLES: &[(&str, From)] = &[
-    ("args", From::OrEmpty(Property::Args)),
+    ("args", From::Property(Property::Args)),
     ("binary_remote_addr", From::Made(binary_remote_addr)),
     ("body_bytes_sent", From::OrZero(Property::BodyBytesSent)),
     ("bytes_sent", From::OrZero(Property::BytesSent)),
@@ -140,7 +141,7 @@ const VARIABLES: &[(&str, From)] = &[
     ("pipe", From::Fixed(".")),
     ("proxy_add_x_forwarded_for", From::Made(forwarded_for)),
     ("proxy_host", From::Property(Property::UpstreamName)),
-    ("query_string", From::OrEmpty(Property::Args)),
+    ("query_string", From::Property(Property::Args)),
     ("realpath_root", From::Property(Property::DocumentRoot)),
     ("remote_addr", From::Property(Property::RemoteAddress)),
     ("remote_port", From::Property(Property::RemotePort)),
@@ -179,13 +180,16 @@ fn missing(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn read(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
+    if name == b"request_body" {
+        return body(call);
+    }
     text(call, |request, out| value(request, name, out))
 }
 
 /// Whether a variable of the receiver's request has a value.
 fn exists(call: &mut NativeCall<'_>) -> Answer {
     let name = call.name(0).unwrap_or_default();
-    match read(call, &name) {
+    match text(call, |request, out| value(request, &name, out)) {
         Answer::Scratch => Answer::Bool(true),
         Answer::Nil => Answer::Bool(false),
         raise => raise,
@@ -391,7 +395,9 @@ fn is_own(name: &[u8]) -> bool {
         b"arg_",
         b"cookie_",
     ];
-    named(name).is_some() || prefixes.iter().any(|prefix| name.starts_with(prefix))
+    named(name).is_some()
+        || name == b"request_body"
+        || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn unchangeable(name: &[u8]) -> Answer {

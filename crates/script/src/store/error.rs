@@ -28,6 +28,8 @@ pub enum Kind {
     Protocol,
     /// The answer was longer than this client accepts.
     TooLarge,
+    /// The server said no to the statement's text: no grammar, no such table, no right to it.
+    Statement,
     /// The server understood and said no.
     Server,
 }

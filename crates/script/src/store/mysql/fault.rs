@@ -71,6 +71,7 @@ impl Fault {
             Self::Handshake(Failure::Refused(refusal)) | Self::Refused(refusal) => {
                 let kind = match LAST_WORDS.contains(&refusal.code) {
                     true => Kind::Lost,
+                    false if refusal.is_of_text => Kind::Statement,
                     false => Kind::Server,
                 };
                 let error = attempt.failed(kind, what, &refusal.to_string());

@@ -137,6 +137,8 @@ pub struct Prepared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub(super) code: u16,
+    /// What is wrong is the statement itself, which nobody can prepare.
+    pub(super) is_of_text: bool,
     text: String,
 }
 
@@ -553,8 +555,13 @@ pub(super) fn refusal(payload: &[u8]) -> Option<Refusal> {
         String::from_utf8_lossy(state),
         String::from_utf8_lossy(words),
     );
+    let is_of_text = state.starts_with("42");
     let text = format!("ERROR {code} ({state}): {words}");
-    Some(Refusal { code, text })
+    Some(Refusal {
+        code,
+        is_of_text,
+        text,
+    })
 }
 
 #[cfg(test)]

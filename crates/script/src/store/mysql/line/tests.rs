@@ -273,7 +273,7 @@ async fn a_refusal_is_told_and_the_connection_goes_on() {
     let database = open(peer.address(), LONG);
     let (first, second) = (ask(&database), ask(&database));
     let error = number(first).await.expect_err("refused");
-    assert_eq!((error.kind(), error.code()), (Kind::Server, Some(1064)));
+    assert_eq!((error.kind(), error.code()), (Kind::Statement, Some(1064)));
     assert_eq!(number(second).await, Ok(Cell::Int(8)));
     assert_eq!(number(ask(&database)).await, Ok(Cell::Int(9)));
 }
