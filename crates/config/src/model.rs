@@ -82,6 +82,31 @@ pub struct Model {
     pub upstreams: Vec<Upstream>,
     /// Sites in file order; at least one.
     pub sites: Vec<Site>,
+    /// Files of scripts and passwords, of all levels and handlers: as they are named (absolute) and,
+    /// where links lead elsewhere, under their canonical names as well. Sorted, each once. They are
+    /// never served.
+    pub guarded: Arc<[Guarded]>,
+}
+
+/// A file that is never served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guarded {
+    /// Its full name.
+    pub path: PathBuf,
+    /// What it was when the configuration was read; `None` where it was not there.
+    pub identity: Option<FileIdentity>,
+}
+
+/// What a file is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The device that holds it.
+    pub device: u64,
+    /// Its number there, which is given to another file when it is gone.
+    pub inode: u64,
+    /// When it was made, in nanoseconds since 1970, which tells the two apart; 0 where the file
+    /// system does not say.
+    pub born_ns: u64,
 }
 
 /// `[control]`.

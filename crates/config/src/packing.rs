@@ -7,10 +7,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::model::FileIdentity;
 use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
-const MAGIC: &[u8; 8] = b"nagaya03";
+const MAGIC: &[u8; 8] = b"nagaya04";
 
 pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     let mut out = Packer {
@@ -55,6 +56,13 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
         out.path(path);
         out.path(canonical);
     }
+    out.number(sources.identities.len());
+    for (path, identity) in &sources.identities {
+        out.path(path);
+        for number in [identity.device, identity.inode, identity.born_ns] {
+            out.long(number);
+        }
+    }
     out.bytes
 }
 
@@ -92,6 +100,15 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
         let (path, canonical) = (input.path()?, input.path()?);
         sources.canonical.insert(path, canonical);
     }
+    for _ in 0..input.number()? {
+        let path = input.path()?;
+        let identity = FileIdentity {
+            device: input.long()?,
+            inode: input.long()?,
+            born_ns: input.long()?,
+        };
+        sources.identities.insert(path, identity);
+    }
     input.rest.is_empty().then_some(sources)
 }
 
@@ -101,7 +118,11 @@ struct Packer {
 
 impl Packer {
     fn number(&mut self, number: usize) {
-        self.bytes.extend_from_slice(&(number as u64).to_le_bytes());
+        self.long(number as u64);
+    }
+
+    fn long(&mut self, number: u64) {
+        self.bytes.extend_from_slice(&number.to_le_bytes());
     }
 
     fn run(&mut self, bytes: &[u8]) {
@@ -135,9 +156,13 @@ struct Unpacker<'a> {
 
 impl<'a> Unpacker<'a> {
     fn number(&mut self) -> Option<usize> {
+        usize::try_from(self.long()?).ok()
+    }
+
+    fn long(&mut self) -> Option<u64> {
         let (number, rest) = self.rest.split_first_chunk::<8>()?;
         self.rest = rest;
-        usize::try_from(u64::from_le_bytes(*number)).ok()
+        Some(u64::from_le_bytes(*number))
     }
 
     fn run(&mut self) -> Option<&'a [u8]> {

@@ -9,10 +9,14 @@
 //! problem at its key, beside all the others. Nothing is validated here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use crate::diagnostics::Diagnostics;
+use crate::model::FileIdentity;
 use crate::reason::reason;
 use crate::{include, keys, mentions, packing};
 
@@ -41,8 +45,10 @@ pub struct Sources {
     pub(crate) overrides: Overrides,
     pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
-    /// Canonical names of scripts' files and FastCGI sockets that are called by another name.
+    /// Canonical names of files that keys name, and of FastCGI sockets, that are called by another.
     pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
+    /// What the files of scripts and passwords are, whatever they are called.
+    pub(crate) identities: BTreeMap<PathBuf, FileIdentity>,
     /// What was seen of the files of maps, which workers read themselves. Not looked at in another process.
     pub(crate) map_files: BTreeMap<PathBuf, Result<Valueless, String>>,
     /// Directories logs are to be made in, that are missing. Not looked at in another process.
@@ -229,6 +235,7 @@ impl Sources {
             data: BTreeMap::new(),
             directories: BTreeMap::new(),
             canonical: BTreeMap::new(),
+            identities: BTreeMap::new(),
             map_files: BTreeMap::new(),
             missing_for_logs: BTreeMap::new(),
             users: BTreeMap::new(),
@@ -307,6 +314,7 @@ impl Sources {
     fn fetch(&mut self, from: usize, mentions: &mentions::Mentions) {
         for path in &mentions.data {
             let path = self.resolve(from, path);
+            self.identify(&path);
             self.data
                 .entry(path)
                 .or_insert_with_key(|path| read_bytes(path, DATA_BYTES_MAX));
@@ -360,15 +368,27 @@ impl Sources {
         if self.data.contains_key(&path) {
             return;
         }
-        let canonical = std::fs::canonicalize(&path).ok();
-        if let Some(canonical) = canonical.filter(|canonical| *canonical != path) {
-            self.canonical.insert(path.clone(), canonical);
-        }
+        self.identify(&path);
         let found = read_bytes(&path, DATA_BYTES_MAX).map_err(|why| match path.exists() {
             true => why,
             false => why + &meant_name(&path),
         });
         self.data.insert(path, found);
+    }
+
+    /// Notes what a file is, and its canonical name where that is another.
+    fn identify(&mut self, path: &Path) {
+        if self.data.contains_key(path) {
+            return;
+        }
+        let canonical = std::fs::canonicalize(path).ok();
+        if let Some(canonical) = canonical.filter(|canonical| canonical != path) {
+            self.canonical.insert(path.to_owned(), canonical);
+        }
+        if let Ok(facts) = std::fs::metadata(path) {
+            let identity = FileIdentity::of(&facts);
+            self.identities.insert(path.to_owned(), identity);
+        }
     }
 
     /// Why there is no such directory, if there is none.
@@ -377,6 +397,18 @@ impl Sources {
             (Some(Ok(())), _) | (None, Existence::Assumed) => None,
             (Some(Err(why)), _) => Some(why),
             (None, Existence::Checked) => Some("no such file or directory"),
+        }
+    }
+}
+
+impl FileIdentity {
+    fn of(facts: &Metadata) -> Self {
+        let born = facts.created().ok();
+        let age = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        Self {
+            device: facts.dev(),
+            inode: facts.ino(),
+            born_ns: age.map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(0)),
         }
     }
 }

@@ -138,10 +138,9 @@ fn equal_levels_share_their_scripts_but_not_the_lines_of_code() {
 fn the_files_of_all_scripts_are_listed_once() {
     let model = model(EVERYWHERE);
     let files: Vec<&str> = model
-        .scripts
-        .files
+        .guarded
         .iter()
-        .filter_map(|path| path.to_str())
+        .filter_map(|file| file.path.to_str())
         .collect();
     let expected = [
         "/hooks/init.rb",
@@ -234,5 +233,6 @@ fn a_file_with_the_text_that_was_read_goes_with_the_model() {
         .collect();
     assert!(Arc::ptr_eq(texts[0], texts[1]));
     assert_eq!(&**texts[0], b"p 1\n");
-    assert_eq!(*model.scripts.files, [PathBuf::from("/a.rb")]);
+    let guarded: Vec<_> = model.guarded.iter().map(|file| &file.path).collect();
+    assert_eq!(guarded, [&PathBuf::from("/a.rb")]);
 }

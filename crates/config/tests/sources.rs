@@ -307,7 +307,8 @@ fn scripts_are_read_wherever_one_may_stand_and_known_by_all_their_names() {
     }
     assert_eq!(model.all_scripts().count(), 8);
     let canonical = std::fs::canonicalize(&directory.path).unwrap();
-    let files = &model.scripts.files;
+    let files: Vec<_> = model.guarded.iter().map(|file| file.path.clone()).collect();
+    assert!(model.guarded.iter().all(|file| file.identity.is_some()));
     assert!(
         files.contains(&canonical.join("hooks/real.rb")),
         "{files:?}"
@@ -376,7 +377,11 @@ fn a_script_compiled_for_every_request_need_not_be_there_yet() {
     let main = main.replace("rules = ", "root = \".\"\nrules = ");
     let directory = Directory::with(&[("nagaya.toml", &main)]);
     let model = load(&directory.read()).unwrap();
-    assert_eq!(*model.scripts.files, [directory.path.join("later.rb")]);
+    let [later] = &model.guarded[..] else {
+        panic!("{:?}", model.guarded);
+    };
+    assert_eq!(later.path, directory.path.join("later.rb"));
+    assert_eq!(later.identity, None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use config::model::{Files, TryEntry};
 
-use crate::script_files::ScriptFiles;
+use crate::guarded::Guarded;
 use crate::scripts;
 
 /// The last copies made.
@@ -17,7 +17,7 @@ pub(crate) struct Copies {
     pub(crate) index: Last<Vec<String>>,
     pub(crate) resolve: Last<Vec<TryEntry>>,
     pub(crate) files: Last<Files>,
-    pub(crate) script_files: ScriptFiles,
+    pub(crate) guarded: Guarded,
     pub(crate) scripts: scripts::Builder,
     /// Of the tenants, by their index.
     pub(crate) of_tenants: Vec<Option<Arc<scripts::Level>>>,

@@ -14,11 +14,11 @@ use os::cgroup::Layout;
 use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
+use crate::guarded::Guarded;
 use crate::maps::{self, Map};
 use crate::permits::{self, Limits};
 use crate::programs::groups::{Owner, Shape};
 use crate::room::Room;
-use crate::script_files::ScriptFiles;
 use crate::scripts::Plan;
 use crate::shedding::Shedding;
 use crate::site::{self, Site};
@@ -58,6 +58,8 @@ pub struct Generation {
     pub logs: Targets,
     /// Its scripts; `None` is none.
     pub(crate) scripts: Option<Plan>,
+    /// The files of scripts and passwords.
+    pub(crate) guarded: Guarded,
     exact: HashMap<Box<str>, Destination>,
     below: HashMap<Box<str>, Destination>,
     any: Option<Destination>,
@@ -138,12 +140,13 @@ impl Generation {
             room: Room::ENOUGH,
             logs: Targets::default(),
             scripts: None,
+            guarded: Guarded::of(&model.guarded),
             exact: HashMap::with_capacity(model.sites.len()),
             below: HashMap::new(),
             any: None,
         };
         let mut copies = Copies {
-            script_files: ScriptFiles::of(&model.scripts),
+            guarded: generation.guarded.clone(),
             has_process_scripts: !model.scripts.phases.is_empty(),
             ..Copies::default()
         };

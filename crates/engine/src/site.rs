@@ -1,17 +1,19 @@
 //! A site and its rules, compiled.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
+use os::file::FileFacts;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
 use crate::conditions::{self, Conditions};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::glob::Matcher;
+use crate::guarded::Guarded;
 use crate::permits::{self, Level};
 use crate::resolve::SIBLINGS;
-use crate::script_files::ScriptFiles;
 use crate::scripts::{self, Use};
 use crate::stats::SiteStats;
 
@@ -77,7 +79,7 @@ pub struct Site {
     /// Whether a request to it may run a script.
     pub(crate) has_scripts: bool,
     sources: Arc<Vec<Matcher>>,
-    script_files: ScriptFiles,
+    guarded: Guarded,
 }
 
 /// A rule, ready to match.
@@ -180,7 +182,7 @@ impl Site {
             rules,
             needs_file,
             sources,
-            script_files: copies.script_files.clone(),
+            guarded: copies.guarded.clone(),
         })
     }
 
@@ -199,9 +201,15 @@ impl Site {
         false
     }
 
-    /// Whether a file of this full name is a script, or a copy of one: never served.
-    pub fn is_script(&self, name: &[u8]) -> bool {
-        self.script_files.holds(name)
+    /// Whether a file of this full name is a script, holds passwords, or is a copy of one that
+    /// does: never served.
+    pub fn is_guarded(&self, name: &[u8]) -> bool {
+        self.guarded.holds(name)
+    }
+
+    /// Whether an open file is such a one, whatever its name.
+    pub(crate) fn is_guarded_file(&self, file: BorrowedFd<'_>, facts: &FileFacts) -> bool {
+        self.guarded.holds_file(file, facts)
     }
 }
 

@@ -267,6 +267,17 @@ pub fn device_at_once(fd: BorrowedFd<'_>) -> io::Result<u64> {
     ))
 }
 
+/// When an open file was made, in nanoseconds since 1970; 0 where the file system does not say.
+pub fn born_ns(fd: BorrowedFd<'_>) -> u64 {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    match rustix::fs::statx(fd, c"", flags, StatxFlags::BTIME) {
+        Ok(known) if known.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            nanoseconds(known.stx_btime.tv_sec, known.stx_btime.tv_nsec)
+        }
+        _ => 0,
+    }
+}
+
 /// What a process wants to do with a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {

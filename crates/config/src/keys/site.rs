@@ -134,7 +134,7 @@ pub(crate) const SITE: Section = Section {
             Kind::Other("table of files"),
             Absent("short built-in pages"),
             "Bodies of error replies by status (400 to 599): `.html`, `.json`, `.svg` or `.txt` files of at most 256 KiB, \
-             relative to the configuration file. Read when the configuration is.",
+             relative to the configuration file. Read when the configuration is, and never served.",
             "error_pages = { \"404\" = \"pages/404.html\" }",
         ),
         key(
@@ -285,7 +285,7 @@ pub(crate) const AUTH: Section = Section {
             Kind::Text,
             Required,
             "An htpasswd file (bcrypt, SHA or apr1; not crypt or plain text), relative to the configuration file. \
-             Read when the configuration is.",
+             Read when the configuration is, and never served.",
             "file = \"/etc/nagaya/htpasswd\"",
         ),
     ],

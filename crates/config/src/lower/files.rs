@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::context::problem;
+use super::context::{Context, problem};
 use super::value::Value;
-use crate::model::{Auth, ErrorPage};
+use crate::model::{Auth, ErrorPage, Guarded, Model, Script};
 use crate::{keys, lower::values};
 
 /// Largest error page.
@@ -46,6 +46,23 @@ pub(crate) fn auth(value: &Value<'_>) -> Option<Auth> {
         users
     })?;
     Some(Auth { realm, users, file })
+}
+
+/// The files of a model's scripts and passwords, under all their names.
+pub(crate) fn guarded(context: &Context<'_>, model: &Model) -> Arc<[Guarded]> {
+    let users = context.files.users.borrow();
+    let named = users.keys().map(PathBuf::as_path);
+    let mut files = BTreeMap::new();
+    for path in model.all_scripts().filter_map(Script::path).chain(named) {
+        if !files.contains_key(path) {
+            let identity = context.sources.identities.get(path).copied();
+            let canonical = context.sources.canonical.get(path).cloned();
+            files.extend(canonical.map(|path| (path, identity)));
+            files.insert(path.to_owned(), identity);
+        }
+    }
+    let guarded = |(path, identity)| Guarded { path, identity };
+    files.into_iter().map(guarded).collect()
 }
 
 /// A file of `error_pages`.

@@ -120,8 +120,9 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         maps,
         upstreams: upstreams.finish(),
         sites,
+        guarded: Default::default(),
     };
-    model.scripts.files = script::files(context, &model);
+    model.guarded = files::guarded(context, &model);
     model
 }
 

@@ -3,11 +3,11 @@
 //! The idea: what a script may say depends on where it stands, and [`Place`] knows; whatever is
 //! refused there is refused with the reason. Files were read before; Ruby itself is not looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::context::{Context, Spot, problem};
+use super::context::{Spot, problem};
 use super::table::Table;
 use super::tops::Tops;
 use super::value::Value;
@@ -15,8 +15,7 @@ use super::values;
 use crate::address::split_port;
 use crate::keys;
 use crate::model::{
-    AllowedAddress, Budgets, Cache, Model, PhaseScripts, Script, ScriptFile, Scripts, SetScript,
-    Source,
+    AllowedAddress, Budgets, Cache, PhaseScripts, Script, ScriptFile, Scripts, SetScript, Source,
 };
 use crate::sources::Existence;
 use crate::units;
@@ -84,7 +83,6 @@ pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
         phases: Arc::new(phases(&table)),
         budgets: budgets(&table),
         env: env(&table),
-        files: Arc::default(),
     }
 }
 
@@ -337,16 +335,4 @@ fn allowed(value: &Value<'_>) -> Option<AllowedAddress> {
             None
         }
     }
-}
-
-/// The files of a model's scripts, under all their names.
-pub(crate) fn files(context: &Context<'_>, model: &Model) -> Arc<[PathBuf]> {
-    let mut files = BTreeSet::new();
-    for path in model.all_scripts().filter_map(Script::path) {
-        if !files.contains(path) {
-            files.insert(path.to_owned());
-            files.extend(context.sources.canonical.get(path).cloned());
-        }
-    }
-    files.into_iter().collect()
 }

@@ -393,7 +393,7 @@ fn source_names(list: &Value<'_>) -> Vec<String> {
     let glob = |value: &Value<'_>| {
         let glob = values::glob(value)?.0;
         if glob.contains('/') {
-            value.report("programs' sources are file names, without `/`");
+            value.report("`sources` are file names, without `/`");
             return None;
         }
         Some(glob)

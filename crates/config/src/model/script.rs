@@ -30,9 +30,6 @@ pub struct Scripts {
     pub budgets: Budgets,
     /// Environment variables of the server that scripts may read, each once.
     pub env: Arc<[String]>,
-    /// Every script's file, of all levels and handlers: as it is named (absolute) and, where links
-    /// lead elsewhere, under its canonical name as well. Sorted, each once. They are never served.
-    pub files: Arc<[PathBuf]>,
 }
 
 /// What `get_server_class` answers, as scripts for several servers ask.

@@ -399,7 +399,7 @@ fn finish(
     let is_source = site.is_some_and(|site| {
         let is_linked = |opened: &Opened| opened.leads_to_source(site);
         site.is_source(&name)
-            || site.is_script(&name)
+            || site.is_guarded(&name)
             || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened))
     });
     let found = match outcome.ending {

@@ -173,10 +173,12 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Whether it is a script, or a link led to a program's source.
+    /// Whether it is a script or holds passwords, or a link led to a program's source.
     pub(super) fn leads_to_source(&self, site: &Site) -> bool {
         let name = self.behind_links.as_deref();
-        name.is_some_and(|name| site.is_source(name)) || site.is_script(&self.place)
+        name.is_some_and(|name| site.is_source(name))
+            || site.is_guarded(&self.place)
+            || site.is_guarded_file(self.descriptor.as_fd(), &self.facts)
     }
 }
 

@@ -51,7 +51,7 @@ impl Scripts {
             return Ok(None);
         };
         let shared = worker.shared.scripts.clone();
-        let interpreter = Interpreter::open(settings(worker, plan), shared)?;
+        let interpreter = Interpreter::open(settings(worker, generation, plan), shared)?;
         let planned = plan.scripts.iter();
         let compiled: Box<[Script]> = planned
             .map(|planned| Script::new(planned.name.clone(), planned.source.clone()))
@@ -123,7 +123,7 @@ fn is_compiled_each_time(source: &script::Source) -> bool {
     matches!(source, script::Source::File { cache, .. } if *cache == never)
 }
 
-fn settings(worker: &Worker, plan: &Plan) -> Settings {
+fn settings(worker: &Worker, generation: &Generation, plan: &Plan) -> Settings {
     let env = plan.env.iter().filter_map(|name| {
         let value = std::env::var_os(name)?;
         Some((name.clone(), value.to_string_lossy().into_owned()))
@@ -133,6 +133,6 @@ fn settings(worker: &Worker, plan: &Plan) -> Settings {
         budgets: plan.budgets.clone(),
         env: env.collect(),
         worker: worker.index,
-        reader: Rc::new(HelperReader::new(&worker.helpers)),
+        reader: Rc::new(HelperReader::new(&worker.helpers, &generation.guarded)),
     }
 }

@@ -10,18 +10,22 @@ use std::time::{Duration, SystemTime};
 use os::file::{FileKind, Wait};
 use script::{Read, Reader, Waiting};
 
+use crate::guarded::Guarded;
 use crate::helper::{Helpers, Lane};
 
 /// Reads files without making the worker wait for a disk.
 #[derive(Debug)]
 pub(super) struct HelperReader {
     helpers: Helpers,
+    guarded: Guarded,
 }
 
 impl HelperReader {
-    pub(super) fn new(helpers: &Helpers) -> Self {
-        let helpers = helpers.clone();
-        Self { helpers }
+    pub(super) fn new(helpers: &Helpers, guarded: &Guarded) -> Self {
+        Self {
+            helpers: helpers.clone(),
+            guarded: guarded.clone(),
+        }
     }
 
     /// Runs `work` on a helper thread. Nothing is known of the file systems files lie on.
@@ -40,10 +44,10 @@ impl HelperReader {
 
 impl Reader for HelperReader {
     fn read(&self, path: &Path, bytes_max: usize) -> Waiting<io::Result<Read>> {
-        match read_at_once(path, bytes_max) {
+        match read_at_once(path, bytes_max, &self.guarded) {
             Err(error) if is_to_be_waited_for(&error) => {
-                let path = path.to_owned();
-                self.ask(move || read(&path, bytes_max))
+                let (path, guarded) = (path.to_owned(), self.guarded.clone());
+                self.ask(move || read(&path, bytes_max, &guarded))
             }
             known => Box::pin(ready(known.map_err(|error| worded(&error)))),
         }
@@ -66,12 +70,12 @@ fn is_to_be_waited_for(error: &io::Error) -> bool {
 }
 
 /// What the kernel has in memory, of a file on this machine's own disks; `WouldBlock` otherwise.
-fn read_at_once(path: &Path, bytes_max: usize) -> io::Result<Read> {
+fn read_at_once(path: &Path, bytes_max: usize, guarded: &Guarded) -> io::Result<Read> {
     let file = os::file::open(path, Wait::Never)?;
     if !os::file::is_local(file.as_fd())? {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    let (changed, size) = judge(file.as_fd(), bytes_max)?;
+    let (changed, size) = judge(path, file.as_fd(), bytes_max, guarded)?;
     let mut bytes = vec![0; size];
     let mut known = 0;
     while let Some(room) = bytes.get_mut(known..).filter(|room| !room.is_empty()) {
@@ -84,16 +88,22 @@ fn read_at_once(path: &Path, bytes_max: usize) -> io::Result<Read> {
     Ok(Read { changed, bytes })
 }
 
-fn read(path: &Path, bytes_max: usize) -> io::Result<Read> {
+fn read(path: &Path, bytes_max: usize, guarded: &Guarded) -> io::Result<Read> {
     let file = os::file::open(path, Wait::Allowed)?;
-    let (changed, _) = judge(file.as_fd(), bytes_max)?;
+    let (changed, _) = judge(path, file.as_fd(), bytes_max, guarded)?;
     let bytes = os::file::read_whole(file.as_fd(), bytes_max)?;
     Ok(Read { changed, bytes })
 }
 
-/// When a regular file was changed last, and its size.
-fn judge(file: BorrowedFd<'_>, bytes_max: usize) -> io::Result<(SystemTime, usize)> {
+/// When a regular file was changed last, and its size. From now on it is not served.
+fn judge(
+    path: &Path,
+    file: BorrowedFd<'_>,
+    bytes_max: usize,
+    guarded: &Guarded,
+) -> io::Result<(SystemTime, usize)> {
     let facts = os::file::facts(file)?;
+    guarded.note(path, file, &facts);
     if facts.kind != FileKind::Regular {
         return Err(io::Error::other("not a regular file"));
     }
@@ -116,7 +126,7 @@ mod tests {
         std::fs::create_dir_all(&directory).expect("a directory");
         let path = directory.join("a.rb");
         std::fs::write(&path, "12345").expect("a file");
-        let reader = HelperReader::new(&Helpers::default());
+        let reader = HelperReader::new(&Helpers::default(), &Guarded::default());
         block_on(async {
             let read = reader.read(&path, 5).await.expect("it fits");
             assert_eq!(read.bytes, b"12345");
