@@ -69,14 +69,7 @@ pub(crate) fn find(text: &str) -> Mentions {
                 .extend(servers.filter_map(socket_of));
         }
     }
-    let maps = member(top, "maps").and_then(DeValue::as_table);
-    let maps = maps.into_iter().flat_map(|maps| maps.values());
-    let maps = maps.filter_map(|map| map.get_ref().as_table());
-    for map in maps {
-        let text = |key| member(map, key).and_then(text_of);
-        mentions.program_users.extend(text("user"));
-        mentions.map_files.extend(text("file"));
-    }
+    find_maps(top, &mut mentions);
     for site in elements(top, "sites").filter_map(DeValue::as_table) {
         let directories = ["root", "within"]
             .iter()
@@ -107,6 +100,16 @@ pub(crate) fn find(text: &str) -> Mentions {
         }
     }
     mentions
+}
+
+fn find_maps(top: &DeTable<'_>, mentions: &mut Mentions) {
+    let maps = member(top, "maps").and_then(DeValue::as_table);
+    let maps = maps.into_iter().flat_map(|maps| maps.values());
+    for map in maps.filter_map(|map| map.get_ref().as_table()) {
+        let text = |key| member(map, key).and_then(text_of);
+        mentions.program_users.extend(text("user"));
+        mentions.map_files.extend(text("file"));
+    }
 }
 
 fn member<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> Option<&'a DeValue<'i>> {
