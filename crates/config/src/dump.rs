@@ -507,6 +507,7 @@ fn cgi(cgi: &Cgi) -> String {
             quote(units::duration(cgi.timeout_ms))
         )),
         Some(params(&cgi.params)),
+        Some(format!("buffer_request = {}", cgi.buffer_request)),
         Some(buffer_reply(cgi.buffer_reply_bytes)),
         Some(format!("abort_on_close = {}", cgi.abort_on_close)),
         cpu_ms.map(|ms| format!("cpu_time = {}", quote(units::duration(ms)))),

@@ -64,7 +64,7 @@ fn bodies_lie_between_slow_clients_and_programs_unless_told_otherwise() {
         "handler = { fastcgi = \"127.0.0.1:9000\" }",
         "handler = { fastcgi = { address = \"127.0.0.1:9000\", buffer_request = false, buffer_reply = false } }",
         "handler = { cgi = true }",
-        "handler = { cgi = { buffer_reply = \"1MiB\" } }",
+        "handler = { cgi = { buffer_request = false, buffer_reply = \"1MiB\" } }",
         "handler = { proxy = \"http://127.0.0.1:9001\" }",
         "handler = { proxy = { upstream = \"http://127.0.0.1:9001\", buffer_reply = false } }",
         "handler = { proxy = { upstream = \"http://127.0.0.1:9001\", buffer_reply = \"8MiB\" } }",
@@ -74,7 +74,7 @@ fn bodies_lie_between_slow_clients_and_programs_unless_told_otherwise() {
         .into_iter()
         .map(|handler| match handler {
             Handler::FastCgi(it) => (it.buffer_request, Some(it.buffer_reply_bytes)),
-            Handler::Cgi(cgi) => (true, Some(cgi.buffer_reply_bytes)),
+            Handler::Cgi(cgi) => (cgi.buffer_request, Some(cgi.buffer_reply_bytes)),
             Handler::Proxy(proxy) => (proxy.buffer_request, proxy.buffer_reply),
             other => panic!("{other:?}"),
         })
@@ -85,7 +85,7 @@ fn bodies_lie_between_slow_clients_and_programs_unless_told_otherwise() {
             (true, Some(64 << 20)),
             (false, Some(0)),
             (true, Some(64 << 20)),
-            (true, Some(1 << 20)),
+            (false, Some(1 << 20)),
             (false, None),
             (false, Some(0)),
             (false, Some(8 << 20)),

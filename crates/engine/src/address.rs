@@ -2,7 +2,7 @@
 //! and every access record.
 
 use std::io::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Appends an address; an IPv4 one that came over an IPv6 socket in its own form.
 pub fn push(address: IpAddr, out: &mut Vec<u8>) {
@@ -19,6 +19,14 @@ pub fn push(address: IpAddr, out: &mut Vec<u8>) {
             // Writing to memory does not fail.
             let _ = write!(out, "{v6}");
         }
+    }
+}
+
+/// The network a client is in, as fair turns see it: /24 for IPv4, /56 for IPv6.
+pub fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() >> 8 << 8).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 72 << 72).into(),
     }
 }
 

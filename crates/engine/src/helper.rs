@@ -30,12 +30,11 @@ const FIGURES_MAX: usize = 1;
 const NAMES_MAX: usize = 4;
 /// Threads at work at once on bodies set aside.
 const SPOOL_MAX: usize = 4;
-/// Passwords compared at once.
+/// Passwords compared at once, for each worker; they may all be one worker's.
 pub(crate) const PASSWORDS_MAX: usize = 2;
-/// Threads of one worker: enough for all that may be at work at once, so that nobody waits for
-/// another's.
-pub(crate) const THREADS_MAX: usize =
-    LOCAL_MAX + REMOTE_MAX + COMPRESS_MAX + FIGURES_MAX + NAMES_MAX + SPOOL_MAX + PASSWORDS_MAX;
+/// Threads of one worker's lanes.
+const LANES_MAX: usize =
+    LOCAL_MAX + REMOTE_MAX + COMPRESS_MAX + FIGURES_MAX + NAMES_MAX + SPOOL_MAX;
 /// Exchanges of one worker in a lane for files or names, those at work included.
 const WAITING_MAX: usize = 1_024;
 /// Exchanges that wait for one root of a file system that may hang, those at work included.
@@ -102,6 +101,12 @@ impl Places {
         let permit = Arc::clone(&self.threads).acquire_owned().await;
         permit.map_err(|_| broken())
     }
+}
+
+/// Threads of one of so many workers: enough for all that may be at work at once, so that nobody
+/// waits for another's.
+pub(crate) fn threads_max(workers: usize) -> usize {
+    LANES_MAX + PASSWORDS_MAX * workers
 }
 
 impl Default for Helpers {

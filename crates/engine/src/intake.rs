@@ -12,6 +12,7 @@ use config::model::Handler;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::handler;
+use crate::shares::{self, Owner};
 use crate::spool::{Room, Spool};
 use crate::worker::{Serving, Worker};
 
@@ -54,7 +55,7 @@ fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
     match handler {
         Handler::Proxy(proxy) => proxy.buffer_request,
         Handler::FastCgi(fastcgi) => fastcgi.buffer_request || length.is_none(),
-        Handler::Cgi(_) => length.is_none(),
+        Handler::Cgi(cgi) => cgi.buffer_request || length.is_none(),
         Handler::Static
         | Handler::Respond(_)
         | Handler::Redirect(_)
@@ -65,7 +66,7 @@ fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
 
 async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Result<Spool> {
     let caps = &serving.generation.process.caps;
-    let kept_bytes_max = caps.spool_disk_bytes + caps.spool_memory_bytes as u64;
+    let kept_bytes_max = shares::most_of(caps.spool_disk_bytes) + caps.spool_memory_bytes as u64;
     if exchange
         .body
         .length()
@@ -74,7 +75,7 @@ async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Re
         return Err(too_long());
     }
     exchange.invite_body().await?;
-    let mut spool = worker.spool(serving);
+    let mut spool = worker.spool(serving, Owner::of(exchange));
     loop {
         exchange.body.fill().await?;
         if exchange.body.is_ended() {
@@ -92,10 +93,11 @@ async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Re
 
 /// A spool takes no more.
 pub(crate) fn no_room(spool: &Spool, serving: &Serving) -> Error {
-    if spool.len() > serving.generation.process.caps.spool_disk_bytes {
+    let disk_bytes = serving.generation.process.caps.spool_disk_bytes;
+    if spool.len() >= shares::most_of(disk_bytes) {
         return too_long();
     }
-    let detail = "caps.spool_disk_bytes is used up, or the temporary directory can't be written";
+    let detail = "this client or its tenant has its share of caps.spool_disk_bytes, or the temporary directory can't be written";
     Error::new(Kind::Full, "spool_full", detail)
 }
 

@@ -48,6 +48,7 @@ mod rules;
 pub mod scripts;
 pub mod sensors;
 pub mod server;
+pub mod shares;
 pub mod shedding;
 pub mod site;
 pub mod spool;

@@ -3,7 +3,7 @@
 //! Bytes go in at one end and come out at the other, in order. Those in the middle lie in the
 //! file, written and read a block at a time on the helper pool, so a body of any length costs
 //! [`crate::buffer::BLOCK_BYTES`] and twice the memory cap. All files of the process share one
-//! allowance on disk. How much may be set aside, and what happens when it can't, is the caller's
+//! allowance on disk, of which each owner has his share ([`crate::shares`]). How much may be set aside, and what happens when it can't, is the caller's
 //! decision: a spool without room just says so.
 
 use std::io;
@@ -18,12 +18,7 @@ use tokio::task::JoinHandle;
 use crate::buffer::BLOCK_BYTES;
 use crate::error::{Error, Kind, Result};
 use crate::helper::{Helpers, Lane};
-
-/// What all temporary files of the process take together.
-#[derive(Debug, Default)]
-pub struct Disk {
-    used_bytes: AtomicU64,
-}
+use crate::shares::{Owner, Shares};
 
 /// How much a spool may take.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +42,7 @@ pub enum Room {
 #[derive(Debug)]
 pub struct Spool {
     caps: SpoolCaps,
-    disk: Arc<Disk>,
+    purse: Purse,
     helpers: Helpers,
     /// The oldest bytes, of which `used` have been used.
     front: Vec<u8>,
@@ -67,17 +62,24 @@ pub struct Spool {
     len: u64,
 }
 
+/// What all temporary files of the process take together, and who pays for one of them.
+#[derive(Debug, Clone)]
+struct Purse {
+    disk: Arc<Shares>,
+    owner: Owner,
+}
+
 /// A file without a name; its room on the disk is given back with it.
 #[derive(Debug)]
 struct File {
     content: OwnedFd,
-    disk: Arc<Disk>,
+    purse: Purse,
     reserved_bytes: AtomicU64,
 }
 
 /// Room on the disk for what is about to be written.
 struct Reserved {
-    disk: Arc<Disk>,
+    purse: Purse,
     bytes: u64,
 }
 
@@ -90,7 +92,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.disk.used_bytes.fetch_sub(self.bytes, Relaxed);
+        self.purse.give_back(self.bytes);
     }
 }
 
@@ -101,35 +103,34 @@ enum Done {
     Read(io::Result<Vec<u8>>),
 }
 
-impl Disk {
-    fn reserve(self: &Arc<Self>, bytes: u64, cap: u64) -> Option<Reserved> {
-        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= cap);
-        let reserved = self.used_bytes.fetch_update(Relaxed, Relaxed, more);
-        reserved.ok().map(|_| Reserved {
-            disk: Arc::clone(self),
+impl Purse {
+    fn reserve(&self, bytes: u64, cap: u64) -> Option<Reserved> {
+        let taken = self.disk.take(&self.owner, bytes, cap);
+        taken.ok().map(|()| Reserved {
+            purse: self.clone(),
             bytes,
         })
     }
 
-    /// Bytes all files take now.
-    pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Relaxed)
+    fn give_back(&self, bytes: u64) {
+        self.disk.give_back(&self.owner, bytes);
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
         let reserved_bytes = *self.reserved_bytes.get_mut();
-        self.disk.used_bytes.fetch_sub(reserved_bytes, Relaxed);
+        self.purse.give_back(reserved_bytes);
     }
 }
 
 impl Spool {
-    /// Makes an empty spool.
-    pub fn new(caps: SpoolCaps, disk: &Arc<Disk>, helpers: &Helpers) -> Self {
+    /// Makes an empty spool, whose file counts as its owner's share of the disk.
+    pub fn new(caps: SpoolCaps, disk: &Arc<Shares>, owner: Owner, helpers: &Helpers) -> Self {
+        let disk = Arc::clone(disk);
         Self {
             caps,
-            disk: Arc::clone(disk),
+            purse: Purse { disk, owner },
             helpers: helpers.clone(),
             front: Vec::new(),
             used: 0,
@@ -142,6 +143,11 @@ impl Spool {
             is_lost: false,
             len: 0,
         }
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> Owner {
+        self.purse.owner.clone()
     }
 
     /// Bytes pushed and not yet consumed.
@@ -274,7 +280,7 @@ impl Spool {
             .as_ref()
             .map_or(0, |file| file.reserved_bytes.load(Relaxed));
         let more = end.saturating_sub(before);
-        let Some(more) = self.disk.reserve(more, self.caps.disk_bytes) else {
+        let Some(more) = self.purse.reserve(more, self.caps.disk_bytes) else {
             return false;
         };
         let bytes = std::mem::take(&mut self.back);
@@ -319,7 +325,7 @@ impl File {
         let content = os::file::temporary(&std::env::temp_dir())?;
         Ok(Arc::new(Self {
             content,
-            disk: Arc::clone(&more.disk),
+            purse: more.purse.clone(),
             reserved_bytes: AtomicU64::new(more.keep()),
         }))
     }
@@ -374,8 +380,9 @@ mod tests {
         taken
     }
 
-    fn spool(caps: SpoolCaps, disk: &Arc<Disk>) -> Spool {
-        Spool::new(caps, disk, &Helpers::default())
+    fn spool(caps: SpoolCaps, disk: &Arc<Shares>) -> Spool {
+        let owner = Owner::test("a", "192.0.2.1");
+        Spool::new(caps, disk, owner, &Helpers::default())
     }
 
     #[test]
@@ -400,7 +407,7 @@ mod tests {
                 assert!(out == all, "{pushed} {taken} {piece}");
                 assert!(spool.is_empty());
                 drop(spool);
-                assert_eq!(disk.used_bytes(), 0);
+                assert_eq!(disk.held(), 0);
             });
         }
     }
@@ -411,7 +418,7 @@ mod tests {
             let disk = Arc::default();
             let mut spool = spool(CAPS, &disk);
             push(&mut spool, &pattern(1_000)).await;
-            assert_eq!(disk.used_bytes(), 0);
+            assert_eq!(disk.held(), 0);
             assert_eq!(take(&mut spool, 1_000, 1_000).await, pattern(1_000));
         });
     }
@@ -420,20 +427,24 @@ mod tests {
     fn all_spools_share_the_disk() {
         block_on(async {
             let caps = SpoolCaps {
-                disk_bytes: 10_000,
+                disk_bytes: 32_000,
                 ..CAPS
             };
             let disk = Arc::default();
             let mut first = spool(caps, &disk);
             let mut second = spool(caps, &disk);
-            let all = pattern(20_000);
-            assert_eq!(push(&mut first, &all).await, 11_000);
+            let all = pattern(40_000);
+            assert_eq!(push(&mut first, &all).await, 22_000);
             assert_eq!(push(&mut second, &all).await, 1_000);
-            assert_eq!(disk.used_bytes(), 10_000);
-            assert_eq!(take(&mut first, 11_000, 512).await, all[..11_000]);
+            assert_eq!(disk.held(), 21_000);
+            let other = Owner::test("a", "198.51.100.1");
+            let mut other = Spool::new(caps, &disk, other, &Helpers::default());
+            assert_eq!(push(&mut other, &all).await, 4_000);
+            drop(other);
+            assert_eq!(take(&mut first, 22_000, 512).await, all[..22_000]);
             drop(first);
-            assert_eq!(push(&mut second, &all[1_000..]).await, 10_000);
-            assert_eq!(take(&mut second, 11_000, 512).await, all[..11_000]);
+            assert_eq!(push(&mut second, &all[1_000..]).await, 21_000);
+            assert_eq!(take(&mut second, 22_000, 512).await, all[..22_000]);
         });
     }
 
@@ -446,7 +457,7 @@ mod tests {
                 push(&mut spool, &pattern(5_000)).await;
                 assert_eq!(take(&mut spool, 5_000, 5_000).await, pattern(5_000));
             }
-            assert!(disk.used_bytes() <= 5_000, "{}", disk.used_bytes());
+            assert!(disk.held() <= 5_000, "{}", disk.held());
         });
     }
 
@@ -456,14 +467,15 @@ mod tests {
         block_on(async {
             let disk = Arc::default();
             let answers = helpers.hang(Lane::Spool);
-            let mut spool = Spool::new(CAPS, &disk, &helpers);
+            let owner = Owner::test("a", "192.0.2.1");
+            let mut spool = Spool::new(CAPS, &disk, owner, &helpers);
             let kept = push(&mut spool, &pattern(2_000)).await;
             assert_eq!(kept, 2_000, "half in memory, half on its way");
             let late = poll_fn(|cx| spool.poll_room(cx)).await;
             assert_eq!(late.expect_err("a full lane").reason, "helpers_late");
             let lost = poll_fn(|cx| spool.poll_fill(cx)).await;
             assert_eq!(lost.expect_err("half a body").reason, "spool_failed");
-            assert_eq!(disk.used_bytes(), 0, "nothing was written");
+            assert_eq!(disk.held(), 0, "nothing was written");
             let other = helpers.run(Lane::Local, || ()).await;
             other.expect("another lane");
             drop(answers);

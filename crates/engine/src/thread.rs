@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::helper::THREADS_MAX;
+use crate::helper;
 use crate::listener::{self, Listener};
 use crate::maps;
 use crate::worker::{Command, Prepare, Shared, Swap, Worker};
@@ -45,7 +45,7 @@ pub fn run(
     let (begin, end) = (Arc::clone(&board), Arc::clone(&board));
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(THREADS_MAX)
+        .max_blocking_threads(helper::threads_max(shared.stats.len()))
         .thread_name(format!("helper-{index}"))
         .on_thread_unpark(move || begin.turn_begins(index))
         .on_thread_park(move || end.turn_ends(index))

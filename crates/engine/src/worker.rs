@@ -33,9 +33,10 @@ use crate::programs::Programs;
 use crate::resolve::{Files, Mounts};
 use crate::scripts::Scripts;
 use crate::sensors::Sensors;
+use crate::shares::{Owner, Shares};
 use crate::shedding::AllRemembered;
 use crate::site::Site;
-use crate::spool::{Disk, Spool, SpoolCaps};
+use crate::spool::{Spool, SpoolCaps};
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::{Complaints, StderrShares};
 use crate::upstream::{AllSlots, Dynamic, Pool};
@@ -110,12 +111,10 @@ pub struct Shared {
     pub stats: Arc<[Arc<WorkerStats>]>,
     /// Access records on their way out.
     pub access_log: Arc<access_log::Queue>,
-    /// Passwords that wait to be compared, or are being compared.
-    pub auth_waiting: Arc<AtomicUsize>,
     /// Programs that run.
     pub programs_running: Arc<AtomicUsize>,
-    /// What bodies set aside take on disk.
-    pub spool_disk: Arc<Disk>,
+    /// What bodies set aside take on disk, and whose they are.
+    pub spool_disk: Arc<Shares>,
     /// Who waits for the processes of FastCGI servers.
     pub slots: Arc<AllSlots>,
     /// Who holds permits of limits, and who was refused.
@@ -150,7 +149,6 @@ impl Shared {
             clients: Clients::new(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),
-            auth_waiting: Arc::default(),
             programs_running: Arc::default(),
             spool_disk: Arc::default(),
             slots: Arc::default(),
@@ -357,7 +355,7 @@ impl Worker {
             )),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
             programs: Programs::new(Arc::clone(&shared.programs_running)),
-            auth_checks: Checks::new(Arc::clone(&shared.auth_waiting)),
+            auth_checks: Checks::default(),
             opened: RefCell::default(),
             scripts_logging: Cell::new(0),
             prepared: RefCell::default(),
@@ -470,14 +468,14 @@ impl Worker {
         hosted.iter().any(|inbox| inbox.waiting() > 0)
     }
 
-    /// An empty spool for a body.
-    pub fn spool(&self, serving: &Serving) -> Spool {
+    /// An empty spool for a body of its owner's.
+    pub fn spool(&self, serving: &Serving, owner: Owner) -> Spool {
         let caps = &serving.generation.process.caps;
         let spool_caps = SpoolCaps {
             memory_bytes: caps.spool_memory_bytes,
             disk_bytes: caps.spool_disk_bytes,
         };
-        Spool::new(spool_caps, &self.shared.spool_disk, &self.helpers)
+        Spool::new(spool_caps, &self.shared.spool_disk, owner, &self.helpers)
     }
 
     /// Whether connections are to end with the reply under way.

@@ -59,10 +59,10 @@ fn a_client_that_leaves_takes_its_program_and_all_its_children_along() {
     assert_eq!(get(&gateway, "/fine.cgi").status, 200);
     drop(client);
     await_gone(&processes);
-    // One that leaves while it sends its body.
+    // One that leaves when it has sent its body.
     let mut client = gateway.client();
-    client.send(&request("POST /stuck.cgi?c", "Content-Length: 10\r\n"));
-    client.send(b"half");
+    client.send(&request("POST /stuck.cgi?c", "Content-Length: 4\r\n"));
+    client.send(b"full");
     let processes = note(&gateway, "c");
     drop(client);
     await_gone(&processes);

@@ -166,14 +166,14 @@ fn what_cannot_be_kept_is_refused_before_the_upstream_hears_of_it() {
     await_no_temporary_files(&gateway);
     let mut first = gateway.client();
     first.send(CHUNKED);
-    send_chunks(&mut first, 900 << 10);
+    send_chunks(&mut first, 600 << 10);
     eventually(PATIENCE, "the first body to be set aside", || {
         (temporary_files(&gateway) == 1).then_some(())
     });
     let second = eventually(PATIENCE, "a full disk", || {
         let mut second = gateway.client();
         second.send(CHUNKED);
-        send_chunks(&mut second, 700 << 10);
+        send_chunks(&mut second, 500 << 10);
         second.send(b"0\r\n\r\n");
         let reply = reply(second.read_reply(Body::Framed));
         (reply.status != 200).then_some(reply)
@@ -183,7 +183,7 @@ fn what_cannot_be_kept_is_refused_before_the_upstream_hears_of_it() {
     let _ = upstream.take_seen();
     first.send(b"0\r\n\r\n");
     assert_eq!(reply(first.read_reply(Body::Framed)).status, 200);
-    assert_eq!(upstream.next_seen().body.len(), 900 << 10);
+    assert_eq!(upstream.next_seen().body.len(), 600 << 10);
     await_no_temporary_files(&gateway);
 }
 

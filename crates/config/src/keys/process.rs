@@ -413,8 +413,8 @@ pub(crate) const CAPS: Section = Section {
         key(
             "spool_disk_bytes",
             Kind::Size(0, 1_024 * TIB),
-            Value("1GiB"),
-            "All temporary files together.",
+            Value("2GiB"),
+            "All temporary files together. Those for one client's network (/24, /56) take at most three times as much as they leave to others, alone 21/32 of all; the last eighth is for networks whose files take at most 1/512.",
             "spool_disk_bytes = \"8GiB\"",
         ),
         key(
@@ -435,14 +435,14 @@ pub(crate) const CAPS: Section = Section {
             "auth_waiting",
             Kind::Count(1, 100_000),
             Value("64"),
-            "Passwords waiting to be checked at once; more is answered 503.",
+            "Passwords waiting to be checked at once, besides two a worker that are; tenants, and inside a tenant networks, are served in turn. More is answered 503.",
             "auth_waiting = 16",
         ),
         key(
             "programs",
             Kind::Count(1, 100_000),
             Value("256"),
-            "CGI programs running at once; more is answered 503.",
+            "CGI programs running at once. As many requests wait for a place, at most 5 s; more is answered 503. A tenant has at most 7/8 of the places (where it is the only one, all), and inside it a network at most 3/4 of those.",
             "programs = 32",
         ),
         key(

@@ -214,6 +214,15 @@ pub(crate) const CGI: Section = Section {
         ),
         PARAMS_OF_HANDLER,
         key(
+            "buffer_request",
+            Kind::Flag,
+            Value("true"),
+            "Take the whole body before a program is started, in memory and then in a temporary file \
+             (`caps.spool_memory_bytes`, `caps.spool_disk_bytes`). Slow clients then keep no place for a program \
+             (`caps.programs`). A body without a length is always taken first.",
+            "buffer_request = false",
+        ),
+        key(
             "buffer_reply",
             Kind::Other("`false` or size, 1 to 1TiB"),
             Value("\"64MiB\""),

@@ -49,6 +49,7 @@ pub(crate) fn cgi(value: &Value<'_>) -> Option<Handler> {
     Some(Handler::Cgi(Box::new(Cgi {
         timeout_ms: table.duration("timeout"),
         params: params(&table),
+        buffer_request: table.flag("buffer_request"),
         buffer_reply_bytes: buffered(&table, &keys::CGI),
         abort_on_close: table.flag("abort_on_close"),
         limits: Rlimits {

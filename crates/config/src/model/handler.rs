@@ -113,6 +113,8 @@ pub struct Cgi {
     pub timeout_ms: u64,
     /// Variables set (`Some`) and left out (`None`), each name once.
     pub params: Vec<(String, Option<Template>)>,
+    /// Take the whole request body before a program is started. Default yes.
+    pub buffer_request: bool,
     /// Take up to this much of a reply off the program's hands; 0 streams. Default 64 MiB.
     pub buffer_reply_bytes: u64,
     /// A client that ends its side of the connection has gone. Default no.

@@ -185,6 +185,8 @@ pub enum LimitKey {
     Path,
     /// The client's address, /64 for IPv6.
     Client,
+    /// The client's network, /24 or /56: of limits that the gateway puts up by itself.
+    Network,
     /// The value of the field of this name, in lower case.
     Header(String),
     /// The value of the cookie of this name.

@@ -2,7 +2,8 @@
 //!
 //! The lists of every level count: a client denied anywhere stays out, and where somebody is let
 //! in by name, whoever is not named stays out. Of several `auth` the innermost asks. Passwords
-//! are compared on the helper threads, a few at a time, and a good answer holds for a minute.
+//! are compared on the helper threads, a few at a time and in fair turns ([`permits`]): who guesses
+//! pays for what that takes, and waits behind those who don't. A good answer holds for a minute.
 
 mod apr1;
 mod credentials;
@@ -14,17 +15,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use config::model::Auth;
-use tokio::sync::Semaphore;
 use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, Outgoing, Request, Route};
-use crate::helper::PASSWORDS_MAX;
+use crate::exchange::{Exchange, Request, Route};
+use crate::permits;
 use crate::worker::Worker;
 
 use credentials::Credentials;
@@ -46,30 +44,24 @@ pub fn check_client(exchange: &Exchange) -> Result<()> {
 ///
 /// # Errors
 /// 401 for wrong ones, 503 when too many are being compared.
-pub async fn check_credentials(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let Exchange {
-        request,
-        route,
-        outgoing,
-        record,
-        ..
-    } = exchange;
-    let Some(auth) = route
-        .settings()
-        .filter_map(|level| level.auth.as_ref())
-        .last()
-    else {
+pub async fn check_credentials(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
+    if asking(&exchange.route).is_none() {
         return Ok(());
-    };
-    let Some(credentials) = Credentials::of(request) else {
-        return Err(ask(auth, outgoing, "auth_missing"));
-    };
-    record.user.push_str(&credentials.user);
-    match authenticate(worker, auth, credentials).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(ask(auth, outgoing, "auth_wrong")),
-        Err(error) => Err(error),
     }
+    let Some(credentials) = Credentials::of(&exchange.request) else {
+        return Err(ask(exchange, "auth_missing"));
+    };
+    exchange.record.user.push_str(&credentials.user);
+    match authenticate(worker, exchange, credentials).await? {
+        true => Ok(()),
+        false => Err(ask(exchange, "auth_wrong")),
+    }
+}
+
+/// Who asks for credentials.
+fn asking(route: &Route) -> Option<&Auth> {
+    let levels = route.settings();
+    levels.filter_map(|level| level.auth.as_ref()).last()
 }
 
 fn admit(route: &Route, client: IpAddr) -> Result<()> {
@@ -85,31 +77,47 @@ fn admit(route: &Route, client: IpAddr) -> Result<()> {
 }
 
 /// The refusal that asks for credentials (RFC 7617).
-fn ask(auth: &Auth, outgoing: &mut Outgoing, reason: &'static str) -> Error {
-    // Configuration lets no quote or backslash into a realm.
-    let value = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
-    outgoing.fields.push(b"WWW-Authenticate", value.as_bytes());
+fn ask(exchange: &mut Exchange, reason: &'static str) -> Error {
+    if let Some(auth) = asking(&exchange.route) {
+        // Configuration lets no quote or backslash into a realm.
+        let value = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
+        let fields = &mut exchange.outgoing.fields;
+        fields.push(b"WWW-Authenticate", value.as_bytes());
+    }
     Error::refused(401, reason)
 }
 
-async fn authenticate(worker: &Worker, auth: &Auth, credentials: Credentials) -> Result<bool> {
-    let checks = &worker.auth_checks;
+/// Whether the credentials are right.
+///
+/// A good answer is looked up by user and password together, so what is known of a user tells
+/// somebody who guesses at his password nothing, neither by the answer nor by the time it takes.
+async fn authenticate(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    credentials: Credentials,
+) -> Result<bool> {
+    let Some(auth) = asking(&exchange.route) else {
+        return Ok(false);
+    };
+    let (checks, users) = (&worker.auth_checks, Arc::clone(&auth.users));
     let key = checks.key(auth, &credentials);
-    if checks.remembers(key, worker.deadlines.now_ms()) {
+    let is_known = || checks.remembers(key, worker.deadlines.now_ms());
+    if is_known() {
         return Ok(true);
     }
-    let waiting_max = worker.serving().generation.process.caps.auth_waiting;
-    let seat = Seat::take(&checks.waiting, waiting_max)?;
-    // The semaphore is never closed.
-    let turn = Arc::clone(&checks.turns).acquire_owned().await.ok();
-    let (users, pick) = (
-        Arc::clone(&auth.users),
-        checks.keys[0].hash_one(&credentials.user),
-    );
+    let turn = permits::password_turn(worker, exchange).await?;
+    // A page's pictures ask beside it, and one answer is enough.
+    if is_known() {
+        return Ok(true);
+    }
+    let pick = checks.keys[0].hash_one(&credentials.user);
     let compared = tokio::task::spawn_blocking(move || {
-        // Both go with the work: it goes on when the client doesn't wait for it.
-        let _held = (seat, turn);
-        password::is_right(&users, &credentials.user, &credentials.password, pick)
+        let is_right = password::is_right(&users, &credentials.user, &credentials.password, pick);
+        // It has gone with the work, which goes on when the client doesn't wait for it.
+        if let Some(turn) = turn {
+            turn.end();
+        }
+        is_right
     });
     let right = compared
         .await
@@ -121,26 +129,14 @@ async fn authenticate(worker: &Worker, auth: &Auth, credentials: Credentials) ->
 }
 
 /// What a worker knows of passwords.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Checks {
     /// When good answers end. Keys are hashes under keys of this process: no password is kept.
     good: RefCell<HashMap<[u64; 2], u64>>,
     keys: [RandomState; 2],
-    turns: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
 }
 
 impl Checks {
-    /// Begins without knowledge; `waiting` counts the checks of all workers.
-    pub fn new(waiting: Arc<AtomicUsize>) -> Self {
-        Self {
-            good: RefCell::default(),
-            keys: [RandomState::new(), RandomState::new()],
-            turns: Arc::new(Semaphore::new(PASSWORDS_MAX)),
-            waiting,
-        }
-    }
-
     /// A changed password changes the key: a good answer never outlives it.
     fn key(&self, auth: &Auth, credentials: &Credentials) -> [u64; 2] {
         let stored = auth.users.get(&credentials.user);
@@ -164,26 +160,6 @@ impl Checks {
             good.clear();
         }
         good.insert(key, now_ms + REMEMBERED_MS);
-    }
-}
-
-/// One check among those that wait; given back on drop.
-#[derive(Debug)]
-struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    fn take(waiting: &Arc<AtomicUsize>, waiting_max: usize) -> Result<Self> {
-        let seat = Self(Arc::clone(waiting));
-        if waiting.fetch_add(1, Relaxed) >= waiting_max {
-            return Err(Error::new(Kind::Full, "auth_waiting", String::new()));
-        }
-        Ok(seat)
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 

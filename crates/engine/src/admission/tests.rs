@@ -1,7 +1,10 @@
 //! Who comes in, level by level.
 
+use std::time::Instant;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use limits::{Change, Concurrent};
 
 use crate::pipeline;
 use crate::testbed::{Bed, block_on, exchange, generation_with_files, peer, reply};
@@ -123,40 +126,48 @@ fn who_is_asked_learns_the_realm_and_nothing_else() {
     assert!(!body.contains("auth_missing"));
 }
 
+/// Lets so many passwords be compared at once, and so many wait.
+fn turns(bed: &Bed, concurrent: u32, queue: u32) {
+    let generation = bed.shared.generation().expect("a generation");
+    let limits = &generation.limits;
+    let mut known = limits.definitions().iter();
+    let at = known.position(|it| it.name == "caps.auth_waiting");
+    let id = limits.id(at.expect("a limit")).expect("in force");
+    let limiter = &bed.shared.limits;
+    let now = limiter.time(Instant::now());
+    let concurrent = Change::Concurrent(Some(Concurrent::Fixed(concurrent)));
+    for change in [concurrent, Change::Queue(queue)] {
+        limiter.ledger.change(now, id, &change);
+    }
+}
+
 #[test]
 fn a_good_answer_is_remembered_and_a_bad_one_is_not() {
     let bed = bed("");
     let ask = |pair| bed.ask(&request("/in/", pair)).reply.status();
     assert_eq!((ask("v:wrong"), ask("v:secret")), (401, 200));
     // With nobody to compare, only what is known passes.
-    bed.worker.auth_checks.turns.close();
-    bed.shared
-        .auth_waiting
-        .store(1_000, std::sync::atomic::Ordering::Relaxed);
+    turns(&bed, 0, 0);
     assert_eq!((ask("v:secret"), ask("v:wrong")), (200, 503));
 }
 
 #[test]
 fn more_checks_than_may_wait_are_told_to_come_again() {
     let bed = bed("[caps]\nauth_waiting = 1");
-    let waiting = &bed.shared.auth_waiting;
+    turns(&bed, 0, 1);
     block_on(async {
-        let turns = &bed.worker.auth_checks.turns;
-        let held = turns
-            .acquire_many(crate::helper::PASSWORDS_MAX as u32)
-            .await
-            .unwrap();
         let mut first = exchange(peer("192.0.2.1:1"), &request("/", "u:secret"));
         let mut second = exchange(peer("192.0.2.1:2"), &request("/", "u:secret"));
         let serving = pipeline::serve(&bed.worker, &mut first);
         let refused = async {
             pipeline::serve(&bed.worker, &mut second).await.unwrap();
-            drop(held);
+            turns(&bed, 1, 1);
         };
         tokio::join!(serving, refused).0.unwrap();
         let (status, fields, _) = reply(&second);
         assert_eq!((first.reply.status(), status), (200, 503));
-        assert!(fields.contains(&"Retry-After: 1".to_owned()));
+        assert_eq!(second.record.reason, "limit_queue_full");
+        let told = fields.iter().any(|it| it.starts_with("Retry-After: "));
+        assert!(told, "{fields:?}");
     });
-    assert_eq!(waiting.load(std::sync::atomic::Ordering::Relaxed), 0);
 }

@@ -113,6 +113,11 @@ impl Route {
             .unwrap_or(&Handler::Static)
     }
 
+    /// Whether a program is started for it, given the `serving` of this very route.
+    pub fn runs_program(&self, serving: &Serving) -> bool {
+        matches!(self.handler_in(serving), Handler::Cgi(_))
+    }
+
     /// Index of the upstream it goes to, where that is one of the configuration, given the
     /// `serving` of this very route.
     pub fn upstream_index(&self, serving: &Serving) -> Option<usize> {

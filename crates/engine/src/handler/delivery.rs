@@ -4,10 +4,12 @@
 //! does not take at once goes into a [`Spool`], so that the source is free as soon as the reply
 //! has been read; what is left then is sent by [`Delivery::poll_rest`].
 
+use std::net::IpAddr;
 use std::task::{Context, Poll, ready};
 
 use crate::error::Result;
-use crate::exchange::Reply;
+use crate::exchange::{Exchange, Reply};
+use crate::shares::Owner;
 use crate::spool::{Room, Spool};
 use crate::worker::{Serving, Worker};
 
@@ -20,6 +22,9 @@ pub(super) struct Delivery {
     /// Never made where nothing may be set aside.
     aside: Option<Spool>,
     aside_bytes_max: u64,
+    /// Whose it is: the owner is made where something is set aside, which hardly any needs.
+    site: Option<u32>,
+    client: IpAddr,
 }
 
 /// Where bytes stand in a body.
@@ -33,10 +38,12 @@ pub(super) enum Place {
 
 impl Delivery {
     /// Gets ready for a body of which so many bytes may be set aside.
-    pub(super) fn new(aside_bytes_max: u64) -> Self {
+    pub(super) fn new(aside_bytes_max: u64, exchange: &Exchange) -> Self {
         Self {
             aside: None,
             aside_bytes_max,
+            site: exchange.route.site_index,
+            client: exchange.request.client,
         }
     }
 
@@ -105,7 +112,9 @@ impl Delivery {
         if self.aside_bytes_max == 0 {
             return Poll::Pending;
         }
-        let aside = self.aside.get_or_insert_with(|| worker.spool(serving));
+        let site = self.site.and_then(|index| serving.site(index));
+        let spool = || worker.spool(serving, Owner::new(site, self.client));
+        let aside = self.aside.get_or_insert_with(spool);
         let allowed = self.aside_bytes_max.saturating_sub(aside.len());
         let room = match ready!(aside.poll_room(cx))? {
             Room::Bytes(room) => room.min(usize::try_from(allowed).unwrap_or(room)),

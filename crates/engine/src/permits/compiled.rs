@@ -9,6 +9,7 @@ use limits::{
     Concurrent, Defined, Definition, Keyed, LimitId, Mode, RateDefinition, Shared, TenantDefinition,
 };
 
+use super::caps;
 use super::limit::{Key, Limit, Place, Scope};
 use super::prepared::Level;
 use crate::conditions::{self, Conditions};
@@ -26,6 +27,10 @@ pub struct Limits {
     pub(super) tenants: Vec<Level>,
     /// Those of upstreams, in the order of the configuration; none at all where no upstream has any.
     pub(super) upstreams: Vec<Level>,
+    /// The places for programs, and the turns of passwords to be compared; none where no rule
+    /// starts a program, or nothing asks for a password.
+    pub(super) programs: Level,
+    pub(super) passwords: Level,
     /// Whether there is one that counts how fast requests come.
     pub(super) has_rates: bool,
     /// Whether there is one that counts how many there are at once.
@@ -95,6 +100,17 @@ impl Limits {
         known.position(|definition| definition.identity == identity)
     }
 
+    /// Whether places for programs are counted.
+    pub(super) fn has_programs(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
+    /// Whether a limit is made of `caps`, not of an entry of `limits`.
+    pub(super) fn is_of_caps(&self, at: usize) -> bool {
+        let mut own = self.programs.iter().chain(&*self.passwords);
+        own.any(|limit| limit.index() == at)
+    }
+
     /// Whether one is configured exactly so.
     pub(super) fn has(&self, configured: &Definition) -> bool {
         self.definitions.contains(configured)
@@ -149,6 +165,16 @@ impl<'a> Builder<'a> {
             return Ok(builder);
         }
         builder.limits.process = builder.level(LimitPlace::Process, &model.limits)?;
+        if caps::runs_programs(model) {
+            let programs = caps::programs(model);
+            builder.limits.programs = builder.level(LimitPlace::Process, &programs)?;
+        }
+        if caps::asks_passwords(model) {
+            let has_permits = builder.limits.has_permits;
+            let passwords = caps::passwords(model);
+            builder.limits.passwords = builder.level(LimitPlace::Process, &passwords)?;
+            builder.limits.has_permits = has_permits;
+        }
         if model.upstreams.iter().any(|it| !it.limits.is_empty()) {
             for upstream in &model.upstreams {
                 let place = LimitPlace::Upstream(&upstream.name);
@@ -268,6 +294,8 @@ fn has_any(model: &Model) -> bool {
     outer(model).next().is_some()
         || tenants.clone().any(|tenant| !tenant.limits.is_empty())
         || sites.clone().any(site)
+        || caps::runs_programs(model)
+        || caps::asks_passwords(model)
 }
 
 /// Limits that stand outside of tenants and sites.

@@ -99,6 +99,7 @@ pub(super) enum Part {
     File,
     Path,
     Client,
+    Network,
     Header(Box<[u8]>),
     Cookie(Box<[u8]>),
 }
@@ -224,6 +225,7 @@ impl Part {
             LimitKey::File => Some(Self::File),
             LimitKey::Path => Some(Self::Path),
             LimitKey::Client => Some(Self::Client),
+            LimitKey::Network => Some(Self::Network),
             LimitKey::Header(name) => Some(Self::Header(name.as_bytes().into())),
             LimitKey::Cookie(name) => Some(Self::Cookie(name.as_bytes().into())),
         }

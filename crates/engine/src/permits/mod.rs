@@ -7,6 +7,7 @@
 //! ([`wants`]), what is told of a refusal ([`refusals`]) and what an operator may ask
 //! ([`questions`]).
 
+mod caps;
 mod compiled;
 mod gates;
 mod hours;
@@ -31,6 +32,7 @@ pub use prepared::Level;
 pub use wants::Scratch;
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -50,6 +52,11 @@ pub struct Held {
     since: Instant,
     /// How long it was answered before it became a tunnel.
     before_tunnel_ns: Option<u64>,
+    /// Whether a place for a program is among it.
+    has_place: bool,
+    /// That place, where it was taken after everything else.
+    #[allow(dead_code, reason = "held for its drop")]
+    place: Option<Box<Permit>>,
 }
 
 impl Held {
@@ -110,38 +117,105 @@ fn charge(worker: &Worker, exchange: &mut Exchange, phase: Phase, now: Instant) 
 /// # Errors
 /// The request may not go on, or its client left while it waited.
 pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Result<()> {
-    // As above: what it was admitted to, it keeps, and it waits for nothing more.
-    if exchange.held.is_some() {
-        return Ok(());
-    }
     if !of_generation(exchange).is_some_and(|limits| limits.has_permits) {
         return Ok(());
     }
+    // As above: what it was admitted to, it keeps, and waits for nothing more but a place for a
+    // program where it had come to none before.
+    if exchange.held.is_some() {
+        return match lacks_place(exchange) {
+            true => Box::pin(admit_to_program(worker, exchange, now)).await,
+            false => Ok(()),
+        };
+    }
+    if let Some((permit, since)) = take(worker, exchange, Phase::Permits, now).await? {
+        hold(worker, exchange, permit, since);
+    }
+    Ok(())
+}
+
+fn lacks_place(exchange: &Exchange) -> bool {
+    let held = exchange.held.as_ref();
+    held.is_some_and(|held| !held.has_place) && runs_program(exchange)
+}
+
+/// Whether a program is started for it as it stands.
+fn runs_program(exchange: &Exchange) -> bool {
+    let serving = exchange.route.serving.as_deref();
+    serving.is_some_and(|serving| exchange.route.runs_program(serving))
+}
+
+async fn admit_to_program(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Result<()> {
+    let taken = take(worker, exchange, Phase::Program, now).await?;
+    if let (Some((permit, _)), Some(held)) = (taken, &mut exchange.held) {
+        held.has_place = true;
+        held.place = Some(Box::new(permit));
+    }
+    Ok(())
+}
+
+/// A turn to have a password compared; given back when dropped at the latest.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    permit: Permit,
+    since: Instant,
+    limiter: Arc<Limiter>,
+}
+
+impl Turn {
+    /// Gives it back; what the comparison took is charged to whoever wanted it.
+    pub(crate) fn end(self) {
+        let now = Instant::now();
+        let used = Used::Measured(nanos(self.since, now));
+        self.permit
+            .end(self.limiter.time(now), used, Outcome::Ignored);
+    }
+}
+
+/// Waits for a turn to have a password compared; `None` where nobody has to.
+///
+/// # Errors
+/// As [`admit`].
+pub(crate) async fn password_turn(
+    worker: &Worker,
+    exchange: &mut Exchange,
+) -> Result<Option<Turn>> {
+    let taken = take(worker, exchange, Phase::Password, Instant::now()).await?;
+    Ok(taken.map(|(permit, since)| Turn {
+        permit,
+        since,
+        limiter: Arc::clone(&worker.shared.limits),
+    }))
+}
+
+/// Takes a permit at every limit of a phase, and says since when it is held; `None` where no limit
+/// has anything to say.
+async fn take(
+    worker: &Worker,
+    exchange: &mut Exchange,
+    phase: Phase,
+    now: Instant,
+) -> Result<Option<(Permit, Instant)>> {
     let limiter = &worker.shared.limits;
     let time = limiter.time(now);
-    let admission = wants::ask(worker, exchange, Phase::Permits, |ask| {
+    let admission = wants::ask(worker, exchange, phase, |ask| {
         limiter.ledger.admit(time, ask)
     });
     match admission {
-        None => {}
-        Some(Admission::Admitted(permit)) => hold(worker, exchange, permit, now),
+        None => Ok(None),
+        Some(Admission::Admitted(permit)) => Ok(Some((permit, now))),
         Some(Admission::Waiting(ticket)) => {
             // Boxed: few wait, and the others need not have room for it.
             let waited = Box::pin(wait(worker, exchange, ticket)).await;
-            exchange.record.waited_us = Some(micros(now));
+            let before_us = exchange.record.waited_us.unwrap_or(0);
+            exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
             match waited? {
-                Ok(permit) => {
-                    let now = Instant::now();
-                    hold(worker, exchange, permit, now);
-                }
-                Err(refusal) => return Err(refusals::refuse(worker, exchange, refusal)),
+                Ok(permit) => Ok(Some((permit, Instant::now()))),
+                Err(refusal) => Err(refusals::refuse(worker, exchange, refusal)),
             }
         }
-        Some(Admission::Refused(refusal)) => {
-            return Err(refusals::refuse(worker, exchange, refusal));
-        }
+        Some(Admission::Refused(refusal)) => Err(refusals::refuse(worker, exchange, refusal)),
     }
-    Ok(())
 }
 
 /// Gives back what the exchange holds, and its stay: the source of its reply has said its last.
@@ -233,6 +307,8 @@ fn hold(worker: &Worker, exchange: &mut Exchange, mut permit: Permit, since: Ins
         permit,
         since,
         before_tunnel_ns: None,
+        has_place: runs_program(exchange),
+        place: None,
     });
 }
 

@@ -56,6 +56,14 @@ pub(super) fn wants<'a>(
     phase: Phase,
 ) -> Option<&'a [Want<'static>]> {
     let limits = &serving.generation.limits;
+    let is_own = match phase {
+        Phase::Rates | Phase::RatesOfUpstream => false,
+        Phase::Permits => limits.has_programs() && route.runs_program(serving),
+        Phase::Program | Phase::Password => true,
+    };
+    if is_own {
+        return None;
+    }
     let innermost = innermost(site, route)?;
     if !limits.upstreams.is_empty()
         && let Some(upstream) = route.upstream_index(serving)
@@ -78,7 +86,7 @@ pub(super) fn wants<'a>(
     prepared.as_deref().map(|prepared| match phase {
         Phase::Rates => &*prepared.rates,
         // One by the upstream is not the same for all requests.
-        Phase::RatesOfUpstream => &[],
+        Phase::RatesOfUpstream | Phase::Program | Phase::Password => &[],
         Phase::Permits => &*prepared.permits,
     })
 }

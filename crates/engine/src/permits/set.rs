@@ -155,6 +155,11 @@ impl Known {
                 definitions.map(|it| it.identity.as_str()),
             ));
         };
+        if limits.is_of_caps(at) {
+            return Err(format!(
+                "{identity} follows caps: change those in the configuration and reload"
+            ));
+        }
         Ok(Self {
             generation,
             at,

@@ -38,6 +38,10 @@ pub(super) enum Phase {
     RatesOfUpstream,
     /// Whether there are too many at once.
     Permits,
+    /// The same of programs alone, of a request that a script has sent to one.
+    Program,
+    /// The same of passwords being compared.
+    Password,
 }
 
 /// What a limit may look at.
@@ -172,6 +176,8 @@ fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'
         site.map(|site| &*site.limits),
         tenant.map(|tenant| &**tenant),
         upstream.map(|upstream| &**upstream),
+        Some(&*limits.programs),
+        Some(&*limits.passwords),
         Some(&*limits.process),
     ];
     rules.chain(outer.into_iter().flatten())
@@ -230,6 +236,7 @@ impl<'a> Facts<'a> {
             }
             Part::Path => out.extend_from_slice(head.path()),
             Part::Client => push_client(self.request.client, out),
+            Part::Network => push_network(self.request.client, out),
             Part::Header(name) => {
                 out.extend_from_slice(head.fields.get_named(name).unwrap_or_default());
             }
@@ -253,13 +260,18 @@ impl Scratch {
         let asks = |limit: &Limit| match phase {
             Phase::Rates => limit.has_rate && !(limit.needs_upstream && facts.awaits_upstream()),
             Phase::RatesOfUpstream => limit.has_rate && limit.needs_upstream,
-            Phase::Permits => limit.has_permits,
+            Phase::Permits | Phase::Program | Phase::Password => limit.has_permits,
         };
         let mut add = |level: &[Limit]| {
             if !level.is_empty() {
                 self.add(level, facts, ids, asks);
             }
         };
+        match phase {
+            Phase::Rates | Phase::RatesOfUpstream | Phase::Permits => {}
+            Phase::Program => return add(&facts.limits.programs),
+            Phase::Password => return add(&facts.limits.passwords),
+        }
         for rule in facts.route.matched().iter().rev() {
             if let Some(rule) = site.rules.get(*rule) {
                 add(&rule.limits);
@@ -274,6 +286,9 @@ impl Scratch {
             && let Some(upstream) = facts.limits.upstreams.get(upstream)
         {
             add(upstream);
+        }
+        if phase == Phase::Permits && facts.route.runs_program(facts.serving) {
+            add(&facts.limits.programs);
         }
         add(&facts.limits.process);
     }
@@ -336,6 +351,15 @@ fn push_client(client: IpAddr, out: &mut Vec<u8>) {
             out.extend_from_slice(b"/64");
         }
     }
+}
+
+fn push_network(client: IpAddr, out: &mut Vec<u8>) {
+    let network = address::network(client);
+    address::push(network, out);
+    out.extend_from_slice(match network {
+        IpAddr::V4(_) => b"/24",
+        IpAddr::V6(_) => b"/56",
+    });
 }
 
 /// The value of the first cookie of this name (RFC 6265 §4.2).

@@ -97,8 +97,9 @@ async fn copy(worker: &Worker, serving: &Serving, mut spool: Spool) -> Result<(V
         bytes.extend_from_slice(data);
         spool.consume(count);
     }
+    let owner = spool.owner();
     drop(spool);
-    let mut again = worker.spool(serving);
+    let mut again = worker.spool(serving, owner);
     let mut left = bytes.as_slice();
     while !left.is_empty() {
         let Room::Bytes(room) = poll_fn(|cx| again.poll_room(cx)).await? else {

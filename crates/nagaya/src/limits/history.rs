@@ -491,6 +491,7 @@ impl History {
                 LimitKey::Process
                 | LimitKey::Const(_)
                 | LimitKey::Tenant
+                | LimitKey::Network
                 | LimitKey::Rule
                 | LimitKey::Header(_)
                 | LimitKey::Cookie(_) => {}

@@ -1,8 +1,8 @@
 //! CGI (RFC 3875): a program started for the request, by the spawner, and ended with it.
 //!
 //! The worker makes three pipes, keeps an end of each and has the spawner run the resolved file
-//! with the others ([`crate::programs`]). The request's body goes in while the reply comes out
-//! ([`relay`]); what became of it is judged in [`verdict`]. However the exchange ends, nothing of
+//! with the others ([`crate::programs`]). The request's body, taken beforehand unless the
+//! rule says otherwise ([`crate::intake`]), goes in while the reply comes out ([`relay`]); what became of it is judged in [`verdict`]. However the exchange ends, nothing of
 //! the program is left: it is killed with its whole group. The query never becomes arguments.
 //! A program that answers with a local `Location` alone has the request served there, inside.
 
@@ -38,6 +38,7 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
     let resolved = script(worker, exchange).await?;
     let spooled = exchange.spooled.take();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
+    let says_start = relay::is_start_awaited(exchange, spooled.as_ref());
     let params = &cgi.params;
     let environment =
         program::environment(&serving, exchange, &resolved, None, params, spooled_bytes)?;
@@ -52,7 +53,7 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
         group,
         script: resolved.relative().to_vec(),
         // Who waits to be asked for a body is not asked for the sake of a program that cannot run.
-        says_start: exchange.request.head.expect_continue,
+        says_start,
         environment: environment
             .iter()
             .map(|(name, value)| (name.to_vec(), value.to_vec()))

@@ -38,6 +38,8 @@ const ERROR_READS_MAX: usize = 4;
 pub(super) struct Relay<'a> {
     behind: (&'a Worker, &'a Serving),
     program: Program,
+    /// Whether the client is asked for its body once the program runs.
+    is_start_awaited: bool,
     input: Input,
     output: PipeReader,
     buffer: ReadBuffer,
@@ -89,6 +91,7 @@ impl<'a> Relay<'a> {
         Self {
             behind,
             program,
+            is_start_awaited: is_start_awaited(exchange, spooled.as_ref()),
             input: Input::new(pipes.stdin, spooled),
             output: pipes.stdout,
             buffer: ReadBuffer::new(&worker.buffers),
@@ -97,7 +100,11 @@ impl<'a> Relay<'a> {
                 buffer: ReadBuffer::new(&worker.buffers),
                 log: StderrLog::new(exchange),
             },
-            reply: ProgramReply::new(serving, cgi.buffer_reply_bytes, LocalLocation::Inside),
+            reply: ProgramReply::new(
+                (serving, exchange),
+                cgi.buffer_reply_bytes,
+                LocalLocation::Inside,
+            ),
             total,
             timeout_ms: cgi.timeout_ms,
             silence: deadline(),
@@ -139,7 +146,7 @@ impl<'a> Relay<'a> {
     }
 
     async fn answer(&mut self, exchange: &mut Exchange) -> Result<()> {
-        if exchange.request.head.expect_continue {
+        if self.is_start_awaited {
             poll_fn(|cx| self.poll_started(cx)).await?;
             exchange.invite_body().await?;
         }
@@ -380,6 +387,12 @@ fn killed(outcome: Option<&Outcome>, answered: &Result<()>) -> Option<Killed> {
     Killed::ALL
         .into_iter()
         .find(|killed| killed.word() == reason)
+}
+
+/// Whether the client is asked for its body once the program runs. What was taken beforehand was
+/// asked for then.
+pub(super) fn is_start_awaited(exchange: &Exchange, spooled: Option<&Spool>) -> bool {
+    exchange.request.head.expect_continue && spooled.is_none()
 }
 
 /// A reply that ends where it should not.

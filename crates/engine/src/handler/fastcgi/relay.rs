@@ -79,7 +79,7 @@ impl Relay {
             upload: Upload::new(Coding::Records, spooled, timeouts.upstream_write_ms),
             incoming: Incoming::default(),
             reply: ProgramReply::new(
-                ask.serving,
+                (ask.serving, exchange),
                 ask.fastcgi.buffer_reply_bytes,
                 LocalLocation::ToClient,
             ),

@@ -45,7 +45,7 @@ pub(in super::super) enum LocalLocation {
 impl ProgramReply {
     /// Gets ready for an answer of which so many bytes may be set aside.
     pub(in super::super) fn new(
-        serving: &Serving,
+        (serving, exchange): (&Serving, &Exchange),
         aside_bytes_max: u64,
         local: LocalLocation,
     ) -> Self {
@@ -58,7 +58,7 @@ impl ProgramReply {
             owed: None,
             expected: None,
             is_bodiless: false,
-            delivery: Delivery::new(aside_bytes_max),
+            delivery: Delivery::new(aside_bytes_max, exchange),
             unsent: None,
             local,
             location: None,

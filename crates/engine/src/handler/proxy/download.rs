@@ -49,7 +49,7 @@ impl Download {
                 decoding: Decoding::new(BodyDecoder::for_reply(ReplyFraming::None, &body_caps)),
                 body_caps,
             },
-            delivery: Delivery::new(aside_bytes_max),
+            delivery: Delivery::new(aside_bytes_max, exchange),
             read_ms: process.timeouts.upstream_read_ms,
         }
     }
