@@ -64,9 +64,8 @@ pub(crate) fn find(text: &str) -> Mentions {
             mentions.data.extend(refusal_pages(level));
             mentions.scripts.extend(scripts_of(level));
             let servers = elements(level, "servers");
-            mentions
-                .fastcgi_sockets
-                .extend(servers.filter_map(socket_of));
+            let sockets = servers.filter_map(socket_of);
+            mentions.fastcgi_sockets.extend(sockets);
         }
     }
     find_maps(top, &mut mentions);
@@ -89,11 +88,8 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.scripts.extend(scripts_of(site));
         mentions.scripts.extend(rules().flat_map(scripts_of));
         mentions.scripts.extend(rules().flat_map(handler_scripts));
-        let handlers = rules().filter_map(|rule| member(rule, "handler")?.as_table());
-        let servers = handlers.filter_map(|handler| member(handler, "fastcgi"));
-        mentions
-            .fastcgi_sockets
-            .extend(servers.filter_map(socket_of));
+        let sockets = rules().filter_map(fastcgi_socket);
+        mentions.fastcgi_sockets.extend(sockets);
         if rules().any(runs_programs) {
             let user = member(site, "user").and_then(text_of);
             mentions.program_users.extend(user);
@@ -126,6 +122,11 @@ fn elements<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> impl Iterator<Item = &
 
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     value.as_str().map(str::to_owned)
+}
+
+fn fastcgi_socket(rule: &DeTable<'_>) -> Option<String> {
+    let handler = member(rule, "handler")?.as_table()?;
+    socket_of(member(handler, "fastcgi")?)
 }
 
 /// The path of a Unix socket that a server is written with, alone or in a table.
