@@ -106,7 +106,7 @@ fn inside_a_flow_who_came_first_is_served_first() {
         let sources = alike(crowd, 10, Arrivals::Poisson(4.0), Service::Even(50));
         let mut simulation = simulated(crowd, 1, sources);
         simulation.run_until(at_ms(events() as u64 * 10));
-        let mut last = vec![crate::time::Time::ZERO; 10];
+        let mut last = [crate::time::Time::ZERO; 10];
         for (source, arrived) in simulation.served {
             let flow = if crowd == Crowd::OneNetwork {
                 0
