@@ -72,6 +72,7 @@ fn limit(name: &str, key: &[LimitKey], concurrent: u32) -> Limit {
         concurrent: Some(Concurrent::Fixed(concurrent)),
         queue: 0,
         wait_ms: 0,
+        late_ms: 0,
         rate: None,
         when: None,
         conditions: Vec::new(),
