@@ -586,6 +586,7 @@ fn every_cut_and_many_changes_of_an_order_harm_nobody() {
     Order::Run(run).try_send(here.as_fd()).unwrap();
     let mut bytes = vec![0; 4096];
     let (length, fds) = os::fdpass::try_recv(there.as_fd(), &mut bytes).unwrap();
+    let fds = fds.unwrap();
     bytes.truncate(length);
     for at in 0..bytes.len() {
         let worker = spawner.worker();
