@@ -71,7 +71,7 @@ fn every_level_holds_the_scripts_written_on_it() {
     assert_eq!(set.script.path(), path("/hooks/route.rb"));
     let content = rules[2].handler.as_ref().unwrap().script().unwrap();
     assert_eq!(content.path(), path("/opt/app.rb"));
-    assert_eq!(model.all_scripts().count(), 13);
+    assert_eq!(model.all_scripts().count(), 14);
 }
 
 fn path(name: &str) -> Option<&Path> {
