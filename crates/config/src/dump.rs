@@ -139,6 +139,7 @@ impl Lines {
         self.size("upstream_head_bytes", caps.upstream_head_bytes as u64);
         self.key("connections", caps.connections);
         self.key("connections_per_client", caps.connections_per_client);
+        self.key("refusals_per_client", caps.refusals_per_client);
         self.key("requests_per_connection", caps.requests_per_connection);
         self.size("body_rate_min", caps.body_rate_min);
         self.size("write_rate_min", caps.write_rate_min);

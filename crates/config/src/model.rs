@@ -229,6 +229,8 @@ pub struct Caps {
     pub connections: usize,
     /// Connections of one client (address, /64 for IPv6). Default 1,024; 0 = no cap.
     pub connections_per_client: usize,
+    /// Refusals of one client in a second that are dealt with like other requests. Default 50; 0 = no cap.
+    pub refusals_per_client: u64,
     /// Requests on one connection. Default 1,000; 0 = no cap.
     pub requests_per_connection: u64,
     /// Slowest accepted request body, bytes per second; its client may fall behind by `timeouts.body`. Default 128.

@@ -42,6 +42,7 @@ pub mod permits;
 pub mod pipe;
 pub mod pipeline;
 pub mod programs;
+pub mod refused;
 pub mod resolve;
 pub mod room;
 mod rules;

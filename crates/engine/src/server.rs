@@ -10,13 +10,14 @@ mod ear;
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::model::{ListenAddress, Model};
+use tokio::sync::mpsc::Receiver;
 
 use crate::access_log::{self, Order};
 use crate::agents::Asking;
@@ -45,6 +46,10 @@ const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice s
 const ENDING: &str = "ending";
 /// What is said of descriptors that cannot be taken, and what to do.
 const NO_ROOM: &str = "the server may open no more descriptors; raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.connections";
+/// Why a server ends: the sockets of a worker that cannot accept would be accepted from by nobody.
+pub(crate) const NOT_ACCEPTING: &str = "not_accepting";
+/// How long the workers of a server that starts may take to accept: the supervisor waits no longer.
+const START_MAX: Duration = Duration::from_secs(10);
 /// How often an ending server looks whether its threads have ended, and one that waits for scripts whether it is to end.
 const END_LOOK: Duration = Duration::from_millis(10);
 
@@ -95,6 +100,8 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                     Ok(()) => ToSupervisor::Ready { generation },
                     // That word comes next.
                     Err(error) if error.reason == ENDING => continue,
+                    // Part of it is in force: the next server has all of the one before.
+                    Err(error) if error.reason == NOT_ACCEPTING => return Err(error),
                     Err(error) => ToSupervisor::Refused {
                         generation,
                         message: error.to_string(),
@@ -164,17 +171,7 @@ impl Server {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
-        let mut threads = Vec::with_capacity(workers);
-        for (index, commands) in receivers.into_iter().enumerate() {
-            let (generation, shared) = (Arc::clone(&generation), shared.clone());
-            let seed = RandomState::new().hash_one(index);
-            let body = move || {
-                if let Err(error) = thread::run(index, generation, shared, seed, commands) {
-                    tracing::error!(worker = index, %error, "worker ended");
-                }
-            };
-            threads.push(spawn(&format!("worker-{index}"), body)?);
-        }
+        let threads = start_workers(&generation, &shared, receivers, voice)?;
         let (warden, report) = (Arc::clone(&watched), voice.clone());
         spawn("warden", move || warden::run(&warden, &report))?;
         let (records, ask) = (Arc::clone(&shared.access_log), voice.clone());
@@ -259,7 +256,7 @@ impl Server {
         self.use_programs(configure.programs);
         self.shared.limits.put_in_force(&generation.limits);
         let before = self.shared.generation();
-        self.swap(generation, added, &kept);
+        self.swap(generation, added, &kept)?;
         if let Some(before) = before {
             maps::retire(&before, generation);
         }
@@ -336,7 +333,15 @@ impl Server {
     /// Tells every worker, and waits a while for those that are busy. One that has shown no life
     /// for so long is not waited for: the warden could end the server before the supervisor knows
     /// which generation is in force.
-    fn swap(&self, generation: &Arc<Generation>, added: Vec<Added>, kept: &Arc<[ListenAddress]>) {
+    ///
+    /// # Errors
+    /// When one cannot accept; a server that starts is not ready either before all do.
+    fn swap(
+        &self,
+        generation: &Arc<Generation>,
+        added: Vec<Added>,
+        kept: &Arc<[ListenAddress]>,
+    ) -> Result<()> {
         let mut opened: Vec<Vec<_>> = self.threads.iter().map(|_| Vec::new()).collect();
         for listener in added {
             self.watched.add(listener.worker, listener.watched);
@@ -366,8 +371,17 @@ impl Server {
             let waited = told.elapsed().max(Duration::from_micros(least_us));
             Swap::PATIENCE.saturating_sub(waited)
         };
-        while let Ok(worker) = waiting.recv_timeout(left(&late)) {
-            late.remove(&worker);
+        let starts = self.shared.generation().is_none();
+        let left = |late: &BTreeSet<usize>| match starts {
+            true => START_MAX.saturating_sub(told.elapsed()),
+            false => left(late),
+        };
+        while let Ok(swapped) = waiting.recv_timeout(left(&late)) {
+            late.remove(&swapped?);
+        }
+        if let Some(worker) = late.first().filter(|_| starts) {
+            let detail = format!("worker {worker} does not accept: it is held up");
+            return Err(Error::new(Kind::Internal, NOT_ACCEPTING, detail));
         }
         for worker in late {
             tracing::warn!(
@@ -376,6 +390,7 @@ impl Server {
                 "a worker is held up: the new generation is in force, but this worker serves the one before until it is free"
             );
         }
+        Ok(())
     }
 
     /// Lets the workers finish, then the writer of their records.
@@ -444,6 +459,43 @@ impl Server {
     fn order(&self, order: Order) {
         self.shared.access_log.order(order);
     }
+}
+
+/// Starts the workers, all of them or none: the sockets of one that is missing would be accepted
+/// from by nobody.
+fn start_workers(
+    generation: &Arc<Generation>,
+    shared: &Shared,
+    receivers: Vec<Receiver<Command>>,
+    voice: &Voice,
+) -> Result<Vec<JoinHandle<()>>> {
+    let (started, waiting) = mpsc::channel();
+    let mut threads = Vec::with_capacity(receivers.len());
+    for (index, commands) in receivers.into_iter().enumerate() {
+        let (generation, its_shared) = (Arc::clone(generation), shared.clone());
+        let (voice, started) = (voice.clone(), started.clone());
+        let seed = RandomState::new().hash_one(index);
+        let body = move || {
+            let run = || thread::run(index, generation, its_shared, seed, commands, &started);
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                let report = format!("worker {index} has panicked outside of any request");
+                // The supervisor may be gone as well; this process ends either way.
+                let _ = voice.say(&ToSupervisor::Stuck { report });
+                std::process::abort();
+            }
+        };
+        threads.push(spawn(&format!("worker-{index}"), body)?);
+    }
+    let late = |_| Err(Error::new(Kind::Internal, "worker", "a worker has ended"));
+    let start = || waiting.recv().unwrap_or_else(late);
+    let all = threads.iter().try_for_each(|_| start());
+    if let Err(error) = all {
+        for worker in 0..threads.len() {
+            shared.peers.tell(worker, Command::Drain);
+        }
+        return Err(error);
+    }
+    Ok(threads)
 }
 
 /// What the next worker says of opening its VM.

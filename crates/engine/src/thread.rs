@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::model::ListenAddress;
+use tokio::io::Interest;
 use tokio::runtime;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
@@ -17,8 +18,10 @@ use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::helper;
+use crate::io::register;
 use crate::listener::{self, Listener};
 use crate::maps;
+use crate::server::NOT_ACCEPTING;
 use crate::worker::{Command, Prepare, Shared, Swap, Worker};
 
 /// How often pools are looked through for connections nobody will use again.
@@ -30,17 +33,15 @@ const END_LOOK: Duration = Duration::from_millis(5);
 /// How often a draining worker looks whether it is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a worker until it was drained.
-///
-/// # Errors
-/// When the runtime can't be made.
+/// Runs a worker until it was drained; `started` hears whether it can be run, and why not.
 pub fn run(
     index: usize,
     generation: Arc<Generation>,
     shared: Shared,
     seed: u64,
     commands: Receiver<Command>,
-) -> Result<()> {
+    started: &std::sync::mpsc::Sender<Result<()>>,
+) {
     let board = Arc::clone(&shared.board);
     let (begin, end) = (Arc::clone(&board), Arc::clone(&board));
     let runtime = runtime::Builder::new_current_thread()
@@ -49,14 +50,22 @@ pub fn run(
         .thread_name(format!("helper-{index}"))
         .on_thread_unpark(move || begin.turn_begins(index))
         .on_thread_park(move || end.turn_ends(index))
-        .build_local(runtime::LocalOptions::default())
-        .map_err(|error| Error::io(Kind::Internal, "runtime", &error))?;
+        .build_local(runtime::LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let detail = format!("worker {index} cannot start: {}", config::reason(&error));
+            // The server has stopped waiting where another could not start.
+            let _ = started.send(Err(Error::new(Kind::Internal, "runtime", detail)));
+            return;
+        }
+    };
+    let _ = started.send(Ok(()));
     let worker = Rc::new(Worker::new(index, generation, shared, seed));
     runtime.block_on(live(worker, commands));
     // Helpers may be stuck in a slow read; nobody waits for them.
     runtime.shutdown_background();
     board.leave(index);
-    Ok(())
 }
 
 async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
@@ -168,6 +177,7 @@ impl Doors {
         let generation = Arc::clone(&swap.generation);
         worker.swap(swap.generation);
         maps::start(worker, &generation);
+        let mut failed = None;
         let mut open = self.open.borrow_mut();
         open.retain(|address, door| {
             let stays = swap.kept.contains(address);
@@ -177,7 +187,16 @@ impl Doors {
             stays
         });
         for added in swap.added {
-            let (address, listener, socket) = (added.address, added.listener, added.socket);
+            let (address, listener) = (added.address, added.listener);
+            let socket = match register(added.socket, Interest::READABLE) {
+                Ok(socket) => socket,
+                Err(error) => {
+                    let (worker, error) = (worker.index, config::reason(&error));
+                    let detail = format!("worker {worker} cannot accept at {address:?}: {error}");
+                    failed = Some(Error::new(Kind::Internal, NOT_ACCEPTING, detail));
+                    continue;
+                }
+            };
             let accepts = Arc::clone(&listener).run(Rc::clone(worker), socket);
             let name = address.clone();
             let accepting = tokio::task::spawn_local(async move {
@@ -206,7 +225,7 @@ impl Doors {
             );
         }
         // Whoever waited may have stopped waiting.
-        let _ = swap.done.send(worker.index);
+        let _ = swap.done.send(failed.map_or(Ok(worker.index), Err));
     }
 
     /// Takes every listener out and waits until each was accepted empty and closed.

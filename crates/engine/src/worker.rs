@@ -30,6 +30,7 @@ use crate::listener::{Arrival, Clients, Listener};
 use crate::maps::Inbox;
 use crate::permits::{self, Limiter};
 use crate::programs::Programs;
+use crate::refused::RefusedClients;
 use crate::resolve::{Files, Mounts};
 use crate::scripts::Scripts;
 use crate::sensors::Sensors;
@@ -119,6 +120,8 @@ pub struct Shared {
     pub slots: Arc<AllSlots>,
     /// Who holds permits of limits, and who was refused.
     pub limits: Arc<Limiter>,
+    /// Who is refused, by a limit or because there is too much to do.
+    pub refused: Arc<RefusedClients>,
     /// Who was shed lately.
     pub shed: Arc<AllRemembered>,
     /// What programs have complained of lately.
@@ -155,6 +158,7 @@ impl Shared {
             complaints: Arc::default(),
             scripts: sensors.for_scripts(),
             sensors,
+            refused: Arc::default(),
             shed: Arc::new(AllRemembered::new(workers)),
             process,
             generation: Arc::default(),
@@ -238,8 +242,8 @@ pub struct Swap {
     pub kept: Arc<[ListenAddress]>,
     /// When the workers were told.
     pub told: Instant,
-    /// Where the worker says its number when it has done it.
-    pub done: std::sync::mpsc::Sender<usize>,
+    /// Where the worker says its number when it has done it, or at what it cannot accept.
+    pub done: std::sync::mpsc::Sender<Result<usize>>,
 }
 
 impl Swap {

@@ -39,8 +39,10 @@ pub(crate) struct Arguments {
 const AFTER_HELP: &str = "\
 Signals to the process of `nagaya serve`:
   TERM, INT  finish what is under way, then end; a second one ends at once
+  QUIT       finish what is under way, then end; a second one changes nothing
   HUP        read the configuration again; if anything is wrong with it, the old one serves on
   USR1       open the log files again (after moving them away)
+  USR2       ignored, with a line in the log
 
 Is it running, and what is it doing?   nagaya status
 Is my configuration right?             nagaya check

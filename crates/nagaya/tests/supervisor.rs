@@ -313,7 +313,7 @@ fn the_server_does_not_outlive_its_supervisor() {
 
 #[test]
 fn term_ends_in_order() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
         let mut gateway = start(&config("one", "", ""));
         let (server, address) = (gateway.server_pid(), gateway.address());
         gateway.signal(signal);
@@ -333,6 +333,35 @@ fn a_request_that_has_begun_is_answered_after_term() {
     assert_eq!(ask(&gateway), "one");
     gateway.signal(Signal::TERM);
     gateway.wait_for_message("signal=TERM");
+    assert_eq!(body(client.ask(end)), "one");
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn quit_drains_however_often_it_comes_and_usr2_is_ignored_with_a_line() {
+    let mut gateway = start(&config("one", "", ""));
+    let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
+    gateway.signal(Signal::USR2);
+    gateway.wait_for_message("USR2 means nothing to this process and is ignored");
+    // As a terminal or `pkill` does it: to all of them.
+    for child in [server, spawner] {
+        for signal in [Signal::USR2, Signal::QUIT] {
+            kill_process(pid(child), signal).unwrap();
+        }
+    }
+    assert_eq!(ask(&gateway), "one");
+    assert_eq!(
+        (gateway.server_pid(), gateway.spawner_pid()),
+        (server, spawner)
+    );
+    let mut client = gateway.client();
+    let (begin, end) = ASK.split_at(20);
+    client.send(begin);
+    assert_eq!(ask(&gateway), "one");
+    gateway.signal(Signal::QUIT);
+    gateway.wait_for_message("signal=QUIT");
+    gateway.signal(Signal::QUIT);
+    gateway.wait_for_message("what is under way is being finished already");
     assert_eq!(body(client.ask(end)), "one");
     assert!(gateway.wait().success());
 }

@@ -19,6 +19,10 @@ pub enum Signal {
     Hangup,
     /// Open the logs again.
     User1,
+    /// End in order, and never at once.
+    Quit,
+    /// Nothing yet.
+    User2,
 }
 
 impl std::fmt::Display for Signal {
@@ -28,15 +32,19 @@ impl std::fmt::Display for Signal {
             Signal::Interrupt => "INT",
             Signal::Hangup => "HUP",
             Signal::User1 => "USR1",
+            Signal::Quit => "QUIT",
+            Signal::User2 => "USR2",
         })
     }
 }
 
-const NUMBERS: [(Signal, libc::c_int); 4] = [
+const NUMBERS: [(Signal, libc::c_int); 6] = [
     (Signal::Terminate, libc::SIGTERM),
     (Signal::Interrupt, libc::SIGINT),
     (Signal::Hangup, libc::SIGHUP),
     (Signal::User1, libc::SIGUSR1),
+    (Signal::Quit, libc::SIGQUIT),
+    (Signal::User2, libc::SIGUSR2),
 ];
 
 /// Every [`Signal`] of this process from now on, readable when one has come.

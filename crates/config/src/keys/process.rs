@@ -383,6 +383,13 @@ pub(crate) const CAPS: Section = Section {
             "connections_per_client = 100",
         ),
         key(
+            "refusals_per_client",
+            Kind::Count(0, 1_000_000),
+            Value("50"),
+            "Refusals of one client (an address, or a /64 for IPv6) in a second, by limits or because there is too much to do, that are dealt with like other requests. Beyond, its connection closes after the reply, and of the records one in 100 is written, with `sampled` 100 in it; counters count all. 0 is no cap.",
+            "refusals_per_client = 500",
+        ),
+        key(
             "requests_per_connection",
             Kind::Count(0, 1_000_000_000),
             Value("1000"),

@@ -256,6 +256,7 @@ fn caps(table: &Table<'_>) -> Caps {
         upstream_head_bytes: table.size("upstream_head_bytes") as usize,
         connections: table.count("connections") as usize,
         connections_per_client: table.count("connections_per_client") as usize,
+        refusals_per_client: table.count("refusals_per_client"),
         requests_per_connection: table.count("requests_per_connection"),
         body_rate_min: table.size("body_rate_min"),
         write_rate_min: table.size("write_rate_min"),

@@ -16,6 +16,7 @@ use super::times::Times;
 use crate::address;
 use crate::exchange::{Exchange, Request};
 use crate::fields;
+use crate::refused::SAMPLE;
 use crate::resolve::Resolved;
 
 /// What a record is made of.
@@ -200,6 +201,9 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
     put("limit_key", Value::text(key));
     // Named only where there is one, as the next: few are shed or have limits in shadow, and
     // everybody writes records.
+    if record.is_sampled {
+        put("sampled", Value::Number(SAMPLE));
+    }
     if let Some(shed) = record.shed.as_deref() {
         put("shed", Value::word(&shed.rule.name));
     }

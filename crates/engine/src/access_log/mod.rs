@@ -1,4 +1,5 @@
-//! Exactly one record per exchange, written off the workers.
+//! One record per exchange, written off the workers; one for many only where a client is refused
+//! all the time ([`crate::refused`]).
 //!
 //! The idea: a worker puts a record into words in memory of its own and hands whole batches to
 //! one writer thread, through a queue that never makes it wait. What finds the queue full, the
@@ -30,6 +31,7 @@ use times::Times;
 
 use crate::clock::Clock;
 use crate::exchange::Exchange;
+use crate::refused::SAMPLE;
 use crate::worker::Worker;
 
 /// A batch this long is handed over at once, not with the next tick.
@@ -109,8 +111,12 @@ impl Drop for AccessLog {
     }
 }
 
-/// Writes the record of an exchange that ended at this moment.
+/// Writes the record of an exchange that ended at this moment, or one for many where its client
+/// is refused all the time.
 pub fn record(worker: &Worker, exchange: &Exchange, ended: Instant) {
+    if exchange.record.is_sampled && worker.draw() % SAMPLE != 0 {
+        return;
+    }
     worker.access_log.add(&worker.clock, exchange, ended);
 }
 

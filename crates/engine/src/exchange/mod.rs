@@ -74,6 +74,8 @@ pub struct Exchange {
 pub struct Record {
     /// When the handler began.
     pub handler_started: Option<Instant>,
+    /// Whether it stands for others, of which no record is written.
+    pub is_sampled: bool,
     /// Time spent on the upstream: connect to last byte, in microseconds.
     pub upstream_us: u64,
     /// Address of the upstream's server that was tried last.

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::connection::{self, Arrival};
 use crate::exchange::Peer;
-use crate::io::register;
 use crate::worker::Worker;
 
 /// Connections taken before others get their turn.
@@ -45,8 +44,11 @@ impl Listener {
     }
 
     /// Accepts until removed.
-    pub async fn run(self: Arc<Self>, worker: Rc<Worker>, socket: OwnedFd) -> io::Result<()> {
-        let socket = register(socket, Interest::READABLE)?;
+    pub async fn run(
+        self: Arc<Self>,
+        worker: Rc<Worker>,
+        socket: AsyncFd<OwnedFd>,
+    ) -> io::Result<()> {
         let (mut lack, mut said) = (None, None);
         while !self.is_removed() {
             tokio::select! {

@@ -74,7 +74,7 @@ impl Drop for ClientSeat {
 }
 
 /// The upper half of an IPv6 address, or an IPv4 address where no global IPv6 prefix can be.
-fn key(address: IpAddr) -> u64 {
+pub(crate) fn key(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
         IpAddr::V6(v6) => u64::try_from(v6.to_bits() >> 64).unwrap_or(u64::MAX),

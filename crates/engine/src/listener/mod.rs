@@ -8,5 +8,6 @@ mod clients;
 mod connection;
 
 pub use accept::{Listener, accept_some};
+pub(crate) use clients::key as client_key;
 pub use clients::{ClientSeat, Clients};
 pub use connection::{Arrival, start, start_handed};

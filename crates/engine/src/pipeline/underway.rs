@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::Exchange;
 use crate::permits;
+use crate::refused;
 use crate::scripts;
 use crate::stats::{self, bump};
 use crate::worker::Worker;
@@ -97,6 +98,9 @@ impl<'a> Underway<'a> {
 
     /// Answers an error; scripts may see that answer, too.
     async fn answer(&mut self, error: &Error) {
+        if matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_)) {
+            refused::note(self.worker, self.exchange);
+        }
         error_reply::answer(self.exchange, error).await;
         if let Err(error) = scripts::filter_body(self.worker, self.exchange).await {
             error_reply::answer(self.exchange, &error).await;

@@ -193,6 +193,13 @@ impl Supervisor {
             Signal::Terminate | Signal::Interrupt => self.drain(),
             Signal::Hangup => self.wanted.reload = true,
             Signal::User1 => self.wanted.reopen = true,
+            Signal::Quit if matches!(self.phase, Phase::Draining { .. }) => {
+                tracing::info!("what is under way is being finished already");
+            }
+            Signal::Quit => self.drain(),
+            Signal::User2 => {
+                tracing::warn!("USR2 means nothing to this process and is ignored");
+            }
         }
     }
 
