@@ -56,6 +56,11 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
         out.path(path);
         out.path(canonical);
     }
+    pack_identities(&mut out, sources);
+    out.bytes
+}
+
+fn pack_identities(out: &mut Packer, sources: &Sources) {
     out.number(sources.identities.len());
     for (path, identity) in &sources.identities {
         out.path(path);
@@ -63,7 +68,6 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
             out.long(number);
         }
     }
-    out.bytes
 }
 
 pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {

@@ -228,7 +228,7 @@ impl<'dir> Walk<'dir> {
             self.probe(name)?;
         }
         let text = readlinkat(link, c"", Vec::new())?;
-        if text.as_bytes().starts_with(b"/") && i64::from(fstatfs(link)?.f_type) == PROC {
+        if text.as_bytes().starts_with(b"/") && fstatfs(link)?.f_type == PROC {
             return Err(Errno::LOOP);
         }
         if self.symlinks == Symlinks::Owner {
