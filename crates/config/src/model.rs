@@ -1,8 +1,7 @@
 //! The configuration as the rest of the program sees it: checked, complete, immutable.
 //!
-//! The idea: a value of these types cannot be wrong. Every default is filled in, every name
-//! resolves, every range holds; what could be absent is an `Option` only where absence means
-//! something. [`crate::load`] is the only producer. No file, clock or socket is touched here.
+//! The idea: a value of these types cannot be wrong. Defaults are filled in, names resolve, ranges
+//! hold. [`crate::load`] is the only producer. No file, clock or socket is touched here.
 
 mod cgroup;
 mod handler;
