@@ -363,8 +363,8 @@ fn why(shared: &Shared, id: &str) -> String {
     let remembered = shared.limits.refusals.find(id.as_bytes());
     if remembered.is_empty() {
         return format!(
-            "error: no refusal of request {id} is remembered: the last {} are, until the \
-             server restarts; its access record has the reason, if json or ltsv is written\n",
+            "error: no refusal of request {id} is remembered: the last {} are, and of each limit, key and \
+             network the last one, until the server restarts; its access record has the reason, if json or ltsv is written\n",
             count(REMEMBERED_MAX as u64)
         );
     }
@@ -379,6 +379,7 @@ fn told(remembered: &Remembered) -> String {
         site,
         refusal,
         others,
+        ..
     } = remembered;
     let mut out = String::new();
     let mut line = |name: &str, value: &dyn Display| {

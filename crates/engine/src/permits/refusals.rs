@@ -3,9 +3,12 @@
 //!
 //! A refusal is made to be cheap, because they come when there is too much of everything: the
 //! reply's words are fixed, the log hears of each limit once a second with a count ([`super::lines`]), and
-//! the ring takes the facts as they are; they are put into words when somebody asks.
+//! the ring takes the facts as they are; they are put into words when somebody asks. What falls out of
+//! the ring stays if it is the last of its flow, so that one client refused without end makes nobody
+//! else's refusals forgotten.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,12 +16,17 @@ use limits::{Mode, Refusal, Why};
 
 use super::lines::Lines;
 use super::wants;
+use crate::address;
 use crate::error::{Error, Kind};
 use crate::exchange::{Exchange, RequestId};
 use crate::worker::Worker;
 
 /// Refusals that are remembered, and as many that would have been.
 pub(super) const REMEMBERED_MAX: usize = 4_096;
+/// Flows (a limit, a key of it and a network) whose last refusal is remembered beyond that: by
+/// their hash in groups of so many, of which the oldest goes first.
+const FLOWS_OF_GROUP: usize = 8;
+const GROUPS: usize = REMEMBERED_MAX / FLOWS_OF_GROUP;
 /// How often the log hears of refusals.
 const LINES_EVERY_MS: u64 = 1_000;
 /// What a client is told to wait, at least and at most.
@@ -34,18 +42,25 @@ const STATUS: u16 = 503;
 pub struct Refusals {
     /// Held for one refusal, or to copy what is asked for.
     recent: Mutex<Recent>,
+    hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct Recent {
-    refused: Ring,
+    refused: Memory,
     /// Apart, so that a limit that is only tried makes nobody forget what was really refused.
-    shadow: Ring,
+    shadow: Memory,
     lines: Lines,
     said_ms: u64,
 }
 
-type Ring = VecDeque<Remembered>;
+/// The last refusals of all, and beyond these the last of each flow.
+#[derive(Debug, Default)]
+struct Memory {
+    ring: VecDeque<Remembered>,
+    /// Empty until the ring is full; then [`GROUPS`].
+    flows: Vec<Vec<Remembered>>,
+}
 
 /// One refusal, as it is remembered.
 #[derive(Debug, Clone)]
@@ -60,6 +75,8 @@ pub struct Remembered {
     pub refusal: Box<Refusal>,
     /// Further limits in shadow that would have refused it.
     pub others: usize,
+    /// The limit, its key and the client's network, hashed.
+    flow: u64,
 }
 
 /// Makes an error of a refusal, and remembers it.
@@ -104,12 +121,16 @@ fn remembered(
     others: usize,
 ) -> Remembered {
     let site = exchange.route.site().map(|site| Arc::clone(&site.name));
+    let network = address::network(exchange.request.client);
+    let flow = (refusal.limit, &refusal.key, network);
+    let flow = worker.shared.limits.refusals.hasher.hash_one(flow);
     Remembered {
         id: exchange.request.id,
         at: worker.clock.unix_at(exchange.request.received),
         site: site.unwrap_or_default(),
         refusal,
         others,
+        flow,
     }
 }
 
@@ -141,24 +162,20 @@ impl Refusals {
         for other in others {
             lines.note(other, remembered.id);
         }
-        let ring = match remembered.refusal.mode {
+        let memory = match remembered.refusal.mode {
             Mode::Enforce => refused,
             Mode::Shadow => shadow,
         };
-        let oldest = match ring.len() < REMEMBERED_MAX {
-            true => None,
-            false => ring.pop_front(),
-        };
-        ring.push_back(remembered);
+        let forgotten = memory.add(remembered);
         drop(recent);
         // Only now: its memory goes back while nobody waits.
-        drop(oldest);
+        drop(forgotten);
     }
 
     /// What is remembered of this request: that it was refused, then what would have refused it.
     pub fn find(&self, id: &[u8]) -> Vec<Remembered> {
         let recent = self.lock();
-        let all = recent.refused.iter().chain(&recent.shadow);
+        let all = recent.refused.all().chain(recent.shadow.all());
         all.filter(|it| it.id.as_bytes() == id).cloned().collect()
     }
 
@@ -182,5 +199,39 @@ impl Refusals {
 
     fn lock(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// Remembers one; gives back what is forgotten for it.
+    fn add(&mut self, remembered: Remembered) -> Option<Remembered> {
+        let oldest = match self.ring.len() < REMEMBERED_MAX {
+            true => None,
+            false => self.ring.pop_front(),
+        };
+        self.ring.push_back(remembered);
+        self.keep(oldest?)
+    }
+
+    /// Keeps what has left the ring in the place of an earlier one of its flow, or of the oldest.
+    fn keep(&mut self, left: Remembered) -> Option<Remembered> {
+        self.flows.resize_with(GROUPS, Vec::new);
+        let group = self.flows.get_mut(left.flow as usize % GROUPS)?;
+        let place = match group.iter_mut().position(|it| it.flow == left.flow) {
+            Some(same) => group.get_mut(same),
+            None if group.len() < FLOWS_OF_GROUP => None,
+            None => group.iter_mut().min_by_key(|it| it.at),
+        };
+        match place {
+            Some(place) => Some(std::mem::replace(place, left)),
+            None => {
+                group.push(left);
+                None
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Remembered> {
+        self.ring.iter().chain(self.flows.iter().flatten())
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use limits::Why;
 
 use super::{Crowd, bed, check_quiet, config, field, statuses, together};
-use crate::permits::refusals::retry_after_s;
+use crate::permits::refusals::{REMEMBERED_MAX, retry_after_s};
 use crate::permits::{questions, rows};
-use crate::testbed::{Bed, block_on};
+use crate::testbed::{Bed, block_on, peer};
 
 #[test]
 fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
@@ -100,6 +100,38 @@ fn an_operator_asks_and_changes_what_a_limit_is() {
         );
     }
     assert_eq!(questions::answer(&bed.shared, "what"), None);
+}
+
+#[test]
+fn the_last_refusal_of_each_flow_is_remembered_however_often_another_is_refused() {
+    let bed = bed("", r#"{ key = "path", rate = "1/d", burst = 1 }"#, "");
+    let ask = |client: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let exchange = bed.ask_from(peer(&format!("{client}:40000")), &request);
+        exchange.request.id.to_string()
+    };
+    let is_known = |id: &str| {
+        let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+        !why.starts_with("error: ")
+    };
+    ["/one", "/two"].map(|path| ask("192.0.2.1", path));
+    let before = ask("192.0.2.1", "/one");
+    let of_key = ask("192.0.2.1", "/one");
+    let of_network = ask("198.51.100.1", "/two");
+    let first = ask("192.0.2.1", "/two");
+    for _ in 0..REMEMBERED_MAX {
+        ask("192.0.2.1", "/two");
+    }
+    let last = ask("192.0.2.1", "/two");
+    for (id, expected) in [
+        (&of_key, true),
+        (&of_network, true),
+        (&last, true),
+        (&before, false),
+        (&first, false),
+    ] {
+        assert_eq!(is_known(id), expected, "{id}");
+    }
 }
 
 #[test]
