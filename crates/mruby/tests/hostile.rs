@@ -17,15 +17,19 @@ impl Host for World {
 }
 
 fn opened() -> Vm<World> {
+    opened_with(64 << 20).expect("an interpreter opens")
+}
+
+fn opened_with(memory_bytes: usize) -> Result<Vm<World>, Error> {
     let patience = std::env::var("NAGAYA_PATIENCE").ok();
     let patience: u32 = patience.and_then(|text| text.parse().ok()).unwrap_or(1);
     let budget = Budget {
-        memory_bytes: 64 << 20,
+        memory_bytes,
         cpu: Duration::from_millis(50) * patience,
     };
-    let mut vm = Vm::open(World, budget).expect("an interpreter opens");
+    let mut vm = Vm::open(World, budget)?;
     vm.unseal();
-    vm
+    Ok(vm)
 }
 
 fn run(vm: &mut Vm<World>, source: &str) -> Result<Datum, Error> {
@@ -254,6 +258,19 @@ fn a_text_has_no_negative_length() {
         assert_eq!(raised(source), "ArgumentError", "{source}");
     }
     assert_eq!(value("Random.bytes(3).bytesize"), Datum::Int(3));
+}
+
+#[test]
+fn a_script_for_which_there_is_no_room_is_refused() {
+    let least = opened().bytes();
+    for more in (0..64 << 10).step_by(512) {
+        let Ok(mut vm) = opened_with(least + more) else {
+            continue;
+        };
+        // Refused or compiled, as there is room.
+        let _ = vm.compile(b"[1].map { |a| { a => \"x\" } }", "script.rb", 1);
+    }
+    assert_eq!(value("1 + 1"), Datum::Int(2));
 }
 
 #[test]
