@@ -21,6 +21,8 @@ address = "127.0.0.1:{port}"
 access = "{dir}/access.log"
 format = "json"
 level = "warn"
+[caps] # each record is looked at
+refusals_per_client = 0
 [[sites]]
 hosts = ["app.test"]
   [[sites.rules]]

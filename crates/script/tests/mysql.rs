@@ -191,7 +191,7 @@ fn a_wrong_login_a_wrong_statement_and_wrong_values_are_told_apart() {
         let error = rows(&database, ME, "SELEKT 1").await.expect_err("no SQL");
         assert_eq!(
             (error.kind(), error.code()),
-            (Kind::Server, Some(1064)),
+            (Kind::Statement, Some(1064)),
             "{error}"
         );
         let mismatch = database.execute(ME, "SELECT ?".into(), Vec::new()).await;
@@ -413,7 +413,7 @@ fn small_selects_go_over_few_connections_together_and_each_gets_its_own_answer()
         )
         .await;
         let error = ask(1).await.expect_err("no such column");
-        assert_eq!((error.kind(), error.code()), (Kind::Server, Some(1054)));
+        assert_eq!((error.kind(), error.code()), (Kind::Statement, Some(1054)));
     });
 }
 

@@ -186,7 +186,7 @@ const MYSQL: &[(&str, &str)] = &[
         "t = d.execute(\"SELECT CAST('11:12:13' AS TIME)\").next[0]; [t.year, t.hour, t.min, t.sec]",
         "[1970, 11, 12, 13]",
     ),
-    ("d.execute('SELEC 1')", "…ArgumentError: "),
+    ("d.execute('SELEC 1')", "…RuntimeError: "),
     ("d.execute(1)", "…TypeError"),
     ("d.execute('SELECT ?', [1])", "…TypeError"),
     ("d.execute('SELECT v FROM t WHERE id = ?', 99).next", "nil"),
