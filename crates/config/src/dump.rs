@@ -451,7 +451,7 @@ fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
 
 fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
     let target = match &proxy.target {
-        ProxyTarget::Script(set) => script::set(set),
+        ProxyTarget::Script(given) => format!("script = {}", script::script(given, Place::Set)),
         ProxyTarget::Upstream(index) => {
             let name = upstreams.get(*index).map_or("", |upstream| &upstream.name);
             format!("upstream = {}", quote(name))
@@ -476,7 +476,8 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
         format!("tunnels = {}", proxy.tunnels),
     ];
     let aside = proxy.buffer_reply.map(buffer_reply);
-    let entries = std::iter::once(target).chain(strip).chain(add);
+    let entries = std::iter::once(target).chain(script::allow(&proxy.allow));
+    let entries = entries.chain(strip).chain(add);
     braces(entries.chain(rest).chain(aside))
 }
 

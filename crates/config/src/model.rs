@@ -31,7 +31,7 @@ pub use limit::{
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
 pub use script::{
     AllowedAddress, Budgets, Cache, OnError, PhaseScripts, Script, ScriptFile, Scripts,
-    ServerClass, SetScript, Source,
+    ServerClass, Source,
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 pub use template::{Template, TemplatePart};

@@ -64,11 +64,11 @@ fn every_level_holds_the_scripts_written_on_it() {
     let Some(Handler::Proxy(proxy)) = &rules[1].handler else {
         panic!("{rules:?}");
     };
-    let ProxyTarget::Script(set) = &proxy.target else {
+    let ProxyTarget::Script(script) = &proxy.target else {
         panic!("{proxy:?}");
     };
-    assert_eq!((proxy.upstream(), set.allow.len()), (None, 2));
-    assert_eq!(set.script.path(), path("/hooks/route.rb"));
+    assert_eq!((proxy.upstream(), proxy.allow.len()), (None, 2));
+    assert_eq!(script.path(), path("/hooks/route.rb"));
     let content = rules[2].handler.as_ref().unwrap().script().unwrap();
     assert_eq!(content.path(), path("/opt/app.rb"));
     assert_eq!(model.all_scripts().count(), 14);
@@ -159,6 +159,26 @@ fn the_files_of_all_scripts_are_listed_once() {
 }
 
 #[test]
+fn allow_stands_beside_an_upstream_that_scripts_of_other_phases_may_change() {
+    let proxy = r#"handler = { proxy = { upstream = "http://127.0.0.1:9000", allow = ["10.0.0.0/8:80"] } }"#;
+    let access = r#"scripts = { access = "a.rb" }"#;
+    let given = |scripts| format!("{LISTEN}{SITE}{scripts}\n[[sites.rules]]\n{proxy}\n");
+    let model = model(&given(access));
+    let Some(Handler::Proxy(proxy)) = &model.sites[0].rules[0].handler else {
+        panic!("{model:?}");
+    };
+    assert_eq!((proxy.upstream(), proxy.allow.len()), (Some(0), 1));
+    assert!(config::dump(&model).contains(r#"allow = ["10.0.0.0/8:80"]"#));
+    // Without any script it must have been meant for clients.
+    let told = load(&Sources::from_text("nagaya.toml", &given(""))).unwrap_err();
+    let told = told.to_string();
+    assert!(
+        told.contains("`allow` in `proxy` says nothing without a script"),
+        "{told}"
+    );
+}
+
+#[test]
 fn an_allowed_address_is_a_network_with_or_without_a_port() {
     let allow = r#"["10.0.0.0/8", "192.0.2.1:9000", "172.16.0.0/12:80", "[fd00::/8]:8080", "::1", "[2001:db8::1]"]"#;
     let proxy = format!("handler = {{ proxy = {{ script = \"a.rb\", allow = {allow} }} }}");
@@ -167,7 +187,7 @@ fn an_allowed_address_is_a_network_with_or_without_a_port() {
     let Handler::Proxy(proxy) = handler else {
         panic!("{handler:?}");
     };
-    let allow = &proxy.script().unwrap().allow;
+    let allow = &proxy.allow;
     let cases = [
         ("10.255.0.1:1", true),
         ("[::ffff:10.1.2.3]:443", true),

@@ -20,6 +20,10 @@ access = ""
 level = "info"
 [scripts]
 cpu = "1s"
+[upstreams.app]
+servers = ["127.0.0.1:9001"]
+[upstreams.two]
+servers = ["localhost:9002", "127.0.0.1:9003"]
 "#;
 
 #[test]
@@ -47,7 +51,12 @@ fn every_case_holds_over_http() {
     }
     let gateway = builder.start();
     let port = gateway.address().port().to_string();
-    let values = [("{root}", &*root), ("{port}", &*port)];
+    let values = [
+        ("{root}", &*root),
+        ("{port}", &*port),
+        ("{app}", "127.0.0.1:9001"),
+        ("{two}", "localhost:9002"),
+    ];
     let mut failed = Vec::new();
     for case in cases {
         let case = case.filled(&values);

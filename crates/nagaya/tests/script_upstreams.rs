@@ -201,6 +201,43 @@ fn an_upstream_named_in_passing_is_judged_by_the_handler() {
 }
 
 #[test]
+fn a_handler_without_a_script_allows_what_other_phases_name() {
+    let (app, other) = (
+        ScriptedUpstream::fixed("app"),
+        ScriptedUpstream::fixed("other"),
+    );
+    let script = r#"access = { code = """
+to = Nginx::Request.new.headers_in['X-To']
+Nginx::Upstream.new('app').server = to if to
+""" }"#;
+    let config = CONFIG.replace(
+        r#"script = "{dir}/route.rb", allow"#,
+        r#"upstream = "app", allow"#,
+    );
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config)
+        .with("app", app.address())
+        .with("allow", format!("\"{}\"", other.address()))
+        .with("scripts", script)
+        .start();
+    let ask = |path: &str, to: &str| {
+        let reply = reply(gateway.ask(&get(path, to)));
+        (reply.status, text(&reply))
+    };
+    let at = other.address().to_string();
+    assert_eq!(
+        ask("/", &at),
+        (200, "other".to_owned()),
+        "{}",
+        gateway.stderr()
+    );
+    assert_eq!(ask("/", "app"), (200, "app".to_owned()));
+    assert_eq!(ask("/", "127.0.0.9:80").0, 503);
+    told(&gateway, "127.0.0.9:80 is not in `allow`");
+    // That handler allows no address.
+    assert_eq!(ask("/fixed/a", &at).0, 503);
+}
+
+#[test]
 fn figures_tell_of_all_named_servers_together() {
     let (app, other) = (
         ScriptedUpstream::fixed("app"),

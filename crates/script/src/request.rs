@@ -108,6 +108,9 @@ pub trait Request {
     /// Appends a property's value; `false` when it has none.
     fn read(&self, property: Property, out: &mut Vec<u8>) -> bool;
 
+    /// Appends the first server of an upstream; `false` when none has this name.
+    fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool;
+
     /// Changes a property.
     ///
     /// # Errors

@@ -76,6 +76,8 @@ pub struct Scope {
     pub redirects: u32,
     /// The upstream a script chose by `reverse_proxy` or `Upstream#server=`.
     pub upstream: Option<Vec<u8>>,
+    /// The upstream whose `server=` was called last, and what it was given.
+    pub(crate) server_of: Option<(Vec<u8>, Vec<u8>)>,
     /// The group its program is to be born in, by `Cgroup#attach`.
     pub cgroup: Option<CgroupWish>,
     notes: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -93,6 +95,7 @@ impl Default for Scope {
             redirect: None,
             redirects: 0,
             upstream: None,
+            server_of: None,
             cgroup: None,
             notes: BTreeMap::new(),
             notes_bytes: 0,

@@ -104,6 +104,12 @@ impl Request for Trial {
         }
     }
 
+    /// Nothing is configured: any name will do, and is its own server.
+    fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(upstream);
+        true
+    }
+
     fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {
         if property == Property::ContentType {
             return self.set_field(Side::Out, CONTENT_TYPE, &[value]);

@@ -23,7 +23,14 @@ fn every_case_holds_of_a_made_up_request() {
     let cases: Vec<ScriptCase> = cases(&vectors)
         .into_iter()
         .filter(|case| case.only.as_deref() != Some("server"))
-        .map(|case| case.filled(&[("{root}", ROOT), ("{port}", PORT)]))
+        .map(|case| {
+            case.filled(&[
+                ("{root}", ROOT),
+                ("{port}", PORT),
+                ("{app}", "app"),
+                ("{two}", "two"),
+            ])
+        })
         .collect();
     assert!(cases.len() >= 150, "{} cases", cases.len());
     let failed = on_a_worker(async {

@@ -3,7 +3,7 @@
 use super::{Lines, braces, list, quote, quote_path};
 use crate::lower::names::Named;
 use crate::lower::script::Place;
-use crate::model::{AllowedAddress, PhaseScripts, Script, Scripts, SetScript, Source};
+use crate::model::{AllowedAddress, PhaseScripts, Script, Scripts, Source};
 
 /// A level's scripts by phase, and where each stands.
 type Phases<'a> = [(&'static str, &'a [Script], Place); 5];
@@ -60,13 +60,9 @@ impl Lines {
     }
 }
 
-/// `script` and `allow` of `proxy`.
-pub(super) fn set(set: &SetScript) -> String {
-    let script = format!("script = {}", script(&set.script, Place::Set));
-    if set.allow.is_empty() {
-        return script;
-    }
-    format!("{script}, allow = {}", list(&set.allow, allowed))
+/// `allow` of `proxy`, where it has one.
+pub(super) fn allow(given: &[AllowedAddress]) -> Option<String> {
+    (!given.is_empty()).then(|| format!("allow = {}", list(given, allowed)))
 }
 
 /// A script that stands there.

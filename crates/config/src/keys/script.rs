@@ -53,7 +53,8 @@ pub(super) const ALLOW_OF_PROXY: Key = key(
     "allow",
     Kind::Other("list of addresses and networks, each with or without a port"),
     Absent("named upstreams alone"),
-    "What `script` may forward to beside `[upstreams.NAME]`: `\"10.0.0.0/8\"` with any port, `\"10.0.0.0/8:8080\"`, \
+    "What scripts may forward to beside `[upstreams.NAME]`, be it the `script` here, or one of another phase by \
+     `Nginx::Upstream#server=` or `Apache::Request#reverse_proxy`: `\"10.0.0.0/8\"` with any port, `\"10.0.0.0/8:8080\"`, \
      `\"127.0.0.1:9000\"`, `\"[fd00::/8]:8080\"`. The address that is connected to is what counts, whatever name the \
      script gave. The gateway's own listeners are refused even so.",
     "script = \"hooks/route.rb\", allow = [\"10.0.0.0/8\", \"127.0.0.1:9000\"]",

@@ -1,6 +1,6 @@
 //! `handler = { … }`: exactly one of the handlers, with what belongs to it.
 
-use super::context::problem;
+use super::context::{Context, problem, problem_overall};
 use super::program;
 use super::script::{self, Place};
 use super::table::Table;
@@ -9,7 +9,7 @@ use super::upstream::{self, Upstreams};
 use super::value::Value;
 use super::values;
 use crate::model::{
-    Handler, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template, TemplatePart,
+    Handler, Model, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template, TemplatePart,
 };
 use crate::{keys, units};
 
@@ -122,8 +122,8 @@ fn chosen_by_script(table: &Table<'_>, script: &Value<'_>) -> Option<ProxyTarget
         let finding = finding.help(help).other("the script", script.spot());
         table.context.report(finding);
     }
-    let set = script::set(table)?;
-    Some(ProxyTarget::Script(Box::new(set)))
+    let script = script::script(script, Place::Set)?;
+    Some(ProxyTarget::Script(Box::new(script)))
 }
 
 /// The upstream of `proxy`, and the path of its URL.
@@ -131,20 +131,25 @@ fn named_upstream(
     table: &Table<'_>,
     upstreams: &mut Upstreams,
 ) -> Option<(ProxyTarget, Option<String>)> {
-    if let Some(allow) = table.get("allow") {
-        let help =
-            "it says what a `script` may choose; clients are let in by the rule's own `allow`";
-        let finding = problem(
-            allow.spot(),
-            "`allow` in `proxy` says nothing without `script`",
-        );
-        table.context.report(finding.help(help).absence());
-    }
     if table.has_misspelt("script") {
         return None;
     }
     let target = upstreams.target(&table.required("upstream")?)?;
     Some((ProxyTarget::Upstream(target.upstream), target.prefix))
+}
+
+/// Where nothing is scripted, `allow` of `proxy` must have been meant for clients.
+pub(crate) fn judge_allow(context: &Context<'_>, model: &Model) {
+    let mut rules = model.sites.iter().flat_map(|site| &site.rules);
+    let allows =
+        |handler: &Handler| matches!(handler, Handler::Proxy(proxy) if !proxy.allow.is_empty());
+    if model.all_scripts().next().is_none()
+        && rules.any(|rule| rule.handler.as_ref().is_some_and(allows))
+    {
+        let help = "it says what scripts may choose; clients are let in by the rule's own `allow`";
+        let finding = problem_overall("`allow` in `proxy` says nothing without a script");
+        context.report(finding.help(help));
+    }
 }
 
 fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<String>) -> Proxy {
@@ -154,6 +159,7 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
     };
     Proxy {
         target,
+        allow: script::allow(table),
         strip_prefix: prefix("strip_prefix"),
         add_prefix: prefix("add_prefix").or(url_prefix),
         host: table

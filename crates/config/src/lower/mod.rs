@@ -123,6 +123,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         guarded: Default::default(),
     };
     model.guarded = files::guarded(context, &model);
+    handler::judge_allow(context, &model);
     model
 }
 

@@ -15,7 +15,7 @@ use super::values;
 use crate::address::split_port;
 use crate::keys;
 use crate::model::{
-    AllowedAddress, Budgets, Cache, PhaseScripts, Script, ScriptFile, Scripts, SetScript, Source,
+    AllowedAddress, Budgets, Cache, PhaseScripts, Script, ScriptFile, Scripts, Source,
 };
 use crate::sources::Existence;
 use crate::units;
@@ -295,12 +295,9 @@ fn env(table: &Table<'_>) -> Arc<[String]> {
     names.into()
 }
 
-/// `script` and `allow` of `proxy`.
-pub(crate) fn set(table: &Table<'_>) -> Option<SetScript> {
-    let allow = table.list("allow");
-    let allow = allow.iter().filter_map(allowed).collect();
-    let script = script(&table.get("script")?, Place::Set)?;
-    Some(SetScript { script, allow })
+/// `allow` of `proxy`.
+pub(crate) fn allow(table: &Table<'_>) -> Box<[AllowedAddress]> {
+    table.list("allow").iter().filter_map(allowed).collect()
 }
 
 fn allowed(value: &Value<'_>) -> Option<AllowedAddress> {

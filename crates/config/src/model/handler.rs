@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Script, SetScript, Template};
+use super::{AllowedAddress, Script, Template};
 
 /// What answers a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,8 @@ pub enum Handler {
 pub struct Proxy {
     /// Where to.
     pub target: ProxyTarget,
+    /// Addresses that scripts may choose beside named upstreams. Empty: none.
+    pub allow: Box<[AllowedAddress]>,
     /// Prefix cut from the path before forwarding; begins with `/`.
     pub strip_prefix: Option<String>,
     /// Prefix put before the path; begins with `/`.
@@ -51,7 +53,7 @@ pub enum ProxyTarget {
     /// Index into [`super::Model::upstreams`].
     Upstream(usize),
     /// To what a script names, request by request.
-    Script(Box<SetScript>),
+    Script(Box<Script>),
 }
 
 impl Proxy {
@@ -70,10 +72,10 @@ impl Proxy {
 
     /// The script that chooses.
     #[must_use]
-    pub fn script(&self) -> Option<&SetScript> {
+    pub fn script(&self) -> Option<&Script> {
         match &self.target {
             ProxyTarget::Upstream(_) => None,
-            ProxyTarget::Script(set) => Some(set),
+            ProxyTarget::Script(script) => Some(script),
         }
     }
 }

@@ -142,15 +142,6 @@ pub struct Budgets {
     pub read_bytes: u64,
 }
 
-/// `handler = { proxy = { script = … } }`: who names the upstream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SetScript {
-    /// The script; its value is an upstream's name, or an address.
-    pub script: Script,
-    /// Addresses it may choose beside named upstreams. Empty: none.
-    pub allow: Vec<AllowedAddress>,
-}
-
 /// A network, and a port of it or all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllowedAddress {
@@ -239,7 +230,7 @@ impl Handler {
     pub fn script(&self) -> Option<&Script> {
         match self {
             Handler::Script(script) => Some(script),
-            Handler::Proxy(proxy) => proxy.script().map(|set| &set.script),
+            Handler::Proxy(proxy) => proxy.script(),
             _ => None,
         }
     }

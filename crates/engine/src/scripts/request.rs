@@ -16,6 +16,7 @@ use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 use super::asks;
 use crate::exchange::Exchange;
 use crate::handler;
+use crate::upstream::named;
 
 /// Fields that frame a message or belong to one connection, and the request's name: ours.
 const OWN: [FieldId; 11] = [
@@ -63,6 +64,17 @@ impl Request for Exchange {
             | Property::UpstreamTime => read_reply(self, property, out),
             _ => read_request(self, property, out),
         }
+    }
+
+    fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool {
+        let serving = self.route.serving.as_deref();
+        let name = std::str::from_utf8(upstream).ok();
+        let named = serving.zip(name).and_then(|(it, name)| named(it, name));
+        let Some(server) = named.and_then(|(_, upstream)| upstream.servers.first()) else {
+            return false;
+        };
+        out.extend_from_slice(server.address.to_string().as_bytes());
+        true
     }
 
     fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {

@@ -101,8 +101,7 @@ async fn judge(
     proxy: &Proxy,
     said: &[u8],
 ) -> Result<Destination> {
-    let allow = proxy.script().map_or(&[][..], |set| &set.allow);
-    let chosen = upstream::choose(worker, serving, allow, said).await;
+    let chosen = upstream::choose(worker, serving, &proxy.allow, said).await;
     chosen.map_err(|refused| match refused {
         Refused::No(why) => none_chosen(&format!("a script named the upstream {why}")),
         Refused::Full(why) => Error::new(Kind::Full, "upstreams_full", why),

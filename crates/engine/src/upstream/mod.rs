@@ -22,7 +22,7 @@ use config::model::{self, Protocol};
 
 pub use dynamic::Dynamic;
 pub use link::Link;
-pub use named::{Destination, Refused, choose};
+pub use named::{Destination, Refused, choose, named};
 pub(crate) use server::label;
 pub use server::{Heard, InFlight, Server};
 pub use slots::{AllSlots, PATIENCE, Slots, Waiting};

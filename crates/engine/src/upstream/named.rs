@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use config::model::{AllowedAddress, Protocol};
+use config::model::{AllowedAddress, Protocol, Upstream};
 
 use super::{Pool, dial};
 use crate::worker::{Serving, Worker};
@@ -118,18 +118,20 @@ fn place(said: &[u8]) -> Result<&str, &'static str> {
     }
 }
 
-/// The upstream of this name. Those that handlers write as addresses have no name.
+/// The upstream of this name, and its index. Those that handlers write as addresses have no name.
+pub fn named<'a>(serving: &'a Serving, name: &str) -> Option<(usize, &'a Upstream)> {
+    let mut upstreams = serving.generation.upstreams.iter().enumerate();
+    let (index, upstream) =
+        upstreams.find(|(_, upstream)| upstream.name == name && !name.contains(':'))?;
+    Some((index, upstream))
+}
+
+/// The index of the upstream of this name, to which the handler `proxy` can forward.
 fn configured(serving: &Serving, text: &str) -> Result<Option<usize>, &'static str> {
-    if text.contains(':') {
-        return Ok(None);
-    }
-    let mut upstreams = serving.generation.upstreams.iter();
-    match upstreams.position(|upstream| upstream.name == text) {
+    match named(serving, text) {
         None => Ok(None),
-        Some(index) => match serving.generation.upstreams.get(index) {
-            Some(upstream) if upstream.protocol == Protocol::Http => Ok(Some(index)),
-            _ => Err("this upstream speaks FastCGI, and the handler is `proxy`"),
-        },
+        Some((index, upstream)) if upstream.protocol == Protocol::Http => Ok(Some(index)),
+        Some(_) => Err("this upstream speaks FastCGI, and the handler is `proxy`"),
     }
 }
 
@@ -244,7 +246,7 @@ hosts = ["a"]
         let Some(config::model::Handler::Proxy(proxy)) = handler else {
             panic!("a proxy");
         };
-        let allow = &proxy.script().expect("a script").allow;
+        let allow = &proxy.allow;
         match block_on(choose(&bed.worker, &serving, allow, said.as_bytes())) {
             Ok(Destination::Configured(index)) => serving.pools[index].name().to_owned(),
             Ok(Destination::Dynamic(pool)) => {

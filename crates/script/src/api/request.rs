@@ -243,7 +243,7 @@ pub(super) fn own<'a>(
     }
 }
 
-fn ended() -> Answer {
+pub(super) fn ended() -> Answer {
     Answer::runtime_error("this object belongs to a request that has ended: make a new one")
 }
 

@@ -1,20 +1,28 @@
 //! `Nginx::Upstream`, `Nginx::Utils`, and classes that are there to say what is not.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use mruby::Answer;
 
 use super::entries::{Classes, class, function, holder, int, method, module, not_there, reader};
-use super::request::{initialize, own, text};
-use super::{Chapter, InRuby, Method, answered, takes, takes_texts};
-use crate::request::Property;
+use super::request::ended;
+use super::{Chapter, InRuby, Method, answered, request, takes, takes_texts};
+use crate::request::Request;
 use crate::state::NativeCall;
 
 const UPSTREAM: Classes = &["Nginx::Upstream"];
 const ESCAPING: Classes = &["Nginx::Utils", "Apache"];
 const AUTHN: Classes = &["Apache::AuthnProvider"];
 
-/// Longest name of a server.
+/// What an object of `Nginx::Upstream` holds.
+struct Handle {
+    /// The number of the request it was made for.
+    serial: u64,
+    name: Vec<u8>,
+}
+
+/// Longest name of a server or an upstream.
 const SERVER_BYTES_MAX: usize = 255;
 
 pub(super) const CHAPTER: Chapter = Chapter {
@@ -41,22 +49,24 @@ pub(super) const CHAPTER: Chapter = Chapter {
         method(
             UPSTREAM,
             &["initialize"],
-            (takes(1, 1), "name"),
-            "An upstream. What is changed by it is changed for this request only.",
+            (takes_texts(1, 1), "name"),
+            "One of `[upstreams]`; a name that is not there raises `RuntimeError`. What is changed by it is \
+             changed for this request only.",
             initialize,
         ),
         reader(
             UPSTREAM,
             &["server"],
-            "The server a script chose for this request, or the upstream it goes to.",
+            "What `server=` of this upstream was given last for this request; else the first of its servers in \
+             the configuration, `\"127.0.0.1:8080\"`.",
             server,
         ),
         method(
             UPSTREAM,
             &["server="],
             (takes_texts(1, 1), "server"),
-            "Sends the request to this server, `address:port`, or to an upstream by its name. The \
-             handler has to allow it: see `allow` of `proxy`.",
+            "Sends the request to this server, `address:port`, or to an upstream by its name, whichever \
+             upstream it would have gone to. The handler has to allow it: see `allow` of `proxy`.",
             set_server,
         ),
         reader(UPSTREAM, &["keepalive_cache"], "Always 2.", |_| {
@@ -137,14 +147,46 @@ const fn no_method(classes: Classes, native: super::entries::Native) -> Method {
     function(classes, &["method_missing"], (takes(0, 64), ""), "", native)
 }
 
-fn server(call: &mut NativeCall<'_>) -> Answer {
-    text(call, |request, out| match &request.scope().upstream {
-        Some(chosen) => {
-            out.extend_from_slice(chosen);
-            true
+fn initialize(call: &mut NativeCall<'_>) -> Answer {
+    let name = call.bytes(0).unwrap_or_default().to_vec();
+    answered(request(call).and_then(|request| {
+        let mut server = Vec::new();
+        if name.len() > SERVER_BYTES_MAX || !request.server_of(&name, &mut server) {
+            let shown = name.get(..SERVER_BYTES_MAX).unwrap_or(&name);
+            let why = format!(
+                "no upstream is called \"{}\": see [upstreams]",
+                shown.escape_ascii()
+            );
+            return Err(Answer::runtime_error(why));
         }
-        None => request.read(Property::UpstreamName, out),
-    })
+        let serial = request.scope().serial();
+        Ok(Answer::Attach(Rc::new(Handle { serial, name })))
+    }))
+}
+
+/// What the receiver holds, and the request it was made for, if the script runs for that.
+fn own<'a>(
+    call: &'a mut NativeCall<'_>,
+) -> Result<(Rc<Handle>, &'a mut (dyn Request + 'static)), Answer> {
+    let handle = call.attached::<Handle>().ok_or_else(ended)?;
+    let request = request(call)?;
+    match request.scope().serial() == handle.serial {
+        true => Ok((handle, request)),
+        false => Err(ended()),
+    }
+}
+
+fn server(call: &mut NativeCall<'_>) -> Answer {
+    answered(own(call).map(|(upstream, request)| {
+        if let Some((of, server)) = &request.scope().server_of
+            && *of == upstream.name
+        {
+            return Answer::Bytes(server.clone());
+        }
+        let mut server = Vec::new();
+        request.server_of(&upstream.name, &mut server);
+        Answer::Bytes(server)
+    }))
 }
 
 fn set_server(call: &mut NativeCall<'_>) -> Answer {
@@ -153,8 +195,10 @@ fn set_server(call: &mut NativeCall<'_>) -> Answer {
     if server.is_empty() || server.len() > SERVER_BYTES_MAX || !server.iter().all(plain) {
         return Answer::argument_error("a server is an address with its port: 192.0.2.1:8080");
     }
-    answered(own(call).map(|request| {
-        request.scope().upstream = Some(server);
+    answered(own(call).map(|(upstream, request)| {
+        let scope = request.scope();
+        scope.server_of = Some((upstream.name.clone(), server.clone()));
+        scope.upstream = Some(server);
         Answer::Argument(0)
     }))
 }
