@@ -31,7 +31,7 @@ use crate::listener::Listener;
 use crate::maps;
 use crate::room::{Needs, Room};
 use crate::sensors::Sampling;
-use crate::thread;
+use crate::thread::{self, Runtimes};
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Opened, Prepare, Shared, Swap};
 use ear::Ear;
@@ -46,7 +46,8 @@ const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice s
 const ENDING: &str = "ending";
 /// What is said of descriptors that cannot be taken, and what to do.
 const NO_ROOM: &str = "the server may open no more descriptors; raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.connections";
-/// Why a server ends: the sockets of a worker that cannot accept would be accepted from by nobody.
+/// Why a server does not start, or refuses a generation: the sockets of a worker that cannot
+/// accept would be accepted from by nobody.
 pub(crate) const NOT_ACCEPTING: &str = "not_accepting";
 /// How long the workers of a server that starts may take to accept: the supervisor waits no longer.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -100,8 +101,6 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                     Ok(()) => ToSupervisor::Ready { generation },
                     // That word comes next.
                     Err(error) if error.reason == ENDING => continue,
-                    // Part of it is in force: the next server has all of the one before.
-                    Err(error) if error.reason == NOT_ACCEPTING => return Err(error),
                     Err(error) => ToSupervisor::Refused {
                         generation,
                         message: error.to_string(),
@@ -155,6 +154,8 @@ impl Added {
 struct Server {
     shared: Shared,
     threads: Vec<JoinHandle<()>>,
+    /// That of each worker.
+    runtimes: Runtimes,
     log_writer: JoinHandle<()>,
     open: Open,
     watched: Arc<Watched>,
@@ -171,7 +172,7 @@ impl Server {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
-        let threads = start_workers(&generation, &shared, receivers, voice)?;
+        let (threads, runtimes) = start_workers(&generation, &shared, receivers, voice)?;
         let (warden, report) = (Arc::clone(&watched), voice.clone());
         spawn("warden", move || warden::run(&warden, &report))?;
         let (records, ask) = (Arc::clone(&shared.access_log), voice.clone());
@@ -186,6 +187,7 @@ impl Server {
         let mut server = Self {
             shared,
             threads,
+            runtimes,
             log_writer,
             open: Open::new(),
             watched,
@@ -228,6 +230,8 @@ impl Server {
         ear: &mut Ear,
     ) -> Result<()> {
         let (open, added) = self.take(&configure.listeners)?;
+        let registering = added.iter().map(|added| (added.worker, &added.opened));
+        thread::try_registering(&self.runtimes, registering)?;
         self.ask_agents(generation)?;
         self.prepare(generation, ear)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
@@ -335,7 +339,7 @@ impl Server {
     /// which generation is in force.
     ///
     /// # Errors
-    /// When one cannot accept; a server that starts is not ready either before all do.
+    /// When one cannot accept and the server starts: it is not ready before all do.
     fn swap(
         &self,
         generation: &Arc<Generation>,
@@ -468,7 +472,7 @@ fn start_workers(
     shared: &Shared,
     receivers: Vec<Receiver<Command>>,
     voice: &Voice,
-) -> Result<Vec<JoinHandle<()>>> {
+) -> Result<(Vec<JoinHandle<()>>, Runtimes)> {
     let (started, waiting) = mpsc::channel();
     let mut threads = Vec::with_capacity(receivers.len());
     for (index, commands) in receivers.into_iter().enumerate() {
@@ -488,14 +492,14 @@ fn start_workers(
     }
     let late = |_| Err(Error::new(Kind::Internal, "worker", "a worker has ended"));
     let start = || waiting.recv().unwrap_or_else(late);
-    let all = threads.iter().try_for_each(|_| start());
-    if let Err(error) = all {
+    let runtimes = threads.iter().map(|_| start()).collect();
+    if let Err(error) = runtimes {
         for worker in 0..threads.len() {
             shared.peers.tell(worker, Command::Drain);
         }
         return Err(error);
     }
-    Ok(threads)
+    runtimes.map(|runtimes| (threads, runtimes))
 }
 
 /// What the next worker says of opening its VM.

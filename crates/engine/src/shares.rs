@@ -62,7 +62,8 @@ pub struct Shares {
 struct Held {
     all: u64,
     tenants: HashMap<Arc<str>, u64>,
-    networks: HashMap<Owner, u64>,
+    /// Whichever tenants' they are: further tenants are no further shares of a client.
+    networks: HashMap<IpAddr, u64>,
 }
 
 /// What a single client may hold of `room` while nobody else holds any.
@@ -91,13 +92,13 @@ impl Shares {
         let mut held = self.lock();
         let after = |before: Option<&u64>| before.map_or(count, |it| it.saturating_add(count));
         let tenant = after(held.tenants.get(&owner.tenant));
-        let network = after(held.networks.get(owner));
+        let network = after(held.networks.get(&owner.network));
         if !Held::allows(room, after(Some(&held.all)), tenant, network) {
             return Err(TooMuch);
         }
         held.all += count;
         *held.tenants.entry(owner.tenant.clone()).or_default() += count;
-        *held.networks.entry(owner.clone()).or_default() += count;
+        *held.networks.entry(owner.network).or_default() += count;
         Ok(())
     }
 
@@ -106,7 +107,7 @@ impl Shares {
         let mut held = self.lock();
         held.all -= count;
         less(&mut held.tenants, &owner.tenant, count);
-        less(&mut held.networks, owner, count);
+        less(&mut held.networks, &owner.network, count);
     }
 
     /// What all hold together.
@@ -163,7 +164,11 @@ mod tests {
         let neighbour = Owner::test("a", "192.0.2.200");
         assert_eq!(fill(&shares, &neighbour), 0, "the same network");
         let other = Owner::test("a", "198.51.100.1");
-        let tenant = Owner::test("b", "192.0.2.1");
+        for name in ["b", "c", "d"] {
+            let elsewhere = Owner::test(name, "192.0.2.1");
+            assert_eq!(fill(&shares, &elsewhere), 0, "the same network at {name}");
+        }
+        let tenant = Owner::test("b", "203.0.113.1");
         for owner in [&other, &tenant] {
             assert!(shares.take(owner, ROOM / 40, ROOM).is_ok());
         }

@@ -235,7 +235,8 @@ fn without_package(name: &[u8]) -> Option<&[u8]> {
         tail.get(..start.len())
             .is_some_and(|tail| tail.eq_ignore_ascii_case(start))
     };
-    PACKAGED.iter().any(|start| begins(start)).then_some(stem)
+    let is_packaged = !tail.contains(&b'/') && PACKAGED.iter().any(|start| begins(start));
+    is_packaged.then_some(stem)
 }
 
 /// The name up to the extension that stands amid its last component.

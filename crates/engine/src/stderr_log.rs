@@ -33,6 +33,8 @@ const TEXT_TIME: Duration = Duration::from_secs(60);
 /// Texts remembered of all, and of one site or map; more are logged whenever they are said.
 const TEXTS_MAX: usize = 1_024;
 const OWN_TEXTS_MAX: usize = 64;
+/// Texts told again at once; the others are when it is looked next, so that the log has room.
+const REPEATED_MAX: usize = 64;
 /// Stands for what was cut.
 pub(crate) const CUT: &str = "(more than is logged)";
 
@@ -129,26 +131,31 @@ impl Texts {
     }
 
     /// Hands out each text whose minute is over and that was said again, with how often: it counts
-    /// as logged anew. The others are forgotten.
+    /// as logged anew. The others are forgotten. At most [`REPEATED_MAX`] at once, and unlocked.
     fn repeated(&self, now: Instant, mut tell: impl FnMut(&str, &str, u64)) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut count = 0;
+        let (mut count, mut due) = (0, Vec::new());
         known.by_name.retain(|name, own| {
             own.retain(|_, said| {
                 if now.saturating_duration_since(said.since) < TEXT_TIME {
                     return true;
                 }
-                let more = std::mem::take(&mut said.more);
-                if more > 0 {
-                    tell(name, &said.text, more);
+                if said.more > 0 && due.len() < REPEATED_MAX {
+                    let more = std::mem::take(&mut said.more);
+                    due.push((name.clone(), said.text.clone(), more));
                     said.since = now;
+                    return true;
                 }
-                more > 0
+                said.more > 0
             });
             count += own.len();
             !own.is_empty()
         });
         known.count = count;
+        drop(known);
+        for (name, text, more) in due {
+            tell(&name, &text, more);
+        }
     }
 }
 
@@ -382,6 +389,26 @@ mod tests {
                 .expect("nobody panicked")
                 .by_name
                 .is_empty()
+        );
+    }
+
+    #[test]
+    fn only_so_many_texts_are_told_again_at_once_and_the_others_next_time() {
+        let texts = Texts::default();
+        let start = Instant::now();
+        for number in 0..100 {
+            let name = format!("site {number}");
+            texts.take(&name, "oops", start);
+            texts.take(&name, "oops", start);
+        }
+        let told = || {
+            let mut told = 0;
+            texts.repeated(start + TEXT_TIME, |_, _, _| told += 1);
+            told
+        };
+        assert_eq!(
+            [told(), told(), told()],
+            [REPEATED_MAX, 100 - REPEATED_MAX, 0]
         );
     }
 

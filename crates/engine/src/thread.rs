@@ -1,15 +1,17 @@
 //! The thread a worker runs on: its runtime, its ticks, and the commands it gets.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::model::ListenAddress;
 use tokio::io::Interest;
-use tokio::runtime;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -18,11 +20,10 @@ use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::helper;
-use crate::io::register;
 use crate::listener::{self, Listener};
 use crate::maps;
 use crate::server::NOT_ACCEPTING;
-use crate::worker::{Command, Prepare, Shared, Swap, Worker};
+use crate::worker::{Command, Opened, Prepare, Shared, Swap, Worker};
 
 /// How often pools are looked through for connections nobody will use again.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -33,6 +34,12 @@ const END_LOOK: Duration = Duration::from_millis(5);
 /// How often a draining worker looks whether it is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
+/// How often a listener is tried again that the kernel has refused to watch.
+const REGISTER_AGAIN: Duration = Duration::from_secs(1);
+
+/// The runtime of each worker.
+pub type Runtimes = BTreeMap<usize, Handle>;
+
 /// Runs a worker until it was drained; `started` hears whether it can be run, and why not.
 pub fn run(
     index: usize,
@@ -40,7 +47,7 @@ pub fn run(
     shared: Shared,
     seed: u64,
     commands: Receiver<Command>,
-    started: &std::sync::mpsc::Sender<Result<()>>,
+    started: &std::sync::mpsc::Sender<Result<(usize, Handle)>>,
 ) {
     let board = Arc::clone(&shared.board);
     let (begin, end) = (Arc::clone(&board), Arc::clone(&board));
@@ -60,12 +67,76 @@ pub fn run(
             return;
         }
     };
-    let _ = started.send(Ok(()));
+    let _ = started.send(Ok((index, runtime.handle().clone())));
     let worker = Rc::new(Worker::new(index, generation, shared, seed));
     runtime.block_on(live(worker, commands));
     // Helpers may be stuck in a slow read; nobody waits for them.
     runtime.shutdown_background();
     board.leave(index);
+}
+
+/// Registers each listener with the runtime of its worker, all at once, and gives that up again:
+/// what the kernel denies is denied before anything of a generation is in force.
+///
+/// # Errors
+/// When one cannot be registered.
+#[allow(
+    deprecated,
+    reason = "unsound only for types whose descriptor may change; a BorrowedFd's can't"
+)]
+pub fn try_registering<'a>(
+    runtimes: &Runtimes,
+    listeners: impl Iterator<Item = (usize, &'a Opened)>,
+) -> Result<()> {
+    let mut registered = Vec::new();
+    for (worker, opened) in listeners {
+        let Some(runtime) = runtimes.get(&worker) else {
+            continue;
+        };
+        let _entered = runtime.enter();
+        let socket = AsyncFd::with_interest(opened.socket.as_fd(), Interest::READABLE);
+        registered.push(socket.map_err(|error| not_accepting(worker, &opened.address, &error))?);
+    }
+    Ok(())
+}
+
+/// Registers a listener's socket with this worker's runtime; gives it back where that fails.
+#[allow(
+    deprecated,
+    reason = "unsound only for types whose descriptor may change; an OwnedFd's can't"
+)]
+fn register(socket: OwnedFd) -> std::result::Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
+    AsyncFd::try_with_interest(socket, Interest::READABLE).map_err(|error| error.into_parts())
+}
+
+fn not_accepting(worker: usize, address: &ListenAddress, error: &io::Error) -> Error {
+    let error = config::reason(error);
+    let detail = format!("worker {worker} cannot accept at {address:?}: {error}");
+    Error::new(Kind::Internal, NOT_ACCEPTING, detail)
+}
+
+/// Accepts at a listener until it is removed. A socket that could not be registered is tried
+/// again until it can be.
+async fn accept(
+    worker: Rc<Worker>,
+    address: ListenAddress,
+    listener: Arc<Listener>,
+    mut registered: std::result::Result<AsyncFd<OwnedFd>, OwnedFd>,
+) {
+    let socket = loop {
+        match registered {
+            Ok(socket) => break socket,
+            Err(_) if listener.is_removed() => return,
+            Err(socket) => {
+                tokio::time::sleep(REGISTER_AGAIN).await;
+                registered = register(socket).map_err(|(socket, _)| socket);
+            }
+        }
+    };
+    if let Err(error) = listener.run(worker, socket).await {
+        let error = config::reason(&error);
+        tracing::error!(?address, error, "listener failed");
+    }
 }
 
 async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
@@ -174,10 +245,26 @@ struct Doors {
 
 impl Doors {
     fn swap(&self, worker: &Rc<Worker>, swap: Swap) {
+        // A server that starts is given up; one that reloads has tried, and whoever cannot accept
+        // all the same says so and tries on.
+        let starts = worker.shared.generation().is_none();
+        let mut failed = None;
+        let mut registered = Vec::with_capacity(swap.added.len());
+        for added in swap.added {
+            let socket = register(added.socket).map_err(|(socket, error)| {
+                let error = not_accepting(worker.index, &added.address, &error);
+                if starts {
+                    failed = Some(error);
+                } else {
+                    tracing::error!("{error}; it is tried again");
+                }
+                socket
+            });
+            registered.push((added.address, added.listener, socket));
+        }
         let generation = Arc::clone(&swap.generation);
         worker.swap(swap.generation);
         maps::start(worker, &generation);
-        let mut failed = None;
         let mut open = self.open.borrow_mut();
         open.retain(|address, door| {
             let stays = swap.kept.contains(address);
@@ -186,32 +273,15 @@ impl Doors {
             }
             stays
         });
-        for added in swap.added {
-            let (address, listener) = (added.address, added.listener);
-            let socket = match register(added.socket, Interest::READABLE) {
-                Ok(socket) => socket,
-                Err(error) => {
-                    let (worker, error) = (worker.index, config::reason(&error));
-                    let detail = format!("worker {worker} cannot accept at {address:?}: {error}");
-                    failed = Some(Error::new(Kind::Internal, NOT_ACCEPTING, detail));
-                    continue;
-                }
+        for (address, listener, socket) in registered {
+            let (at, its) = (address.clone(), Arc::clone(&listener));
+            let accepts = accept(Rc::clone(worker), at, its, socket);
+            let accepting = tokio::task::spawn_local(accepts);
+            let door = Door {
+                listener,
+                accepting,
             };
-            let accepts = Arc::clone(&listener).run(Rc::clone(worker), socket);
-            let name = address.clone();
-            let accepting = tokio::task::spawn_local(async move {
-                if let Err(error) = accepts.await {
-                    let error = config::reason(&error);
-                    tracing::error!(address = ?name, error, "listener failed");
-                }
-            });
-            open.insert(
-                address,
-                Door {
-                    listener,
-                    accepting,
-                },
-            );
+            open.insert(address, door);
         }
         let took = swap.told.elapsed();
         if took > Swap::PATIENCE {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use config::model::ListenAddress;
 
 use crate::link::{ToSupervisor, Voice};
-use crate::listener::accept_some;
+use crate::listener::{accept_some, is_full};
 use crate::worker::{Opened, Shared};
 
 /// How often the warden looks while a worker is in a turn.
@@ -79,19 +79,27 @@ impl Watched {
                 continue;
             };
             let opened = &listener.opened;
-            let room = self.room().min(RESCUED_MAX);
-            for arrival in accept_some(opened.socket.as_fd(), &opened.listener, room) {
+            let (room, full_at) = self.room();
+            let room = room.min(RESCUED_MAX);
+            if room == 0 || is_full(full_at) {
+                return;
+            }
+            let (socket, listener) = (opened.socket.as_fd(), &opened.listener);
+            for arrival in accept_some(socket, listener, room, full_at) {
                 // A full door closes the connection; its client sees that at once.
                 let _ = self.shared.peers.hand(rescuer, arrival);
             }
         }
     }
 
-    /// Connections the process may still take.
-    fn room(&self) -> usize {
-        let generation = self.shared.generation();
-        let connections_max = generation.map_or(0, |serving| serving.connections_max());
-        connections_max.saturating_sub(self.shared.board.connections_total())
+    /// Connections the process may still take, and the descriptor from which on it takes none.
+    fn room(&self) -> (usize, u64) {
+        let Some(generation) = self.shared.generation() else {
+            return (0, 0);
+        };
+        let connections_max = generation.connections_max();
+        let left = connections_max.saturating_sub(self.shared.board.connections_total());
+        (left, generation.room.full_at)
     }
 
     /// How long the warden may look away.

@@ -35,6 +35,10 @@ limits = [{ concurrent = 100 }]
 hosts = ["two.test"]
 root = "{dir}/www"
 rules = [{ match = { file = "*.cgi" }, handler = { cgi = true } }]
+[[sites]]
+hosts = ["three.test"]
+root = "{dir}/www"
+rules = [{ match = { file = "*.cgi" }, handler = { cgi = true } }]
 "#;
 
 /// Answers at once.
@@ -122,11 +126,7 @@ fn who_runs_programs_without_end_leaves_others_places() {
     // Of the same network as many wait as there are places; the others are told to come again.
     let more: Vec<_> = (6..20).map(|at| endless("192.0.2.9", at)).collect();
     gateway.wait_for_message("limit_queue_full");
-    for (host, client) in [
-        ("one.test", "198.51.100.1"),
-        ("two.test", "192.0.2.1"),
-        ("two.test", "203.0.113.1"),
-    ] {
+    for (host, client) in [("one.test", "198.51.100.1"), ("two.test", "203.0.113.1")] {
         for _ in 0..5 {
             assert_eq!(quick(&gateway, host, client), 200, "{host} {client}");
         }
@@ -135,7 +135,7 @@ fn who_runs_programs_without_end_leaves_others_places() {
     greedy.push(endless("198.51.100.1", 6));
     note(&gateway, "198.51.100.1-6");
     for _ in 0..5 {
-        assert_eq!(quick(&gateway, "two.test", "192.0.2.1"), 200);
+        assert_eq!(quick(&gateway, "two.test", "203.0.113.1"), 200);
     }
     let why = gateway.stderr();
     assert!(
@@ -149,6 +149,35 @@ fn who_runs_programs_without_end_leaves_others_places() {
     let mut statuses: Vec<_> = more.into_iter().map(|mut it| status(&mut it)).collect();
     statuses.retain(|status| *status == 503);
     assert!(statuses.len() >= 14 - 8, "{statuses:?}");
+    await_quiet(&gateway);
+}
+
+#[test]
+fn who_runs_programs_at_two_tenants_leaves_a_third_places() {
+    // Eleven of sixteen at one tenant, and twelve at all of them.
+    let gateway = gateway("programs = 16");
+    let endless = |host: &str, at: usize| {
+        let line = format!("GET /wait.cgi?{host}-{at}");
+        begin(&gateway, (&line, host), "192.0.2.1", "")
+    };
+    let mut greedy: Vec<_> = (0..11).map(|at| endless("one.test", at)).collect();
+    for at in 0..11 {
+        note(&gateway, &format!("one.test-{at}"));
+    }
+    greedy.push(endless("two.test", 0));
+    note(&gateway, "two.test-0");
+    let more: Vec<_> = (1..22).map(|at| endless("two.test", at)).collect();
+    gateway.wait_for_message("limit_queue_full");
+    for _ in 0..5 {
+        assert_eq!(quick(&gateway, "three.test", "198.51.100.1"), 200);
+    }
+    let why = gateway.stderr();
+    assert!(why.contains("caps.programs-client=192.0.2.0/24"), "{why}");
+    tell(&gateway, "go");
+    for client in &mut greedy {
+        assert_eq!(status(client), 200);
+    }
+    drop(more);
     await_quiet(&gateway);
 }
 
@@ -242,7 +271,7 @@ fn unfinished_uploads_leave_others_room_for_theirs() {
     let all = "Content-Length: 31457280\r\n";
     let mut third = begin(&gateway, ("PUT /", "two.test"), "192.0.2.1", all);
     assert_eq!(status(&mut third), 413);
-    for (host, client) in [("one.test", "203.0.113.1"), ("two.test", "192.0.2.1")] {
+    for (host, client) in [("one.test", "203.0.113.1"), ("two.test", "203.0.114.1")] {
         let small = |_| unfinished(&gateway, host, client, 200 << 10);
         let mut uploads: Vec<_> = (0..5).map(small).collect();
         for upload in &mut uploads {

@@ -146,9 +146,14 @@ pub fn nofile_max() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
+/// Held while the reserve is open or its size changes: whoever comes second would find it closed
+/// again, or of the size it had before.
+static RESERVE: Mutex<()> = Mutex::new(());
+
 /// Sets so many of the descriptors this process is allowed aside for [`with_reserve`]; tells how
 /// many are left for everything else.
 pub fn reserve_descriptors(count: u64) -> io::Result<u64> {
+    let _closed = RESERVE.lock().unwrap_or_else(PoisonError::into_inner);
     let allowed = getrlimit(Resource::Nofile).maximum;
     set_nofile(allowed.map(|allowed| allowed.saturating_sub(count)))
 }
@@ -156,9 +161,7 @@ pub fn reserve_descriptors(count: u64) -> io::Result<u64> {
 /// Does what takes descriptors and may not fail for lack of them: those set aside can be had
 /// meanwhile. To be brief: whatever else is opened at that moment can take them, too.
 pub fn with_reserve<T>(take: impl FnOnce() -> T) -> T {
-    /// Held while the reserve is open: whoever comes second would find it closed again.
-    static OPEN: Mutex<()> = Mutex::new(());
-    let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _open = RESERVE.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);
     // Where it cannot be opened, what is to be taken may still be had.
     let opened = limit.current != limit.maximum && set_nofile(limit.maximum).is_ok();

@@ -210,6 +210,10 @@ fn doubts_are_refused() {
     ] {
         refused(bytes, reason);
     }
+}
+
+#[test]
+fn heads_beyond_a_cap_are_refused() {
     refused(
         &format!("HTTP/1.1 200 x\r\nX: {}\r\n\r\n", "y".repeat(2000)),
         "head_too_long",

@@ -100,6 +100,9 @@ pub(super) fn collect(generation: &Generation) -> GroupFigures {
     let layout = &generation.layout;
     for (path, owner) in &generation.groups {
         figures.add(layout, path, owner.clone());
+        if figures.groups.len() == GROUPS_MAX {
+            continue;
+        }
         for (directory, name) in layout.below(path, OF_SCRIPTS) {
             let path = [path.as_slice(), &[directory]].concat();
             let script = Some(name);

@@ -104,8 +104,7 @@ fn take_turn(
 ) -> Turn {
     let generation = Arc::clone(&worker.serving().generation);
     let full_at = generation.room.full_at;
-    let is_full = || os::process::next_descriptor().map_or(true, |next| next >= full_at);
-    if lack == Some(Lack::Descriptors) && is_full() {
+    if lack == Some(Lack::Descriptors) && is_full(full_at) {
         return Turn::Full(Lack::Descriptors);
     }
     for _ in 0..TURN_MAX {
@@ -114,10 +113,9 @@ fn take_turn(
         }
         match accept_one(socket, listener) {
             Ok(Some(arrival)) => {
-                // The kernel gives the lowest number that is free.
-                let number = arrival.stream.as_raw_fd().unsigned_abs();
+                let number = arrival.number();
                 place(worker, arrival);
-                if u64::from(number) >= full_at {
+                if number >= full_at {
                     return Turn::Full(Lack::Descriptors);
                 }
             }
@@ -168,21 +166,39 @@ fn place(worker: &Rc<Worker>, arrival: Arrival) {
     }
 }
 
-/// Accepts up to `count_max` connections on behalf of a worker that can't.
+/// Accepts up to `count_max` connections on behalf of a worker that can't, and none after one
+/// whose descriptor is `full_at` or above: the others are for those who are here.
 ///
 /// An error ends it; what came before is kept, and the worker will meet the error itself.
 pub fn accept_some(
     socket: BorrowedFd<'_>,
     listener: &Arc<Listener>,
     count_max: usize,
+    full_at: u64,
 ) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
+    let mut is_full = false;
     while arrivals.len() < count_max
+        && !is_full
         && let Ok(Some(arrival)) = accept_one(socket, listener)
     {
+        is_full = arrival.number() >= full_at;
         arrivals.push(arrival);
     }
     arrivals
+}
+
+/// Whether the descriptors that are left are for those who are here.
+pub fn is_full(full_at: u64) -> bool {
+    os::process::next_descriptor().map_or(true, |next| next >= full_at)
+}
+
+impl Arrival {
+    /// The number of its descriptor: as many are open at least, for the kernel gives the lowest
+    /// that is free.
+    fn number(&self) -> u64 {
+        u64::from(self.stream.as_raw_fd().unsigned_abs())
+    }
 }
 
 fn accept_one(socket: BorrowedFd<'_>, listener: &Arc<Listener>) -> io::Result<Option<Arrival>> {

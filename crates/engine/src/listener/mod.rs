@@ -7,7 +7,7 @@ mod accept;
 mod clients;
 mod connection;
 
-pub use accept::{Listener, accept_some};
+pub use accept::{Listener, accept_some, is_full};
 pub(crate) use clients::key as client_key;
 pub use clients::{ClientSeat, Clients};
 pub use connection::{Arrival, start, start_handed};

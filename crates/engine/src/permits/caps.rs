@@ -29,7 +29,8 @@ pub(super) fn asks_passwords(model: &Model) -> bool {
     sites.any(|site| asks(&site.settings) || site.rules.iter().any(|rule| asks(&rule.settings)))
 }
 
-/// The places for programs: all of them, a tenant's, and those of a network inside a tenant.
+/// The places for programs: all of them, a tenant's, those of a network inside a tenant, and those
+/// of a network wherever it asks: tenants of one client's must not add up.
 pub(super) fn programs(model: &Model) -> Vec<Limit> {
     let all = u32::try_from(model.caps.programs).unwrap_or(u32::MAX);
     let tenants: BTreeSet<&str> = model.sites.iter().map(|site| &*site.tenant).collect();
@@ -38,6 +39,10 @@ pub(super) fn programs(model: &Model) -> Vec<Limit> {
         _ => all - all / 8,
     };
     let for_network = for_tenant - for_tenant / 4;
+    let for_client = match all - for_tenant {
+        0 => all,
+        _ => all - all / 4,
+    };
     let limit = |name, key: &[LimitKey], concurrent| Limit {
         queue: all,
         wait_ms: PROGRAM_WAIT_MS,
@@ -47,6 +52,7 @@ pub(super) fn programs(model: &Model) -> Vec<Limit> {
     let divided = [
         limit("caps.programs-network", by_network, for_network),
         limit("caps.programs-tenant", &[LimitKey::Tenant], for_tenant),
+        limit("caps.programs-client", &[LimitKey::Network], for_client),
     ];
     let mut limits = vec![limit("caps.programs", &[LimitKey::Process], all)];
     // Few places are not divided.

@@ -54,9 +54,6 @@ pub struct Held {
     before_tunnel_ns: Option<u64>,
     /// Whether a place for a program is among it.
     has_place: bool,
-    /// That place, where it was taken after everything else.
-    #[allow(dead_code, reason = "held for its drop")]
-    place: Option<Box<Permit>>,
 }
 
 impl Held {
@@ -120,23 +117,22 @@ pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Re
     if !of_generation(exchange).is_some_and(|limits| limits.has_permits) {
         return Ok(());
     }
-    // As above: what it was admitted to, it keeps, and waits for nothing more but a place for a
-    // program where it had come to none before.
-    if exchange.held.is_some() {
-        return match lacks_place(exchange) {
-            true => Box::pin(admit_to_program(worker, exchange, now)).await,
-            false => Ok(()),
-        };
+    // As above: what it was admitted to, it keeps, and waits for nothing more; but where it comes to
+    // a program only now it asks for everything anew, as who waits holds nothing.
+    if let Some(held) = &exchange.held {
+        match (held.has_place, runs_program(exchange)) {
+            (false, true) => end_at(worker, exchange, now, Outcome::Ignored),
+            (true, false) => {
+                give_place_back(worker, exchange, now);
+                return Ok(());
+            }
+            (true, true) | (false, false) => return Ok(()),
+        }
     }
     if let Some((permit, since)) = take(worker, exchange, Phase::Permits, now).await? {
         hold(worker, exchange, permit, since);
     }
     Ok(())
-}
-
-fn lacks_place(exchange: &Exchange) -> bool {
-    let held = exchange.held.as_ref();
-    held.is_some_and(|held| !held.has_place) && runs_program(exchange)
 }
 
 /// Whether a program is started for it as it stands.
@@ -145,13 +141,13 @@ fn runs_program(exchange: &Exchange) -> bool {
     serving.is_some_and(|serving| exchange.route.runs_program(serving))
 }
 
-async fn admit_to_program(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Result<()> {
-    let taken = take(worker, exchange, Phase::Program, now).await?;
-    if let (Some((permit, _)), Some(held)) = (taken, &mut exchange.held) {
-        held.has_place = true;
-        held.place = Some(Box::new(permit));
+/// Gives back the place of a program that has ended, or is not started after all.
+fn give_place_back(worker: &Worker, exchange: &mut Exchange, now: Instant) {
+    let places: Vec<_> = wants::of_programs(exchange).collect();
+    if let Some(held) = &mut exchange.held {
+        held.has_place = false;
+        held.permit.end_of(worker.shared.limits.time(now), &places);
     }
-    Ok(())
 }
 
 /// A turn to have a password compared; given back when dropped at the latest.
@@ -308,7 +304,6 @@ fn hold(worker: &Worker, exchange: &mut Exchange, mut permit: Permit, since: Ins
         since,
         before_tunnel_ns: None,
         has_place: runs_program(exchange),
-        place: None,
     });
 }
 

@@ -59,7 +59,7 @@ pub(super) fn wants<'a>(
     let is_own = match phase {
         Phase::Rates | Phase::RatesOfUpstream => false,
         Phase::Permits => limits.has_programs() && route.runs_program(serving),
-        Phase::Program | Phase::Password => true,
+        Phase::Password => true,
     };
     if is_own {
         return None;
@@ -86,7 +86,7 @@ pub(super) fn wants<'a>(
     prepared.as_deref().map(|prepared| match phase {
         Phase::Rates => &*prepared.rates,
         // One by the upstream is not the same for all requests.
-        Phase::RatesOfUpstream | Phase::Program | Phase::Password => &[],
+        Phase::RatesOfUpstream | Phase::Password => &[],
         Phase::Permits => &*prepared.permits,
     })
 }

@@ -38,8 +38,6 @@ pub(super) enum Phase {
     RatesOfUpstream,
     /// Whether there are too many at once.
     Permits,
-    /// The same of programs alone, of a request that a script has sent to one.
-    Program,
     /// The same of passwords being compared.
     Password,
 }
@@ -159,6 +157,16 @@ pub(super) fn not_for_tunnels(exchange: &Exchange) -> impl Iterator<Item = Limit
     })
 }
 
+/// The ids of the limits that are places for programs.
+pub(super) fn of_programs(exchange: &Exchange) -> impl Iterator<Item = LimitId> {
+    let serving = exchange.route.serving.as_deref();
+    let limits = serving.map(|serving| &serving.generation.limits);
+    limits.into_iter().flat_map(|limits| {
+        let places = limits.programs.iter();
+        places.filter_map(|limit| limits.id(limit.index()))
+    })
+}
+
 /// What is limited by level, innermost first.
 fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'a [Limit]> {
     let limits = &serving.generation.limits;
@@ -260,7 +268,7 @@ impl Scratch {
         let asks = |limit: &Limit| match phase {
             Phase::Rates => limit.has_rate && !(limit.needs_upstream && facts.awaits_upstream()),
             Phase::RatesOfUpstream => limit.has_rate && limit.needs_upstream,
-            Phase::Permits | Phase::Program | Phase::Password => limit.has_permits,
+            Phase::Permits | Phase::Password => limit.has_permits,
         };
         let mut add = |level: &[Limit]| {
             if !level.is_empty() {
@@ -269,7 +277,6 @@ impl Scratch {
         };
         match phase {
             Phase::Rates | Phase::RatesOfUpstream | Phase::Permits => {}
-            Phase::Program => return add(&facts.limits.programs),
             Phase::Password => return add(&facts.limits.passwords),
         }
         for rule in facts.route.matched().iter().rev() {

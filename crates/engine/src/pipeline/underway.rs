@@ -98,7 +98,8 @@ impl<'a> Underway<'a> {
 
     /// Answers an error; scripts may see that answer, too.
     async fn answer(&mut self, error: &Error) {
-        if matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_)) {
+        // What a script asks for inside is no doing of the client's.
+        if self.is_request && matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_)) {
             refused::note(self.worker, self.exchange);
         }
         error_reply::answer(self.exchange, error).await;

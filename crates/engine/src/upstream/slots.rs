@@ -103,7 +103,8 @@ impl Slots {
 
     /// A request that began then was given up without having heard a byte.
     pub fn note_silence(&self, since_ms: u64, now_ms: u64) {
-        if self.answered_ms.load(Relaxed) > since_ms {
+        // The clock goes in ticks: a request may be answered in the one in which it began.
+        if self.answered_ms.load(Relaxed) >= since_ms {
             return;
         }
         let unheard = self.unheard.fetch_add(1, Relaxed) + 1;
@@ -115,7 +116,7 @@ impl Slots {
     /// Looks whether those under way have waited for so long that nobody seems to be answered.
     pub fn look(&self, began_ms: impl Iterator<Item = u64>, now_ms: u64) {
         let answered_ms = self.answered_ms.load(Relaxed);
-        let unheard = began_ms.filter(|since_ms| *since_ms >= answered_ms);
+        let unheard = began_ms.filter(|since_ms| *since_ms > answered_ms);
         let count_and_oldest =
             |(count, oldest): (u64, u64), since_ms| (count + 1, oldest.min(since_ms));
         let (count, oldest_ms) = unheard.fold((0, now_ms), count_and_oldest);
@@ -207,6 +208,16 @@ mod tests {
             slots.look(began_ms.iter().copied(), 61_000);
             assert_eq!(has_told(&slots), expected, "{began_ms:?} {answered_ms}");
         }
+    }
+
+    #[test]
+    fn requests_answered_in_the_tick_in_which_they_began_do_not_count_as_unheard() {
+        let slots = slots();
+        slots.note_answer(1_000);
+        slots.look([1_000, 1_000].into_iter(), 100_000);
+        slots.note_silence(1_000, 100_000);
+        slots.note_silence(1_000, 100_000);
+        assert!(!has_told(&slots));
     }
 
     #[test]

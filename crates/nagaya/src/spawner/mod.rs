@@ -53,6 +53,11 @@ const LOCAL_DEVICES_MAX: usize = 1_024;
 /// How often groups that are to go are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// Descriptors set aside for what the supervisor sends: the links of one server's workers. Where
+/// few are allowed, no more than a quarter of them.
+const RESERVE: u64 = 256;
+const RESERVE_SHARE: u64 = 4;
+
 /// What is said where a program's pipes find no room.
 const UNHELD: &str = "the spawner may open no more descriptors: raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.programs";
 
@@ -120,6 +125,11 @@ impl Spawner {
     fn prepare(ends: ChildEnds) -> io::Result<Spawner> {
         let supervisor = os::process::take_stdin()?;
         os::spawn::adopt_orphans()?;
+        let reserve = RESERVE.min(os::process::nofile_max() / RESERVE_SHARE);
+        if let Err(error) = os::process::reserve_descriptors(reserve) {
+            let error = reason(&error);
+            tracing::warn!(error, "no descriptors can be set aside for links");
+        }
         Ok(Spawner {
             supervisor,
             ends,

@@ -189,6 +189,9 @@ fn read(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
 /// Whether a variable of the receiver's request has a value.
 fn exists(call: &mut NativeCall<'_>) -> Answer {
     let name = call.name(0).unwrap_or_default();
+    if name == b"request_body" {
+        return Answer::Bool(true);
+    }
     match text(call, |request, out| value(request, &name, out)) {
         Answer::Scratch => Answer::Bool(true),
         Answer::Nil => Answer::Bool(false),
@@ -199,6 +202,9 @@ fn exists(call: &mut NativeCall<'_>) -> Answer {
 /// The same, of the request the script runs for.
 fn exists_now(call: &mut NativeCall<'_>) -> Answer {
     let name = call.name(0).unwrap_or_default();
+    if name == b"request_body" {
+        return Answer::Bool(true);
+    }
     answered(request(call).map(|request| Answer::Bool(value(request, &name, &mut Vec::new()))))
 }
 

@@ -11,7 +11,6 @@ use config::model::Files;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::types;
 use crate::error::{Error, Kind, Result};
 use crate::helper::Helpers;
 
@@ -90,10 +89,9 @@ pub(super) fn choose(
     best
 }
 
-/// Whether content of this type and size is to be compressed.
-pub(super) fn is_wanted(files: &Files, content_type: &str, bytes: usize) -> bool {
-    let sizes = files.compress_min_bytes..=files.compress_max_bytes;
-    files.compress && sizes.contains(&bytes) && types::is_compressible(content_type)
+/// Whether content of this size is to be compressed, if its type is.
+pub(super) fn is_sized(files: &Files, bytes: usize) -> bool {
+    files.compress && (files.compress_min_bytes..=files.compress_max_bytes).contains(&bytes)
 }
 
 /// Compresses what is in memory.

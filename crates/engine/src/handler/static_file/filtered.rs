@@ -4,6 +4,7 @@
 use wire::FieldId;
 
 use super::compress::{self, Coding, Made};
+use super::types;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::scripts;
@@ -44,7 +45,8 @@ fn coding(exchange: &Exchange, accepted: &[u8], length: usize) -> Option<Coding>
     let content_type = std::str::from_utf8(content_type).ok()?;
     let is_compressed = exchange.record.handler == "static"
         && outgoing.status == 200
-        && compress::is_wanted(files, content_type, length)
+        && compress::is_sized(files, length)
+        && types::is_compressible(content_type)
         && !outgoing.fields.contains(FieldId::ContentEncoding);
     let chosen = is_compressed.then(|| compress::choose(accepted, Coding::is_made_here));
     chosen.flatten()

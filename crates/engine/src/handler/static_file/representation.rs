@@ -221,7 +221,7 @@ impl Maker<'_> {
     /// Whether it is to be compressed here, being of that size.
     pub(super) fn is_compressed(&self, bytes: usize) -> bool {
         let files = &self.site.files;
-        compress::is_wanted(files, &types::of(files, self.name), bytes)
+        compress::is_sized(files, bytes) && types::is_compressible(&types::of(files, self.name))
     }
 
     fn varies(&self, content_type: &str) -> bool {
