@@ -114,7 +114,7 @@ impl Drop for AccessLog {
 /// Writes the record of an exchange that ended at this moment, or one for many where its client
 /// is refused all the time.
 pub fn record(worker: &Worker, exchange: &Exchange, ended: Instant) {
-    if exchange.record.is_sampled && worker.draw() % SAMPLE != 0 {
+    if exchange.record.is_sampled && !worker.draw().is_multiple_of(SAMPLE) {
         return;
     }
     worker.access_log.add(&worker.clock, exchange, ended);

@@ -209,6 +209,7 @@ impl<'a> Writer<'a> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "a table: a line for each class")]
     fn instance(&mut self, class: &str) -> String {
         match self.random.below(20) {
             0 => return self.value(),
@@ -595,7 +596,7 @@ impl<'a> Writer<'a> {
             0 => format!(
                 "f = Fiber.new {{ |a| {body}; Fiber.yield {value}; {other} }}; $fibers << f; $x = f.resume({value}); f.resume"
             ),
-            1 => format!("f = Fiber.new {{ f.resume }}; f.resume"),
+            1 => "f = Fiber.new { f.resume }; f.resume".to_owned(),
             2 => format!(
                 "f = Fiber.new {{ begin; Fiber.yield; ensure; {body}; end }}; f.resume; f = nil; GC.start"
             ),

@@ -47,6 +47,10 @@ struct Queue {
 }
 
 /// An attempt that failed.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
 pub(super) enum Failure {
     /// For good.
     Last(Error),

@@ -114,7 +114,9 @@ fn the_last_refusal_of_each_flow_is_remembered_however_often_another_is_refused(
         let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
         !why.starts_with("error: ")
     };
-    ["/one", "/two"].map(|path| ask("192.0.2.1", path));
+    for path in ["/one", "/two"] {
+        ask("192.0.2.1", path);
+    }
     let before = ask("192.0.2.1", "/one");
     let of_key = ask("192.0.2.1", "/one");
     let of_network = ask("198.51.100.1", "/two");
