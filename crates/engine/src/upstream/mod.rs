@@ -4,7 +4,7 @@
 //! long as the configuration names the same upstream: a reload that doesn't touch it keeps its
 //! connections. Choosing a server is in [`balance`], talking to it in `handler/proxy` and
 //! `handler/fastcgi`; who waits for a FastCGI server's processes is in [`slots`]. Upstreams that
-//! scripts name are judged in [`named`] and have their pools in [`dynamic`].
+//! scripts name are judged in [`mod@named`] and have their pools in [`dynamic`].
 
 mod balance;
 mod dial;
