@@ -9,10 +9,11 @@ use std::sync::atomic::{
     AtomicU8, AtomicU64,
     Ordering::{Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use script::Phase;
+use slab::Slab;
 
 use crate::exchange::Exchange;
 use crate::link::Tally;
@@ -163,20 +164,14 @@ pub struct UpstreamStats {
     pub failures: AtomicU64,
     /// Requests it let wait for too long.
     pub timeouts: AtomicU64,
-    /// Requests in flight.
-    pub in_flight: AtomicU64,
-    /// Since when the oldest of them is under way, in milliseconds after the server's start, as of
-    /// the last sweep; [`NEVER`] where there was none.
-    oldest_ms: AtomicU64,
-    /// The same, of pools that are given up.
-    left_ms: AtomicU64,
+    /// When each request began that is under way, in milliseconds after the server's start, of
+    /// pools that are given up too.
+    in_flight: Mutex<Slab<u64>>,
     /// Failures since it last answered.
     pub fails_in_row: AtomicU64,
     /// How it is, as [`Health`].
     pub health: AtomicU8,
 }
-
-const NEVER: u64 = u64::MAX;
 
 /// How an upstream's server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -352,29 +347,37 @@ impl UpstreamStats {
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
-            in_flight: AtomicU64::new(0),
-            oldest_ms: AtomicU64::new(NEVER),
-            left_ms: AtomicU64::new(NEVER),
+            in_flight: Mutex::default(),
             fails_in_row: AtomicU64::new(0),
             health: AtomicU8::new(Health::Up as u8),
         }
     }
 
-    /// Notes since when its oldest request is under way.
-    pub fn note_oldest(&self, since_ms: Option<u64>) {
-        self.oldest_ms.store(since_ms.unwrap_or(NEVER), Relaxed);
+    /// A request begins; its number until [`Self::end`].
+    pub fn begin(&self, now_ms: u64) -> usize {
+        bump(&self.requests, 1);
+        self.flights().insert(now_ms)
     }
 
-    /// Notes the same for pools that are given up.
-    pub fn note_left(&self, since_ms: Option<u64>) {
-        self.left_ms.store(since_ms.unwrap_or(NEVER), Relaxed);
+    /// A request has ended.
+    pub fn end(&self, flight: usize) {
+        self.flights().try_remove(flight);
+    }
+
+    /// How many requests are under way.
+    pub fn in_flight(&self) -> u64 {
+        self.flights().len() as u64
     }
 
     /// Since when its oldest request is under way.
     pub fn oldest_ms(&self) -> Option<u64> {
-        let (kept_ms, left_ms) = (self.oldest_ms.load(Relaxed), self.left_ms.load(Relaxed));
-        let since_ms = kept_ms.min(left_ms);
-        (since_ms != NEVER && self.in_flight.load(Relaxed) > 0).then_some(since_ms)
+        self.flights().iter().map(|(_, since_ms)| *since_ms).min()
+    }
+
+    fn flights(&self) -> MutexGuard<'_, Slab<u64>> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes how the server is, after so many failures in a row.

@@ -305,7 +305,11 @@ fn whoever_replaces_fiber_new_gets_no_fiber_of_ours() {
 
 #[test]
 fn a_script_waits_after_a_break_out_of_a_native() {
-    for native in ["Struct.new(:a) { break }", "Class.new { break }", "catch(:a) { break }"] {
+    for native in [
+        "Struct.new(:a) { break }",
+        "Class.new { break }",
+        "catch(:a) { break }",
+    ] {
         let source = format!("def waits; {native}; Fiber.yield; 5; end; waits");
         let mut vm = opened();
         let script = vm.compile(source.as_bytes(), "script.rb", 1).unwrap();

@@ -107,7 +107,7 @@ pub struct Record {
 }
 
 /// What a program took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramUse {
     /// Processor time of it and the children it waited for, in microseconds.
     pub cpu_us: u64,

@@ -261,7 +261,7 @@ impl Figures {
             sum.requests += upstream.requests.load(Relaxed);
             sum.failures += upstream.failures.load(Relaxed);
             sum.timeouts += upstream.timeouts.load(Relaxed);
-            sum.in_flight += upstream.in_flight.load(Relaxed);
+            sum.in_flight += upstream.in_flight();
             let oldest = upstream.oldest_ms().map(Duration::from_millis);
             let oldest = oldest.map(|since| self.uptime.saturating_sub(since));
             sum.oldest = sum.oldest.max(oldest);

@@ -232,8 +232,10 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
         // No clock was read meanwhile: it took no time to speak of.
         (held.permit.since(), 0)
     } else {
-        // A program's processor time says more about what it cost than how long it took.
-        let cpu_ns = exchange.record.program.map(|used| used.cpu_us * 1_000);
+        // A program's processor time says more about what it cost than how long it took; but where
+        // a program has sent the request elsewhere, its place was held for that.
+        let programs = exchange.record.program.filter(|_| held.has_place);
+        let cpu_ns = programs.map(|used| used.cpu_us.saturating_mul(1_000));
         let used_ns = cpu_ns.unwrap_or_else(|| held.used_ns(now));
         (worker.shared.limits.time(now), used_ns)
     };

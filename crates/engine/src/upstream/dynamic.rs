@@ -112,11 +112,6 @@ impl Dynamic {
             let is_used = Rc::strong_count(&entry.pool) > 1 || !entry.pool.is_forgettable();
             is_used || now_ms.saturating_sub(entry.used_ms) < idle_ms
         });
-        if let Some(together) = self.together.get() {
-            let pools = self.pools.borrow();
-            let oldest = pools.values().filter_map(|entry| entry.pool.oldest_ms());
-            together.note_oldest(oldest.min());
-        }
     }
 
     /// Keeps no connection from now on: another generation serves.

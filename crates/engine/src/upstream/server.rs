@@ -3,11 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use config::model;
-use slab::Slab;
 
 use super::dial::Names;
 use super::link::Link;
@@ -42,10 +40,6 @@ pub struct Server {
     pub(super) names: Rc<Names>,
     /// Requests in flight on this worker.
     pub(super) in_flight: Cell<u32>,
-    /// When each of them began.
-    flights: RefCell<Slab<u64>>,
-    /// Its pool is given up; another one may count beside it.
-    is_retired: Cell<bool>,
     /// Smooth weighted round robin: what the server is still owed.
     pub(super) owed: Cell<i64>,
     fails: Cell<u32>,
@@ -60,7 +54,10 @@ pub struct Server {
 pub struct InFlight {
     server: Rc<Server>,
     since_ms: u64,
+    /// Its number among those of the server.
     flight: usize,
+    /// Its number among those of the server's kind.
+    together: Option<usize>,
 }
 
 /// What a server had said when a request to it ended.
@@ -75,14 +72,11 @@ pub enum Heard {
 impl InFlight {
     pub(super) fn new(server: &Rc<Server>, since_ms: u64) -> Self {
         server.in_flight.set(server.in_flight.get() + 1);
-        for stats in server.counted_by() {
-            bump(&stats.requests, 1);
-            bump(&stats.in_flight, 1);
-        }
         Self {
             server: Rc::clone(server),
             since_ms,
-            flight: server.flights.borrow_mut().insert(since_ms),
+            flight: server.stats.begin(since_ms),
+            together: server.together.as_ref().map(|it| it.begin(since_ms)),
         }
     }
 
@@ -110,13 +104,9 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         let server = &self.server;
         server.in_flight.set(server.in_flight.get() - 1);
-        server.flights.borrow_mut().try_remove(self.flight);
-        for stats in server.counted_by() {
-            let in_flight = stats.in_flight.load(Relaxed);
-            stats.in_flight.store(in_flight.saturating_sub(1), Relaxed);
-        }
-        if server.is_retired.get() {
-            server.stats.note_left(server.oldest_ms());
+        server.stats.end(self.flight);
+        if let (Some(together), Some(flight)) = (&server.together, self.together) {
+            together.end(flight);
         }
     }
 }
@@ -150,8 +140,6 @@ impl Server {
             told: None,
             names: Rc::default(),
             in_flight: Cell::new(0),
-            flights: RefCell::default(),
-            is_retired: Cell::new(false),
             owed: Cell::new(0),
             fails: Cell::new(0),
             rest_ms: Cell::new(0),
@@ -169,12 +157,6 @@ impl Server {
     fn counted_by(&self) -> impl Iterator<Item = &UpstreamStats> {
         let together = self.together.as_deref();
         std::iter::once(&*self.stats).chain(together)
-    }
-
-    /// Since when its oldest request is under way.
-    pub(super) fn oldest_ms(&self) -> Option<u64> {
-        let flights = self.flights.borrow();
-        flights.iter().map(|(_, since_ms)| *since_ms).min()
     }
 
     /// Its share now, in hundredths: its weight, as far as its agent says it is up to that; 0 while
@@ -292,14 +274,6 @@ impl Server {
         }
     }
 
-    /// Closes all idle connections of a server whose pool is given up, and leaves it to the requests
-    /// under way to say how old they are.
-    pub(super) fn retire(&self) {
-        self.release();
-        self.is_retired.set(true);
-        self.stats.note_left(self.oldest_ms());
-    }
-
     /// Closes all idle connections.
     pub(super) fn release(&self) {
         self.idle.borrow_mut().clear();
@@ -313,10 +287,8 @@ impl Server {
     /// Closes connections that were idle for too long or that the server has closed, and looks how
     /// long its requests have waited.
     pub(super) fn sweep(&self, now_ms: u64, idle_ms: u64) {
-        self.stats.note_oldest(self.oldest_ms());
         if let Some(slots) = &self.slots {
-            let flights = self.flights.borrow();
-            slots.look(flights.iter().map(|(_, since_ms)| *since_ms), now_ms);
+            slots.look(now_ms);
         }
         let (mut cx, wanted) = (Context::from_waker(Waker::noop()), self.is_wanted());
         self.idle.borrow_mut().retain(|(since_ms, link)| {

@@ -333,9 +333,11 @@ impl<'a> Relay<'a> {
         let Some(Outcome::Ended(ended)) = outcome else {
             return;
         };
+        // Another may have run before it and sent the request here.
+        let before = exchange.record.program.unwrap_or_default();
         exchange.record.program = Some(ProgramUse {
-            cpu_us: ended.cpu_us,
-            peak_bytes: ended.peak_rss_bytes,
+            cpu_us: before.cpu_us.saturating_add(ended.cpu_us),
+            peak_bytes: before.peak_bytes.max(ended.peak_rss_bytes),
         });
         if answered.is_err() {
             return;

@@ -124,7 +124,9 @@ impl Ask<'_> {
         record::begin(connection, link.out.bytes());
         let written = record::params(&self.variables, link.out.bytes());
         written.map_err(|refusal| Failure::Last(refusal.into()))?;
-        let mut relay = Relay::new(self, exchange, spooled, server.slots.clone());
+        let now_ms = self.worker.deadlines.now_ms();
+        let unheard = server.slots.as_ref().map(|slots| slots.ask(now_ms));
+        let mut relay = Relay::new(self, exchange, spooled, unheard);
         let outcome = relay.run(self, exchange, &mut link).await;
         if relay.has_head() {
             server.note_success();

@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use fastcgi::record::{End, ProtocolStatus};
@@ -17,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::Spool;
 use crate::stderr_log::StderrLog;
-use crate::upstream::{Heard, Link, PATIENCE, Slots, Waiting};
+use crate::upstream::{Heard, Link, PATIENCE, Unheard, Waiting};
 use crate::worker::Worker;
 
 /// One attempt.
@@ -41,7 +40,7 @@ pub(super) struct Relay {
 /// A fresh connection's place before the server's processes.
 #[derive(Debug, Default)]
 struct Queue {
-    slots: Option<Arc<Slots>>,
+    unheard: Option<Unheard>,
     patience: Option<Pin<Box<Sleep>>>,
     waiting: Option<Waiting>,
 }
@@ -75,7 +74,7 @@ impl Relay {
         ask: &Ask<'_>,
         exchange: &Exchange,
         spooled: Option<Spool>,
-        slots: Option<Arc<Slots>>,
+        unheard: Option<Unheard>,
     ) -> Self {
         let timeouts = &ask.serving.generation.process.timeouts;
         Self {
@@ -89,7 +88,7 @@ impl Relay {
             ),
             stderr: StderrLog::new(exchange),
             queue: Queue {
-                slots,
+                unheard,
                 ..Queue::default()
             },
             read_ms: timeouts.upstream_read_ms,
@@ -246,8 +245,8 @@ impl Relay {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(_)) => {
                     self.has_heard = true;
-                    if let Some(slots) = std::mem::take(&mut self.queue).slots {
-                        slots.note_answer(ask.worker.deadlines.now_ms());
+                    if let Some(unheard) = std::mem::take(&mut self.queue).unheard {
+                        unheard.end(ask.worker.deadlines.now_ms());
                     }
                 }
                 Poll::Pending => return self.poll_silence(cx, ask.worker, exchange, link),
@@ -335,7 +334,7 @@ impl Relay {
 impl Queue {
     /// Counts as waiting once patience has run out.
     fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) {
-        let Some(slots) = &self.slots else {
+        let Some(unheard) = &self.unheard else {
             return;
         };
         if self.waiting.is_some() {
@@ -346,7 +345,7 @@ impl Queue {
             .get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
         if patience.as_mut().poll(cx).is_ready() {
             self.patience = None;
-            self.waiting = Some(slots.wait(worker));
+            self.waiting = Some(unheard.wait(worker));
         }
     }
 }
