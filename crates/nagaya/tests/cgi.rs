@@ -11,7 +11,7 @@ use programs::{
     records, request, tell, text,
 };
 use testkit::client::{Body, reply};
-use testkit::{RawClient, Reply, eventually};
+use testkit::{RawClient, Reply, ScriptedUpstream, Step, eventually};
 
 const ENV: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec env\n";
 const ECHO: &str =
@@ -531,6 +531,30 @@ fn a_local_location_is_served_inside_as_if_the_client_had_asked_for_it() {
     // One record each, and no permit is left behind.
     assert_eq!(records(&gateway, 10).len(), 10);
     assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
+}
+
+#[test]
+fn a_program_that_sent_its_request_to_a_back_end_has_given_its_place_back() {
+    let (upstream, turn) = ScriptedUpstream::held(vec![Step::reply(200, "slow")]);
+    let rule = r#"  [[sites.rules]]
+  match = { path = "/slow" }
+  handler = { proxy = "app" }
+"#;
+    let first = "  [[sites.rules]]\n";
+    let config = CONFIG.replacen(first, &format!("{rule}{first}"), 1)
+        + "[upstreams.app]\nservers = [\"{server}\"]\n";
+    let builder = builder_of(&config, "", "", "programs = 1");
+    for (name, text) in [("go.cgi", GO), ("asked.cgi", ASKED)] {
+        program(builder.directory().path(), name, text);
+    }
+    let gateway = builder.with("server", upstream.address()).start();
+    let mut slow = gateway.client().with_deadline(PATIENCE);
+    slow.send(&request("GET /go.cgi?/slow", ""));
+    turn.wait();
+    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
+    turn.wait();
+    let slow = answer(slow.read_reply(Body::Framed));
+    assert_eq!(slow, (200, "slow".to_owned()));
 }
 
 #[test]
