@@ -125,6 +125,11 @@ impl Deadlines {
 }
 
 impl Deadline {
+    /// As [`Deadlines::now_ms`].
+    pub fn now_ms(&self) -> u64 {
+        self.table.now_ms()
+    }
+
     /// Sets the deadline `after_ms` from now, replacing an earlier one.
     pub fn set(&self, after_ms: u64) {
         self.set_for(Awaited::Progress, after_ms);

@@ -268,6 +268,10 @@ reply_headers = { set = { X-Site = "a" } }
 
     #[test]
     fn every_kind_of_failure_has_its_status() {
+        let over_limit = Kind::OverLimit {
+            status: 429,
+            retry_after_s: 1,
+        };
         for (kind, status) in [
             (Kind::Refused(418), Some(418)),
             (Kind::ClientGone, None),
@@ -277,6 +281,7 @@ reply_headers = { set = { X-Site = "a" } }
             (Kind::UpstreamSlow, Some(504)),
             (Kind::Full, Some(503)),
             (Kind::Shed(302), Some(302)),
+            (over_limit, Some(429)),
             (Kind::Limited, Some(503)),
             (Kind::Internal, Some(500)),
         ] {

@@ -1,9 +1,10 @@
 //! What is counted, by whom, and where it is kept.
 //!
 //! The idea: a counter is written by one thread and read by any, so counting costs no locked
-//! instruction and no cache line travels. Each worker has its own counters, of its exchanges, of
-//! each site it has served and of each upstream server it has asked; [`crate::figures`] adds
-//! them up when somebody wants to know.
+//! instruction and no cache line travels; what is under way at an upstream server is a list behind
+//! a lock that others take only when somebody wants to know. Each worker has its own counters, of
+//! its exchanges, of each site it has served and of each upstream server it has asked;
+//! [`crate::figures`] adds them up when somebody wants to know.
 
 use std::sync::atomic::{
     AtomicU8, AtomicU64,
@@ -151,6 +152,15 @@ pub struct SiteStats {
     sheets: OnceLock<Box<[OnceLock<Box<Replies>>]>>,
 }
 
+/// A request under way at an upstream server.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    /// When it began.
+    since_ms: u64,
+    /// Whether the server has said a byte.
+    is_heard: bool,
+}
+
 /// One worker's counters of one upstream server.
 #[derive(Debug)]
 pub struct UpstreamStats {
@@ -166,7 +176,7 @@ pub struct UpstreamStats {
     pub timeouts: AtomicU64,
     /// When each request began that is under way, in milliseconds after the server's start, of
     /// pools that are given up too.
-    in_flight: Mutex<Slab<u64>>,
+    in_flight: Mutex<Slab<Flight>>,
     /// Failures since it last answered.
     pub fails_in_row: AtomicU64,
     /// How it is, as [`Health`].
@@ -356,7 +366,17 @@ impl UpstreamStats {
     /// A request begins; its number until [`Self::end`].
     pub fn begin(&self, now_ms: u64) -> usize {
         bump(&self.requests, 1);
-        self.flights().insert(now_ms)
+        self.flights().insert(Flight {
+            since_ms: now_ms,
+            is_heard: false,
+        })
+    }
+
+    /// A request has heard the first byte of its reply.
+    pub fn note_heard(&self, flight: usize) {
+        if let Some(flight) = self.flights().get_mut(flight) {
+            flight.is_heard = true;
+        }
     }
 
     /// A request has ended.
@@ -364,17 +384,27 @@ impl UpstreamStats {
         self.flights().try_remove(flight);
     }
 
-    /// How many requests are under way.
-    pub fn in_flight(&self) -> u64 {
-        self.flights().len() as u64
+    /// How many requests are under way, and since when the oldest is.
+    pub fn under_way(&self) -> (u64, Option<u64>) {
+        let flights = self.flights();
+        let oldest_ms = flights.iter().map(|(_, flight)| flight.since_ms).min();
+        (flights.len() as u64, oldest_ms)
     }
 
-    /// Since when its oldest request is under way.
-    pub fn oldest_ms(&self) -> Option<u64> {
-        self.flights().iter().map(|(_, since_ms)| *since_ms).min()
+    /// How many requests that began after a moment have heard nothing, and since when the oldest
+    /// of them waits.
+    pub fn unheard(&self, after_ms: u64) -> (u64, Option<u64>) {
+        let flights = self.flights();
+        let began_ms = flights
+            .iter()
+            .filter(|(_, flight)| !flight.is_heard && flight.since_ms > after_ms)
+            .map(|(_, flight)| flight.since_ms);
+        began_ms.fold((0, None), |(count, oldest_ms), since_ms| {
+            (count + 1, oldest_ms.min(Some(since_ms)).or(Some(since_ms)))
+        })
     }
 
-    fn flights(&self) -> MutexGuard<'_, Slab<u64>> {
+    fn flights(&self) -> MutexGuard<'_, Slab<Flight>> {
         self.in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -309,8 +309,10 @@ fn a_script_waits_after_a_break_out_of_a_native() {
         "Struct.new(:a) { break }",
         "Class.new { break }",
         "catch(:a) { break }",
+        "begin; Struct.new(:a) { begin; break; ensure; nil.gone; end }; rescue NoMethodError; end",
     ] {
-        let source = format!("def waits; {native}; Fiber.yield; 5; end; waits");
+        let source =
+            format!("def waits; {native}; begin; 1; ensure; Fiber.yield; end; 5; end; waits");
         let mut vm = opened();
         let script = vm.compile(source.as_bytes(), "script.rb", 1).unwrap();
         let fiber = vm.fiber().unwrap();

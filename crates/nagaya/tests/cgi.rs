@@ -534,6 +534,29 @@ fn a_local_location_is_served_inside_as_if_the_client_had_asked_for_it() {
 }
 
 #[test]
+fn a_program_inside_sees_the_user_that_the_first_one_saw() {
+    let rule = r#"  [[sites.rules]]
+  match = { file = "*.cgi" }
+  auth = { realm = "Staff", file = "{dir}/users" }
+"#;
+    let first = "  [[sites.rules]]\n";
+    let config = CONFIG.replacen(first, &format!("{rule}{first}"), 1);
+    let builder = builder_of(&config, "", "", "");
+    let directory = builder.directory();
+    directory.write("users", "bob:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n");
+    let user = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n%s' \"$REMOTE_USER\"\n";
+    for (name, text) in [("go.cgi", GO), ("user.cgi", user)] {
+        program(directory.path(), name, text);
+    }
+    let gateway = builder.start();
+    let mut client = gateway.client().with_deadline(PATIENCE);
+    let fields = "Authorization: Basic Ym9iOnRlc3Q=\r\n";
+    client.send(&request("GET /go.cgi?/user.cgi", fields));
+    let told = answer(client.read_reply(Body::Framed));
+    assert_eq!(told, (200, "bob".to_owned()));
+}
+
+#[test]
 fn a_program_that_sent_its_request_to_a_back_end_has_given_its_place_back() {
     let (upstream, turn) = ScriptedUpstream::held(vec![Step::reply(200, "slow")]);
     let rule = r#"  [[sites.rules]]

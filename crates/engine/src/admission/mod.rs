@@ -51,7 +51,8 @@ pub async fn check_credentials(worker: &Worker, exchange: &mut Exchange) -> Resu
     let Some(credentials) = Credentials::of(&exchange.request) else {
         return Err(ask(exchange, "auth_missing"));
     };
-    exchange.record.user.push_str(&credentials.user);
+    // Sent elsewhere inside, it may ask again.
+    exchange.record.user.clone_from(&credentials.user);
     match authenticate(worker, exchange, credentials).await? {
         true => Ok(()),
         false => Err(ask(exchange, "auth_wrong")),

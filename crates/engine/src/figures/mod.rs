@@ -261,8 +261,9 @@ impl Figures {
             sum.requests += upstream.requests.load(Relaxed);
             sum.failures += upstream.failures.load(Relaxed);
             sum.timeouts += upstream.timeouts.load(Relaxed);
-            sum.in_flight += upstream.in_flight();
-            let oldest = upstream.oldest_ms().map(Duration::from_millis);
+            let (in_flight, oldest_ms) = upstream.under_way();
+            sum.in_flight += in_flight;
+            let oldest = oldest_ms.map(Duration::from_millis);
             let oldest = oldest.map(|since| self.uptime.saturating_sub(since));
             sum.oldest = sum.oldest.max(oldest);
             let fails_in_row = upstream.fails_in_row.load(Relaxed);

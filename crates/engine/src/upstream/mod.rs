@@ -24,8 +24,8 @@ pub use dynamic::Dynamic;
 pub use link::Link;
 pub use named::{Destination, Refused, choose, named};
 pub(crate) use server::label;
-pub use server::{Heard, InFlight, Server};
-pub use slots::{AllSlots, PATIENCE, Slots, Unheard, Waiting};
+pub use server::{InFlight, Server};
+pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 
 use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
@@ -224,7 +224,7 @@ impl Pool {
         match dial::dial(worker, server).await {
             Ok(link) => Ok(Chosen { link, in_flight }),
             Err(error) => {
-                in_flight.note_end(worker, &error, Heard::Nothing);
+                in_flight.note_end(worker, &error);
                 self.note_failure(server, worker);
                 Err(error)
             }
@@ -334,7 +334,7 @@ rules = [{ handler = { proxy = "app" } }]
     fn the_oldest_request_is_known_through_a_reload_and_forgotten_with_its_end() {
         let bed = Bed::new(CONFIG);
         let before = bed.worker.serving();
-        let oldest = || bed.worker.stats.upstreams()[0].oldest_ms();
+        let oldest = || bed.worker.stats.upstreams()[0].under_way().1;
         let first = InFlight::new(&before.pools[0].servers()[0], 5);
         let second = InFlight::new(&before.pools[0].servers()[0], 7);
         assert_eq!(oldest(), Some(5));
@@ -348,7 +348,7 @@ rules = [{ handler = { proxy = "app" } }]
         assert_eq!(oldest(), Some(7));
         drop(second);
         assert_eq!(oldest(), Some(9));
-        let in_flight = || bed.worker.stats.upstreams()[0].in_flight();
+        let in_flight = || bed.worker.stats.upstreams()[0].under_way().0;
         assert_eq!(in_flight(), 1);
         drop(third);
         assert_eq!((in_flight(), oldest()), (0, None));

@@ -28,10 +28,10 @@ pub struct Server {
     pub address: model::ServerAddress,
     /// Its share.
     pub weight: u32,
-    /// What this worker counts of it.
+    /// What this worker counts of it, or of all of its kind where nobody is told of each.
     stats: Arc<UpstreamStats>,
-    /// What this worker counts of all that are of its kind, where nobody is told of each.
-    together: Option<Arc<UpstreamStats>>,
+    /// Whether it is told of by itself.
+    is_listed: bool,
     /// Who waits for its processes, where it speaks FastCGI.
     pub slots: Option<Arc<Slots>>,
     /// What the agent beside it says, where one is asked.
@@ -56,17 +56,7 @@ pub struct InFlight {
     since_ms: u64,
     /// Its number among those of the server.
     flight: usize,
-    /// Its number among those of the server's kind.
-    together: Option<usize>,
-}
-
-/// What a server had said when a request to it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// Not a byte.
-    Nothing,
-    /// The beginning of a reply at least.
-    Something,
+    is_heard: Cell<bool>,
 }
 
 impl InFlight {
@@ -76,20 +66,28 @@ impl InFlight {
             server: Rc::clone(server),
             since_ms,
             flight: server.stats.begin(since_ms),
-            together: server.together.as_ref().map(|it| it.begin(since_ms)),
+            is_heard: Cell::new(false),
+        }
+    }
+
+    /// The server has said the first byte of its reply; only FastCGI servers are asked for it.
+    pub fn note_heard(&self, now_ms: u64) {
+        if let Some(slots) = &self.server.slots
+            && !self.is_heard.replace(true)
+        {
+            self.server.stats.note_heard(self.flight);
+            slots.note_answer(now_ms);
         }
     }
 
     /// Notes that it ended in an error: silence is counted, and speaks of processes that are stuck
     /// where a FastCGI server has not said a byte.
-    pub fn note_end(&self, worker: &Worker, error: &Error, heard: Heard) {
+    pub fn note_end(&self, worker: &Worker, error: &Error) {
         if error.kind != Kind::UpstreamSlow {
             return;
         }
-        for stats in self.server.counted_by() {
-            bump(&stats.timeouts, 1);
-        }
-        if let (Some(slots), Heard::Nothing) = (&self.server.slots, heard) {
+        bump(&self.server.stats.timeouts, 1);
+        if let (Some(slots), false) = (&self.server.slots, self.is_heard.get()) {
             slots.note_silence(self.since_ms, worker.deadlines.now_ms());
         }
     }
@@ -105,9 +103,6 @@ impl Drop for InFlight {
         let server = &self.server;
         server.in_flight.set(server.in_flight.get() - 1);
         server.stats.end(self.flight);
-        if let (Some(together), Some(flight)) = (&server.together, self.together) {
-            together.end(flight);
-        }
     }
 }
 
@@ -121,18 +116,16 @@ impl Server {
 
     /// One of which nobody is told by itself: it counts `together` with its like.
     pub(super) fn unlisted(config: &model::Server, together: &Arc<UpstreamStats>) -> Self {
-        let label = label(&config.address);
-        let stats = Arc::new(UpstreamStats::new("", &label));
         Self {
-            together: Some(Arc::clone(together)),
-            ..Self::counted(config, label, stats)
+            is_listed: false,
+            ..Self::counted(config, label(&config.address), Arc::clone(together))
         }
     }
 
     fn counted(config: &model::Server, label: Arc<str>, stats: Arc<UpstreamStats>) -> Self {
         Self {
             stats,
-            together: None,
+            is_listed: true,
             label,
             address: config.address.clone(),
             weight: config.weight,
@@ -153,10 +146,10 @@ impl Server {
         self.in_flight.get() == 0 && self.idle.borrow().is_empty()
     }
 
-    /// The counters that count what is asked of it.
-    fn counted_by(&self) -> impl Iterator<Item = &UpstreamStats> {
-        let together = self.together.as_deref();
-        std::iter::once(&*self.stats).chain(together)
+    fn note_health(&self, fails: u32, health: Health) {
+        if self.is_listed {
+            self.stats.note_health(fails, health);
+        }
     }
 
     /// Its share now, in hundredths: its weight, as far as its agent says it is up to that; 0 while
@@ -198,7 +191,7 @@ impl Server {
         if self.fails.replace(0) != 0 {
             self.rest_ms.set(0);
             self.resting_until_ms.set(0);
-            self.stats.note_health(0, Health::Up);
+            self.note_health(0, Health::Up);
         }
     }
 
@@ -207,20 +200,18 @@ impl Server {
     pub(super) fn note_failure(&self, config: &model::Upstream, now_ms: u64, alone: bool) {
         let fails = self.fails.get().saturating_add(1);
         self.fails.set(fails);
-        for stats in self.counted_by() {
-            bump(&stats.failures, 1);
-        }
+        bump(&self.stats.failures, 1);
         let (name, server) = (&config.name, &self.label);
         if fails < config.fails {
-            return self.stats.note_health(fails, Health::Up);
+            return self.note_health(fails, Health::Up);
         }
         if alone {
             if fails == config.fails {
                 tracing::warn!(%name, %server, fails, "upstream server fails, and is asked on: there is no other");
             }
-            return self.stats.note_health(fails, Health::Failing);
+            return self.note_health(fails, Health::Failing);
         }
-        self.stats.note_health(fails, Health::Out);
+        self.note_health(fails, Health::Out);
         // Requests that were under way when the rest began tell nothing new.
         if self.is_resting(now_ms) {
             return;
@@ -288,7 +279,8 @@ impl Server {
     /// long its requests have waited.
     pub(super) fn sweep(&self, now_ms: u64, idle_ms: u64) {
         if let Some(slots) = &self.slots {
-            slots.look(now_ms);
+            let (count, oldest_ms) = self.stats.unheard(slots.answered_ms());
+            slots.look(count, oldest_ms.unwrap_or(now_ms), now_ms);
         }
         let (mut cx, wanted) = (Context::from_waker(Waker::noop()), self.is_wanted());
         self.idle.borrow_mut().retain(|(since_ms, link)| {

@@ -15,10 +15,8 @@ use std::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-
-use slab::Slab;
 
 use crate::worker::{Command, Worker};
 
@@ -37,8 +35,6 @@ pub const PATIENCE: Duration = Duration::from_millis(5);
 pub struct Slots {
     server: Arc<str>,
     waiting: AtomicUsize,
-    /// When each request began that has not heard a byte yet, of all workers.
-    asked: Mutex<Slab<u64>>,
     /// When it last began to answer anybody, by the workers' clock.
     answered_ms: AtomicU64,
     /// Requests that were given up since then without having heard a byte.
@@ -65,13 +61,6 @@ struct Known {
 #[derive(Debug)]
 pub struct Waiting(Arc<Slots>);
 
-/// A request that has not heard a byte; dropped when it has, or is given up.
-#[derive(Debug)]
-pub struct Unheard {
-    slots: Arc<Slots>,
-    asked: usize,
-}
-
 impl AllSlots {
     /// The slots of a server.
     pub fn of(&self, server: &Arc<str>) -> Arc<Slots> {
@@ -86,7 +75,6 @@ impl AllSlots {
         let slots = Arc::new(Slots {
             server: Arc::clone(server),
             waiting: AtomicUsize::new(0),
-            asked: Mutex::default(),
             answered_ms: AtomicU64::new(0),
             unheard: AtomicU64::new(0),
             told_ms: AtomicU64::new(0),
@@ -125,31 +113,17 @@ impl Slots {
         }
     }
 
-    /// A request is sent to it.
-    pub fn ask(self: &Arc<Self>, now_ms: u64) -> Unheard {
-        Unheard {
-            slots: Arc::clone(self),
-            asked: self.asked().insert(now_ms),
-        }
+    /// When it last began to answer anybody.
+    pub fn answered_ms(&self) -> u64 {
+        self.answered_ms.load(Relaxed)
     }
 
-    fn asked(&self) -> MutexGuard<'_, Slab<u64>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks whether requests have waited for so long that nobody seems to be answered.
-    pub fn look(&self, now_ms: u64) {
-        let answered_ms = self.answered_ms.load(Relaxed);
-        let asked = self.asked();
-        let began_ms = asked.iter().map(|(_, since_ms)| *since_ms);
-        let unheard = began_ms.filter(|since_ms| *since_ms > answered_ms);
-        let count_and_oldest =
-            |(count, oldest): (u64, u64), since_ms| (count + 1, oldest.min(since_ms));
-        let (count, oldest_ms) = unheard.fold((0, now_ms), count_and_oldest);
-        drop(asked);
+    /// So many requests that a worker sent since it last answered have heard nothing, the oldest
+    /// since then: tells of it where nobody seems to be answered.
+    pub fn look(&self, unheard: u64, oldest_ms: u64, now_ms: u64) {
         let silence_ms = now_ms.saturating_sub(oldest_ms);
-        if count >= STUCK_REQUESTS && silence_ms >= STUCK_MS {
-            self.tell(count, silence_ms, now_ms);
+        if unheard >= STUCK_REQUESTS && silence_ms >= STUCK_MS {
+            self.tell(unheard, silence_ms, now_ms);
         }
     }
 
@@ -185,24 +159,6 @@ impl Slots {
     }
 }
 
-impl Unheard {
-    /// It hears its first byte.
-    pub fn end(self, now_ms: u64) {
-        self.slots.note_answer(now_ms);
-    }
-
-    /// As [`Slots::wait`].
-    pub fn wait(&self, worker: &Worker) -> Waiting {
-        self.slots.wait(worker)
-    }
-}
-
-impl Drop for Unheard {
-    fn drop(&mut self) {
-        self.slots.asked().try_remove(self.asked);
-    }
-}
-
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, SeqCst);
@@ -212,9 +168,24 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::UpstreamStats;
 
     fn slots() -> Arc<Slots> {
         AllSlots::default().of(&Arc::from("unix:/run/php.sock"))
+    }
+
+    /// Requests that began then and have heard nothing.
+    fn asked(began_ms: &[u64]) -> UpstreamStats {
+        let stats = UpstreamStats::new("", &Arc::from("a"));
+        for since_ms in began_ms {
+            stats.begin(*since_ms);
+        }
+        stats
+    }
+
+    fn look(slots: &Slots, stats: &UpstreamStats, now_ms: u64) {
+        let (unheard, oldest_ms) = stats.unheard(slots.answered_ms());
+        slots.look(unheard, oldest_ms.unwrap_or(now_ms), now_ms);
     }
 
     fn has_told(slots: &Slots) -> bool {
@@ -250,8 +221,8 @@ mod tests {
         ] {
             let slots = slots();
             slots.note_answer(answered_ms);
-            let _asked: Vec<_> = began_ms.iter().map(|at| slots.ask(*at)).collect();
-            slots.look(61_000);
+            let stats = asked(began_ms);
+            look(&slots, &stats, 61_000);
             assert_eq!(has_told(&slots), expected, "{began_ms:?} {answered_ms}");
         }
     }
@@ -260,13 +231,12 @@ mod tests {
     fn streams_that_began_after_the_last_first_byte_are_no_silence() {
         let slots = slots();
         slots.note_answer(500);
-        for stream in [slots.ask(1_000), slots.ask(1_000), slots.ask(1_000)] {
-            stream.end(500);
-        }
-        slots.look(100_000);
-        assert!(!has_told(&slots));
-        let _asked = [slots.ask(1_000), slots.ask(1_000)];
-        slots.look(100_000);
+        let stats = asked(&[1_000, 1_000, 1_000, 1_000]);
+        (0..3).for_each(|flight| stats.note_heard(flight));
+        look(&slots, &stats, 100_000);
+        assert!(!has_told(&slots), "one page may be slow");
+        stats.begin(1_000);
+        look(&slots, &stats, 100_000);
         assert!(has_told(&slots));
     }
 
@@ -274,8 +244,7 @@ mod tests {
     fn requests_answered_in_the_tick_in_which_they_began_do_not_count_as_unheard() {
         let slots = slots();
         slots.note_answer(1_000);
-        let _asked = [slots.ask(1_000), slots.ask(1_000)];
-        slots.look(100_000);
+        look(&slots, &asked(&[1_000, 1_000]), 100_000);
         slots.note_silence(1_000, 100_000);
         slots.note_silence(1_000, 100_000);
         assert!(!has_told(&slots));

@@ -124,15 +124,13 @@ impl Ask<'_> {
         record::begin(connection, link.out.bytes());
         let written = record::params(&self.variables, link.out.bytes());
         written.map_err(|refusal| Failure::Last(refusal.into()))?;
-        let now_ms = self.worker.deadlines.now_ms();
-        let unheard = server.slots.as_ref().map(|slots| slots.ask(now_ms));
-        let mut relay = Relay::new(self, exchange, spooled, unheard);
-        let outcome = relay.run(self, exchange, &mut link).await;
+        let mut relay = Relay::new(self, exchange, spooled, server.slots.clone());
+        let outcome = relay.run(self, exchange, &mut link, &in_flight).await;
         if relay.has_head() {
             server.note_success();
         }
         if let Err(error) = outcome {
-            in_flight.note_end(self.worker, &error, relay.heard());
+            in_flight.note_end(self.worker, &error);
             let rest = relay.take_rest(&error, exchange, &link);
             let failure = relay.failed(error, exchange, &link);
             if matches!(failure, Failure::Servers(_)) {

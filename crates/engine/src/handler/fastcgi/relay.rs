@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use fastcgi::record::{End, ProtocolStatus};
@@ -16,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::spool::Spool;
 use crate::stderr_log::StderrLog;
-use crate::upstream::{Heard, Link, PATIENCE, Unheard, Waiting};
+use crate::upstream::{InFlight, Link, PATIENCE, Slots, Waiting};
 use crate::worker::Worker;
 
 /// One attempt.
@@ -40,7 +41,7 @@ pub(super) struct Relay {
 /// A fresh connection's place before the server's processes.
 #[derive(Debug, Default)]
 struct Queue {
-    unheard: Option<Unheard>,
+    slots: Option<Arc<Slots>>,
     patience: Option<Pin<Box<Sleep>>>,
     waiting: Option<Waiting>,
 }
@@ -74,7 +75,7 @@ impl Relay {
         ask: &Ask<'_>,
         exchange: &Exchange,
         spooled: Option<Spool>,
-        unheard: Option<Unheard>,
+        slots: Option<Arc<Slots>>,
     ) -> Self {
         let timeouts = &ask.serving.generation.process.timeouts;
         Self {
@@ -88,7 +89,7 @@ impl Relay {
             ),
             stderr: StderrLog::new(exchange),
             queue: Queue {
-                unheard,
+                slots,
                 ..Queue::default()
             },
             read_ms: timeouts.upstream_read_ms,
@@ -105,9 +106,10 @@ impl Relay {
         ask: &Ask<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
+        in_flight: &InFlight,
     ) -> Result<()> {
         loop {
-            self.pass_on(ask, exchange, link).await?;
+            self.pass_on(ask, exchange, link, in_flight).await?;
             match self.reply.has_unsent_head() {
                 true => self.reply.send_head(exchange).await?,
                 false => return Ok(()),
@@ -121,9 +123,10 @@ impl Relay {
         ask: &Ask<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
+        in_flight: &InFlight,
     ) -> Result<()> {
         poll_fn(|cx| {
-            let passed = self.poll_pass(cx, ask, exchange, link);
+            let passed = self.poll_pass(cx, ask, exchange, link, in_flight);
             // Who leaves with the whole reply has given up nothing.
             if passed.is_pending()
                 && self.upload.is_over()
@@ -141,14 +144,6 @@ impl Relay {
     /// Whether the reply's head is on its way to the client.
     pub(super) fn has_head(&self) -> bool {
         self.reply.has_head()
-    }
-
-    /// Whether the server has said anything.
-    pub(super) fn heard(&self) -> Heard {
-        match self.has_heard {
-            true => Heard::Something,
-            false => Heard::Nothing,
-        }
     }
 
     /// What may be done about an error. A reused connection that closed before a byte of its reply
@@ -210,6 +205,7 @@ impl Relay {
         ask: &Ask<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
+        in_flight: &InFlight,
     ) -> Poll<Result<()>> {
         loop {
             self.poll_upload(cx, exchange, link)?;
@@ -245,9 +241,8 @@ impl Relay {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(_)) => {
                     self.has_heard = true;
-                    if let Some(unheard) = std::mem::take(&mut self.queue).unheard {
-                        unheard.end(ask.worker.deadlines.now_ms());
-                    }
+                    self.queue = Queue::default();
+                    in_flight.note_heard(ask.worker.deadlines.now_ms());
                 }
                 Poll::Pending => return self.poll_silence(cx, ask.worker, exchange, link),
             }
@@ -334,7 +329,7 @@ impl Relay {
 impl Queue {
     /// Counts as waiting once patience has run out.
     fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) {
-        let Some(unheard) = &self.unheard else {
+        let Some(slots) = &self.slots else {
             return;
         };
         if self.waiting.is_some() {
@@ -345,7 +340,7 @@ impl Queue {
             .get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
         if patience.as_mut().poll(cx).is_ready() {
             self.patience = None;
-            self.waiting = Some(unheard.wait(worker));
+            self.waiting = Some(slots.wait(worker));
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
-use crate::upstream::{Chosen, Destination, Fresh, Heard, InFlight, Link, Pool, Tried};
+use crate::upstream::{Chosen, Destination, Fresh, InFlight, Link, Pool, Tried};
 use crate::worker::{Serving, Worker};
 use relay::{Attempt, Head};
 pub(super) use rest::Rest;
@@ -192,7 +192,7 @@ impl Forward<'_> {
             if upstreams_fault && failure.retry == Retry::No {
                 pool.note_failure(server, self.worker);
             }
-            in_flight.note_end(self.worker, &failure.error, Heard::Nothing);
+            in_flight.note_end(self.worker, &failure.error);
             self.abandon(
                 exchange,
                 attempt,
@@ -208,7 +208,7 @@ impl Forward<'_> {
             return self.switch(exchange, link, in_flight).await;
         }
         if let Err(error) = attempt.pass_on(self, exchange, &mut link).await {
-            in_flight.note_end(self.worker, &error, Heard::Something);
+            in_flight.note_end(self.worker, &error);
             self.abandon(exchange, attempt, Head::Read, (link, in_flight), &error);
             return Err(Failure::last(error));
         }

@@ -48,7 +48,6 @@ const SAID_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Abandoned {
     pub(super) link: Box<Link>,
     /// The server has it in flight for as long.
-    #[allow(dead_code, reason = "held for its drop")]
     pub(super) in_flight: InFlight,
     pub(super) rest: Rest,
 }
@@ -156,7 +155,11 @@ impl Straggler {
 
     /// Throws away what comes; ready when the server has ended or has had its time.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<StragglerEnd> {
-        let Abandoned { link, rest, .. } = &mut self.abandoned;
+        let Abandoned {
+            link,
+            rest,
+            in_flight,
+        } = &mut self.abandoned;
         loop {
             match rest.discard(link) {
                 Ok(true) => return Poll::Ready(StragglerEnd::Finished),
@@ -168,6 +171,7 @@ impl Straggler {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(StragglerEnd::Finished),
                 Poll::Ready(Ok(count)) => {
                     if self.said_bytes == 0 {
+                        in_flight.note_heard(self.patience.now_ms());
                         self.patience.set(LAST_WORDS_MS);
                     }
                     self.said_bytes += count;
