@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::model::{ListenAddress, Model};
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
 
 use crate::access_log::{self, Order};
@@ -41,14 +43,11 @@ const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.
 const END_MARGIN: Duration = Duration::from_secs(2);
 /// What is said of a worker that has not opened its VM in time.
-const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in twice scripts.wall: it is held up, or they wait for what does not come";
+const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in their time: it is held up, or they wait for what does not come";
 /// Why a generation does not come into force when the server is told to end meanwhile.
 const ENDING: &str = "ending";
 /// What is said of descriptors that cannot be taken, and what to do.
 const NO_ROOM: &str = "the server may open no more descriptors; raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.connections";
-/// Why a server does not start, or refuses a generation: the sockets of a worker that cannot
-/// accept would be accepted from by nobody.
-pub(crate) const NOT_ACCEPTING: &str = "not_accepting";
 /// How long the workers of a server that starts may take to accept: the supervisor waits no longer.
 const START_MAX: Duration = Duration::from_secs(10);
 /// How often an ending server looks whether its threads have ended, and one that waits for scripts whether it is to end.
@@ -126,16 +125,17 @@ type Open = HashSet<(ListenAddress, usize)>;
 /// A listener a worker is about to accept from.
 struct Added {
     worker: usize,
-    opened: Opened,
+    opened: Opened<AsyncFd<OwnedFd>>,
     /// The warden's copy.
-    watched: Opened,
+    watched: Opened<OwnedFd>,
 }
 
 impl Added {
-    /// Makes the copies, of those that are set aside if need be.
-    fn copy(from: &ListenerSocket, worker: usize) -> Result<Self> {
+    /// Makes the copies, of those that are set aside if need be. What the kernel denies is denied
+    /// before anything of a generation is in force.
+    fn copy(from: &ListenerSocket, worker: usize, runtime: &Handle) -> Result<Self> {
         let listener = Arc::<Listener>::default();
-        let copy = || -> std::io::Result<Opened> {
+        let copy = || -> std::io::Result<_> {
             Ok(Opened {
                 address: from.address.clone(),
                 listener: Arc::clone(&listener),
@@ -145,7 +145,10 @@ impl Added {
         let copy = || copy().map_err(|error| internal("listener", &error));
         Ok(Self {
             worker,
-            opened: copy()?,
+            opened: thread::register(runtime, copy()?).map_err(|error| {
+                let (at, error) = (&from.address, config::reason(&error));
+                not_accepting(format!("worker {worker} cannot accept at {at:?}: {error}"))
+            })?,
             watched: copy()?,
         })
     }
@@ -230,8 +233,6 @@ impl Server {
         ear: &mut Ear,
     ) -> Result<()> {
         let (open, added) = self.take(&configure.listeners)?;
-        let registering = added.iter().map(|added| (added.worker, &added.opened));
-        thread::try_registering(&self.runtimes, registering)?;
         self.ask_agents(generation)?;
         self.prepare(generation, ear)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
@@ -316,7 +317,8 @@ impl Server {
         }
     }
 
-    /// Copies the sockets that are not accepted from yet; what will be open, and what is new.
+    /// Copies the sockets that are not accepted from yet, and registers them; what will be open,
+    /// and what is new.
     fn take(&self, listeners: &[ListenerSocket]) -> Result<(Open, Vec<Added>)> {
         let (mut open, mut added) = (Open::new(), Vec::new());
         for listener in listeners {
@@ -326,8 +328,11 @@ impl Server {
             for worker in targets {
                 let place = (listener.address.clone(), worker);
                 let is_new = !self.open.contains(&place);
-                if worker < self.threads.len() && open.insert(place) && is_new {
-                    added.push(Added::copy(listener, worker)?);
+                if let Some(runtime) = self.runtimes.get(&worker)
+                    && open.insert(place)
+                    && is_new
+                {
+                    added.push(Added::copy(listener, worker, runtime)?);
                 }
             }
         }
@@ -369,23 +374,22 @@ impl Server {
         }
         drop(done);
         let mut late: BTreeSet<usize> = (0..self.threads.len()).collect();
+        let starts = self.shared.generation().is_none();
         let left = |late: &BTreeSet<usize>| {
+            if starts {
+                return START_MAX.saturating_sub(told.elapsed());
+            }
             let silence_us = |worker: &usize| self.shared.board.silence_us(*worker).unwrap_or(0);
             let least_us = late.iter().map(silence_us).min().unwrap_or(u64::MAX);
             let waited = told.elapsed().max(Duration::from_micros(least_us));
             Swap::PATIENCE.saturating_sub(waited)
         };
-        let starts = self.shared.generation().is_none();
-        let left = |late: &BTreeSet<usize>| match starts {
-            true => START_MAX.saturating_sub(told.elapsed()),
-            false => left(late),
-        };
-        while let Ok(swapped) = waiting.recv_timeout(left(&late)) {
-            late.remove(&swapped?);
+        while let Ok(worker) = waiting.recv_timeout(left(&late)) {
+            late.remove(&worker);
         }
         if let Some(worker) = late.first().filter(|_| starts) {
             let detail = format!("worker {worker} does not accept: it is held up");
-            return Err(Error::new(Kind::Internal, NOT_ACCEPTING, detail));
+            return Err(not_accepting(detail));
         }
         for worker in late {
             tracing::warn!(
@@ -500,6 +504,12 @@ fn start_workers(
         return Err(error);
     }
     runtimes.map(|runtimes| (threads, runtimes))
+}
+
+/// Why a server does not start, or refuses a generation: the sockets of a worker that cannot
+/// accept would be accepted from by nobody.
+fn not_accepting(detail: String) -> Error {
+    Error::new(Kind::Internal, "not_accepting", detail)
 }
 
 /// What the next worker says of opening its VM.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,6 @@ use crate::generation::Generation;
 use crate::helper;
 use crate::listener::{self, Listener};
 use crate::maps;
-use crate::server::NOT_ACCEPTING;
 use crate::worker::{Command, Opened, Prepare, Shared, Swap, Worker};
 
 /// How often pools are looked through for connections nobody will use again.
@@ -33,9 +32,6 @@ const EXIT_MIN: Duration = Duration::from_secs(1);
 const END_LOOK: Duration = Duration::from_millis(5);
 /// How often a draining worker looks whether it is done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
-
-/// How often a listener is tried again that the kernel has refused to watch.
-const REGISTER_AGAIN: Duration = Duration::from_secs(1);
 
 /// The runtime of each worker.
 pub type Runtimes = BTreeMap<usize, Handle>;
@@ -75,64 +71,37 @@ pub fn run(
     board.leave(index);
 }
 
-/// Registers each listener with the runtime of its worker, all at once, and gives that up again:
-/// what the kernel denies is denied before anything of a generation is in force.
+/// Registers a listener's socket with the runtime of its worker, who accepts from it once its
+/// generation is in force; dropped before, it is as if it had never been.
 ///
 /// # Errors
-/// When one cannot be registered.
-#[allow(
-    deprecated,
-    reason = "unsound only for types whose descriptor may change; a BorrowedFd's can't"
-)]
-pub fn try_registering<'a>(
-    runtimes: &Runtimes,
-    listeners: impl Iterator<Item = (usize, &'a Opened)>,
-) -> Result<()> {
-    let mut registered = Vec::new();
-    for (worker, opened) in listeners {
-        let Some(runtime) = runtimes.get(&worker) else {
-            continue;
-        };
-        let _entered = runtime.enter();
-        let socket = AsyncFd::with_interest(opened.socket.as_fd(), Interest::READABLE);
-        registered.push(socket.map_err(|error| not_accepting(worker, &opened.address, &error))?);
-    }
-    Ok(())
-}
-
-/// Registers a listener's socket with this worker's runtime; gives it back where that fails.
+/// When the kernel denies it.
 #[allow(
     deprecated,
     reason = "unsound only for types whose descriptor may change; an OwnedFd's can't"
 )]
-fn register(socket: OwnedFd) -> std::result::Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
-    AsyncFd::try_with_interest(socket, Interest::READABLE).map_err(|error| error.into_parts())
+pub fn register(runtime: &Handle, opened: Opened<OwnedFd>) -> io::Result<Opened<AsyncFd<OwnedFd>>> {
+    let _entered = runtime.enter();
+    let Opened {
+        address,
+        listener,
+        socket,
+    } = opened;
+    let socket = AsyncFd::try_with_interest(socket, Interest::READABLE)?;
+    Ok(Opened {
+        address,
+        listener,
+        socket,
+    })
 }
 
-fn not_accepting(worker: usize, address: &ListenAddress, error: &io::Error) -> Error {
-    let error = config::reason(error);
-    let detail = format!("worker {worker} cannot accept at {address:?}: {error}");
-    Error::new(Kind::Internal, NOT_ACCEPTING, detail)
-}
-
-/// Accepts at a listener until it is removed. A socket that could not be registered is tried
-/// again until it can be.
+/// Accepts at a listener until it is removed.
 async fn accept(
     worker: Rc<Worker>,
     address: ListenAddress,
     listener: Arc<Listener>,
-    mut registered: std::result::Result<AsyncFd<OwnedFd>, OwnedFd>,
+    socket: AsyncFd<OwnedFd>,
 ) {
-    let socket = loop {
-        match registered {
-            Ok(socket) => break socket,
-            Err(_) if listener.is_removed() => return,
-            Err(socket) => {
-                tokio::time::sleep(REGISTER_AGAIN).await;
-                registered = register(socket).map_err(|(socket, _)| socket);
-            }
-        }
-    };
     if let Err(error) = listener.run(worker, socket).await {
         let error = config::reason(&error);
         tracing::error!(?address, error, "listener failed");
@@ -245,23 +214,6 @@ struct Doors {
 
 impl Doors {
     fn swap(&self, worker: &Rc<Worker>, swap: Swap) {
-        // A server that starts is given up; one that reloads has tried, and whoever cannot accept
-        // all the same says so and tries on.
-        let starts = worker.shared.generation().is_none();
-        let mut failed = None;
-        let mut registered = Vec::with_capacity(swap.added.len());
-        for added in swap.added {
-            let socket = register(added.socket).map_err(|(socket, error)| {
-                let error = not_accepting(worker.index, &added.address, &error);
-                if starts {
-                    failed = Some(error);
-                } else {
-                    tracing::error!("{error}; it is tried again");
-                }
-                socket
-            });
-            registered.push((added.address, added.listener, socket));
-        }
         let generation = Arc::clone(&swap.generation);
         worker.swap(swap.generation);
         maps::start(worker, &generation);
@@ -273,7 +225,12 @@ impl Doors {
             }
             stays
         });
-        for (address, listener, socket) in registered {
+        for Opened {
+            address,
+            listener,
+            socket,
+        } in swap.added
+        {
             let (at, its) = (address.clone(), Arc::clone(&listener));
             let accepts = accept(Rc::clone(worker), at, its, socket);
             let accepting = tokio::task::spawn_local(accepts);
@@ -295,7 +252,7 @@ impl Doors {
             );
         }
         // Whoever waited may have stopped waiting.
-        let _ = swap.done.send(failed.map_or(Ok(worker.index), Err));
+        let _ = swap.done.send(worker.index);
     }
 
     /// Takes every listener out and waits until each was accepted empty and closed.

@@ -5,7 +5,7 @@
 //! shows no life for [`SILENCE_MAX_US`] is beyond help: the server ends with a report, and the
 //! supervisor starts a fresh one on the same sockets.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub struct Watched {
 #[derive(Debug)]
 struct WatchedListener {
     worker: usize,
-    opened: Opened,
+    opened: Opened<OwnedFd>,
 }
 
 impl Watched {
@@ -52,7 +52,7 @@ impl Watched {
     }
 
     /// Watches a listener too.
-    pub fn add(&self, worker: usize, opened: Opened) {
+    pub fn add(&self, worker: usize, opened: Opened<OwnedFd>) {
         self.lock().push(WatchedListener { worker, opened });
     }
 

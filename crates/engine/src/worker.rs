@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::model::{self, ListenAddress};
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use crate::access_log::{self, AccessLog};
@@ -220,15 +221,15 @@ pub struct Prepare {
     pub done: std::sync::mpsc::Sender<Result<()>>,
 }
 
-/// A listener a worker is to accept from.
+/// A listener a worker is to accept from; by its socket, whether its runtime watches it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct Opened<S> {
     /// Its address as configured.
     pub address: ListenAddress,
     /// What its connections are to know of it.
     pub listener: Arc<Listener>,
     /// Its socket.
-    pub socket: OwnedFd,
+    pub socket: S,
 }
 
 /// A change of generation for one worker.
@@ -237,13 +238,13 @@ pub struct Swap {
     /// The generation.
     pub generation: Arc<Generation>,
     /// New listeners.
-    pub added: Vec<Opened>,
+    pub added: Vec<Opened<AsyncFd<OwnedFd>>>,
     /// Every address that is to be listened on; others are given up.
     pub kept: Arc<[ListenAddress]>,
     /// When the workers were told.
     pub told: Instant,
-    /// Where the worker says its number when it has done it, or at what it cannot accept.
-    pub done: std::sync::mpsc::Sender<Result<usize>>,
+    /// Where the worker says its number when it has done it.
+    pub done: std::sync::mpsc::Sender<usize>,
 }
 
 impl Swap {

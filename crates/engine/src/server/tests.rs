@@ -303,3 +303,20 @@ fn a_connection_accepted_for_another_worker_ends_with_the_listener_it_came_by() 
         assert!(reply.contains("\r\nConnection: close\r\n"), "{reply}");
     }
 }
+
+#[test]
+fn a_generation_whose_listener_cannot_be_watched_is_refused_and_changes_nothing() {
+    let mut running = Running::start();
+    let (address, mut sockets) = listeners(anywhere());
+    // No file of a disk can be waited for.
+    sockets[1].socket = os::file::memfd("file", b"").expect("memory file").into();
+    let server = running.server.as_mut().expect("running");
+    let refused = server.configure(configure(2, "two", sockets), &mut running.ear);
+    let error = refused.expect_err("no socket").to_string();
+    assert!(error.contains("worker 1 cannot accept at"), "{error}");
+    running.ask();
+    assert!(TcpStream::connect(address).is_err(), "it is let go");
+    let (address, sockets) = listeners(anywhere());
+    running.configure(configure(2, "two", sockets));
+    assert!(read(&mut send(address)).ends_with("two"));
+}
