@@ -169,13 +169,39 @@ fn allow_stands_beside_an_upstream_that_scripts_of_other_phases_may_change() {
     };
     assert_eq!((proxy.upstream(), proxy.allow.len()), (Some(0), 1));
     assert!(config::dump(&model).contains(r#"allow = ["10.0.0.0/8:80"]"#));
-    // Without any script it must have been meant for clients.
-    let told = load(&Sources::from_text("nagaya.toml", &given(""))).unwrap_err();
-    let told = told.to_string();
-    assert!(
-        told.contains("`allow` in `proxy` says nothing without a script"),
-        "{told}"
-    );
+}
+
+#[test]
+fn allow_in_a_proxy_that_no_script_may_send_elsewhere_is_refused() {
+    let proxy = r#"{ handler = { proxy = { upstream = "http://127.0.0.1:9000", allow = ["10.0.0.0/8"] } } }"#;
+    let told = |top: &str, site: &str, more_rules: &str| {
+        let text = format!(
+            "{LISTEN}{top}\n[[sites]]\nhosts = [\"b.test\"]\ntenant = \"b\"\n{site}\nrules = [{more_rules}{proxy}]\n\
+             [[sites]]\nhosts = [\"c.test\"]\nroot = \"/srv\"\nscripts = {{ access = \"c.rb\" }}\n"
+        );
+        let loaded = load(&Sources::from_text("nagaya.toml", &text));
+        loaded.map_or_else(|told| told.to_string(), |_| String::new())
+    };
+    let tenant = "[tenants.b]\nscripts = { access = \"b.rb\" }";
+    let content = r#"{ match = { path = "/a" }, handler = { script = "a.rb" } }, "#;
+    for (top, site, rules) in [
+        ("[scripts]\nrewrite = \"a.rb\"", "", ""),
+        (tenant, "", ""),
+        ("", "scripts = { access = \"a.rb\" }", ""),
+        ("", "", content),
+    ] {
+        assert_eq!(told(top, site, rules), "", "{top} {site} {rules}");
+    }
+    let others = "[tenants.b]\n[tenants.\"c.test\"]\nscripts = { access = \"b.rb\" }";
+    let (log, its) = ("[scripts]\nlog = \"a.rb\"", "scripts = { log = \"a.rb\" }");
+    for (top, site) in [("", ""), (others, ""), (log, ""), ("", its)] {
+        let told = told(top, site, "");
+        assert!(
+            told.contains("`allow` in `proxy` says nothing without a script"),
+            "{top} {site}: {told}"
+        );
+        assert!(told.contains(r#"allow = ["10.0.0.0/8"]"#), "{told}");
+    }
 }
 
 #[test]

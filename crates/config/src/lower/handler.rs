@@ -1,6 +1,6 @@
 //! `handler = { … }`: exactly one of the handlers, with what belongs to it.
 
-use super::context::{Context, problem, problem_overall};
+use super::context::problem;
 use super::program;
 use super::script::{self, Place};
 use super::table::Table;
@@ -9,7 +9,7 @@ use super::upstream::{self, Upstreams};
 use super::value::Value;
 use super::values;
 use crate::model::{
-    Handler, Model, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template, TemplatePart,
+    Handler, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template, TemplatePart,
 };
 use crate::{keys, units};
 
@@ -138,17 +138,15 @@ fn named_upstream(
     Some((ProxyTarget::Upstream(target.upstream), target.prefix))
 }
 
-/// Where nothing is scripted, `allow` of `proxy` must have been meant for clients.
-pub(crate) fn judge_allow(context: &Context<'_>, model: &Model) {
-    let mut rules = model.sites.iter().flat_map(|site| &site.rules);
-    let allows =
-        |handler: &Handler| matches!(handler, Handler::Proxy(proxy) if !proxy.allow.is_empty());
-    if model.all_scripts().next().is_none()
-        && rules.any(|rule| rule.handler.as_ref().is_some_and(allows))
-    {
-        let help = "it says what scripts may choose; clients are let in by the rule's own `allow`";
-        let finding = problem_overall("`allow` in `proxy` says nothing without a script");
-        context.report(finding.help(help));
+/// Refuses `allow` in the `proxy` of a rule at which no script may name an upstream: it must have
+/// been meant for clients.
+pub(crate) fn refuse_allow(rule: &Value<'_>) {
+    let proxy = rule.member("handler").and_then(|it| it.member("proxy"));
+    if let Some(allow) = proxy.and_then(|proxy| proxy.member("allow")) {
+        allow.report_help(
+            "`allow` in `proxy` says nothing without a script that may name an upstream here",
+            "it says what scripts may choose; clients are let in by the rule's own `allow`",
+        );
     }
 }
 

@@ -86,12 +86,14 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         tenants.define(&named, enforcement);
     }
     let limits = limits::limits(tops.single("limits"), Level::Process);
+    let scripts = script::process(&tops);
     let around = site::Around {
         log: &log.access,
         user: &user,
         tenants: &tenants,
         enforcement,
         limits: limits.len(),
+        scripts: &scripts.phases,
     };
     let sites = site::lower_all(&tops, &mut upstreams, &around);
     let mut model = Model {
@@ -114,7 +116,7 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
             .and_then(|value| limits::zone(&value)),
         limits,
         limits_overrides: overrides::path(&tops),
-        scripts: script::process(&tops),
+        scripts,
         tenants: tenants.finish(),
         shed: shed::lower_all(&tops, &upstreams, &maps),
         maps,
@@ -123,7 +125,6 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         guarded: Default::default(),
     };
     model.guarded = files::guarded(context, &model);
-    handler::judge_allow(context, &model);
     model
 }
 

@@ -18,11 +18,12 @@ use super::tenant::Tenants;
 use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::Value;
-use super::{Role, files, values, wrong_user};
+use super::{Role, files, handler, values, wrong_user};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
-    Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, Root, Rule, Settings, Site, TryEntry,
+    Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts, Root, Rule, Settings,
+    Site, TryEntry,
 };
 
 /// What is taken for a program's source where nobody says otherwise.
@@ -42,6 +43,7 @@ pub(crate) struct Around<'a> {
     pub(crate) enforcement: Enforcement,
     /// How many limits there are on the top level.
     pub(crate) limits: usize,
+    pub(crate) scripts: &'a PhaseScripts,
 }
 
 /// Every site of every file.
@@ -125,19 +127,16 @@ fn site(
         tenant: tenant.limits,
     };
     judge_site(&table, outer, &limits, &rules, upstreams);
-    let answered = rules.len() < rule_values.len()
-        || rule_values.iter().any(|rule| rule.has_member("handler"));
-    if rooted == SiteFiles::Rootless && !answered {
-        let finding = problem(
-            table.spot(),
-            "the site has neither a `root` nor a rule with a `handler`",
-        );
-        table.context.report(
-            finding
-                .help("it could answer nothing; add one of them")
-                .absence(),
-        );
+    let scripts = script::level(table.get("scripts"), script::Level::BeforeRules);
+    let levels = [Some(around.scripts), tenant.scripts, Some(&*scripts)];
+    let by_levels = levels
+        .into_iter()
+        .flatten()
+        .any(PhaseScripts::may_name_upstreams);
+    if !by_levels && !rules.iter().any(Rule::may_name_upstreams) {
+        rule_values.iter().for_each(handler::refuse_allow);
     }
+    judge_answers(&table, rooted, &rules, &rule_values);
     Some(Site {
         hosts,
         tenant: tenant.name,
@@ -156,9 +155,26 @@ fn site(
         settings: Arc::new(settings(&table)),
         log: own_log.unwrap_or_else(|| around.log.clone()),
         limits,
-        scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
+        scripts,
         rules,
     })
+}
+
+/// Refuses a site that could answer nothing.
+fn judge_answers(table: &Table<'_>, rooted: SiteFiles, rules: &[Rule], values: &[Value<'_>]) {
+    let answered =
+        rules.len() < values.len() || values.iter().any(|rule| rule.has_member("handler"));
+    if rooted == SiteFiles::Rootless && !answered {
+        let finding = problem(
+            table.spot(),
+            "the site has neither a `root` nor a rule with a `handler`",
+        );
+        table.context.report(
+            finding
+                .help("it could answer nothing; add one of them")
+                .absence(),
+        );
+    }
 }
 
 /// The user of a site's programs. Whether there is such a user matters only where there are

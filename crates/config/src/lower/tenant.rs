@@ -13,7 +13,7 @@ use super::script;
 use super::table::Table;
 use super::value::Value;
 use crate::keys;
-use crate::model::Tenant;
+use crate::model::{PhaseScripts, Tenant};
 
 /// Longest name of a tenant: a host's.
 const NAME_BYTES_MAX: usize = 255;
@@ -31,13 +31,14 @@ struct Described {
 }
 
 /// A site's tenant.
-pub(crate) struct Found {
+pub(crate) struct Found<'a> {
     pub(crate) name: String,
     pub(crate) index: Option<usize>,
     /// What its `cgroup_required`, or the level above, says.
     pub(crate) enforcement: Enforcement,
     /// How many limits it has.
     pub(crate) limits: usize,
+    pub(crate) scripts: Option<&'a PhaseScripts>,
 }
 
 impl Tenants {
@@ -78,7 +79,7 @@ impl Tenants {
         written: Option<Value<'_>>,
         first_host: &str,
         above: Enforcement,
-    ) -> Found {
+    ) -> Found<'_> {
         let name = written.and_then(|value| self.checked(&value));
         let name = name.unwrap_or(first_host);
         let index = self.by_name.get(name).map(|(index, _)| *index);
@@ -88,6 +89,7 @@ impl Tenants {
             index,
             enforcement: described.map_or(above, |described| described.enforcement),
             limits: described.map_or(0, |described| described.tenant.limits.len()),
+            scripts: described.map(|described| &*described.tenant.scripts),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::{Handler, Model};
+use super::{Handler, Model, Rule};
 
 /// `[scripts]`: what the process says of scripts.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,6 +168,22 @@ impl PhaseScripts {
             &self.log,
         ];
         phases.into_iter().flatten()
+    }
+
+    /// Whether one of them runs early enough to say where a request is forwarded to.
+    #[must_use]
+    pub fn may_name_upstreams(&self) -> bool {
+        !(self.rewrite.is_empty() && self.access.is_empty())
+    }
+}
+
+impl Rule {
+    /// Whether a script of it may say where a request is forwarded to, by this rule or by one that
+    /// it is sent to.
+    #[must_use]
+    pub fn may_name_upstreams(&self) -> bool {
+        let handler = self.handler.as_ref();
+        self.scripts.may_name_upstreams() || handler.is_some_and(|it| it.script().is_some())
     }
 }
 

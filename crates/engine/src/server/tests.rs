@@ -309,7 +309,7 @@ fn a_generation_whose_listener_cannot_be_watched_is_refused_and_changes_nothing(
     let mut running = Running::start();
     let (address, mut sockets) = listeners(anywhere());
     // No file of a disk can be waited for.
-    sockets[1].socket = os::file::memfd("file", b"").expect("memory file").into();
+    sockets[1].socket = os::file::memfd("file", b"").expect("memory file");
     let server = running.server.as_mut().expect("running");
     let refused = server.configure(configure(2, "two", sockets), &mut running.ear);
     let error = refused.expect_err("no socket").to_string();
