@@ -238,7 +238,7 @@ pub struct Caps {
     pub write_rate_min: u64,
     /// Memory of one spooled body before it goes to a temporary file. Default 64 KiB.
     pub spool_memory_bytes: usize,
-    /// All temporary files together. Default 1 GiB.
+    /// All temporary files together. Default 2 GiB.
     pub spool_disk_bytes: u64,
     /// Largest file kept in a worker's cache of small files. Default 64 KiB.
     pub cached_file_bytes: usize,

@@ -123,11 +123,11 @@ pub trait Request {
     /// Calls `each` with every field's name and value.
     fn fields(&self, side: Side, each: &mut dyn FnMut(&[u8], &[u8]));
 
-    /// Gives a field these values instead of those it had; none removes it.
+    /// Gives a field these values instead of those it had; none removes it. A field that is the
+    /// gateway's own (framing, hop by hop) is left as it is.
     ///
     /// # Errors
-    /// When name or value are none (CR, LF and NUL are never let through), when the field is the
-    /// gateway's own (framing, hop by hop), or when it is too late.
+    /// When name or value are none (CR, LF and NUL are never let through), or when it is too late.
     fn set_field(&mut self, side: Side, name: &[u8], values: &[&[u8]]) -> Result<(), Refused>;
 
     /// Waits for something only the engine can wait for.

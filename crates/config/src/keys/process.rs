@@ -449,7 +449,7 @@ pub(crate) const CAPS: Section = Section {
             "programs",
             Kind::Count(1, 100_000),
             Value("256"),
-            "CGI programs running at once. As many requests wait for a place, at most 5 s; more is answered 503. A tenant has at most 7/8 of the places (where it is the only one, all), and inside it a network at most 3/4 of those.",
+            "CGI programs running at once. As many requests wait for a place, at most 5 s; more is answered 503. A tenant has at most 7/8 of the places (where it is the only one, all), and inside it a network at most 3/4 of those; over all tenants a network has at most 3/4 of the places.",
             "programs = 32",
         ),
         key(

@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-/// `[scripts]`. The files of all levels are for `files` to find.
+/// `[scripts]`.
 pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
     let table = tops.table("scripts", &keys::SCRIPTS);
     Scripts {

@@ -122,7 +122,8 @@ const GET_NGINX: &str = "A String, or `nil`; an Array of Strings of a field that
 const GET_APACHE: &str =
     "A String, or `nil`; of a field that is there several times the values, with commas between.";
 const SET_DOC: &str = "Gives a field a value instead of those it has, or several (an Array), or removes \
-                       it (`nil`). Line breaks and odd names raise `ArgumentError`.";
+                       it (`nil`). Line breaks and odd names raise `ArgumentError`; fields \
+                       that frame a message (`Host`, `Content-Length`) stay as they are.";
 const DELETE: &str = "Removes a field; answers its first value, or `nil`.";
 const ALL: &str = "A Hash of every field, with values as `[]` gives them.";
 
