@@ -93,8 +93,9 @@ impl Permit {
         self.give_back(&End { now, used, outcome });
     }
 
-    /// Gives back the permits of these limits, and keeps those of all others.
-    pub fn end_of(&mut self, now: Time, limits: &[LimitId]) {
+    /// Gives back the permits of these limits, and keeps those of all others. What the wait was
+    /// charged is settled with the one that was waited for.
+    pub fn end_of(&mut self, now: Time, used: Used, limits: &[LimitId]) {
         let all = std::mem::take(&mut self.holds);
         let mut given = Holds::with_capacity(all.len());
         for hold in all.iter() {
@@ -109,11 +110,16 @@ impl Permit {
         if given.len() > 0 {
             let end = End {
                 now: Some(now),
-                used: None,
+                used: Some(used),
                 outcome: Outcome::Ignored,
             };
-            // What was charged for the wait is settled with the last of them.
-            self.door.give_back(&given, self.since, None, &end);
+            let aside = self.aside.as_mut().and_then(Arc::get_mut);
+            let charged = aside.and_then(|aside| {
+                let is_given = |it: &mut Charged| given.iter().any(|hold| hold.place() == it.place);
+                aside.charged.take_if(is_given)
+            });
+            self.door
+                .give_back(&given, self.since, charged.as_ref(), &end);
         }
     }
 

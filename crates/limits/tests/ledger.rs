@@ -2,6 +2,7 @@
 
 mod setting;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use limits::{
@@ -522,4 +523,41 @@ fn queued(definition: limits::Definition, queue: u32) -> limits::Definition {
         queue,
         ..definition
     }
+}
+
+/// Whether a client that gave back the place it had waited for, having used so much, comes before
+/// another that used a second.
+fn comes_first_again(used: Used, by_the_end: Used) -> bool {
+    let mut setting = Setting::new(1, vec![queued(fixed("place", 1), 10), fixed("site", 10)]);
+    let [one, other, third] = [1, 2, 3].map(|at| IpAddr::from([192, at, 2, 1]));
+    let (second, fine) = (Used::Measured(1_000_000_000), Outcome::Fine);
+    let held = setting.admitted(0, &["", ""]);
+    let wait = |setting: &mut Setting, client| {
+        setting.client = client;
+        setting.waiting(0, &["", ""])
+    };
+    let mut others = wait(&mut setting, other);
+    let mut ones = wait(&mut setting, one);
+    held.end(setting.now, second, fine);
+    let held = setting.poll(&mut others).unwrap().unwrap();
+    held.end(setting.now, second, fine);
+    let mut early = setting.poll(&mut ones).unwrap().unwrap();
+    let mut thirds = wait(&mut setting, third);
+    early.end_of(setting.now, used, &[setting.limits[0]]);
+    let held = setting.poll(&mut thirds).unwrap().unwrap();
+    assert_eq!(setting.in_flight("site"), 2, "it keeps the other limit's");
+    early.end(setting.now, by_the_end, fine);
+    let _others = wait(&mut setting, other);
+    let mut ones = wait(&mut setting, one);
+    held.end(setting.now, second, fine);
+    setting.poll(&mut ones).is_some()
+}
+
+#[test]
+fn a_permit_given_back_before_others_is_charged_what_it_took_and_once() {
+    let (little, much) = (Used::Measured(1), Used::Measured(10_000_000_000));
+    assert!(comes_first_again(little, little));
+    assert!(comes_first_again(Used::Nothing, little));
+    assert!(!comes_first_again(much, little), "what it took counts");
+    assert!(comes_first_again(little, much), "and was settled by then");
 }

@@ -100,11 +100,6 @@ impl Limits {
         known.position(|definition| definition.identity == identity)
     }
 
-    /// Whether places for programs are counted.
-    pub(super) fn has_programs(&self) -> bool {
-        !self.programs.is_empty()
-    }
-
     /// Whether a limit is made of `caps`, not of an entry of `limits`.
     pub(super) fn is_of_caps(&self, at: usize) -> bool {
         let mut own = self.programs.iter().chain(&*self.passwords);

@@ -36,12 +36,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use limits::{Admission, Outcome, Permit, Refusal, Ticket, Time, Used};
+use limits::{Admission, LimitId, Outcome, Permit, Refusal, Ticket, Time, Used};
 use wire::FieldId;
 
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, Outgoing};
+use crate::exchange::{Exchange, Outgoing, ProgramUse};
 use crate::worker::Worker;
 use wants::Phase;
 
@@ -64,6 +64,12 @@ impl Held {
         let used = Used::Measured(self.used_ns(now));
         let now = limiter.time(now);
         self.permit.end(now, used, Outcome::Ignored);
+    }
+
+    /// What is left of it without the permits of these limits.
+    fn without(mut self, now: Time, used: Used, limits: &[LimitId]) -> Option<Self> {
+        self.permit.end_of(now, used, limits);
+        (!self.permit.is_empty()).then_some(self)
     }
 
     fn used_ns(&self, now: Instant) -> u64 {
@@ -144,9 +150,11 @@ fn runs_program(exchange: &Exchange) -> bool {
 /// Gives back the place of a program that has ended, or is not started after all.
 fn give_place_back(worker: &Worker, exchange: &mut Exchange, now: Instant) {
     let places: Vec<_> = wants::of_programs(exchange).collect();
-    if let Some(held) = &mut exchange.held {
+    let program = exchange.record.program;
+    if let Some(mut held) = exchange.held.take() {
         held.has_place = false;
-        held.permit.end_of(worker.shared.limits.time(now), &places);
+        let used = program.map_or(Used::Nothing, |it| Used::Measured(cpu_ns(it)));
+        exchange.held = held.without(worker.shared.limits.time(now), used, &places);
     }
 }
 
@@ -235,8 +243,7 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
         // A program's processor time says more about what it cost than how long it took; but where
         // a program has sent the request elsewhere, its place was held for that.
         let programs = exchange.record.program.filter(|_| held.has_place);
-        let cpu_ns = programs.map(|used| used.cpu_us.saturating_mul(1_000));
-        let used_ns = cpu_ns.unwrap_or_else(|| held.used_ns(now));
+        let used_ns = programs.map_or_else(|| held.used_ns(now), cpu_ns);
         (worker.shared.limits.time(now), used_ns)
     };
     held.permit
@@ -252,16 +259,11 @@ pub fn begin_tunnel(worker: &Worker, exchange: &mut Exchange) {
         return;
     };
     let now = Instant::now();
-    held.before_tunnel_ns = Some(nanos(held.since, now));
+    let used_ns = nanos(held.since, now);
+    held.before_tunnel_ns = Some(used_ns);
     let given_back: Vec<_> = wants::not_for_tunnels(exchange).collect();
     let now = worker.shared.limits.time(now);
-    held.permit.end_of(now, &given_back);
-    if held.permit.is_empty() {
-        // Nothing is held for it any more, and what its wait was charged is known.
-        let used = Used::Measured(held.before_tunnel_ns.unwrap_or(0));
-        return held.permit.end(now, used, Outcome::Ignored);
-    }
-    exchange.held = Some(held);
+    exchange.held = held.without(now, Used::Measured(used_ns), &given_back);
 }
 
 /// What an error says about whoever should have answered.
@@ -337,6 +339,10 @@ async fn wait(
         Poll::Pending
     })
     .await
+}
+
+fn cpu_ns(program: ProgramUse) -> u64 {
+    program.cpu_us.saturating_mul(1_000)
 }
 
 fn micros(since: Instant) -> u64 {

@@ -58,7 +58,7 @@ pub(super) fn wants<'a>(
     let limits = &serving.generation.limits;
     let is_own = match phase {
         Phase::Rates | Phase::RatesOfUpstream => false,
-        Phase::Permits => limits.has_programs() && route.runs_program(serving),
+        Phase::Permits => !limits.programs.is_empty() && route.runs_program(serving),
         Phase::Password => true,
     };
     if is_own {

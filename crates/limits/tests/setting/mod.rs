@@ -32,6 +32,8 @@ pub(crate) struct Setting {
     pub(crate) limits: Vec<LimitId>,
     pub(crate) tenant: TenantId,
     pub(crate) keys_max: u32,
+    /// Who asks.
+    pub(crate) client: IpAddr,
     pub(crate) now: Time,
     counter: Arc<Counter>,
 }
@@ -46,6 +48,7 @@ impl Setting {
             limits: Vec::new(),
             tenant,
             keys_max: 4096,
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             now: Time::ZERO,
             counter: Arc::default(),
         };
@@ -157,7 +160,7 @@ impl Setting {
         let ask = Ask {
             worker,
             tenant: self.tenant,
-            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            client: self.client,
             wants: &wants,
         };
         asking(&self.ledger, self.now, &ask)
