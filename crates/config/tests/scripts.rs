@@ -184,11 +184,13 @@ fn allow_in_a_proxy_that_no_script_may_send_elsewhere_is_refused() {
     };
     let tenant = "[tenants.b]\nscripts = { access = \"b.rb\" }";
     let content = r#"{ match = { path = "/a" }, handler = { script = "a.rb" } }, "#;
+    let set = r#"{ match = { path = "/a" }, handler = { proxy = { script = "a.rb" } } }, "#;
     for (top, site, rules) in [
         ("[scripts]\nrewrite = \"a.rb\"", "", ""),
         (tenant, "", ""),
         ("", "scripts = { access = \"a.rb\" }", ""),
         ("", "", content),
+        ("", "", set),
     ] {
         assert_eq!(told(top, site, rules), "", "{top} {site} {rules}");
     }
@@ -202,6 +204,10 @@ fn allow_in_a_proxy_that_no_script_may_send_elsewhere_is_refused() {
         );
         assert!(told.contains(r#"allow = ["10.0.0.0/8"]"#), "{told}");
     }
+    // A script may stand where nothing could be read.
+    let text = format!("{LISTEN}{SITE}rules = [{proxy}]\n[scripts\naccess = \"a.rb\"\n");
+    let told = load(&Sources::from_text("nagaya.toml", &text)).unwrap_err();
+    assert!(!told.to_string().contains("without a script"), "{told}");
 }
 
 #[test]

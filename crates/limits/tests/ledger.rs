@@ -539,12 +539,12 @@ fn comes_first_again(used: Used, by_the_end: Used) -> bool {
     let mut others = wait(&mut setting, other);
     let mut ones = wait(&mut setting, one);
     held.end(setting.now, second, fine);
-    let held = setting.poll(&mut others).unwrap().unwrap();
+    let held = setting.granted(&mut others);
     held.end(setting.now, second, fine);
-    let mut early = setting.poll(&mut ones).unwrap().unwrap();
+    let mut early = setting.granted(&mut ones);
     let mut thirds = wait(&mut setting, third);
     early.end_of(setting.now, used, &[setting.limits[0]]);
-    let held = setting.poll(&mut thirds).unwrap().unwrap();
+    let held = setting.granted(&mut thirds);
     assert_eq!(setting.in_flight("site"), 2, "it keeps the other limit's");
     early.end(setting.now, by_the_end, fine);
     let _others = wait(&mut setting, other);

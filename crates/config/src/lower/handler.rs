@@ -143,10 +143,12 @@ fn named_upstream(
 pub(crate) fn refuse_allow(rule: &Value<'_>) {
     let proxy = rule.member("handler").and_then(|it| it.member("proxy"));
     if let Some(allow) = proxy.and_then(|proxy| proxy.member("allow")) {
-        allow.report_help(
-            "`allow` in `proxy` says nothing without a script that may name an upstream here",
-            "it says what scripts may choose; clients are let in by the rule's own `allow`",
-        );
+        let message =
+            "`allow` in `proxy` says nothing without a script that may name an upstream here";
+        let help = "it says what scripts may choose; clients are let in by the rule's own `allow`";
+        // The script may stand where a file could not be read.
+        let finding = problem(allow.spot(), message).help(help).absence();
+        allow.context.report(finding);
     }
 }
 

@@ -17,7 +17,8 @@ pub struct GroupFigures {
     /// In the order of the configuration, each after those it is in, and in whose figures it is
     /// contained.
     pub groups: Vec<(Owner, Usage)>,
-    /// Groups that are there and were not read.
+    /// Groups that are there and were not read: at least so many, for where there is no room nobody
+    /// looks for groups that scripts named.
     pub left_out: usize,
 }
 

@@ -103,6 +103,14 @@ impl Setting {
         }
     }
 
+    /// What a wait has come to: a permit.
+    pub(crate) fn granted(&self, ticket: &mut Ticket) -> Permit {
+        match self.poll(ticket) {
+            Some(Ok(permit)) => permit,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// How often somebody was woken so far.
     pub(crate) fn woken(&self) -> u64 {
         self.counter.0.load(Ordering::SeqCst)

@@ -84,19 +84,22 @@ pub(super) const CHAPTER: Chapter = Chapter {
             &["exist?"],
             (takes(1, 1), "name"),
             "Whether a variable has a value.",
-            exists,
+            |call| exists(call, own),
         ),
         function(
             VAR,
             &["exist?"],
             (takes(1, 1), "name"),
             "Whether a variable has a value.",
-            exists_now,
+            |call| exists(call, request),
         ),
     ],
     in_ruby: &[],
     prelude: "",
 };
+
+/// The request that a call is about.
+type Of = for<'a> fn(&'a mut NativeCall<'_>) -> Result<&'a mut (dyn Request + 'static), Answer>;
 
 /// Where a variable's value is.
 #[derive(Clone, Copy)]
@@ -186,26 +189,13 @@ fn read(call: &mut NativeCall<'_>, name: &[u8]) -> Answer {
     text(call, |request, out| value(request, name, out))
 }
 
-/// Whether a variable of the receiver's request has a value.
-fn exists(call: &mut NativeCall<'_>) -> Answer {
+/// Whether a variable of a request has a value: of the receiver's, or the one the script runs for.
+fn exists(call: &mut NativeCall<'_>, of: Of) -> Answer {
     let name = call.name(0).unwrap_or_default();
-    if name == b"request_body" {
-        return Answer::Bool(true);
-    }
-    match text(call, |request, out| value(request, &name, out)) {
-        Answer::Scratch => Answer::Bool(true),
-        Answer::Nil => Answer::Bool(false),
-        raise => raise,
-    }
-}
-
-/// The same, of the request the script runs for.
-fn exists_now(call: &mut NativeCall<'_>) -> Answer {
-    let name = call.name(0).unwrap_or_default();
-    if name == b"request_body" {
-        return Answer::Bool(true);
-    }
-    answered(request(call).map(|request| Answer::Bool(value(request, &name, &mut Vec::new()))))
+    answered(of(call).map(|request| {
+        let there = name == b"request_body" || value(request, &name, &mut Vec::new());
+        Answer::Bool(there)
+    }))
 }
 
 /// Appends a variable's value; `false` when it has none.
