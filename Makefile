@@ -52,16 +52,16 @@ lab: ## PHP, conditions, programs, control groups, overload and scripts that wai
 
 soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test
-	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test reload_under_load -- --nocapture
-	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test reload_under_load; done
-	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test cgi_ends -- after_many_requests
-	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripts_soak -- --nocapture
-	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test mutations
+	umask 022; NAGAYA_RELOAD_PAUSE_MS=600 cargo test --locked -p nagaya --test operated -- reload_under_load --nocapture
+	umask 022; for round in {1..60}; do cargo test --locked -p nagaya --test operated -- reload_under_load; done
+	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test programs -- after_many_requests
+	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
+	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
 	cargo run --locked --profile quick -p bench --example memory
 	NAGAYA_SIMULATIONS=400 cargo test --locked --profile quick -p bench --lib simulation -- --nocapture
 	cargo run --release --locked -p bench --example comparisons
 	cargo build --locked -p bench --examples
-	umask 022; cargo test --locked -p nagaya --test lab_experiments -- --ignored
+	umask 022; cargo test --locked -p nagaya --test measured -- lab_experiments --ignored
 	@scripts/sanitize.sh gc address methods
 	@scripts/fuzz.sh 120
 

@@ -1,7 +1,6 @@
 //! Replays the fuzzing corpus through the property it was found with.
 
-mod properties;
-
+use crate::properties;
 use std::path::Path;
 
 #[test]

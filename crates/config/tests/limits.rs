@@ -1,12 +1,11 @@
 //! What a configuration says of limits: what they count, when they hold, and what they are called.
 
-mod written;
-
+use crate::written;
 use std::sync::Arc;
 
+use crate::written::{LISTEN, SITE, loaded, model};
 use config::model::{Concurrent, Limit, LimitKey, LimitMode, Rate, When, Window};
 use config::{Sources, load, load_and_warn};
-use written::{LISTEN, SITE, loaded, model};
 
 fn problems(text: &str) -> String {
     written::problems(&Sources::from_text("nagaya.toml", text))

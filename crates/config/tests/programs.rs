@@ -1,10 +1,8 @@
 //! What a configuration says of programs: whose they are, what they are told, what binds them.
 
-mod written;
-
+use crate::written::{LISTEN, model, problems};
 use config::model::{Handler, Protocol, Rlimits, Site};
 use config::{Sources, load_and_warn};
-use written::{LISTEN, model, problems};
 
 /// A site called `host` with `lines` and the handlers, a rule each.
 fn site(host: &str, lines: &str, rules: &[&str]) -> String {

@@ -1,16 +1,14 @@
 //! What a configuration says of scripts: where they stand, what they are called, what they may use.
 
-mod written;
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::written::{LISTEN, SITE, model};
 use config::model::{
     AllowedAddress, Cache, Handler, OnError, ProxyTarget, Script, ServerClass, Source,
 };
 use config::{Sources, load};
-use written::{LISTEN, SITE, model};
 
 /// A script at every place there is.
 const EVERYWHERE: &str = r#"

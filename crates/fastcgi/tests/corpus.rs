@@ -4,8 +4,7 @@
     dead_code,
     reason = "shared with the property tests, which use more of it"
 )]
-mod properties;
-
+use crate::properties;
 use std::{fs, path::Path};
 
 fn replay(target: &str, property: fn(&[u8])) {

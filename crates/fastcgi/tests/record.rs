@@ -1,10 +1,8 @@
 //! Records: what we write is what a responder reads, and what a responder may say to us.
 
-mod properties;
-
+use crate::properties::{Read, cgi_head, fastcgi_records, read};
 use fastcgi::environment::Environment;
 use fastcgi::record::{self, CONTENT_BYTES_MAX, Connection};
-use properties::{Read, cgi_head, fastcgi_records, read};
 use proptest::collection::vec;
 use proptest::prelude::{Just, any};
 use proptest::sample::select;

@@ -1,12 +1,10 @@
 //! Whether a tenant whose keys are nearly used up still has room for those who come by honestly.
 
-mod setting;
-
 use std::time::Duration;
 
 use limits::{Admission, Definition, RateDefinition};
 
-use setting::{Setting, dynamic, ms};
+use crate::setting::{Setting, dynamic, ms};
 
 const KEYS_MAX: u32 = 16_000;
 /// Pairs of newcomers between two ticks, which are 200 ms apart.

@@ -1,7 +1,6 @@
 //! What the ledger promises, case by case, as the gateway will use it.
 
-mod setting;
-
+use crate::setting;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use limits::{
     Why,
 };
 
-use setting::{Said, Setting, dynamic, fixed, ms};
+use crate::setting::{Said, Setting, dynamic, fixed, ms};
 
 #[test]
 fn a_third_request_is_refused_where_two_may_be_in_flight() {

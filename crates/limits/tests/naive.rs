@@ -1,15 +1,13 @@
 //! The ledger beside one that a child could check: a few maps, no locks, no cells, no desk.
 //! The same events have to bring the same decisions.
 
-mod setting;
-
 use std::collections::BTreeMap;
 
 use limits::{Admission, Change, Concurrent, Definition, Permit, Refusal, Ticket, Time, Why};
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop_assert_eq};
 use proptest::prop_oneof;
 
-use setting::{Setting, cap, dynamic, fixed};
+use crate::setting::{Setting, cap, dynamic, fixed};
 
 const NAMES: [&str; 3] = ["file", "site", "process"];
 const WAIT_NS: u64 = 2_000_000_000;

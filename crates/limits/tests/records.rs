@@ -1,8 +1,7 @@
 //! What is told of limits: counts that never fall, whatever becomes of keys, and what limits in
 //! shadow would have refused.
 
-mod setting;
-
+use crate::setting;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +12,7 @@ use limits::{
     Want, Why,
 };
 
-use setting::{Setting, dynamic, fixed, ms};
+use crate::setting::{Setting, dynamic, fixed, ms};
 
 fn queued(definition: Definition, queue: u32) -> Definition {
     Definition {

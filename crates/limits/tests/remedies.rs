@@ -1,8 +1,6 @@
 //! What a refusal says would have let the request pass is tried: the same requests come again, at the
 //! same times, to the limit as changed, and the one that was refused passes.
 
-mod setting;
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -12,7 +10,7 @@ use limits::{
     Used, Why,
 };
 
-use setting::{Setting, dynamic, fixed, ms};
+use crate::setting::{Setting, dynamic, fixed, ms};
 
 /// Requests to one limit, as they come.
 struct Course {

@@ -1,13 +1,11 @@
 //! The table of the API's cases, each with a made-up request.
 
-mod bed;
-
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bed::{code, on_a_worker, settings};
+use crate::bed::{code, on_a_worker, settings};
 use script::{Interpreter, Phase, Property, Redirect, Trial};
 use testkit::script_cases::{ScriptCase, cases};
 

@@ -1,7 +1,6 @@
 //! Replays every file of the fuzzing corpora through the property it was found with.
 
-mod properties;
-
+use crate::properties;
 use std::{fs, path::Path};
 
 fn replay(target: &str, property: fn(&[u8])) {

@@ -1,8 +1,6 @@
 //! Groups that scripts define and attach to.
 
-mod bed;
-
-use bed::{failure, interpreter, on_a_worker, run, value};
+use crate::bed::{failure, interpreter, on_a_worker, run, value};
 use os::cgroup::{CpuLimit, Limits};
 use script::{Datum, Trial};
 

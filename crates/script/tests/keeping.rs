@@ -1,13 +1,12 @@
 //! What scripts keep between requests: `Userdata`, for one interpreter, and `Cache`, for all; and
 //! the waits that go by other names than `sleep`.
 
-mod bed;
-
+use crate::bed;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use bed::{failure, interpreter, on_a_worker, run, settings, value};
+use crate::bed::{failure, interpreter, on_a_worker, run, settings, value};
 use script::{Datum, Interpreter, Phase, Settings, Shared, Trial};
 
 #[test]

@@ -1,8 +1,6 @@
 //! What scripts have of Ruby's library beyond mruby: JSON, checksums, times, files, environment.
 
-mod bed;
-
-use bed::{failure, on_a_worker, run, settings, value};
+use crate::bed::{failure, on_a_worker, run, settings, value};
 use script::{Datum, Interpreter, Trial};
 
 /// Each script's value, told by `inspect`.

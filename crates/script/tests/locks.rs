@@ -1,14 +1,12 @@
 //! `Mutex`: who has it, who waits, and what becomes of it when its holder ends.
 
-mod bed;
-
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use bed::{code, failure, interpreter, on_a_worker, run, settings, value};
+use crate::bed::{code, failure, interpreter, on_a_worker, run, settings, value};
 use script::{Datum, Interpreter, Phase, Request, Shared, Trial};
 
 const OPEN: &str = "m = Mutex.new(:global => true, :name => 'm');";

@@ -1,7 +1,5 @@
 //! What scripts write to the error log.
 
-mod bed;
-
 use std::cell::Cell;
 use std::fmt::{Debug, Write as _};
 use std::future::ready;
@@ -11,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use bed::{code, interpreter, on_a_worker, run, settings};
+use crate::bed::{code, interpreter, on_a_worker, run, settings};
 use script::{Cache, Interpreter, Phase, Read, Reader, Script, Source, Trial, Waiting};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;

@@ -1,11 +1,9 @@
 //! The client of memcached against a real one, on a runtime like a worker's.
 
-mod bed;
-
 use std::rc::Rc;
 use std::time::Duration;
 
-use bed::on_a_worker;
+use crate::bed::on_a_worker;
 use script::store::memcached::{Memcached as Client, Stored};
 use script::store::{Kind, Limits, Stores};
 use testkit::Memcached;

@@ -1,11 +1,9 @@
 //! The client of MySQL against a real MariaDB, on a runtime like a worker's.
 
-mod bed;
-
 use std::rc::Rc;
 use std::time::Duration;
 
-use bed::on_a_worker;
+use crate::bed::on_a_worker;
 use script::store::mysql::{Cell, Database, Login, Moment, ROWS_MAX, Span, Table};
 use script::store::{Address, Error, Kind, Limits, Session, Stores};
 use testkit::{MariaDb, eventually};

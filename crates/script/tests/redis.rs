@@ -1,11 +1,9 @@
 //! The client of Redis against a real one, on a runtime like a worker's.
 
-mod bed;
-
 use std::rc::Rc;
 use std::time::Duration;
 
-use bed::on_a_worker;
+use crate::bed::on_a_worker;
 use script::store::redis::{Redis, Reply};
 use script::store::{Address, Error, Kind, Limits, Session, Stores};
 use testkit::RedisServer;

@@ -1,8 +1,7 @@
 //! Regular expressions in scripts, as Ruby 3 has them.
 
-mod bed;
-
-use bed::{code, failure, interpreter, on_a_worker, run, settings};
+use crate::bed;
+use crate::bed::{code, failure, interpreter, on_a_worker, run, settings};
 use script::{Datum, Interpreter, Phase, Trial};
 
 /// Each script's value, told by `inspect`, as Ruby 3.1 prints it.

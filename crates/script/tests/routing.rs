@@ -1,13 +1,11 @@
 //! Upstreams chosen by memcached and MySQL, as `set` scripts of ngx_mruby do it: with connections
 //! made for each request, and with connections kept in `Userdata`.
 
-mod bed;
-
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bed::{code, on_a_worker, settings};
+use crate::bed::{code, on_a_worker, settings};
 use script::{Datum, Failure, Interpreter, Phase, Property, Script, Trial};
 use testkit::{MariaDb, Memcached, free_port};
 

@@ -1,11 +1,9 @@
 //! Runs of scripts: waits, ends, budgets, and what becomes of the interpreter.
 
-mod bed;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bed::{code, failure, interpreter, on_a_worker, run, settings, value};
+use crate::bed::{code, failure, interpreter, on_a_worker, run, settings, value};
 use script::{Cache, Datum, Interpreter, Phase, Script, Source, Trial};
 
 #[test]

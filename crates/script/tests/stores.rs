@@ -1,11 +1,9 @@
 //! The classes of stores, from Ruby, against the real servers.
 
-mod bed;
-
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use bed::{on_a_worker, patient, run};
+use crate::bed::{on_a_worker, patient, run};
 use script::{Datum, Interpreter, Trial};
 use testkit::{MariaDb, Memcached, RedisServer, ScriptedUpstream, Step, free_port};
 

@@ -1,7 +1,6 @@
 //! Properties under inputs nobody thought of: arbitrary bytes, and likely pieces in unlikely order.
 
-mod properties;
-
+use crate::properties;
 use proptest::{
     collection::vec,
     prelude::{ProptestConfig, any},

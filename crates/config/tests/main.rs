@@ -1,0 +1,14 @@
+//! What a configuration says, and what is told of one that is wrong.
+
+mod broken;
+mod corpus;
+mod limits;
+mod load;
+mod maps;
+mod overrides;
+mod programs;
+mod properties;
+mod scripts;
+mod shed;
+mod sources;
+mod written;

@@ -1,0 +1,11 @@
+//! Limits: models, properties, threads and simulations.
+
+mod keys;
+mod ledger;
+mod many_tenants;
+mod model;
+mod naive;
+mod records;
+mod remedies;
+mod setting;
+mod threads;

@@ -1,0 +1,8 @@
+//! Files as clients see them: what is served, what is not, and while it changes.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+
+mod changing_files;
+mod slow_files;
+mod static_files;

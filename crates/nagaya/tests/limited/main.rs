@@ -1,0 +1,13 @@
+//! Limits, shedding and sensors.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+
+mod limits;
+mod limits_bypass;
+mod limits_kept;
+mod limits_logs;
+mod limits_promise;
+mod limits_records;
+mod sensors;
+mod shed;

@@ -1,0 +1,12 @@
+//! The gateway as its operator meets it: starting, reloading, ending, commands, logs and documents.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+
+mod access_log;
+mod commands;
+mod descriptors;
+mod metrics;
+mod readme;
+mod reload_under_load;
+mod supervisor;

@@ -1,0 +1,15 @@
+//! CGI, FastCGI and what starts programs.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+
+mod cgi;
+mod cgi_ends;
+mod fastcgi;
+mod fastcgi_nginx;
+mod fastcgi_php;
+mod maps;
+mod program_env;
+mod shares;
+mod spawner;
+mod spawner_life;

@@ -1,0 +1,16 @@
+//! Scripts in the running gateway.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
+
+mod ruby_api;
+mod script;
+mod script_examples;
+mod script_files;
+mod script_filters;
+mod script_filters_peers;
+mod script_upstreams;
+mod scripts_life;
+mod scripts_limiter;
+mod scripts_requests;
+mod scripts_soak;

@@ -1,0 +1,139 @@
+//! Files of scripts and passwords below a site's root: not served under any of their names.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use crate::fixtures::files::{get, text};
+use testkit::{Gateway, eventually};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = r#"
+workers = 1
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+level = "warn"
+[scripts]
+cpu = "1s"
+
+[[sites]]
+hosts = ["owner.test"]
+root = "{dir}/www"
+  [[sites.rules]]
+  match = { path = "/run" }
+  handler = { script = "www/app.txt" }
+  [[sites.rules]]
+  match = { path = "/staff" }
+  auth = { file = "www/staff.txt" }
+  [[sites.rules]]
+  match = { path = "/runs" }
+  handler = { script = { file = "linked/hooks/other.txt", cache = "never" } }
+
+[[sites]]
+hosts = ["deny.test"]
+root = "{dir}/www"
+symlinks = "deny"
+
+[[sites]]
+hosts = ["linked.test"]
+root = "{dir}/linked"
+symlinks = "allow"
+"#;
+
+/// A line of a password file.
+const USER: &str = "secret:{SHA}nU4eI71bcnBGqeO0t9tXvY1u5oQ=\n";
+
+#[test]
+fn a_script_is_not_served_under_any_of_its_names() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    let directory = builder.directory();
+    for name in ["app.txt", "app.txt.BAK", "app.txt.gz", "hooks/other.txt"] {
+        directory.write(&format!("www/{name}"), "'secret'\n");
+    }
+    directory.write("www/staff.txt", USER);
+    directory.write("www/staff.txt~", USER);
+    for name in ["page.html", "hooks/page.html"] {
+        directory.write(&format!("www/{name}"), "page\n");
+    }
+    let www = directory.path().join("www");
+    symlink("app.txt", www.join("alias.html")).expect("make a link");
+    symlink("app.txt.gz", www.join("page.html.gz")).expect("make a link");
+    symlink("hooks", www.join("h")).expect("make a link");
+    for (file, name) in [
+        ("app.txt", "hard.txt"),
+        ("staff.txt", "hooks/users.html"),
+        ("hooks/other.txt", "hooks/page.html.br"),
+    ] {
+        std::fs::hard_link(www.join(file), www.join(name)).expect("make a hard link");
+    }
+    symlink("hooks/users.html", www.join("users")).expect("make a link");
+    symlink("www", directory.path().join("linked")).expect("make a link");
+    // The server may run as another user.
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).expect("open the test directory");
+    let gateway = builder.start();
+    for host in ["owner.test", "deny.test", "linked.test"] {
+        for path in ["/page.html", "/hooks/page.html"] {
+            assert_eq!(text(&get(&gateway, host, path)), "page\n", "{host} {path}");
+        }
+        for path in [
+            "/app.txt",
+            "/app.txt.BAK",
+            "/app.txt.gz",
+            "/app.txt/more",
+            "/alias.html",
+            "/page.html.gz",
+            "/hooks/other.txt",
+            "/h/other.txt",
+            "/staff.txt",
+            "/staff.txt~",
+            "/hard.txt",
+            "/hooks/users.html",
+            "/users",
+            "/hooks/page.html.br",
+        ] {
+            let reply = get(&gateway, host, path);
+            assert_eq!(reply.status, 404, "{host} {path}");
+            assert!(!text(&reply).contains("secret"), "{host} {path}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_replaced_is_guarded_and_one_that_took_its_number_is_not() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
+    let directory = builder.directory();
+    directory.write("www/app.txt", "'first'\n");
+    directory.write("www/hooks/other.txt", "'other'\n");
+    directory.write("www/staff.txt", USER);
+    let www = directory.path().join("www");
+    symlink("www", directory.path().join("linked")).expect("make a link");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).expect("open the test directory");
+    let gateway = builder.start();
+    let replace = |name: &str, content: &str| {
+        std::fs::write(www.join("next"), content).expect("write");
+        std::fs::rename(www.join("next"), www.join(name)).expect("rename");
+    };
+    // By another name the new file is the script's from when that is read again.
+    let ask = |path: &str| get(&gateway, "owner.test", path);
+    replace("hooks/other.txt", "'other again'\n");
+    std::fs::hard_link(www.join("hooks/other.txt"), www.join("hard.txt")).expect("link");
+    eventually(PATIENCE, "its other name to be hidden", || {
+        ask("/runs");
+        (ask("/hard.txt").status == 404).then_some(())
+    });
+    assert_eq!(ask("/hooks/other.txt").status, 404);
+
+    replace("staff.txt", USER);
+    assert_eq!(ask("/staff.txt").status, 404);
+    // The numbers of files that are gone are given out again, on most file systems soon.
+    for number in 0..200 {
+        let name = format!("new{number}.txt");
+        std::fs::write(www.join(&name), "new").expect("write");
+        assert_eq!(text(&ask(&format!("/{name}"))), "new", "{name}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Scripts in an interpreter, with a request in memory.
+
+mod api;
+mod bed;
+mod corpus;
+mod groups;
+mod keeping;
+mod library;
+mod locks;
+mod log_lines;
+mod memcached;
+mod mysql;
+mod properties;
+mod redis;
+mod regexp;
+mod routing;
+mod runs;
+mod stores;

@@ -1,0 +1,10 @@
+//! HTTP/1.1 on the wire.
+
+mod body;
+mod corpus;
+mod path;
+mod properties;
+mod property;
+mod reply;
+mod request;
+mod vectors;
