@@ -17,8 +17,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::model::{ListenAddress, Model};
-use tokio::io::unix::AsyncFd;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
 
 use crate::access_log::{self, Order};
@@ -29,13 +27,12 @@ use crate::generation::Generation;
 use crate::link::{
     Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld, Voice,
 };
-use crate::listener::Listener;
 use crate::maps;
 use crate::room::{Needs, Room};
 use crate::sensors::Sampling;
-use crate::thread::{self, Runtimes};
+use crate::thread::{self, Added, Runtimes, not_accepting};
 use crate::warden::{self, Watched};
-use crate::worker::{Command, Opened, Prepare, Shared, Swap};
+use crate::worker::{Command, Prepare, Shared, Swap};
 use ear::Ear;
 
 /// How long the last access records may take to be written.
@@ -121,38 +118,6 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
 
 /// Listeners by address and worker that are being accepted from.
 type Open = HashSet<(ListenAddress, usize)>;
-
-/// A listener a worker is about to accept from.
-struct Added {
-    worker: usize,
-    opened: Opened<AsyncFd<OwnedFd>>,
-    /// The warden's copy.
-    watched: Opened<OwnedFd>,
-}
-
-impl Added {
-    /// Makes the copies, of those that are set aside if need be. What the kernel denies is denied
-    /// before anything of a generation is in force.
-    fn copy(from: &ListenerSocket, worker: usize, runtime: &Handle) -> Result<Self> {
-        let listener = Arc::<Listener>::default();
-        let copy = || -> std::io::Result<_> {
-            Ok(Opened {
-                address: from.address.clone(),
-                listener: Arc::clone(&listener),
-                socket: os::process::with_reserve(|| from.socket.try_clone())?,
-            })
-        };
-        let copy = || copy().map_err(|error| internal("listener", &error));
-        Ok(Self {
-            worker,
-            opened: thread::register(runtime, copy()?).map_err(|error| {
-                let (at, error) = (&from.address, config::reason(&error));
-                not_accepting(format!("worker {worker} cannot accept at {at:?}: {error}"))
-            })?,
-            watched: copy()?,
-        })
-    }
-}
 
 struct Server {
     shared: Shared,
@@ -504,12 +469,6 @@ fn start_workers(
         return Err(error);
     }
     runtimes.map(|runtimes| (threads, runtimes))
-}
-
-/// Why a server does not start, or refuses a generation: the sockets of a worker that cannot
-/// accept would be accepted from by nobody.
-fn not_accepting(detail: String) -> Error {
-    Error::new(Kind::Internal, "not_accepting", detail)
 }
 
 /// What the next worker says of opening its VM.

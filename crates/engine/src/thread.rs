@@ -20,6 +20,7 @@ use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::helper;
+use crate::link::ListenerSocket;
 use crate::listener::{self, Listener};
 use crate::maps;
 use crate::worker::{Command, Opened, Prepare, Shared, Swap, Worker};
@@ -71,6 +72,49 @@ pub fn run(
     board.leave(index);
 }
 
+/// A listener a worker is about to accept from.
+pub struct Added {
+    /// Who is to.
+    pub worker: usize,
+    /// Its copy, registered with its runtime.
+    pub opened: Opened<AsyncFd<OwnedFd>>,
+    /// The warden's copy.
+    pub watched: Opened<OwnedFd>,
+}
+
+impl Added {
+    /// Makes the copies, of those that are set aside if need be. What the kernel denies is denied
+    /// before anything of a generation is in force.
+    ///
+    /// # Errors
+    /// When there is no descriptor for it, or the kernel does not watch it.
+    pub fn copy(from: &ListenerSocket, worker: usize, runtime: &Handle) -> Result<Self> {
+        let listener = Arc::<Listener>::default();
+        let copy = || -> std::io::Result<_> {
+            Ok(Opened {
+                address: from.address.clone(),
+                listener: Arc::clone(&listener),
+                socket: os::process::with_reserve(|| from.socket.try_clone())?,
+            })
+        };
+        let copy = || copy().map_err(|error| Error::io(Kind::Internal, "listener", &error));
+        Ok(Self {
+            worker,
+            opened: register(runtime, copy()?).map_err(|error| {
+                let (at, error) = (&from.address, config::reason(&error));
+                not_accepting(format!("worker {worker} cannot accept at {at:?}: {error}"))
+            })?,
+            watched: copy()?,
+        })
+    }
+}
+
+/// Why a server does not start, or refuses a generation: the sockets of a worker that cannot
+/// accept would be accepted from by nobody.
+pub fn not_accepting(detail: String) -> Error {
+    Error::new(Kind::Internal, "not_accepting", detail)
+}
+
 /// Registers a listener's socket with the runtime of its worker, who accepts from it once its
 /// generation is in force; dropped before, it is as if it had never been.
 ///
@@ -80,7 +124,7 @@ pub fn run(
     deprecated,
     reason = "unsound only for types whose descriptor may change; an OwnedFd's can't"
 )]
-pub fn register(runtime: &Handle, opened: Opened<OwnedFd>) -> io::Result<Opened<AsyncFd<OwnedFd>>> {
+fn register(runtime: &Handle, opened: Opened<OwnedFd>) -> io::Result<Opened<AsyncFd<OwnedFd>>> {
     let _entered = runtime.enter();
     let Opened {
         address,

@@ -510,7 +510,11 @@ fn groups(figures: &GroupFigures, text: &mut Text) {
         }
     }
     let name = "groups_left_out";
-    text.family(name, "gauge", "Groups of programs beyond those shown here.");
+    text.family(
+        name,
+        "gauge",
+        "Groups of programs beyond those shown here, at least.",
+    );
     text.sample(name, &[], figures.left_out);
 }
 

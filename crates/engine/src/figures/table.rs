@@ -165,7 +165,12 @@ fn groups(figures: &GroupFigures, out: &mut String) {
     ];
     grid(&heads, rows.collect(), out);
     if let more @ 1.. = busiest.len().saturating_sub(GROUPS_MAX) + figures.left_out {
-        let _ = writeln!(out, "and {more} more");
+        let least = if figures.left_out > 0 {
+            "at least "
+        } else {
+            ""
+        };
+        let _ = writeln!(out, "and {least}{more} more");
     }
 }
 

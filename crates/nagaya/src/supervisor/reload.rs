@@ -262,7 +262,6 @@ fn fields(problem: &Problem) -> (Option<String>, Option<String>, Option<&str>) {
     (place, other, problem.help.as_deref())
 }
 
-/// Refuses what only a new supervisor can change.
 /// The longest that `init` and `worker_init` take: each has its own time.
 fn starting_scripts(model: &Model) -> Duration {
     let own = [&model.scripts.init, &model.scripts.worker_init];
@@ -270,6 +269,7 @@ fn starting_scripts(model: &Model) -> Duration {
     own.into_iter().flatten().map(|_| wall).sum()
 }
 
+/// Refuses what only a new supervisor can change.
 fn check_changes(model: &Model, before: Option<&Generation>) -> Result<(), Vec<String>> {
     let Some(before) = before else {
         return Ok(());
