@@ -11,6 +11,7 @@ mod dump;
 mod glob;
 mod include;
 mod keys;
+pub mod log_paths;
 mod lower;
 mod mentions;
 pub mod model;

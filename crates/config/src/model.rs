@@ -12,6 +12,7 @@ pub mod sensor;
 mod shed;
 mod template;
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -125,7 +126,7 @@ pub struct Listener {
 }
 
 /// An address to listen on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ListenAddress {
     /// TCP.
     Tcp(SocketAddr),
@@ -436,6 +437,16 @@ pub enum HostPattern {
     Below(String),
     /// `*`: the default site.
     Any,
+}
+
+impl Site {
+    /// What it is called: its first host.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.hosts
+            .first()
+            .map_or_else(|| "*".to_owned(), HostPattern::to_string)
+    }
 }
 
 impl fmt::Display for HostPattern {

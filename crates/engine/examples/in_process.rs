@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use config::model::ListenAddress;
-use engine::link::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
+use ipc::server::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
 
 type Failure = Box<dyn std::error::Error>;
 

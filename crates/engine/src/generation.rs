@@ -17,12 +17,12 @@ use crate::error::{Error, Kind, Result};
 use crate::guarded::Guarded;
 use crate::maps::{self, Map};
 use crate::permits::{self, Limits};
-use crate::programs::groups::{Owner, Shape};
 use crate::room::Room;
 use crate::scripts::Plan;
 use crate::shedding::Shedding;
-use crate::site::{self, Site};
+use crate::site::Site;
 use crate::stats::SiteStats;
+use ipc::groups::{Owner, Shape};
 
 /// Labels of a host looked at when searching for a wildcard.
 const LABELS_MAX: usize = 32;
@@ -231,7 +231,7 @@ impl Generation {
 fn stats(model: &Model, before: Option<&Generation>) -> Vec<Arc<SiteStats>> {
     let sites = before.map_or(&[][..], |before| &before.sites).iter();
     let known: HashMap<_, _> = sites.map(|site| (&*site.name, &site.stats)).collect();
-    let kept = |site| known.get(&*site::name(site)).copied().cloned();
+    let kept = |site: &model::Site| known.get(&*site.name()).copied().cloned();
     let sites = model.sites.iter();
     sites.map(|site| kept(site).unwrap_or_default()).collect()
 }

@@ -6,7 +6,7 @@
 //! have more, as programs' have, accepting stops while there are still some left for those who
 //! are here.
 
-use crate::link::Configure;
+use ipc::server::Configure;
 
 /// Descriptors of the process itself, and of each worker.
 const OWN: u64 = 24;

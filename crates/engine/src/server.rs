@@ -24,9 +24,6 @@ use crate::agents::Asking;
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::link::{
-    Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld, Voice,
-};
 use crate::maps;
 use crate::room::{Needs, Room};
 use crate::sensors::Sampling;
@@ -34,6 +31,9 @@ use crate::thread::{self, Added, Runtimes, not_accepting};
 use crate::warden::{self, Watched};
 use crate::worker::{Command, Prepare, Shared, Swap};
 use ear::Ear;
+use ipc::server::{
+    Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld, Voice,
+};
 
 /// How long the last access records may take to be written.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
@@ -233,7 +233,7 @@ impl Server {
         self.shared.set_generation(generation);
         // Who sees the reload sees its generation.
         self.shared.process.show(&configure.tally);
-        crate::error_log::set_level(generation.process.log.level);
+        error_log::set_level(generation.process.log.level);
         // What the configuration took while it was read would stay with the process for good.
         os::process::release_memory();
         Ok(())

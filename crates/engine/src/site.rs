@@ -119,7 +119,7 @@ impl Site {
         copies: &mut Copies,
         limits: &mut permits::Builder<'a>,
     ) -> Result<Self> {
-        let name = name(site);
+        let name = site.name();
         let files = copies.files.of(&site.files);
         let sources = match before {
             Some(before) if Arc::ptr_eq(&before.files, &files) => Arc::clone(&before.sources),
@@ -292,15 +292,6 @@ fn is_health_check(rule: &model::Rule) -> bool {
             .iter()
             .any(|condition| matches!(condition, Condition::Path(glob) if is_plain(glob))),
         _ => false,
-    }
-}
-
-/// The name of a site: its first host.
-pub(crate) fn name(site: &model::Site) -> String {
-    match site.hosts.first() {
-        Some(model::HostPattern::Exact(host)) => host.clone(),
-        Some(model::HostPattern::Below(host)) => format!("*.{host}"),
-        _ => "*".to_owned(),
     }
 }
 

@@ -17,8 +17,8 @@ use script::Phase;
 use slab::Slab;
 
 use crate::exchange::Exchange;
-use crate::link::Tally;
 use crate::worker::Worker;
+use ipc::server::Tally;
 
 /// The counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]

@@ -20,10 +20,10 @@ use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
 use crate::helper;
-use crate::link::ListenerSocket;
 use crate::listener::{self, Listener};
 use crate::maps;
 use crate::worker::{Command, Opened, Prepare, Shared, Swap, Worker};
+use ipc::server::ListenerSocket;
 
 /// How often pools are looked through for connections nobody will use again.
 const SWEEP: Duration = Duration::from_secs(1);

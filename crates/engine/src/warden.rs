@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use config::model::ListenAddress;
 
-use crate::link::{ToSupervisor, Voice};
 use crate::listener::{accept_some, is_full};
 use crate::worker::{Opened, Shared};
+use ipc::server::{ToSupervisor, Voice};
 
 /// How often the warden looks while a worker is in a turn.
 const LOOK: Duration = Duration::from_millis(3);

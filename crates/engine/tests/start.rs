@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use config::model::ListenAddress;
-use engine::link::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
+use ipc::server::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
 
 const WORKERS: usize = 4;
 /// Descriptors that the test leaves may be opened at all.

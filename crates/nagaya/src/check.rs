@@ -1,15 +1,22 @@
 //! `nagaya check`: the configuration read as `serve` would, and judged.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use config::model::Model;
+use config::model::{Model, Root, Site};
 use config::reason;
-use engine::programs::groups::Shape;
+use ipc::groups::Shape;
 use os::cgroup::Host;
+use os::user::User;
+use supervisor::load::load;
+use supervisor::surroundings;
 
 use crate::cli::CheckOptions;
-use crate::outcome::{Outcome, complain, load, print, warn, wrong_config};
-use crate::{script, surroundings};
+use crate::outcome::{Outcome, complain, print, warn, wrong_config};
+use crate::script;
+
+/// Roots looked at, at most.
+const ROOTS_MAX: usize = 10_000;
 
 /// Says that a configuration is fine, or everything that is wrong with it.
 pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
@@ -19,7 +26,7 @@ pub(crate) fn run(config: &Path, options: &CheckOptions) -> Outcome {
         Ok(loaded) => {
             warn(&loaded.warnings);
             let model = loaded.model;
-            let closed = surroundings::unreachable_roots(&model);
+            let closed = unreachable_roots(&model);
             for warning in surroundings::warnings(&model).iter().chain(&closed) {
                 complain(&format!("warning: {warning}\n"));
             }
@@ -86,4 +93,23 @@ fn counted(number: usize, what: &str) -> String {
     } else {
         format!("{number} {what}s")
     }
+}
+
+/// The roots that no request can open, a line each, for the user the server becomes.
+fn unreachable_roots(model: &Model) -> Vec<String> {
+    let mut roots = BTreeMap::new();
+    for site in &model.sites {
+        if let Some(root) = site.root.as_ref().filter(|_| roots.len() < ROOTS_MAX) {
+            let key = (&root.path, &root.within, root.symlinks as u8);
+            roots.entry(key).or_insert((site, root));
+        }
+    }
+    let line = |(site, root): (&Site, &Root)| {
+        let why = engine::resolve::unreachable(root)?;
+        let (name, path) = (site.name(), root.path.display());
+        Some(format!("site {name}: no request can open {path}: {why}"))
+    };
+    let look = || roots.into_values().filter_map(line).collect();
+    let user = User::look_up(&model.user).or_else(|_| User::this_process());
+    user.and_then(|user| user.act(look)).unwrap_or_default()
 }

@@ -243,37 +243,6 @@ pub(crate) fn print_man_page() -> Outcome {
     print(man::page(definition()).as_bytes())
 }
 
-/// What the supervisor starts this program again as.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Child {
-    /// The server, which becomes this user.
-    Server { user: String },
-    /// The spawner.
-    Spawner,
-}
-
-impl Child {
-    /// The words of the command line.
-    pub(crate) fn words(&self) -> Vec<&str> {
-        match self {
-            Child::Server { user } => vec!["server", "--user", user],
-            Child::Spawner => vec!["spawner", "--link"],
-        }
-    }
-}
-
-/// Whether the supervisor has started this process. No command, so that no help, completion or
-/// suggestion leads to it.
-pub(crate) fn child() -> Option<Child> {
-    let words: Vec<_> = std::env::args().skip(1).take(4).collect();
-    let words: Vec<_> = words.iter().map(String::as_str).collect();
-    match *words.as_slice() {
-        ["server", "--user", user] => Some(Child::Server { user: user.into() }),
-        ["spawner", "--link"] => Some(Child::Spawner),
-        _ => None,
-    }
-}
-
 /// Commands that read their own words.
 const MEASURING: [&str; 2] = ["bench", LAB];
 

@@ -10,7 +10,8 @@ use config::Sources;
 use engine::control::QUESTION_BYTES_MAX;
 
 use crate::cli;
-use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
+use crate::outcome::{Outcome, complain, print, wrong_config};
+use supervisor::load::load_without_overrides;
 
 /// How long the gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

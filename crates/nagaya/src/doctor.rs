@@ -10,13 +10,14 @@ use std::path::Path;
 use config::model::Model;
 use config::model::sensor::Gauge;
 use config::reason;
-use engine::programs::groups::Shape;
 use engine::sensors::{Advice, CONNECTION_BYTES, Here, Missing, advice_of_machine};
+use ipc::groups::Shape;
 use os::cgroup::{Controller, Host, Version};
 
 use crate::cli;
-use crate::outcome::{Outcome, complain, load, print, wrong_config};
-use crate::surroundings;
+use crate::outcome::{Outcome, complain, print, wrong_config};
+use supervisor::load::load;
+use supervisor::surroundings;
 
 /// Descriptors below which a busy gateway runs out.
 const DESCRIPTORS_WANTED: u64 = 65_536;

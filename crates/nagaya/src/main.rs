@@ -15,19 +15,17 @@ mod script;
 mod sensors;
 mod serve;
 mod server;
-mod spawner;
 mod status;
-mod supervisor;
-mod surroundings;
 
 use std::process::ExitCode;
 
-use cli::{Arguments, Child, Command};
+use cli::{Arguments, Command};
+use supervisor::Role;
 
 fn main() -> ExitCode {
-    match cli::child() {
-        Some(Child::Server { user }) => return server::run(&user).into(),
-        Some(Child::Spawner) => return spawner::run().into(),
+    match Role::of_this_process() {
+        Some(Role::Server { user }) => return server::run(&user).into(),
+        Some(Role::Spawner) => return spawner::run(),
         None => {}
     }
     if let Some(measuring) = cli::measuring() {
@@ -40,7 +38,7 @@ fn main() -> ExitCode {
     let config = arguments.config();
     let command = arguments.command;
     let outcome = match command {
-        Command::Serve => serve::run(&config),
+        Command::Serve => return serve::run(&config),
         Command::Check(options) => check::run(&config, &options),
         Command::Doctor => doctor::run(&config),
         Command::Status(options) => status::run(&config, &options),

@@ -5,8 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use config::reason;
-use engine::error_log;
-use engine::link::{Configure, ToServer};
+use ipc::server::{Configure, ToServer};
 
 use crate::outcome::Outcome;
 

@@ -4,6 +4,7 @@
 //! and every later decision looks at the descriptor. Callers that must not wait for a disk say
 //! so and get `WouldBlock` where the kernel would have had to.
 
+use serde::{Deserialize, Serialize};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::symlinks;
 
 /// What to do with symbolic links on the way. Those that are followed may be absolute, and lead out
 /// of the directory on their way back into it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symlinks {
     /// Any link is refused (`ELOOP`).
     Deny,

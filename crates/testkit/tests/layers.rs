@@ -9,15 +9,39 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     (
         "nagaya",
-        &["engine", "bench", "config", "limits", "os", "script"],
+        &[
+            "bench",
+            "config",
+            "engine",
+            "error_log",
+            "ipc",
+            "limits",
+            "os",
+            "script",
+            "spawner",
+            "supervisor",
+        ],
     ),
+    ("supervisor", &["config", "error_log", "ipc", "os"]),
+    ("spawner", &["config", "error_log", "ipc", "os"]),
     (
         "engine",
-        &["config", "fastcgi", "limits", "os", "script", "wire"],
+        &[
+            "config",
+            "error_log",
+            "fastcgi",
+            "ipc",
+            "limits",
+            "os",
+            "script",
+            "wire",
+        ],
     ),
+    ("ipc", &["config", "os"]),
+    ("error_log", &["config"]),
     ("script", &["mruby", "os"]),
     ("mruby", &[]),
     ("bench", &["os"]),

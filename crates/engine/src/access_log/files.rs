@@ -14,7 +14,7 @@ use config::model::LogTarget;
 use os::file::FileKind;
 
 use super::batch::lines;
-use crate::link::Log;
+use ipc::server::Log;
 
 /// How long a pipe that takes nothing is waited for.
 const STALL_MAX: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
-use crate::link::Log;
+use ipc::server::Log;
 
 /// Batches that wait for the writer: 16 MiB when workers are busy.
 const BATCHES_MAX: usize = 256;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::model::{HostPattern, LogTarget, Site};
 
-use crate::log_paths;
+use config::log_paths;
 
 /// A place in [`Targets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use os::cgroup::{Layout, Usage};
 
 use crate::generation::Generation;
-use crate::programs::groups::{OF_SCRIPTS, Owner};
+use ipc::groups::{OF_SCRIPTS, Owner};
 
 /// Groups whose files are read for one answer.
 const GROUPS_MAX: usize = 1_000;

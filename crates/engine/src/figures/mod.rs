@@ -31,7 +31,6 @@ use config::model::sensor::{Gauge, Sensor};
 use script::Phase;
 
 use crate::agents::Agents;
-use crate::error_log;
 use crate::permits::rows::{self, Row};
 use crate::shedding;
 use crate::shedding::rows::ShedFigures;

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use os::cgroup::Usage;
 
 use super::*;
-use crate::programs::groups::Owner;
 use crate::testbed::{Bed, generation_after, peer, reply};
+use ipc::groups::Owner;
 
 const SITES: &str = r#"
 [[listen]]

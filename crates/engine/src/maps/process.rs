@@ -23,9 +23,9 @@ use super::protocol::{Flood, Lines};
 use super::stderr::Stderr;
 use crate::buffer::ReadBuffer;
 use crate::pipe::{PipeReader, PipeWriter, Pipes};
-use crate::programs::message::{End as Ended, RunMap};
 use crate::programs::{self, Outcome};
 use crate::worker::Worker;
+use ipc::order::{End as Ended, RunMap};
 
 /// How long a program may take to end once its input is closed, or it was killed.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -21,9 +21,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::message::{Ended, Failure, Order, Report, Run, RunMap};
 use crate::error::{Error, Kind, Result};
 use crate::io::register;
+use ipc::order::{Ended, Failure, Order, Report, Run, RunMap};
 
 /// Orders to run that may wait for the spawner to listen.
 const WAITING_MAX: usize = 64;
@@ -478,8 +478,8 @@ mod tests {
     use tokio::task::{LocalSet, yield_now};
 
     use super::*;
-    use crate::programs::message::End;
     use crate::testbed::block_on;
+    use ipc::order::End;
 
     fn order(id: u64) -> Run {
         let null = || os::file::memfd("test", b"").expect("memory");
@@ -518,7 +518,8 @@ mod tests {
     }
 
     fn say(spawner: &OwnedFd, report: &Report) {
-        os::fdpass::try_send(spawner.as_fd(), &report.to_bytes(), &[]).expect("room");
+        os::fdpass::try_send(spawner.as_fd(), &report.to_bytes().expect("plain"), &[])
+            .expect("room");
     }
 
     fn ended(id: u64) -> Report {

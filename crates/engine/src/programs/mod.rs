@@ -5,9 +5,6 @@
 //! knows from the plan that the supervisor gave it. What a worker sends is decoded as hostile.
 //! A worker's end of it is in [`Programs`].
 
-pub mod groups;
 mod link;
-pub mod message;
-pub mod plan;
 
 pub use link::{Outcome, Program, Programs, lost};

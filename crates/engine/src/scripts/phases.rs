@@ -13,8 +13,8 @@ use super::plan::{Level, Use};
 use super::{Next, Scripted};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Route};
-use crate::programs::message::wish as wished;
 use crate::worker::{Serving, Worker};
+use ipc::order::wish as wished;
 
 /// Runs the `rewrite` scripts: before the request is resolved.
 ///

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use crate::link::{ToServer, Word};
+use ipc::server::{ToServer, Word};
 
 /// Words kept for later. The supervisor says few before it hears an answer; beyond, they wait in the link.
 const KEPT_MAX: usize = 64;
@@ -72,7 +72,7 @@ impl Ear {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Tally;
+    use ipc::server::Tally;
 
     #[test]
     fn an_end_is_noticed_and_nothing_said_before_it_is_lost() {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use os::net::{Bind, bind, local_address};
 
 use super::*;
-use crate::link::{ListenerSocket, Tally};
+use ipc::server::{ListenerSocket, Tally};
 
 /// The model's listeners are not looked at: sockets come with their address.
 const CONFIG: &str = r#"

@@ -16,8 +16,8 @@ use os::cgroup::{Layout, Usage};
 
 use super::rule::Rule;
 use super::{NOBODY, WHOLE};
-use crate::programs::groups::Owner;
 use crate::stats::bump;
+use ipc::groups::Owner;
 
 /// Bits of a sheet's word that count microseconds, over and over again: half a year.
 const TIME_BITS: u32 = 44;
@@ -422,9 +422,7 @@ mod tests {
         );
         let model = config::load(&config::Sources::from_text("test.toml", &text));
         let model = model.unwrap_or_else(|problems| panic!("{problems}"));
-        let groups = crate::programs::groups::Shape::of(&model)
-            .groups
-            .into_iter();
+        let groups = ipc::groups::Shape::of(&model).groups.into_iter();
         let groups: Vec<_> = groups.map(|group| (group.path, group.owner)).collect();
         let tenants = Tenants::compile(&model, &groups, None);
         tenants.iter().all(|tenant| tenant.group.is_some())

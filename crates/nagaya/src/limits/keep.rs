@@ -21,7 +21,8 @@ use config::overrides::{Edited, Overrides};
 use jiff::Timestamp;
 
 use crate::control::{Running, Where, printed};
-use crate::outcome::{Outcome, complain, load_without_overrides, print, wrong_config};
+use crate::outcome::{Outcome, complain, print, wrong_config};
+use supervisor::load::load_without_overrides;
 
 /// Largest overrides file, as the configuration has it.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -6,7 +6,6 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use engine::error_log;
 use script::{Budgets, Failure, Interpreter, Phase, Ran, Request, Script, Trial};
 use tracing::subscriber::NoSubscriber;
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use engine::programs::message::{End, Ended, Failure, LimitHit, Order, Report, Run};
-use engine::programs::plan::{FromSpawner, Plan, PlannedRule, PlannedSite, ToSpawner};
+use ipc::manifest::{FromSpawner, Manifest, RuleManifest, SiteManifest, ToSpawner};
+use ipc::order::{End, Ended, Failure, LimitHit, Order, Report, Run};
 use os::file::Symlinks;
 use os::spawn::Limits;
 use testkit::slow_mount::SlowMount;
@@ -54,25 +54,25 @@ impl Tenant {
         self.script(&format!("site/www/{name}"), text, 0o755);
     }
 
-    fn site(&self, index: u32, symlinks: Symlinks) -> PlannedSite {
-        PlannedSite {
+    fn site(&self, index: u32, symlinks: Symlinks) -> SiteManifest {
+        SiteManifest {
             index,
             name: "tenant.test".into(),
             root: self.path("site/www"),
             within: self.path("site"),
             symlinks,
             user: os::process::is_root().then(|| "nobody".into()),
-            rules: vec![PlannedRule {
+            rules: vec![RuleManifest {
                 index: 3,
                 names: vec!["APP".into()],
-                ..PlannedRule::default()
+                ..RuleManifest::default()
             }],
         }
     }
 
     /// One site for each policy for links: 0 denies, 1 asks for the owner, 2 allows.
-    fn plan(&self) -> Plan {
-        Plan {
+    fn plan(&self) -> Manifest {
+        Manifest {
             generation: 1,
             programs_max: 8,
             sites: vec![
@@ -80,7 +80,7 @@ impl Tenant {
                 self.site(1, Symlinks::Owner),
                 self.site(2, Symlinks::Allow),
             ],
-            ..Plan::default()
+            ..Manifest::default()
         }
     }
 }
@@ -92,7 +92,7 @@ struct Spawner {
 }
 
 impl Spawner {
-    fn start(plan: Plan) -> Spawner {
+    fn start(plan: Manifest) -> Spawner {
         let (link, its_link) = os::fdpass::pair().unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_nagaya"))
             .args(["spawner", "--link"])
@@ -113,9 +113,9 @@ impl Spawner {
         self.link.as_ref().unwrap()
     }
 
-    fn tell(&self, plan: Plan) {
+    fn tell(&self, plan: Manifest) {
         let generation = plan.generation;
-        ToSpawner::Plan(plan).send(self.link().as_fd()).unwrap();
+        ToSpawner::Manifest(plan).send(self.link().as_fd()).unwrap();
         let answer = FromSpawner::recv(self.link().as_fd()).unwrap();
         assert_eq!(answer, FromSpawner::Ready { generation });
     }
@@ -639,7 +639,7 @@ fn no_more_programs_run_than_the_plan_allows() {
     assert_eq!(worker.hear_ended().id, staying[3].0);
     assert_eq!(other.run("fine"), fine());
     // The latest plan says how many.
-    let more = Plan {
+    let more = Manifest {
         generation: 2,
         programs_max: 9,
         ..tenant.plan()
@@ -745,7 +745,7 @@ fn a_disk_that_hangs_holds_up_none_but_those_who_ask_it() {
     let elsewhere = Tenant::new();
     let mut plan = tenant.plan();
     plan.generation = 2;
-    plan.sites.push(PlannedSite {
+    plan.sites.push(SiteManifest {
         index: 7,
         ..elsewhere.site(7, Symlinks::Deny)
     });

@@ -1,5 +1,7 @@
 //! The controllers there are, and sets of them.
 
+use serde::{Deserialize, Serialize};
+
 /// A part of the kernel that limits or counts one thing for groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
@@ -53,7 +55,7 @@ impl Controller {
 }
 
 /// A set of controllers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controllers(u8);
 
 impl Controllers {

@@ -3,6 +3,7 @@
 //! The idea: the kernel throttles whole disks and volumes, never partitions. What is named may be
 //! a device or anything that lies on one; sysfs tells which disk that is.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{FileType, major, minor, stat};
 
 /// A block device's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
     /// Its kind.
     pub major: u32,

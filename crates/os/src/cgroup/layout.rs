@@ -1,8 +1,9 @@
-//! Where our groups stand: handed from the supervisor to its children as a few lines of text.
+//! Where our groups stand: handed from the supervisor to its children.
 //!
 //! The idea: only the supervisor looks for hierarchies and takes a place in them. Whoever gets
 //! the layout, privileged or not, finds groups below it without looking again.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use super::controllers::{Controller, Controllers};
 use super::names::name_of;
 
 /// Version of a hierarchy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Version {
     /// A hierarchy for one controller, or a few.
     V1,
@@ -19,7 +20,7 @@ pub enum Version {
 }
 
 /// A hierarchy in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
     /// Its version.
     pub version: Version,
@@ -30,54 +31,13 @@ pub struct Hierarchy {
 }
 
 /// Every hierarchy in use; empty where no group is wanted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Each of them.
     pub hierarchies: Vec<Hierarchy>,
 }
 
-/// Hierarchies of a layout: more are not to be had.
-const HIERARCHIES_MAX: usize = Controller::ALL.len();
-
 impl Layout {
-    /// As text, a line for each hierarchy.
-    pub fn encode(&self) -> String {
-        let mut out = String::new();
-        for hierarchy in &self.hierarchies {
-            let version = match hierarchy.version {
-                Version::V1 => "v1",
-                Version::V2 => "v2",
-            };
-            let names: Vec<_> = hierarchy.controllers.iter().map(Controller::name).collect();
-            let directory = hierarchy.directory.display();
-            out.push_str(&format!("{version} {} {directory}\n", names.join(",")));
-        }
-        out
-    }
-
-    /// From text; `None` when it is no layout.
-    pub fn decode(text: &str) -> Option<Self> {
-        let line = |line: &str| {
-            let (version, rest) = line.split_once(' ')?;
-            let (names, directory) = rest.split_once(' ')?;
-            let names = names.split(',').filter(|name| !name.is_empty());
-            let controllers: Option<Controllers> = names.map(Controller::from_name).collect();
-            let directory = PathBuf::from(directory);
-            Some(Hierarchy {
-                version: match version {
-                    "v1" => Version::V1,
-                    "v2" => Version::V2,
-                    _ => return None,
-                },
-                controllers: controllers?,
-                directory: directory.is_absolute().then_some(directory)?,
-            })
-        };
-        let lines = text.lines().take(HIERARCHIES_MAX + 1);
-        let hierarchies: Vec<Hierarchy> = lines.map(line).collect::<Option<_>>()?;
-        (hierarchies.len() <= HIERARCHIES_MAX).then_some(Self { hierarchies })
-    }
-
     /// The hierarchy a controller is had from.
     pub fn of(&self, controller: Controller) -> Option<&Hierarchy> {
         self.hierarchies
@@ -122,34 +82,5 @@ impl Hierarchy {
         let mut directory = self.directory.clone();
         directory.extend(path.iter().map(Path::new));
         directory
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_layout_survives_its_way_to_a_child() {
-        let layout = Layout {
-            hierarchies: vec![
-                Hierarchy {
-                    version: Version::V1,
-                    controllers: [Controller::Cpu, Controller::CpuTime].into_iter().collect(),
-                    directory: "/sys/fs/cgroup/cpu,cpuacct/a b/nagaya-1".into(),
-                },
-                Hierarchy {
-                    version: Version::V2,
-                    controllers: [Controller::Io].into_iter().collect(),
-                    directory: "/sys/fs/cgroup/nagaya-1".into(),
-                },
-            ],
-        };
-        assert_eq!(Layout::decode(&layout.encode()), Some(layout));
-        assert_eq!(Layout::decode(""), Some(Layout::default()));
-        let many = "v1 cpu /a\n".repeat(6);
-        for broken in ["v3 cpu /a", "v1 gpu /a", "v1 cpu a", "v1 cpu", "v1", &many] {
-            assert_eq!(Layout::decode(broken), None, "{broken}");
-        }
     }
 }

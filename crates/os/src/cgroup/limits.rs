@@ -2,9 +2,10 @@
 
 use super::controllers::{Controller, Controllers};
 use super::device::Device;
+use serde::{Deserialize, Serialize};
 
 /// Limits of one group; what is absent is not limited by it, though a group above may.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Processor time.
     pub cpu: Option<CpuLimit>,
@@ -21,7 +22,7 @@ pub struct Limits {
 }
 
 /// Processor time a group may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuLimit {
     /// Thousandths of one core.
     pub millicores: u32,
@@ -30,7 +31,7 @@ pub struct CpuLimit {
 }
 
 /// Reads and writes of one disk, per second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoLimit {
     /// The disk.
     pub device: Device,

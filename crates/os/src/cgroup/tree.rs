@@ -6,6 +6,7 @@
 //! wanted. A group that is no longer named goes as soon as nothing runs in it; until then its
 //! limits hold. A change that cannot be made whole is taken back.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -23,7 +24,7 @@ use super::{Error, interface};
 const MADE_AT_ONCE: usize = 256;
 
 /// A group to be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Names from the outermost group to this one.
     pub path: Vec<String>,

@@ -9,6 +9,7 @@
 mod child;
 mod process;
 
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -55,7 +56,7 @@ pub struct Birth<'a> {
 
 /// What each process of a program may use. `None` is what this process may, but 1,024 descriptors
 /// until it asks for more.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Processor time in seconds.
     pub cpu_s: Option<u64>,

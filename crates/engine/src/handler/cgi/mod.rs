@@ -20,11 +20,11 @@ use super::program;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::pipe::Pipes;
-use crate::programs::message::Run;
 use crate::resolve::Resolved;
 use crate::scripts::Next;
 use crate::spool::Spool;
 use crate::worker::Worker;
+use ipc::order::Run;
 
 /// Has a program answer.
 pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi) -> Result<Next> {

@@ -19,12 +19,12 @@ use crate::handler::program::{LocalLocation, ProgramReply};
 use crate::handler::straggler;
 use crate::permits;
 use crate::pipe::{PipeReader, Pipes};
-use crate::programs::message::{End, Ended};
 use crate::programs::{Outcome, Program, lost};
 use crate::spool::Spool;
 use crate::stats::{Killed, bump};
 use crate::stderr_log::StderrLog;
 use crate::worker::{Serving, Worker};
+use ipc::order::{End, Ended};
 
 /// How long a program whose output has ended may live on, and how long output may go on after
 /// the program has ended.

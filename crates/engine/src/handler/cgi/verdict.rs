@@ -4,8 +4,8 @@
 //! learns only which kind it was.
 
 use crate::error::{Error, Kind};
-use crate::programs::message::{End, Ended, Failure, LimitHit};
 use crate::programs::{Outcome, lost};
+use ipc::order::{End, Ended, Failure, LimitHit};
 
 /// Why there is no reply, or not all of one. `flaw` is what was wrong with what the program said.
 pub(super) fn failure(outcome: &Outcome, flaw: Error) -> Error {

@@ -8,11 +8,11 @@ use std::ffi::CString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use config::reason;
-use engine::programs::message::{Failure, RunMap};
-use engine::programs::plan::PlannedMap;
+use ipc::manifest::{MapManifest, find_in_path, missing_in_path};
+use ipc::order::{Failure, RunMap};
 use os::file::{NoFile, open_directory};
 use os::spawn::{Birth, Birthplace, Limits};
 
@@ -20,15 +20,12 @@ use super::Refusal;
 use super::checks::Runnable;
 use super::environment;
 use super::lookups::Found;
-use super::plans::{self, Plans};
+use super::manifests::{self, Manifests};
 use super::programs::{self, Order, Program};
 
-/// Where a program named without a slash is looked for.
-const DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
-
 /// Finds a map's program and who it runs as, however long it takes: for a thread of its own.
-pub(super) fn find(map: &PlannedMap) -> Result<Found, Refusal> {
-    let user = plans::look_up_user_of_map(map)?;
+pub(super) fn find(map: &MapManifest) -> Result<Found, Refusal> {
+    let user = manifests::look_up_user_of_map(map)?;
     let name = &map.name;
     if user.uid == 0 && os::process::is_root() {
         let what = format!("map {name}: programs do not run as root: give it a `user`");
@@ -60,22 +57,8 @@ pub(super) fn find(map: &PlannedMap) -> Result<Found, Refusal> {
     })
 }
 
-/// A program that is named without a slash.
-pub(crate) fn find_in_path(word: &str) -> Option<PathBuf> {
-    let mut places = DIRECTORIES.iter().map(|place| Path::new(place).join(word));
-    places.find(|path| is_program(path))
-}
-
-/// What to say where there is none.
-pub(crate) fn missing_in_path(word: &str) -> String {
-    let places = DIRECTORIES.join(", ");
-    format!(
-        "no program `{word}` in {places}: install it, or write its path (./{word} for one beside the configuration)"
-    )
-}
-
 /// The program's file.
-fn locate(map: &PlannedMap) -> Result<PathBuf, Refusal> {
+fn locate(map: &MapManifest) -> Result<PathBuf, Refusal> {
     let name = &map.name;
     let word = map.command.first().map(String::as_str).unwrap_or_default();
     let missing = |what: String| Refusal::new(Failure::NotFound, format!("map {name}: {what}"));
@@ -98,19 +81,14 @@ fn locate(map: &PlannedMap) -> Result<PathBuf, Refusal> {
     }
 }
 
-fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-}
-
 /// Starts a program that was found.
 pub(super) fn start(
-    plans: &Plans,
+    manifests: &Manifests,
     order: Order,
     run: &RunMap,
     found: &Found,
 ) -> Result<Program, Refusal> {
-    let map = plans.find_map(run)?;
+    let map = manifests.find_map(run)?;
     let shown = format!(
         "{} of map {}",
         found.runnable.name.to_string_lossy(),

@@ -1,21 +1,17 @@
 //! What supervisor and server say to each other, over a pair of sockets (`os::fdpass`).
 //!
-//! The idea: plain messages, one enum for each direction, each encoded by hand as a tag, numbers
-//! and length-prefixed bytes; descriptors travel beside the bytes in the order the bytes name
-//! them. The supervisor keeps its privileges and the server has none, so what the server sends
-//! is decoded as if it were hostile: every length is checked against what is there.
+//! The idea: plain messages, one enum for each direction. The supervisor keeps its privileges and
+//! the server has none, so what the server sends is decoded as if it were hostile.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::model::ListenAddress;
 use os::cgroup::Layout;
+use serde::{Deserialize, Serialize};
 
-use crate::codec::{BadMessage, Reader, Writer};
+use crate::codec::{self, BadMessage, beside};
 
 /// Bytes in one message to the server.
 pub const TO_SERVER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -57,7 +53,7 @@ impl Voice {
 }
 
 /// What the supervisor says.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum ToServer {
     /// Become this generation; answered by `Ready` or `Refused`.
     Configure(Configure),
@@ -73,6 +69,7 @@ pub enum ToServer {
     /// The spawner that ran programs has ended: there is another, at the other ends of these.
     Programs {
         /// A link for each worker.
+        #[serde(with = "beside")]
         links: Vec<OwnedFd>,
     },
     /// The answer to `OpenLog`.
@@ -80,6 +77,7 @@ pub enum ToServer {
         /// The path asked for.
         path: String,
         /// The log, or why there is none.
+        #[serde(with = "beside")]
         result: Result<OwnedFd, String>,
     },
 }
@@ -107,11 +105,12 @@ pub enum Unheld {
 pub type Word = Result<ToServer, Unheld>;
 
 /// A generation and what it needs from outside.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Configure {
     /// Its number, from 1.
     pub generation: u64,
     /// The configuration's sources (`config::Sources::to_bytes`), a sealed memory file.
+    #[serde(with = "beside")]
     pub sources: OwnedFd,
     /// Every listening socket of the generation. One whose address is missing here is to be
     /// accepted empty and closed.
@@ -119,9 +118,11 @@ pub struct Configure {
     /// Every log with a fixed path.
     pub logs: Vec<Log>,
     /// The listening control socket.
+    #[serde(with = "beside")]
     pub control: Option<OwnedFd>,
-    /// A link to the spawner for each worker (`programs::message`); none where the server has
+    /// A link to the spawner for each worker ([`crate::order`]); none where the server has
     /// them already.
+    #[serde(with = "beside")]
     pub programs: Vec<OwnedFd>,
     /// Where the groups of programs stand.
     pub layout: Layout,
@@ -130,7 +131,7 @@ pub struct Configure {
 }
 
 /// What the supervisor counts for `status` and metrics: it outlives every server.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Generations taken over after the first.
     pub reloads: u64,
@@ -141,27 +142,29 @@ pub struct Tally {
 }
 
 /// A listening socket.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ListenerSocket {
     /// Its address as configured.
     pub address: ListenAddress,
     /// The worker it belongs to; `None` is one socket that all workers accept from.
     pub worker: Option<usize>,
     /// The socket.
+    #[serde(with = "beside")]
     pub socket: OwnedFd,
 }
 
 /// An open log.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Log {
     /// Its path as configured.
     pub path: String,
     /// Open for appending.
+    #[serde(with = "beside")]
     pub file: OwnedFd,
 }
 
 /// What the server says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToSupervisor {
     /// The generation answers requests.
     Ready {
@@ -189,264 +192,99 @@ pub enum ToSupervisor {
     },
 }
 
+/// Of what the supervisor says, what comes before the first descriptor.
+#[derive(Deserialize)]
+enum Beginning {
+    Configure { generation: u64 },
+    Reopen,
+    Drain,
+    Tally,
+    Programs,
+    LogFile { path: String },
+}
+
 impl ToServer {
     /// Sends the message.
+    ///
+    /// # Errors
+    /// When the server has gone or does not listen.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let mut out = Writer::default();
-        self.encode(&mut out);
-        os::fdpass::send(link, &out.bytes, &out.fds)
+        os::fdpass::send(link, &codec::encode(self)?, &self.fds())
     }
 
     /// Receives the next message; the supervisor's end is `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// When the supervisor has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<Word> {
         let (bytes, fds) = os::fdpass::recv(link, TO_SERVER_BYTES_MAX, TO_SERVER_FDS_MAX)?;
         Ok(match fds {
-            Some(fds) => Ok(ToServer::decode(Reader::new(&bytes, fds))?),
-            None => Err(Unheld::decode(Reader::new(&bytes, Vec::new()))?),
+            Some(fds) => Ok(codec::decode(&bytes, fds)?),
+            None => Err(Unheld::decode(&bytes)?),
         })
     }
 
-    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
+    /// Its descriptors, in the order of its fields.
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
-            ToServer::Configure(configure) => {
-                out.byte(1);
-                configure.encode(out);
-            }
-            ToServer::Reopen { logs } => {
-                out.byte(2);
-                encode_logs(logs, out);
-            }
-            ToServer::Drain => out.byte(3),
-            ToServer::Tally(tally) => {
-                out.byte(5);
-                tally.encode(out);
-            }
-            ToServer::Programs { links } => {
-                out.byte(6);
-                out.fds(links);
-            }
-            ToServer::LogFile { path, result } => {
-                out.byte(4);
-                out.text(path.as_bytes());
-                match result {
-                    Ok(file) => {
-                        out.byte(1);
-                        out.fd(file);
-                    }
-                    Err(message) => {
-                        out.byte(0);
-                        out.text(message.as_bytes());
-                    }
-                }
-            }
+            ToServer::Configure(configure) => configure.fds().map(AsFd::as_fd).collect(),
+            ToServer::Reopen { logs } => logs.iter().map(|log| log.file.as_fd()).collect(),
+            ToServer::Programs { links } => links.iter().map(AsFd::as_fd).collect(),
+            ToServer::LogFile { result, .. } => result.iter().map(AsFd::as_fd).collect(),
+            ToServer::Drain | ToServer::Tally(_) => Vec::new(),
         }
-    }
-
-    fn decode(mut from: Reader<'_>) -> Result<ToServer, BadMessage> {
-        let message = match from.byte()? {
-            1 => ToServer::Configure(Configure::decode(&mut from)?),
-            2 => ToServer::Reopen {
-                logs: decode_logs(&mut from)?,
-            },
-            3 => ToServer::Drain,
-            4 => ToServer::LogFile {
-                path: from.string()?,
-                result: match from.byte()? {
-                    1 => Ok(from.fd()?),
-                    _ => Err(from.string()?),
-                },
-            },
-            5 => ToServer::Tally(Tally::decode(&mut from)?),
-            6 => ToServer::Programs { links: from.fds()? },
-            _ => return Err(BadMessage("unknown kind")),
-        };
-        from.end()?;
-        Ok(message)
     }
 }
 
 impl Unheld {
-    /// Reads what comes before the first descriptor of a message.
-    fn decode(mut from: Reader<'_>) -> Result<Unheld, BadMessage> {
-        match from.byte()? {
-            1 => Ok(Unheld::Configure {
-                generation: from.number()?,
-            }),
-            2 => Ok(Unheld::Reopen),
-            4 => Ok(Unheld::LogFile {
-                path: from.string()?,
-            }),
-            6 => Ok(Unheld::Programs),
-            _ => Err(BadMessage("no descriptors belong to it")),
+    fn decode(bytes: &[u8]) -> Result<Unheld, BadMessage> {
+        match codec::decode_beginning(bytes)? {
+            Beginning::Configure { generation } => Ok(Unheld::Configure { generation }),
+            Beginning::Reopen => Ok(Unheld::Reopen),
+            Beginning::Programs => Ok(Unheld::Programs),
+            Beginning::LogFile { path } => Ok(Unheld::LogFile { path }),
+            Beginning::Drain | Beginning::Tally => {
+                Err(BadMessage::new("no descriptors belong to it"))
+            }
         }
-    }
-}
-
-impl Tally {
-    fn encode(&self, out: &mut Writer<'_>) {
-        for number in [self.reloads, self.reloads_refused, self.restarts] {
-            out.number(number);
-        }
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Tally, BadMessage> {
-        Ok(Tally {
-            reloads: from.number()?,
-            reloads_refused: from.number()?,
-            restarts: from.number()?,
-        })
     }
 }
 
 impl Configure {
-    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
-        out.number(self.generation);
-        self.tally.encode(out);
-        out.fd(&self.sources);
-        out.number(self.listeners.len() as u64);
-        for listener in &self.listeners {
-            listener.encode(out);
-        }
-        encode_logs(&self.logs, out);
-        out.byte(self.control.is_some().into());
-        if let Some(control) = &self.control {
-            out.fd(control);
-        }
-        out.fds(&self.programs);
-        out.text(self.layout.encode().as_bytes());
+    fn fds(&self) -> impl Iterator<Item = &OwnedFd> {
+        let listeners = self.listeners.iter().map(|listener| &listener.socket);
+        let logs = self.logs.iter().map(|log| &log.file);
+        let rest = self.control.iter().chain(&self.programs);
+        std::iter::once(&self.sources)
+            .chain(listeners)
+            .chain(logs)
+            .chain(rest)
     }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Configure, BadMessage> {
-        Ok(Configure {
-            generation: from.number()?,
-            tally: Tally::decode(from)?,
-            sources: from.fd()?,
-            listeners: from.list(ListenerSocket::decode)?,
-            logs: decode_logs(from)?,
-            control: match from.byte()? {
-                0 => None,
-                _ => Some(from.fd()?),
-            },
-            programs: from.fds()?,
-            layout: Layout::decode(&from.string()?).ok_or(BadMessage("no layout of groups"))?,
-        })
-    }
-}
-
-impl ListenerSocket {
-    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
-        match &self.address {
-            ListenAddress::Tcp(address) => {
-                out.byte(0);
-                out.text(address.to_string().as_bytes());
-            }
-            ListenAddress::Unix(path) => {
-                out.byte(1);
-                out.text(path.as_os_str().as_bytes());
-            }
-        }
-        // Numbers from 1, so that 0 is nobody's.
-        out.number(self.worker.map_or(0, |worker| worker as u64 + 1));
-        out.fd(&self.socket);
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<ListenerSocket, BadMessage> {
-        let address = match from.byte()? {
-            0 => {
-                let address = from.string()?.parse();
-                ListenAddress::Tcp(address.map_err(|_| BadMessage("not an address"))?)
-            }
-            _ => ListenAddress::Unix(PathBuf::from(OsStr::from_bytes(from.text()?))),
-        };
-        let worker = match from.number()? {
-            0 => None,
-            number => Some(usize::try_from(number - 1).map_err(|_| BadMessage("huge worker"))?),
-        };
-        Ok(ListenerSocket {
-            address,
-            worker,
-            socket: from.fd()?,
-        })
-    }
-}
-
-fn encode_logs<'fds>(logs: &'fds [Log], out: &mut Writer<'fds>) {
-    out.number(logs.len() as u64);
-    for log in logs {
-        out.text(log.path.as_bytes());
-        out.fd(&log.file);
-    }
-}
-
-fn decode_logs(from: &mut Reader<'_>) -> Result<Vec<Log>, BadMessage> {
-    from.list(|from| {
-        Ok(Log {
-            path: from.string()?,
-            file: from.fd()?,
-        })
-    })
 }
 
 impl ToSupervisor {
     /// Sends the message. Text too long for one is cut.
+    ///
+    /// # Errors
+    /// When the supervisor has gone.
     pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let mut out = Writer::default();
-        self.encode(&mut out);
-        os::fdpass::send(link, &out.bytes, &[])
+        let mut cut = self.clone();
+        match &mut cut {
+            ToSupervisor::Refused { message: text, .. }
+            | ToSupervisor::OpenLog { path: text }
+            | ToSupervisor::Stuck { report: text } => codec::cut(text, TEXT_BYTES_MAX),
+            ToSupervisor::Ready { .. } | ToSupervisor::Drained => {}
+        }
+        os::fdpass::send(link, &codec::encode(&cut)?, &[])
     }
 
     /// Receives the next message; the server's end is `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// When the server has gone, or says what cannot be understood.
     pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSupervisor> {
         let (bytes, fds) = os::fdpass::recv(link, TO_SUPERVISOR_BYTES_MAX, 0)?;
-        Ok(ToSupervisor::decode(Reader::of(&bytes, fds)?)?)
-    }
-
-    fn encode(&self, out: &mut Writer<'_>) {
-        match self {
-            ToSupervisor::Ready { generation } => {
-                out.byte(1);
-                out.number(*generation);
-            }
-            ToSupervisor::Refused {
-                generation,
-                message,
-            } => {
-                out.byte(2);
-                out.number(*generation);
-                out.text_cut(message, TEXT_BYTES_MAX);
-            }
-            ToSupervisor::OpenLog { path } => {
-                out.byte(3);
-                out.text_cut(path, TEXT_BYTES_MAX);
-            }
-            ToSupervisor::Drained => out.byte(4),
-            ToSupervisor::Stuck { report } => {
-                out.byte(5);
-                out.text_cut(report, TEXT_BYTES_MAX);
-            }
-        }
-    }
-
-    fn decode(mut from: Reader<'_>) -> Result<ToSupervisor, BadMessage> {
-        let message = match from.byte()? {
-            1 => ToSupervisor::Ready {
-                generation: from.number()?,
-            },
-            2 => ToSupervisor::Refused {
-                generation: from.number()?,
-                message: from.string()?,
-            },
-            3 => ToSupervisor::OpenLog {
-                path: from.string()?,
-            },
-            4 => ToSupervisor::Drained,
-            5 => ToSupervisor::Stuck {
-                report: from.string()?,
-            },
-            _ => return Err(BadMessage("unknown kind")),
-        };
-        from.end()?;
-        Ok(message)
+        codec::decode_passed(&bytes, fds)
     }
 }
 
@@ -460,6 +298,17 @@ mod tests {
 
     fn content(fd: &OwnedFd) -> String {
         String::from_utf8(os::file::read_whole(fd.as_fd(), 100).unwrap()).unwrap()
+    }
+
+    fn layout() -> Layout {
+        let hierarchy = os::cgroup::Hierarchy {
+            version: os::cgroup::Version::V1,
+            controllers: [os::cgroup::Controller::Cpu].into_iter().collect(),
+            directory: "/sys/fs/cgroup/cpu/nagaya-7".into(),
+        };
+        Layout {
+            hierarchies: vec![hierarchy],
+        }
     }
 
     const TALLY: Tally = Tally {
@@ -496,23 +345,20 @@ mod tests {
             }],
             control: Some(memory("control")),
             programs: vec![memory("worker 0"), memory("worker 1")],
-            layout: Layout::decode("v1 cpu /sys/fs/cgroup/cpu/nagaya-7\n").unwrap(),
+            layout: layout(),
             tally: TALLY,
         })
     }
 
     /// A message and its descriptors' contents, as text.
     fn shown(message: &ToServer) -> String {
-        let mut out = Writer::default();
-        message.encode(&mut out);
-        let contents = out
-            .fds
-            .iter()
-            .map(|fd| os::file::read_whole(*fd, 100).unwrap());
+        let bytes = codec::encode(message).unwrap();
+        let fds = message.fds();
+        let contents = fds.iter().map(|fd| os::file::read_whole(*fd, 100).unwrap());
         let contents: Vec<_> = contents
             .map(|bytes| String::from_utf8(bytes).unwrap())
             .collect();
-        format!("{:?} {contents:?}", out.bytes)
+        format!("{bytes:?} {contents:?}")
     }
 
     #[test]
@@ -547,6 +393,7 @@ mod tests {
             panic!("another message arrived");
         };
         assert_eq!((arrived.generation, arrived.tally), (7, TALLY));
+        assert_eq!(arrived.layout, layout());
         assert_eq!(
             arrived.listeners[1].address,
             ListenAddress::Tcp("[::1]:80".parse().unwrap())
@@ -597,28 +444,49 @@ mod tests {
     }
 
     #[test]
+    fn what_found_no_room_is_told_from_its_first_words() {
+        let log = ToServer::LogFile {
+            path: "/a".into(),
+            result: Ok(memory("a")),
+        };
+        let reopen = ToServer::Reopen { logs: Vec::new() };
+        let programs = ToServer::Programs { links: Vec::new() };
+        for (message, expected) in [
+            (configure(), Some(Unheld::Configure { generation: 7 })),
+            (reopen, Some(Unheld::Reopen)),
+            (programs, Some(Unheld::Programs)),
+            (log, Some(Unheld::LogFile { path: "/a".into() })),
+            (ToServer::Drain, None),
+            (ToServer::Tally(TALLY), None),
+        ] {
+            let bytes = codec::encode(&message).unwrap();
+            assert_eq!(Unheld::decode(&bytes).ok(), expected);
+        }
+    }
+
+    #[test]
     fn every_cut_and_every_changed_byte_is_refused_or_understood_never_a_panic() {
         let message = configure();
-        let mut out = Writer::default();
-        message.encode(&mut out);
-        let fds = || {
-            out.fds
-                .iter()
-                .map(|fd| fd.try_clone_to_owned().unwrap())
-                .collect()
+        let bytes = codec::encode(&message).unwrap();
+        let fds = || -> Vec<OwnedFd> {
+            let fds = message.fds().into_iter();
+            fds.map(|fd| fd.try_clone_to_owned().unwrap()).collect()
         };
-        for length in 0..out.bytes.len() {
-            assert!(
-                ToServer::decode(Reader::new(&out.bytes[..length], fds())).is_err(),
-                "{length}"
-            );
+        for length in 0..bytes.len() {
+            let cut = codec::decode::<ToServer>(&bytes[..length], fds());
+            assert!(cut.is_err(), "{length}");
         }
-        for at in 0..out.bytes.len() {
+        for count in 0..fds().len() {
+            let few = fds().into_iter().take(count).collect();
+            assert!(codec::decode::<ToServer>(&bytes, few).is_err(), "{count}");
+        }
+        for at in 0..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
-                let mut bytes = out.bytes.clone();
+                let mut bytes = bytes.clone();
                 bytes[at] = value;
-                let _ = ToServer::decode(Reader::new(&bytes, fds()));
-                let _ = ToSupervisor::decode(Reader::new(&bytes, Vec::new()));
+                let _ = codec::decode::<ToServer>(&bytes, fds());
+                let _ = codec::decode::<ToSupervisor>(&bytes, Vec::new());
+                let _ = Unheld::decode(&bytes);
             }
         }
     }
@@ -626,19 +494,24 @@ mod tests {
     #[test]
     fn lengths_that_promise_too_much_reserve_nothing() {
         for number in [u64::MAX, u64::MAX / 2, 1 << 40] {
-            for kind in [2, 4] {
-                let mut bytes = vec![kind];
-                bytes.extend_from_slice(&number.to_le_bytes());
-                assert!(ToServer::decode(Reader::new(&bytes, Vec::new())).is_err());
-                bytes[0] = 3;
-                assert!(ToSupervisor::decode(Reader::new(&bytes, Vec::new())).is_err());
+            for kind in 0..6_u8 {
+                let bytes = postcard::to_stdvec(&(kind, number)).unwrap();
+                assert!(codec::decode::<ToServer>(&bytes, Vec::new()).is_err());
+                let said = codec::decode::<ToSupervisor>(&bytes, Vec::new());
+                assert!(said.is_err() || kind == 0, "{said:?}");
             }
         }
     }
 
     #[test]
-    fn descriptors_nobody_asked_for_are_refused() {
-        let drain = ToServer::decode(Reader::new(&[3], vec![memory("x")]));
-        assert_eq!(drain.unwrap_err(), BadMessage("too long"));
+    fn descriptors_and_bytes_nobody_asked_for_are_refused() {
+        let drain = codec::encode(&ToServer::Drain).unwrap();
+        for (bytes, fds) in [
+            (drain.clone(), vec![memory("x")]),
+            ([drain, vec![0]].concat(), Vec::new()),
+        ] {
+            let refused = codec::decode::<ToServer>(&bytes, fds);
+            assert_eq!(refused.unwrap_err(), BadMessage::new("too long"));
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use config::model::{ListenAddress, Listener};
 use config::reason;
-use engine::link::ListenerSocket;
+use ipc::server::ListenerSocket;
 use os::net::{self, Bind};
 
 /// The listeners of a generation.

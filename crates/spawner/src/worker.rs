@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use engine::programs::message::{Order, Report, Unheld};
+use ipc::order::{Order, Report, Unheld};
 use os::net::Want;
 
 /// Reports that may wait for a worker to read: of every program that may run, and some.
@@ -54,7 +54,7 @@ impl Worker {
         if self.queue.len() >= QUEUE_MAX {
             return Err(io::Error::other("it does not read"));
         }
-        self.queue.push_back(report.to_bytes());
+        self.queue.push_back(report.to_bytes()?);
         self.flush()
     }
 

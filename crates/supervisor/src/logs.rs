@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 
+use config::log_paths::LogPaths;
 use config::model::Model;
-use engine::link::Log;
-use engine::log_paths::LogPaths;
+use ipc::server::Log;
 
 /// The logs of a generation.
 #[derive(Debug)]

@@ -8,20 +8,23 @@
 
 mod child;
 mod listeners;
+pub mod load;
 mod logs;
+mod manifest;
 mod notify;
-mod plan;
 mod programs;
 mod reload;
+mod role;
+pub mod surroundings;
 
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use engine::error_log;
-use engine::link::{Tally, ToServer, ToSupervisor};
+use ipc::server::{Tally, ToServer, ToSupervisor};
 use os::cgroup::Base;
 use os::signal::{Signal, Signals};
 
@@ -29,8 +32,8 @@ use self::child::{BackOff, Server};
 use self::notify::Notify;
 use self::programs::Programs;
 use self::reload::Generation;
-pub(crate) use self::reload::Refused;
-use crate::outcome::Outcome;
+pub use self::reload::Refused;
+pub use self::role::Role;
 
 /// How long a server may take to be ready for a generation, besides the scripts that start it.
 const READY_MAX: Duration = Duration::from_secs(10);
@@ -39,7 +42,7 @@ const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// The supervisor.
 #[derive(Debug)]
-pub(crate) struct Supervisor {
+pub struct Supervisor {
     config: PathBuf,
     signals: Signals,
     notify: Notify,
@@ -73,7 +76,7 @@ enum Phase {
     /// The server finishes what is under way. → Ended
     Draining { server: Server, until: Instant },
     /// Nothing more is to be done.
-    Ended(Outcome),
+    Ended(ExitCode),
 }
 
 /// Who has something to say, or has ended.
@@ -92,7 +95,7 @@ struct Wanted {
 
 impl Supervisor {
     /// Takes from the machine what the configuration asks for, and starts spawner and server.
-    pub(crate) fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
+    pub fn start(config: &Path, signals: Signals) -> Result<Supervisor, Refused> {
         let descriptors = os::process::raise_nofile();
         let programs = Programs::prepare().map_err(|error| {
             let reason = reason(&error);
@@ -126,14 +129,14 @@ impl Supervisor {
             .current
             .listeners
             .take_over(&listeners::Listeners::default());
-        let started = supervisor.programs.start(&[&supervisor.current.plan]);
+        let started = supervisor.programs.start(&[&supervisor.current.manifest]);
         started.map_err(|problem| Refused::System(vec![problem]))?;
         supervisor.start_server();
         Ok(supervisor)
     }
 
     /// Lives until told to end.
-    pub(crate) fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> ExitCode {
         loop {
             if let Phase::Ended(outcome) = self.phase {
                 self.programs.end();
@@ -142,7 +145,7 @@ impl Supervisor {
             }
             if let Err(error) = self.turn() {
                 tracing::error!(error = reason(&error), "the supervisor cannot go on");
-                return Outcome::Failed;
+                return ExitCode::FAILURE;
             }
         }
     }
@@ -239,7 +242,7 @@ impl Supervisor {
             }
             Phase::Draining { until, .. } if *until <= now => {
                 tracing::warn!("what is still under way is cut off: the drain's time is over");
-                self.phase = Phase::Ended(Outcome::Fine);
+                self.phase = Phase::Ended(ExitCode::SUCCESS);
             }
             _ => {}
         }
@@ -261,13 +264,13 @@ impl Supervisor {
     fn start_spawner(&mut self) {
         let server = self.phase.server().map(Server::pid);
         self.programs.end_orphans(server);
-        let mut plans = vec![&self.current.plan];
+        let mut manifests = vec![&self.current.manifest];
         if let Phase::Reloading { next, .. } = &self.phase {
-            plans.push(&next.plan);
+            manifests.push(&next.manifest);
         }
-        if let Err(problem) = self.programs.start(&plans) {
+        if let Err(problem) = self.programs.start(&manifests) {
             tracing::error!("{problem}");
-            return self.programs.lose("it has no plan");
+            return self.programs.lose("it has no manifest");
         }
         let links = self.programs.links(self.current.workers);
         let given = self.phase.server().map(|server| {
@@ -301,7 +304,7 @@ impl Supervisor {
             Err(error) => {
                 tracing::error!(error = reason(&error), "the server cannot be started");
                 if self.fresh {
-                    self.phase = Phase::Ended(Outcome::Failed);
+                    self.phase = Phase::Ended(ExitCode::FAILURE);
                 } else {
                     self.rest(Duration::ZERO);
                 }
@@ -339,7 +342,7 @@ impl Supervisor {
         match self.phase.take() {
             Phase::Reloading { server, .. } => {
                 self.phase = Phase::Serving { server };
-                self.take_plan_back();
+                self.take_manifest_back();
                 self.keep_old();
             }
             phase => {
@@ -362,7 +365,7 @@ impl Supervisor {
         if matches!(phase, Phase::Reloading { .. }) {
             self.tally.reloads_refused += 1;
             tracing::error!("the reload failed with the server; the old configuration comes back");
-            self.take_plan_back();
+            self.take_manifest_back();
         }
         let Some(server) = phase.into_server() else {
             return;
@@ -373,7 +376,7 @@ impl Supervisor {
             Err(error) => {
                 tracing::error!(pid, error = reason(&error), "cannot end the server");
                 if draining {
-                    self.phase = Phase::Ended(Outcome::Failed);
+                    self.phase = Phase::Ended(ExitCode::FAILURE);
                 } else {
                     self.rest(Duration::ZERO);
                 }
@@ -381,10 +384,10 @@ impl Supervisor {
             }
         };
         if draining {
-            self.phase = Phase::Ended(Outcome::Fine);
+            self.phase = Phase::Ended(ExitCode::SUCCESS);
         } else if self.fresh && status.code().is_some() {
             tracing::error!(pid, %status, "the server cannot serve: {why}");
-            self.phase = Phase::Ended(Outcome::Failed);
+            self.phase = Phase::Ended(ExitCode::FAILURE);
         } else {
             let lived_ms = lived.as_millis();
             tracing::error!(pid, %status, lived_ms, "lost the server: {why}");
@@ -424,9 +427,9 @@ impl Supervisor {
                     return self.keep_old();
                 }
             };
-        if let Err(problem) = self.tell_plan(&next) {
+        if let Err(problem) = self.tell_manifest(&next) {
             tracing::error!("the spawner refuses the generation: {problem}");
-            self.take_plan_back();
+            self.take_manifest_back();
             return self.keep_old();
         }
         match self.phase.take() {
@@ -441,7 +444,7 @@ impl Supervisor {
                         let error = reason(&error);
                         tracing::error!(error, "the new configuration cannot be handed on");
                         self.phase = Phase::Serving { server };
-                        self.take_plan_back();
+                        self.take_manifest_back();
                         return self.keep_old();
                     }
                 };
@@ -469,12 +472,12 @@ impl Supervisor {
 
     /// Tells the spawner a generation before the server hears of it. Who has no programs needs no
     /// spawner.
-    fn tell_plan(&mut self, next: &Generation) -> Result<(), String> {
+    fn tell_manifest(&mut self, next: &Generation) -> Result<(), String> {
         if !self.programs.is_running() {
             self.start_spawner();
         }
-        match self.programs.tell(&next.plan) {
-            Err(problem) if next.plan.sites.is_empty() => {
+        match self.programs.tell(&next.manifest) {
+            Err(problem) if next.manifest.sites.is_empty() => {
                 tracing::error!("{problem}");
                 Ok(())
             }
@@ -482,9 +485,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes the current generation's plan the latest again.
-    fn take_plan_back(&mut self) {
-        if let Err(problem) = self.programs.tell(&self.current.plan) {
+    /// Makes the current generation's manifest the latest again.
+    fn take_manifest_back(&mut self) {
+        if let Err(problem) = self.programs.tell(&self.current.manifest) {
             tracing::error!("{problem}");
         }
     }
@@ -563,7 +566,7 @@ impl Supervisor {
             // Dropping a server kills it.
             server => {
                 drop(server);
-                self.phase = Phase::Ended(Outcome::Fine);
+                self.phase = Phase::Ended(ExitCode::SUCCESS);
             }
         }
     }
@@ -592,6 +595,6 @@ impl Phase {
 
     /// Takes the phase to make the next one of it; who takes it puts one back.
     fn take(&mut self) -> Phase {
-        std::mem::replace(self, Phase::Ended(Outcome::Failed))
+        std::mem::replace(self, Phase::Ended(ExitCode::FAILURE))
     }
 }

@@ -14,13 +14,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use config::reason;
-use engine::programs::message::Failure;
-use engine::programs::plan::PlannedSite;
+use ipc::manifest::SiteManifest;
+use ipc::order::Failure;
 use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait};
 use os::user::User;
 
 use super::lookups::{Found, Wanted, WantedScript};
-use super::{Refusal, maps, plans};
+use super::{Refusal, manifests, maps};
 
 const SETUID_SETGID: u32 = 0o6000;
 const WRITE_OTHERS: u32 = 0o022;
@@ -45,7 +45,7 @@ enum Unfit {
 /// Finds a script below a site's root, and checks it, without waiting for a disk or a server;
 /// `None` where that cannot be. `is_local` tells devices that are asked without waiting.
 pub(super) fn find_at_once(
-    site: &PlannedSite,
+    site: &SiteManifest,
     script: &[u8],
     user: &User,
     is_local: impl FnOnce(u64) -> bool,
@@ -75,7 +75,7 @@ fn find_script(wanted: &WantedScript) -> Result<Found, Refusal> {
     let (site, script) = (&wanted.site, &wanted.script);
     let user = match &wanted.user {
         Some(user) => Arc::clone(user),
-        None => plans::look_up_user(site)?,
+        None => manifests::look_up_user(site)?,
     };
     let within = os::file::open_directory(&site.within)
         .map_err(|error| refused(&error, site.within.display().to_string()))?;
@@ -97,7 +97,7 @@ fn find_script(wanted: &WantedScript) -> Result<Found, Refusal> {
 
 fn find_below(
     within: BorrowedFd<'_>,
-    site: &PlannedSite,
+    site: &SiteManifest,
     script: &[u8],
     user: &User,
     wait: Wait,
@@ -184,7 +184,7 @@ fn facts(fd: BorrowedFd<'_>, shown: &str) -> Result<FileFacts, Refusal> {
 
 fn check_file(
     facts: &FileFacts,
-    (site, user): (&PlannedSite, &User),
+    (site, user): (&SiteManifest, &User),
     path: &str,
 ) -> Result<(), Refusal> {
     if facts.kind != FileKind::Regular {
@@ -214,14 +214,17 @@ fn check_file(
     Ok(())
 }
 
-fn check_directory(directory: BorrowedFd<'_>, whose: (&PlannedSite, &User)) -> Result<(), Refusal> {
+fn check_directory(
+    directory: BorrowedFd<'_>,
+    whose: (&SiteManifest, &User),
+) -> Result<(), Refusal> {
     let path = real_path(directory);
     check_owner(&facts(directory, &path)?, whose, &path)
 }
 
 fn check_owner(
     facts: &FileFacts,
-    (site, user): (&PlannedSite, &User),
+    (site, user): (&SiteManifest, &User),
     path: &str,
 ) -> Result<(), Refusal> {
     if facts.uid != user.uid && facts.uid != 0 {
@@ -242,7 +245,7 @@ fn check_owner(
 }
 
 /// Who a site's programs run as, as a command takes it.
-fn name_of(site: &PlannedSite, user: &User) -> String {
+fn name_of(site: &SiteManifest, user: &User) -> String {
     site.user.clone().unwrap_or_else(|| user.uid.to_string())
 }
 

@@ -6,7 +6,7 @@
 
 use std::ffi::CString;
 
-use engine::programs::message::Failure;
+use ipc::order::Failure;
 
 use super::Refusal;
 

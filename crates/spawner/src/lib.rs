@@ -11,32 +11,30 @@ mod checks;
 mod environment;
 mod groups;
 mod lookups;
+mod manifests;
 mod maps;
-mod plans;
 mod programs;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use engine::error_log;
-use engine::programs::message::{Failure, Order, Report, Run, RunMap, Unheld};
-use engine::programs::plan::{FromSpawner, Plan, PlannedSite, ToSpawner};
+use ipc::manifest::{FromSpawner, Manifest, SiteManifest, ToSpawner};
+use ipc::order::{Failure, Order, Report, Run, RunMap, Unheld};
 use os::net::Want;
 use os::signal::ChildEnds;
 use os::spawn::Birth;
 
 use self::groups::Groups;
 use self::lookups::{Found, Lookups, Ordered, Wanted, WantedScript};
-pub(crate) use self::maps::{find_in_path, missing_in_path};
-use self::plans::Plans;
+use self::manifests::Manifests;
 use self::programs::{Program, Programs};
 use self::worker::Worker;
-use crate::outcome::Outcome;
 
 /// How long the last lines of the error log may take.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -74,8 +72,9 @@ impl Refusal {
     }
 }
 
-/// Starts programs until the supervisor has gone.
-pub(crate) fn run() -> Outcome {
+/// Starts programs until the supervisor has gone: the life of the process.
+#[must_use]
+pub fn run() -> ExitCode {
     // First of all: threads to come inherit which signals wait to be read.
     let ends = ChildEnds::listen();
     error_log::start("spawner");
@@ -88,15 +87,15 @@ pub(crate) fn run() -> Outcome {
     }
     error_log::flush(FLUSH);
     match served {
-        Ok(()) => Outcome::Fine,
-        Err(_) => Outcome::Failed,
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
 struct Spawner {
     supervisor: OwnedFd,
     ends: ChildEnds,
-    plans: Plans,
+    manifests: Manifests,
     groups: Groups,
     programs: Programs,
     lookups: Lookups,
@@ -133,7 +132,7 @@ impl Spawner {
         Ok(Spawner {
             supervisor,
             ends,
-            plans: Plans::default(),
+            manifests: Manifests::default(),
             groups: Groups::default(),
             programs: Programs::default(),
             lookups: Lookups::new(checks::find),
@@ -207,7 +206,7 @@ impl Spawner {
 
     fn on_supervisor(&mut self) -> io::Result<()> {
         match ToSpawner::recv(self.supervisor.as_fd())? {
-            ToSpawner::Plan(plan) => self.take_plan(plan),
+            ToSpawner::Manifest(manifest) => self.take_manifest(manifest),
             ToSpawner::Workers { links } => {
                 for link in links {
                     self.workers.insert(self.workers_seen, Worker::new(link));
@@ -218,11 +217,11 @@ impl Spawner {
         }
     }
 
-    fn take_plan(&mut self, plan: Plan) -> io::Result<()> {
-        let generation = plan.generation;
-        let answer = match self.groups.take(&plan) {
+    fn take_manifest(&mut self, manifest: Manifest) -> io::Result<()> {
+        let generation = manifest.generation;
+        let answer = match self.groups.take(&manifest) {
             Ok(()) => {
-                self.plans.take(plan);
+                self.manifests.take(manifest);
                 FromSpawner::Ready { generation }
             }
             Err(message) => FromSpawner::Refused {
@@ -292,8 +291,8 @@ impl Spawner {
     /// always looked for.
     fn run_map(&mut self, worker: u64, run: RunMap) -> io::Result<()> {
         let order = self.number((worker, run.id))?;
-        let processes_max = self.plans.map_processes_max();
-        match self.plans.find_map(&run).cloned() {
+        let processes_max = self.manifests.map_processes_max();
+        match self.manifests.find_map(&run).cloned() {
             Ok(_) if self.programs.count_of_maps() >= processes_max => {
                 let what = format!("{processes_max} programs of maps run, all there are to be");
                 self.refuse(order, Refusal::new(Failure::ProgramsFull, what));
@@ -321,17 +320,17 @@ impl Spawner {
 
     /// Finds a program, if that can be done at once; otherwise tells what is to be looked for.
     fn find(&self, run: &Run) -> Result<Result<Found, Wanted>, Refusal> {
-        let programs_max = self.plans.programs_max();
+        let programs_max = self.manifests.programs_max();
         let running = self.programs.count() - self.programs.count_of_maps();
         if running + self.lookups.count() >= programs_max {
             let what = format!("{programs_max} programs run, as many as may (caps.programs)");
             return Err(Refusal::new(Failure::ProgramsFull, what));
         }
-        let planned = self.plans.find(run)?;
-        let user = planned.known_user();
+        let entry = self.manifests.find(run)?;
+        let user = entry.known_user();
         if let Some(user) = &user {
             let is_local = |device| self.local_devices.contains(&device);
-            let (site, script) = (planned.site, &run.script);
+            let (site, script) = (entry.site, &run.script);
             if let Some(runnable) = checks::find_at_once(site, script, user, is_local)? {
                 let user = Arc::clone(user);
                 let local_device = None;
@@ -343,7 +342,7 @@ impl Spawner {
             }
         }
         Ok(Err(Wanted::Script(WantedScript {
-            site: without_rules(planned.site),
+            site: without_rules(entry.site),
             script: run.script.clone(),
             user,
         })))
@@ -389,7 +388,7 @@ impl Spawner {
         }
         let started = match run {
             Ordered::Rule(run) => self.start_program(order, run, &found),
-            Ordered::Map(run) => maps::start(&self.plans, order, run, &found),
+            Ordered::Map(run) => maps::start(&self.manifests, order, run, &found),
         };
         match started {
             Ok(program) => self.programs.add(program),
@@ -403,23 +402,23 @@ impl Spawner {
         run: &Run,
         found: &Found,
     ) -> Result<Program, Refusal> {
-        let planned = self.plans.find(run)?;
-        planned.keep_user(&found.user);
-        let environment = environment::check(&run.environment, &planned.rule.names)?;
+        let entry = self.manifests.find(run)?;
+        entry.keep_user(&found.user);
+        let environment = environment::check(&run.environment, &entry.rule.names)?;
         let script = format!(
             "{}/{}",
-            planned.site.root.display(),
+            entry.site.root.display(),
             run.script.escape_ascii()
         );
-        let mut cradle = self.groups.cradle(&planned, run.group.as_ref())?;
+        let mut cradle = self.groups.cradle(&entry, run.group.as_ref())?;
         let started = os::spawn::spawn(&Birth {
             directory: found.runnable.directory.as_fd(),
             name: &found.runnable.name,
             arguments: &[],
             environment: &environment,
             stdio: [run.stdin.as_fd(), run.stdout.as_fd(), run.stderr.as_fd()],
-            user: planned.site.user.is_some().then_some(&*found.user),
-            limits: &planned.rule.limits,
+            user: entry.site.user.is_some().then_some(&*found.user),
+            limits: &entry.rule.limits,
             birthplace: cradle.birthplace(),
         });
         let (process, verdict) = started.map_err(|failed| programs::refusal(&failed, &script))?;
@@ -430,7 +429,7 @@ impl Spawner {
             verdict,
             failed: None,
             script,
-            limits: planned.rule.limits,
+            limits: entry.rule.limits,
             group: cradle.watch.take(),
             is_of_map: false,
             is_killed: false,
@@ -531,8 +530,8 @@ impl Spawner {
 }
 
 /// What of a site is to be known to find its programs.
-fn without_rules(site: &PlannedSite) -> PlannedSite {
-    PlannedSite {
+fn without_rules(site: &SiteManifest) -> SiteManifest {
+    SiteManifest {
         index: site.index,
         name: site.name.clone(),
         root: site.root.clone(),

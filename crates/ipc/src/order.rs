@@ -6,12 +6,12 @@
 //! the other process has gone: the spawner then kills the worker's programs.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use os::cgroup::{Group, Limits, directory_name};
+use serde::{Deserialize, Serialize};
 
-use super::plan::{decode_group, encode_group};
-use crate::codec::{BadMessage, Reader, Writer};
+use crate::codec::{self, BadMessage, beside};
 
 /// Bytes in one order; what is longer cannot be sent.
 pub const ORDER_BYTES_MAX: usize = 128 * 1024;
@@ -21,7 +21,7 @@ pub const REPORT_BYTES_MAX: usize = 4 * 1024;
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// What a worker says.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Run a program; answered by `Failed` or `Ended`.
     Run(Run),
@@ -35,11 +35,11 @@ pub enum Order {
 }
 
 /// A program to run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The worker's number for it; none of its programs that has not ended may have it.
     pub id: u64,
-    /// The generation whose plan is meant.
+    /// The generation whose manifest is meant.
     pub generation: u64,
     /// Index of the site in the generation's model.
     pub site: u32,
@@ -54,32 +54,38 @@ pub struct Run {
     /// Its environment: names and values.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its standard input.
+    #[serde(with = "beside")]
     pub stdin: OwnedFd,
     /// Its standard output.
+    #[serde(with = "beside")]
     pub stdout: OwnedFd,
     /// Its standard error.
+    #[serde(with = "beside")]
     pub stderr: OwnedFd,
 }
 
-/// A map's program to run. As whom, where and with what arguments says the plan.
-#[derive(Debug)]
+/// A map's program to run. As whom, where and with what arguments says the manifest.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RunMap {
     /// The worker's number for it; none of its programs that has not ended may have it.
     pub id: u64,
-    /// The generation whose plan is meant.
+    /// The generation whose manifest is meant.
     pub generation: u64,
     /// Index of the map in the generation's model.
     pub map: u32,
     /// Its standard input.
+    #[serde(with = "beside")]
     pub stdin: OwnedFd,
     /// Its standard output.
+    #[serde(with = "beside")]
     pub stdout: OwnedFd,
     /// Its standard error.
+    #[serde(with = "beside")]
     pub stderr: OwnedFd,
 }
 
 /// What the spawner says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// The program runs: its `execve` has succeeded. Said where it was asked for.
     Started {
@@ -102,7 +108,7 @@ pub enum Report {
 }
 
 /// How a program ended and what it took.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// The worker's number for it.
     pub id: u64,
@@ -117,7 +123,7 @@ pub struct Ended {
 }
 
 /// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// By itself, with this status.
     Exit(u8),
@@ -126,7 +132,7 @@ pub enum End {
 }
 
 /// A limit that a program ran into.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitHit {
     /// Its group was out of memory, and the kernel killed it.
     Memory {
@@ -155,9 +161,9 @@ pub enum LimitHit {
 }
 
 /// Why a program was not started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// The spawner has no plan for that generation, site and rule.
+    /// The spawner has no manifest for that generation, site and rule.
     UnknownRule,
     /// As many programs run as may.
     ProgramsFull,
@@ -200,7 +206,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Every failure with its word, in the order of their numbers in a message.
+    /// Every failure with its word, in the order they are declared in.
     const ALL: [(Failure, &'static str); 20] = [
         (Failure::UnknownRule, "unknown_rule"),
         (Failure::ProgramsFull, "programs_full"),
@@ -230,18 +236,6 @@ impl Failure {
         let found = Self::ALL.iter().find(|(failure, _)| *failure == self);
         found.map_or("spawn_failed", |(_, word)| word)
     }
-
-    fn number(self) -> u8 {
-        let at = Self::ALL.iter().position(|(failure, _)| *failure == self);
-        at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX)
-    }
-
-    fn of_number(number: u8) -> Result<Failure, BadMessage> {
-        let found = Self::ALL.get(usize::from(number));
-        found.map_or(Err(BadMessage("unknown failure")), |(failure, _)| {
-            Ok(*failure)
-        })
-    }
 }
 
 /// An order for whose pipes the spawner had no room: they are closed.
@@ -251,11 +245,19 @@ pub struct Unheld {
     pub id: u64,
 }
 
+/// Of what a worker says, what comes before the first descriptor.
+#[derive(Deserialize)]
+enum Beginning {
+    Run { id: u64 },
+    RunMap { id: u64 },
+    Kill,
+}
+
 impl Unheld {
-    fn decode(mut from: Reader<'_>) -> Result<Unheld, BadMessage> {
-        match from.byte()? {
-            1 | 3 => Ok(Unheld { id: from.number()? }),
-            _ => Err(BadMessage("no descriptors belong to it")),
+    fn decode(bytes: &[u8]) -> Result<Unheld, BadMessage> {
+        match codec::decode_beginning(bytes)? {
+            Beginning::Run { id } | Beginning::RunMap { id } => Ok(Unheld { id }),
+            Beginning::Kill => Err(BadMessage::new("no descriptors belong to it")),
         }
     }
 }
@@ -266,13 +268,16 @@ impl Order {
     /// # Errors
     /// `InvalidInput` where it is larger than an order may be; otherwise the spawner has gone.
     pub fn try_send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
-        let mut out = Writer::default();
-        self.encode(&mut out);
-        if out.bytes.len() > ORDER_BYTES_MAX {
+        let bytes = codec::encode(self)?;
+        if bytes.len() > ORDER_BYTES_MAX {
             let error = "more environment than a program can be given";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        os::fdpass::try_send(link, &out.bytes, &out.fds)
+        match self {
+            Order::Run(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
+            Order::RunMap(run) => os::fdpass::try_send(link, &bytes, &run.fds()),
+            Order::Kill { .. } => os::fdpass::try_send(link, &bytes, &[]),
+        }
     }
 
     /// Receives the next one, with the help of a buffer that grows to [`ORDER_BYTES_MAX`]; says
@@ -288,36 +293,20 @@ impl Order {
         let (bytes, fds) = os::fdpass::try_recv(link, buffer)?;
         let bytes = buffer.get(..bytes).unwrap_or_default();
         Ok(match fds {
-            Some(fds) => Ok(Order::decode(Reader::new(bytes, fds))?),
-            None => Err(Unheld::decode(Reader::new(bytes, Vec::new()))?),
+            Some(fds) => Ok(Order::decode(bytes, fds)?),
+            None => Err(Unheld::decode(bytes)?),
         })
     }
 
-    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
-        match self {
-            Order::Run(run) => {
-                out.byte(1);
-                run.encode(out);
-            }
-            Order::Kill { id } => {
-                out.byte(2);
-                out.number(*id);
-            }
-            Order::RunMap(run) => {
-                out.byte(3);
-                run.encode(out);
-            }
+    fn decode(bytes: &[u8], fds: Vec<OwnedFd>) -> Result<Order, BadMessage> {
+        let order = codec::decode(bytes, fds)?;
+        if let Order::Run(Run {
+            group: Some(group), ..
+        }) = &order
+            && !is_wish(group)
+        {
+            return Err(BadMessage::new("no name of a script's group"));
         }
-    }
-
-    fn decode(mut from: Reader<'_>) -> Result<Order, BadMessage> {
-        let order = match from.byte()? {
-            1 => Order::Run(Run::decode(&mut from)?),
-            2 => Order::Kill { id: from.number()? },
-            3 => Order::RunMap(RunMap::decode(&mut from)?),
-            _ => return Err(BadMessage("unknown kind")),
-        };
-        from.end()?;
         Ok(order)
     }
 }
@@ -346,8 +335,8 @@ pub fn wish(name: &str, limits: Limits) -> Group {
     }
 }
 
-fn decode_wish(from: &mut Reader<'_>) -> Result<Group, BadMessage> {
-    let group = decode_group(from)?;
+/// Whether it is one that [`wish`] makes.
+fn is_wish(group: &Group) -> bool {
     let is_ours = |name: &String| {
         let rest = name
             .strip_prefix(WISH)
@@ -355,102 +344,38 @@ fn decode_wish(from: &mut Reader<'_>) -> Result<Group, BadMessage> {
         let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b".-_%+".contains(&byte);
         name.len() < 255 && rest.is_some_and(|rest| rest.bytes().all(is_safe))
     };
-    match group.path.as_slice() {
-        [name] if is_ours(name) => Ok(group),
-        _ => Err(BadMessage("no name of a script's group")),
-    }
+    matches!(group.path.as_slice(), [name] if is_ours(name))
 }
 
 impl Run {
-    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
-        for number in [self.id, self.generation, self.site.into(), self.rule.into()] {
-            out.number(number);
-        }
-        out.byte(self.group.is_some().into());
-        if let Some(group) = &self.group {
-            encode_group(group, out);
-        }
-        out.text(&self.script);
-        out.byte(self.says_start.into());
-        out.number(self.environment.len() as u64);
-        for (name, value) in &self.environment {
-            out.text(name);
-            out.text(value);
-        }
-        for fd in [&self.stdin, &self.stdout, &self.stderr] {
-            out.fd(fd);
-        }
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Run, BadMessage> {
-        Ok(Run {
-            id: from.number()?,
-            generation: from.number()?,
-            site: from.small_number()?,
-            rule: from.small_number()?,
-            group: match from.byte()? {
-                0 => None,
-                _ => Some(decode_wish(from)?),
-            },
-            script: from.text()?.to_vec(),
-            says_start: from.byte()? != 0,
-            environment: from.list(|from| Ok((from.text()?.to_vec(), from.text()?.to_vec())))?,
-            stdin: from.fd()?,
-            stdout: from.fd()?,
-            stderr: from.fd()?,
-        })
+    fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.stdin, &self.stdout, &self.stderr].map(AsFd::as_fd)
     }
 }
 
 impl RunMap {
-    fn encode<'fds>(&'fds self, out: &mut Writer<'fds>) {
-        for number in [self.id, self.generation, self.map.into()] {
-            out.number(number);
-        }
-        for fd in [&self.stdin, &self.stdout, &self.stderr] {
-            out.fd(fd);
-        }
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<RunMap, BadMessage> {
-        Ok(RunMap {
-            id: from.number()?,
-            generation: from.number()?,
-            map: from.small_number()?,
-            stdin: from.fd()?,
-            stdout: from.fd()?,
-            stderr: from.fd()?,
-        })
+    fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [&self.stdin, &self.stdout, &self.stderr].map(AsFd::as_fd)
     }
 }
 
 impl Report {
     /// Writes it down; free text too long for a report is cut.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        match self {
-            Report::Started { id, pid } => {
-                out.byte(1);
-                out.number(*id);
-                out.number((*pid).into());
-            }
-            Report::Failed {
-                id,
-                failure,
-                detail,
-            } => {
-                out.byte(2);
-                out.number(*id);
-                out.byte(failure.number());
-                out.text_cut(detail, TEXT_BYTES_MAX);
-            }
-            Report::Ended(ended) => {
-                out.byte(3);
-                ended.encode(&mut out);
-            }
+    ///
+    /// # Errors
+    /// None of ours.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut cut = self.clone();
+        match &mut cut {
+            Report::Failed { detail: text, .. }
+            | Report::Ended(Ended {
+                limit:
+                    Some(LimitHit::Memory { group: text, .. } | LimitHit::Pids { group: text, .. }),
+                ..
+            }) => codec::cut(text, TEXT_BYTES_MAX),
+            Report::Started { .. } | Report::Ended(_) => {}
         }
-        out.bytes
+        codec::encode(&cut)
     }
 
     /// Receives the next one; says `WouldBlock` where there is none.
@@ -460,96 +385,12 @@ impl Report {
     pub fn try_recv(link: BorrowedFd<'_>) -> io::Result<Report> {
         let mut buffer = [0; REPORT_BYTES_MAX];
         let (bytes, fds) = os::fdpass::try_recv(link, &mut buffer)?;
-        let bytes = buffer.get(..bytes).unwrap_or_default();
-        Ok(Report::decode(Reader::of(bytes, fds)?)?)
-    }
-
-    fn decode(mut from: Reader<'_>) -> Result<Report, BadMessage> {
-        let report = match from.byte()? {
-            1 => Report::Started {
-                id: from.number()?,
-                pid: from.small_number()?,
-            },
-            2 => Report::Failed {
-                id: from.number()?,
-                failure: Failure::of_number(from.byte()?)?,
-                detail: from.string()?,
-            },
-            3 => Report::Ended(Ended::decode(&mut from)?),
-            _ => return Err(BadMessage("unknown kind")),
-        };
-        from.end()?;
-        Ok(report)
-    }
-}
-
-impl Ended {
-    fn encode(&self, out: &mut Writer<'_>) {
-        out.number(self.id);
-        let (kind, number) = match self.end {
-            End::Exit(status) => (0, status),
-            End::Signal(signal) => (1, signal),
-        };
-        out.byte(kind);
-        out.byte(number);
-        out.number(self.cpu_us);
-        out.number(self.peak_rss_bytes);
-        match &self.limit {
-            None => out.byte(0),
-            Some(limit) => limit.encode(out),
-        }
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Ended, BadMessage> {
-        Ok(Ended {
-            id: from.number()?,
-            end: match from.byte()? {
-                0 => End::Exit(from.byte()?),
-                _ => End::Signal(from.byte()?),
-            },
-            cpu_us: from.number()?,
-            peak_rss_bytes: from.number()?,
-            limit: LimitHit::decode(from)?,
-        })
-    }
-}
-
-impl LimitHit {
-    fn encode(&self, out: &mut Writer<'_>) {
-        let (kind, group, value) = match self {
-            LimitHit::Memory { group, bytes } => (1, group.as_str(), *bytes),
-            LimitHit::Pids { group, pids } => (2, group.as_str(), *pids),
-            LimitHit::CpuTime { seconds } => (3, "", *seconds),
-            LimitHit::FileSize { bytes } => (4, "", *bytes),
-        };
-        out.byte(kind);
-        out.text_cut(group, TEXT_BYTES_MAX);
-        out.number(value);
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Option<LimitHit>, BadMessage> {
-        let kind = from.byte()?;
-        if kind == 0 {
-            return Ok(None);
-        }
-        let (group, value) = (from.string()?, from.number()?);
-        Ok(Some(match kind {
-            1 => LimitHit::Memory {
-                group,
-                bytes: value,
-            },
-            2 => LimitHit::Pids { group, pids: value },
-            3 => LimitHit::CpuTime { seconds: value },
-            4 => LimitHit::FileSize { bytes: value },
-            _ => return Err(BadMessage("unknown limit")),
-        }))
+        codec::decode_passed(buffer.get(..bytes).unwrap_or_default(), fds)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     fn run() -> Order {
@@ -650,7 +491,7 @@ mod tests {
     fn reports_arrive() {
         let (here, there) = os::fdpass::packet_pair().unwrap();
         for report in reports() {
-            os::fdpass::try_send(here.as_fd(), &report.to_bytes(), &[]).unwrap();
+            os::fdpass::try_send(here.as_fd(), &report.to_bytes().unwrap(), &[]).unwrap();
             assert_eq!(Report::try_recv(there.as_fd()).unwrap(), report);
         }
     }
@@ -661,13 +502,13 @@ mod tests {
         let Order::Run(mut run) = run() else {
             unreachable!();
         };
-        let bytes = |run: &Run| {
-            let mut out = Writer::default();
-            out.byte(1);
-            run.encode(&mut out);
-            out.bytes.len()
+        run.environment[1].1 = vec![b'x'; 100_000];
+        let order = Order::Run(run);
+        // As many bytes say how long it is.
+        let room = 100_000 + ORDER_BYTES_MAX - codec::encode(&order).unwrap().len();
+        let Order::Run(mut run) = order else {
+            unreachable!();
         };
-        let room = ORDER_BYTES_MAX - bytes(&run);
         run.environment[1].1 = vec![b'x'; room];
         let mut order = Order::Run(run);
         order.try_send(here.as_fd()).unwrap();
@@ -701,9 +542,9 @@ mod tests {
                 limit: Some(limit),
             }),
         ] {
-            let bytes = report.to_bytes();
+            let bytes = report.to_bytes().unwrap();
             assert!(bytes.len() <= REPORT_BYTES_MAX, "{}", bytes.len());
-            Report::decode(Reader::new(&bytes, Vec::new())).unwrap();
+            codec::decode::<Report>(&bytes, Vec::new()).unwrap();
         }
     }
 
@@ -714,38 +555,65 @@ mod tests {
             .map(|(failure, _)| failure.word())
             .collect();
         assert_eq!(words.len(), Failure::ALL.len());
-        assert!(Failure::of_number(Failure::ALL.len() as u8).is_err());
     }
 
     #[test]
     fn every_cut_and_every_changed_byte_is_refused_or_understood_never_a_panic() {
         let order = run();
-        let mut out = Writer::default();
-        order.encode(&mut out);
-        let fds = || -> Vec<OwnedFd> {
-            let copies = out.fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
-            copies.collect()
+        let Order::Run(sent) = &order else {
+            unreachable!();
         };
-        for length in 0..out.bytes.len() {
-            let cut = out.bytes.get(..length).unwrap();
-            assert!(Order::decode(Reader::new(cut, fds())).is_err(), "{length}");
+        let sound = codec::encode(&order).unwrap();
+        let fds = || -> Vec<OwnedFd> {
+            let copies = sent.fds().map(|fd| fd.try_clone_to_owned().unwrap());
+            copies.into()
+        };
+        for length in 0..sound.len() {
+            let cut = sound.get(..length).unwrap();
+            assert!(Order::decode(cut, fds()).is_err(), "{length}");
         }
         for missing in 1..=3 {
             let few = fds().into_iter().skip(missing).collect();
-            assert!(Order::decode(Reader::new(&out.bytes, few)).is_err());
+            assert!(Order::decode(&sound, few).is_err());
         }
         let many = fds().into_iter().chain(fds()).collect();
-        assert!(Order::decode(Reader::new(&out.bytes, many)).is_err());
-        let messages = reports().iter().map(Report::to_bytes).collect::<Vec<_>>();
-        for bytes in messages.iter().chain([&out.bytes]) {
+        assert!(Order::decode(&sound, many).is_err());
+        let reports = reports().into_iter();
+        let messages: Vec<_> = reports.map(|it| it.to_bytes().unwrap()).collect();
+        for bytes in messages.iter().chain([&sound]) {
             for at in 0..bytes.len() {
                 for value in [0, 1, 2, 3, 0x7f, 0xff] {
                     let mut bytes = bytes.clone();
                     bytes[at] = value;
-                    let _ = Order::decode(Reader::new(&bytes, fds()));
-                    let _ = Report::decode(Reader::new(&bytes, Vec::new()));
+                    let _ = Order::decode(&bytes, fds());
+                    let _ = codec::decode::<Report>(&bytes, Vec::new());
+                    let _ = Unheld::decode(&bytes);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_group_that_no_script_may_name_is_refused() {
+        for path in [
+            &["rule-a"][..],
+            &["script-a/b"],
+            &["script-a", "script-b"],
+            &[],
+            &["script-.."],
+        ] {
+            let Order::Run(mut sent) = run() else {
+                unreachable!();
+            };
+            sent.group = Some(Group {
+                path: path.iter().map(|&name| name.to_owned()).collect(),
+                limits: Limits::default(),
+            });
+            let fds = sent.fds().map(|fd| fd.try_clone_to_owned().unwrap());
+            let bytes = codec::encode(&Order::Run(sent)).unwrap();
+            let arrived = Order::decode(&bytes, fds.into());
+            let is_fine = path == ["script-.."];
+            assert_eq!(arrived.is_ok(), is_fine, "{path:?}");
         }
     }
 }

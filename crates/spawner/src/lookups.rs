@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::reason;
-use engine::programs::message::{Failure, Run, RunMap};
-use engine::programs::plan::{PlannedMap, PlannedSite};
+use ipc::manifest::{MapManifest, SiteManifest};
+use ipc::order::{Failure, Run, RunMap};
 use os::user::User;
 
 use super::Refusal;
@@ -48,14 +48,14 @@ pub(super) enum Ordered {
 #[derive(Debug)]
 pub(super) enum Wanted {
     Script(WantedScript),
-    Map(PlannedMap),
+    Map(MapManifest),
 }
 
 /// A site's script that is to be found.
 #[derive(Debug)]
 pub(super) struct WantedScript {
     /// The site, its rules left out.
-    pub(super) site: PlannedSite,
+    pub(super) site: SiteManifest,
     pub(super) script: Vec<u8>,
     /// Who it runs as, where that is known.
     pub(super) user: Option<Arc<User>>,
@@ -289,7 +289,7 @@ mod tests {
             stdout: memory(),
             stderr: memory(),
         };
-        let site = PlannedSite {
+        let site = SiteManifest {
             index: 0,
             name: String::new(),
             root: directory.into(),

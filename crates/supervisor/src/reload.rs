@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use config::model::{LogLevel, Model};
 use config::{Diagnostics, Place, Problem, Sources, reason};
-use engine::link::{Configure, SOURCES_BYTES_MAX, Tally, ToServer};
-use engine::programs::plan::Plan;
+use ipc::manifest::Manifest;
+use ipc::server::{Configure, SOURCES_BYTES_MAX, Tally, ToServer};
 use os::cgroup::Base;
 
-use super::listeners::{Control, Listeners};
-use super::logs::Logs;
-use super::plan;
-use crate::outcome::{Loaded, load, load_to_start};
+use crate::listeners::{Control, Listeners};
+use crate::load::{Loaded, load, load_to_start};
+use crate::logs::Logs;
+use crate::manifest;
 use crate::surroundings;
 
 /// A generation, ready to be given to a server, to one server after the other if need be.
@@ -39,7 +39,7 @@ pub(super) struct Generation {
     /// Least severe level of the error log.
     pub(super) level: LogLevel,
     /// What the spawner is told of it.
-    pub(super) plan: Plan,
+    pub(super) manifest: Manifest,
     /// The server's workers.
     pub(super) workers: usize,
     sites: usize,
@@ -54,7 +54,7 @@ pub(super) struct Generation {
 
 /// Why a configuration does not become a generation.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// It is wrong.
     Config(Diagnostics),
     /// It is right, but the machine does not let us.
@@ -99,9 +99,9 @@ impl Generation {
             problems.push(problem);
             None
         });
-        let plan = plan::of(&model, number, base).unwrap_or_else(|found| {
+        let manifest = manifest::of(&model, number, base).unwrap_or_else(|found| {
             problems.extend(found);
-            Plan::default()
+            Manifest::default()
         });
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let overrides = sources.overrides_alone();
@@ -119,7 +119,7 @@ impl Generation {
                 drain: Duration::from_millis(model.timeouts.drain_ms),
                 scripts,
                 level: model.log.level,
-                plan,
+                manifest,
                 workers: model.workers,
                 sites: model.sites.len(),
                 changed,
@@ -150,7 +150,7 @@ impl Generation {
                 .map(|control| control.for_server())
                 .transpose()?,
             programs,
-            layout: self.plan.layout.clone(),
+            layout: self.manifest.layout.clone(),
             tally,
         }))
     }

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use config::model::{Cgi, Handler, MapSource, Model, Site, Symlinks};
 use config::reason;
-use engine::programs::groups::Shape;
-use engine::programs::plan::{Plan, PlannedMap, PlannedRule, PlannedSite};
+use ipc::groups::Shape;
+use ipc::manifest::{Manifest, MapManifest, RuleManifest, SiteManifest};
 use os::cgroup::{Base, Controller, Controllers, Group, Layout};
 
-use crate::surroundings::{self, name};
+use crate::surroundings;
 
-/// Makes a generation's plan, and takes the controllers it needs; the errors are what this process
+/// Makes a generation's manifest, and takes the controllers it needs; the errors are what this process
 /// or this machine cannot do for it.
-pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan, Vec<String>> {
+pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Manifest, Vec<String>> {
     let shape = Shape::of(model);
     let mut problems = Vec::new();
     let mut sites = Vec::new();
@@ -23,9 +23,9 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
             continue;
         };
         match surroundings::user(site) {
-            Ok(user) => sites.push(PlannedSite {
+            Ok(user) => sites.push(SiteManifest {
                 index,
-                name: name(site),
+                name: site.name(),
                 root: root.path.clone(),
                 within: root.within.clone(),
                 symlinks: match root.symlinks {
@@ -47,7 +47,7 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
         Default::default()
     });
     if problems.is_empty() {
-        Ok(Plan {
+        Ok(Manifest {
             generation,
             programs_max: model.caps.programs as u64,
             layout,
@@ -61,14 +61,14 @@ pub(super) fn of(model: &Model, generation: u64, base: &mut Base) -> Result<Plan
 }
 
 /// The maps that run programs.
-fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<PlannedMap> {
-    let mut planned = Vec::new();
+fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<MapManifest> {
+    let mut manifest = Vec::new();
     for (index, map) in (0..).zip(&model.maps) {
         let MapSource::Program(program) = &map.source else {
             continue;
         };
         match surroundings::user_of_map(map, program) {
-            Ok(user) => planned.push(PlannedMap {
+            Ok(user) => manifest.push(MapManifest {
                 index,
                 name: map.name.clone(),
                 command: program.command.clone(),
@@ -79,18 +79,18 @@ fn maps(model: &Model, problems: &mut Vec<String>) -> Vec<PlannedMap> {
             Err(problem) => problems.push(problem),
         }
     }
-    planned
+    manifest
 }
 
 /// The rules of a site that run programs.
-fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<PlannedRule> {
-    let mut planned = Vec::new();
+fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<RuleManifest> {
+    let mut manifest = Vec::new();
     for (index, rule) in (0_u32..).zip(&site.rules) {
         let Some(Handler::Cgi(cgi)) = &rule.handler else {
             continue;
         };
         let leaf = shape.leaf(site_index as usize, index as usize);
-        planned.push(PlannedRule {
+        manifest.push(RuleManifest {
             index,
             names: names(site, cgi),
             limits: os::spawn::Limits {
@@ -103,7 +103,7 @@ fn rules(site: &Site, site_index: u32, shape: &Shape<'_>) -> Vec<PlannedRule> {
             group: leaf.and_then(|leaf| u32::try_from(leaf).ok()),
         });
     }
-    planned
+    manifest
 }
 
 /// Controllers that scripts may set limits of, where the machine has them.

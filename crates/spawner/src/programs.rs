@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::programs::message::{End, Ended, Failure, LimitHit};
+use ipc::order::{End, Ended, Failure, LimitHit};
 use os::spawn::{Failed, Limits, Process, Stage, Verdict};
 
 use super::Refusal;

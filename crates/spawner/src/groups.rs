@@ -1,7 +1,7 @@
 //! The control groups programs are born in, and what they ran into there.
 //!
-//! The idea: the groups of the latest plan are there, with its limits; a program of an earlier one
-//! is born in its own plan's group, which is made again if it has gone. What a program ran into is
+//! The idea: the groups of the latest manifest are there, with its limits; a program of an earlier one
+//! is born in its own manifest's group, which is made again if it has gone. What a program ran into is
 //! told from counters of its group at its birth and at its end: of two that fail at once, both
 //! may be told of the limit that one of them hit.
 //!
@@ -14,15 +14,15 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use engine::programs::message::{Failure, LimitHit};
-use engine::programs::plan::Plan;
+use ipc::manifest::Manifest;
+use ipc::order::{Failure, LimitHit};
 use os::cgroup::{Error, Group, Hits, Leaf, Limits, Tree};
 use os::spawn::Birthplace;
 
 use super::Refusal;
-use super::plans::{Known, Planned};
+use super::manifests::{Entry, Known};
 
-/// Groups of scripts below one group of a plan.
+/// Groups of scripts below one group of a manifest.
 const WISHED_MAX: usize = 64;
 /// How long a script's group in which nothing runs is kept for the next program.
 const WISHED_KEPT: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(super) struct Groups {
     tree: Tree,
     /// Whether what an earlier spawner left there is gone.
     is_clear: bool,
-    /// Groups that no plan names any more and that are not empty.
+    /// Groups that no manifest names any more and that are not empty.
     leaving: usize,
     /// Groups of scripts, and when each was last wanted.
     wished: BTreeMap<Vec<String>, Instant>,
@@ -44,7 +44,7 @@ pub(super) struct Groups {
 pub(super) struct Watch {
     known: Rc<Known>,
     at: usize,
-    /// Its own group, below the plan's, where a script named one.
+    /// Its own group, below the manifest's, where a script named one.
     wished: Option<Group>,
     before: Hits,
 }
@@ -58,13 +58,13 @@ pub(super) struct Cradle<'a> {
 }
 
 impl Groups {
-    /// Makes the groups of a plan, and lets go of those it does not name.
-    pub(super) fn take(&mut self, plan: &Plan) -> Result<(), String> {
+    /// Makes the groups of a manifest, and lets go of those it does not name.
+    pub(super) fn take(&mut self, manifest: &Manifest) -> Result<(), String> {
         if !self.is_clear {
-            Tree::clear(&plan.layout);
+            Tree::clear(&manifest.layout);
             self.is_clear = true;
         }
-        let made = self.tree.apply(&plan.layout, &plan.groups);
+        let made = self.tree.apply(&manifest.layout, &manifest.groups);
         self.leaving = self.tree.sweep();
         made.map_err(|problems| {
             let problem = |error: &Error| {
@@ -102,12 +102,12 @@ impl Groups {
     /// Where a program of a rule is born; `wish` is the group a script wants it in.
     pub(super) fn cradle(
         &mut self,
-        planned: &Planned<'_>,
+        entry: &Entry<'_>,
         wish: Option<&Group>,
     ) -> Result<Cradle<'_>, Refusal> {
-        let plan = &planned.known.plan;
-        let at = planned.rule.group.and_then(|at| usize::try_from(at).ok());
-        let Some((at, group)) = at.and_then(|at| Some((at, plan.groups.get(at)?))) else {
+        let manifest = &entry.known.manifest;
+        let at = entry.rule.group.and_then(|at| usize::try_from(at).ok());
+        let Some((at, group)) = at.and_then(|at| Some((at, manifest.groups.get(at)?))) else {
             return match wish {
                 Some(_) => Err(without_group()),
                 None => Ok(Cradle {
@@ -123,15 +123,17 @@ impl Groups {
             self.leaving += 1;
         }
         let leaf = match &wished {
-            Some(wished) => self.tree.leaf_within(&above(&plan.groups, wished), wished),
-            None => self.tree.leaf(&plan.groups, &group.path),
+            Some(wished) => self
+                .tree
+                .leaf_within(&above(&manifest.groups, wished), wished),
+            None => self.tree.leaf(&manifest.groups, &group.path),
         };
         let leaf = leaf.map_err(|error| {
             let reason = config::reason(&error.error);
             Refusal::new(Failure::GroupFailed, format!("{}: {reason}", error.what))
         })?;
         let watch = Watch {
-            known: Rc::clone(planned.known),
+            known: Rc::clone(entry.known),
             at,
             wished,
             before: leaf.hits(),
@@ -178,7 +180,7 @@ impl Groups {
 
     /// Which limit of its groups a program ran into since its birth.
     pub(super) fn hit(&mut self, watch: &Watch) -> Option<LimitHit> {
-        let mut groups = &watch.known.plan.groups;
+        let mut groups = &watch.known.manifest.groups;
         let own = groups.get(watch.at)?;
         let path = &watch.wished.as_ref().unwrap_or(own).path;
         let chain;
@@ -213,7 +215,7 @@ impl Cradle<'_> {
     }
 }
 
-/// The groups of a plan that another is in.
+/// The groups of a manifest that another is in.
 fn above(groups: &[Group], group: &Group) -> Vec<Group> {
     let is_above = |above: &&Group| group.path.starts_with(&above.path);
     groups.iter().filter(is_above).cloned().collect()

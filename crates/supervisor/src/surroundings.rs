@@ -3,36 +3,33 @@
 //! The idea: said before the first request, by `check`, `doctor` and at start. What may still come
 //! (a server that is started later) is a warning; nothing is changed by looking.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use config::model::{Handler, Map, MapProgram, MapSource, Model, Root, Rule, ServerAddress, Site};
+use config::model::{Handler, Map, MapProgram, MapSource, Model, Rule, ServerAddress, Site};
 use config::reason;
 use os::user::User;
 
-use crate::spawner::{find_in_path, missing_in_path};
+use ipc::manifest::{find_in_path, missing_in_path};
 
 /// Sockets looked at, at most.
 const SOCKETS_MAX: usize = 1_000;
-/// Roots looked at, at most.
-const ROOTS_MAX: usize = 10_000;
 
 /// Whom a site's programs run as, where that is not who this process is. Only root can become
 /// somebody else.
 ///
 /// # Errors
 /// When the site names another user, and this process is not root.
-pub(crate) fn user(site: &Site) -> Result<Option<String>, String> {
-    becomes(&site.user, site.has_own_user, ("site", &name(site)))
+pub fn user(site: &Site) -> Result<Option<String>, String> {
+    becomes(&site.user, site.has_own_user, ("site", &site.name()))
 }
 
 /// Whom a map's program runs as, likewise.
 ///
 /// # Errors
 /// As [`user`].
-pub(crate) fn user_of_map(map: &Map, program: &MapProgram) -> Result<Option<String>, String> {
+pub fn user_of_map(map: &Map, program: &MapProgram) -> Result<Option<String>, String> {
     becomes(&program.user, program.has_own_user, ("map", &map.name))
 }
 
@@ -59,7 +56,7 @@ fn becomes(
 }
 
 /// The sites and maps whose programs cannot run as they should from here, a line each.
-pub(crate) fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
+pub fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
     let starts_programs = |rule: &Rule| matches!(rule.handler, Some(Handler::Cgi(_)));
     let sites = model.sites.iter();
     let sites = sites.filter(move |site| site.rules.iter().any(starts_programs));
@@ -72,7 +69,7 @@ pub(crate) fn unbecomable(model: &Model) -> impl Iterator<Item = String> {
 
 /// What may be meant otherwise: sockets that are none, programs of maps that are not there, a line
 /// each.
-pub(crate) fn warnings(model: &Model) -> Vec<String> {
+pub fn warnings(model: &Model) -> Vec<String> {
     let servers = model.upstreams.iter().flat_map(|upstream| {
         let servers = upstream.servers.iter();
         servers.map(|server| (&upstream.name, &server.address))
@@ -92,25 +89,6 @@ pub(crate) fn warnings(model: &Model) -> Vec<String> {
     lacking
         .chain(model.maps.iter().filter_map(lacking_program))
         .collect()
-}
-
-/// The roots that no request can open, a line each, for the user the server becomes.
-pub(crate) fn unreachable_roots(model: &Model) -> Vec<String> {
-    let mut roots = BTreeMap::new();
-    for site in &model.sites {
-        if let Some(root) = site.root.as_ref().filter(|_| roots.len() < ROOTS_MAX) {
-            let key = (&root.path, &root.within, root.symlinks as u8);
-            roots.entry(key).or_insert((site, root));
-        }
-    }
-    let line = |(site, root): (&Site, &Root)| {
-        let why = engine::resolve::unreachable(root)?;
-        let (name, path) = (name(site), root.path.display());
-        Some(format!("site {name}: no request can open {path}: {why}"))
-    };
-    let look = || roots.into_values().filter_map(line).collect();
-    let user = User::look_up(&model.user).or_else(|_| User::this_process());
-    user.and_then(|user| user.act(look)).unwrap_or_default()
 }
 
 /// What is wrong with the program of a map, as far as a look can tell.
@@ -151,12 +129,4 @@ fn lack(path: &Path) -> Option<String> {
             reason(&error)
         )),
     }
-}
-
-/// What a site is called: its first host.
-pub(crate) fn name(site: &Site) -> String {
-    site.hosts
-        .first()
-        .map(ToString::to_string)
-        .unwrap_or_default()
 }

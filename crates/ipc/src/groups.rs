@@ -139,7 +139,7 @@ fn levels<'a>(
     let tenant = site.tenant_index.and_then(|at| model.tenants.get(at));
     let tenant = tenant.and_then(|tenant| tenant.cgroup.as_deref());
     let rule = site.rules.get(rule_index);
-    let host = crate::site::name(site);
+    let host = site.name();
     let owner = Owner {
         tenant: site.tenant.clone(),
         ..Owner::default()

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use engine::link::{ToServer, ToSupervisor};
-use engine::programs::plan::{FromSpawner, ToSpawner};
+use ipc::manifest::{FromSpawner, ToSpawner};
+use ipc::server::{ToServer, ToSupervisor};
 
-use crate::cli;
+use crate::role::Role;
 
 /// How long a process that has closed its link may take to end, or one whose link was closed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ struct Child {
 
 impl Child {
     /// Starts this program again.
-    fn start(kind: &cli::Child) -> io::Result<Child> {
+    fn start(kind: &Role) -> io::Result<Child> {
         let (link, its_link) = os::fdpass::pair()?;
         let process = os::process::spawn_self(&kind.words(), its_link)?;
         Ok(Child {
@@ -71,7 +71,7 @@ impl Server {
     /// Starts this program again as a server that becomes `user`.
     pub(super) fn start(user: &str) -> io::Result<Server> {
         let user = user.to_owned();
-        Ok(Server(Child::start(&cli::Child::Server { user })?))
+        Ok(Server(Child::start(&Role::Server { user })?))
     }
 
     /// Its process id.
@@ -110,7 +110,7 @@ pub(super) struct Spawner {
 impl Spawner {
     /// Starts this program again as a spawner.
     pub(super) fn start() -> io::Result<Spawner> {
-        let child = Some(Child::start(&cli::Child::Spawner)?);
+        let child = Some(Child::start(&Role::Spawner)?);
         Ok(Spawner { child })
     }
 

@@ -1,20 +1,20 @@
-//! The spawner as the supervisor keeps it: started first, told every plan first, ended last.
+//! The spawner as the supervisor keeps it: started first, told every manifest first, ended last.
 //!
 //! The idea: what it is told is answered at once, so the supervisor waits for the answer; no
 //! request waits meanwhile. When the spawner dies, everything else goes on: programs that ran die
 //! with it, what they left behind comes to this process and is killed here, and after a rest the
-//! next spawner is told the plans again and given new links.
+//! next spawner is told the manifests again and given new links.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use config::reason;
-use engine::programs::plan::{FromSpawner, Plan, ToSpawner};
+use ipc::manifest::{FromSpawner, Manifest, ToSpawner};
 use os::cgroup::{Base, Host};
 
-use super::child::{BackOff, Spawner};
-use super::reload::Refused;
+use crate::child::{BackOff, Spawner};
+use crate::reload::Refused;
 
 /// How long a spawner may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -75,8 +75,8 @@ impl Programs {
         matches!(self.state, State::Running(_))
     }
 
-    /// Starts a spawner, and tells it these plans.
-    pub(super) fn start(&mut self, plans: &[&Plan]) -> Result<(), String> {
+    /// Starts a spawner, and tells it these manifests.
+    pub(super) fn start(&mut self, manifests: &[&Manifest]) -> Result<(), String> {
         let spawner = Spawner::start().map_err(|error| {
             let reason = reason(&error);
             self.rest(Duration::ZERO);
@@ -84,19 +84,21 @@ impl Programs {
         })?;
         tracing::info!(pid = spawner.pid(), "spawner started");
         self.state = State::Running(spawner);
-        plans.iter().try_for_each(|plan| self.tell(plan))
+        manifests
+            .iter()
+            .try_for_each(|manifest| self.tell(manifest))
     }
 
-    /// Tells the spawner a plan, and hears whether it takes it.
-    pub(super) fn tell(&mut self, plan: &Plan) -> Result<(), String> {
+    /// Tells the spawner a manifest, and hears whether it takes it.
+    pub(super) fn tell(&mut self, manifest: &Manifest) -> Result<(), String> {
         let State::Running(spawner) = &self.state else {
             return Err("there is no spawner".into());
         };
         let answer = spawner
-            .send(&ToSpawner::Plan(plan.clone()))
+            .send(&ToSpawner::Manifest(manifest.clone()))
             .and_then(|()| spawner.hear(ANSWER_MAX));
         match answer {
-            Ok(FromSpawner::Ready { generation }) if generation == plan.generation => Ok(()),
+            Ok(FromSpawner::Ready { generation }) if generation == manifest.generation => Ok(()),
             Ok(FromSpawner::Refused { message, .. }) => Err(message),
             Ok(FromSpawner::Ready { .. }) => {
                 self.lose("it answered something else");

@@ -1,7 +1,7 @@
-//! The plans of the last generations, as the spawner looks things up in them.
+//! The manifests of the last generations, as the spawner looks things up in them.
 //!
-//! The idea: requests that are under way belong to the generation they began in, so a few plans
-//! are kept. A plan for a number that is known replaces it: the first was never in force.
+//! The idea: requests that are under way belong to the generation they began in, so a few manifests
+//! are kept. A manifest for a number that is known replaces it: the first was never in force.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,46 +9,46 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::reason;
-use engine::programs::message::{Failure, Run, RunMap};
-use engine::programs::plan::{Plan, PlannedMap, PlannedRule, PlannedSite};
+use ipc::manifest::{Manifest, MapManifest, RuleManifest, SiteManifest};
+use ipc::order::{Failure, Run, RunMap};
 use os::user::User;
 
 use super::Refusal;
 
-/// Plans kept.
-const PLANS_MAX: usize = 4;
+/// Manifests kept.
+const MANIFESTS_MAX: usize = 4;
 
-/// The plans of the last generations.
+/// The manifests of the last generations.
 #[derive(Debug, Default)]
-pub(super) struct Plans {
+pub(super) struct Manifests {
     /// The latest last.
     kept: Vec<Rc<Known>>,
 }
 
-/// A plan, with what was looked up for it.
+/// A manifest, with what was looked up for it.
 #[derive(Debug)]
 pub(super) struct Known {
-    pub(super) plan: Plan,
+    pub(super) manifest: Manifest,
     /// Users by name, looked up when they are first wanted.
     users: RefCell<BTreeMap<String, Arc<User>>>,
 }
 
-/// What a plan says of an order.
+/// What a manifest says of an order.
 #[derive(Debug)]
-pub(super) struct Planned<'a> {
+pub(super) struct Entry<'a> {
     pub(super) known: &'a Rc<Known>,
-    pub(super) site: &'a PlannedSite,
-    pub(super) rule: &'a PlannedRule,
+    pub(super) site: &'a SiteManifest,
+    pub(super) rule: &'a RuleManifest,
 }
 
-impl Plans {
-    /// Takes a plan; the oldest ones are forgotten.
-    pub(super) fn take(&mut self, plan: Plan) {
+impl Manifests {
+    /// Takes a manifest; the oldest ones are forgotten.
+    pub(super) fn take(&mut self, manifest: Manifest) {
         self.kept
-            .retain(|known| known.plan.generation != plan.generation);
+            .retain(|known| known.manifest.generation != manifest.generation);
         let users = RefCell::default();
-        self.kept.push(Rc::new(Known { plan, users }));
-        let surplus = self.kept.len().saturating_sub(PLANS_MAX);
+        self.kept.push(Rc::new(Known { manifest, users }));
+        let surplus = self.kept.len().saturating_sub(MANIFESTS_MAX);
         self.kept.drain(..surplus);
     }
 
@@ -56,21 +56,21 @@ impl Plans {
     pub(super) fn programs_max(&self) -> usize {
         let latest = self.kept.last();
         latest.map_or(0, |known| {
-            usize::try_from(known.plan.programs_max).unwrap_or(usize::MAX)
+            usize::try_from(known.manifest.programs_max).unwrap_or(usize::MAX)
         })
     }
 
-    /// What the plan that an order names says of a map.
-    pub(super) fn find_map(&self, run: &RunMap) -> Result<&PlannedMap, Refusal> {
-        let is_meant = |known: &&Rc<Known>| known.plan.generation == run.generation;
+    /// What the manifest that an order names says of a map.
+    pub(super) fn find_map(&self, run: &RunMap) -> Result<&MapManifest, Refusal> {
+        let is_meant = |known: &&Rc<Known>| known.manifest.generation == run.generation;
         let found = self.kept.iter().rfind(is_meant).and_then(|known| {
-            let maps = &known.plan.maps;
+            let maps = &known.manifest.maps;
             let at = maps.binary_search_by_key(&run.map, |map| map.index);
             maps.get(at.ok()?)
         });
         found.ok_or_else(|| {
             let (generation, map) = (run.generation, run.map);
-            let what = format!("no plan for generation {generation}, map {map}");
+            let what = format!("no manifest for generation {generation}, map {map}");
             Refusal::new(Failure::UnknownRule, what)
         })
     }
@@ -78,32 +78,32 @@ impl Plans {
     /// How many programs of maps may run at once: those of an earlier generation end when the
     /// next one's have begun.
     pub(super) fn map_processes_max(&self) -> usize {
-        let maps = self.kept.iter().flat_map(|known| &known.plan.maps);
+        let maps = self.kept.iter().flat_map(|known| &known.manifest.maps);
         maps.map(|map| map.processes as usize).sum()
     }
 
-    /// What the plan that an order names says of it.
-    pub(super) fn find(&self, run: &Run) -> Result<Planned<'_>, Refusal> {
-        let is_meant = |known: &&Rc<Known>| known.plan.generation == run.generation;
+    /// What the manifest that an order names says of it.
+    pub(super) fn find(&self, run: &Run) -> Result<Entry<'_>, Refusal> {
+        let is_meant = |known: &&Rc<Known>| known.manifest.generation == run.generation;
         let found = self.kept.iter().rfind(is_meant).and_then(|known| {
-            let sites = &known.plan.sites;
+            let sites = &known.manifest.sites;
             let at = sites.binary_search_by_key(&run.site, |site| site.index);
             let site = sites.get(at.ok()?)?;
             let rules = &site.rules;
             let at = rules.binary_search_by_key(&run.rule, |rule| rule.index);
             let rule = rules.get(at.ok()?)?;
-            Some(Planned { known, site, rule })
+            Some(Entry { known, site, rule })
         });
         found.ok_or_else(|| {
             let (generation, site, rule) = (run.generation, run.site, run.rule);
-            let what = format!("no plan for generation {generation}, site {site}, rule {rule}");
+            let what = format!("no manifest for generation {generation}, site {site}, rule {rule}");
             Refusal::new(Failure::UnknownRule, what)
         })
     }
 }
 
-impl Planned<'_> {
-    /// Who the program runs as, where that was looked up for this plan.
+impl Entry<'_> {
+    /// Who the program runs as, where that was looked up for this manifest.
     pub(super) fn known_user(&self) -> Option<Arc<User>> {
         let users = self.known.users.borrow();
         users.get(name_of_user(self.site)).map(Arc::clone)
@@ -119,12 +119,12 @@ impl Planned<'_> {
 }
 
 /// Who a site's programs run as. May wait for the user database.
-pub(super) fn look_up_user(site: &PlannedSite) -> Result<Arc<User>, Refusal> {
+pub(super) fn look_up_user(site: &SiteManifest) -> Result<Arc<User>, Refusal> {
     look_up(name_of_user(site), &format!("site {}", site.name))
 }
 
 /// Who a map's program runs as. May wait likewise.
-pub(super) fn look_up_user_of_map(map: &PlannedMap) -> Result<Arc<User>, Refusal> {
+pub(super) fn look_up_user_of_map(map: &MapManifest) -> Result<Arc<User>, Refusal> {
     let name = map.user.as_deref().unwrap_or_default();
     look_up(name, &format!("map {}", map.name))
 }
@@ -141,7 +141,7 @@ fn look_up(name: &str, whose: &str) -> Result<Arc<User>, Refusal> {
 }
 
 /// Empty for this process's own.
-fn name_of_user(site: &PlannedSite) -> &str {
+fn name_of_user(site: &SiteManifest) -> &str {
     site.user.as_deref().unwrap_or_default()
 }
 
@@ -149,12 +149,12 @@ fn name_of_user(site: &PlannedSite) -> &str {
 mod tests {
     use super::*;
 
-    fn plan(generation: u64, programs_max: u64) -> Plan {
-        let rule = |index| PlannedRule {
+    fn manifest(generation: u64, programs_max: u64) -> Manifest {
+        let rule = |index| RuleManifest {
             index,
-            ..PlannedRule::default()
+            ..RuleManifest::default()
         };
-        let site = |index| PlannedSite {
+        let site = |index| SiteManifest {
             index,
             name: format!("{generation}-{index}"),
             root: "/srv".into(),
@@ -163,15 +163,15 @@ mod tests {
             user: None,
             rules: vec![rule(2), rule(5)],
         };
-        Plan {
+        Manifest {
             generation,
             programs_max,
             sites: vec![site(1), site(4)],
-            ..Plan::default()
+            ..Manifest::default()
         }
     }
 
-    fn found(plans: &Plans, generation: u64, site: u32, rule: u32) -> Option<String> {
+    fn found(manifests: &Manifests, generation: u64, site: u32, rule: u32) -> Option<String> {
         let memory = || os::file::memfd("test", b"").unwrap();
         let run = Run {
             id: 1,
@@ -186,27 +186,30 @@ mod tests {
             stdout: memory(),
             stderr: memory(),
         };
-        let planned = plans.find(&run).ok()?;
-        Some(format!("{}-{}", planned.site.name, planned.rule.index))
+        let entry = manifests.find(&run).ok()?;
+        Some(format!("{}-{}", entry.site.name, entry.rule.index))
     }
 
     #[test]
-    fn the_last_plans_are_known_and_nothing_else() {
-        let mut plans = Plans::default();
-        assert_eq!((plans.programs_max(), found(&plans, 1, 1, 2)), (0, None));
+    fn the_last_manifests_are_known_and_nothing_else() {
+        let mut manifests = Manifests::default();
+        assert_eq!(
+            (manifests.programs_max(), found(&manifests, 1, 1, 2)),
+            (0, None)
+        );
         for generation in 1..=6 {
-            plans.take(plan(generation, generation));
+            manifests.take(manifest(generation, generation));
         }
-        assert_eq!(found(&plans, 6, 4, 5).unwrap(), "6-4-5");
-        assert_eq!(found(&plans, 3, 1, 2).unwrap(), "3-1-2");
+        assert_eq!(found(&manifests, 6, 4, 5).unwrap(), "6-4-5");
+        assert_eq!(found(&manifests, 3, 1, 2).unwrap(), "3-1-2");
         for (generation, site, rule) in [(2, 1, 2), (7, 1, 2), (6, 0, 2), (6, 1, 3), (6, 9, 9)] {
-            assert_eq!(found(&plans, generation, site, rule), None);
+            assert_eq!(found(&manifests, generation, site, rule), None);
         }
         // A generation that was not taken gives its number to the next.
-        plans.take(plan(6, 99));
-        assert_eq!((plans.programs_max(), plans.kept.len()), (99, 4));
-        plans.take(plan(5, 7));
-        assert_eq!(plans.programs_max(), 7, "the one told last is in force");
-        assert_eq!(found(&plans, 6, 1, 2).unwrap(), "6-1-2");
+        manifests.take(manifest(6, 99));
+        assert_eq!((manifests.programs_max(), manifests.kept.len()), (99, 4));
+        manifests.take(manifest(5, 7));
+        assert_eq!(manifests.programs_max(), 7, "the one told last is in force");
+        assert_eq!(found(&manifests, 6, 1, 2).unwrap(), "6-1-2");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use config::model::{HostPattern, LogTarget, Model, Site};
+use crate::model::{HostPattern, LogTarget, Model, Site};
 
 /// A host as part of a file name: `example.jp`, `_.example.jp` for `*.example.jp`, and `_` for
 /// the default site. A configured host holds no `/`.

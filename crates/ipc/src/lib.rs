@@ -1,0 +1,15 @@
+//! What the gateway's processes say to each other.
+//!
+//! The idea: a message is a plain type; serde and postcard write it down, and its descriptors
+//! travel beside the bytes ([`codec`]). Each link has a module: [`server`] for supervisor and
+//! server, [`manifest`] for supervisor and spawner, [`order`] for a worker and the spawner.
+//! Whoever has more privileges decodes as if it were hostile what it hears from who has fewer:
+//! every length is checked against what is there, and every text has a cap. [`groups`] says which
+//! control groups a configuration asks for, so that all of them mean the same ones. Sockets are
+//! made and waited for elsewhere (`os::fdpass`).
+
+pub mod codec;
+pub mod groups;
+pub mod manifest;
+pub mod order;
+pub mod server;

@@ -1,0 +1,363 @@
+//! What the supervisor and the spawner say to each other, over a pair of sockets
+//! (`os::fdpass::pair`).
+//!
+//! The idea: the spawner reads no configuration. For each generation it gets a [`Manifest`]: every
+//! rule that runs programs, and all it has to know to run them. Sites and rules without programs
+//! are not in it, so that it costs nothing where there are none.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use os::cgroup::{Group, Layout};
+use os::file::Symlinks;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, BadMessage, beside, path};
+
+/// Bytes in one message to the spawner.
+pub const TO_SPAWNER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Descriptors in one message to the spawner: a link for every worker.
+pub const TO_SPAWNER_FDS_MAX: usize = 65_536;
+/// Bytes in one message of the spawner.
+pub const FROM_SPAWNER_BYTES_MAX: usize = 64 * 1024;
+/// As much of a text as fits a message of the spawner beside its numbers.
+const TEXT_BYTES_MAX: usize = FROM_SPAWNER_BYTES_MAX - 64;
+
+/// Where a program named without a slash is looked for.
+const DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// What the supervisor says to the spawner.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToSpawner {
+    /// Be ready to run this generation's programs; answered by `Ready` or `Refused`.
+    Manifest(Manifest),
+    /// Take orders from the workers of a new server, one link each.
+    Workers {
+        /// The spawner's ends.
+        #[serde(with = "beside")]
+        links: Vec<OwnedFd>,
+    },
+}
+
+/// What the spawner says to the supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromSpawner {
+    /// Programs of the generation can be run.
+    Ready {
+        /// Its number.
+        generation: u64,
+    },
+    /// They cannot; nothing has changed.
+    Refused {
+        /// Its number.
+        generation: u64,
+        /// Why: a problem a line.
+        message: String,
+    },
+}
+
+/// A generation's programs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The generation's number.
+    pub generation: u64,
+    /// Programs that may run at once.
+    pub programs_max: u64,
+    /// Where control groups stand; no hierarchy where none is wanted or to be had.
+    pub layout: Layout,
+    /// The groups there are to be (`groups::Shape`), each after those it is in.
+    pub groups: Vec<Group>,
+    /// Every site with a rule that runs programs, by rising index.
+    pub sites: Vec<SiteManifest>,
+    /// Every map that runs a program, by rising index.
+    pub maps: Vec<MapManifest>,
+}
+
+/// A map that runs a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapManifest {
+    /// Its index in the model.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where it starts.
+    #[serde(with = "path")]
+    pub directory: PathBuf,
+    /// The user it runs as; `None` is the user of the spawner itself, which is not root.
+    pub user: Option<String>,
+    /// How many of it run.
+    pub processes: u32,
+}
+
+/// A site that runs programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteManifest {
+    /// Its index in the model.
+    pub index: u32,
+    /// Its first host: its name in messages.
+    pub name: String,
+    /// Its document root, in which the programs are.
+    #[serde(with = "path")]
+    pub root: PathBuf,
+    /// The directory nothing leads out of; `root` is in it.
+    #[serde(with = "path")]
+    pub within: PathBuf,
+    /// What is done with symbolic links.
+    pub symlinks: Symlinks,
+    /// The user its programs run as; `None` is the user of the spawner itself, which is not root.
+    pub user: Option<String>,
+    /// Its rules that run programs, by rising index.
+    pub rules: Vec<RuleManifest>,
+}
+
+/// A rule that runs programs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RuleManifest {
+    /// Its index in the site.
+    pub index: u32,
+    /// Variables it sets beyond those that every program may get.
+    pub names: Vec<String>,
+    /// What each process of it may use.
+    pub limits: os::spawn::Limits,
+    /// Which of the manifest's groups its programs are born in; none: the spawner's own.
+    pub group: Option<u32>,
+}
+
+impl ToSpawner {
+    /// Sends the message.
+    ///
+    /// # Errors
+    /// When the spawner has gone or does not listen.
+    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
+        let fds: Vec<_> = match self {
+            ToSpawner::Manifest(_) => Vec::new(),
+            ToSpawner::Workers { links } => links.iter().map(AsFd::as_fd).collect(),
+        };
+        os::fdpass::send(link, &codec::encode(self)?, &fds)
+    }
+
+    /// Receives the next message; the supervisor's end is `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// When the supervisor has gone, or says what cannot be understood.
+    pub fn recv(link: BorrowedFd<'_>) -> io::Result<ToSpawner> {
+        let (bytes, fds) = os::fdpass::recv(link, TO_SPAWNER_BYTES_MAX, TO_SPAWNER_FDS_MAX)?;
+        let message = codec::decode_passed(&bytes, fds)?;
+        match &message {
+            ToSpawner::Manifest(manifest) if !manifest.groups.iter().all(is_group) => {
+                Err(BadMessage::new("no path of a group").into())
+            }
+            _ => Ok(message),
+        }
+    }
+}
+
+/// Whether its path becomes directories: the supervisor makes it of letters that are safe.
+fn is_group(group: &Group) -> bool {
+    let is_name = |name: &String| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    !group.path.is_empty() && group.path.iter().all(is_name)
+}
+
+impl FromSpawner {
+    /// Sends the message. Text too long for one is cut.
+    ///
+    /// # Errors
+    /// When the supervisor has gone.
+    pub fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
+        let mut cut = self.clone();
+        if let FromSpawner::Refused { message, .. } = &mut cut {
+            codec::cut(message, TEXT_BYTES_MAX);
+        }
+        os::fdpass::send(link, &codec::encode(&cut)?, &[])
+    }
+
+    /// Receives the next message; the spawner's end is `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// When the spawner has gone, or says what cannot be understood.
+    pub fn recv(link: BorrowedFd<'_>) -> io::Result<FromSpawner> {
+        let (bytes, fds) = os::fdpass::recv(link, FROM_SPAWNER_BYTES_MAX, 0)?;
+        codec::decode_passed(&bytes, fds)
+    }
+}
+
+/// A program that is named without a slash.
+#[must_use]
+pub fn find_in_path(word: &str) -> Option<PathBuf> {
+    let mut places = DIRECTORIES.iter().map(|place| Path::new(place).join(word));
+    places.find(|path| is_program(path))
+}
+
+/// What to say where there is none.
+#[must_use]
+pub fn missing_in_path(word: &str) -> String {
+    let places = DIRECTORIES.join(", ");
+    format!(
+        "no program `{word}` in {places}: install it, or write its path (./{word} for one beside the configuration)"
+    )
+}
+
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use os::cgroup::{CpuLimit, Device, IoLimit};
+
+    use super::*;
+
+    fn map(index: u32, user: Option<&str>) -> MapManifest {
+        MapManifest {
+            index,
+            name: "load".into(),
+            command: vec!["perl".into(), "load average.pl".into(), String::new()],
+            directory: "/etc/nagaya".into(),
+            user: user.map(str::to_owned),
+            processes: 4,
+        }
+    }
+
+    fn manifest() -> Manifest {
+        let rule = |index| RuleManifest {
+            index,
+            names: vec!["APP_MODE".into(), "PATH".into()],
+            limits: os::spawn::Limits {
+                cpu_s: Some(60),
+                memory_bytes: None,
+                files: Some(0),
+                processes: Some(u64::MAX - 1),
+                file_size_bytes: Some(1 << 30),
+            },
+            group: (index == 0).then_some(1),
+        };
+        let site = |index, symlinks, user: Option<&str>| SiteManifest {
+            index,
+            name: "example.jp".into(),
+            root: "/srv/a/htdocs".into(),
+            within: "/srv/a".into(),
+            symlinks,
+            user: user.map(str::to_owned),
+            rules: vec![rule(0), rule(7)],
+        };
+        Manifest {
+            generation: 12,
+            programs_max: 256,
+            layout: Layout::default(),
+            groups: groups(),
+            sites: vec![
+                site(0, Symlinks::Deny, Some("a")),
+                site(1, Symlinks::Owner, None),
+                site(u32::MAX, Symlinks::Allow, Some("c")),
+            ],
+            maps: vec![map(0, None), map(9, Some("maps"))],
+        }
+    }
+
+    fn groups() -> Vec<Group> {
+        let limits = os::cgroup::Limits {
+            cpu: Some(CpuLimit {
+                millicores: 100,
+                burst_us: 5_000,
+            }),
+            cpu_weight: Some(10_000),
+            memory_bytes: Some(1 << 40),
+            memory_high_bytes: None,
+            pids: Some(u32::MAX),
+            io: vec![IoLimit {
+                device: Device {
+                    major: 254,
+                    minor: 0,
+                },
+                read_bytes: Some(1),
+                write_bytes: None,
+                read_ops: Some(0),
+                write_ops: None,
+            }],
+        };
+        let group = |path: &[&str], limits| Group {
+            path: path.iter().map(|&name| name.to_owned()).collect(),
+            limits,
+        };
+        vec![
+            group(&["tenant-a"], os::cgroup::Limits::default()),
+            group(&["tenant-a", "rule-a.example-1"], limits),
+        ]
+    }
+
+    #[test]
+    fn what_the_supervisor_says_arrives() {
+        let (here, there) = os::fdpass::pair().unwrap();
+        ToSpawner::Manifest(manifest()).send(here.as_fd()).unwrap();
+        let ToSpawner::Manifest(arrived) = ToSpawner::recv(there.as_fd()).unwrap() else {
+            panic!("another message arrived");
+        };
+        assert_eq!(arrived, manifest());
+        for count in [0, 1, 300] {
+            let links = (0..count).map(|_| os::fdpass::packet_pair().unwrap().0);
+            let links = links.collect();
+            ToSpawner::Workers { links }.send(here.as_fd()).unwrap();
+            let ToSpawner::Workers { links } = ToSpawner::recv(there.as_fd()).unwrap() else {
+                panic!("another message arrived");
+            };
+            assert_eq!(links.len(), count);
+        }
+    }
+
+    #[test]
+    fn what_the_spawner_says_arrives() {
+        let (here, there) = os::fdpass::pair().unwrap();
+        let refused = |message| FromSpawner::Refused {
+            generation: 3,
+            message,
+        };
+        let ready = FromSpawner::Ready { generation: 3 };
+        for message in [ready, refused("no such user: example".into())] {
+            message.send(there.as_fd()).unwrap();
+            assert_eq!(FromSpawner::recv(here.as_fd()).unwrap(), message);
+        }
+        refused("遅".repeat(100_000)).send(there.as_fd()).unwrap();
+        let FromSpawner::Refused { message, .. } = FromSpawner::recv(here.as_fd()).unwrap() else {
+            panic!("another message arrived");
+        };
+        assert!(message.len() > TEXT_BYTES_MAX - 3 && message.chars().all(|c| c == '遅'));
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_refused_or_understood_never_a_panic() {
+        let bytes = codec::encode(&ToSpawner::Manifest(manifest())).unwrap();
+        let decode = |bytes: &[u8]| codec::decode::<ToSpawner>(bytes, Vec::new());
+        for length in 0..bytes.len() {
+            let cut = bytes.get(..length).unwrap();
+            assert!(decode(cut).is_err(), "{length}");
+        }
+        for at in 0..bytes.len() {
+            for value in [0, 1, 2, 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = value;
+                let _ = decode(&bytes);
+                let _ = codec::decode::<FromSpawner>(&bytes, Vec::new());
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_whose_path_leads_elsewhere_is_refused() {
+        let (here, there) = os::fdpass::pair().unwrap();
+        for path in [&[][..], &[""], &[".."], &["a", "../b"], &["a/b"]] {
+            let mut manifest = manifest();
+            manifest.groups[0].path = path.iter().map(|&name| name.to_owned()).collect();
+            ToSpawner::Manifest(manifest).send(here.as_fd()).unwrap();
+            let refused = ToSpawner::recv(there.as_fd()).unwrap_err();
+            assert!(
+                refused.to_string().contains("no path of a group"),
+                "{refused}"
+            );
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What the supervisor starts this program again as.
+
+/// Who a process is that the supervisor has started.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The server, which becomes this user.
+    Server {
+        /// Its name.
+        user: String,
+    },
+    /// The spawner.
+    Spawner,
+}
+
+impl Role {
+    /// The words of the command line.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        match self {
+            Role::Server { user } => vec!["server", "--user", user],
+            Role::Spawner => vec!["spawner", "--link"],
+        }
+    }
+
+    /// Who this process is, if the supervisor has started it. No command, so that no help,
+    /// completion or suggestion leads to it.
+    #[must_use]
+    pub fn of_this_process() -> Option<Role> {
+        let words: Vec<_> = std::env::args().skip(1).take(4).collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        match *words.as_slice() {
+            ["server", "--user", user] => Some(Role::Server { user: user.into() }),
+            ["spawner", "--link"] => Some(Role::Spawner),
+            _ => None,
+        }
+    }
+}
