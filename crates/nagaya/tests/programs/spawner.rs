@@ -531,25 +531,27 @@ fn what_is_no_order_closes_its_link_and_no_other() {
         let fds = vec![worker.link.as_fd(); fds];
         os::fdpass::try_send(worker.link.as_fd(), bytes, &fds).unwrap();
     };
-    let run = {
-        let (run, _output) = honest.order("fine", &[]);
+    let encoded = |order: &Order| {
         let (here, there) = os::fdpass::packet_pair().unwrap();
-        Order::Run(run).try_send(here.as_fd()).unwrap();
+        order.try_send(here.as_fd()).unwrap();
         let mut bytes = vec![0; 4096];
         let (length, _fds) = os::fdpass::try_recv(there.as_fd(), &mut bytes).unwrap();
         bytes.truncate(length);
         bytes
     };
+    let (run, _output) = honest.order("fine", &[]);
+    let (run, kill) = (encoded(&Order::Run(run)), encoded(&Order::Kill { id: 0 }));
     let cases: Vec<(Vec<u8>, usize)> = vec![
         (b"garbage".to_vec(), 0),
         (vec![0xff; 4096], 3),
         (run.clone(), 2),
         (run.clone(), 0),
         (run[..run.len() - 1].to_vec(), 3),
-        (run[..20].to_vec(), 3),
+        (run[..run.len() / 2].to_vec(), 3),
         ([run.as_slice(), b"x"].concat(), 3),
         (vec![2], 0),
-        ([vec![2], vec![0; 8]].concat(), 1),
+        (kill[..1].to_vec(), 0),
+        (kill, 1),
         (vec![9; 130 * 1024], 0),
     ];
     for (bytes, fds) in cases {
