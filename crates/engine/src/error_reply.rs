@@ -7,7 +7,9 @@ use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, RequestId};
+use crate::reply_head;
 use crate::shedding;
+use crate::stage::Arrived;
 use crate::status;
 
 /// Fields that explain an error and go out with its page.
@@ -44,17 +46,19 @@ pub fn status_of(kind: Kind) -> Option<u16> {
 }
 
 /// Answers an error, or cuts the reply short when one has begun.
-pub async fn answer(exchange: &mut Exchange, error: &Error) {
-    log(exchange, error);
+pub async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, error: &Error) {
+    log(arrived, exchange, error);
     let answered = match status_of(error.kind) {
-        Some(status) if !exchange.reply.has_started() => answer_with(exchange, error, status).await,
+        Some(status) if !exchange.reply.has_started() => {
+            answer_with(arrived, exchange, error, status).await
+        }
         _ => return exchange.reply.abort(),
     };
     // A script has refused the page. What answers that is seen by none.
     if let Err(error) = answered {
-        log(exchange, &error);
+        log(arrived, exchange, &error);
         let again = match status_of(error.kind) {
-            Some(status) => answer_with(exchange, &error, status).await,
+            Some(status) => answer_with(arrived, exchange, &error, status).await,
             None => Err(error),
         };
         if again.is_err() {
@@ -63,7 +67,12 @@ pub async fn answer(exchange: &mut Exchange, error: &Error) {
     }
 }
 
-async fn answer_with(exchange: &mut Exchange, error: &Error, status: u16) -> Result<()> {
+async fn answer_with(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    error: &Error,
+    status: u16,
+) -> Result<()> {
     if closes(exchange, error) {
         exchange.reply.close_after();
     }
@@ -71,7 +80,7 @@ async fn answer_with(exchange: &mut Exchange, error: &Error, status: u16) -> Res
     let fields = &mut exchange.outgoing.fields;
     fields.retain(|field| KEPT.contains(&field.id));
     if let Kind::Shed(status) = error.kind {
-        shedding::answer(exchange, status).await?;
+        shedding::answer(arrived, exchange, status).await?;
         exchange.reply.finish();
         return Ok(());
     }
@@ -82,7 +91,7 @@ async fn answer_with(exchange: &mut Exchange, error: &Error, status: u16) -> Res
     }
     // Who runs into a limit may know which kind it was; how large it is, is the operator's.
     let is_told = matches!(error.kind, Kind::Limited | Kind::OverLimit { .. });
-    page_for(exchange, status, is_told.then_some(error.reason)).await?;
+    page_for(arrived, exchange, status, is_told.then_some(error.reason)).await?;
     exchange.reply.finish();
     Ok(())
 }
@@ -100,8 +109,8 @@ fn retry_after_s(kind: Kind) -> Option<u16> {
 ///
 /// # Errors
 /// A script refused it.
-pub async fn page(exchange: &mut Exchange, status: u16) -> Result<()> {
-    page_for(exchange, status, None).await
+pub async fn page(arrived: Arrived<'_>, exchange: &mut Exchange, status: u16) -> Result<()> {
+    page_for(arrived, exchange, status, None).await
 }
 
 /// As [`page`]; ours says a reason, where there is one to be told.
@@ -109,6 +118,7 @@ pub async fn page(exchange: &mut Exchange, status: u16) -> Result<()> {
 /// # Errors
 /// A script refused it.
 pub(crate) async fn page_for(
+    arrived: Arrived<'_>,
     exchange: &mut Exchange,
     status: u16,
     reason: Option<&str>,
@@ -117,11 +127,7 @@ pub(crate) async fn page_for(
     if let Some(scripted) = &mut exchange.scripted {
         scripted.forget_content_type();
     }
-    let serving = exchange.route.serving.clone();
-    let site = exchange
-        .route
-        .site_index
-        .and_then(|index| serving.as_ref()?.site(index));
+    let site = arrived.site(&exchange.route);
     let of_limit = exchange.record.limit_page.take();
     let of_site = || site.and_then(|site| site.error_pages.get(&status));
     if let Some(page) = of_limit.as_deref().or_else(of_site) {
@@ -129,7 +135,7 @@ pub(crate) async fn page_for(
             .outgoing
             .fields
             .push(b"Content-Type", page.content_type.as_bytes());
-        return exchange.answer(&page.body).await;
+        return reply_head::answer(arrived, exchange, &page.body).await;
     }
     let accept = exchange.request.head.fields.get(FieldId::Accept);
     let (content_type, body) = match wire::accept::prefers_json(accept) {
@@ -146,7 +152,7 @@ pub(crate) async fn page_for(
         .outgoing
         .fields
         .push(b"Content-Type", content_type.as_bytes());
-    exchange.answer(&body).await
+    reply_head::answer(arrived, exchange, &body).await
 }
 
 /// Room for any of our pages.
@@ -203,15 +209,18 @@ fn closes(exchange: &Exchange, error: &Error) -> bool {
         || matches!(error.kind, Kind::ClientSlow | Kind::Refused(400 | 413))
 }
 
-fn log(exchange: &Exchange, error: &Error) {
+fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
     let (client, id) = (exchange.request.client, exchange.request.id);
     let host = exchange.request.head.host();
     match error.kind {
         // The operator's to mend, and nothing of it shows at the client's end.
         Kind::Refused(_)
-            if matches!(error.reason, "root_denied" | "root_missing") && may_complain(exchange) =>
+            if matches!(error.reason, "root_denied" | "root_missing")
+                && may_complain(arrived, exchange) =>
         {
-            let root = exchange.route.site().and_then(|site| site.root.as_ref());
+            let root = arrived
+                .site(&exchange.route)
+                .and_then(|site| site.root.as_ref());
             let root = root.map(|root| tracing::field::display(root.path.display()));
             tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
         }
@@ -227,21 +236,19 @@ fn log(exchange: &Exchange, error: &Error) {
             tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
         }
         _ => {
-            let (name, server) = (
-                exchange.route.upstream_name(),
-                exchange.record.upstream.as_deref(),
-            );
+            let route = &exchange.route;
+            let chosen = arrived.routed(route).map(|routed| routed.chosen(route));
+            let name = chosen.and_then(|chosen| chosen.upstream_name(route));
+            let server = exchange.record.upstream.as_deref();
             tracing::warn!(%client, request_id = %id, host, reason = error.reason, name, server, detail = %error.detail, "request failed");
         }
     }
 }
 
-fn may_complain(exchange: &Exchange) -> bool {
-    let (serving, index) = (&exchange.route.serving, exchange.route.site_index);
-    let files = serving.as_ref().map(|serving| &serving.files);
-    files
-        .zip(index)
-        .is_some_and(|(files, index)| files.may_complain(index))
+fn may_complain(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
+    let files = &arrived.serving.files;
+    let index = exchange.route.site_index;
+    index.is_some_and(|index| files.may_complain(index))
 }
 
 #[cfg(test)]
@@ -372,7 +379,10 @@ reply_headers = { set = { X-Site = "a" } }
                 .push(name.as_bytes(), value.as_bytes());
         }
         let error = Error::refused(405, "method_not_allowed");
-        crate::testbed::block_on(answer(&mut exchange, &error));
+        let bed = bed();
+        let serving = bed.worker.serving();
+        let answered = answer(bed.arrived(&serving), &mut exchange, &error);
+        crate::testbed::block_on(answered);
         let (_, fields, _) = reply(&exchange);
         let names: Vec<_> = fields
             .iter()

@@ -5,16 +5,16 @@ use wire::{Fields, field_value_ok};
 
 use crate::exchange::{Exchange, Request};
 use crate::maps::Answers;
+use crate::stage::{Arrived, Chosen};
 
 /// Changes the request's fields before a handler sees them.
-pub fn edit_request(exchange: &mut Exchange) {
+pub fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let Exchange { request, route, .. } = exchange;
-    let Some(serving) = &route.serving else {
-        return;
-    };
     let mut fields = std::mem::take(&mut request.head.fields);
-    let process = std::iter::once(&serving.generation.process.request_headers);
-    for edits in process.chain(route.settings().map(|settings| &settings.request_headers)) {
+    let process = [&chosen.serving.generation.process.request_headers];
+    let levels = chosen.settings(route);
+    let levels = levels.map(|settings| &settings.request_headers);
+    for edits in process.into_iter().chain(levels) {
         let known = (&*request, &route.answers);
         replace(edits, known, &mut fields);
         add(edits, known, &mut fields, route.was_edited);
@@ -24,18 +24,17 @@ pub fn edit_request(exchange: &mut Exchange) {
 }
 
 /// Changes the reply's fields just before its head is sent.
-pub fn edit_reply(exchange: &mut Exchange) {
+pub fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let Exchange {
         request,
         route,
         outgoing,
         ..
     } = exchange;
-    let Some(serving) = &route.serving else {
-        return;
-    };
-    let process = std::iter::once(&serving.generation.process.reply_headers);
-    for edits in process.chain(route.settings().map(|settings| &settings.reply_headers)) {
+    let process = [&arrived.serving.generation.process.reply_headers];
+    let levels = arrived.settings(route);
+    let levels = levels.map(|settings| &settings.reply_headers);
+    for edits in process.into_iter().chain(levels) {
         let known = (&*request, &route.answers);
         replace(edits, known, &mut outgoing.fields);
         add(edits, known, &mut outgoing.fields, false);

@@ -5,7 +5,6 @@
 //! refused before the client has sent its body. The body waits in the exchange.
 
 use std::future::poll_fn;
-use std::rc::Rc;
 
 use config::model::Handler;
 
@@ -14,24 +13,22 @@ use crate::exchange::Exchange;
 use crate::handler;
 use crate::shares::{self, Owner};
 use crate::spool::{Room, Spool};
-use crate::worker::{Serving, Worker};
+use crate::stage::{Arrived, Chosen};
+use crate::worker::Serving;
 
 /// Takes the whole body, where there is one and the handler wants it first.
 ///
 /// # Errors
 /// Whatever ends an upload, and 413 or 503 where it can't be kept; what the handler refuses.
-pub async fn beforehand(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+pub async fn beforehand(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     if exchange.body.is_ended() {
         return Ok(());
     }
-    let Some(serving) = exchange.route.serving.clone() else {
-        return Ok(());
-    };
-    if is_wanted(exchange.route.handler_in(&serving), exchange.body.length()) {
+    if is_wanted(chosen.handler, exchange.body.length()) {
         // Boxed: most exchanges take nothing beforehand and need not have room for it.
         let taken = Box::pin(async {
-            handler::check(worker, exchange).await?;
-            take(worker, &serving, exchange).await
+            handler::check(chosen, exchange).await?;
+            take(**chosen, exchange).await
         });
         exchange.spooled = Some(taken.await?);
     }
@@ -43,9 +40,9 @@ pub async fn beforehand(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<
 ///
 /// # Errors
 /// Whatever ends an upload, and 413 or 503 where it can't be kept.
-pub async fn whole(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Result<()> {
+pub async fn whole(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     if exchange.spooled.is_none() && !exchange.body.is_ended() {
-        exchange.spooled = Some(take(worker, serving, exchange).await?);
+        exchange.spooled = Some(take(arrived, exchange).await?);
     }
     Ok(())
 }
@@ -64,7 +61,8 @@ fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
     }
 }
 
-async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Result<Spool> {
+async fn take(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Spool> {
+    let serving = arrived.serving;
     let caps = &serving.generation.process.caps;
     let kept_bytes_max = shares::most_of(caps.spool_disk_bytes) + caps.spool_memory_bytes as u64;
     if exchange
@@ -75,7 +73,10 @@ async fn take(worker: &Worker, serving: &Serving, exchange: &mut Exchange) -> Re
         return Err(too_long());
     }
     exchange.invite_body().await?;
-    let mut spool = worker.spool(serving, Owner::of(exchange));
+    let mut spool = arrived.worker.spool(
+        serving,
+        Owner::new(arrived.site(&exchange.route), exchange.request.client),
+    );
     loop {
         exchange.body.fill().await?;
         if exchange.body.is_ended() {

@@ -9,11 +9,10 @@ pub(crate) mod tests;
 mod underway;
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-use self::underway::{Underway, caught};
+use self::underway::Underway;
 use crate::admission;
 use crate::client;
 use crate::error::{Error, Result};
@@ -27,6 +26,7 @@ use crate::resolve;
 use crate::rules;
 use crate::scripts::{self, Next};
 use crate::shedding::{self, Stay};
+use crate::stage::{Arrived, Routed};
 use crate::worker::Worker;
 
 /// Answers a request whose head has been read, to the reply's last byte.
@@ -34,17 +34,13 @@ use crate::worker::Worker;
 /// # Errors
 /// When the client did not take it all.
 pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let mut underway = Underway::begin(worker, exchange);
-    let waited = Cell::new(false);
-    // Pinned where it is made: moved, it would be copied whole, with the room of every handler.
-    let outcome = caught(
+    let serving = worker.serving();
+    let arrived = Arrived {
         worker,
-        pin!(answer(worker, underway.exchange, &waited)),
-        &waited,
-    )
-    .await;
-    underway.give_back(&outcome, &waited);
-    let sent = underway.finish(outcome).await;
+        serving: &serving,
+    };
+    let mut underway = Underway::begin(arrived, exchange);
+    let sent = underway.serve(&Cell::new(false)).await;
     underway.log();
     sent
 }
@@ -54,17 +50,21 @@ pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
 /// # Errors
 /// As [`serve`].
 pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) -> Result<()> {
-    Underway::begin(worker, exchange).refuse(error).await
+    let serving = worker.serving();
+    let arrived = Arrived {
+        worker,
+        serving: &serving,
+    };
+    Underway::begin(arrived, exchange).refuse(error).await
 }
 
 /// Begins a request that a script makes inside of another's, to which it owes client, id and
 /// generation.
-pub(crate) fn begin_inside(worker: &Rc<Worker>, exchange: &mut Exchange, outer: &Exchange) {
-    begin(worker, exchange);
+pub(crate) fn begin_inside(arrived: Arrived<'_>, exchange: &mut Exchange, outer: &Exchange) {
+    begin(arrived, exchange);
     let (request, of) = (&mut exchange.request, &outer.request);
     (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
     (request.connection, request.number) = (of.connection, of.number);
-    exchange.route.serving.clone_from(&outer.route.serving);
     exchange.route.skips_optional = outer.route.skips_optional;
 }
 
@@ -72,63 +72,55 @@ pub(crate) fn begin_inside(worker: &Rc<Worker>, exchange: &mut Exchange, outer: 
 ///
 /// # Errors
 /// When the reply was not taken.
-pub(crate) async fn serve_inside(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let mut underway = Underway::inside(worker, exchange);
-    let waited = Cell::new(true);
-    let outcome = caught(
-        worker,
-        pin!(answer(worker, underway.exchange, &waited)),
-        &waited,
-    )
-    .await;
-    underway.give_back(&outcome, &waited);
-    underway.finish(outcome).await
+pub(crate) async fn serve_inside(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
+    let mut underway = Underway::inside(arrived, exchange);
+    underway.serve(&Cell::new(true)).await
 }
 
 /// `waited` says whether it had to wait for something so far.
-async fn answer(worker: &Rc<Worker>, exchange: &mut Exchange, waited: &Cell<bool>) -> Result<()> {
-    find_site(exchange)?;
-    scripts::arm_filters(worker, exchange);
-    make_canonical(exchange)?;
-    shedding::pass(worker, exchange)?;
-    check_announced_length(exchange)?;
-    let mut next = scripts::rewrite(worker, exchange).await?;
+async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, waited: &Cell<bool>) -> Result<()> {
+    let routed = find_site(arrived, exchange)?;
+    scripts::arm_filters(arrived, exchange);
+    make_canonical(routed, exchange)?;
+    shedding::pass(routed, exchange)?;
+    check_announced_length(routed, exchange)?;
+    let mut next = scripts::rewrite(routed, exchange).await?;
     while next != Next::Answered {
-        next = answer_there(worker, exchange, waited).await?;
+        next = answer_there(routed, exchange, waited).await?;
     }
     Ok(())
 }
 
 /// Answers the request at the path it has now; a script may send it elsewhere, [`Next::Anew`].
 async fn answer_there(
-    worker: &Rc<Worker>,
+    routed: Routed<'_>,
     exchange: &mut Exchange,
     waited: &Cell<bool>,
 ) -> Result<Next> {
-    resolve::before_rules(worker, exchange).await?;
-    rules::choose(worker, exchange).await;
-    admission::check_client(exchange)?;
-    maps::ask_for_limits(worker, exchange).await;
-    permits::rates(worker, exchange)?;
-    admission::check_credentials(worker, exchange).await?;
-    let next = scripts::set(worker, exchange).await?;
+    resolve::before_rules(routed, exchange).await?;
+    let chosen = rules::choose(routed, exchange).await;
+    admission::check_client(chosen, exchange)?;
+    maps::ask_for_limits(chosen, exchange).await;
+    permits::rates(chosen, exchange)?;
+    admission::check_credentials(chosen, exchange).await?;
+    let next = scripts::set(chosen, exchange).await?;
     if next != Next::On {
         return Ok(next);
     }
     turn_stay(exchange, waited, Stay::pause);
-    intake::beforehand(worker, exchange).await?;
-    permits::admit(worker, exchange, lately(exchange, waited)).await?;
+    intake::beforehand(chosen, exchange).await?;
+    permits::admit(chosen, exchange, lately(exchange, waited)).await?;
     turn_stay(exchange, waited, Stay::go_on);
-    let next = scripts::access(worker, exchange).await?;
+    let next = scripts::access(chosen, exchange).await?;
     if next != Next::On {
         return Ok(next);
     }
-    maps::ask_for_texts(worker, exchange).await;
-    fields::edit_request(exchange);
+    maps::ask_for_texts(chosen, exchange).await;
+    fields::edit_request(chosen, exchange);
     #[cfg(test)]
-    tests::break_down(exchange).await;
+    tests::break_down(chosen, exchange).await;
     exchange.record.handler_started = Some(lately(exchange, waited));
-    handler::run(worker, exchange).await
+    handler::run(chosen, exchange).await
 }
 
 /// Pauses the time that counts as use of the exchange's tenant, or lets it go on.
@@ -147,43 +139,35 @@ fn lately(exchange: &Exchange, waited: &Cell<bool>) -> Instant {
     }
 }
 
-/// Fixes the generation, the client and the request's id.
-fn begin(worker: &Worker, exchange: &mut Exchange) {
-    let serving = worker.serving();
+/// Fixes the client and the request's id.
+fn begin(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    let generation = &arrived.serving.generation;
     exchange.request.received = Instant::now();
-    client::identify(exchange, &serving.generation, worker.next_request_id());
-    exchange.route.log = serving.generation.logs.without_site();
-    exchange.route.serving = Some(serving);
+    client::identify(exchange, generation, arrived.worker.next_request_id());
+    exchange.route.log = generation.logs.without_site();
 }
 
 /// Host to site; an unknown host is misdirected, never another site's.
-fn find_site(exchange: &mut Exchange) -> Result<()> {
-    let Some(serving) = &exchange.route.serving else {
-        return Err(Error::refused(421, "no_generation"));
-    };
+fn find_site<'a>(arrived: Arrived<'a>, exchange: &mut Exchange) -> Result<Routed<'a>> {
     let host = exchange.request.head.host();
-    let Some(destination) = serving.generation.destination_of(host) else {
-        return Err(Error::refused(421, "unknown_host"));
-    };
-    exchange.route.site_index = Some(destination.site);
-    exchange.route.log = destination.log;
-    Ok(())
+    if let Some(destination) = arrived.serving.generation.destination_of(host) {
+        exchange.route.site_index = Some(destination.site);
+        exchange.route.log = destination.log;
+    }
+    let routed = arrived.routed(&exchange.route);
+    routed.ok_or_else(|| Error::refused(421, "unknown_host"))
 }
 
 /// One spelling of path and field names, for every matcher, program and upstream.
-fn make_canonical(exchange: &mut Exchange) -> Result<()> {
-    let Exchange { request, route, .. } = exchange;
-    if let Some(site) = route.site() {
-        request.head.canonicalize(site.path_rules)?;
-        request.head.odd_field_names(site.odd_names)?;
-    }
-    Ok(())
+fn make_canonical(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    let head = &mut exchange.request.head;
+    head.canonicalize(routed.site.path_rules)?;
+    Ok(head.odd_field_names(routed.site.odd_names)?)
 }
 
 /// A body announced as too long is refused before anybody is shown its head.
-fn check_announced_length(exchange: &Exchange) -> Result<()> {
-    let serving = exchange.route.serving.as_ref();
-    let cap = serving.map_or(0, |serving| serving.generation.process.caps.body_bytes);
+fn check_announced_length(routed: Routed<'_>, exchange: &Exchange) -> Result<()> {
+    let cap = routed.serving.generation.process.caps.body_bytes;
     match exchange.body.length() {
         Some(length) if length > cap => Err(Error::refused(413, "body_too_long")),
         _ => Ok(()),

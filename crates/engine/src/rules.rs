@@ -6,43 +6,33 @@
 
 use crate::exchange::Exchange;
 use crate::maps;
-use crate::worker::Worker;
+use crate::stage::{Chosen, Routed};
 
 /// Notes every rule that matches, up to the first one with a handler.
-pub(crate) async fn choose(worker: &Worker, exchange: &mut Exchange) {
-    if exchange
-        .route
-        .site()
-        .is_some_and(|site| site.rules_ask_maps)
-    {
+pub(crate) async fn choose<'a>(routed: Routed<'a>, exchange: &mut Exchange) -> Chosen<'a> {
+    if routed.site.rules_ask_maps {
         // Boxed: few sites have such rules, and the others need not have room for it.
-        return Box::pin(choose_asking(worker, exchange)).await;
+        Box::pin(note_matches_asking(routed, exchange)).await;
+    } else {
+        note_matches(routed, exchange);
     }
+    routed.chosen(&exchange.route)
+}
+
+fn note_matches(routed: Routed<'_>, exchange: &mut Exchange) {
     let Exchange { request, route, .. } = exchange;
-    let Some(serving) = route.serving.clone() else {
-        return;
-    };
-    let Some(site) = route.site_index.and_then(|index| serving.site(index)) else {
-        return;
-    };
-    for (index, rule) in site.rules.iter().enumerate() {
+    for (index, rule) in routed.site.rules.iter().enumerate() {
         if rule.conditions.hold(request, route.file.as_deref()) {
             route.add_rule(index);
             if rule.handler.is_some() {
-                break;
+                return;
             }
         }
     }
 }
 
-async fn choose_asking(worker: &Worker, exchange: &mut Exchange) {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return;
-    };
-    let Some(site) = exchange.route.site_index.and_then(|at| serving.site(at)) else {
-        return;
-    };
-    for (index, rule) in site.rules.iter().enumerate() {
+async fn note_matches_asking(routed: Routed<'_>, exchange: &mut Exchange) {
+    for (index, rule) in routed.site.rules.iter().enumerate() {
         // Each question is one of the rule's own, and asked once.
         let matches = loop {
             let (request, route) = (&exchange.request, &exchange.route);
@@ -50,7 +40,7 @@ async fn choose_asking(worker: &Worker, exchange: &mut Exchange) {
             match rule.conditions.judge(request, file, answers) {
                 Some(matches) => break matches,
                 None => match rule.conditions.question(request, file, answers) {
-                    Some(question) => maps::ask(worker, exchange, question).await,
+                    Some(question) => maps::ask(*routed, exchange, question).await,
                     None => break false,
                 },
             }

@@ -13,7 +13,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address;
-use crate::exchange::Exchange;
 use crate::site::Site;
 
 /// What a tenant may hold, as a multiple of what it leaves.
@@ -34,11 +33,6 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whose an exchange is.
-    pub fn of(exchange: &Exchange) -> Self {
-        Self::new(exchange.route.site(), exchange.request.client)
-    }
-
     /// A client of a site.
     pub fn new(site: Option<&Site>, client: IpAddr) -> Self {
         Self {

@@ -17,7 +17,7 @@ use script::Phase;
 use slab::Slab;
 
 use crate::exchange::Exchange;
-use crate::worker::Worker;
+use crate::stage::Arrived;
 use ipc::server::Tally;
 
 /// The counters of one worker, on cache lines of their own.
@@ -230,10 +230,11 @@ pub fn bump(counter: &AtomicU64, by: u64) {
 }
 
 /// Counts an exchange that ended at this moment.
-pub fn count(worker: &Worker, exchange: &Exchange, ended: Instant) {
+pub fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+    let worker = arrived.worker;
     let stats = &worker.stats;
     bump(&stats.ended, 1);
-    let replies = match exchange.route.site() {
+    let replies = match arrived.site(&exchange.route) {
         Some(site) => site.stats.sheet(worker.index, worker.workers()),
         None => Some(&stats.without_site),
     };

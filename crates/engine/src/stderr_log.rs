@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, RequestId};
 use crate::resolve::Resolved;
+use crate::stage::Routed;
 use crate::worker::Serving;
 
 /// Lines one exchange may log.
@@ -80,8 +81,8 @@ pub struct StderrShares {
 #[derive(Debug)]
 pub struct StderrLog {
     request_id: RequestId,
-    serving: Option<Rc<Serving>>,
-    site_index: Option<u32>,
+    serving: Rc<Serving>,
+    site_index: u32,
     file: Option<Rc<Resolved>>,
     lines: Lines,
 }
@@ -185,11 +186,11 @@ impl StderrShares {
 
 impl StderrLog {
     /// Begins for an exchange whose route is known.
-    pub fn new(exchange: &Exchange) -> Self {
+    pub fn new(routed: Routed<'_>, exchange: &Exchange) -> Self {
         Self {
             request_id: exchange.request.id,
-            serving: exchange.route.serving.clone(),
-            site_index: exchange.route.site_index,
+            serving: Rc::clone(routed.serving),
+            site_index: routed.site_index,
             file: exchange.route.file.clone(),
             lines: Lines::default(),
         }
@@ -204,15 +205,12 @@ impl StderrLog {
 
     /// Whether this may be logged; what the site's share does not let through is counted as said.
     fn may_say(&self, text: &str) -> bool {
-        let Some((serving, index)) = self.serving.as_ref().zip(self.site_index) else {
-            return true;
-        };
         let (now, name) = (Instant::now(), self.site().unwrap_or_default());
-        let (shares, texts) = (&serving.stderr, &serving.stderr.complaints.sites);
+        let (shares, texts) = (&self.serving.stderr, &self.serving.stderr.complaints.sites);
         if !texts.take(name, text, now) {
             return false;
         }
-        let may_say = shares.take(index, now);
+        let may_say = shares.take(self.site_index, now);
         if !may_say {
             texts.take(name, text, now);
         }
@@ -228,7 +226,7 @@ impl StderrLog {
     }
 
     fn site(&self) -> Option<&str> {
-        let site = self.serving.as_ref()?.site(self.site_index?)?;
+        let site = self.serving.site(self.site_index)?;
         Some(&site.name)
     }
 

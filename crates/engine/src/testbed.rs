@@ -11,7 +11,8 @@ use crate::exchange::memory::{MemoryBody, MemoryReply};
 use crate::exchange::{Body, Exchange, Peer};
 use crate::generation::Generation;
 use crate::pipeline;
-use crate::worker::{Shared, Worker};
+use crate::stage::Arrived;
+use crate::worker::{Serving, Shared, Worker};
 
 /// One worker that serves a configuration.
 pub(crate) struct Bed {
@@ -38,6 +39,12 @@ impl Bed {
             bed.worker.swap(generation);
         }
         bed
+    }
+
+    /// The first stage of a request in a generation.
+    pub(crate) fn arrived<'a>(&'a self, serving: &'a Rc<Serving>) -> Arrived<'a> {
+        let worker = &self.worker;
+        Arrived { worker, serving }
     }
 
     /// Serves another generation from now on.

@@ -18,9 +18,11 @@ use crate::exchange::{Exchange, Request};
 use crate::fields;
 use crate::refused::SAMPLE;
 use crate::resolve::Resolved;
+use crate::stage::Arrived;
 
 /// What a record is made of.
 pub(super) struct Facts<'a> {
+    pub(super) arrived: Arrived<'a>,
     pub(super) exchange: &'a Exchange,
     /// At the second the request came in.
     pub(super) times: &'a Times,
@@ -161,7 +163,8 @@ fn asked<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
 fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)) {
     let exchange = facts.exchange;
     let (request, record) = (&exchange.request, &exchange.record);
-    let rule = exchange.route.deciding_rule();
+    let routed = facts.arrived.routed(&exchange.route);
+    let rule = routed.and_then(|routed| routed.chosen(&exchange.route).rule);
     let file = exchange.route.file.as_deref();
     let upstream = record.upstream.as_ref();
     let upstream_status = match record.upstream_status {
@@ -238,7 +241,7 @@ fn json(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         }
     });
     out.extend_from_slice(b",\"env\":{");
-    for (at, (name, template)) in variables(facts.exchange).enumerate() {
+    for (at, (name, template)) in variables(facts).enumerate() {
         if at > 0 {
             out.push(b',');
         }
@@ -271,7 +274,7 @@ fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
             Value::Time => time(facts, out),
         }
     });
-    for (name, template) in variables(facts.exchange) {
+    for (name, template) in variables(facts) {
         out.extend_from_slice(b"\tenv.");
         escape::ltsv(name.as_bytes(), out);
         out.push(b':');
@@ -280,8 +283,11 @@ fn ltsv(facts: &Facts<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
 }
 
 /// Variables of site and rules; an inner level's replaces an outer one's of the same name.
-fn variables(exchange: &Exchange) -> impl Iterator<Item = (&str, &Template)> {
-    let levels = || exchange.route.settings().map(|settings| &settings.env);
+fn variables<'a>(facts: &Facts<'a>) -> impl Iterator<Item = (&'a str, &'a Template)> {
+    let levels = || {
+        let levels = facts.arrived.settings(&facts.exchange.route);
+        levels.map(|settings| &settings.env)
+    };
     levels().enumerate().flat_map(move |(level, env)| {
         let replaced = move |name: &str| {
             levels()
@@ -302,7 +308,8 @@ fn expanded<'a>(template: &Template, facts: &Facts<'_>, scratch: &'a mut Vec<u8>
 }
 
 fn site<'a>(facts: &Facts<'a>) -> Option<&'a str> {
-    facts.exchange.route.site().map(|site| &*site.name)
+    let site = facts.arrived.site(&facts.exchange.route);
+    site.map(|site| &*site.name)
 }
 
 fn version(version: Version) -> &'static [u8] {

@@ -29,10 +29,9 @@ use batch::Batch;
 use format::Facts;
 use times::Times;
 
-use crate::clock::Clock;
 use crate::exchange::Exchange;
 use crate::refused::SAMPLE;
-use crate::worker::Worker;
+use crate::stage::Arrived;
 
 /// A batch this long is handed over at once, not with the next tick.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -71,12 +70,11 @@ impl AccessLog {
         self.queue.say_losses();
     }
 
-    fn add(&self, clock: &Clock, exchange: &Exchange, ended: Instant) {
-        let route = &exchange.route;
-        let (Some(serving), Some(index)) = (&route.serving, route.log) else {
+    fn add(&self, arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+        let (worker, generation) = (arrived.worker, &arrived.serving.generation);
+        let Some(index) = exchange.route.log else {
             return;
         };
-        let generation = &serving.generation;
         let Some(target) = generation.logs.get(index) else {
             return;
         };
@@ -85,9 +83,10 @@ impl AccessLog {
             times,
             scratch,
         } = &mut *self.page.borrow_mut();
-        let received = clock.unix_at(exchange.request.received);
+        let received = worker.clock.unix_at(exchange.request.received);
         times.read(received.as_secs());
         let facts = Facts {
+            arrived,
             exchange,
             times,
             micros: received.subsec_micros(),
@@ -113,11 +112,12 @@ impl Drop for AccessLog {
 
 /// Writes the record of an exchange that ended at this moment, or one for many where its client
 /// is refused all the time.
-pub fn record(worker: &Worker, exchange: &Exchange, ended: Instant) {
+pub fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+    let worker = arrived.worker;
     if exchange.record.is_sampled && !worker.draw().is_multiple_of(SAMPLE) {
         return;
     }
-    worker.access_log.add(&worker.clock, exchange, ended);
+    worker.access_log.add(arrived, exchange, ended);
 }
 
 /// Every record that waits for the writer, for tests without one.

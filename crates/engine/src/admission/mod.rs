@@ -14,7 +14,6 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::model::Auth;
@@ -23,7 +22,7 @@ use wire::FieldId;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Request, Route};
 use crate::permits;
-use crate::worker::Worker;
+use crate::stage::Chosen;
 
 use credentials::Credentials;
 
@@ -36,37 +35,9 @@ const REMEMBERED_MAX: usize = 4_096;
 ///
 /// # Errors
 /// 403 for a client kept out.
-pub fn check_client(exchange: &Exchange) -> Result<()> {
-    admit(&exchange.route, exchange.request.client)
-}
-
-/// Lets the request pass or refuses it, by its credentials.
-///
-/// # Errors
-/// 401 for wrong ones, 503 when too many are being compared.
-pub async fn check_credentials(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
-    if asking(&exchange.route).is_none() {
-        return Ok(());
-    }
-    let Some(credentials) = Credentials::of(&exchange.request) else {
-        return Err(ask(exchange, "auth_missing"));
-    };
-    // Sent elsewhere inside, it may ask again.
-    exchange.record.user.clone_from(&credentials.user);
-    match authenticate(worker, exchange, credentials).await? {
-        true => Ok(()),
-        false => Err(ask(exchange, "auth_wrong")),
-    }
-}
-
-/// Who asks for credentials.
-fn asking(route: &Route) -> Option<&Auth> {
-    let levels = route.settings();
-    levels.filter_map(|level| level.auth.as_ref()).last()
-}
-
-fn admit(route: &Route, client: IpAddr) -> Result<()> {
-    for level in route.settings() {
+pub fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()> {
+    let client = exchange.request.client;
+    for level in chosen.settings(&exchange.route) {
         if level.deny.iter().any(|net| net.contains(&client)) {
             return Err(Error::refused(403, "client_denied"));
         }
@@ -77,14 +48,37 @@ fn admit(route: &Route, client: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The refusal that asks for credentials (RFC 7617).
-fn ask(exchange: &mut Exchange, reason: &'static str) -> Error {
-    if let Some(auth) = asking(&exchange.route) {
-        // Configuration lets no quote or backslash into a realm.
-        let value = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
-        let fields = &mut exchange.outgoing.fields;
-        fields.push(b"WWW-Authenticate", value.as_bytes());
+/// Lets the request pass or refuses it, by its credentials.
+///
+/// # Errors
+/// 401 for wrong ones, 503 when too many are being compared.
+pub async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    let Some(auth) = asking(chosen, &exchange.route) else {
+        return Ok(());
+    };
+    let Some(credentials) = Credentials::of(&exchange.request) else {
+        return Err(ask(auth, exchange, "auth_missing"));
+    };
+    // Sent elsewhere inside, it may ask again.
+    exchange.record.user.clone_from(&credentials.user);
+    match authenticate(chosen, exchange, auth, credentials).await? {
+        true => Ok(()),
+        false => Err(ask(auth, exchange, "auth_wrong")),
     }
+}
+
+/// Who asks for credentials.
+fn asking<'a>(chosen: Chosen<'a>, route: &Route) -> Option<&'a Auth> {
+    let levels = chosen.settings(route);
+    levels.filter_map(|level| level.auth.as_ref()).last()
+}
+
+/// The refusal that asks for credentials (RFC 7617).
+fn ask(auth: &Auth, exchange: &mut Exchange, reason: &'static str) -> Error {
+    // Configuration lets no quote or backslash into a realm.
+    let value = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
+    let fields = &mut exchange.outgoing.fields;
+    fields.push(b"WWW-Authenticate", value.as_bytes());
     Error::refused(401, reason)
 }
 
@@ -93,20 +87,19 @@ fn ask(exchange: &mut Exchange, reason: &'static str) -> Error {
 /// A good answer is looked up by user and password together, so what is known of a user tells
 /// somebody who guesses at his password nothing, neither by the answer nor by the time it takes.
 async fn authenticate(
-    worker: &Worker,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
+    auth: &Auth,
     credentials: Credentials,
 ) -> Result<bool> {
-    let Some(auth) = asking(&exchange.route) else {
-        return Ok(false);
-    };
+    let worker = chosen.worker;
     let (checks, users) = (&worker.auth_checks, Arc::clone(&auth.users));
     let key = checks.key(auth, &credentials);
     let is_known = || checks.remembers(key, worker.deadlines.now_ms());
     if is_known() {
         return Ok(true);
     }
-    let turn = permits::password_turn(worker, exchange).await?;
+    let turn = permits::password_turn(chosen, exchange).await?;
     // A page's pictures ask beside it, and one answer is enough.
     if is_known() {
         return Ok(true);

@@ -25,17 +25,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use config::model::{ErrorPage, Handler};
+use config::model::ErrorPage;
 use limits::Refusal;
-use wire::{FieldId, Fields};
 
 use self::memory::{MemoryBody, MemoryReply};
 use crate::error::Result;
-use crate::fields;
 use crate::io::HangUp;
 use crate::outbox::Outbox;
 use crate::permits::Held;
-use crate::scripts::{self, Scripted};
+use crate::scripts::Scripted;
 use crate::shedding::{Note, Stay};
 use crate::spool::Spool;
 
@@ -57,10 +55,12 @@ pub struct Exchange {
     pub held: Option<Held>,
     /// Its stay, which counts as use of its tenant, as long; `None` where nobody counts.
     pub(crate) stay: Option<Stay>,
-    /// Status and fields of the reply, filled by a handler before [`Exchange::send_head`].
+    /// Status and fields of the reply, filled by a handler before the head is sent ([`crate::reply_head`]).
     pub outgoing: Outgoing,
     /// The way back to the client.
     pub reply: Reply,
+    /// Whether a client that sends no more has left, by its handler's wish.
+    pub aborts_on_close: bool,
     /// What the access record will say.
     pub record: Record,
     /// What its scripts left behind; `None` until the first one.
@@ -147,6 +147,7 @@ impl Exchange {
             stay: None,
             outgoing: Outgoing::default(),
             reply,
+            aborts_on_close: false,
             record: Record::default(),
             scripted: None,
             spare_out: Outbox::default(),
@@ -160,6 +161,7 @@ impl Exchange {
         self.held = None;
         self.stay = None;
         self.outgoing.clear();
+        self.aborts_on_close = false;
         self.record.clear();
         if let Some(scripted) = &mut self.scripted {
             scripted.end();
@@ -182,26 +184,6 @@ impl Exchange {
         self.request.peer = departed.request.peer;
         self.request.head.expect_continue = departed.request.head.expect_continue;
         departed
-    }
-
-    /// Applies the configured field edits, lets scripts see the head, and starts the reply.
-    ///
-    /// The head is buffered; it leaves with the first bytes of the body or at the end.
-    ///
-    /// # Errors
-    /// A script refused it; no head was sent.
-    pub async fn send_head(&mut self, size: BodySize) -> Result<()> {
-        self.outgoing
-            .fields
-            .push_known(FieldId::XRequestId, self.request.id.as_bytes());
-        fields::edit_reply(self);
-        self.add_scripted_fields();
-        if self.has_filters() {
-            // Boxed: few replies are filtered, and others need not have room for it.
-            return Box::pin(scripts::filter_head(self, size)).await;
-        }
-        self.start_reply(size);
-        Ok(())
     }
 
     /// Starts the reply as it is.
@@ -231,32 +213,12 @@ impl Exchange {
         unread && doubtful
     }
 
-    /// Fields that scripts set before there was a reply replace the handler's.
-    fn add_scripted_fields(&mut self) {
-        let fields = self.scripted.as_mut().and_then(|it| it.take_fields());
-        for field in fields.iter().flat_map(Fields::iter) {
-            self.outgoing.fields.remove_named(field.name);
-        }
-        if let Some(fields) = fields {
-            self.outgoing.fields.append(&fields);
-        }
-    }
-
     /// Ready when the client has gone for good. One that only sends no more is still answered, unless
     /// its handler ends with that; over TCP the two are told apart by a byte sent ahead.
     pub fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match ready!(self.body.poll_hang_up(cx)) {
-            HangUp::Sending if !self.aborts_on_close() => self.reply.poll_probe(cx),
+            HangUp::Sending if !self.aborts_on_close => self.reply.poll_probe(cx),
             HangUp::Sending | HangUp::Both => Poll::Ready(()),
-        }
-    }
-
-    fn aborts_on_close(&self) -> bool {
-        let serving = self.route.serving.as_deref();
-        match serving.map(|serving| self.route.handler_in(serving)) {
-            Some(Handler::Cgi(cgi)) => cgi.abort_on_close,
-            Some(Handler::FastCgi(fastcgi)) => fastcgi.abort_on_close,
-            _ => false,
         }
     }
 
@@ -292,15 +254,5 @@ impl Exchange {
             0 => CLIENT_LEFT,
             status => status,
         }
-    }
-
-    /// Answers with a short body, all at once.
-    ///
-    /// # Errors
-    /// As [`Self::send_head`].
-    pub async fn answer(&mut self, body: &[u8]) -> Result<()> {
-        self.send_head(BodySize::Length(body.len() as u64)).await?;
-        self.reply.push(body);
-        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::exchange::{Exchange, Reply};
 use crate::shares::Owner;
 use crate::spool::{Room, Spool};
-use crate::worker::{Serving, Worker};
+use crate::stage::Routed;
 
 /// Largest end of a body that is copied behind the head instead of being sent by itself.
 const PUSHED_BYTES_MAX: usize = 16 * 1024;
@@ -23,7 +23,6 @@ pub(super) struct Delivery {
     aside: Option<Spool>,
     aside_bytes_max: u64,
     /// Whose it is: the owner is made where something is set aside, which hardly any needs.
-    site: Option<u32>,
     client: IpAddr,
 }
 
@@ -42,7 +41,6 @@ impl Delivery {
         Self {
             aside: None,
             aside_bytes_max,
-            site: exchange.route.site_index,
             client: exchange.request.client,
         }
     }
@@ -54,7 +52,7 @@ impl Delivery {
     pub(super) fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
-        (worker, serving): (&Worker, &Serving),
+        routed: Routed<'_>,
         reply: &mut Reply,
         data: &[u8],
         place: Place,
@@ -62,7 +60,7 @@ impl Delivery {
         match self.poll_client(cx, reply, data, place) {
             Poll::Ready(count) => Poll::Ready(count),
             Poll::Pending if data.is_empty() => Poll::Pending,
-            Poll::Pending => self.poll_set_aside(cx, worker, serving, data),
+            Poll::Pending => self.poll_set_aside(cx, routed, data),
         }
     }
 
@@ -105,15 +103,14 @@ impl Delivery {
     fn poll_set_aside(
         &mut self,
         cx: &mut Context<'_>,
-        worker: &Worker,
-        serving: &Serving,
+        routed: Routed<'_>,
         data: &[u8],
     ) -> Poll<Result<usize>> {
         if self.aside_bytes_max == 0 {
             return Poll::Pending;
         }
-        let site = self.site.and_then(|index| serving.site(index));
-        let spool = || worker.spool(serving, Owner::new(site, self.client));
+        let owner = || Owner::new(Some(routed.site), self.client);
+        let spool = || routed.worker.spool(routed.serving, owner());
         let aside = self.aside.get_or_insert_with(spool);
         let allowed = self.aside_bytes_max.saturating_sub(aside.len());
         let room = match ready!(aside.poll_room(cx))? {

@@ -1,14 +1,13 @@
 //! The process's own figures.
 
-use std::rc::Rc;
-
 use config::model::MetricsFormat;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::figures;
 use crate::helper::Lane;
-use crate::worker::Worker;
+use crate::reply_head;
+use crate::stage::Arrived;
 
 /// Answers with every figure of the process.
 ///
@@ -17,11 +16,11 @@ use crate::worker::Worker;
 /// # Errors
 /// When too many ask at once.
 pub(super) async fn answer(
-    worker: &Rc<Worker>,
+    arrived: Arrived<'_>,
     exchange: &mut Exchange,
     format: MetricsFormat,
 ) -> Result<()> {
-    let shared = worker.shared.clone();
+    let shared = arrived.worker.shared.clone();
     let work = move || {
         let figures = figures::collect(&shared);
         match format {
@@ -29,7 +28,7 @@ pub(super) async fn answer(
             MetricsFormat::Json => figures::json(&figures),
         }
     };
-    let text = worker.helpers.run(Lane::Figures, work).await?;
+    let text = arrived.worker.helpers.run(Lane::Figures, work).await?;
     let content_type: &[u8] = match format {
         MetricsFormat::Prometheus => b"text/plain; version=0.0.4; charset=utf-8",
         MetricsFormat::Json => b"application/json",
@@ -38,5 +37,5 @@ pub(super) async fn answer(
     let fields = &mut exchange.outgoing.fields;
     fields.push(b"Content-Type", content_type);
     fields.push(b"Cache-Control", b"no-store");
-    exchange.answer(text.as_bytes()).await
+    reply_head::answer(arrived, exchange, text.as_bytes()).await
 }

@@ -13,39 +13,35 @@ pub(crate) mod static_file;
 mod straggler;
 mod upload;
 
-use std::rc::Rc;
-
 use config::model::Handler;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::scripts::{self, Next};
-use crate::worker::Worker;
+use crate::stage::Chosen;
 pub(crate) use static_file::compress_filtered;
 
 /// Runs the handler the route chose.
 ///
 /// # Errors
 /// Whatever kept it from answering.
-pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return Err(Error::refused(421, "no_generation"));
-    };
-    let handler = exchange.route.handler_in(&serving);
+pub async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
+    let handler = chosen.handler;
     exchange.record.handler = name(handler);
-    scripts::take_named(worker, &serving, exchange).await?;
-    scripts::ask_for_identity(exchange);
+    exchange.aborts_on_close = aborts_on_close(handler);
+    scripts::take_named(chosen, exchange).await?;
+    scripts::ask_for_identity(**chosen, exchange);
     let answered = match handler {
-        Handler::Static => static_file::serve(worker, &serving, exchange).await,
-        Handler::Proxy(proxy) => proxy::forward(worker, exchange, proxy).await,
+        Handler::Static => static_file::serve(*chosen, exchange).await,
+        Handler::Proxy(proxy) => proxy::forward(chosen, exchange, proxy).await,
         // Boxed, as the next: a connection that runs no program need not have room for one.
-        Handler::FastCgi(fastcgi) => Box::pin(fastcgi::serve(worker, exchange, fastcgi)).await,
-        Handler::Cgi(cgi) => return Box::pin(cgi::run(worker, exchange, cgi)).await,
-        Handler::Respond(respond) => respond::answer(exchange, respond).await,
-        Handler::Redirect(redirect) => redirect::answer(exchange, redirect).await,
-        Handler::Metrics(format) => metrics::answer(worker, exchange, *format).await,
-        Handler::Script(_) => match scripts::content(worker, &serving, exchange).await? {
-            Next::On => static_file::serve(worker, &serving, exchange).await,
+        Handler::FastCgi(fastcgi) => Box::pin(fastcgi::serve(chosen, exchange, fastcgi)).await,
+        Handler::Cgi(cgi) => return Box::pin(cgi::run(chosen, exchange, cgi)).await,
+        Handler::Respond(respond) => respond::answer(**chosen, exchange, respond).await,
+        Handler::Redirect(redirect) => redirect::answer(**chosen, exchange, redirect).await,
+        Handler::Metrics(format) => metrics::answer(**chosen, exchange, *format).await,
+        Handler::Script(_) => match scripts::content(chosen, exchange).await? {
+            Next::On => static_file::serve(*chosen, exchange).await,
             over => return Ok(over),
         },
     };
@@ -56,19 +52,24 @@ pub async fn run(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
 ///
 /// # Errors
 /// As [`run`].
-pub async fn check(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return Err(Error::refused(421, "no_generation"));
-    };
-    match exchange.route.handler_in(&serving) {
+pub async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    match chosen.handler {
         Handler::Proxy(_) => proxy::check(exchange),
-        Handler::FastCgi(_) => fastcgi::check(worker, exchange).await,
-        Handler::Cgi(_) => cgi::check(worker, exchange).await,
+        Handler::FastCgi(_) => fastcgi::check(chosen, exchange).await,
+        Handler::Cgi(_) => cgi::check(chosen, exchange).await,
         Handler::Static
         | Handler::Respond(_)
         | Handler::Redirect(_)
         | Handler::Metrics(_)
         | Handler::Script(_) => Ok(()),
+    }
+}
+
+fn aborts_on_close(handler: &Handler) -> bool {
+    match handler {
+        Handler::Cgi(cgi) => cgi.abort_on_close,
+        Handler::FastCgi(fastcgi) => fastcgi.abort_on_close,
+        _ => false,
     }
 }
 

@@ -6,13 +6,19 @@ use wire::field_value_ok;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::fields;
+use crate::reply_head;
+use crate::stage::Arrived;
 
 /// Answers with `Location`.
 ///
 /// # Errors
 /// When the request brings bytes into the target that no field may hold, or a map an answer that
 /// leads nowhere.
-pub(super) async fn answer(exchange: &mut Exchange, redirect: &Redirect) -> Result<()> {
+pub(super) async fn answer(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    redirect: &Redirect,
+) -> Result<()> {
     let mut target = Vec::new();
     let answers = &exchange.route.answers;
     fields::expand(&redirect.target, &exchange.request, answers, &mut target);
@@ -28,7 +34,7 @@ pub(super) async fn answer(exchange: &mut Exchange, redirect: &Redirect) -> Resu
     }
     exchange.outgoing.status = redirect.status;
     exchange.outgoing.fields.push(b"Location", &target);
-    exchange.answer(b"").await
+    reply_head::answer(arrived, exchange, b"").await
 }
 
 fn asks_maps(target: &Template) -> bool {

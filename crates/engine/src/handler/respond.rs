@@ -6,22 +6,28 @@ use wire::FieldId;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::fields;
+use crate::reply_head;
+use crate::stage::Arrived;
 
 /// Answers with the configured status and text.
 ///
 /// # Errors
 /// A script refused the reply.
-pub(super) async fn answer(exchange: &mut Exchange, respond: &Respond) -> Result<()> {
+pub(super) async fn answer(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    respond: &Respond,
+) -> Result<()> {
     exchange.outgoing.status = respond.status;
     exchange
         .outgoing
         .fields
         .push_known(FieldId::ContentType, respond.content_type.as_bytes());
     if let [config::model::TemplatePart::Text(text)] = respond.body.parts.as_slice() {
-        return exchange.answer(text.as_bytes()).await;
+        return reply_head::answer(arrived, exchange, text.as_bytes()).await;
     }
     let mut body = Vec::new();
     let answers = &exchange.route.answers;
     fields::expand(&respond.body, &exchange.request, answers, &mut body);
-    exchange.answer(&body).await
+    reply_head::answer(arrived, exchange, &body).await
 }

@@ -40,6 +40,7 @@ use crate::conditions::Conditions;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Request};
 use crate::generation::Generation;
+use crate::stage::{Arrived, Chosen};
 use crate::worker::Worker;
 
 /// How much longer than a question may take is waited where nobody attends to it yet.
@@ -145,37 +146,36 @@ pub(crate) fn retire(before: &Generation, next: &Generation) {
 
 /// Asks a map on behalf of an exchange, and keeps the answer with it. What was asked already is
 /// not asked again.
-pub(crate) async fn ask(worker: &Worker, exchange: &mut Exchange, question: Question) {
+pub(crate) async fn ask(arrived: Arrived<'_>, exchange: &mut Exchange, question: Question) {
     let Question { map, key } = question;
     if exchange.route.answers.find(map, &key).is_some() {
         return;
     }
-    let serving = exchange.route.serving.as_ref();
-    let found = serving.and_then(|serving| serving.generation.maps.get(map));
-    let answer = match found.map(Arc::clone) {
-        Some(map) => map.answer(worker, &key).await,
+    let answer = match arrived.serving.generation.maps.get(map) {
+        Some(map) => map.answer(arrived.worker, &key).await,
         None => None,
     };
     exchange.route.answers.keep(map, key, answer);
 }
 
 /// Asks what the limits must know that a request of this site may meet.
-pub(crate) async fn ask_for_limits(worker: &Worker, exchange: &mut Exchange) {
-    let site = exchange.route.site();
-    if site.is_none_or(|site| !site.limits_ask_maps) {
-        return;
+pub(crate) async fn ask_for_limits(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    if chosen.site.limits_ask_maps {
+        // Boxed: few sites have such limits, and the others need not have room for it.
+        Box::pin(ask_for(chosen, exchange)).await;
     }
-    // Boxed: few sites have such limits, and the others need not have room for it.
-    Box::pin(ask_for(worker, exchange)).await;
 }
 
-async fn ask_for(worker: &Worker, exchange: &mut Exchange) {
-    let of_site = exchange.route.site().map(|site| &site.asking_limits);
-    let of_rules = exchange.route.rules().map(|rule| &rule.asking_limits);
-    let asking: Vec<_> = of_site.into_iter().chain(of_rules).cloned().collect();
+async fn ask_for(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    let of_rules = chosen.rules(&exchange.route);
+    let of_rules = of_rules.map(|rule| &rule.asking_limits);
+    let asking: Vec<_> = [&chosen.site.asking_limits]
+        .into_iter()
+        .chain(of_rules)
+        .collect();
     for conditions in asking.iter().flat_map(|asking| asking.iter()) {
         while let Some(question) = open_question(exchange, conditions) {
-            ask(worker, exchange, question).await;
+            ask(**chosen, exchange, question).await;
         }
     }
 }

@@ -8,35 +8,30 @@ use config::model::{FieldEdits, Handler, MapLookup, Model, Settings, Template};
 use super::{Question, ask};
 use crate::exchange::Exchange;
 use crate::fields;
-use crate::worker::{Serving, Worker};
+use crate::stage::Chosen;
 
 /// Asks whatever texts of the request's process, site, rules and handler ask.
-pub(crate) async fn ask_for_texts(worker: &Worker, exchange: &mut Exchange) {
-    let serving = exchange.route.serving.as_ref();
-    if serving.is_none_or(|serving| !serving.generation.texts_ask_maps) {
-        return;
-    }
-    // Boxed: few ask, and the others need not have room for it.
-    Box::pin(ask_for_all(worker, exchange)).await;
-}
-
-async fn ask_for_all(worker: &Worker, exchange: &mut Exchange) {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return;
-    };
-    for question in questions(&serving, exchange) {
-        ask(worker, exchange, question).await;
+pub(crate) async fn ask_for_texts(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    if chosen.serving.generation.texts_ask_maps {
+        // Boxed: few ask, and the others need not have room for it.
+        Box::pin(ask_for_all(chosen, exchange)).await;
     }
 }
 
-fn questions(serving: &Serving, exchange: &Exchange) -> Vec<Question> {
+async fn ask_for_all(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    for question in questions(chosen, exchange) {
+        ask(**chosen, exchange, question).await;
+    }
+}
+
+fn questions(chosen: Chosen<'_>, exchange: &Exchange) -> Vec<Question> {
     let (request, route) = (&exchange.request, &exchange.route);
-    let process = &serving.generation.process;
+    let process = &chosen.serving.generation.process;
     let of_process = [&process.request_headers, &process.reply_headers];
     let of_process = of_process.into_iter().flat_map(of_edits);
-    let of_levels = route.settings().flat_map(of_settings);
-    let handler = route.handler_in(serving);
-    let templates = of_process.chain(of_levels).chain(of_handler(handler));
+    let of_levels = chosen.settings(route).flat_map(of_settings);
+    let of_handler = of_handler(chosen.handler);
+    let templates = of_process.chain(of_levels).chain(of_handler);
     let lookups = templates.flat_map(Template::lookups);
     let question = |lookup: &MapLookup| {
         let mut key = Vec::new();

@@ -14,6 +14,7 @@ use super::limit::{Key, Limit, Place, Scope};
 use super::prepared::Level;
 use crate::conditions::{self, Conditions};
 use crate::error::{Error, Kind, Result};
+use crate::stage;
 
 /// Most requests at once that `concurrent = "auto"` comes to.
 const AUTO_MAX: u32 = 1_000;
@@ -87,6 +88,26 @@ impl Limits {
     /// What the ledger is told of the tenants.
     pub fn tenant_definitions(&self) -> &[TenantDefinition] {
         &self.tenant_definitions
+    }
+
+    /// The limits of a level; of the upstreams, where any has some.
+    pub(super) fn of_level<'a>(&'a self, level: stage::Level<'a>) -> &'a [Limit] {
+        let one_of = |levels: &'a [Level], index: usize| levels.get(index).map(|level| &**level);
+        let limits = match level {
+            stage::Level::Rule(rule) => Some(&*rule.limits),
+            stage::Level::Site(site) => Some(&*site.limits),
+            stage::Level::Tenant(site) => one_of(&self.tenants, site.tenant as usize),
+            stage::Level::Upstream(index) => one_of(&self.upstreams, index),
+            stage::Level::Programs => Some(&*self.programs),
+            stage::Level::Process => Some(&*self.process),
+        };
+        limits.unwrap_or_default()
+    }
+
+    /// How the ledger names the places for programs.
+    pub(super) fn of_programs(&self) -> impl Iterator<Item = LimitId> {
+        let places = self.programs.iter();
+        places.filter_map(|limit| self.id(limit.index()))
     }
 
     /// Notes how the ledger names them. Only the first time counts.

@@ -42,6 +42,7 @@ use wire::FieldId;
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Outgoing, ProgramUse};
+use crate::stage::Chosen;
 use crate::worker::Worker;
 use wants::Phase;
 
@@ -82,34 +83,34 @@ impl Held {
 ///
 /// # Errors
 /// One is exceeded; then none is charged.
-pub fn rates(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
-    charge(worker, exchange, Phase::Rates, exchange.request.received)
+pub fn rates(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    charge(chosen, exchange, Phase::Rates, exchange.request.received)
 }
 
 /// As [`rates`], of the limits that count by the upstream, once a script has named it.
 ///
 /// # Errors
 /// As [`rates`].
-pub fn rates_of_upstream(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
-    charge(worker, exchange, Phase::RatesOfUpstream, Instant::now())
+pub fn rates_of_upstream(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    charge(chosen, exchange, Phase::RatesOfUpstream, Instant::now())
 }
 
-fn charge(worker: &Worker, exchange: &mut Exchange, phase: Phase, now: Instant) -> Result<()> {
+fn charge(chosen: Chosen<'_>, exchange: &mut Exchange, phase: Phase, now: Instant) -> Result<()> {
     // Sent elsewhere by a script, it is the same request.
     if exchange.was_sent_elsewhere() {
         return Ok(());
     }
-    if !of_generation(exchange).is_some_and(|limits| limits.has_rates) {
+    if !chosen.serving.generation.limits.has_rates {
         return Ok(());
     }
-    let now = worker.shared.limits.time(now);
-    let ledger = &worker.shared.limits.ledger;
-    let checked = wants::ask(worker, exchange, phase, |ask| ledger.check_rates(now, ask));
+    let now = chosen.worker.shared.limits.time(now);
+    let ledger = &chosen.worker.shared.limits.ledger;
+    let checked = wants::ask(chosen, exchange, phase, |ask| ledger.check_rates(now, ask));
     match checked {
         None => {}
         Some(Ok(shadows)) if shadows.is_empty() => {}
-        Some(Ok(shadows)) => refusals::pass_in_shadow(worker, exchange, shadows),
-        Some(Err(refusal)) => return Err(refusals::refuse(worker, exchange, refusal)),
+        Some(Ok(shadows)) => refusals::pass_in_shadow(chosen, exchange, shadows),
+        Some(Err(refusal)) => return Err(refusals::refuse(chosen, exchange, refusal)),
     }
     Ok(())
 }
@@ -119,42 +120,36 @@ fn charge(worker: &Worker, exchange: &mut Exchange, phase: Phase, now: Instant) 
 ///
 /// # Errors
 /// The request may not go on, or its client left while it waited.
-pub async fn admit(worker: &Worker, exchange: &mut Exchange, now: Instant) -> Result<()> {
-    if !of_generation(exchange).is_some_and(|limits| limits.has_permits) {
+pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) -> Result<()> {
+    if !chosen.serving.generation.limits.has_permits {
         return Ok(());
     }
     // As above: what it was admitted to, it keeps, and waits for nothing more; but where it comes to
     // a program only now it asks for everything anew, as who waits holds nothing.
     if let Some(held) = &exchange.held {
-        match (held.has_place, runs_program(exchange)) {
-            (false, true) => end_at(worker, exchange, now, Outcome::Ignored),
+        match (held.has_place, chosen.runs_program()) {
+            (false, true) => end_at(chosen.worker, exchange, now, Outcome::Ignored),
             (true, false) => {
-                give_place_back(worker, exchange, now);
+                give_place_back(chosen, exchange, now);
                 return Ok(());
             }
             (true, true) | (false, false) => return Ok(()),
         }
     }
-    if let Some((permit, since)) = take(worker, exchange, Phase::Permits, now).await? {
-        hold(worker, exchange, permit, since);
+    if let Some((permit, since)) = take(chosen, exchange, Phase::Permits, now).await? {
+        hold(chosen, exchange, permit, since);
     }
     Ok(())
 }
 
-/// Whether a program is started for it as it stands.
-fn runs_program(exchange: &Exchange) -> bool {
-    let serving = exchange.route.serving.as_deref();
-    serving.is_some_and(|serving| exchange.route.runs_program(serving))
-}
-
 /// Gives back the place of a program that has ended, or is not started after all.
-fn give_place_back(worker: &Worker, exchange: &mut Exchange, now: Instant) {
-    let places: Vec<_> = wants::of_programs(exchange).collect();
+fn give_place_back(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) {
+    let places: Vec<_> = chosen.serving.generation.limits.of_programs().collect();
     let program = exchange.record.program;
     if let Some(mut held) = exchange.held.take() {
         held.has_place = false;
         let used = program.map_or(Used::Nothing, |it| Used::Measured(cpu_ns(it)));
-        exchange.held = held.without(worker.shared.limits.time(now), used, &places);
+        exchange.held = held.without(chosen.worker.shared.limits.time(now), used, &places);
     }
 }
 
@@ -181,28 +176,28 @@ impl Turn {
 /// # Errors
 /// As [`admit`].
 pub(crate) async fn password_turn(
-    worker: &Worker,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
 ) -> Result<Option<Turn>> {
-    let taken = take(worker, exchange, Phase::Password, Instant::now()).await?;
+    let taken = take(chosen, exchange, Phase::Password, Instant::now()).await?;
     Ok(taken.map(|(permit, since)| Turn {
         permit,
         since,
-        limiter: Arc::clone(&worker.shared.limits),
+        limiter: Arc::clone(&chosen.worker.shared.limits),
     }))
 }
 
 /// Takes a permit at every limit of a phase, and says since when it is held; `None` where no limit
 /// has anything to say.
 async fn take(
-    worker: &Worker,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
     phase: Phase,
     now: Instant,
 ) -> Result<Option<(Permit, Instant)>> {
-    let limiter = &worker.shared.limits;
+    let limiter = &chosen.worker.shared.limits;
     let time = limiter.time(now);
-    let admission = wants::ask(worker, exchange, phase, |ask| {
+    let admission = wants::ask(chosen, exchange, phase, |ask| {
         limiter.ledger.admit(time, ask)
     });
     match admission {
@@ -210,15 +205,15 @@ async fn take(
         Some(Admission::Admitted(permit)) => Ok(Some((permit, now))),
         Some(Admission::Waiting(ticket)) => {
             // Boxed: few wait, and the others need not have room for it.
-            let waited = Box::pin(wait(worker, exchange, ticket)).await;
+            let waited = Box::pin(wait(chosen.worker, exchange, ticket)).await;
             let before_us = exchange.record.waited_us.unwrap_or(0);
             exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
             match waited? {
                 Ok(permit) => Ok(Some((permit, Instant::now()))),
-                Err(refusal) => Err(refusals::refuse(worker, exchange, refusal)),
+                Err(refusal) => Err(refusals::refuse(chosen, exchange, refusal)),
             }
         }
-        Some(Admission::Refused(refusal)) => Err(refusals::refuse(worker, exchange, refusal)),
+        Some(Admission::Refused(refusal)) => Err(refusals::refuse(chosen, exchange, refusal)),
     }
 }
 
@@ -252,7 +247,7 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
 }
 
 /// Gives back what a tunnel does not keep: the exchange becomes one now.
-pub fn begin_tunnel(worker: &Worker, exchange: &mut Exchange) {
+pub fn begin_tunnel(chosen: Chosen<'_>, exchange: &mut Exchange) {
     // A tunnel that nothing passes through uses nothing.
     exchange.stay = None;
     let Some(mut held) = exchange.held.take() else {
@@ -261,8 +256,8 @@ pub fn begin_tunnel(worker: &Worker, exchange: &mut Exchange) {
     let now = Instant::now();
     let used_ns = nanos(held.since, now);
     held.before_tunnel_ns = Some(used_ns);
-    let given_back: Vec<_> = wants::not_for_tunnels(exchange).collect();
-    let now = worker.shared.limits.time(now);
+    let given_back: Vec<_> = wants::not_for_tunnels(chosen, &exchange.route).collect();
+    let now = chosen.worker.shared.limits.time(now);
     exchange.held = held.without(now, Used::Measured(used_ns), &given_back);
 }
 
@@ -292,22 +287,18 @@ pub fn outcome_of_reply(reply: &Outgoing) -> Outcome {
     }
 }
 
-fn of_generation(exchange: &Exchange) -> Option<&Limits> {
-    Some(&exchange.route.serving.as_ref()?.generation.limits)
-}
-
 #[inline]
-fn hold(worker: &Worker, exchange: &mut Exchange, mut permit: Permit, since: Instant) {
+fn hold(chosen: Chosen<'_>, exchange: &mut Exchange, mut permit: Permit, since: Instant) {
     let shadows = permit.take_shadows();
     if !shadows.is_empty() {
-        refusals::pass_in_shadow(worker, exchange, shadows);
+        refusals::pass_in_shadow(chosen, exchange, shadows);
     }
     exchange.record.waited_us.get_or_insert(0);
     exchange.held = Some(Held {
         permit,
         since,
         before_tunnel_ns: None,
-        has_place: runs_program(exchange),
+        has_place: chosen.runs_program(),
     });
 }
 

@@ -12,7 +12,7 @@ use super::limit::Limit;
 use super::wants::Phase;
 use crate::exchange::Route;
 use crate::site::Site;
-use crate::worker::Serving;
+use crate::stage::Chosen;
 
 /// The limits that stand on one thing, those by finer keys first.
 #[derive(Debug, Default)]
@@ -49,16 +49,15 @@ impl Deref for Level {
 
 /// What a request asks, where that was known before it came: it may be nothing.
 pub(super) fn wants<'a>(
-    serving: &'a Serving,
-    site: &'a Site,
+    chosen: Chosen<'a>,
     route: &Route,
     defined: &Defined,
     phase: Phase,
 ) -> Option<&'a [Want<'static>]> {
-    let limits = &serving.generation.limits;
+    let (site, limits) = (chosen.site, &chosen.serving.generation.limits);
     let is_own = match phase {
         Phase::Rates | Phase::RatesOfUpstream => false,
-        Phase::Permits => !limits.programs.is_empty() && route.runs_program(serving),
+        Phase::Permits => !limits.programs.is_empty() && chosen.runs_program(),
         Phase::Password => true,
     };
     if is_own {
@@ -66,7 +65,7 @@ pub(super) fn wants<'a>(
     }
     let innermost = innermost(site, route)?;
     if !limits.upstreams.is_empty()
-        && let Some(upstream) = route.upstream_index(serving)
+        && let Some(upstream) = chosen.upstream_index(route)
         && limits
             .upstreams
             .get(upstream)
@@ -75,13 +74,9 @@ pub(super) fn wants<'a>(
         return None;
     }
     let prepared = innermost.prepared.get_or_init(|| {
-        let rule = match std::ptr::eq(innermost, &site.limits) {
-            true => &[][..],
-            false => innermost,
-        };
-        let tenant = limits.tenants.get(site.tenant as usize);
-        let tenant = tenant.map_or(&[][..], |tenant| tenant);
-        Prepared::of([rule, &site.limits, tenant, &limits.process], defined)
+        // The upstream has no limits, and of the rules only the innermost has any.
+        let levels = chosen.levels(route).map(|level| limits.of_level(level));
+        Prepared::of(levels.collect::<Vec<_>>().as_slice(), defined)
     });
     prepared.as_deref().map(|prepared| match phase {
         Phase::Rates => &*prepared.rates,
@@ -108,8 +103,8 @@ fn innermost<'a>(site: &'a Site, route: &Route) -> Option<&'a Level> {
 
 impl Prepared {
     /// `None` where a limit depends on the request, or on the time.
-    fn of(levels: [&[Limit]; 4], defined: &Defined) -> Option<Box<Self>> {
-        let all = || levels.into_iter().flatten();
+    fn of(levels: &[&[Limit]], defined: &Defined) -> Option<Box<Self>> {
+        let all = || levels.iter().copied().flatten();
         if !all().all(Limit::is_plain) {
             return None;
         }

@@ -19,7 +19,7 @@ use super::wants;
 use crate::address;
 use crate::error::{Error, Kind};
 use crate::exchange::{Exchange, RequestId};
-use crate::worker::Worker;
+use crate::stage::{Chosen, Routed};
 
 /// Refusals that are remembered, and as many that would have been.
 pub(super) const REMEMBERED_MAX: usize = 4_096;
@@ -80,8 +80,9 @@ pub struct Remembered {
 }
 
 /// Makes an error of a refusal, and remembers it.
-pub(super) fn refuse(worker: &Worker, exchange: &mut Exchange, refusal: Box<Refusal>) -> Error {
-    let limit = wants::limit(exchange, refusal.limit);
+pub(super) fn refuse(chosen: Chosen<'_>, exchange: &mut Exchange, refusal: Box<Refusal>) -> Error {
+    let worker = chosen.worker;
+    let limit = wants::limit(chosen, &exchange.route, refusal.limit);
     let status = limit.map_or(STATUS, |limit| limit.status);
     let page = limit.and_then(|limit| limit.page.clone());
     let record = &mut exchange.record;
@@ -94,14 +95,14 @@ pub(super) fn refuse(worker: &Worker, exchange: &mut Exchange, refusal: Box<Refu
         retry_after_s: retry_after_s(refusal.why, refusal.retry_after, worker.draw()),
     };
     let reason = refusal.why.word();
-    let remembered = remembered(worker, exchange, refusal, 0);
+    let remembered = remembered(*chosen, exchange, refusal, 0);
     worker.shared.limits.refusals.add(remembered, &[]);
     Error::new(kind, reason, String::new())
 }
 
 /// Remembers what limits in shadow would have refused; the request goes on. It is told under the
 /// first of them, the most specific; the log counts all.
-pub(super) fn pass_in_shadow(worker: &Worker, exchange: &mut Exchange, shadows: Vec<Refusal>) {
+pub(super) fn pass_in_shadow(chosen: Chosen<'_>, exchange: &mut Exchange, shadows: Vec<Refusal>) {
     let mut shadows = shadows.into_iter();
     let Some(first) = shadows.next().map(Box::new) else {
         return;
@@ -109,25 +110,25 @@ pub(super) fn pass_in_shadow(worker: &Worker, exchange: &mut Exchange, shadows: 
     if exchange.record.shadow.is_none() {
         exchange.record.shadow = Some(first.clone());
     }
-    let remembered = remembered(worker, exchange, first, shadows.len());
+    let remembered = remembered(*chosen, exchange, first, shadows.len());
     let others = shadows.as_slice();
-    worker.shared.limits.refusals.add(remembered, others);
+    chosen.worker.shared.limits.refusals.add(remembered, others);
 }
 
 fn remembered(
-    worker: &Worker,
+    routed: Routed<'_>,
     exchange: &Exchange,
     refusal: Box<Refusal>,
     others: usize,
 ) -> Remembered {
-    let site = exchange.route.site().map(|site| Arc::clone(&site.name));
+    let worker = routed.worker;
     let network = address::network(exchange.request.client);
     let flow = (refusal.limit, &refusal.key, network);
     let flow = worker.shared.limits.refusals.hasher.hash_one(flow);
     Remembered {
         id: exchange.request.id,
         at: worker.clock.unix_at(exchange.request.received),
-        site: site.unwrap_or_default(),
+        site: Arc::clone(&routed.site.name),
         refusal,
         others,
         flow,

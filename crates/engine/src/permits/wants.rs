@@ -23,8 +23,7 @@ use crate::address;
 use crate::exchange::{Exchange, Request, Route};
 use crate::maps::Answers;
 use crate::resolve::Resolved;
-use crate::site::Site;
-use crate::worker::{Serving, Worker};
+use crate::stage::Chosen;
 
 /// Limits that most requests have no more of.
 const FEW: usize = 4;
@@ -47,9 +46,8 @@ pub(super) struct Facts<'a> {
     pub(super) request: &'a Request,
     pub(super) file: Option<&'a Resolved>,
     pub(super) unix_s: u64,
-    serving: &'a Serving,
+    chosen: Chosen<'a>,
     limits: &'a Limits,
-    site: Option<&'a Site>,
     route: &'a Route,
 }
 
@@ -83,39 +81,37 @@ impl Found {
 
 /// Puts the question of a phase; `None` where no limit has anything to say.
 pub(super) fn ask<T>(
-    worker: &Worker,
+    chosen: Chosen<'_>,
     exchange: &Exchange,
     phase: Phase,
     put: impl FnOnce(&Ask<'_>) -> T,
 ) -> Option<T> {
-    let route = &exchange.route;
-    let serving = route.serving.as_deref()?;
-    let site = serving.site(route.site_index?)?;
-    let defined = serving.generation.limits.defined()?;
+    let (site, limits) = (chosen.site, &chosen.serving.generation.limits);
+    let defined = limits.defined()?;
     let ask = Ask {
-        worker: worker.index,
+        worker: chosen.worker.index,
         tenant: *defined.tenants.get(site.tenant as usize)?,
         client: exchange.request.client,
         wants: &[],
     };
-    match prepared::wants(serving, site, route, defined, phase) {
+    match prepared::wants(chosen, &exchange.route, defined, phase) {
         Some([]) => None,
         Some(wants) => Some(put(&Ask { wants, ..ask })),
-        None => ask_for_its_own(worker, exchange, phase, &ask, put),
+        None => ask_for_its_own(chosen, exchange, phase, &ask, put),
     }
 }
 
 /// Asks what only this request asks. Apart, as most are asked what others were.
 #[inline(never)]
 fn ask_for_its_own<T>(
-    worker: &Worker,
+    chosen: Chosen<'_>,
     exchange: &Exchange,
     phase: Phase,
     ask: &Ask<'_>,
     put: impl FnOnce(&Ask<'_>) -> T,
 ) -> Option<T> {
-    let facts = Facts::of(worker, exchange)?;
-    let mut scratch = worker.wants.borrow_mut();
+    let facts = Facts::of(chosen, exchange);
+    let mut scratch = chosen.worker.wants.borrow_mut();
     scratch.fill(&facts, &facts.limits.defined()?.limits, phase);
     let Scratch { found, keys } = &*scratch;
     let first = found.first()?.want(keys);
@@ -139,70 +135,42 @@ fn ask_for_its_own<T>(
 }
 
 /// The limit of this id, among those the request meets.
-pub(super) fn limit(exchange: &Exchange, id: LimitId) -> Option<&Limit> {
-    let serving = exchange.route.serving.as_deref()?;
-    levels(serving, &exchange.route)
-        .flatten()
-        .find(|limit| serving.generation.limits.id(limit.index()) == Some(id))
+pub(super) fn limit<'a>(chosen: Chosen<'a>, route: &Route, id: LimitId) -> Option<&'a Limit> {
+    let limits = &chosen.serving.generation.limits;
+    let own = levels(chosen, route).chain(&*limits.passwords);
+    own.into_iter()
+        .find(|limit| limits.id(limit.index()) == Some(id))
 }
 
 /// The ids of limits the request meets whose permits a tunnel gives back.
-pub(super) fn not_for_tunnels(exchange: &Exchange) -> impl Iterator<Item = LimitId> {
-    let serving = exchange.route.serving.as_deref();
-    serving.into_iter().flat_map(|serving| {
-        levels(serving, &exchange.route)
-            .flatten()
-            .filter(|limit| !limit.keeps_tunnels)
-            .filter_map(|limit| serving.generation.limits.id(limit.index()))
-    })
+pub(super) fn not_for_tunnels<'a>(
+    chosen: Chosen<'a>,
+    route: &Route,
+) -> impl Iterator<Item = LimitId> {
+    let limits = &chosen.serving.generation.limits;
+    levels(chosen, route)
+        .filter(|limit| !limit.keeps_tunnels)
+        .filter_map(|limit| limits.id(limit.index()))
 }
 
-/// The ids of the limits that are places for programs.
-pub(super) fn of_programs(exchange: &Exchange) -> impl Iterator<Item = LimitId> {
-    let serving = exchange.route.serving.as_deref();
-    let limits = serving.map(|serving| &serving.generation.limits);
-    limits.into_iter().flat_map(|limits| {
-        let places = limits.programs.iter();
-        places.filter_map(|limit| limits.id(limit.index()))
-    })
-}
-
-/// What is limited by level, innermost first.
-fn levels<'a>(serving: &'a Serving, route: &'a Route) -> impl Iterator<Item = &'a [Limit]> {
-    let limits = &serving.generation.limits;
-    let site = route.site_index.and_then(|index| serving.site(index));
-    let tenant = site.and_then(|site| limits.tenants.get(usize::try_from(site.tenant).ok()?));
-    let upstream = match limits.upstreams.is_empty() {
-        true => None,
-        false => {
-            let index = route.upstream_index(serving);
-            index.and_then(|index| limits.upstreams.get(index))
-        }
-    };
-    let rules = route.rules().rev().map(|rule| &*rule.limits);
-    let outer = [
-        site.map(|site| &*site.limits),
-        tenant.map(|tenant| &**tenant),
-        upstream.map(|upstream| &**upstream),
-        Some(&*limits.programs),
-        Some(&*limits.passwords),
-        Some(&*limits.process),
-    ];
-    rules.chain(outer.into_iter().flatten())
+/// The limits a request may meet, innermost first.
+fn levels<'a>(chosen: Chosen<'a>, route: &Route) -> impl Iterator<Item = &'a Limit> {
+    let limits = &chosen.serving.generation.limits;
+    chosen
+        .levels(route)
+        .flat_map(|level| limits.of_level(level))
 }
 
 impl<'a> Facts<'a> {
-    fn of(worker: &Worker, exchange: &'a Exchange) -> Option<Self> {
-        let serving = exchange.route.serving.as_deref()?;
-        Some(Self {
+    fn of(chosen: Chosen<'a>, exchange: &'a Exchange) -> Self {
+        Self {
             request: &exchange.request,
             file: exchange.route.file.as_deref(),
-            unix_s: worker.clock.unix_s(),
-            limits: &serving.generation.limits,
-            site: serving.site(exchange.route.site_index?),
+            unix_s: chosen.worker.clock.unix_s(),
+            limits: &chosen.serving.generation.limits,
             route: &exchange.route,
-            serving,
-        })
+            chosen,
+        }
     }
 
     /// What maps have answered.
@@ -213,7 +181,7 @@ impl<'a> Facts<'a> {
     /// Whether a script is still to name the upstream.
     fn awaits_upstream(&self) -> bool {
         let is_named = self.route.upstream.is_some();
-        match self.route.handler_in(self.serving) {
+        match self.chosen.handler {
             Handler::Proxy(proxy) => !is_named && proxy.script().is_some(),
             _ => false,
         }
@@ -224,19 +192,16 @@ impl<'a> Facts<'a> {
         let head = &self.request.head;
         match part {
             Part::Tenant => {
-                let name = self.site.map(|site| self.limits.tenant_name(site.tenant));
-                out.extend_from_slice(name.unwrap_or_default().as_bytes());
+                let name = self.limits.tenant_name(self.chosen.site.tenant);
+                out.extend_from_slice(name.as_bytes());
             }
-            Part::Site => {
-                let name = self.site.map_or(&b""[..], |site| site.name.as_bytes());
-                out.extend_from_slice(name);
-            }
+            Part::Site => out.extend_from_slice(self.chosen.site.name.as_bytes()),
             Part::Rule => {
-                let rule = self.route.rules().next_back();
+                let rule = self.chosen.rules(self.route).next_back();
                 out.extend_from_slice(rule.map_or(&b""[..], |rule| rule.name.as_bytes()));
             }
             Part::Upstream => {
-                let name = self.route.upstream_name().unwrap_or_default();
+                let name = self.chosen.upstream_name(self.route).unwrap_or_default();
                 out.extend_from_slice(name.as_bytes());
             }
             Part::File => {
@@ -257,47 +222,21 @@ impl<'a> Facts<'a> {
 }
 
 impl Scratch {
-    /// Every level in turn, innermost first: as [`levels`], spelt out because each request comes
-    /// through here.
+    /// Finds the limits that are asked in this phase, level by level.
     fn fill(&mut self, facts: &Facts<'_>, ids: &[LimitId], phase: Phase) {
         self.found.clear();
         self.keys.clear();
-        let Some(site) = facts.site else {
-            return;
-        };
         let asks = |limit: &Limit| match phase {
             Phase::Rates => limit.has_rate && !(limit.needs_upstream && facts.awaits_upstream()),
             Phase::RatesOfUpstream => limit.has_rate && limit.needs_upstream,
             Phase::Permits | Phase::Password => limit.has_permits,
         };
-        let mut add = |level: &[Limit]| {
-            if !level.is_empty() {
-                self.add(level, facts, ids, asks);
-            }
-        };
-        match phase {
-            Phase::Rates | Phase::RatesOfUpstream | Phase::Permits => {}
-            Phase::Password => return add(&facts.limits.passwords),
+        if phase == Phase::Password {
+            return self.add(&facts.limits.passwords, facts, ids, asks);
         }
-        for rule in facts.route.matched().iter().rev() {
-            if let Some(rule) = site.rules.get(*rule) {
-                add(&rule.limits);
-            }
+        for level in facts.chosen.levels(facts.route) {
+            self.add(facts.limits.of_level(level), facts, ids, asks);
         }
-        add(&site.limits);
-        if let Some(tenant) = facts.limits.tenants.get(site.tenant as usize) {
-            add(tenant);
-        }
-        if !facts.limits.upstreams.is_empty()
-            && let Some(upstream) = facts.route.upstream_index(facts.serving)
-            && let Some(upstream) = facts.limits.upstreams.get(upstream)
-        {
-            add(upstream);
-        }
-        if phase == Phase::Permits && facts.route.runs_program(facts.serving) {
-            add(&facts.limits.programs);
-        }
-        add(&facts.limits.process);
     }
 
     fn add(

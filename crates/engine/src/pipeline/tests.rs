@@ -9,10 +9,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 
-use crate::exchange::{Exchange, Peer};
+use crate::exchange::{BodySize, Exchange, Peer};
 use crate::listener::{self, Arrival};
+use crate::reply_head;
+use crate::stage::{Arrived, Chosen};
 use crate::testbed::{Bed, block_on};
-use crate::worker::Worker;
 
 const SITES: &str = r#"
 [[listen]]
@@ -31,10 +32,10 @@ thread_local! {
 }
 
 /// Begins an exchange whose scripts are about to run.
-pub(crate) fn begin(worker: &Rc<Worker>, exchange: &mut Exchange) {
-    super::begin(worker, exchange);
-    super::find_site(exchange).expect("a site");
-    exchange.scripted().enter(worker, script::Phase::Access);
+pub(crate) fn begin(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    super::begin(arrived, exchange);
+    super::find_site(arrived, exchange).expect("a site");
+    exchange.scripted().enter(arrived, script::Phase::Access);
 }
 
 /// Lets one exchange go on that is held, now or when it comes.
@@ -43,7 +44,7 @@ pub(crate) fn release_one() {
 }
 
 /// Takes its time, or fails, like a handler that is slow or has a mistake in it.
-pub(super) async fn break_down(exchange: &mut Exchange) {
+pub(super) async fn break_down(chosen: Chosen<'_>, exchange: &mut Exchange) {
     if exchange.request.head.path().starts_with(b"/hold") {
         let held = HELD.with(Rc::clone);
         held.acquire().await.expect("never closed").forget();
@@ -52,7 +53,7 @@ pub(super) async fn break_down(exchange: &mut Exchange) {
     if path.starts_with(b"/panic") || path.ends_with(b"/panic") {
         if path.ends_with(b"/late") {
             exchange.outgoing.status = 200;
-            let sent = exchange.send_head(crate::exchange::BodySize::Length(100));
+            let sent = reply_head::send(**chosen, exchange, BodySize::Length(100));
             sent.await.expect("no filters");
             exchange.reply.push(b"begun");
         }

@@ -4,12 +4,11 @@ use std::any::Any;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::rc::Rc;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Instant;
 
-use super::{begin, lately};
+use super::{answer, begin, lately};
 use crate::access_log;
 use crate::error::{Error, Kind, Result};
 use crate::error_reply;
@@ -17,6 +16,7 @@ use crate::exchange::Exchange;
 use crate::permits;
 use crate::refused;
 use crate::scripts;
+use crate::stage::Arrived;
 use crate::stats::{self, bump};
 use crate::worker::Worker;
 
@@ -25,8 +25,8 @@ const CUT_OFF: &str = "cut_off";
 
 /// An exchange from its head to its record. However it ends, dropping this writes the record.
 pub(super) struct Underway<'a> {
-    pub(super) worker: &'a Rc<Worker>,
-    pub(super) exchange: &'a mut Exchange,
+    arrived: Arrived<'a>,
+    exchange: &'a mut Exchange,
     /// Whether it has a head that scripts can look at.
     is_request: bool,
     /// Whether its record is written.
@@ -34,12 +34,12 @@ pub(super) struct Underway<'a> {
 }
 
 impl<'a> Underway<'a> {
-    pub(super) fn begin(worker: &'a Rc<Worker>, exchange: &'a mut Exchange) -> Self {
-        begin(worker, exchange);
-        bump(&worker.stats.begun, 1);
+    pub(super) fn begin(arrived: Arrived<'a>, exchange: &'a mut Exchange) -> Self {
+        begin(arrived, exchange);
+        bump(&arrived.worker.stats.begun, 1);
         exchange.record.reason = CUT_OFF;
         Self {
-            worker,
+            arrived,
             exchange,
             is_request: true,
             is_recorded: false,
@@ -47,17 +47,26 @@ impl<'a> Underway<'a> {
     }
 
     /// Takes an exchange that lies inside of another and leaves no record.
-    pub(super) fn inside(worker: &'a Rc<Worker>, exchange: &'a mut Exchange) -> Self {
+    pub(super) fn inside(arrived: Arrived<'a>, exchange: &'a mut Exchange) -> Self {
         Self {
-            worker,
+            arrived,
             exchange,
             is_request: false,
             is_recorded: true,
         }
     }
 
+    /// Answers the request, to the reply's last byte. `waited` is told when it had to wait.
+    pub(super) async fn serve(&mut self, waited: &Cell<bool>) -> Result<()> {
+        // Pinned where it is made: moved, it would be copied whole, with the room of every handler.
+        let work = answer(self.arrived, self.exchange, waited);
+        let outcome = caught(self.arrived.worker, pin!(work), waited).await;
+        self.give_back(&outcome, waited);
+        self.finish(outcome).await
+    }
+
     /// Gives back the permits of a handler that has not done so itself, its source having ended.
-    pub(super) fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
+    fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
         self.exchange.stay = None;
         if self.exchange.held.is_some() {
             let now = lately(self.exchange, waited);
@@ -66,14 +75,14 @@ impl<'a> Underway<'a> {
                 Ok(()) => limits::Outcome::Ignored,
                 Err(error) => permits::outcome_of(error),
             };
-            permits::end_at(self.worker, self.exchange, now, outcome);
+            permits::end_at(self.arrived.worker, self.exchange, now, outcome);
         }
     }
 
     /// An end for the reply, or an answer for an error; done when the kernel has its last byte.
-    pub(super) async fn finish(&mut self, outcome: Result<()>) -> Result<()> {
+    async fn finish(&mut self, outcome: Result<()>) -> Result<()> {
         let outcome = match outcome {
-            Ok(()) => scripts::filter_body(self.worker, self.exchange).await,
+            Ok(()) => scripts::filter_body(self.arrived, self.exchange).await,
             Err(error) => {
                 // What was kept back of another reply is forgotten.
                 self.exchange.reply.take_collected();
@@ -100,11 +109,11 @@ impl<'a> Underway<'a> {
     async fn answer(&mut self, error: &Error) {
         // What a script asks for inside is no doing of the client's.
         if self.is_request && matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_)) {
-            refused::note(self.worker, self.exchange);
+            refused::note(self.arrived.worker, self.exchange);
         }
-        error_reply::answer(self.exchange, error).await;
-        if let Err(error) = scripts::filter_body(self.worker, self.exchange).await {
-            error_reply::answer(self.exchange, &error).await;
+        error_reply::answer(self.arrived, self.exchange, error).await;
+        if let Err(error) = scripts::filter_body(self.arrived, self.exchange).await {
+            error_reply::answer(self.arrived, self.exchange, &error).await;
         }
     }
 
@@ -116,15 +125,15 @@ impl<'a> Underway<'a> {
 
     /// Runs the `log` scripts and writes the record. What waits goes on without the connection.
     pub(super) fn log(mut self) {
-        let (worker, ended) = (self.worker, Instant::now());
+        let ended = Instant::now();
         self.exchange.held = None;
         self.exchange.stay = None;
         // Whatever happens in them, they run once.
         self.is_request = false;
-        let rest = scripts::log(worker, self.exchange, ended);
+        let rest = scripts::log(self.arrived, self.exchange, ended);
         self.record(ended);
         if let Some(rest) = rest {
-            rest.depart(worker, self.exchange);
+            rest.depart(self.arrived, self.exchange);
         }
         if let Some(scripted) = &mut self.exchange.scripted {
             scripted.end();
@@ -133,8 +142,8 @@ impl<'a> Underway<'a> {
 
     fn record(&mut self, ended: Instant) {
         self.is_recorded = true;
-        stats::count(self.worker, self.exchange, ended);
-        access_log::record(self.worker, self.exchange, ended);
+        stats::count(self.arrived, self.exchange, ended);
+        access_log::record(self.arrived, self.exchange, ended);
     }
 }
 
@@ -147,10 +156,10 @@ impl Drop for Underway<'_> {
         let ended = Instant::now();
         self.exchange.held = None;
         self.exchange.stay = None;
-        let (worker, exchange) = (self.worker, &mut *self.exchange);
+        let (arrived, exchange) = (self.arrived, &mut *self.exchange);
         // The runtime may be ending: a script that needs it fails.
         if self.is_request {
-            let rest = catch_unwind(AssertUnwindSafe(|| scripts::log(worker, exchange, ended)));
+            let rest = catch_unwind(AssertUnwindSafe(|| scripts::log(arrived, exchange, ended)));
             drop(rest);
         }
         self.record(ended);
@@ -161,7 +170,7 @@ impl Drop for Underway<'_> {
 }
 
 /// Runs `work`; a panic in it is this exchange's failure and nobody else's.
-pub(super) async fn caught(
+async fn caught(
     worker: &Worker,
     mut work: Pin<&mut impl Future<Output = Result<()>>>,
     waited: &Cell<bool>,

@@ -28,9 +28,9 @@ pub use search::unreachable;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::helper::Lane;
+use crate::helper::{Helpers, Lane};
 use crate::site::Site;
-use crate::worker::{Serving, Worker};
+use crate::stage::Routed;
 use cache::{Cache, Key, Known};
 use search::{Ending, Opened, Outcome, Root, Seen};
 
@@ -124,38 +124,33 @@ impl Resolved {
 ///
 /// # Errors
 /// As [`fn@file`].
-pub async fn before_rules(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
-    match exchange.route.site() {
-        Some(site) if site.needs_file => file(worker, exchange).await.map(drop),
+pub async fn before_rules(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    if routed.site.needs_file {
+        file(routed, exchange).await?;
+    } else if routed.site.has_scripts {
         // A script may ask for it, and goes without where it cannot be had.
-        Some(site) if site.has_scripts => {
-            let _ = file(worker, exchange).await;
-            Ok(())
-        }
-        _ => Ok(()),
+        let _ = file(routed, exchange).await;
     }
+    Ok(())
 }
 
 /// What the request's path comes to; `None` for a site without a root.
 ///
 /// # Errors
 /// When the machine is in trouble, or too many wait for its disks.
-pub async fn file(worker: &Worker, exchange: &mut Exchange) -> Result<Option<Rc<Resolved>>> {
+pub async fn file(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Option<Rc<Resolved>>> {
     let Exchange { request, route, .. } = exchange;
     if let Some(resolved) = &route.file {
         return Ok(Some(Rc::clone(resolved)));
     }
-    let (Some(serving), Some(index)) = (&route.serving, route.site_index) else {
-        return Ok(None);
-    };
-    if serving.site(index).is_none_or(|site| site.root.is_none()) {
+    if routed.site.root.is_none() {
         return Ok(None);
     }
-    let cache = &serving.files.cache;
-    let key = cache.key(index, route.lookup_path(request));
-    let resolved = match cache.get(&key, worker.deadlines.now_ms()) {
+    let cache = &routed.serving.files.cache;
+    let key = cache.key(routed.site_index, route.lookup_path(request));
+    let resolved = match cache.get(&key, routed.worker.deadlines.now_ms()) {
         Known::Fresh(resolved) => resolved,
-        known => resolve(worker, serving, index, &key, known).await?,
+        known => resolve(routed, &key, known).await?,
     };
     route.file = Some(Rc::clone(&resolved));
     Ok(Some(resolved))
@@ -167,31 +162,23 @@ pub async fn file(worker: &Worker, exchange: &mut Exchange) -> Result<Option<Rc<
 /// # Errors
 /// As [`fn@file`].
 pub async fn siblings(
-    worker: &Worker,
-    exchange: &Exchange,
+    routed: Routed<'_>,
     resolved: &Resolved,
     last: [Option<Rc<File>>; 3],
 ) -> Result<[Option<Rc<File>>; 3]> {
-    let (Some(serving), Some(index)) = (&exchange.route.serving, exchange.route.site_index) else {
-        return Ok(last);
-    };
     let relative = resolved.relative().to_vec();
-    let seen = serving
-        .files
-        .ask(worker, serving, index, move |root, _, wait| {
-            let look = |suffix: &str| root.look(&[&relative, suffix.as_bytes()].concat(), wait);
-            Ok([look(SIBLINGS[0])?, look(SIBLINGS[1])?, look(SIBLINGS[2])?])
-        })
-        .await?;
-    let site = serving.site(index);
-    let (_, helpers) = worker.mounts.of(within(site), &worker.helpers);
-    let leads_to_source = |opened: &Opened| site.is_some_and(|site| opened.leads_to_source(site));
+    let look = move |root: &Root, _, wait| {
+        let look = |suffix: &str| root.look(&[&relative, suffix.as_bytes()].concat(), wait);
+        Ok([look(SIBLINGS[0])?, look(SIBLINGS[1])?, look(SIBLINGS[2])?])
+    };
+    let seen = ask(routed, look).await?;
+    let helpers = helpers(routed);
     let mut last = last.into_iter();
     Ok(seen.map(|seen| match (seen, last.next().flatten()) {
-        (Seen::File(opened), _) if leads_to_source(&opened) => None,
+        (Seen::File(opened), _) if opened.leads_to_source(routed.site) => None,
         (Seen::File(opened), Some(last)) if last.is_still(&opened) => Some(last),
         (Seen::File(opened), _) => {
-            let handles = &serving.files.handles;
+            let handles = &routed.serving.files.handles;
             Some(Rc::new(File::new(opened, &helpers, handles)))
         }
         _ => None,
@@ -251,44 +238,6 @@ impl Files {
         self.cache.sweep(now_ms);
     }
 
-    /// Runs `look` on a site's root: here if nothing has to be waited for, else on a helper thread.
-    async fn ask<T: Send + 'static>(
-        &self,
-        worker: &Worker,
-        serving: &Serving,
-        index: u32,
-        look: impl Fn(&Root, u32, Wait) -> io::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let within = within(serving.site(index));
-        let (known_lane, helpers) = worker.mounts.of(within, &worker.helpers);
-        let (root, lane) = match self.fresh_root(index, worker.deadlines.now_ms()) {
-            Some(root) if root.lane == Lane::Local => match look(&root, index, Wait::Never) {
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => (Some(root), Lane::Local),
-                    io::ErrorKind::CrossesDevices => (Some(root), Lane::Remote),
-                    _ => return Err(trouble(&error)),
-                },
-                Ok(result) => return Ok(result),
-            },
-            Some(root) => (Some(root), Lane::Remote),
-            None => (None, known_lane),
-        };
-        let generation = Arc::clone(&serving.generation);
-        let work = move || {
-            let root = match root {
-                Some(root) => root,
-                None => Arc::new(open_root(&generation, index)?),
-            };
-            let result = look(&root, index, Wait::Allowed)?;
-            Ok((root, result))
-        };
-        let found = helpers.run(lane, work).await?;
-        let (root, result) = found.map_err(|error: io::Error| trouble(&error))?;
-        worker.mounts.note(within, root.lane);
-        self.keep_root(index, root, worker.deadlines.now_ms());
-        Ok(result)
-    }
-
     fn fresh_root(&self, index: u32, now_ms: u64) -> Option<Arc<Root>> {
         let roots = self.roots.borrow();
         let (root, seen_ms) = roots.get(&index)?;
@@ -316,17 +265,47 @@ impl Files {
     }
 }
 
+/// Runs `look` on the site's root: here if nothing has to be waited for, else on a helper thread.
+async fn ask<T: Send + 'static>(
+    routed: Routed<'_>,
+    look: impl Fn(&Root, u32, Wait) -> io::Result<T> + Send + 'static,
+) -> Result<T> {
+    let (worker, index, files) = (routed.worker, routed.site_index, &routed.serving.files);
+    let within = within(routed.site);
+    let (known_lane, helpers) = worker.mounts.of(within, &worker.helpers);
+    let (root, lane) = match files.fresh_root(index, worker.deadlines.now_ms()) {
+        Some(root) if root.lane == Lane::Local => match look(&root, index, Wait::Never) {
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => (Some(root), Lane::Local),
+                io::ErrorKind::CrossesDevices => (Some(root), Lane::Remote),
+                _ => return Err(trouble(&error)),
+            },
+            Ok(result) => return Ok(result),
+        },
+        Some(root) => (Some(root), Lane::Remote),
+        None => (None, known_lane),
+    };
+    let generation = Arc::clone(&routed.serving.generation);
+    let work = move || {
+        let root = match root {
+            Some(root) => root,
+            None => Arc::new(open_root(&generation, index)?),
+        };
+        let result = look(&root, index, Wait::Allowed)?;
+        Ok((root, result))
+    };
+    let found = helpers.run(lane, work).await?;
+    let (root, result) = found.map_err(|error: io::Error| trouble(&error))?;
+    worker.mounts.note(within, root.lane);
+    files.keep_root(index, root, worker.deadlines.now_ms());
+    Ok(result)
+}
+
 /// Looks for a path the cache has no fresh answer for, or waits for another one that does.
-async fn resolve(
-    worker: &Worker,
-    serving: &Rc<Serving>,
-    index: u32,
-    key: &Key<'_>,
-    known: Known,
-) -> Result<Rc<Resolved>> {
-    let files = &serving.files;
+async fn resolve(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<Resolved>> {
+    let (worker, files) = (routed.worker, &routed.serving.files);
     if files.pending(key.hash).is_none() {
-        return lead(worker, serving, index, key, known).await;
+        return lead(routed, key, known).await;
     }
     let follow = async {
         for _ in 0..FOLLOWS_MAX {
@@ -341,23 +320,17 @@ async fn resolve(
                 return Ok(resolved);
             }
         }
-        lead(worker, serving, index, key, known).await
+        lead(routed, key, known).await
     };
     // Rare, and no reason to make room for it in every exchange.
     worker.helpers.in_time(Box::pin(follow)).await
 }
 
 /// Looks for a path, and lets others who want it wait for the result.
-async fn lead(
-    worker: &Worker,
-    serving: &Rc<Serving>,
-    index: u32,
-    key: &Key<'_>,
-    known: Known,
-) -> Result<Rc<Resolved>> {
-    let files = &serving.files;
+async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<Resolved>> {
+    let files = &routed.serving.files;
     let turn = Turn::take(files, key.hash);
-    let generation = Arc::clone(&serving.generation);
+    let generation = Arc::clone(&routed.serving.generation);
     let path = key.path().to_vec();
     let look = move |root: &Root, index: u32, wait| {
         let site = usize::try_from(index).ok();
@@ -365,43 +338,35 @@ async fn lead(
         let site = site.ok_or(io::ErrorKind::InvalidInput)?;
         search::search(site, root, &path, wait)
     };
-    let outcome = files.ask(worker, serving, index, look).await;
+    let outcome = ask(routed, look).await;
     let outcome = outcome.map_err(|error| turn.fail(error))?;
     let last = match known {
         Known::Stale(last) => Some(last),
         Known::Fresh(_) | Known::Nothing => None,
     };
-    let resolved = Rc::new(finish(worker, serving, index, outcome, last.as_deref()));
-    files.cache.put(key, &resolved, worker.deadlines.now_ms());
+    let resolved = Rc::new(finish(routed, outcome, last.as_deref()));
+    let now_ms = routed.worker.deadlines.now_ms();
+    files.cache.put(key, &resolved, now_ms);
     let has_room = || files.handles.has_room(0);
     files.cache.make_room(has_room, Resolved::holds_handle);
     Ok(resolved)
 }
 
 /// Gives an outcome its full name, and the file what is known of it since last time.
-fn finish(
-    worker: &Worker,
-    serving: &Serving,
-    index: u32,
-    outcome: Outcome,
-    last: Option<&Resolved>,
-) -> Resolved {
-    let site = serving.site(index);
-    let root = site.and_then(|site| site.root.as_ref());
+fn finish(routed: Routed<'_>, outcome: Outcome, last: Option<&Resolved>) -> Resolved {
+    let site = routed.site;
+    let root = site.root.as_ref();
     let mut name = root.map_or(Vec::new(), |root| root.path.as_os_str().as_bytes().to_vec());
     if !name.ends_with(b"/") {
         name.push(b'/');
     }
     let root_bytes = name.len();
     name.extend_from_slice(&outcome.relative);
-    let (_, helpers) = worker.mounts.of(within(site), &worker.helpers);
-    let (helpers, handles) = (&helpers, &serving.files.handles);
-    let is_source = site.is_some_and(|site| {
-        let is_linked = |opened: &Opened| opened.leads_to_source(site);
-        site.is_source(&name)
-            || site.is_guarded(&name)
-            || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened))
-    });
+    let (helpers, handles) = (&helpers(routed), &routed.serving.files.handles);
+    let is_linked = |opened: &Opened| opened.leads_to_source(site);
+    let is_source = site.is_source(&name)
+        || site.is_guarded(&name)
+        || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened));
     let found = match outcome.ending {
         // Under another name it would be sent as something else.
         Ending::File(opened) => {
@@ -429,9 +394,15 @@ fn finish(
 }
 
 /// Where a site's files end; by it their file system is remembered.
-fn within(site: Option<&Site>) -> &Path {
-    let root = site.and_then(|site| site.root.as_ref());
+fn within(site: &Site) -> &Path {
+    let root = site.root.as_ref();
     root.map_or(Path::new(""), |root| &root.within)
+}
+
+/// The threads that may wait for the site's file system.
+fn helpers(routed: Routed<'_>) -> Helpers {
+    let worker = routed.worker;
+    worker.mounts.of(within(routed.site), &worker.helpers).1
 }
 
 fn open_root(generation: &crate::generation::Generation, index: u32) -> io::Result<Root> {

@@ -6,7 +6,6 @@ mod tests;
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,17 +18,20 @@ use crate::exchange::Exchange;
 use crate::intake;
 use crate::permits::Asked;
 use crate::spool::{Room, Spool};
-use crate::worker::{Serving, Worker};
+use crate::stage::Arrived;
+use crate::worker::Worker;
 
 /// Does what is asked.
 pub(super) async fn perform(exchange: &mut Exchange, ask: Ask) -> Woken {
-    let worker = exchange.scripted().worker().cloned();
-    let serving = exchange.route.serving.clone();
-    let (Some(worker), Some(serving)) = (worker, serving) else {
+    let Some((worker, serving)) = exchange.scripted().served() else {
         return Woken::error("the request has ended");
     };
+    let arrived = Arrived {
+        worker: &worker,
+        serving: &serving,
+    };
     match ask {
-        Ask::Body { bytes_max } => body(&worker, &serving, exchange, bytes_max).await,
+        Ask::Body { bytes_max } => body(arrived, exchange, bytes_max).await,
         Ask::Acquire {
             key,
             concurrent,
@@ -39,17 +41,12 @@ pub(super) async fn perform(exchange: &mut Exchange, ask: Ask) -> Woken {
             let wait = Duration::from_millis(wait_ms);
             acquire(&worker, exchange, &key, (concurrent, queue), wait).await
         }
-        Ask::SubRequest { target } => sub_request::perform(&worker, exchange, &target).await,
+        Ask::SubRequest { target } => sub_request::perform(arrived, exchange, &target).await,
     }
 }
 
 /// The whole body, which the handler still gets afterwards.
-async fn body(
-    worker: &Rc<Worker>,
-    serving: &Rc<Serving>,
-    exchange: &mut Exchange,
-    bytes_max: usize,
-) -> Woken {
+async fn body(arrived: Arrived<'_>, exchange: &mut Exchange, bytes_max: usize) -> Woken {
     let phase = exchange.scripted().phase;
     if matches!(phase, Phase::HeaderFilter | Phase::BodyFilter | Phase::Log) {
         return Woken::error(format!(
@@ -68,7 +65,7 @@ async fn body(
     {
         return too_long();
     }
-    if let Err(error) = intake::whole(worker, serving, exchange).await {
+    if let Err(error) = intake::whole(arrived, exchange).await {
         return Woken::error(format!("the request's body did not come: {error}"));
     }
     let Some(spool) = exchange.spooled.take() else {
@@ -78,7 +75,7 @@ async fn body(
         exchange.spooled = Some(spool);
         return too_long();
     }
-    match copy(worker, serving, spool).await {
+    match copy(arrived, spool).await {
         Ok((bytes, spool)) => {
             exchange.spooled = Some(spool);
             Woken::Value(Datum::Bytes(bytes))
@@ -88,7 +85,8 @@ async fn body(
 }
 
 /// What a spool holds, and another that holds the same.
-async fn copy(worker: &Worker, serving: &Serving, mut spool: Spool) -> Result<(Vec<u8>, Spool)> {
+async fn copy(arrived: Arrived<'_>, mut spool: Spool) -> Result<(Vec<u8>, Spool)> {
+    let (worker, serving) = (arrived.worker, arrived.serving);
     let mut bytes = Vec::new();
     while !spool.is_empty() {
         poll_fn(|cx| spool.poll_fill(cx)).await?;

@@ -9,8 +9,6 @@
 //! Not filtered: replies to HEAD, those without a body (204, 304), tunnels, streams of events, and
 //! what comes as a part (206) or compressed all the same.
 
-use std::rc::Rc;
-
 use script::{Phase, Redirect, Refused};
 use wire::{FieldId, Fields};
 
@@ -19,7 +17,7 @@ use super::phases::{self, Place, scripts_of};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Collected, Exchange};
 use crate::handler;
-use crate::worker::Worker;
+use crate::stage::Arrived;
 
 /// What scripts are to do with a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,23 +40,21 @@ pub(super) struct Filtered {
 const OF_BYTES: [&[u8]; 4] = [b"Content-MD5", b"Digest", b"Content-Digest", b"Repr-Digest"];
 
 /// Notes that scripts are to see the reply, where the generation has filters.
-pub(crate) fn arm_filters(worker: &Rc<Worker>, exchange: &mut Exchange) {
-    let plan = exchange.route.serving.as_ref();
-    let plan = plan.and_then(|serving| serving.generation.scripts.as_ref());
+pub(crate) fn arm_filters(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    let plan = arrived.serving.generation.scripts.as_ref();
     let has_any =
         plan.is_some_and(|plan| plan.has(Phase::HeaderFilter) || plan.has(Phase::BodyFilter));
     if has_any {
         let scripted = exchange.scripted();
-        scripted.enter(worker, Phase::Rewrite);
+        scripted.enter(arrived, Phase::Rewrite);
         scripted.filters = Filters::Armed;
     }
 }
 
 /// Keeps the fields of an upstream's or a program's reply as they came, where scripts can look at
 /// them later.
-pub(crate) fn keep_upstream(exchange: &mut Exchange, fields: &Fields) {
-    let plan = exchange.route.serving.as_ref();
-    let plan = plan.and_then(|serving| serving.generation.scripts.as_ref());
+pub(crate) fn keep_upstream(arrived: Arrived<'_>, exchange: &mut Exchange, fields: &Fields) {
+    let plan = arrived.serving.generation.scripts.as_ref();
     let later = [Phase::HeaderFilter, Phase::BodyFilter, Phase::Log];
     if plan.is_some_and(|plan| later.iter().any(|phase| plan.has(*phase))) {
         exchange.scripted().keep_upstream(fields);
@@ -67,8 +63,9 @@ pub(crate) fn keep_upstream(exchange: &mut Exchange, fields: &Fields) {
 
 /// Asks whoever answers for a body that is whole and not compressed, where scripts are to see it:
 /// a client that asks for parts of it would read past them.
-pub(crate) fn ask_for_identity(exchange: &mut Exchange) {
-    if !exchange.has_filters() || exchange.reply.is_head_only() || !has_body_filter(exchange) {
+pub(crate) fn ask_for_identity(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    let sees_body = exchange.has_filters() && !exchange.reply.is_head_only();
+    if !sees_body || !has_body_filter(arrived, exchange) {
         return;
     }
     let fields = &mut exchange.request.head.fields;
@@ -82,10 +79,9 @@ pub(crate) fn ask_for_identity(exchange: &mut Exchange) {
 }
 
 /// Whether a body filter stands on a level of this request.
-fn has_body_filter(exchange: &Exchange) -> bool {
-    let found = scripts_of(exchange, Phase::BodyFilter);
-    found.is_some_and(|(serving, _)| {
-        let first = Place::default().next(&serving, &exchange.route, Phase::BodyFilter);
+fn has_body_filter(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
+    scripts_of(arrived, Phase::BodyFilter).is_some_and(|_| {
+        let first = Place::default().next(arrived, &exchange.route, Phase::BodyFilter);
         first.is_some()
     })
 }
@@ -93,8 +89,8 @@ fn has_body_filter(exchange: &Exchange) -> bool {
 impl Exchange {
     /// Puts another body in the place of the one that scripts look at.
     pub(super) fn set_body(&mut self, body: &[u8]) -> std::result::Result<(), Refused> {
-        let serving = self.route.serving.as_ref();
-        let plan = serving.and_then(|serving| serving.generation.scripts.as_ref());
+        let arrived = self.scripted().arrived();
+        let plan = arrived.and_then(|arrived| arrived.serving.generation.scripts.as_ref());
         let bytes_max = plan.map_or(0, |plan| plan.output_bytes());
         let Some(filtered) = &mut self.scripted().body else {
             return Err(Refused(
@@ -131,27 +127,30 @@ impl Exchange {
 ///
 /// # Errors
 /// A script failed, and that denies the request. No head was sent.
-pub(crate) async fn filter_head(exchange: &mut Exchange, size: BodySize) -> Result<()> {
+pub(crate) async fn filter_head(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    size: BodySize,
+) -> Result<()> {
     let scripted = exchange.scripted();
     scripted.filters = Filters::None;
-    let worker = scripted.worker().cloned();
     if let Some(accepted) = scripted.accept_encoding.clone() {
         let fields = &mut exchange.request.head.fields;
         fields.push(b"Accept-Encoding", &accepted);
     }
-    let Some(worker) = worker.filter(|_| exchange.outgoing.status >= 200) else {
+    if exchange.outgoing.status < 200 {
         exchange.start_reply(size);
         return Ok(());
-    };
+    }
     let had_body = has_body(exchange.outgoing.status);
-    run_filters(&worker, exchange, Phase::HeaderFilter).await?;
+    run_filters(arrived, exchange, Phase::HeaderFilter).await?;
     let size = match has_body(exchange.outgoing.status) {
         // The status was made one that has a body, and whoever answers sends none: said so, or
         // the client would take the next reply for it.
         true if !had_body && !exchange.reply.is_head_only() => BodySize::Length(0),
         _ => size,
     };
-    match filtered_size(&worker, exchange, size) {
+    match filtered_size(arrived, exchange, size) {
         Body::Collected(bytes_max) => exchange.collect_reply(size, bytes_max),
         Body::Passes(size) => exchange.start_reply(size),
     }
@@ -163,13 +162,13 @@ fn has_body(status: u16) -> bool {
     !matches!(status, ..200 | 204 | 304)
 }
 
-async fn run_filters(worker: &Rc<Worker>, exchange: &mut Exchange, phase: Phase) -> Result<()> {
-    let Some((serving, scripts)) = scripts_of(exchange, phase) else {
+async fn run_filters(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Result<()> {
+    let Some(scripts) = scripts_of(arrived, phase) else {
         return Ok(());
     };
     let mut place = Place::default();
-    while let Some(used) = place.next(&serving, &exchange.route, phase) {
-        match phases::run(worker, &scripts, exchange, phase, used).await? {
+    while let Some(used) = place.next(arrived, &exchange.route, phase) {
+        match phases::run(arrived, scripts, exchange, phase, used).await? {
             Ok(_) => settle_head(exchange),
             Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
         }
@@ -203,21 +202,20 @@ enum Body {
     Passes(BodySize),
 }
 
-fn filtered_size(worker: &Worker, exchange: &Exchange, size: BodySize) -> Body {
+fn filtered_size(arrived: Arrived<'_>, exchange: &Exchange, size: BodySize) -> Body {
     let passes = Body::Passes(size);
-    if !has_body_filter(exchange) || !is_filtered(exchange) || size == BodySize::None {
+    if !has_body_filter(arrived, exchange) || !is_filtered(exchange) || size == BodySize::None {
         return passes;
     }
     if exchange.reply.is_head_only() {
         // How long it would be when scripts have seen it, nobody knows.
         return Body::Passes(BodySize::None);
     }
-    let serving = exchange.route.serving.as_ref();
-    let bytes_max = serving.and_then(|serving| serving.generation.scripts.as_ref());
-    let bytes_max = bytes_max.map_or(0, |plan| plan.body_filter_bytes);
+    let plan = arrived.serving.generation.scripts.as_ref();
+    let bytes_max = plan.map_or(0, |plan| plan.body_filter_bytes);
     match size {
         BodySize::Length(length) if length > bytes_max as u64 => {
-            tell_too_long(worker, exchange);
+            tell_too_long(arrived, exchange);
             passes
         }
         _ => Body::Collected(bytes_max),
@@ -235,15 +233,15 @@ fn is_filtered(exchange: &Exchange) -> bool {
 }
 
 /// Says of every body filter of the request, once, that a body was too long for it.
-fn tell_too_long(worker: &Worker, exchange: &Exchange) {
-    let Some((serving, scripts)) = scripts_of(exchange, Phase::BodyFilter) else {
+fn tell_too_long(arrived: Arrived<'_>, exchange: &Exchange) {
+    let Some(scripts) = scripts_of(arrived, Phase::BodyFilter) else {
         return;
     };
     let mut place = Place::default();
-    while let Some(used) = place.next(&serving, &exchange.route, Phase::BodyFilter) {
+    while let Some(used) = place.next(arrived, &exchange.route, Phase::BodyFilter) {
         if let Some(script) = scripts.tell_once(used) {
             let (id, host) = (exchange.request.id, exchange.request.head.host());
-            let worker = worker.index;
+            let worker = arrived.worker.index;
             tracing::warn!(request_id = %id, host, script, worker, "a reply's body is longer than scripts.body_filter_bytes and passes unfiltered; said once a script and worker");
         }
     }
@@ -254,17 +252,17 @@ fn tell_too_long(worker: &Worker, exchange: &Exchange) {
 /// # Errors
 /// A script failed, and that denies the request; no head was sent then. Or the client did not take
 /// the reply.
-pub(crate) async fn filter_body(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn filter_body(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     if exchange.reply.take_overflow() {
-        tell_too_long(worker, exchange);
+        tell_too_long(arrived, exchange);
     }
     match exchange.reply.take_collected() {
-        Some(collected) => Box::pin(filter(worker, exchange, collected)).await,
+        Some(collected) => Box::pin(filter(arrived, exchange, collected)).await,
         None => Ok(()),
     }
 }
 
-async fn filter(worker: &Rc<Worker>, exchange: &mut Exchange, collected: Collected) -> Result<()> {
+async fn filter(arrived: Arrived<'_>, exchange: &mut Exchange, collected: Collected) -> Result<()> {
     if !collected.is_whole {
         let detail = "less or more came than was announced";
         return Err(Error::new(Kind::UpstreamBroken, "reply_cut", detail));
@@ -274,7 +272,7 @@ async fn filter(worker: &Rc<Worker>, exchange: &mut Exchange, collected: Collect
         bytes: collected.bytes,
         is_changed: false,
     });
-    run_filters(worker, exchange, Phase::BodyFilter).await?;
+    run_filters(arrived, exchange, Phase::BodyFilter).await?;
     let filtered = exchange.scripted().body.take().unwrap_or_default();
     if filtered.is_changed {
         forget_bytes(exchange);
@@ -282,7 +280,7 @@ async fn filter(worker: &Rc<Worker>, exchange: &mut Exchange, collected: Collect
     let accepted = exchange.scripted().accept_encoding.take();
     let bytes = match accepted {
         Some(accepted) => {
-            handler::compress_filtered(worker, exchange, &accepted, filtered.bytes).await?
+            handler::compress_filtered(arrived, exchange, &accepted, filtered.bytes).await?
         }
         None => filtered.bytes,
     };

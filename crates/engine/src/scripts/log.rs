@@ -14,6 +14,7 @@ use super::phases::{Place, scripts_of};
 use super::plan::Use;
 use super::{Scripted, Scripts};
 use crate::exchange::Exchange;
+use crate::stage::Arrived;
 use crate::worker::{Serving, Worker};
 
 /// `log` phases of a worker that wait at once; what is beyond is given up, and said.
@@ -36,16 +37,16 @@ enum Next {
 }
 
 /// Runs the `log` scripts of an exchange that ended at this moment, as far as they don't wait.
-pub(crate) fn log(worker: &Rc<Worker>, exchange: &mut Exchange, ended: Instant) -> Option<Rest> {
-    let (serving, scripts) = scripts_of(exchange, Phase::Log)?;
+pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant) -> Option<Rest> {
+    let scripts = scripts_of(arrived, Phase::Log)?;
     let scripted = exchange.scripted();
-    scripted.enter(worker, Phase::Log);
+    scripted.enter(arrived, Phase::Log);
     scripted.ended = Some(ended);
     let mut rest = Rest {
         place: Place::default(),
         next: Next::Script,
     };
-    rest.run(worker, &serving, &scripts, exchange);
+    rest.run(arrived, scripts, exchange);
     match rest.next {
         Next::Script => None,
         Next::Begin(_) | Next::Wait(_) => Some(rest),
@@ -54,14 +55,8 @@ pub(crate) fn log(worker: &Rc<Worker>, exchange: &mut Exchange, ended: Instant) 
 
 impl Rest {
     /// Runs what is left until it is over or waits.
-    fn run(
-        &mut self,
-        worker: &Worker,
-        serving: &Serving,
-        scripts: &Scripts,
-        exchange: &mut Exchange,
-    ) {
-        while let Some(used) = self.place.next(serving, &exchange.route, Phase::Log) {
+    fn run(&mut self, arrived: Arrived<'_>, scripts: &Scripts, exchange: &mut Exchange) {
+        while let Some(used) = self.place.next(arrived, &exchange.route, Phase::Log) {
             let Some(script) = scripts.script(used) else {
                 continue;
             };
@@ -74,12 +69,13 @@ impl Rest {
                     Err(failure) => Err(failure),
                 },
             };
-            told(worker, exchange, ended);
+            told(arrived.worker, exchange, ended);
         }
     }
 
     /// Goes on in a task of the worker with what is known of the exchange.
-    pub(crate) fn depart(self, worker: &Rc<Worker>, exchange: &mut Exchange) {
+    pub(crate) fn depart(self, arrived: Arrived<'_>, exchange: &mut Exchange) {
+        let worker = arrived.worker;
         let waiting = &worker.scripts_logging;
         if waiting.get() >= WAITING_MAX {
             worker.stats.scripts.count(Phase::Log, &Err::<(), ()>(()));
@@ -89,27 +85,31 @@ impl Rest {
         }
         let departed = exchange.depart(&worker.spares);
         let waiting = Waiting::begin(worker);
-        tokio::task::spawn_local(self.finish(waiting, departed));
+        let serving = Rc::clone(arrived.serving);
+        tokio::task::spawn_local(self.finish(waiting, serving, departed));
     }
 
-    async fn finish(mut self, waiting: Waiting, mut exchange: Box<Exchange>) {
-        let worker = &waiting.worker;
-        let Some((serving, scripts)) = scripts_of(&exchange, Phase::Log) else {
+    async fn finish(mut self, waiting: Waiting, serving: Rc<Serving>, mut exchange: Box<Exchange>) {
+        let arrived = Arrived {
+            worker: &waiting.worker,
+            serving: &serving,
+        };
+        let Some(scripts) = scripts_of(arrived, Phase::Log) else {
             return;
         };
         loop {
             let ended = match std::mem::replace(&mut self.next, Next::Script) {
                 Next::Script => break,
-                Next::Begin(used) => begin(&scripts, used, &mut exchange).await,
+                Next::Begin(used) => begin(scripts, used, &mut exchange).await,
                 Next::Wait(waiting) => go_on(*waiting, &mut exchange).await,
             };
-            told(worker, &exchange, ended);
-            self.run(worker, &serving, &scripts, &mut exchange);
+            told(arrived.worker, &exchange, ended);
+            self.run(arrived, scripts, &mut exchange);
         }
         if let Some(scripted) = &mut exchange.scripted {
             Scripted::end(scripted);
         }
-        worker.spares.give(exchange);
+        arrived.worker.spares.give(exchange);
     }
 }
 

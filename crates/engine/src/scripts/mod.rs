@@ -30,6 +30,7 @@ pub(crate) use filters::{
 };
 pub(crate) use lifecycle::Scripts;
 pub(crate) use log::log;
+pub(crate) use outcome::serve_locally;
 pub(crate) use phases::{access, rewrite};
 pub(crate) use plan::{Builder, Level, Plan, Use};
 pub use scripted::Scripted;

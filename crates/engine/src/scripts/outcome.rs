@@ -3,8 +3,6 @@
 //! A script that says nothing lets the request go on, and so do `OK` and `DECLINED`. Any other
 //! status, or output, answers the request here; a redirect inside has it resolved anew.
 
-use std::rc::Rc;
-
 use config::model::OnError;
 use script::{DECLINED, Failure, Phase, Redirect};
 use wire::{FieldId, field_value_ok};
@@ -13,7 +11,8 @@ use super::Next;
 use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::Exchange;
-use crate::worker::Worker;
+use crate::reply_head;
+use crate::stage::{Arrived, Routed};
 
 /// How often a request may be sent elsewhere, inside.
 const ELSEWHERE_MAX: u32 = 10;
@@ -54,29 +53,39 @@ impl Exchange {
     pub(crate) fn said(&self) -> &'static str {
         self.scripted.as_ref().map_or("", |scripted| scripted.said)
     }
+}
 
-    /// Sends the request elsewhere, inside, as a program has said.
-    ///
-    /// # Errors
-    /// That is nothing a client could ask for, or once too often.
-    pub(crate) fn serve_locally(&mut self, worker: &Rc<Worker>, target: &[u8]) -> Result<Next> {
-        self.scripted().enter(worker, Phase::Access);
-        self.send_elsewhere(target, "local_location")
-    }
+/// Sends the request elsewhere, inside, as a program has said.
+///
+/// # Errors
+/// That is nothing a client could ask for, or once too often.
+pub(crate) fn serve_locally(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    target: &[u8],
+) -> Result<Next> {
+    exchange.scripted().enter(*routed, Phase::Access);
+    send_elsewhere(*routed, exchange, target, "local_location")
+}
 
-    fn send_elsewhere(&mut self, target: &[u8], reason: &'static str) -> Result<Next> {
-        self.scripted().elsewhere.go(reason)?;
-        let Self { request, route, .. } = self;
-        let rules = route.site().map(|site| site.path_rules).unwrap_or_default();
-        let rewritten = request.head.rewrite_target(target, rules);
-        rewritten.map_err(|refusal| {
-            let target = target.escape_ascii();
-            let detail = format!("sent elsewhere inside, to {target}: {}", refusal.reason);
-            Error::new(Kind::Internal, reason, detail)
-        })?;
-        route.start_over();
-        Ok(Next::Anew)
-    }
+fn send_elsewhere(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    target: &[u8],
+    reason: &'static str,
+) -> Result<Next> {
+    exchange.scripted().elsewhere.go(reason)?;
+    let Exchange { request, route, .. } = exchange;
+    let site = arrived.site(route);
+    let rules = site.map(|site| site.path_rules).unwrap_or_default();
+    let rewritten = request.head.rewrite_target(target, rules);
+    rewritten.map_err(|refusal| {
+        let target = target.escape_ascii();
+        let detail = format!("sent elsewhere inside, to {target}: {}", refusal.reason);
+        Error::new(Kind::Internal, reason, detail)
+    })?;
+    route.start_over();
+    Ok(Next::Anew)
 }
 
 /// A script has failed: the request with it, unless it may go on as if nothing had been said.
@@ -110,15 +119,15 @@ pub(super) fn denied(failure: &Failure) -> Error {
 ///
 /// # Errors
 /// It said what cannot be.
-pub(super) async fn settle(exchange: &mut Exchange) -> Result<Next> {
+pub(super) async fn settle(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Next> {
     let scope = &mut exchange.scripted().scope;
     if let Some(redirect) = scope.redirect.take() {
-        return redirected(exchange, redirect).await;
+        return redirected(arrived, exchange, redirect).await;
     }
     match (scope.returned.take(), scope.output.is_empty()) {
         (None | Some(OK | DECLINED), true) => Ok(Next::On),
-        (None | Some(OK | DECLINED), false) => answer_with_output(exchange).await,
-        (Some(status), _) => answer(exchange, status).await,
+        (None | Some(OK | DECLINED), false) => answer_with_output(arrived, exchange).await,
+        (Some(status), _) => answer(arrived, exchange, status).await,
     }
 }
 
@@ -126,28 +135,28 @@ pub(super) async fn settle(exchange: &mut Exchange) -> Result<Next> {
 ///
 /// # Errors
 /// As [`settle`].
-pub(super) async fn settle_content(exchange: &mut Exchange) -> Result<Next> {
+pub(super) async fn settle_content(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Next> {
     let scope = &mut exchange.scripted().scope;
     if let Some(redirect) = scope.redirect.take() {
-        return redirected(exchange, redirect).await;
+        return redirected(arrived, exchange, redirect).await;
     }
     match (scope.returned.take(), scope.output.is_empty()) {
         (Some(DECLINED), true) => Ok(Next::On),
-        (None | Some(OK | DECLINED), _) => answer_with_output(exchange).await,
-        (Some(status), _) => answer(exchange, status).await,
+        (None | Some(OK | DECLINED), _) => answer_with_output(arrived, exchange).await,
+        (Some(status), _) => answer(arrived, exchange, status).await,
     }
 }
 
 /// Answers with what was written; 200 unless the script set another status.
-async fn answer_with_output(exchange: &mut Exchange) -> Result<Next> {
+async fn answer_with_output(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Next> {
     let status = match exchange.outgoing.status {
         0 => 200,
         status => i64::from(status),
     };
-    answer(exchange, status).await
+    answer(arrived, exchange, status).await
 }
 
-async fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
+async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, status: i64) -> Result<Next> {
     let output = std::mem::take(&mut exchange.scripted().scope.output);
     if status == CLOSE {
         exchange.record.handler = "script";
@@ -174,14 +183,14 @@ async fn answer(exchange: &mut Exchange, status: i64) -> Result<Next> {
     let fields = &mut exchange.outgoing.fields;
     if output.is_empty() && status >= 400 {
         fields.remove(FieldId::ContentType);
-        error_reply::page(exchange, status).await?;
+        error_reply::page(arrived, exchange, status).await?;
         return Ok(Next::Answered);
     }
     if !output.is_empty() && !fields.contains(FieldId::ContentType) {
         fields.push_known(FieldId::ContentType, PLAIN);
     }
     exchange.outgoing.status = status;
-    exchange.answer(&output).await?;
+    reply_head::answer(arrived, exchange, &output).await?;
     Ok(Next::Answered)
 }
 
@@ -200,7 +209,11 @@ pub(super) fn keep_fields(exchange: &mut Exchange) {
     exchange.scripted().fields_out.append(&fields);
 }
 
-async fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next> {
+async fn redirected(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    redirect: Redirect,
+) -> Result<Next> {
     exchange.scripted().unsay();
     match redirect {
         Redirect::Outside { status, location } => {
@@ -209,11 +222,11 @@ async fn redirected(exchange: &mut Exchange, redirect: Redirect) -> Result<Next>
                 return Err(Error::new(Kind::Internal, "script_redirects", detail));
             }
             exchange.scripted().fields_out.set(b"Location", &location);
-            answer(exchange, i64::from(status)).await
+            answer(arrived, exchange, i64::from(status)).await
         }
         Redirect::Inside { target } => {
             exchange.scripted().scope.redirects += 1;
-            exchange.send_elsewhere(&target, "script_redirects")
+            send_elsewhere(arrived, exchange, &target, "script_redirects")
         }
     }
 }

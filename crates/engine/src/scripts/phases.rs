@@ -13,53 +13,42 @@ use super::plan::{Level, Use};
 use super::{Next, Scripted};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Route};
-use crate::worker::{Serving, Worker};
+use crate::stage::{self, Arrived, Chosen, Routed};
 use ipc::order::wish as wished;
 
 /// Runs the `rewrite` scripts: before the request is resolved.
 ///
 /// # Errors
 /// One failed, and that denies the request.
-pub(crate) async fn rewrite(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
-    match scripts_of(exchange, Phase::Rewrite) {
-        Some((serving, scripts)) => all(worker, &serving, &scripts, exchange, Phase::Rewrite).await,
-        None => Ok(Next::On),
-    }
+pub(crate) async fn rewrite(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
+    all(*routed, exchange, Phase::Rewrite).await
 }
 
 /// Runs the `access` scripts: after permits, before the handler.
 ///
 /// # Errors
 /// As [`rewrite`].
-pub(crate) async fn access(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
-    match scripts_of(exchange, Phase::Access) {
-        Some((serving, scripts)) => all(worker, &serving, &scripts, exchange, Phase::Access).await,
-        None => Ok(Next::On),
-    }
+pub(crate) async fn access(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
+    all(**chosen, exchange, Phase::Access).await
 }
 
 /// What runs scripts of this phase, if the generation has any.
-pub(super) fn scripts_of(exchange: &Exchange, phase: Phase) -> Option<(Rc<Serving>, Rc<Scripts>)> {
-    let serving = exchange.route.serving.as_ref()?;
-    let plan = serving.generation.scripts.as_ref()?;
-    let scripts = serving.scripts.as_ref().filter(|_| plan.has(phase))?;
-    Some((Rc::clone(serving), Rc::clone(scripts)))
+pub(super) fn scripts_of<'a>(arrived: Arrived<'a>, phase: Phase) -> Option<&'a Rc<Scripts>> {
+    let plan = arrived.serving.generation.scripts.as_ref()?;
+    arrived.serving.scripts.as_ref().filter(|_| plan.has(phase))
 }
 
-async fn all(
-    worker: &Rc<Worker>,
-    serving: &Serving,
-    scripts: &Scripts,
-    exchange: &mut Exchange,
-    phase: Phase,
-) -> Result<Next> {
+async fn all(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Result<Next> {
+    let Some(scripts) = scripts_of(arrived, phase) else {
+        return Ok(Next::On);
+    };
     let mut place = Place::default();
-    while let Some(used) = place.next(serving, &exchange.route, phase) {
-        if let Err(failure) = run(worker, scripts, exchange, phase, used).await? {
+    while let Some(used) = place.next(arrived, &exchange.route, phase) {
+        if let Err(failure) = run(arrived, scripts, exchange, phase, used).await? {
             outcome::failed(exchange, phase, used.on_error, &failure)?;
             continue;
         }
-        match outcome::settle(exchange).await? {
+        match outcome::settle(arrived, exchange).await? {
             Next::On => {}
             over => return Ok(over),
         }
@@ -76,9 +65,14 @@ pub(super) struct Place {
 
 impl Place {
     /// The script that comes next.
-    pub(super) fn next(&mut self, serving: &Serving, route: &Route, phase: Phase) -> Option<Use> {
+    pub(super) fn next(
+        &mut self,
+        arrived: Arrived<'_>,
+        route: &Route,
+        phase: Phase,
+    ) -> Option<Use> {
         loop {
-            let scripts = level(serving, route, self.level)?;
+            let scripts = level(arrived, route, self.level)?;
             if let Some(used) = scripts.and_then(|level| level.of(phase).get(self.script)) {
                 self.script += 1;
                 if used.is_optional && route.skips_optional {
@@ -92,18 +86,18 @@ impl Place {
     }
 }
 
-/// The scripts of a level by its number: process, tenant, site, then the rules that matched;
-/// `None` beyond the last.
-fn level<'a>(serving: &'a Serving, route: &Route, number: usize) -> Option<Option<&'a Level>> {
-    let site = || route.site_index.and_then(|index| serving.site(index));
-    Some(match number {
-        0 => serving.generation.scripts.as_ref()?.process.as_deref(),
-        1 => site().and_then(|site| site.tenant_scripts.as_deref()),
-        2 => site().and_then(|site| site.scripts.as_deref()),
-        rule => {
-            let index = route.matched().get(rule - 3)?;
-            site()?.rules.get(*index)?.scripts.as_deref()
+/// The scripts of a level by its number, outermost first; `None` beyond the last.
+fn level<'a>(arrived: Arrived<'a>, route: &Route, number: usize) -> Option<Option<&'a Level>> {
+    let level = arrived.levels(route).nth(number)?;
+    Some(match level {
+        stage::Level::Process => {
+            let plan = arrived.serving.generation.scripts.as_ref();
+            plan.and_then(|plan| plan.process.as_deref())
         }
+        stage::Level::Tenant(site) => site.tenant_scripts.as_deref(),
+        stage::Level::Site(site) => site.scripts.as_deref(),
+        stage::Level::Rule(rule) => rule.scripts.as_deref(),
+        stage::Level::Upstream(_) | stage::Level::Programs => None,
     })
 }
 
@@ -112,14 +106,14 @@ fn level<'a>(serving: &'a Serving, route: &Route, number: usize) -> Option<Optio
 /// # Errors
 /// The client has gone: nobody is there to go on for. How the script failed is inside.
 pub(super) async fn run(
-    worker: &Rc<Worker>,
+    arrived: Arrived<'_>,
     scripts: &Scripts,
     exchange: &mut Exchange,
     phase: Phase,
     used: Use,
 ) -> Result<std::result::Result<Datum, Failure>> {
     let scripted = exchange.scripted.get_or_insert_default();
-    scripted.enter(worker, phase);
+    scripted.enter(arrived, phase);
     let Some(script) = scripts.script(used) else {
         return Ok(Ok(Datum::Nil));
     };
@@ -137,7 +131,7 @@ pub(super) async fn run(
         },
         Err(failure) => Err(failure),
     };
-    worker.stats.scripts.count(phase, &ended);
+    arrived.worker.stats.scripts.count(phase, &ended);
     Ok(ended)
 }
 

@@ -16,6 +16,7 @@ use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 use super::asks;
 use crate::exchange::Exchange;
 use crate::handler;
+use crate::stage::Routed;
 use crate::upstream::named;
 
 /// Fields that frame a message or belong to one connection, and the request's name: ours.
@@ -67,9 +68,11 @@ impl Request for Exchange {
     }
 
     fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool {
-        let serving = self.route.serving.as_deref();
+        let arrived = self.scripted.as_ref().and_then(|it| it.arrived());
         let name = std::str::from_utf8(upstream).ok();
-        let named = serving.zip(name).and_then(|(it, name)| named(it, name));
+        let named = arrived
+            .zip(name)
+            .and_then(|(it, name)| named(it.serving, name));
         let Some(server) = named.and_then(|(_, upstream)| upstream.servers.first()) else {
             return false;
         };
@@ -180,11 +183,17 @@ fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> b
     true
 }
 
+fn routed(exchange: &Exchange) -> Option<Routed<'_>> {
+    let arrived = exchange.scripted.as_ref()?.arrived()?;
+    arrived.routed(&exchange.route)
+}
+
 /// What the configuration makes of it.
 fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> bool {
-    let Some(site) = exchange.route.site() else {
+    let Some(routed) = routed(exchange) else {
         return false;
     };
+    let (site, route) = (routed.site, &exchange.route);
     let root = site.root.as_ref().map(|root| root.path.as_os_str());
     let file = exchange.route.file.as_deref();
     match property {
@@ -206,15 +215,13 @@ fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
         Property::SiteName => out.extend_from_slice(site.name.as_bytes()),
         Property::Tenant => out.extend_from_slice(site.tenant_name.as_bytes()),
         Property::UpstreamName => {
-            return word(exchange.route.upstream_name().unwrap_or_default(), out);
+            let chosen = routed.chosen(route);
+            return word(chosen.upstream_name(route).unwrap_or_default(), out);
         }
-        Property::Handler => match &exchange.route.serving {
-            Some(serving) => {
-                let handler = handler::name(exchange.route.handler_in(serving));
-                out.extend_from_slice(handler.as_bytes());
-            }
-            None => return false,
-        },
+        Property::Handler => {
+            let handler = handler::name(routed.chosen(route).handler);
+            out.extend_from_slice(handler.as_bytes());
+        }
         _ => return false,
     }
     true
@@ -325,11 +332,17 @@ fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<
             _ => "path and file can only be changed in the phase rewrite".to_owned(),
         }));
     }
-    let Exchange { request, route, .. } = exchange;
-    let (rules, root) = match route.site() {
-        Some(site) => (site.path_rules, site.root.as_ref()),
-        None => return Err(Refused("the request is for no site".to_owned())),
+    let Exchange {
+        request,
+        route,
+        scripted,
+        ..
+    } = exchange;
+    let arrived = scripted.as_ref().and_then(|it| it.arrived());
+    let Some(site) = arrived.and_then(|arrived| arrived.site(route)) else {
+        return Err(Refused("the request is for no site".to_owned()));
     };
+    let (rules, root) = (site.path_rules, site.root.as_ref());
     let head = &mut request.head;
     let rewritten = match property {
         Property::Method => head.rewrite_method(value),

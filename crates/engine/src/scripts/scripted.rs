@@ -9,7 +9,8 @@ use wire::Fields;
 
 use super::filters::{Filtered, Filters};
 use super::outcome::Elsewhere;
-use crate::worker::Worker;
+use crate::stage::Arrived;
+use crate::worker::{Serving, Worker};
 
 /// What the scripts of one request have left behind. Made with a request's first script; its
 /// memory stays with the exchange.
@@ -23,7 +24,7 @@ pub struct Scripted {
     /// Fields of the upstream's reply as they came.
     pub(super) fields_upstream: Fields,
     /// Where the exchange is served; `None` between requests.
-    pub(super) worker: Option<Rc<Worker>>,
+    served: Option<(Rc<Worker>, Rc<Serving>)>,
     /// What scripts are to do with the reply.
     pub(super) filters: Filters,
     /// What the client accepts, kept from whoever answers.
@@ -56,7 +57,7 @@ impl Default for Scripted {
             phase: Phase::Rewrite,
             fields_out: Fields::default(),
             fields_upstream: Fields::default(),
-            worker: None,
+            served: None,
             filters: Filters::None,
             accept_encoding: None,
             body: None,
@@ -70,16 +71,22 @@ impl Default for Scripted {
 
 impl Scripted {
     /// A phase begins.
-    pub(crate) fn enter(&mut self, worker: &Rc<Worker>, phase: Phase) {
+    pub(crate) fn enter(&mut self, arrived: Arrived<'_>, phase: Phase) {
         self.phase = phase;
-        if self.worker.is_none() {
-            self.worker = Some(Rc::clone(worker));
+        if self.served.is_none() {
+            self.served = Some((Rc::clone(arrived.worker), Rc::clone(arrived.serving)));
         }
     }
 
-    /// The worker that serves the exchange.
-    pub fn worker(&self) -> Option<&Rc<Worker>> {
-        self.worker.as_ref()
+    /// The same, to be kept over what changes the exchange.
+    pub(super) fn served(&self) -> Option<(Rc<Worker>, Rc<Serving>)> {
+        self.served.clone()
+    }
+
+    /// Where the exchange is served, while it is.
+    pub(super) fn arrived(&self) -> Option<Arrived<'_>> {
+        let (worker, serving) = self.served.as_ref()?;
+        Some(Arrived { worker, serving })
     }
 
     /// Fields of the reply that were set before there was one.
@@ -111,7 +118,7 @@ impl Scripted {
     /// The request has ended: gives up what its scripts hold.
     pub(crate) fn end(&mut self) {
         self.fields_upstream.clear();
-        if self.worker.take().is_some() {
+        if self.served.take().is_some() {
             self.scope.renew();
             self.fields_out.clear();
             self.filters = Filters::None;

@@ -5,8 +5,6 @@
 //! just before the handler. Nobody is asked for anything where no upstream was chosen: that is a
 //! 503, whatever kept the script from it.
 
-use std::rc::Rc;
-
 use config::model::{Handler, Proxy};
 use script::{Datum, Phase};
 
@@ -14,40 +12,32 @@ use super::{Next, outcome, phases};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
+use crate::stage::{Arrived, Chosen};
 use crate::upstream::{self, Destination, Refused};
-use crate::worker::{Serving, Worker};
 
 /// Runs the script that names the upstream, where the handler has one.
 ///
 /// # Errors
 /// It named none, one that may not be used, or failed.
-pub(crate) async fn set(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<Next> {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return Ok(Next::On);
-    };
-    match exchange.route.handler_in(&serving) {
+pub(crate) async fn set(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
+    match chosen.handler {
         Handler::Proxy(proxy) if proxy.script().is_some() => {
             // Boxed: few handlers have one.
-            Box::pin(run(worker, &serving, exchange, proxy)).await
+            Box::pin(run(chosen, exchange, proxy)).await
         }
         _ => Ok(Next::On),
     }
 }
 
-async fn run(
-    worker: &Rc<Worker>,
-    serving: &Rc<Serving>,
-    exchange: &mut Exchange,
-    proxy: &Proxy,
-) -> Result<Next> {
-    let used = exchange.route.deciding_rule().and_then(|rule| rule.script);
-    let (Some(used), Some(scripts)) = (used, &serving.scripts) else {
+async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, proxy: &Proxy) -> Result<Next> {
+    let used = chosen.rule.and_then(|rule| rule.script);
+    let (Some(used), Some(scripts)) = (used, &chosen.serving.scripts) else {
         return Err(none_chosen("no interpreter is open"));
     };
-    let ended = phases::run(worker, scripts, exchange, Phase::Set, used).await?;
+    let ended = phases::run(**chosen, scripts, exchange, Phase::Set, used).await?;
     let value =
         ended.map_err(|failure| Error::new(Kind::Full, failure.reason(), failure.to_string()))?;
-    let next = outcome::settle(exchange).await?;
+    let next = outcome::settle(**chosen, exchange).await?;
     if next != Next::On {
         return Ok(next);
     }
@@ -63,8 +53,8 @@ async fn run(
         },
     };
     exchange.scripted().scope.upstream = None;
-    exchange.route.upstream = Some(judge(worker, serving, proxy, &said).await?);
-    permits::rates_of_upstream(worker, exchange)?;
+    exchange.route.upstream = Some(judge(**chosen, proxy, &said).await?);
+    permits::rates_of_upstream(chosen, exchange)?;
     Ok(Next::On)
 }
 
@@ -72,16 +62,12 @@ async fn run(
 ///
 /// # Errors
 /// It may not be used, or the handler forwards nothing.
-pub(crate) async fn take_named(
-    worker: &Rc<Worker>,
-    serving: &Serving,
-    exchange: &mut Exchange,
-) -> Result<()> {
+pub(crate) async fn take_named(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     let scripted = exchange.scripted.as_mut();
     let Some(said) = scripted.and_then(|scripted| scripted.scope.upstream.take()) else {
         return Ok(());
     };
-    let Handler::Proxy(proxy) = exchange.route.handler_in(serving) else {
+    let Handler::Proxy(proxy) = chosen.handler else {
         let handler = exchange.record.handler;
         let said = said.escape_ascii();
         let why = format!(
@@ -90,19 +76,15 @@ pub(crate) async fn take_named(
         return Err(none_chosen(&why));
     };
     // Boxed: it is seldom done.
-    let chosen = Box::pin(judge(worker, serving, proxy, &said)).await?;
-    exchange.route.upstream = Some(chosen);
+    let upstream = Box::pin(judge(**chosen, proxy, &said)).await?;
+    exchange.route.upstream = Some(upstream);
     Ok(())
 }
 
-async fn judge(
-    worker: &Worker,
-    serving: &Serving,
-    proxy: &Proxy,
-    said: &[u8],
-) -> Result<Destination> {
-    let chosen = upstream::choose(worker, serving, &proxy.allow, said).await;
-    chosen.map_err(|refused| match refused {
+async fn judge(arrived: Arrived<'_>, proxy: &Proxy, said: &[u8]) -> Result<Destination> {
+    let (worker, serving) = (arrived.worker, arrived.serving);
+    let named = upstream::choose(worker, serving, &proxy.allow, said).await;
+    named.map_err(|refused| match refused {
         Refused::No(why) => none_chosen(&format!("a script named the upstream {why}")),
         Refused::Full(why) => Error::new(Kind::Full, "upstreams_full", why),
     })

@@ -6,7 +6,6 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::Poll;
 
 use script::{Datum, Woken};
@@ -15,7 +14,7 @@ use wire::{FieldId, HeadCaps, Method};
 use crate::exchange::memory::{MemoryBody, MemoryReply};
 use crate::exchange::{Body, Exchange};
 use crate::pipeline;
-use crate::worker::Worker;
+use crate::stage::Arrived;
 
 /// How deep requests may lie inside each other.
 const DEPTH_MAX: u32 = 10;
@@ -43,7 +42,7 @@ const NOT_COPIED: [FieldId; 18] = [
 ];
 
 /// Asks for `target` and gives the reply to the script.
-pub(super) async fn perform(worker: &Rc<Worker>, outer: &mut Exchange, target: &[u8]) -> Woken {
+pub(super) async fn perform(arrived: Arrived<'_>, outer: &mut Exchange, target: &[u8]) -> Woken {
     let depth = outer.scripted().depth + 1;
     if depth > DEPTH_MAX {
         return Woken::error(format!(
@@ -51,14 +50,14 @@ pub(super) async fn perform(worker: &Rc<Worker>, outer: &mut Exchange, target: &
         ));
     }
     let shown = target.escape_ascii().to_string();
-    let Some(mut inner) = inner(outer, target) else {
+    let Some(mut inner) = inner(arrived, outer, target) else {
         return Woken::error(format!(
             "{shown} is no path and query that can be asked for"
         ));
     };
     inner.scripted().depth = depth;
-    pipeline::begin_inside(worker, &mut inner, outer);
-    match while_client_stays(outer, pipeline::serve_inside(worker, &mut inner)).await {
+    pipeline::begin_inside(arrived, &mut inner, outer);
+    match while_client_stays(outer, pipeline::serve_inside(arrived, &mut inner)).await {
         Some(Ok(())) => {}
         Some(Err(error)) => {
             let reason = error.reason;
@@ -86,11 +85,12 @@ async fn while_client_stays<T>(outer: &mut Exchange, work: impl Future<Output = 
 
 /// An exchange in memory that asks for `target` as the outer request's client; `None` when that
 /// cannot be asked for.
-fn inner(outer: &Exchange, target: &[u8]) -> Option<Box<Exchange>> {
+fn inner(arrived: Arrived<'_>, outer: &Exchange, target: &[u8]) -> Option<Box<Exchange>> {
     let is_target = target.starts_with(b"/") && target.iter().all(|byte| byte.is_ascii_graphic());
-    let serving = outer.route.serving.as_ref().filter(|_| is_target)?;
-    let caps = &serving.generation.process.caps;
-    let room = serving.generation.scripts.as_ref()?.output_bytes();
+    let generation = &arrived.serving.generation;
+    let caps = &generation.process.caps;
+    let scripts = generation.scripts.as_ref().filter(|_| is_target);
+    let room = scripts?.output_bytes();
     let mut head = Vec::new();
     for part in [b"GET ", target, b" HTTP/1.1\r\nHost: "] {
         head.extend_from_slice(part);

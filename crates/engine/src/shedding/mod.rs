@@ -24,18 +24,17 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use config::model::{Model, ShedScope};
 use limits::shed::{self, Claim};
 
 use crate::error::Result;
 use crate::exchange::{Exchange, Request};
-use crate::maps::{self, Map};
+use crate::maps;
 use crate::site::Site;
-use crate::worker::Worker;
+use crate::stage::Routed;
 use ipc::groups::Owner;
 pub use remembered::{AllRemembered, Remembered, told};
 pub(crate) use reply::{Note, answer};
@@ -101,22 +100,23 @@ impl Shedding {
         }))
     }
 
-    fn pass(&self, worker: &Worker, maps: &[Arc<Map>], exchange: &mut Exchange) -> Result<()> {
+    fn pass(&self, routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
         let active = self.active.load(Relaxed);
         if active == 0 && !self.measures {
             return Ok(());
         }
-        let tenant = self.tenants.of_site(exchange.route.site_index);
+        let worker = routed.worker;
+        let tenant = self.tenants.of_site(routed.site_index);
         let sheet = tenant.and_then(|it| it.load.sheet(worker.index, worker.workers()));
         let (Some(tenant), Some(sheet)) = (tenant, sheet) else {
             return Ok(());
         };
         if active != 0
-            && let Some((rule, share)) = self.judge(active, (tenant, sheet), maps, exchange)
+            && let Some((rule, share)) = self.judge(active, (tenant, sheet), routed, exchange)
         {
             sheet.count_shed();
             rule.standing.count_shed();
-            return Err(reply::refuse(worker, exchange, rule, (tenant, share)));
+            return Err(reply::refuse(routed, exchange, rule, (tenant, share)));
         }
         if self.measures {
             exchange.stay = Some(Stay::begin(sheet, exchange.request.received));
@@ -130,10 +130,11 @@ impl Shedding {
         &self,
         active: u16,
         (tenant, sheet): (&Tenant, &Sheet),
-        maps: &[Arc<Map>],
+        routed: Routed<'_>,
         exchange: &mut Exchange,
     ) -> Option<(&Rule, u16)> {
         let Exchange { request, route, .. } = exchange;
+        let maps = &routed.serving.generation.maps;
         let mut strictest: Option<(usize, &Rule, u16)> = None;
         for (index, rule) in self.rules.iter().enumerate() {
             let is_active = active & (1 << index) != 0;
@@ -149,10 +150,7 @@ impl Shedding {
             }
         }
         let (index, rule, share) = strictest?;
-        let is_shed = !sheet.lets_in(index, share)
-            && !route
-                .site()
-                .is_some_and(|site| is_for_health(site, request));
+        let is_shed = !sheet.lets_in(index, share) && !is_for_health(routed.site, request);
         is_shed.then_some((rule, share))
     }
 
@@ -168,16 +166,9 @@ impl Shedding {
 ///
 /// # Errors
 /// It is shed.
-pub fn pass(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
-    let serving = match &exchange.route.serving {
-        Some(serving) if serving.generation.shedding.is_some() => Rc::clone(serving),
-        _ => return Ok(()),
-    };
-    let generation = &serving.generation;
-    match &generation.shedding {
-        Some(shedding) if !exchange.is_inside() => {
-            shedding.pass(worker, &generation.maps, exchange)
-        }
+pub fn pass(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+    match &routed.serving.generation.shedding {
+        Some(shedding) if !exchange.is_inside() => shedding.pass(routed, exchange),
         _ => Ok(()),
     }
 }

@@ -16,7 +16,8 @@ use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::{Exchange, RequestId};
 use crate::permits::refusals::retry_after_s;
-use crate::worker::Worker;
+use crate::reply_head;
+use crate::stage::{Arrived, Routed};
 
 /// Our page: a whale that has come up for air. Its drawing lies in it. The request's id comes
 /// behind it.
@@ -40,7 +41,7 @@ pub(crate) struct Note {
 
 /// Makes an error of it, and remembers it.
 pub(super) fn refuse(
-    worker: &Worker,
+    routed: Routed<'_>,
     exchange: &mut Exchange,
     rule: &Rule,
     (tenant, share): (&Tenant, u16),
@@ -49,14 +50,13 @@ pub(super) fn refuse(
     let location = rule.location(&exchange.request);
     let location = location.filter(|target| field_value_ok(target));
     let status = if location.is_some() { 302 } else { 503 };
-    let standing = &rule.standing;
-    let site = exchange.route.site().map(|site| Arc::clone(&site.name));
+    let (standing, worker) = (&rule.standing, routed.worker);
     worker.shared.shed.add(
         worker.index,
         Remembered {
             id: exchange.request.id,
             at: worker.clock.unix_at(exchange.request.received),
-            site: site.unwrap_or_default(),
+            site: Arc::clone(&routed.site.name),
             path: remembered::beginning(exchange.request.head.path()),
             tenant: Arc::clone(&tenant.load.name),
             rule: Arc::clone(standing),
@@ -83,36 +83,38 @@ pub(super) fn refuse(
 ///
 /// # Errors
 /// Its client has gone.
-pub(crate) async fn answer(exchange: &mut Exchange, status: u16) -> Result<()> {
+pub(crate) async fn answer(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    status: u16,
+) -> Result<()> {
     exchange.outgoing.status = status;
     let fields = &mut exchange.outgoing.fields;
     fields.push(b"Cache-Control", b"no-store");
     let Some(note) = exchange.record.shed.as_deref() else {
-        return exchange.answer(b"").await;
+        return reply_head::answer(arrived, exchange, b"").await;
     };
     if let Some(location) = &note.location {
         fields.push(b"Location", location);
-        return exchange.answer(b"").await;
+        return reply_head::answer(arrived, exchange, b"").await;
     }
     let mut digits = itoa::Buffer::new();
     let seconds = digits.format(note.retry_after_s).as_bytes();
     fields.push_known(FieldId::RetryAfter, seconds);
-    let (page, serving) = (note.page.clone(), exchange.route.serving.clone());
-    let index = exchange.route.site_index;
-    let site = index.and_then(|index| serving.as_ref()?.site(index));
+    let (page, site) = (note.page.clone(), arrived.site(&exchange.route));
     let of_site = || site.and_then(|site| site.error_pages.get(&status));
     if let Some(page) = page.as_deref().or_else(of_site) {
         fields.push(b"Content-Type", page.content_type.as_bytes());
-        return exchange.answer(&page.body).await;
+        return reply_head::answer(arrived, exchange, &page.body).await;
     }
     let accept = exchange.request.head.fields.get(FieldId::Accept);
     if wire::accept::prefers_json(accept) {
-        return error_reply::page_for(exchange, status, Some(REASON)).await;
+        return error_reply::page_for(arrived, exchange, status, Some(REASON)).await;
     }
     let fields = &mut exchange.outgoing.fields;
     fields.push(b"Content-Type", b"text/html; charset=utf-8");
     let page = whale(exchange.request.id);
-    exchange.answer(&page).await
+    reply_head::answer(arrived, exchange, &page).await
 }
 
 /// No id holds a byte that would need escaping.

@@ -133,8 +133,8 @@ impl Tenants {
         }
     }
 
-    pub(super) fn of_site(&self, site: Option<u32>) -> Option<&Tenant> {
-        let index = self.of_sites.get(usize::try_from(site?).ok()?)?;
+    pub(super) fn of_site(&self, site: u32) -> Option<&Tenant> {
+        let index = self.of_sites.get(usize::try_from(site).ok()?)?;
         self.list.get(usize::try_from(*index).ok()?)
     }
 

@@ -70,9 +70,9 @@ impl Tried {
     }
 }
 
-/// A server chosen for a request, with a connection to it.
+/// A server reached for a request, with a connection to it.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct Reached {
     /// The connection. It is handed around, so only its place is.
     pub link: Box<Link>,
     /// The server; counts the request as in flight until dropped.
@@ -183,7 +183,7 @@ impl Pool {
     ///
     /// # Errors
     /// The last server's, when none can be reached.
-    pub async fn reach(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Chosen> {
+    pub async fn reach(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Reached> {
         let mut failure = None;
         for _ in 0..self.config.tries.max(1) {
             match self.connect(worker, tried, fresh).await {
@@ -202,7 +202,7 @@ impl Pool {
     }
 
     /// Chooses a server and connects to it, or reuses a connection.
-    async fn connect(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Chosen> {
+    async fn connect(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Reached> {
         let now_ms = worker.deadlines.now_ms();
         let Some(index) = balance::choose(&self.servers, self.config.balance, tried, now_ms) else {
             let detail = format!("upstream {}: no server left to try", self.config.name);
@@ -219,10 +219,10 @@ impl Pool {
             Fresh::No => server.take_idle(),
         };
         if let Some(link) = idle {
-            return Ok(Chosen { link, in_flight });
+            return Ok(Reached { link, in_flight });
         }
         match dial::dial(worker, server).await {
-            Ok(link) => Ok(Chosen { link, in_flight }),
+            Ok(link) => Ok(Reached { link, in_flight }),
             Err(error) => {
                 in_flight.note_end(worker, &error);
                 self.note_failure(server, worker);

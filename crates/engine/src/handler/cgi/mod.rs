@@ -21,34 +21,31 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::pipe::Pipes;
 use crate::resolve::Resolved;
-use crate::scripts::Next;
+use crate::scripts::{self, Next};
 use crate::spool::Spool;
-use crate::worker::Worker;
+use crate::stage::{Chosen, Routed};
 use ipc::order::Run;
 
 /// Has a program answer.
-pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi) -> Result<Next> {
-    let (Some(serving), Some(site), Some(rule)) = (
-        exchange.route.serving.clone(),
-        exchange.route.site_index,
-        exchange.route.deciding_index(),
-    ) else {
+pub(super) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, cgi: &Cgi) -> Result<Next> {
+    let Some(rule) = exchange.route.deciding_index() else {
         return Err(Error::new(Kind::Internal, "no_rule", String::new()));
     };
-    let resolved = script(worker, exchange).await?;
+    let (routed, generation) = (*chosen, &chosen.serving.generation);
+    let resolved = script(routed, exchange).await?;
     let spooled = exchange.spooled.take();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let says_start = relay::is_start_awaited(exchange, spooled.as_ref());
     let params = &cgi.params;
     let environment =
-        program::environment(&serving, exchange, &resolved, None, params, spooled_bytes)?;
+        program::environment(routed, exchange, &resolved, None, params, spooled_bytes)?;
     let (pipes, [stdin, stdout, stderr]) =
         Pipes::open().map_err(|error| Error::io(Kind::Full, "program_pipes", &error))?;
     let group = exchange.wished_group();
     let run = |id| Run {
         id,
-        generation: serving.generation.number,
-        site,
+        generation: generation.number,
+        site: routed.site_index,
         rule,
         group,
         script: resolved.relative().to_vec(),
@@ -62,18 +59,18 @@ pub(super) async fn run(worker: &Rc<Worker>, exchange: &mut Exchange, cgi: &Cgi)
         stdout,
         stderr,
     };
-    let programs_max = serving.generation.process.caps.programs;
-    let program = worker.programs.run(programs_max, run).await?;
-    let relay = Relay::new((worker, &serving), cgi, exchange, program, pipes, spooled);
+    let programs_max = generation.process.caps.programs;
+    let program = routed.worker.programs.run(programs_max, run).await?;
+    let relay = Relay::new(routed, cgi, exchange, program, pipes, spooled);
     match relay.run(exchange).await? {
-        Some(location) => go_on(worker, exchange, &location).await,
+        Some(location) => go_on(routed, exchange, &location).await,
         None => Ok(Next::Answered),
     }
 }
 
 /// Has the request served at a path of the program's choice, as if its client had asked for that
 /// (RFC 3875 §6.2.2): with GET or HEAD, without a body, past every rule and limit on the way.
-async fn go_on(worker: &Rc<Worker>, exchange: &mut Exchange, location: &[u8]) -> Result<Next> {
+async fn go_on(routed: Routed<'_>, exchange: &mut Exchange, location: &[u8]) -> Result<Next> {
     exchange.body.drain().await?;
     let head = &mut exchange.request.head;
     if head.method != Method::Head {
@@ -82,16 +79,16 @@ async fn go_on(worker: &Rc<Worker>, exchange: &mut Exchange, location: &[u8]) ->
     head.framing = Framing::None;
     head.fields.remove(FieldId::ContentLength);
     head.fields.remove(FieldId::ContentType);
-    exchange.serve_locally(worker, location)
+    scripts::serve_locally(routed, exchange, location)
 }
 
 /// Refuses what is no program, whatever it would be told.
-pub(super) async fn check(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
-    script(worker, exchange).await.map(drop)
+pub(super) async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    script(*chosen, exchange).await.map(drop)
 }
 
-async fn script(worker: &Worker, exchange: &mut Exchange) -> Result<Rc<Resolved>> {
-    let resolved = program::script(worker, exchange).await?;
+async fn script(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Rc<Resolved>> {
+    let resolved = program::script(routed, exchange).await?;
     match crate::site::is_backup(resolved.relative()) {
         true => Err(Error::refused(404, "backup")),
         false => Ok(resolved),

@@ -21,9 +21,9 @@ use crate::permits;
 use crate::pipe::{PipeReader, Pipes};
 use crate::programs::{Outcome, Program, lost};
 use crate::spool::Spool;
+use crate::stage::Routed;
 use crate::stats::{Killed, bump};
 use crate::stderr_log::StderrLog;
-use crate::worker::{Serving, Worker};
 use ipc::order::{End, Ended};
 
 /// How long a program whose output has ended may live on, and how long output may go on after
@@ -36,7 +36,7 @@ const ERROR_READS_MAX: usize = 4;
 
 /// One program and its client.
 pub(super) struct Relay<'a> {
-    behind: (&'a Worker, &'a Serving),
+    routed: Routed<'a>,
     program: Program,
     /// Whether the client is asked for its body once the program runs.
     is_start_awaited: bool,
@@ -77,19 +77,19 @@ enum Output {
 impl<'a> Relay<'a> {
     /// Gets ready; the program has been ordered.
     pub(super) fn new(
-        behind: (&'a Worker, &'a Serving),
+        routed: Routed<'a>,
         cgi: &Cgi,
         exchange: &Exchange,
         program: Program,
         pipes: Pipes,
         spooled: Option<Spool>,
     ) -> Self {
-        let (worker, serving) = behind;
+        let worker = routed.worker;
         let deadline = || worker.deadlines.register();
         let total = deadline();
         total.set(cgi.timeout_ms);
         Self {
-            behind,
+            routed,
             program,
             is_start_awaited: is_start_awaited(exchange, spooled.as_ref()),
             input: Input::new(pipes.stdin, spooled),
@@ -98,17 +98,18 @@ impl<'a> Relay<'a> {
             errors: Errors {
                 pipe: Some(pipes.stderr),
                 buffer: ReadBuffer::new(&worker.buffers),
-                log: StderrLog::new(exchange),
+                log: StderrLog::new(routed, exchange),
             },
             reply: ProgramReply::new(
-                (serving, exchange),
+                routed,
+                exchange,
                 cgi.buffer_reply_bytes,
                 LocalLocation::Inside,
             ),
             total,
             timeout_ms: cgi.timeout_ms,
             silence: deadline(),
-            silence_ms: serving.generation.process.timeouts.upstream_read_ms,
+            silence_ms: routed.serving.generation.process.timeouts.upstream_read_ms,
             grace: deadline(),
         }
     }
@@ -123,17 +124,17 @@ impl<'a> Relay<'a> {
             Ok(()) => permits::outcome_of_reply(&exchange.outgoing),
             Err(error) => permits::outcome_of(error),
         };
-        let behind = self.behind;
+        let routed = self.routed;
         // What the client has still to take holds nothing of the program: its pipes close here.
         let (program, mut reply) = self.into_rest();
         match outcome {
             Some(_) => {
                 drop(program);
                 if answered.is_err() || reply.location().is_none() {
-                    permits::end(behind.0, exchange, ended);
+                    permits::end(routed.worker, exchange, ended);
                 }
             }
-            None => straggler::follow_program(behind, exchange, program),
+            None => straggler::follow_program(routed, exchange, program),
         }
         answered?;
         poll_fn(|cx| reply.poll_rest(cx, &mut exchange.reply)).await?;
@@ -152,7 +153,7 @@ impl<'a> Relay<'a> {
         }
         poll_fn(|cx| self.poll(cx, exchange)).await?;
         if self.reply.has_unsent_head() {
-            self.reply.send_head(exchange).await?;
+            self.reply.send_head(*self.routed, exchange).await?;
             poll_fn(|cx| self.poll(cx, exchange)).await?;
         }
         let flaw = self.reply.end().err();
@@ -212,7 +213,7 @@ impl<'a> Relay<'a> {
             let data = self.buffer.data();
             let has_data = !data.is_empty();
             if has_data || self.reply.has_head() {
-                match self.reply.poll_take(cx, self.behind, exchange, data) {
+                match self.reply.poll_take(cx, self.routed, exchange, data) {
                     Poll::Ready(taken) => self.buffer.consume(taken?),
                     Poll::Pending if has_data => return Ok(Output::Held),
                     Poll::Pending => {}
@@ -322,7 +323,7 @@ impl<'a> Relay<'a> {
 
     /// Writes down what the program took and how it ended.
     fn note(&self, exchange: &mut Exchange, outcome: Option<&Outcome>, answered: &Result<()>) {
-        let stats = &self.behind.0.stats.programs;
+        let stats = &self.routed.worker.stats.programs;
         match outcome {
             Some(Outcome::Failed(..)) => bump(&stats.failed, 1),
             _ => bump(&stats.started, 1),

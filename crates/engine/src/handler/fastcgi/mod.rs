@@ -13,7 +13,6 @@ mod incoming;
 mod relay;
 mod rest;
 
-use std::rc::Rc;
 use std::time::Instant;
 
 use config::model::FastCgi;
@@ -26,15 +25,14 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
-use crate::upstream::{Chosen, Fresh, InFlight, Link, Pool, Tried};
-use crate::worker::{Serving, Worker};
+use crate::stage::Chosen;
+use crate::upstream::{Fresh, InFlight, Link, Pool, Reached, Tried};
 use relay::{Failure, Relay};
 pub(super) use rest::Rest;
 
 /// What every attempt at a request needs to know.
 struct Ask<'a> {
-    worker: &'a Worker,
-    serving: &'a Serving,
+    chosen: Chosen<'a>,
     pool: &'a Pool,
     fastcgi: &'a FastCgi,
     variables: Environment,
@@ -44,25 +42,21 @@ struct Ask<'a> {
 
 /// Has a FastCGI server answer.
 pub(super) async fn serve(
-    worker: &Rc<Worker>,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
     fastcgi: &FastCgi,
 ) -> Result<()> {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return Err(Error::new(Kind::Internal, "no_generation", String::new()));
-    };
-    let Some(pool) = serving.pools.get(fastcgi.upstream) else {
+    let Some(pool) = chosen.serving.pools.get(fastcgi.upstream) else {
         return Err(Error::new(Kind::Internal, "upstream_index", String::new()));
     };
-    let script = program::script(worker, exchange).await?;
+    let script = program::script(*chosen, exchange).await?;
     let spooled = exchange.spooled.take();
     let root = fastcgi.root.as_deref();
     let spooled_bytes = spooled.as_ref().map(Spool::len);
     let params = &fastcgi.params;
     let ask = Ask {
-        variables: program::environment(&serving, exchange, &script, root, params, spooled_bytes)?,
-        worker,
-        serving: &serving,
+        variables: program::environment(*chosen, exchange, &script, root, params, spooled_bytes)?,
+        chosen,
         pool,
         fastcgi,
         started: Instant::now(),
@@ -75,8 +69,8 @@ pub(super) async fn serve(
 }
 
 /// Refuses what is no program, whatever it would be told.
-pub(super) async fn check(worker: &Worker, exchange: &mut Exchange) -> Result<()> {
-    program::script(worker, exchange).await.map(drop)
+pub(super) async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    program::script(*chosen, exchange).await.map(drop)
 }
 
 impl Ask<'_> {
@@ -88,12 +82,12 @@ impl Ask<'_> {
             false => Fresh::OrSettled,
         };
         loop {
-            let chosen = self.pool.reach(self.worker, &mut tried, fresh).await;
+            let reached = self.pool.reach(self.chosen.worker, &mut tried, fresh).await;
             let last = self.pool.last_tried(&tried);
             exchange.record.upstream = last.map(|last| last.label.clone());
-            let chosen = chosen?;
+            let reached = reached?;
             exchange.invite_body().await?;
-            match self.attempt(exchange, chosen, spooled).await {
+            match self.attempt(exchange, reached, spooled).await {
                 Ok(()) => return Ok(()),
                 Err(Failure::Again(_, body)) if fresh != Fresh::Yes => {
                     spooled = body;
@@ -108,13 +102,13 @@ impl Ask<'_> {
     async fn attempt(
         &self,
         exchange: &mut Exchange,
-        chosen: Chosen,
+        reached: Reached,
         spooled: Option<Spool>,
     ) -> std::result::Result<(), Failure> {
-        let Chosen {
+        let Reached {
             mut link,
             in_flight,
-        } = chosen;
+        } = reached;
         let server = in_flight.server();
         link.out.clear();
         let connection = match self.pool.keeps() {
@@ -130,11 +124,11 @@ impl Ask<'_> {
             server.note_success();
         }
         if let Err(error) = outcome {
-            in_flight.note_end(self.worker, &error);
-            let rest = relay.take_rest(&error, exchange, &link);
+            in_flight.note_end(self.chosen.worker, &error);
+            let rest = relay.take_rest(self, &error, exchange, &link);
             let failure = relay.failed(error, exchange, &link);
             if matches!(failure, Failure::Servers(_)) {
-                self.pool.note_failure(server, self.worker);
+                self.pool.note_failure(server, self.chosen.worker);
             }
             if let Some(rest) = rest {
                 self.abandon(exchange, (link, in_flight), rest);
@@ -143,18 +137,18 @@ impl Ask<'_> {
         }
         exchange.record.note_upstream_time(self.started);
         if self.pool.keeps() && relay.leaves_reusable(&link) {
-            self.pool.keep(self.worker, link, &in_flight);
+            self.pool.keep(self.chosen.worker, link, &in_flight);
             // What the client has still to take is no business of the server's.
             drop(in_flight);
         } else if relay.has_ended() || exchange.held.is_none() {
             drop((link, in_flight));
         } else {
             // The client has what was promised, and the program goes on, with permits.
-            let rest = relay.rest(exchange);
+            let rest = relay.rest(self, exchange);
             self.abandon(exchange, (link, in_flight), rest);
         }
         let outcome = permits::outcome_of_reply(&exchange.outgoing);
-        permits::end(self.worker, exchange, outcome);
+        permits::end(self.chosen.worker, exchange, outcome);
         relay.send_rest(exchange).await.map_err(Failure::Last)
     }
 
@@ -170,6 +164,6 @@ impl Ask<'_> {
             in_flight,
             rest: straggler::Rest::Records(Box::new(rest)),
         };
-        straggler::follow_server((self.worker, self.serving), exchange, abandoned);
+        straggler::follow_server(*self.chosen, exchange, abandoned);
     }
 }

@@ -77,17 +77,18 @@ impl Relay {
         spooled: Option<Spool>,
         slots: Option<Arc<Slots>>,
     ) -> Self {
-        let timeouts = &ask.serving.generation.process.timeouts;
+        let timeouts = &ask.chosen.serving.generation.process.timeouts;
         Self {
             has_body: spooled.is_some() || !exchange.body.is_ended(),
             upload: Upload::new(Coding::Records, spooled, timeouts.upstream_write_ms),
             incoming: Incoming::default(),
             reply: ProgramReply::new(
-                (ask.serving, exchange),
+                *ask.chosen,
+                exchange,
                 ask.fastcgi.buffer_reply_bytes,
                 LocalLocation::ToClient,
             ),
-            stderr: StderrLog::new(exchange),
+            stderr: StderrLog::new(*ask.chosen, exchange),
             queue: Queue {
                 slots,
                 ..Queue::default()
@@ -111,7 +112,7 @@ impl Relay {
         loop {
             self.pass_on(ask, exchange, link, in_flight).await?;
             match self.reply.has_unsent_head() {
-                true => self.reply.send_head(exchange).await?,
+                true => self.reply.send_head(**ask.chosen, exchange).await?,
                 false => return Ok(()),
             }
         }
@@ -166,20 +167,22 @@ impl Relay {
     /// permits that wait for it.
     pub(super) fn take_rest(
         &mut self,
+        ask: &Ask<'_>,
         error: &Error,
         exchange: &Exchange,
         link: &Link,
     ) -> Option<Rest> {
         let is_sound = error.leaves_upstream_at_work() || self.is_programs_fault;
         let is_at_work = !self.has_ended() && self.upload.has_sent(link);
-        (exchange.held.is_some() && is_sound && is_at_work).then(|| self.rest(exchange))
+        (exchange.held.is_some() && is_sound && is_at_work).then(|| self.rest(ask, exchange))
     }
 
     /// What is still to come.
-    pub(super) fn rest(&mut self, exchange: &Exchange) -> Rest {
+    pub(super) fn rest(&mut self, ask: &Ask<'_>, exchange: &Exchange) -> Rest {
+        let stderr = StderrLog::new(*ask.chosen, exchange);
         Rest {
             incoming: std::mem::take(&mut self.incoming),
-            stderr: std::mem::replace(&mut self.stderr, StderrLog::new(exchange)),
+            stderr: std::mem::replace(&mut self.stderr, stderr),
         }
     }
 
@@ -222,8 +225,7 @@ impl Relay {
                 // The client has what was promised; the connection goes, and the rest with it.
                 return Poll::Ready(Ok(()));
             }
-            let behind = (ask.worker, ask.serving);
-            let taken = self.reply.poll_take(cx, behind, exchange, data);
+            let taken = self.reply.poll_take(cx, *ask.chosen, exchange, data);
             self.is_programs_fault |= matches!(taken, Poll::Ready(Err(_)));
             if has_data {
                 let count = ready!(taken)?;
@@ -242,9 +244,9 @@ impl Relay {
                 Poll::Ready(Ok(_)) => {
                     self.has_heard = true;
                     self.queue = Queue::default();
-                    in_flight.note_heard(ask.worker.deadlines.now_ms());
+                    in_flight.note_heard(ask.chosen.worker.deadlines.now_ms());
                 }
-                Poll::Pending => return self.poll_silence(cx, ask.worker, exchange, link),
+                Poll::Pending => return self.poll_silence(cx, ask.chosen.worker, exchange, link),
             }
         }
     }

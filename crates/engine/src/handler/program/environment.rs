@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::exchange::{self, Exchange};
 use crate::fields;
 use crate::resolve::Resolved;
-use crate::worker::Serving;
+use crate::stage::Routed;
 
 /// How the gateway calls itself towards programs.
 const SOFTWARE: &[u8] = b"nagaya";
@@ -25,7 +25,7 @@ const SOFTWARE: &[u8] = b"nagaya";
 /// # Errors
 /// 431 where they are too long together, 400 where a value cannot be told.
 pub(in super::super) fn environment(
-    serving: &Serving,
+    routed: Routed<'_>,
     exchange: &mut Exchange,
     resolved: &Resolved,
     root: Option<&Path>,
@@ -34,8 +34,7 @@ pub(in super::super) fn environment(
 ) -> Result<Environment> {
     strip_hop_by_hop(&mut exchange.request.head.fields);
     let exchange = &*exchange;
-    let site = exchange.route.site();
-    let own_root = site.and_then(|site| site.root.as_ref());
+    let own_root = routed.site.root.as_ref();
     let Some(root) = root.or(own_root.map(|root| &*root.path)) else {
         return Err(Error::refused(404, "no_root"));
     };
@@ -44,11 +43,10 @@ pub(in super::super) fn environment(
         relative: resolved.relative(),
         path_info: resolved.path_info(),
     };
-    let name = site.map_or("", |site| &site.name);
-    let seen = seen(exchange, script, name, spooled_bytes);
-    let caps = &serving.generation.process.caps;
+    let seen = seen(exchange, script, &routed.site.name, spooled_bytes);
+    let caps = &routed.serving.generation.process.caps;
     let mut environment = Environment::of(&seen, caps.env_bytes)?;
-    let levels = exchange.route.settings();
+    let levels = routed.settings(&exchange.route);
     let env = levels.flat_map(|settings| &settings.env);
     let env = env.map(|(name, template)| (name, Some(template)));
     let params = params

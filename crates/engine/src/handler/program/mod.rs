@@ -14,14 +14,14 @@ use std::rc::Rc;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::resolve::{self, Found, Resolved};
-use crate::worker::Worker;
+use crate::stage::Routed;
 
 /// The file that the request's path came to, as a program.
 ///
 /// # Errors
 /// 404 where there is none, 403 where the server may not look.
-pub(super) async fn script(worker: &Worker, exchange: &mut Exchange) -> Result<Rc<Resolved>> {
-    let Some(resolved) = resolve::file(worker, exchange).await? else {
+pub(super) async fn script(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Rc<Resolved>> {
+    let Some(resolved) = resolve::file(routed, exchange).await? else {
         return Err(Error::refused(404, "no_root"));
     };
     match resolved.found() {

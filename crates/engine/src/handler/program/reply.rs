@@ -12,8 +12,9 @@ use wire::Method;
 use super::super::delivery::{Delivery, Place};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange, Reply};
+use crate::reply_head;
 use crate::scripts;
-use crate::worker::{Serving, Worker};
+use crate::stage::{Arrived, Routed};
 
 /// A program's answer on its way to the client.
 #[derive(Debug)]
@@ -45,11 +46,12 @@ pub(in super::super) enum LocalLocation {
 impl ProgramReply {
     /// Gets ready for an answer of which so many bytes may be set aside.
     pub(in super::super) fn new(
-        (serving, exchange): (&Serving, &Exchange),
+        routed: Routed<'_>,
+        exchange: &Exchange,
         aside_bytes_max: u64,
         local: LocalLocation,
     ) -> Self {
-        let caps = &serving.generation.process.caps;
+        let caps = &routed.serving.generation.process.caps;
         Self {
             head: ReplyHead::new(HeadCaps {
                 head_bytes: caps.upstream_head_bytes,
@@ -90,9 +92,13 @@ impl ProgramReply {
     ///
     /// # Errors
     /// A script refused it.
-    pub(in super::super) async fn send_head(&mut self, exchange: &mut Exchange) -> Result<()> {
+    pub(in super::super) async fn send_head(
+        &mut self,
+        arrived: Arrived<'_>,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
         match self.unsent.take() {
-            Some(size) => exchange.send_head(size).await,
+            Some(size) => reply_head::send(arrived, exchange, size).await,
             None => Ok(()),
         }
     }
@@ -113,12 +119,12 @@ impl ProgramReply {
     pub(in super::super) fn poll_take(
         &mut self,
         cx: &mut Context<'_>,
-        behind: (&Worker, &Serving),
+        routed: Routed<'_>,
         exchange: &mut Exchange,
         data: &[u8],
     ) -> Poll<Result<usize>> {
         if !self.has_head() {
-            return Poll::Ready(self.read_head(exchange, data));
+            return Poll::Ready(self.read_head(routed, exchange, data));
         }
         if self.is_bodiless {
             return Poll::Ready(Ok(data.len()));
@@ -134,7 +140,7 @@ impl ProgramReply {
             }
         };
         let reply = &mut exchange.reply;
-        let taken = self.delivery.poll_take(cx, behind, reply, run, place);
+        let taken = self.delivery.poll_take(cx, routed, reply, run, place);
         if let (Poll::Ready(Ok(count)), Some(owed)) = (&taken, &mut self.owed) {
             *owed -= *count as u64;
         }
@@ -168,19 +174,24 @@ impl ProgramReply {
         self.delivery.poll_rest(cx, reply)
     }
 
-    fn read_head(&mut self, exchange: &mut Exchange, data: &[u8]) -> Result<usize> {
+    fn read_head(
+        &mut self,
+        routed: Routed<'_>,
+        exchange: &mut Exchange,
+        data: &[u8],
+    ) -> Result<usize> {
         let used = self.head.read(data).map_err(|refusal| {
             let detail = no_head(self.head.refused_line());
             Error::new(Kind::UpstreamBroken, refusal.reason, detail)
         })?;
         if self.head.is_complete() {
             let rest = self.expected.map(|bytes| bytes.saturating_sub(used as u64));
-            self.prepare_head(exchange, rest);
+            self.prepare_head(routed, exchange, rest);
         }
         Ok(used)
     }
 
-    fn prepare_head(&mut self, exchange: &mut Exchange, rest: Option<u64>) {
+    fn prepare_head(&mut self, routed: Routed<'_>, exchange: &mut Exchange, rest: Option<u64>) {
         if self.local == LocalLocation::Inside
             && let Some(location) = self.head.local_location()
         {
@@ -191,7 +202,7 @@ impl ProgramReply {
         let status = self.head.status;
         exchange.record.upstream_status = status;
         exchange.outgoing.status = status;
-        scripts::keep_upstream(exchange, &self.head.fields);
+        scripts::keep_upstream(*routed, exchange, &self.head.fields);
         exchange.outgoing.fields = std::mem::take(&mut self.head.fields);
         let takes_no_body = exchange.reply.is_head_only() || matches!(status, 204 | 304);
         if !takes_no_body && exchange.request.head.method == Method::Head {

@@ -38,7 +38,7 @@ impl Download {
             (None, Some(_)) => Proxy::HELD_REPLY_BYTES,
             (None, None) => 0,
         };
-        let process = &forward.serving.generation.process;
+        let process = &forward.chosen.serving.generation.process;
         let body_caps = BodyCaps {
             body_bytes: REPLY_BYTES_MAX,
             chunk_extension_bytes: process.caps.chunk_extension_bytes,
@@ -91,8 +91,9 @@ impl Download {
                 true => Place::Last,
                 false => Place::Within,
             };
-            let behind = (forward.worker, forward.serving);
-            let taken = self.delivery.poll_take(cx, behind, reply, data, place);
+            let taken = self
+                .delivery
+                .poll_take(cx, *forward.chosen, reply, data, place);
             if has_data {
                 let count = ready!(taken)?;
                 decoding.consume(count, &mut link.buffer);

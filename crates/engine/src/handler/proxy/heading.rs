@@ -22,7 +22,7 @@ pub(super) struct Heading {
 impl Heading {
     /// Begins before the first one.
     pub(super) fn new(forward: &Forward<'_>) -> Self {
-        let caps = &forward.serving.generation.process.caps;
+        let caps = &forward.chosen.serving.generation.process.caps;
         Self {
             caps: HeadCaps {
                 head_bytes: caps.upstream_head_bytes,

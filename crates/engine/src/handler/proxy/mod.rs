@@ -25,8 +25,8 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
-use crate::upstream::{Chosen, Destination, Fresh, InFlight, Link, Pool, Tried};
-use crate::worker::{Serving, Worker};
+use crate::stage::Chosen;
+use crate::upstream::{Destination, Fresh, InFlight, Link, Pool, Reached, Tried};
 use relay::{Attempt, Head};
 pub(super) use rest::Rest;
 use tunnel::Over;
@@ -38,8 +38,7 @@ const HOP: &[u8] = b"1.1 nagaya";
 
 /// What every attempt at a request needs to know.
 struct Forward<'a> {
-    worker: &'a Worker,
-    serving: &'a Serving,
+    chosen: Chosen<'a>,
     proxy: &'a Proxy,
     /// When the upstream's time began to count.
     started: Instant,
@@ -66,14 +65,11 @@ enum Retry {
 
 /// Forwards the request and its reply.
 pub(super) async fn forward(
-    worker: &Rc<Worker>,
+    chosen: Chosen<'_>,
     exchange: &mut Exchange,
     proxy: &Proxy,
 ) -> Result<()> {
-    let Some(serving) = exchange.route.serving.clone() else {
-        return Err(Error::new(Kind::Internal, "no_generation", String::new()));
-    };
-    let pool = pool(&serving, exchange)?;
+    let pool = pool(chosen, exchange)?;
     check(exchange)?;
     let upgrade = exchange
         .request
@@ -84,8 +80,7 @@ pub(super) async fn forward(
     strip_hop_by_hop(&mut exchange.request.head.fields);
     let spooled = exchange.spooled.take();
     let forward = Forward {
-        worker,
-        serving: &serving,
+        chosen,
         proxy,
         started: Instant::now(),
         spooled_bytes: spooled.as_ref().map(Spool::len),
@@ -99,12 +94,13 @@ pub(super) async fn forward(
 }
 
 /// Where the request goes: to what a script has named, or to the upstream of the configuration.
-fn pool(serving: &Serving, exchange: &Exchange) -> Result<Rc<Pool>> {
+fn pool(chosen: Chosen<'_>, exchange: &Exchange) -> Result<Rc<Pool>> {
     if let Some(Destination::Dynamic(pool)) = &exchange.route.upstream {
         return Ok(Rc::clone(pool));
     }
-    match exchange.route.upstream_index(serving) {
-        Some(index) => serving
+    match chosen.upstream_index(&exchange.route) {
+        Some(index) => chosen
+            .serving
             .pools
             .get(index)
             .cloned()
@@ -154,11 +150,11 @@ impl Forward<'_> {
         let mut tried = Tried::default();
         let mut fresh = Fresh::No;
         loop {
-            let chosen = pool.reach(self.worker, &mut tried, fresh).await;
+            let reached = pool.reach(self.chosen.worker, &mut tried, fresh).await;
             exchange.record.upstream = pool.last_tried(&tried).map(|last| last.label.clone());
-            let chosen = chosen?;
+            let reached = reached?;
             exchange.invite_body().await?;
-            match self.attempt(exchange, pool, chosen, spooled.take()).await {
+            match self.attempt(exchange, pool, reached, spooled.take()).await {
                 Ok(()) => return Ok(()),
                 Err(failure) if failure.retry == Retry::Reconnect && fresh == Fresh::No => {
                     tried.forgive_last();
@@ -173,13 +169,13 @@ impl Forward<'_> {
         &self,
         exchange: &mut Exchange,
         pool: &Pool,
-        chosen: Chosen,
+        reached: Reached,
         spooled: Option<Spool>,
     ) -> std::result::Result<(), Failure> {
-        let Chosen {
+        let Reached {
             mut link,
             in_flight,
-        } = chosen;
+        } = reached;
         let server = in_flight.server();
         link.out.clear();
         head::write(link.out.bytes(), exchange, self, pool.host_of(server));
@@ -190,9 +186,9 @@ impl Forward<'_> {
                 Kind::UpstreamBroken | Kind::UpstreamSlow
             );
             if upstreams_fault && failure.retry == Retry::No {
-                pool.note_failure(server, self.worker);
+                pool.note_failure(server, self.chosen.worker);
             }
-            in_flight.note_end(self.worker, &failure.error);
+            in_flight.note_end(self.chosen.worker, &failure.error);
             self.abandon(
                 exchange,
                 attempt,
@@ -208,20 +204,20 @@ impl Forward<'_> {
             return self.switch(exchange, link, in_flight).await;
         }
         if let Err(error) = attempt.pass_on(self, exchange, &mut link).await {
-            in_flight.note_end(self.worker, &error);
+            in_flight.note_end(self.chosen.worker, &error);
             self.abandon(exchange, attempt, Head::Read, (link, in_flight), &error);
             return Err(Failure::last(error));
         }
         exchange.record.note_upstream_time(self.started);
         let outcome = permits::outcome_of_reply(&exchange.outgoing);
         if attempt.leaves_reusable(&link) {
-            pool.keep(self.worker, link, &in_flight);
+            pool.keep(self.chosen.worker, link, &in_flight);
         } else {
             drop(link);
         }
         // What the client has still to take is no business of the server's.
         drop(in_flight);
-        permits::end(self.worker, exchange, outcome);
+        permits::end(self.chosen.worker, exchange, outcome);
         attempt.send_rest(exchange).await.map_err(Failure::last)
     }
 
@@ -244,7 +240,7 @@ impl Forward<'_> {
                 in_flight,
                 rest: straggler::Rest::Http(Box::new(rest)),
             };
-            straggler::follow_server((self.worker, self.serving), exchange, abandoned);
+            straggler::follow_server(*self.chosen, exchange, abandoned);
         }
     }
 
@@ -254,10 +250,10 @@ impl Forward<'_> {
         mut link: Box<Link>,
         in_flight: InFlight,
     ) -> std::result::Result<(), Failure> {
-        permits::begin_tunnel(self.worker, exchange);
-        let tunnel_ms = self.serving.generation.process.timeouts.tunnel_ms;
+        permits::begin_tunnel(self.chosen, exchange);
+        let tunnel_ms = self.chosen.serving.generation.process.timeouts.tunnel_ms;
         let upgrade = self.upgrade.as_deref();
-        let over = tunnel::open(exchange, &mut link, upgrade, tunnel_ms).await;
+        let over = tunnel::open(**self.chosen, exchange, &mut link, upgrade, tunnel_ms).await;
         let is_left = match &over {
             Ok(over) => *over == Over::Broken,
             Err(error) => error.leaves_upstream_at_work(),
@@ -268,7 +264,7 @@ impl Forward<'_> {
                 in_flight,
                 rest: straggler::Rest::Bytes,
             };
-            straggler::follow_server((self.worker, self.serving), exchange, abandoned);
+            straggler::follow_server(*self.chosen, exchange, abandoned);
         }
         over.map(drop).map_err(Failure::last)
     }

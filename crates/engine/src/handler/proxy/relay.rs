@@ -12,6 +12,7 @@ use super::rest::Rest;
 use super::{Failure, Forward, Retry};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Body, BodySize, Exchange};
+use crate::reply_head;
 use crate::scripts;
 use crate::spool::Spool;
 use crate::upstream::Link;
@@ -42,7 +43,7 @@ impl Attempt {
         spooled: Option<Spool>,
         link: &Link,
     ) -> Self {
-        let process = &forward.serving.generation.process;
+        let process = &forward.chosen.serving.generation.process;
         let head = &exchange.request.head;
         let has_body = spooled.is_some() || !exchange.body.is_ended();
         Self {
@@ -151,8 +152,8 @@ impl Attempt {
         exchange: &mut Exchange,
         link: &mut Link,
     ) -> Result<()> {
-        let size = copy_head(exchange, link);
-        exchange.send_head(size).await?;
+        let size = copy_head(forward, exchange, link);
+        reply_head::send(**forward.chosen, exchange, size).await?;
         poll_fn(|cx| {
             self.poll_upload(cx, &mut exchange.body, link)
                 .map_err(|failure| failure.error)?;
@@ -197,9 +198,9 @@ impl Attempt {
 }
 
 /// Takes over status and fields; says how long the body is.
-fn copy_head(exchange: &mut Exchange, link: &mut Link) -> BodySize {
+fn copy_head(forward: &Forward<'_>, exchange: &mut Exchange, link: &mut Link) -> BodySize {
     let reply = &mut link.reply;
-    scripts::keep_upstream(exchange, &reply.fields);
+    scripts::keep_upstream(**forward.chosen, exchange, &reply.fields);
     let length = reply.fields.get(FieldId::ContentLength);
     let announced = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     strip_hop_by_hop(&mut reply.fields);

@@ -15,6 +15,8 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange};
 use crate::io::Io;
 use crate::outbox::Outbox;
+use crate::reply_head;
+use crate::stage::Arrived;
 use crate::upstream::Link;
 
 /// How a tunnel ended.
@@ -28,6 +30,7 @@ pub(super) enum Over {
 
 /// Answers 101 and passes bytes until both sides have ended or neither moves for `tunnel_ms`.
 pub(super) async fn open(
+    arrived: Arrived<'_>,
     exchange: &mut Exchange,
     link: &mut Link,
     asked: Option<&[u8]>,
@@ -54,7 +57,7 @@ pub(super) async fn open(
     }
     exchange.outgoing.fields.push(b"Upgrade", &protocol);
     exchange.reply.close_after();
-    exchange.send_head(BodySize::None).await?;
+    reply_head::send(arrived, exchange, BodySize::None).await?;
     poll_fn(|cx| exchange.reply.poll_flush(cx)).await?;
     let Some(mut client) = exchange.body.take_stream() else {
         return Ok(Over::Broken);

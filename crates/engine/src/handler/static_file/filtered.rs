@@ -8,7 +8,7 @@ use super::types;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::scripts;
-use crate::worker::Worker;
+use crate::stage::Arrived;
 
 /// Compresses the body of a file that a script has looked at, where the site has files compressed
 /// and the client accepts it; `accepted` is what the client said of that.
@@ -16,15 +16,15 @@ use crate::worker::Worker;
 /// # Errors
 /// When the library fails.
 pub(crate) async fn compress_filtered(
-    worker: &Worker,
+    arrived: Arrived<'_>,
     exchange: &mut Exchange,
     accepted: &[u8],
     bytes: Vec<u8>,
 ) -> Result<Vec<u8>> {
-    let Some(coding) = coding(exchange, accepted, bytes.len()) else {
+    let Some(coding) = coding(arrived, exchange, accepted, bytes.len()) else {
         return Ok(bytes);
     };
-    let made = compress::held(&worker.helpers, &bytes, coding).await?;
+    let made = compress::held(&arrived.worker.helpers, &bytes, coding).await?;
     let Made::Smaller(compressed) = made else {
         return Ok(bytes);
     };
@@ -38,9 +38,14 @@ pub(crate) async fn compress_filtered(
     Ok(compressed.into())
 }
 
-fn coding(exchange: &Exchange, accepted: &[u8], length: usize) -> Option<Coding> {
+fn coding(
+    arrived: Arrived<'_>,
+    exchange: &Exchange,
+    accepted: &[u8],
+    length: usize,
+) -> Option<Coding> {
     let outgoing = &exchange.outgoing;
-    let files = &exchange.route.site()?.files;
+    let files = &arrived.site(&exchange.route)?.files;
     let content_type = outgoing.fields.get(FieldId::ContentType)?;
     let content_type = std::str::from_utf8(content_type).ok()?;
     let is_compressed = exchange.record.handler == "static"

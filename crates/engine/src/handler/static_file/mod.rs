@@ -14,7 +14,6 @@ mod types;
 pub(crate) use representation::Kept;
 
 use std::os::fd::AsFd;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use wire::conditional::{self, Verdict};
@@ -24,9 +23,9 @@ use wire::{FieldId, Method, field_value_ok};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange};
 use crate::permits;
+use crate::reply_head;
 use crate::resolve::{self, File, Found, Handle, Resolved};
-use crate::site::Site;
-use crate::worker::{Serving, Worker};
+use crate::stage::{Arrived, Routed};
 use compress::Coding;
 pub(crate) use filtered::compress_filtered;
 use representation::{Maker, Representation, Siblings};
@@ -39,23 +38,16 @@ const ALLOWED: &[u8] = b"GET, HEAD, OPTIONS";
 ///
 /// # Errors
 /// Whatever kept it from doing so.
-pub(super) async fn serve(
-    worker: &Rc<Worker>,
-    serving: &Serving,
-    exchange: &mut Exchange,
-) -> Result<()> {
+pub(super) async fn serve(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
     match exchange.request.head.method {
         Method::Get | Method::Head => {}
-        Method::Options => return options(exchange).await,
+        Method::Options => return options(*routed, exchange).await,
         _ => {
             exchange.outgoing.fields.push(b"Allow", ALLOWED);
             return Err(Error::refused(405, "method_not_allowed"));
         }
     }
-    let index = exchange.route.site_index;
-    let site = index.and_then(|index| serving.site(index));
-    let resolved = resolve::file(worker, exchange).await?;
-    let (Some(site), Some(resolved)) = (site, resolved) else {
+    let Some(resolved) = resolve::file(routed, exchange).await? else {
         return Err(Error::refused(404, "no_root"));
     };
     match resolved.found() {
@@ -63,15 +55,13 @@ pub(super) async fn serve(
         Found::File(_) if !resolved.path_info().is_empty() => Err(Error::refused(404, "path_info")),
         Found::File(file) => {
             let maker = Maker {
-                worker,
-                serving,
-                site,
+                routed,
                 name: resolved.name(),
             };
             send_file(maker, exchange, &resolved, file).await
         }
-        Found::Directory(handle) => list(worker, exchange, site, handle).await,
-        Found::Unslashed => redirect(exchange).await,
+        Found::Directory(handle) => list(routed, exchange, handle).await,
+        Found::Unslashed => redirect(*routed, exchange).await,
         Found::Missing(why) => Err(Error::refused(404, why)),
         Found::Unreadable if resolved.is_source() => Err(Error::refused(404, "source")),
         Found::Unreadable | Found::Denied(None) => Err(Error::refused(403, "permission_denied")),
@@ -82,10 +72,10 @@ pub(super) async fn serve(
     }
 }
 
-async fn options(exchange: &mut Exchange) -> Result<()> {
+async fn options(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     exchange.outgoing.status = 204;
     exchange.outgoing.fields.push(b"Allow", ALLOWED);
-    exchange.send_head(BodySize::None).await
+    reply_head::send(arrived, exchange, BodySize::None).await
 }
 
 /// Sends a file in the coding the client wants most.
@@ -97,16 +87,16 @@ async fn send_file(
 ) -> Result<()> {
     let whole = maker.whole(file, None).await?;
     let Some(coding) = choose(maker, exchange, resolved, file).await? else {
-        return reply(maker.worker, exchange, whole).await;
+        return reply(*maker.routed, exchange, whole).await;
     };
     let siblings = file.kept.siblings.borrow().files.clone();
     if let Some(sibling) = siblings.get(coding as usize).and_then(Option::as_deref) {
         let whole = maker.whole(sibling, Some(coding)).await?;
-        return reply(maker.worker, exchange, whole).await;
+        return reply(*maker.routed, exchange, whole).await;
     }
     match maker.coded(file, coding).await? {
-        Some(coded) => reply(maker.worker, exchange, &coded).await,
-        None => reply(maker.worker, exchange, whole).await,
+        Some(coded) => reply(*maker.routed, exchange, &coded).await,
+        None => reply(*maker.routed, exchange, whole).await,
     }
 }
 
@@ -118,12 +108,12 @@ async fn choose(
     file: &File,
 ) -> Result<Option<Coding>> {
     let fields = &exchange.request.head.fields;
-    let files = &maker.site.files;
+    let files = &maker.routed.site.files;
     let Some(accepted) = fields.get(FieldId::AcceptEncoding) else {
         return Ok(None);
     };
     if files.precompressed {
-        look_for_siblings(maker.worker, exchange, resolved, file).await?;
+        look_for_siblings(maker.routed, resolved, file).await?;
     }
     let size = usize::try_from(file.facts.size).unwrap_or(usize::MAX);
     let is_made = !fields.contains(FieldId::Range) && maker.is_compressed(size);
@@ -135,13 +125,8 @@ async fn choose(
 }
 
 /// Brings what is known of a file's siblings up to date.
-async fn look_for_siblings(
-    worker: &Worker,
-    exchange: &Exchange,
-    resolved: &Resolved,
-    file: &File,
-) -> Result<()> {
-    let now_ms = worker.deadlines.now_ms();
+async fn look_for_siblings(routed: Routed<'_>, resolved: &Resolved, file: &File) -> Result<()> {
+    let now_ms = routed.worker.deadlines.now_ms();
     let last = match &*file.kept.siblings.borrow() {
         Siblings {
             seen_ms: Some(seen_ms),
@@ -149,7 +134,7 @@ async fn look_for_siblings(
         } if now_ms.saturating_sub(*seen_ms) < SIBLINGS_FRESH_MS => return Ok(()),
         stale => stale.files.clone(),
     };
-    let mut files = resolve::siblings(worker, exchange, resolved, last).await?;
+    let mut files = resolve::siblings(routed, resolved, last).await?;
     for sibling in &mut files {
         let time = |file: &File| (file.facts.modified_s, file.facts.modified_ns);
         // One that is older holds something else.
@@ -163,12 +148,12 @@ async fn look_for_siblings(
 }
 
 /// Answers with a representation, as far as conditions and range let it.
-async fn reply(worker: &Worker, exchange: &mut Exchange, sent: &Representation) -> Result<()> {
+async fn reply(arrived: Arrived<'_>, exchange: &mut Exchange, sent: &Representation) -> Result<()> {
     let head = &exchange.request.head;
     let (etag, modified_s) = (sent.etag.as_slice(), sent.modified_s);
     match conditional::evaluate(&head.fields, head.method, Some(etag), Some(modified_s)) {
         Verdict::Proceed => {}
-        Verdict::NotModified => return not_modified(exchange, sent).await,
+        Verdict::NotModified => return not_modified(arrived, exchange, sent).await,
         Verdict::PreconditionFailed => return Err(Error::refused(412, "precondition_failed")),
     }
     let range = match head.method {
@@ -198,14 +183,18 @@ async fn reply(worker: &Worker, exchange: &mut Exchange, sent: &Representation) 
         fields.push(b"Content-Range", range.as_bytes());
     }
     exchange.outgoing.status = status;
-    exchange.send_head(BodySize::Length(length)).await?;
+    reply_head::send(arrived, exchange, BodySize::Length(length)).await?;
     // The file is open: what the client takes its time for is no business of a limit.
-    permits::end(worker, exchange, limits::Outcome::Ignored);
-    send::body(worker, exchange, &sent.content, first, length).await
+    permits::end(arrived.worker, exchange, limits::Outcome::Ignored);
+    send::body(arrived.worker, exchange, &sent.content, first, length).await
 }
 
 /// 304 with the fields a cache would update (RFC 9110 §15.4.5).
-async fn not_modified(exchange: &mut Exchange, sent: &Representation) -> Result<()> {
+async fn not_modified(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    sent: &Representation,
+) -> Result<()> {
     exchange.outgoing.status = 304;
     for field in sent.fields.iter() {
         if matches!(
@@ -215,11 +204,11 @@ async fn not_modified(exchange: &mut Exchange, sent: &Representation) -> Result<
             exchange.outgoing.fields.push(field.name, field.value);
         }
     }
-    exchange.send_head(BodySize::None).await
+    reply_head::send(arrived, exchange, BodySize::None).await
 }
 
 /// Sends the client to the same path with a slash, where relative links are right.
-async fn redirect(exchange: &mut Exchange) -> Result<()> {
+async fn redirect(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     let head = &exchange.request.head;
     let path = head.path_wire();
     let slashes = path.iter().take_while(|byte| **byte == b'/').count();
@@ -236,16 +225,11 @@ async fn redirect(exchange: &mut Exchange) -> Result<()> {
     }
     exchange.outgoing.status = 301;
     exchange.outgoing.fields.push(b"Location", &target);
-    exchange.answer(b"").await
+    reply_head::answer(arrived, exchange, b"").await
 }
 
 /// Answers with a directory's listing, read by a helper thread.
-async fn list(
-    worker: &Worker,
-    exchange: &mut Exchange,
-    site: &Site,
-    handle: &Arc<Handle>,
-) -> Result<()> {
+async fn list(routed: Routed<'_>, exchange: &mut Exchange, handle: &Arc<Handle>) -> Result<()> {
     let held = Arc::clone(handle);
     let work = move || os::file::list(held.as_fd(), listing::ENTRIES_MAX);
     let entries = handle.run(work).await?;
@@ -254,15 +238,15 @@ async fn list(
         _ => Error::io(Kind::Internal, "directory", &error),
     })?;
     let path = exchange.request.head.path();
-    let page = listing::page(path, entries, |name| site.is_source(name));
+    let page = listing::page(path, entries, |name| routed.site.is_source(name));
     exchange.outgoing.status = 200;
     exchange
         .outgoing
         .fields
         .push(b"Content-Type", b"text/html; charset=utf-8");
     let size = BodySize::Length(page.len() as u64);
-    exchange.send_head(size).await?;
-    permits::end(worker, exchange, limits::Outcome::Ignored);
+    reply_head::send(*routed, exchange, size).await?;
+    permits::end(routed.worker, exchange, limits::Outcome::Ignored);
     exchange.reply.write(page.as_bytes()).await
 }
 

@@ -18,8 +18,7 @@ use super::types;
 use crate::error::{Error, Kind, Result};
 use crate::helper::Lane;
 use crate::resolve::{File, Handle, Share};
-use crate::site::Site;
-use crate::worker::{Serving, Worker};
+use crate::stage::Routed;
 
 /// Bytes and fields.
 #[derive(Debug)]
@@ -80,9 +79,7 @@ pub(super) struct Siblings {
 /// What representations of one site's file are made from.
 #[derive(Clone, Copy)]
 pub(super) struct Maker<'a> {
-    pub(super) worker: &'a Worker,
-    pub(super) serving: &'a Serving,
-    pub(super) site: &'a Site,
+    pub(super) routed: Routed<'a>,
     /// The name that decides the type: for a sibling that of the file itself.
     pub(super) name: &'a [u8],
 }
@@ -138,7 +135,7 @@ impl Maker<'_> {
         }
         let whole = self.whole(file, None).await?;
         let room = usize::try_from(whole.size).unwrap_or(usize::MAX);
-        let Some(share) = self.serving.files.memory(room) else {
+        let Some(share) = self.routed.serving.files.memory(room) else {
             return Ok(None);
         };
         let made = match self.compress(whole, room, coding).await? {
@@ -164,7 +161,7 @@ impl Maker<'_> {
         bytes: usize,
         coding: Coding,
     ) -> Result<compress::Made> {
-        let helpers = &self.worker.helpers;
+        let helpers = &self.routed.worker.helpers;
         match &whole.content {
             Content::Memory(bytes, _) => compress::held(helpers, bytes, coding).await,
             Content::Open(file) => {
@@ -178,10 +175,18 @@ impl Maker<'_> {
     /// The content of a small file, if there is room for it.
     async fn read_small(&self, file: &File, handle: &Arc<Handle>) -> Result<Option<Content>> {
         let size = usize::try_from(file.facts.size).unwrap_or(usize::MAX);
-        if size > self.serving.generation.process.caps.cached_file_bytes {
+        if size
+            > self
+                .routed
+                .serving
+                .generation
+                .process
+                .caps
+                .cached_file_bytes
+        {
             return Ok(None);
         }
-        let Some(share) = self.serving.files.memory(size) else {
+        let Some(share) = self.routed.serving.files.memory(size) else {
             return Ok(None);
         };
         let facts = file.facts;
@@ -200,7 +205,7 @@ impl Maker<'_> {
 
     fn fields(&self, facts: &FileFacts, coding: Option<Coding>, made: Made) -> Fields {
         let mut fields = Fields::default();
-        let content_type = types::of(&self.site.files, self.name);
+        let content_type = types::of(&self.routed.site.files, self.name);
         fields.push(b"Content-Type", content_type.as_bytes());
         if let Some(coding) = coding {
             fields.push(b"Content-Encoding", coding.name().as_bytes());
@@ -209,7 +214,7 @@ impl Maker<'_> {
             fields.push(b"Vary", b"Accept-Encoding");
         }
         // A date in the future would say that the content is newer than the reply.
-        let modified_s = facts.modified_s.min(self.worker.clock.unix_s());
+        let modified_s = facts.modified_s.min(self.routed.worker.clock.unix_s());
         fields.push(b"Last-Modified", &wire::date::format(modified_s));
         fields.push(b"ETag", &etag(facts, coding));
         if made == Made::AsStored {
@@ -220,12 +225,12 @@ impl Maker<'_> {
 
     /// Whether it is to be compressed here, being of that size.
     pub(super) fn is_compressed(&self, bytes: usize) -> bool {
-        let files = &self.site.files;
+        let files = &self.routed.site.files;
         compress::is_sized(files, bytes) && types::is_compressible(&types::of(files, self.name))
     }
 
     fn varies(&self, content_type: &str) -> bool {
-        let files = &self.site.files;
+        let files = &self.routed.site.files;
         (files.compress || files.precompressed) && types::is_compressible(content_type)
     }
 }

@@ -31,9 +31,10 @@ use crate::exchange::Exchange;
 use crate::permits::{Held, Limiter};
 use crate::programs::Program;
 use crate::shedding::Stay;
+use crate::stage::Routed;
 use crate::stats::{StragglerEnd, WorkerStats, bump};
 use crate::upstream::{InFlight, Link};
-use crate::worker::{Serving, Worker};
+use crate::worker::Worker;
 
 /// How many a worker follows. Of one more the connection is closed and the permit given back.
 const STRAGGLERS_MAX: u64 = if cfg!(test) { 2 } else { 1_024 };
@@ -84,16 +85,12 @@ struct Counted(Arc<WorkerStats>);
 
 /// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
 /// the connection where it holds none.
-pub(super) fn follow_server(
-    (worker, serving): (&Worker, &Serving),
-    exchange: &mut Exchange,
-    abandoned: Abandoned,
-) {
-    let Some(holding) = Holding::take(worker, exchange) else {
+pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
+    let Some(holding) = Holding::take(routed.worker, exchange) else {
         return;
     };
     abandoned.link.io.shutdown_write();
-    let patience = patience((worker, serving));
+    let patience = patience(routed);
     let mut straggler = Straggler::new(abandoned, patience);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| straggler.poll(cx)).await;
@@ -104,15 +101,11 @@ pub(super) fn follow_server(
 }
 
 /// Waits for the end of a program that was killed, if the exchange holds permits.
-pub(super) fn follow_program(
-    (worker, serving): (&Worker, &Serving),
-    exchange: &mut Exchange,
-    program: Program,
-) {
-    let Some(holding) = Holding::take(worker, exchange) else {
+pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, program: Program) {
+    let Some(holding) = Holding::take(routed.worker, exchange) else {
         return;
     };
-    let patience = patience((worker, serving));
+    let patience = patience(routed);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| match program.poll_outcome(cx) {
             Poll::Ready(_) => Poll::Ready(StragglerEnd::Finished),
@@ -123,9 +116,9 @@ pub(super) fn follow_program(
 }
 
 /// Runs while a straggler says nothing.
-fn patience((worker, serving): (&Worker, &Serving)) -> Deadline {
-    let silence_ms = serving.generation.process.timeouts.upstream_read_ms;
-    let deadline = worker.deadlines.register();
+fn patience(routed: Routed<'_>) -> Deadline {
+    let silence_ms = routed.serving.generation.process.timeouts.upstream_read_ms;
+    let deadline = routed.worker.deadlines.register();
     deadline.set(silence_ms.min(SILENCE_MS_MAX));
     deadline
 }

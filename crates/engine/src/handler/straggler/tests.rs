@@ -3,13 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::permits;
 use crate::testbed::{self, Bed, block_on, peer};
-use crate::upstream::{Chosen, Fresh, Tried};
+use crate::upstream::{Fresh, Reached, Tried};
 
 const CONFIG: &str = r#"
 limits = [{ concurrent = 8 }]
@@ -78,9 +77,11 @@ impl Scene {
     async fn admitted(&self) -> Exchange {
         let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let mut exchange = testbed::exchange(peer("192.0.2.7:40000"), request);
-        exchange.route.serving = Some(self.bed.worker.serving());
         exchange.route.site_index = Some(0);
-        let admitted = permits::admit(&self.bed.worker, &mut exchange, Instant::now()).await;
+        let serving = self.bed.worker.serving();
+        let routed = self.bed.arrived(&serving).routed(&exchange.route);
+        let chosen = routed.expect("a site").chosen(&exchange.route);
+        let admitted = permits::admit(chosen, &mut exchange, Instant::now()).await;
         admitted.expect("there is room");
         assert!(exchange.held.is_some());
         exchange
@@ -88,12 +89,11 @@ impl Scene {
 
     /// Connects to the server and leaves it at work for an exchange.
     async fn leave(&self, exchange: &mut Exchange) -> Box<dyn Stream> {
-        let worker = Rc::clone(&self.bed.worker);
-        let serving = worker.serving();
+        let serving = self.bed.worker.serving();
         let pool = &serving.pools[0];
         let mut tried = Tried::default();
-        let chosen = pool.reach(&worker, &mut tried, Fresh::Yes).await;
-        let Chosen { link, in_flight } = chosen.expect("it listens");
+        let reached = pool.reach(&self.bed.worker, &mut tried, Fresh::Yes).await;
+        let Reached { link, in_flight } = reached.expect("it listens");
         let server = self.accept();
         let rest = Rest::Bytes;
         let abandoned = Abandoned {
@@ -101,7 +101,8 @@ impl Scene {
             in_flight,
             rest,
         };
-        follow_server((&worker, &serving), exchange, abandoned);
+        let routed = self.bed.arrived(&serving).routed(&exchange.route);
+        follow_server(routed.expect("a site"), exchange, abandoned);
         server
     }
 

@@ -86,7 +86,7 @@ fn a_body_is_read_as_often_as_asked_and_too_long_ones_raise() {
             "POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n",
         );
         exchange.body = Body::Memory(MemoryBody::new(*b"body"));
-        pipeline::tests::begin(&bed.worker, &mut exchange);
+        pipeline::tests::begin(bed.arrived(&bed.worker.serving()), &mut exchange);
         for _ in 0..2 {
             let read = exchange.perform(Ask::Body { bytes_max: 4 }).await;
             assert!(matches!(read, Woken::Value(Datum::Bytes(bytes)) if bytes == b"body"));
@@ -114,7 +114,7 @@ fn a_permit_is_held_until_the_request_ends() {
         let request = "GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
         let [mut one, mut other] = [1, 2].map(|port| {
             let mut exchange = exchange(peer(&format!("192.0.2.7:{port}")), request);
-            pipeline::tests::begin(&bed.worker, &mut exchange);
+            pipeline::tests::begin(bed.arrived(&bed.worker.serving()), &mut exchange);
             exchange
         });
         assert!(is(&one.perform(acquire(0)).await, true));

@@ -1,0 +1,188 @@
+//! How far a request has come. Each stage is a type: the one before it, and what was found since.
+//!
+//! [`Arrived`] has the generation its request began with and sees no other; [`Routed`] has the site
+//! that its host leads to; [`Chosen`] the handler that answers. Whoever is handed one asks for none
+//! of that again. A stage is a copy of references: what changes on the way is the exchange, and
+//! its [`Route`] says which rules of the site matched.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use config::model::{Handler, Settings};
+
+use crate::exchange::Route;
+use crate::site::{Rule, Site};
+use crate::upstream::Destination;
+use crate::worker::{Serving, Worker};
+
+/// A request has come: its worker, and the generation that is fixed for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived<'a> {
+    /// The worker that serves it.
+    pub worker: &'a Rc<Worker>,
+    /// Its generation, as this worker serves it.
+    pub serving: &'a Rc<Serving>,
+}
+
+/// The site is found. Everything an [`Arrived`] has, too.
+#[derive(Debug, Clone, Copy)]
+pub struct Routed<'a> {
+    arrived: Arrived<'a>,
+    /// Its site.
+    pub site: &'a Site,
+    /// The site's index in the generation.
+    pub site_index: u32,
+}
+
+/// The handler is chosen. Everything a [`Routed`] has, too.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'a> {
+    routed: Routed<'a>,
+    /// What answers.
+    pub handler: &'a Handler,
+    /// The rule whose handler that is; `None` where the site's files answer.
+    pub rule: Option<&'a Rule>,
+}
+
+impl<'a> Arrived<'a> {
+    /// The site that was found for the request; `None` where none was.
+    pub fn site(self, route: &Route) -> Option<&'a Site> {
+        self.serving.site(route.site_index?)
+    }
+
+    /// The next stage, where a site was found.
+    pub fn routed(self, route: &Route) -> Option<Routed<'a>> {
+        let site_index = route.site_index?;
+        Some(Routed {
+            arrived: self,
+            site: self.serving.site(site_index)?,
+            site_index,
+        })
+    }
+
+    /// All that scripts of this request may stand on, outermost first.
+    pub(crate) fn levels(self, route: &Route) -> impl Iterator<Item = Level<'a>> {
+        levels(self.routed(route), route, std::iter::empty()).rev()
+    }
+
+    /// Settings of the site and of each matched rule, outer first.
+    pub fn settings(self, route: &Route) -> impl Iterator<Item = &'a Settings> {
+        let routed = self.routed(route);
+        let site = routed.and_then(|routed| routed.site.settings.as_deref());
+        let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
+        site.into_iter()
+            .chain(rules.filter_map(|rule| rule.settings.as_deref()))
+    }
+}
+
+impl<'a> Deref for Routed<'a> {
+    type Target = Arrived<'a>;
+
+    fn deref(&self) -> &Arrived<'a> {
+        &self.arrived
+    }
+}
+
+/// What limits and scripts stand on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Level<'a> {
+    /// A rule that matched.
+    Rule(&'a Rule),
+    /// The site.
+    Site(&'a Site),
+    /// The tenant whose site this is.
+    Tenant(&'a Site),
+    /// The upstream of the configuration that the handler goes to, by its index.
+    Upstream(usize),
+    /// The places for programs, where one is started.
+    Programs,
+    /// The process.
+    Process,
+}
+
+/// The levels of a request, innermost first: the one place that says their order. `handlers` are
+/// those that its handler adds.
+fn levels<'a>(
+    routed: Option<Routed<'a>>,
+    route: &Route,
+    handlers: impl DoubleEndedIterator<Item = Level<'a>>,
+) -> impl DoubleEndedIterator<Item = Level<'a>> {
+    let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
+    let site = routed.into_iter().flat_map(|routed| {
+        let site = routed.site;
+        [Level::Site(site), Level::Tenant(site)]
+    });
+    rules
+        .rev()
+        .map(Level::Rule)
+        .chain(site)
+        .chain(handlers)
+        .chain([Level::Process])
+}
+
+impl<'a> Routed<'a> {
+    /// The rules that matched, in order.
+    pub fn rules(self, route: &Route) -> impl DoubleEndedIterator<Item = &'a Rule> {
+        let rules = &self.site.rules;
+        route.matched().iter().filter_map(|index| rules.get(*index))
+    }
+
+    /// The handler that answers, by the rules that have matched so far.
+    pub fn chosen(self, route: &Route) -> Chosen<'a> {
+        let last = route.matched().last();
+        let rule = last.and_then(|last| self.site.rules.get(*last));
+        let rule = rule.filter(|rule| rule.handler.is_some());
+        let handler = rule.and_then(|rule| rule.handler.as_ref());
+        Chosen {
+            routed: self,
+            handler: handler.unwrap_or(&Handler::Static),
+            rule,
+        }
+    }
+}
+
+impl<'a> Deref for Chosen<'a> {
+    type Target = Routed<'a>;
+
+    fn deref(&self) -> &Routed<'a> {
+        &self.routed
+    }
+}
+
+impl<'a> Chosen<'a> {
+    /// All that limits of this request may stand on, innermost first.
+    pub(crate) fn levels(self, route: &Route) -> impl DoubleEndedIterator<Item = Level<'a>> {
+        let upstream = self.upstream_index(route).map(Level::Upstream);
+        let programs = self.runs_program().then_some(Level::Programs);
+        levels(Some(*self), route, upstream.into_iter().chain(programs))
+    }
+
+    /// Whether a program is started for it.
+    pub fn runs_program(self) -> bool {
+        matches!(self.handler, Handler::Cgi(_))
+    }
+
+    /// Index of the upstream it goes to, where that is one of the configuration.
+    pub fn upstream_index(self, route: &Route) -> Option<usize> {
+        match (self.handler, &route.upstream) {
+            (Handler::Proxy(_), Some(Destination::Configured(index))) => Some(*index),
+            (Handler::Proxy(_), Some(Destination::Dynamic(_))) => None,
+            (Handler::Proxy(proxy), None) => proxy.upstream(),
+            (Handler::FastCgi(fastcgi), _) => Some(fastcgi.upstream),
+            _ => None,
+        }
+    }
+
+    /// Name of the upstream it goes to: one of the configuration, or what a script has said.
+    pub fn upstream_name<'r>(self, route: &'r Route) -> Option<&'r str>
+    where
+        'a: 'r,
+    {
+        if let Some(Destination::Dynamic(pool)) = &route.upstream {
+            return Some(pool.name());
+        }
+        let upstreams = &self.serving.generation.upstreams;
+        let upstream = upstreams.get(self.upstream_index(route)?)?;
+        Some(&upstream.name)
+    }
+}
