@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use regex::bytes::Regex;
 
 use crate::exchange::Request;
-use crate::fields;
 use crate::glob::{self, Matcher};
 use crate::maps::{self, Answers, Question};
 use crate::resolve::Resolved;
+use crate::template;
 
 /// Conditions that must all hold.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl Test {
 impl MapTest {
     fn question(&self, request: &Request) -> Question {
         let mut key = Vec::new();
-        fields::expand(&self.wanted.key, request, &Answers::NONE, &mut key);
+        template::expand(&self.wanted.key, request, &Answers::NONE, &mut key);
         let map = self.wanted.map;
         Question { map, key }
     }

@@ -1,11 +1,12 @@
 //! The configured changes to fields: remove, set, add; process, site, rules, in that order.
 
-use config::model::{FieldEdits, Template, TemplatePart};
+use config::model::{FieldEdits, Template};
 use wire::{Fields, field_value_ok};
 
 use crate::exchange::{Exchange, Request};
 use crate::maps::Answers;
 use crate::stage::{Arrived, Chosen};
+use crate::template::expand;
 
 /// Changes the request's fields before a handler sees them.
 pub fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
@@ -72,38 +73,5 @@ fn with_value(
     expand(template, request, answers, &mut value);
     if field_value_ok(&value) {
         f(&value);
-    }
-}
-
-/// Appends a template's text, its variables filled in from the request, and what it asks of maps
-/// from what was answered.
-pub fn expand(template: &Template, request: &Request, answers: &Answers, out: &mut Vec<u8>) {
-    let head = &request.head;
-    for part in &template.parts {
-        match part {
-            TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
-            TemplatePart::Host => out.extend_from_slice(head.host().as_bytes()),
-            TemplatePart::Path => out.extend_from_slice(head.path_wire()),
-            TemplatePart::Query => out.extend_from_slice(head.query().unwrap_or_default()),
-            TemplatePart::Uri => {
-                out.extend_from_slice(head.path_wire());
-                if let Some(query) = head.query() {
-                    out.push(b'?');
-                    out.extend_from_slice(query);
-                }
-            }
-            TemplatePart::Scheme => out.extend_from_slice(b"http"),
-            TemplatePart::Client => out.extend_from_slice(request.client.to_string().as_bytes()),
-            TemplatePart::RequestId => out.extend_from_slice(request.id.as_bytes()),
-            TemplatePart::Method => out.extend_from_slice(head.method_bytes()),
-            TemplatePart::Map(lookup) => {
-                let mut key = Vec::new();
-                expand(&lookup.key, request, answers, &mut key);
-                match answers.find(lookup.map, &key).flatten() {
-                    Some(answer) => out.extend_from_slice(answer),
-                    None => expand(&lookup.default, request, answers, out),
-                }
-            }
-        }
     }
 }

@@ -131,7 +131,7 @@ impl Generation {
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             upstreams: upstreams.map(Arc::new).collect(),
-            maps: maps::compile(model, before)?,
+            maps: maps::compile(model, before.map_or(&[], |before| &before.maps))?,
             texts_ask_maps: maps::texts_ask(model),
             limits: Limits::default(),
             shedding,

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use config::model;
 use os::file::FileFacts;
 
-use crate::site::original;
+use crate::backups::original;
 
 /// The guarded files of a generation, for all its sites and workers.
 #[derive(Debug, Clone, Default)]

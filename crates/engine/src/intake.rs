@@ -1,39 +1,17 @@
 //! Taking a request's body before anybody is asked for anything (`buffer_request`).
 //!
 //! A slow upload then holds no permit of a limit, no connection and no process of whoever answers.
-//! What doesn't fit is refused before they hear of it, and what the handler would refuse anyway is
-//! refused before the client has sent its body. The body waits in the exchange.
+//! What doesn't fit is refused before they hear of it. The body waits in the exchange. Which
+//! handlers want that is theirs to say.
 
 use std::future::poll_fn;
 
-use config::model::Handler;
-
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::handler;
 use crate::shares::{self, Owner};
 use crate::spool::{Room, Spool};
-use crate::stage::{Arrived, Chosen};
+use crate::stage::Arrived;
 use crate::worker::Serving;
-
-/// Takes the whole body, where there is one and the handler wants it first.
-///
-/// # Errors
-/// Whatever ends an upload, and 413 or 503 where it can't be kept; what the handler refuses.
-pub async fn beforehand(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
-    if exchange.body.is_ended() {
-        return Ok(());
-    }
-    if is_wanted(chosen.handler, exchange.body.length()) {
-        // Boxed: most exchanges take nothing beforehand and need not have room for it.
-        let taken = Box::pin(async {
-            handler::check(chosen, exchange).await?;
-            take(**chosen, exchange).await
-        });
-        exchange.spooled = Some(taken.await?);
-    }
-    Ok(())
-}
 
 /// Takes the whole body now, where there is one that was not taken yet: somebody is to see it
 /// before the handler does.
@@ -47,21 +25,11 @@ pub async fn whole(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> 
     Ok(())
 }
 
-/// A program must be told the length, so a body without one is always taken first.
-fn is_wanted(handler: &Handler, length: Option<u64>) -> bool {
-    match handler {
-        Handler::Proxy(proxy) => proxy.buffer_request,
-        Handler::FastCgi(fastcgi) => fastcgi.buffer_request || length.is_none(),
-        Handler::Cgi(cgi) => cgi.buffer_request || length.is_none(),
-        Handler::Static
-        | Handler::Respond(_)
-        | Handler::Redirect(_)
-        | Handler::Metrics(_)
-        | Handler::Script(_) => false,
-    }
-}
-
-async fn take(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Spool> {
+/// Takes the whole body.
+///
+/// # Errors
+/// As [`whole`].
+pub(crate) async fn take(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Spool> {
     let serving = arrived.serving;
     let caps = &serving.generation.process.caps;
     let kept_bytes_max = shares::most_of(caps.spool_disk_bytes) + caps.spool_memory_bytes as u64;
@@ -73,10 +41,9 @@ async fn take(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Spool> {
         return Err(too_long());
     }
     exchange.invite_body().await?;
-    let mut spool = arrived.worker.spool(
-        serving,
-        Owner::new(arrived.site(&exchange.route), exchange.request.client),
-    );
+    let site = arrived.site(&exchange.route);
+    let owner = Owner::new(site.map(|site| &site.tenant_name), exchange.request.client);
+    let mut spool = arrived.worker.spool(serving, owner);
     loop {
         exchange.body.fill().await?;
         if exchange.body.is_ended() {

@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::exchange::Exchange;
 use crate::fields;
 use crate::handler;
-use crate::intake;
 use crate::maps;
 use crate::permits;
 use crate::resolve;
@@ -108,7 +107,7 @@ async fn answer_there(
         return Ok(next);
     }
     turn_stay(exchange, waited, Stay::pause);
-    intake::beforehand(chosen, exchange).await?;
+    handler::beforehand(chosen, exchange).await?;
     permits::admit(chosen, exchange, lately(exchange, waited)).await?;
     turn_stay(exchange, waited, Stay::go_on);
     let next = scripts::access(chosen, exchange).await?;

@@ -228,7 +228,7 @@ impl Server {
         let before = self.shared.generation();
         self.swap(generation, added, &kept)?;
         if let Some(before) = before {
-            maps::retire(&before, generation);
+            maps::retire(&before.maps, &generation.maps);
         }
         self.shared.set_generation(generation);
         // Who sees the reload sees its generation.

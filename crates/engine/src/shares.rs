@@ -13,7 +13,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address;
-use crate::site::Site;
 
 /// What a tenant may hold, as a multiple of what it leaves.
 const TENANT_TIMES: u64 = 7;
@@ -33,12 +32,10 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// A client of a site.
-    pub fn new(site: Option<&Site>, client: IpAddr) -> Self {
+    /// A client of a tenant's.
+    pub fn new(tenant: Option<&Arc<str>>, client: IpAddr) -> Self {
         Self {
-            tenant: site
-                .map(|site| site.tenant_name.clone())
-                .unwrap_or_default(),
+            tenant: tenant.cloned().unwrap_or_default(),
             network: address::network(client),
         }
     }

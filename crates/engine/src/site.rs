@@ -7,31 +7,15 @@ use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
 use os::file::FileFacts;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
+use crate::backups::{original, without_package};
 use crate::conditions::{self, Conditions};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::glob::Matcher;
 use crate::guarded::Guarded;
 use crate::permits::{self, Level};
-use crate::resolve::SIBLINGS;
 use crate::scripts::{self, Use};
 use crate::stats::SiteStats;
-
-/// What editors, version control and careful people put behind the name of a copy.
-const BACKUPS: [&str; 11] = [
-    "~", ".bak", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".rej", ",v", "#",
-];
-/// How the last extension begins of what Debian's tools for packages set aside.
-const PACKAGED: [&[u8]; 2] = [b".dpkg-", b".ucf-"];
-/// What names a source whatever follows.
-const AMID: [&[u8]; 2] = [b".php.", b".phtml."];
-
-/// Whether a file of this name is what an editor or a package has left behind.
-pub fn is_backup(name: &[u8]) -> bool {
-    without_suffix(name, &BACKUPS)
-        .or_else(|| without_package(name))
-        .is_some()
-}
 
 /// A site, ready to serve.
 #[derive(Debug)]
@@ -211,41 +195,6 @@ impl Site {
     pub(crate) fn is_guarded_file(&self, file: BorrowedFd<'_>, facts: &FileFacts) -> bool {
         self.guarded.holds_file(file, facts)
     }
-}
-
-/// What a file of this name is a copy of, as compressors, editors and packages name copies, in
-/// upper or lower case; also what stands before the rest of a name such as `a.php.1`.
-pub(crate) fn original(name: &[u8]) -> Option<&[u8]> {
-    without_suffix(name, &SIBLINGS)
-        .or_else(|| without_suffix(name, &BACKUPS))
-        .or_else(|| without_package(name))
-        .or_else(|| AMID.iter().find_map(|amid| up_to(name, amid)))
-}
-
-fn without_suffix<'a>(name: &'a [u8], suffixes: &[&str]) -> Option<&'a [u8]> {
-    suffixes.iter().find_map(|suffix| {
-        let (stem, end) = name.split_at_checked(name.len().checked_sub(suffix.len())?)?;
-        end.eq_ignore_ascii_case(suffix.as_bytes()).then_some(stem)
-    })
-}
-
-fn without_package(name: &[u8]) -> Option<&[u8]> {
-    let (stem, tail) = name.split_at_checked(name.iter().rposition(|byte| *byte == b'.')?)?;
-    let begins = |start: &[u8]| {
-        tail.get(..start.len())
-            .is_some_and(|tail| tail.eq_ignore_ascii_case(start))
-    };
-    let is_packaged = !tail.contains(&b'/') && PACKAGED.iter().any(|start| begins(start));
-    is_packaged.then_some(stem)
-}
-
-/// The name up to the extension that stands amid its last component.
-fn up_to<'a>(name: &'a [u8], amid: &[u8]) -> Option<&'a [u8]> {
-    let slash = name.iter().rposition(|byte| *byte == b'/');
-    let base = slash.map_or(0, |slash| slash + 1);
-    let mut places = name.get(base..)?.windows(amid.len());
-    let at = places.position(|part| part.eq_ignore_ascii_case(amid))?;
-    name.get(..base + at + amid.len() - 1)
 }
 
 /// Most levels set nothing: requests need not look at them.

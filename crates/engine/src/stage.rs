@@ -157,6 +157,20 @@ impl<'a> Chosen<'a> {
         levels(Some(*self), route, upstream.into_iter().chain(programs))
     }
 
+    /// The word for its handler in records.
+    pub fn handler_word(self) -> &'static str {
+        match self.handler {
+            Handler::Static => "static",
+            Handler::Proxy(_) => "proxy",
+            Handler::FastCgi(_) => "fastcgi",
+            Handler::Cgi(_) => "cgi",
+            Handler::Respond(_) => "respond",
+            Handler::Redirect(_) => "redirect",
+            Handler::Metrics(_) => "metrics",
+            Handler::Script(_) => "script",
+        }
+    }
+
     /// Whether a program is started for it.
     pub fn runs_program(self) -> bool {
         matches!(self.handler, Handler::Cgi(_))

@@ -146,7 +146,7 @@ async fn accept(
     listener: Arc<Listener>,
     socket: AsyncFd<OwnedFd>,
 ) {
-    if let Err(error) = listener.run(worker, socket).await {
+    if let Err(error) = listener::run(listener, worker, socket).await {
         let error = config::reason(&error);
         tracing::error!(?address, error, "listener failed");
     }

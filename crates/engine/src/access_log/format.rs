@@ -15,10 +15,10 @@ use super::escape;
 use super::times::Times;
 use crate::address;
 use crate::exchange::{Exchange, Request};
-use crate::fields;
 use crate::refused::SAMPLE;
 use crate::resolve::Resolved;
 use crate::stage::Arrived;
+use crate::template;
 
 /// What a record is made of.
 pub(super) struct Facts<'a> {
@@ -303,7 +303,7 @@ fn variables<'a>(facts: &Facts<'a>) -> impl Iterator<Item = (&'a str, &'a Templa
 fn expanded<'a>(template: &Template, facts: &Facts<'_>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
     scratch.clear();
     let answers = &facts.exchange.route.answers;
-    fields::expand(template, &facts.exchange.request, answers, scratch);
+    template::expand(template, &facts.exchange.request, answers, scratch);
     scratch
 }
 

@@ -6,14 +6,13 @@
 //! pays for what that takes, and waits behind those who don't. A good answer holds for a minute.
 
 mod apr1;
+mod checks;
 mod credentials;
 mod password;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use config::model::Auth;
@@ -24,12 +23,8 @@ use crate::exchange::{Exchange, Request, Route};
 use crate::permits;
 use crate::stage::Chosen;
 
+pub use checks::Checks;
 use credentials::Credentials;
-
-/// How long a good answer holds.
-const REMEMBERED_MS: u64 = 60_000;
-/// Good answers a worker remembers.
-const REMEMBERED_MAX: usize = 4_096;
 
 /// Lets the client pass or refuses it, by its address.
 ///
@@ -120,41 +115,6 @@ async fn authenticate(
         checks.remember(key, worker.deadlines.now_ms());
     }
     Ok(right)
-}
-
-/// What a worker knows of passwords.
-#[derive(Debug, Default)]
-pub struct Checks {
-    /// When good answers end. Keys are hashes under keys of this process: no password is kept.
-    good: RefCell<HashMap<[u64; 2], u64>>,
-    keys: [RandomState; 2],
-}
-
-impl Checks {
-    /// A changed password changes the key: a good answer never outlives it.
-    fn key(&self, auth: &Auth, credentials: &Credentials) -> [u64; 2] {
-        let stored = auth.users.get(&credentials.user);
-        let text = (&auth.file, stored, &credentials.user, &credentials.password);
-        [self.keys[0].hash_one(text), self.keys[1].hash_one(text)]
-    }
-
-    fn remembers(&self, key: [u64; 2], now_ms: u64) -> bool {
-        self.good
-            .borrow()
-            .get(&key)
-            .is_some_and(|until_ms| now_ms < *until_ms)
-    }
-
-    fn remember(&self, key: [u64; 2], now_ms: u64) {
-        let mut good = self.good.borrow_mut();
-        if good.len() >= REMEMBERED_MAX {
-            good.retain(|_, until_ms| now_ms < *until_ms);
-        }
-        if good.len() >= REMEMBERED_MAX {
-            good.clear();
-        }
-        good.insert(key, now_ms + REMEMBERED_MS);
-    }
 }
 
 impl Credentials {

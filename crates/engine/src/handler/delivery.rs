@@ -109,7 +109,7 @@ impl Delivery {
         if self.aside_bytes_max == 0 {
             return Poll::Pending;
         }
-        let owner = || Owner::new(Some(routed.site), self.client);
+        let owner = || Owner::new(Some(&routed.site.tenant_name), self.client);
         let spool = || routed.worker.spool(routed.serving, owner());
         let aside = self.aside.get_or_insert_with(spool);
         let allowed = self.aside_bytes_max.saturating_sub(aside.len());

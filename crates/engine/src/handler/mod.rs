@@ -1,5 +1,6 @@
 //! Handlers: exactly one answers each request.
 
+mod beforehand;
 mod cgi;
 mod delivery;
 mod fastcgi;
@@ -9,7 +10,7 @@ mod proxy;
 mod redirect;
 mod respond;
 mod source;
-pub(crate) mod static_file;
+mod static_file;
 mod straggler;
 mod upload;
 
@@ -19,7 +20,7 @@ use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::scripts::{self, Next};
 use crate::stage::Chosen;
-pub(crate) use static_file::compress_filtered;
+pub use beforehand::beforehand;
 
 /// Runs the handler the route chose.
 ///
@@ -27,7 +28,7 @@ pub(crate) use static_file::compress_filtered;
 /// Whatever kept it from answering.
 pub async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
     let handler = chosen.handler;
-    exchange.record.handler = name(handler);
+    exchange.record.handler = chosen.handler_word();
     exchange.aborts_on_close = aborts_on_close(handler);
     scripts::take_named(chosen, exchange).await?;
     scripts::ask_for_identity(**chosen, exchange);
@@ -70,19 +71,5 @@ fn aborts_on_close(handler: &Handler) -> bool {
         Handler::Cgi(cgi) => cgi.abort_on_close,
         Handler::FastCgi(fastcgi) => fastcgi.abort_on_close,
         _ => false,
-    }
-}
-
-/// The word for a handler in records.
-pub(crate) fn name(handler: &Handler) -> &'static str {
-    match handler {
-        Handler::Static => "static",
-        Handler::Proxy(_) => "proxy",
-        Handler::FastCgi(_) => "fastcgi",
-        Handler::Cgi(_) => "cgi",
-        Handler::Respond(_) => "respond",
-        Handler::Redirect(_) => "redirect",
-        Handler::Metrics(_) => "metrics",
-        Handler::Script(_) => "script",
     }
 }

@@ -5,9 +5,9 @@ use wire::field_value_ok;
 
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
-use crate::fields;
 use crate::reply_head;
 use crate::stage::Arrived;
+use crate::template;
 
 /// Answers with `Location`.
 ///
@@ -21,7 +21,7 @@ pub(super) async fn answer(
 ) -> Result<()> {
     let mut target = Vec::new();
     let answers = &exchange.route.answers;
-    fields::expand(&redirect.target, &exchange.request, answers, &mut target);
+    template::expand(&redirect.target, &exchange.request, answers, &mut target);
     if asks_maps(&redirect.target) {
         target = escaped(&target);
         let starts: [&[u8]; 3] = [b"/", b"http://", b"https://"];

@@ -5,9 +5,9 @@ use wire::FieldId;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::fields;
 use crate::reply_head;
 use crate::stage::Arrived;
+use crate::template;
 
 /// Answers with the configured status and text.
 ///
@@ -28,6 +28,6 @@ pub(super) async fn answer(
     }
     let mut body = Vec::new();
     let answers = &exchange.route.answers;
-    fields::expand(&respond.body, &exchange.request, answers, &mut body);
+    template::expand(&respond.body, &exchange.request, answers, &mut body);
     reply_head::answer(arrived, exchange, &body).await
 }

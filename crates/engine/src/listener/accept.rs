@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tokio::io::unix::AsyncFd;
 
-use super::connection::{self, Arrival};
+use super::arrival::{Arrival, Listener};
+use super::connection;
 use crate::exchange::Peer;
 use crate::worker::Worker;
 
@@ -23,59 +23,41 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 /// One that closes for the server's end doesn't: whoever comes now is to go elsewhere at once.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// A worker's listener, as everybody sees it who has a connection from there: the worker itself,
-/// those it hands connections to, and the warden, which accepts for it.
-#[derive(Debug, Default)]
-pub struct Listener {
-    removed: AtomicBool,
-    wake: tokio::sync::Notify,
-}
-
-impl Listener {
-    /// Whether the listener is gone from the configuration: its connections end with their reply.
-    pub fn is_removed(&self) -> bool {
-        self.removed.load(Relaxed)
-    }
-
-    /// Takes the listener out: it is accepted empty, then closed.
-    pub fn remove(&self) {
-        self.removed.store(true, Relaxed);
-        self.wake.notify_one();
-    }
-
-    /// Accepts until removed.
-    pub async fn run(
-        self: Arc<Self>,
-        worker: Rc<Worker>,
-        socket: AsyncFd<OwnedFd>,
-    ) -> io::Result<()> {
-        let (mut lack, mut said) = (None, None);
-        while !self.is_removed() {
-            tokio::select! {
-                biased;
-                () = self.wake.notified() => {}
-                ready = socket.readable() => {
-                    let mut ready = ready?;
-                    let turn = take_turn(&worker, &self, socket.get_ref().as_fd(), lack);
-                    lack = None;
-                    match turn {
-                        Turn::Empty => ready.clear_ready(),
-                        Turn::More => tokio::task::yield_now().await,
-                        Turn::Full(of) => {
-                            lack = Some(of);
-                            say(&worker, of, &mut said);
-                            tokio::time::sleep(REST).await;
-                        }
+/// Accepts until the listener is removed.
+///
+/// # Errors
+/// When its socket fails.
+pub async fn run(
+    listener: Arc<Listener>,
+    worker: Rc<Worker>,
+    socket: AsyncFd<OwnedFd>,
+) -> io::Result<()> {
+    let (mut lack, mut said) = (None, None);
+    while !listener.is_removed() {
+        tokio::select! {
+            biased;
+            () = listener.wake.notified() => {}
+            ready = socket.readable() => {
+                let mut ready = ready?;
+                let turn = take_turn(&worker, &listener, socket.get_ref().as_fd(), lack);
+                lack = None;
+                match turn {
+                    Turn::Empty => ready.clear_ready(),
+                    Turn::More => tokio::task::yield_now().await,
+                    Turn::Full(of) => {
+                        lack = Some(of);
+                        say(&worker, of, &mut said);
+                        tokio::time::sleep(REST).await;
                     }
                 }
             }
         }
-        if !worker.is_draining() {
-            tokio::time::sleep(FAREWELL).await;
-        }
-        while let Turn::More = take_turn(&worker, &self, socket.get_ref().as_fd(), lack) {}
-        Ok(())
     }
+    if !worker.is_draining() {
+        tokio::time::sleep(FAREWELL).await;
+    }
+    while let Turn::More = take_turn(&worker, &listener, socket.get_ref().as_fd(), lack) {}
+    Ok(())
 }
 
 enum Turn {

@@ -6,14 +6,13 @@
 //! worker that holds many lets it go at once. Here, and only here, is decided whether a connection
 //! may be kept.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use config::model::{Caps, Timeouts};
 use wire::{BodyCaps, HeadCaps, Version};
 
-use super::accept::Listener;
+use super::arrival::{Arrival, Listener};
 use super::clients::ClientSeat;
 use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
@@ -31,17 +30,6 @@ const LINGERING_MAX: usize = 256;
 const FAREWELL_MS: u64 = 2_000;
 /// How much of it is read.
 const FAREWELL_BYTES: usize = 1 << 20;
-
-/// A fresh connection, unread.
-#[derive(Debug)]
-pub struct Arrival {
-    /// The socket.
-    pub stream: OwnedFd,
-    /// Who connected.
-    pub peer: Peer,
-    /// Where. The connection ends with its reply once that is removed, whoever serves it.
-    pub listener: Arc<Listener>,
-}
 
 /// What keeps a connection counted: on the board and in its client's seats.
 struct Counted {

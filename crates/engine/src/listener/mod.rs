@@ -4,10 +4,12 @@
 //! worker when the board says that this one is held up or has clearly more than its share.
 
 mod accept;
+mod arrival;
 mod clients;
 mod connection;
 
-pub use accept::{Listener, accept_some, is_full};
+pub use accept::{accept_some, is_full, run};
+pub use arrival::{Arrival, Listener};
 pub(crate) use clients::key as client_key;
 pub use clients::{ClientSeat, Clients};
-pub use connection::{Arrival, start, start_handed};
+pub use connection::{start, start_handed};

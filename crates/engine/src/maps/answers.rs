@@ -47,6 +47,14 @@ pub(crate) fn number(answer: &[u8]) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
+/// What a map is to be asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// Index of the map in the generation.
+    pub(crate) map: usize,
+    pub(crate) key: Vec<u8>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

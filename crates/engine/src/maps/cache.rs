@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use config::model::MapCache;
 use tokio::sync::oneshot;
 
-use super::Answer;
+use super::answers::Answer;
 
 /// What an entry takes beside its key (which it has twice) and its answer.
 const ENTRY_BYTES: usize = 128;

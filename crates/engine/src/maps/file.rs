@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -18,9 +17,9 @@ use config::{model, reason};
 use os::file::Wait;
 use tokio::time::sleep;
 
-use super::Answer;
+use super::answers::Answer;
 use crate::helper::Lane;
-use crate::worker::Worker;
+use crate::worker::Resources;
 
 /// Largest file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -107,12 +106,12 @@ impl FileMap {
     }
 
     /// Has the file looked at by this worker's helpers, if it hosts it and does not yet.
-    pub(super) fn start(this: &Arc<Self>, worker: &Rc<Worker>) {
-        let is_ours = this.seat % worker.workers() == worker.index;
+    pub(super) fn start(this: &Arc<Self>, resources: &Resources) {
+        let is_ours = this.seat % resources.workers == resources.index;
         if !is_ours || this.is_started.swap(true, Relaxed) {
             return;
         }
-        let (worker, map) = (Rc::clone(worker), Arc::downgrade(this));
+        let (helpers, map) = (resources.helpers.clone(), Arc::downgrade(this));
         tokio::task::spawn_local(async move {
             loop {
                 sleep(LOOK).await;
@@ -120,10 +119,7 @@ impl FileMap {
                     return;
                 };
                 // A file system that hangs is asked again when a helper is free.
-                let _ = worker
-                    .helpers
-                    .run(Lane::Remote, move || map.refresh())
-                    .await;
+                let _ = helpers.run(Lane::Remote, move || map.refresh()).await;
             }
         });
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::Answer;
+use super::answers::Answer;
 use super::protocol::Flood;
 
 /// Bytes of questions that wait to be written.

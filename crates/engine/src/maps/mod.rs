@@ -14,6 +14,7 @@ mod back_off;
 mod cache;
 mod file;
 mod inbox;
+mod map;
 mod process;
 mod program;
 mod protocol;
@@ -22,124 +23,36 @@ mod texts;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
-use config::model::{self, MapSource, Model};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use config::model::{MapLookup, Template};
 
-pub(crate) use answers::number;
 pub use answers::{Answer, Answers};
+pub(crate) use answers::{Question, number};
 pub(crate) use inbox::Inbox;
-pub(crate) use texts::{ask_for_texts, texts_ask};
+pub use map::{Map, MapStats};
+pub(crate) use map::{compile, retire};
+pub(crate) use texts::texts_ask;
 
 use self::file::FileMap;
-use self::program::Program;
+use self::map::Source;
+use self::texts::{of_edits, of_handler, of_settings};
 use crate::conditions::Conditions;
-use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Request};
 use crate::generation::Generation;
 use crate::stage::{Arrived, Chosen};
+use crate::template;
 use crate::worker::Worker;
-
-/// How much longer than a question may take is waited where nobody attends to it yet.
-const UNATTENDED: Duration = Duration::from_secs(1);
-
-/// A map of a generation. One that stays as it is stays with the next generation.
-#[derive(Debug)]
-pub struct Map {
-    config: model::Map,
-    source: Source,
-    stats: Arc<MapStats>,
-}
-
-#[derive(Debug)]
-enum Source {
-    Program(Arc<Program>),
-    File(Arc<FileMap>),
-}
-
-/// What is counted of a map, as long as there is one of its name.
-#[derive(Debug, Default)]
-pub struct MapStats {
-    /// Questions.
-    pub questions: AtomicU64,
-    /// Of these, those that were answered from memory.
-    pub cached: AtomicU64,
-    /// Of these, those that got what `on_error` says.
-    pub errors: AtomicU64,
-    /// Times that a process had to be started again.
-    pub restarts: AtomicU64,
-}
-
-/// What a map is to be asked.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Question {
-    /// Index of the map in the generation.
-    pub(crate) map: usize,
-    pub(crate) key: Vec<u8>,
-}
-
-/// What a map says to a question.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// The answer.
-    Known(Answer),
-    /// It comes within the time a question may take.
-    Later(oneshot::Receiver<Answer>),
-    /// The same, but nobody attends to it yet.
-    Unattended(oneshot::Receiver<Answer>),
-}
-
-/// Makes the maps of a generation; those that are as they were `before` are the same ones.
-///
-/// # Errors
-/// When files cannot be read: all of them.
-pub(crate) fn compile(model: &Model, before: Option<&Generation>) -> Result<Box<[Arc<Map>]>> {
-    let known = before.map_or(&[][..], |before| &before.maps);
-    let of_name = |name: &str| known.iter().find(|map| map.config.name == name);
-    let maps = model.maps.iter().enumerate();
-    let maps = maps.map(|(seat, config)| match of_name(&config.name) {
-        Some(map) if map.config == *config => Ok(Arc::clone(map)),
-        other => {
-            let stats = other.map(|map| Arc::clone(&map.stats)).unwrap_or_default();
-            Map::new(config, seat, stats).map(Arc::new)
-        }
-    });
-    let (mut made, mut problems) = (Vec::new(), Vec::new());
-    for map in maps {
-        match map {
-            Ok(map) => made.push(map),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    match problems.as_slice() {
-        [] => Ok(made.into()),
-        // All at once, so that nobody mends them one start at a time.
-        _ => Err(Error::new(Kind::Internal, "map_file", problems.join("; "))),
-    }
-}
 
 /// Starts what this worker hosts of the maps of a generation that has come into force.
 pub(crate) fn start(worker: &Rc<Worker>, generation: &Generation) {
     for map in &generation.maps {
         match &map.source {
-            Source::Program(program) => program.start(worker),
+            Source::Program(program) => {
+                for inbox in program.to_be_hosted(worker) {
+                    process::host(worker, Arc::clone(program), Arc::clone(inbox));
+                }
+            }
             Source::File(file) => FileMap::start(file, worker),
-        }
-    }
-}
-
-/// Ends the programs that the next generation does not have. Requests that began before may ask
-/// on for a moment.
-pub(crate) fn retire(before: &Generation, next: &Generation) {
-    for map in &before.maps {
-        let stays = next.maps.iter().any(|kept| Arc::ptr_eq(kept, map));
-        if let Source::Program(program) = &map.source
-            && !stays
-        {
-            program.retire(Instant::now());
         }
     }
 }
@@ -186,6 +99,38 @@ fn open_question(exchange: &Exchange, conditions: &Conditions) -> Option<Questio
     conditions.question(&exchange.request, route.file.as_deref(), &route.answers)
 }
 
+/// Asks whatever texts of the request's process, site, rules and handler ask.
+pub(crate) async fn ask_for_texts(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    if chosen.serving.generation.texts_ask_maps {
+        // Boxed: few ask, and the others need not have room for it.
+        Box::pin(ask_for_all(chosen, exchange)).await;
+    }
+}
+
+async fn ask_for_all(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    for question in questions(chosen, exchange) {
+        ask(**chosen, exchange, question).await;
+    }
+}
+
+fn questions(chosen: Chosen<'_>, exchange: &Exchange) -> Vec<Question> {
+    let (request, route) = (&exchange.request, &exchange.route);
+    let process = &chosen.serving.generation.process;
+    let of_process = [&process.request_headers, &process.reply_headers];
+    let of_process = of_process.into_iter().flat_map(of_edits);
+    let of_levels = chosen.settings(route).flat_map(of_settings);
+    let of_handler = of_handler(chosen.handler);
+    let templates = of_process.chain(of_levels).chain(of_handler);
+    let lookups = templates.flat_map(Template::lookups);
+    let question = |lookup: &MapLookup| {
+        let mut key = Vec::new();
+        template::expand(&lookup.key, request, &route.answers, &mut key);
+        let map = lookup.map;
+        Question { map, key }
+    };
+    lookups.map(question).collect()
+}
+
 /// Whether conditions hold, for who cannot wait: files are asked, but no program.
 pub(crate) fn hold_at_once(
     conditions: &Conditions,
@@ -204,80 +149,6 @@ pub(crate) fn hold_at_once(
         match maps.get(map).map(|map| map.look_up(&key)) {
             Some(Ok(answer)) => answers.keep(map, key, answer),
             Some(Err(_)) | None => return false,
-        }
-    }
-}
-
-impl Map {
-    fn new(
-        config: &model::Map,
-        seat: usize,
-        stats: Arc<MapStats>,
-    ) -> std::result::Result<Self, String> {
-        let source = match &config.source {
-            MapSource::Program(program) => {
-                Source::Program(Arc::new(Program::new(config, program, seat, &stats)))
-            }
-            MapSource::File(path) => Source::File(Arc::new(FileMap::open(config, path, seat)?)),
-        };
-        Ok(Self {
-            config: config.clone(),
-            source,
-            stats,
-        })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.config.name
-    }
-
-    /// What is counted of it.
-    pub fn stats(&self) -> &MapStats {
-        &self.stats
-    }
-
-    /// Processes that run, and those there are to be; `None` for a file.
-    pub fn processes(&self) -> Option<(usize, usize)> {
-        match &self.source {
-            Source::Program(program) => Some(program.processes()),
-            Source::File(_) => None,
-        }
-    }
-
-    /// Whether this program is the map's.
-    fn is_of(&self, program: &Arc<Program>) -> bool {
-        matches!(&self.source, Source::Program(own) if Arc::ptr_eq(own, program))
-    }
-
-    /// The answer of a file to a key, or the program that is to be asked.
-    fn look_up(&self, key: &[u8]) -> std::result::Result<Answer, &Arc<Program>> {
-        match &self.source {
-            Source::File(file) => {
-                self.stats.questions.fetch_add(1, Relaxed);
-                Ok(file.answer(key))
-            }
-            Source::Program(program) => Err(program),
-        }
-    }
-
-    /// The answer to a key, for a request of this worker's.
-    async fn answer(&self, worker: &Worker, key: &[u8]) -> Answer {
-        let program = match self.look_up(key) {
-            Ok(answer) => return answer,
-            Err(program) => program,
-        };
-        // A sender that is gone belonged to a worker that has ended.
-        let lost = |_| program.on_error();
-        match program.ask(worker, key) {
-            Asked::Known(answer) => answer,
-            Asked::Later(answer) => answer.await.unwrap_or_else(lost),
-            Asked::Unattended(answer) => {
-                match timeout(program.timeout() + UNATTENDED, answer).await {
-                    Ok(answer) => answer.unwrap_or_else(lost),
-                    Err(_) => program.on_error(),
-                }
-            }
         }
     }
 }

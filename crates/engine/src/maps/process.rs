@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::Answer;
+use super::answers::Answer;
 use super::back_off::{BackOff, Told};
 use super::inbox::{Inbox, State, Whom};
 use super::program::Program;

@@ -1,6 +1,5 @@
 //! A program that answers: what is kept of its answers, and which of its processes is asked.
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,11 +7,23 @@ use std::time::{Duration, Instant};
 use config::model::{self, MapProgram};
 use tokio::sync::oneshot;
 
+use super::answers::Answer;
 use super::cache::{Cache, Look};
 use super::inbox::{Bounds, Inbox, State, Whom};
+use super::map::MapStats;
 use super::protocol::can_be_asked;
-use super::{Answer, Asked, MapStats, process};
-use crate::worker::Worker;
+use crate::worker::Resources;
+
+/// What a map says to a question.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// The answer.
+    Known(Answer),
+    /// It comes within the time a question may take.
+    Later(oneshot::Receiver<Answer>),
+    /// The same, but nobody attends to it yet.
+    Unattended(oneshot::Receiver<Answer>),
+}
 
 /// How much longer the queue of a process may be than another's and still be chosen, because
 /// this worker hosts it: to wake another one costs more than a few questions.
@@ -79,14 +90,13 @@ impl Program {
         (self.running.load(Relaxed), self.processes.len())
     }
 
-    /// Starts those processes that this worker hosts and that are not started.
-    pub(super) fn start(self: &Arc<Self>, worker: &Rc<Worker>) {
-        for seat in &self.processes {
-            let is_ours = seat.number % worker.workers() == worker.index;
-            if is_ours && !seat.is_started.swap(true, Relaxed) {
-                process::host(worker, Arc::clone(self), Arc::clone(&seat.inbox));
-            }
-        }
+    /// The queues of those processes that this worker is to host and that nobody does yet.
+    pub(super) fn to_be_hosted(&self, resources: &Resources) -> impl Iterator<Item = &Arc<Inbox>> {
+        let (workers, index) = (resources.workers, resources.index);
+        let ours = self.processes.iter().filter(move |seat| {
+            seat.number % workers == index && !seat.is_started.swap(true, Relaxed)
+        });
+        ours.map(|seat| &seat.inbox)
     }
 
     /// What a queue may hold.
@@ -111,7 +121,7 @@ impl Program {
     }
 
     /// Asks on behalf of a request of this worker.
-    pub(super) fn ask(&self, worker: &Worker, key: &[u8]) -> Asked {
+    pub(super) fn ask(&self, resources: &Resources, key: &[u8]) -> Asked {
         self.stats.questions.fetch_add(1, Relaxed);
         if !can_be_asked(key, self.key_bytes) {
             return Asked::Known(self.on_error());
@@ -119,7 +129,7 @@ impl Program {
         let now = Instant::now();
         let Some(cache) = &self.cache else {
             let (hear, heard) = oneshot::channel();
-            return match self.put(worker, key, Whom::One(hear), now) {
+            return match self.put(resources, key, Whom::One(hear), now) {
                 Ok(state) => later(state, heard),
                 Err(_) => Asked::Known(self.on_error()),
             };
@@ -134,7 +144,7 @@ impl Program {
                 self.stats.cached.fetch_add(1, Relaxed);
                 Asked::Unattended(heard)
             }
-            Look::Asks(heard) => match self.put(worker, key, Whom::All(key.into()), now) {
+            Look::Asks(heard) => match self.put(resources, key, Whom::All(key.into()), now) {
                 Ok(state) => later(state, heard),
                 Err(whom) => {
                     self.tell_failure([whom]);
@@ -147,13 +157,13 @@ impl Program {
     /// Puts a question into the queue of a process; `whom` comes back where none takes it.
     fn put(
         &self,
-        worker: &Worker,
+        resources: &Resources,
         key: &[u8],
         mut whom: Whom,
         now: Instant,
     ) -> Result<State, Whom> {
         let bounds = self.bounds();
-        let first = self.choose(worker);
+        let first = self.choose(resources);
         let (before, from) = self.processes.split_at(first);
         for seat in from.iter().chain(before) {
             match seat.inbox.ask(key, whom, bounds, now) {
@@ -165,12 +175,12 @@ impl Program {
     }
 
     /// The process with the shortest queue; one of this worker's own where it is not much longer.
-    fn choose(&self, worker: &Worker) -> usize {
+    fn choose(&self, resources: &Resources) -> usize {
         if self.processes.len() <= 1 {
             return 0;
         }
         let cost = |(_, seat): &(usize, &Seat)| {
-            let is_own = seat.number % worker.workers() == worker.index;
+            let is_own = seat.number % resources.workers == resources.index;
             seat.inbox.waiting() + if is_own { 0 } else { OWN_AHEAD }
         };
         let chosen = self.processes.iter().enumerate().min_by_key(cost);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Answer;
+use super::answers::Answer;
 
 /// Bytes on their way to answers.
 #[derive(Debug)]

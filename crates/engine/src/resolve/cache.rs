@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use slab::Slab;
 
-use super::Resolved;
+use super::resolved::Resolved;
 
 /// How long a result is used unseen. A little less than the second that is promised, since the
 /// worker's clock stands still between ticks.

@@ -8,14 +8,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use os::file::FileFacts;
 
-use super::search::Opened;
+use super::kept::Kept;
 use crate::error::Result;
-use crate::handler::static_file::Kept;
 use crate::helper::{Helpers, Lane};
 
 /// A file changed this shortly before it was opened may change again within the same tick of the
 /// file system's clock, unseen.
 const SETTLED_NS: u64 = 50_000_000;
+
+/// An opened file or directory.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) descriptor: OwnedFd,
+    pub(super) facts: FileFacts,
+    pub(super) lane: Lane,
+    /// Its full name, no links in its path.
+    pub(super) place: Vec<u8>,
+    /// Its name below the boundary, where a link led to it.
+    pub(super) behind_links: Option<Vec<u8>>,
+}
+
+/// Siblings of a file, by the suffixes of their codings.
+pub const SIBLINGS: [&str; 3] = [".br", ".zst", ".gz"];
 
 /// A regular file, as it was when it was opened.
 #[derive(Debug)]
@@ -115,7 +129,7 @@ impl Drop for Handle {
 
 /// An amount of something that a worker's cache may hold.
 #[derive(Debug, Clone)]
-pub struct Budget {
+pub(super) struct Budget {
     used: Arc<AtomicUsize>,
     max: usize,
 }

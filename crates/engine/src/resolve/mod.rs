@@ -7,23 +7,25 @@
 
 mod cache;
 mod file;
+mod files;
+mod kept;
 mod mounts;
+mod resolved;
 mod search;
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use os::file::{Wait, Wish};
-use tokio::sync::Notify;
 
-pub use file::{Budget, File, Handle, Share};
+pub use file::{File, Handle, SIBLINGS};
+pub use files::Files;
+pub(crate) use kept::{Content, OpenFile, Representation, Siblings};
 pub use mounts::Mounts;
+pub use resolved::{Found, Resolved};
 pub use search::unreachable;
 
 use crate::error::{Error, Kind, Result};
@@ -31,95 +33,13 @@ use crate::exchange::Exchange;
 use crate::helper::{Helpers, Lane};
 use crate::site::Site;
 use crate::stage::Routed;
-use cache::{Cache, Key, Known};
-use search::{Ending, Opened, Outcome, Root, Seen};
+use cache::{Key, Known};
+use file::Opened;
+use files::Turn;
+use search::{Ending, Outcome, Root, Seen, leads_to_source};
 
-/// How long an opened root is used.
-const ROOT_FRESH_MS: u64 = 900;
-/// Roots open at once.
-const ROOTS_MAX: usize = 256;
-/// How often the error log hears of the same root.
-const COMPLAINT: Duration = Duration::from_secs(1);
 /// How often an exchange lets another one look for it.
 const FOLLOWS_MAX: usize = 3;
-/// Siblings of a file, by the suffixes of their codings.
-pub const SIBLINGS: [&str; 3] = [".br", ".zst", ".gz"];
-
-/// What a path came to.
-#[derive(Debug)]
-pub struct Resolved {
-    name: Box<[u8]>,
-    /// How much of the name is the root, its slash included.
-    root_bytes: usize,
-    path_info: Box<[u8]>,
-    is_source: bool,
-    found: Found,
-}
-
-/// What stands at a path.
-#[derive(Debug)]
-pub enum Found {
-    /// A regular file.
-    File(Rc<File>),
-    /// A directory that may be listed.
-    Directory(Arc<Handle>),
-    /// A directory, asked for without its slash.
-    Unslashed,
-    /// Nothing that is served; the word says why.
-    Missing(&'static str),
-    /// A regular file that the server may not read; a program it is may still be run by others.
-    Unreadable,
-    /// Something the server may not look at: for its own permissions, which are its owner's
-    /// business, or for those of the site's root, which are the operator's to change as advised.
-    Denied(Option<Arc<str>>),
-    /// The configuration answers with this status.
-    Status(u16),
-}
-
-impl Resolved {
-    /// Whether there is such a file or directory.
-    pub fn exists(&self) -> bool {
-        matches!(
-            self.found,
-            Found::File(_) | Found::Unreadable | Found::Directory(_) | Found::Unslashed
-        )
-    }
-
-    /// Its full name: the root and what is below it.
-    pub fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    /// Its name below the root.
-    pub fn relative(&self) -> &[u8] {
-        self.name.get(self.root_bytes..).unwrap_or_default()
-    }
-
-    /// What followed the file in the path.
-    pub fn path_info(&self) -> &[u8] {
-        &self.path_info
-    }
-
-    /// Whether its text is a program, never to be shown.
-    pub fn is_source(&self) -> bool {
-        self.is_source
-    }
-
-    /// Whether a descriptor is kept open for it.
-    fn holds_handle(&self) -> bool {
-        match &self.found {
-            Found::File(file) => file.handle().is_some(),
-            Found::Directory(_) => true,
-            _ => false,
-        }
-    }
-
-    /// What stands there.
-    pub fn found(&self) -> &Found {
-        &self.found
-    }
-}
-
 /// Resolves the path where a rule or a limit will look at the result.
 ///
 /// # Errors
@@ -175,7 +95,7 @@ pub async fn siblings(
     let helpers = helpers(routed);
     let mut last = last.into_iter();
     Ok(seen.map(|seen| match (seen, last.next().flatten()) {
-        (Seen::File(opened), _) if opened.leads_to_source(routed.site) => None,
+        (Seen::File(opened), _) if leads_to_source(&opened, routed.site) => None,
         (Seen::File(opened), Some(last)) if last.is_still(&opened) => Some(last),
         (Seen::File(opened), _) => {
             let handles = &routed.serving.files.handles;
@@ -183,86 +103,6 @@ pub async fn siblings(
         }
         _ => None,
     }))
-}
-
-/// What a worker keeps of the file systems, for one generation.
-#[derive(Debug)]
-pub struct Files {
-    cache: Cache,
-    roots: RefCell<HashMap<u32, (Arc<Root>, u64)>>,
-    /// Paths a helper is looking for, and who waits for them.
-    pending: RefCell<HashMap<u64, Rc<Pending>>>,
-    handles: Budget,
-    roots_max: usize,
-    memory: Budget,
-    /// When the error log last heard of a site's root.
-    complained: RefCell<HashMap<u32, Instant>>,
-}
-
-impl Files {
-    /// Makes an empty one that keeps at most so many bytes of content, and so many files open.
-    pub fn new(memory_max: usize, handles_max: usize) -> Self {
-        Self {
-            cache: Cache::new(),
-            roots: RefCell::default(),
-            pending: RefCell::default(),
-            handles: Budget::new(handles_max),
-            roots_max: ROOTS_MAX.min(handles_max),
-            memory: Budget::new(memory_max),
-            complained: RefCell::default(),
-        }
-    }
-
-    /// Takes room for content; `None` when there is none even after forgetting what is least used.
-    pub fn memory(&self, bytes: usize) -> Option<Share> {
-        let has_room = || self.memory.has_room(bytes);
-        self.cache
-            .make_room(has_room, |_| true)
-            .then(|| self.memory.take(bytes))
-    }
-
-    /// Whether the error log is to hear of a site's root again: it does at most once in
-    /// [`COMPLAINT`], however many are refused.
-    pub fn may_complain(&self, index: u32) -> bool {
-        let mut complained = self.complained.borrow_mut();
-        let last = complained.get(&index);
-        let may = last.is_none_or(|last| last.elapsed() >= COMPLAINT);
-        if may {
-            complained.insert(index, Instant::now());
-        }
-        may
-    }
-
-    /// Forgets some of what nobody has asked for in a while; called once a tick.
-    pub fn sweep(&self, now_ms: u64) {
-        self.cache.sweep(now_ms);
-    }
-
-    fn fresh_root(&self, index: u32, now_ms: u64) -> Option<Arc<Root>> {
-        let roots = self.roots.borrow();
-        let (root, seen_ms) = roots.get(&index)?;
-        (now_ms.saturating_sub(*seen_ms) < ROOT_FRESH_MS).then(|| Arc::clone(root))
-    }
-
-    fn keep_root(&self, index: u32, root: Arc<Root>, now_ms: u64) {
-        let mut roots = self.roots.borrow_mut();
-        if let Some((known, _)) = roots.get(&index)
-            && Arc::ptr_eq(known, &root)
-        {
-            return;
-        }
-        if roots.len() >= self.roots_max && !roots.contains_key(&index) {
-            let oldest = roots.iter().min_by_key(|(_, (_, seen_ms))| *seen_ms);
-            if let Some(oldest) = oldest.map(|(index, _)| *index) {
-                roots.remove(&oldest);
-            }
-        }
-        roots.insert(index, (root, now_ms));
-    }
-
-    fn pending(&self, hash: u64) -> Option<Rc<Pending>> {
-        self.pending.borrow().get(&hash).cloned()
-    }
 }
 
 /// Runs `look` on the site's root: here if nothing has to be waited for, else on a helper thread.
@@ -363,7 +203,7 @@ fn finish(routed: Routed<'_>, outcome: Outcome, last: Option<&Resolved>) -> Reso
     let root_bytes = name.len();
     name.extend_from_slice(&outcome.relative);
     let (helpers, handles) = (&helpers(routed), &routed.serving.files.handles);
-    let is_linked = |opened: &Opened| opened.leads_to_source(site);
+    let is_linked = |opened: &Opened| leads_to_source(opened, site);
     let is_source = site.is_source(&name)
         || site.is_guarded(&name)
         || matches!(&outcome.ending, Ending::File(opened) if is_linked(opened));
@@ -419,52 +259,6 @@ fn open_root(generation: &crate::generation::Generation, index: u32) -> io::Resu
     })
 }
 
-/// A search others wait for.
-#[derive(Debug, Default)]
-struct Pending {
-    ended: Notify,
-    /// Theirs as well: who starts over would only wait once more.
-    failure: OnceCell<Error>,
-}
-
-/// A search that goes on; whoever waits for it is woken when it ends, however it ends.
-struct Turn<'a> {
-    files: &'a Files,
-    hash: u64,
-    pending: Rc<Pending>,
-}
-
-impl<'a> Turn<'a> {
-    fn take(files: &'a Files, hash: u64) -> Self {
-        let pending = Rc::<Pending>::default();
-        let taken = Rc::clone(&pending);
-        files.pending.borrow_mut().insert(hash, taken);
-        Self {
-            files,
-            hash,
-            pending,
-        }
-    }
-
-    fn fail(&self, error: Error) -> Error {
-        // Only this turn sets it, and once.
-        let _ = self.pending.failure.set(error.clone());
-        error
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut pending = self.files.pending.borrow_mut();
-        // Another one may look for it by now.
-        let current = pending.get(&self.hash);
-        if current.is_some_and(|current| Rc::ptr_eq(current, &self.pending)) {
-            pending.remove(&self.hash);
-        }
-        self.pending.ended.notify_waiters();
-    }
-}
-
 /// The root itself is not there, or the machine fails.
 fn trouble(error: &io::Error) -> Error {
     use os::file::NoFile;
@@ -479,6 +273,8 @@ fn trouble(error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::helper::Helpers;
     use crate::testbed::{Bed, block_on, exchange, generation, peer, reply};
@@ -494,7 +290,7 @@ mod tests {
         );
         let mut bed = Bed::new(&text);
         let worker = Rc::get_mut(&mut bed.worker).expect("nobody else has it");
-        worker.helpers = Helpers::patient_for(Duration::from_millis(wait_ms));
+        worker.resources.helpers = Helpers::patient_for(Duration::from_millis(wait_ms));
         (bed, text)
     }
 

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use config::model::{self, TryEntry};
-use os::file::{FileFacts, FileKind, NoFile, Symlinks, Wait, Wish};
+use os::file::{FileKind, NoFile, Symlinks, Wait, Wish};
 
+use super::file::Opened;
 use crate::helper::Lane;
 use crate::site::Site;
 
@@ -160,26 +161,12 @@ impl Root {
     }
 }
 
-/// An opened file or directory.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) descriptor: OwnedFd,
-    pub(super) facts: FileFacts,
-    pub(super) lane: Lane,
-    /// Its full name, no links in its path.
-    place: Vec<u8>,
-    /// Its name below the boundary, where a link led to it.
-    pub(super) behind_links: Option<Vec<u8>>,
-}
-
-impl Opened {
-    /// Whether it is a script or holds passwords, or a link led to a program's source.
-    pub(super) fn leads_to_source(&self, site: &Site) -> bool {
-        let name = self.behind_links.as_deref();
-        name.is_some_and(|name| site.is_source(name))
-            || site.is_guarded(&self.place)
-            || site.is_guarded_file(self.descriptor.as_fd(), &self.facts)
-    }
+/// Whether it is a script or holds passwords, or a link led to a program's source.
+pub(super) fn leads_to_source(opened: &Opened, site: &Site) -> bool {
+    let name = opened.behind_links.as_deref();
+    name.is_some_and(|name| site.is_source(name))
+        || site.is_guarded(&opened.place)
+        || site.is_guarded_file(opened.descriptor.as_fd(), &opened.facts)
 }
 
 /// What stands at a name.

@@ -14,9 +14,9 @@ use wire::{FieldId, Fields};
 
 use super::outcome;
 use super::phases::{self, Place, scripts_of};
+use crate::compression;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Collected, Exchange};
-use crate::handler;
 use crate::stage::Arrived;
 
 /// What scripts are to do with a reply.
@@ -280,7 +280,7 @@ async fn filter(arrived: Arrived<'_>, exchange: &mut Exchange, collected: Collec
     let accepted = exchange.scripted().accept_encoding.take();
     let bytes = match accepted {
         Some(accepted) => {
-            handler::compress_filtered(arrived, exchange, &accepted, filtered.bytes).await?
+            compression::compress_filtered(arrived, exchange, &accepted, filtered.bytes).await?
         }
         None => filtered.bytes,
     };

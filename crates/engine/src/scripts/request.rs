@@ -15,7 +15,6 @@ use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 
 use super::asks;
 use crate::exchange::Exchange;
-use crate::handler;
 use crate::stage::Routed;
 use crate::upstream::named;
 
@@ -219,7 +218,7 @@ fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
             return word(chosen.upstream_name(route).unwrap_or_default(), out);
         }
         Property::Handler => {
-            let handler = handler::name(routed.chosen(route).handler);
+            let handler = routed.chosen(route).handler_word();
             out.extend_from_slice(handler.as_bytes());
         }
         _ => return false,

@@ -107,7 +107,7 @@ impl Shedding {
         }
         let worker = routed.worker;
         let tenant = self.tenants.of_site(routed.site_index);
-        let sheet = tenant.and_then(|it| it.load.sheet(worker.index, worker.workers()));
+        let sheet = tenant.and_then(|it| it.load.sheet(worker.index, worker.workers));
         let (Some(tenant), Some(sheet)) = (tenant, sheet) else {
             return Ok(());
         };

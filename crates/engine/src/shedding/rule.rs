@@ -10,8 +10,8 @@ use super::target;
 use crate::conditions::Conditions;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Request;
-use crate::fields;
 use crate::maps::Answers;
+use crate::template;
 
 /// A rule that sheds.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Rule {
     fn expanded(&self, template: &Template, request: &Request) -> Vec<u8> {
         let mut target = Vec::new();
         // No map is asked here; `config` refuses it.
-        fields::expand(template, request, &Answers::NONE, &mut target);
+        template::expand(template, request, &Answers::NONE, &mut target);
         target
     }
 }

@@ -23,7 +23,7 @@ use super::server::Server;
 use crate::error::{Error, Kind, Result};
 use crate::helper::Lane;
 use crate::io::Io;
-use crate::worker::Worker;
+use crate::worker::Resources;
 
 /// Addresses of one name that are kept.
 const ADDRESSES_MAX: usize = 16;
@@ -46,17 +46,17 @@ pub(super) struct Names {
 ///
 /// # Errors
 /// When its name has no address, or none of them accepts in time.
-pub(super) async fn dial(worker: &Worker, server: &Server) -> Result<Box<Link>> {
+pub(super) async fn dial(resources: &Resources, server: &Server) -> Result<Box<Link>> {
     match &server.address {
-        ServerAddress::Tcp(address) => to(worker, server, Target::Tcp(*address)).await,
-        ServerAddress::Unix(path) => to(worker, server, Target::Unix(path)).await,
+        ServerAddress::Tcp(address) => to(resources, server, Target::Tcp(*address)).await,
+        ServerAddress::Unix(path) => to(resources, server, Target::Unix(path)).await,
         ServerAddress::Name { host, port } => {
             let (name, port) = (host.clone(), *port);
             let work = move || look_up(&name, port);
-            let addresses = server.names.addresses(worker, host, work).await?;
+            let addresses = server.names.addresses(resources, host, work).await?;
             let mut failure = unreachable(server, &io::ErrorKind::NotFound.into());
             for address in addresses.iter() {
-                match to(worker, server, Target::Tcp(*address)).await {
+                match to(resources, server, Target::Tcp(*address)).await {
                     Ok(link) => return Ok(link),
                     Err(error) => failure = error,
                 }
@@ -71,32 +71,30 @@ pub(super) async fn dial(worker: &Worker, server: &Server) -> Result<Box<Link>> 
 /// # Errors
 /// When it has no address, or none is known in time.
 pub(super) async fn addresses_of(
-    worker: &Worker,
+    resources: &Resources,
     names: &Rc<Names>,
     host: &str,
     port: u16,
 ) -> Result<Rc<[SocketAddr]>> {
     let name = host.to_owned();
     let work = move || look_up(&name, port);
-    names.addresses(worker, host, work).await
+    names.addresses(resources, host, work).await
 }
 
-async fn to(worker: &Worker, server: &Server, target: Target<'_>) -> Result<Box<Link>> {
-    let connect_ms = worker
-        .serving()
-        .generation
-        .process
-        .timeouts
-        .upstream_connect_ms;
-    let deadline = worker.deadlines.register();
+async fn to(resources: &Resources, server: &Server, target: Target<'_>) -> Result<Box<Link>> {
+    let deadline = resources.deadlines.register();
     let io = connect(target)
         .and_then(Io::new)
         .map_err(|error| unreachable(server, &error))?;
-    deadline.set(connect_ms);
+    deadline.set(resources.connect_ms.get());
     io.connected(&deadline)
         .await
         .map_err(|error| unreachable(server, &error))?;
-    Ok(Box::new(Link::new(io, &worker.buffers, &worker.deadlines)))
+    Ok(Box::new(Link::new(
+        io,
+        &resources.buffers,
+        &resources.deadlines,
+    )))
 }
 
 fn unreachable(server: &Server, error: &io::Error) -> Error {
@@ -143,12 +141,12 @@ impl Names {
     /// What the name stands for; `look_up` finds out where that has to be done now.
     async fn addresses(
         self: &Rc<Self>,
-        worker: &Worker,
+        resources: &Resources,
         host: &str,
         look_up: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
     ) -> Result<Rc<[SocketAddr]>> {
         let known = Rc::clone(&self.known.borrow());
-        let is_fresh = worker.deadlines.now_ms() < self.fresh_until_ms.get();
+        let is_fresh = resources.deadlines.now_ms() < self.fresh_until_ms.get();
         // Others use the old answer while a look-up is under way.
         if !known.is_empty() && (is_fresh || self.under_way.get()) {
             return Ok(known);
@@ -156,10 +154,9 @@ impl Names {
         if !is_fresh {
             let ended = self.ended.notified();
             if !self.under_way.replace(true) {
-                self.renew(worker, host, look_up);
+                self.renew(resources, host, look_up);
             }
-            let timeouts = &worker.serving().generation.process.timeouts;
-            let patience = Duration::from_millis(timeouts.upstream_connect_ms);
+            let patience = Duration::from_millis(resources.connect_ms.get());
             if timeout(patience, ended).await.is_err() && known.is_empty() {
                 return Err(unknown(host, "no answer yet"));
             }
@@ -174,13 +171,13 @@ impl Names {
     /// Has the name looked up, for all who wait now and those who come later.
     fn renew(
         self: &Rc<Self>,
-        worker: &Worker,
+        resources: &Resources,
         host: &str,
         look_up: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
     ) {
         let (names, name) = (Rc::clone(self), host.to_owned());
-        let (helpers, deadlines) = (worker.helpers.clone(), Rc::clone(&worker.deadlines));
-        let resolve_ms = worker.serving().generation.process.timeouts.resolve_ms;
+        let (helpers, deadlines) = (resources.helpers.clone(), Rc::clone(&resources.deadlines));
+        let resolve_ms = resources.resolve_ms.get();
         // Part of no exchange: whoever asked first may leave, and the others still want to know.
         tokio::task::spawn_local(async move {
             let found = match helpers.run(Lane::Names, look_up).await {

@@ -16,7 +16,7 @@ use config::model::{self, Balance, Protocol, ServerAddress};
 use super::Pool;
 use super::dial::Names;
 use crate::stats::UpstreamStats;
-use crate::worker::Worker;
+use crate::worker::Resources;
 
 /// Pools of one worker and generation.
 const POOLS_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
@@ -56,11 +56,11 @@ impl Dynamic {
     /// The pool of a name with these addresses; `None` when there are too many, and all at work.
     pub(super) fn pool(
         &self,
-        worker: &Worker,
+        resources: &Resources,
         name: &str,
         addresses: Vec<SocketAddr>,
     ) -> Option<Rc<Pool>> {
-        let used_ms = worker.deadlines.now_ms();
+        let used_ms = resources.deadlines.now_ms();
         let mut pools = self.pools.borrow_mut();
         let key = (name.into(), addresses);
         if let Some(entry) = pools.get_mut(&key) {
@@ -72,7 +72,7 @@ impl Dynamic {
         }
         let together = self.together.get_or_init(|| {
             let (upstream, server) = TOGETHER;
-            worker.stats.upstream(upstream, &server.into())
+            resources.stats.upstream(upstream, &server.into())
         });
         let pool = Rc::new(Pool::dynamic(upstream(&key), together));
         if self.is_retired.get() {
@@ -87,13 +87,13 @@ impl Dynamic {
     }
 
     /// What is remembered of a name's addresses; `None` when too many names are being looked up.
-    pub(super) fn names(&self, worker: &Worker, place: &str) -> Option<Rc<Names>> {
+    pub(super) fn names(&self, resources: &Resources, place: &str) -> Option<Rc<Names>> {
         let mut names = self.names.borrow_mut();
         if let Some(known) = names.get(place) {
             return Some(Rc::clone(known));
         }
         if names.len() >= NAMES_MAX {
-            let now_ms = worker.deadlines.now_ms();
+            let now_ms = resources.deadlines.now_ms();
             names.retain(|_, names| !names.is_forgettable(now_ms));
         }
         if names.len() >= NAMES_MAX {

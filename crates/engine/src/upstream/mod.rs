@@ -30,7 +30,7 @@ pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
 use crate::stats::{UpstreamStats, WorkerStats};
-use crate::worker::Worker;
+use crate::worker::Resources;
 
 /// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
 /// program at the same pool may wait.
@@ -183,10 +183,15 @@ impl Pool {
     ///
     /// # Errors
     /// The last server's, when none can be reached.
-    pub async fn reach(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Reached> {
+    pub async fn reach(
+        &self,
+        resources: &Resources,
+        tried: &mut Tried,
+        fresh: Fresh,
+    ) -> Result<Reached> {
         let mut failure = None;
         for _ in 0..self.config.tries.max(1) {
-            match self.connect(worker, tried, fresh).await {
+            match self.connect(resources, tried, fresh).await {
                 Ok(chosen) => return Ok(chosen),
                 Err(error) if error.reason == "upstream_none_left" => {
                     return Err(failure.unwrap_or(error));
@@ -202,8 +207,13 @@ impl Pool {
     }
 
     /// Chooses a server and connects to it, or reuses a connection.
-    async fn connect(&self, worker: &Worker, tried: &mut Tried, fresh: Fresh) -> Result<Reached> {
-        let now_ms = worker.deadlines.now_ms();
+    async fn connect(
+        &self,
+        resources: &Resources,
+        tried: &mut Tried,
+        fresh: Fresh,
+    ) -> Result<Reached> {
+        let now_ms = resources.deadlines.now_ms();
         let Some(index) = balance::choose(&self.servers, self.config.balance, tried, now_ms) else {
             let detail = format!("upstream {}: no server left to try", self.config.name);
             return Err(Error::new(Kind::UpstreamDown, "upstream_none_left", detail));
@@ -221,30 +231,30 @@ impl Pool {
         if let Some(link) = idle {
             return Ok(Reached { link, in_flight });
         }
-        match dial::dial(worker, server).await {
+        match dial::dial(resources, server).await {
             Ok(link) => Ok(Reached { link, in_flight }),
             Err(error) => {
-                in_flight.note_end(worker, &error);
-                self.note_failure(server, worker);
+                in_flight.note_end(resources, &error);
+                self.note_failure(server, resources);
                 Err(error)
             }
         }
     }
 
     /// Counts a failure; after enough in a row the server rests.
-    pub fn note_failure(&self, server: &Server, worker: &Worker) {
+    pub fn note_failure(&self, server: &Server, resources: &Resources) {
         let alone = self.servers.len() == 1;
-        server.note_failure(&self.config, worker.deadlines.now_ms(), alone);
+        server.note_failure(&self.config, resources.deadlines.now_ms(), alone);
     }
 
     /// Keeps a connection for the next request, if there can be one.
-    pub fn keep(&self, worker: &Worker, link: Box<Link>, in_flight: &InFlight) {
+    pub fn keep(&self, resources: &Resources, link: Box<Link>, in_flight: &InFlight) {
         if self.is_retired.get() {
             return;
         }
         in_flight
             .server()
-            .keep(link, self.config.keepalive, worker.deadlines.now_ms());
+            .keep(link, self.config.keepalive, resources.deadlines.now_ms());
     }
 
     /// Closes all idle connections and keeps none from now on: a generation without this upstream

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use config::model::{AllowedAddress, Protocol, Upstream};
 
 use super::{Pool, dial};
-use crate::worker::{Serving, Worker};
+use crate::worker::{Resources, Serving};
 
 /// Longest name of an upstream or a server.
 const NAME_BYTES_MAX: usize = 300;
@@ -41,7 +41,7 @@ pub enum Refused {
 /// # Errors
 /// Why the request cannot go there.
 pub async fn choose(
-    worker: &Worker,
+    resources: &Resources,
     serving: &Serving,
     allow: &[AllowedAddress],
     said: &[u8],
@@ -59,9 +59,9 @@ pub async fn choose(
         Host::Address(ip) => vec![SocketAddr::new(*ip, port)],
         Host::Name(name) => {
             let place = format!("{name}:{port}");
-            let names = serving.dynamic.names(worker, &place);
+            let names = serving.dynamic.names(resources, &place);
             let names = names.ok_or_else(|| full("names that scripts have said"))?;
-            let found = dial::addresses_of(worker, &names, name, port).await;
+            let found = dial::addresses_of(resources, &names, name, port).await;
             let found = found.map_err(|error| no(said, &error.detail))?;
             found.iter().map(|address| canonical(*address)).collect()
         }
@@ -78,7 +78,7 @@ pub async fn choose(
     if judged.is_empty() {
         return Err(no(said, &refused));
     }
-    let pool = serving.dynamic.pool(worker, text, judged);
+    let pool = serving.dynamic.pool(resources, text, judged);
     let pool = pool.ok_or_else(|| full("upstreams that scripts have named"))?;
     Ok(Destination::Dynamic(pool))
 }

@@ -13,7 +13,7 @@ use super::slots::Slots;
 use crate::agents::Told;
 use crate::error::{Error, Kind};
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
-use crate::worker::Worker;
+use crate::worker::Resources;
 
 /// How long a connection has to be idle to count as kept by its server too. One that means to
 /// close it does so in microseconds, unless its machine is very busy.
@@ -82,13 +82,13 @@ impl InFlight {
 
     /// Notes that it ended in an error: silence is counted, and speaks of processes that are stuck
     /// where a FastCGI server has not said a byte.
-    pub fn note_end(&self, worker: &Worker, error: &Error) {
+    pub fn note_end(&self, resources: &Resources, error: &Error) {
         if error.kind != Kind::UpstreamSlow {
             return;
         }
         bump(&self.server.stats.timeouts, 1);
         if let (Some(slots), false) = (&self.server.slots, self.is_heard.get()) {
-            slots.note_silence(self.since_ms, worker.deadlines.now_ms());
+            slots.note_silence(self.since_ms, resources.deadlines.now_ms());
         }
     }
 

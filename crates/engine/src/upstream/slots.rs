@@ -18,8 +18,6 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::worker::{Command, Worker};
-
 /// Requests without an answer, one after the other or at once, that speak of stuck processes.
 const STUCK_REQUESTS: u64 = 2;
 /// How long they may wait before their time is over.
@@ -144,18 +142,16 @@ impl Slots {
         taken.is_ok()
     }
 
-    /// Waits from now on, and has idle connections closed: this worker's, and through their doors
-    /// the others'. Who is about to keep a connection looks whether anybody waits after having put
-    /// it away, so none is missed.
-    pub fn wait(self: &Arc<Self>, worker: &Worker) -> Waiting {
+    /// Waits from now on. Idle connections to [`Self::server`] are to be closed next
+    /// ([`Worker::release_everywhere`](crate::worker::Worker::release_everywhere)).
+    pub fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, SeqCst);
-        worker.release(&self.server);
-        for other in (0..worker.workers()).filter(|other| *other != worker.index) {
-            // A full door means a worker that is busy with more than this; its sweep looks too.
-            let command = Command::Release(Arc::clone(&self.server));
-            worker.peers.try_tell(other, command);
-        }
         Waiting(Arc::clone(self))
+    }
+
+    /// The server whose processes these are.
+    pub fn server(&self) -> &Arc<str> {
+        &self.server
     }
 }
 

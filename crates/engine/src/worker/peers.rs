@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::Command;
+use super::commands::Command;
 use crate::board::Board;
 use crate::listener::Arrival;
 

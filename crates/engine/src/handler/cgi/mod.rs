@@ -89,7 +89,7 @@ pub(super) async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result
 
 async fn script(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Rc<Resolved>> {
     let resolved = program::script(routed, exchange).await?;
-    match crate::site::is_backup(resolved.relative()) {
+    match crate::backups::is_backup(resolved.relative()) {
         true => Err(Error::refused(404, "backup")),
         false => Ok(resolved),
     }

@@ -342,7 +342,8 @@ impl Queue {
             .get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
         if patience.as_mut().poll(cx).is_ready() {
             self.patience = None;
-            self.waiting = Some(slots.wait(worker));
+            self.waiting = Some(slots.wait());
+            worker.release_everywhere(slots.server());
         }
     }
 }

@@ -10,9 +10,9 @@ use wire::{FieldId, Framing, strip_hop_by_hop};
 
 use crate::error::{Error, Result};
 use crate::exchange::{self, Exchange};
-use crate::fields;
 use crate::resolve::Resolved;
 use crate::stage::Routed;
+use crate::template;
 
 /// How the gateway calls itself towards programs.
 const SOFTWARE: &[u8] = b"nagaya";
@@ -59,7 +59,7 @@ pub(in super::super) fn environment(
             Some(template) => {
                 value.clear();
                 let answers = &exchange.route.answers;
-                fields::expand(template, &exchange.request, answers, &mut value);
+                template::expand(template, &exchange.request, answers, &mut value);
                 environment.set(name.as_bytes(), &value)?;
             }
         }

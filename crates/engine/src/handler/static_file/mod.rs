@@ -4,14 +4,9 @@
 //! `representation`, how it is sent in `send`. Programs' sources are never shown, whatever
 //! handlers there are for them.
 
-mod compress;
-mod filtered;
 mod listing;
 mod representation;
 mod send;
-mod types;
-
-pub(crate) use representation::Kept;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -20,15 +15,14 @@ use wire::conditional::{self, Verdict};
 use wire::range::{self, RangeAnswer};
 use wire::{FieldId, Method, field_value_ok};
 
+use crate::compression::{self, Coding};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Exchange};
 use crate::permits;
 use crate::reply_head;
-use crate::resolve::{self, File, Found, Handle, Resolved};
+use crate::resolve::{self, File, Found, Handle, Representation, Resolved, Siblings};
 use crate::stage::{Arrived, Routed};
-use compress::Coding;
-pub(crate) use filtered::compress_filtered;
-use representation::{Maker, Representation, Siblings};
+use representation::Maker;
 
 /// How long siblings are taken for what they were.
 const SIBLINGS_FRESH_MS: u64 = 900;
@@ -118,7 +112,7 @@ async fn choose(
     let size = usize::try_from(file.facts.size).unwrap_or(usize::MAX);
     let is_made = !fields.contains(FieldId::Range) && maker.is_compressed(size);
     let siblings = file.kept.siblings.borrow();
-    Ok(compress::choose(accepted, |coding| {
+    Ok(compression::choose(accepted, |coding| {
         let sibling = siblings.files.get(coding as usize);
         sibling.is_some_and(Option::is_some) || is_made && coding.is_made_here()
     }))

@@ -1,10 +1,9 @@
 //! What a client is sent of a file: its bytes in one coding, and the fields that go with them.
 //!
-//! Made once and kept with the file for as long as that is cached, so that a hit copies prepared
-//! fields and bytes. Small content is held in memory under the worker's budget; of the rest only
+//! Made once and kept with the file for as long as that is cached. Small content is held in memory under the worker's budget; of the rest only
 //! the descriptor is kept.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -13,68 +12,12 @@ use std::sync::Arc;
 use os::file::FileFacts;
 use wire::Fields;
 
-use super::compress::{self, Coding};
-use super::types;
+use crate::compression::{self, Coding};
 use crate::error::{Error, Kind, Result};
 use crate::helper::Lane;
-use crate::resolve::{File, Handle, Share};
+use crate::media_types;
+use crate::resolve::{Content, File, Handle, OpenFile, Representation};
 use crate::stage::Routed;
-
-/// Bytes and fields.
-#[derive(Debug)]
-pub(super) struct Representation {
-    /// Prepared fields of a 200.
-    pub(super) fields: Fields,
-    /// The strong entity tag, quotes included.
-    pub(super) etag: Vec<u8>,
-    /// When the content changed last, in seconds since 1970.
-    pub(super) modified_s: u64,
-    /// Its size.
-    pub(super) size: u64,
-    /// Where the bytes are.
-    pub(super) content: Content,
-}
-
-/// Where bytes are.
-#[derive(Debug)]
-pub(super) enum Content {
-    /// In memory, paid for by a share of the budget.
-    Memory(
-        Box<[u8]>,
-        #[allow(dead_code, reason = "held for its drop")] Share,
-    ),
-    /// In an open file.
-    Open(OpenFile),
-}
-
-/// Content that is read when it is sent.
-#[derive(Debug)]
-pub(super) struct OpenFile {
-    pub(super) handle: Arc<Handle>,
-    pub(super) lane: Lane,
-    pub(super) size: u64,
-    /// When all of it was seen to be in the page cache, on the worker's clock.
-    pub(super) warm_ms: Cell<Option<u64>>,
-}
-
-/// What the static handler keeps with a file.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    whole: OnceCell<Representation>,
-    /// Compressed here, by coding; `None` where that was not worth it.
-    coded: [OnceCell<Option<Rc<Representation>>>; 3],
-    /// Siblings and when they were looked for.
-    pub(super) siblings: RefCell<Siblings>,
-}
-
-/// Files that hold the same content in another coding.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Siblings {
-    /// In the order of [`crate::resolve::SIBLINGS`].
-    pub(super) files: [Option<Rc<File>>; 3],
-    /// When they were looked for; `None` if never.
-    pub(super) seen_ms: Option<u64>,
-}
 
 /// What representations of one site's file are made from.
 #[derive(Clone, Copy)]
@@ -139,9 +82,9 @@ impl Maker<'_> {
             return Ok(None);
         };
         let made = match self.compress(whole, room, coding).await? {
-            compress::Made::Busy => return Ok(None),
-            compress::Made::Nothing => None,
-            compress::Made::Smaller(bytes) => Some(Rc::new(Representation {
+            compression::Made::Busy => return Ok(None),
+            compression::Made::Nothing => None,
+            compression::Made::Smaller(bytes) => Some(Rc::new(Representation {
                 fields: self.fields(&file.facts, Some(coding), Made::Here),
                 etag: etag(&file.facts, Some(coding)),
                 modified_s: whole.modified_s,
@@ -160,14 +103,14 @@ impl Maker<'_> {
         whole: &Representation,
         bytes: usize,
         coding: Coding,
-    ) -> Result<compress::Made> {
+    ) -> Result<compression::Made> {
         let helpers = &self.routed.worker.helpers;
         match &whole.content {
-            Content::Memory(bytes, _) => compress::held(helpers, bytes, coding).await,
+            Content::Memory(bytes, _) => compression::held(helpers, bytes, coding).await,
             Content::Open(file) => {
                 let (handle, size) = (Arc::clone(&file.handle), whole.size);
                 let content = move || Ok(read_exactly(handle.as_fd(), size)?.into());
-                compress::read(helpers, bytes, coding, content).await
+                compression::read(helpers, bytes, coding, content).await
             }
         }
     }
@@ -205,7 +148,7 @@ impl Maker<'_> {
 
     fn fields(&self, facts: &FileFacts, coding: Option<Coding>, made: Made) -> Fields {
         let mut fields = Fields::default();
-        let content_type = types::of(&self.routed.site.files, self.name);
+        let content_type = media_types::of(&self.routed.site.files, self.name);
         fields.push(b"Content-Type", content_type.as_bytes());
         if let Some(coding) = coding {
             fields.push(b"Content-Encoding", coding.name().as_bytes());
@@ -226,12 +169,13 @@ impl Maker<'_> {
     /// Whether it is to be compressed here, being of that size.
     pub(super) fn is_compressed(&self, bytes: usize) -> bool {
         let files = &self.routed.site.files;
-        compress::is_sized(files, bytes) && types::is_compressible(&types::of(files, self.name))
+        compression::is_sized(files, bytes)
+            && media_types::is_compressible(&media_types::of(files, self.name))
     }
 
     fn varies(&self, content_type: &str) -> bool {
         let files = &self.routed.site.files;
-        (files.compress || files.precompressed) && types::is_compressible(content_type)
+        (files.compress || files.precompressed) && media_types::is_compressible(content_type)
     }
 }
 

@@ -7,11 +7,12 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::representation::{Content, OpenFile, cannot_read};
+use super::representation::cannot_read;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::helper::Lane;
 use crate::io::SENDFILE_MAX;
+use crate::resolve::{Content, OpenFile};
 use crate::worker::Worker;
 
 /// Most bytes sent before others get their turn.

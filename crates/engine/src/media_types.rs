@@ -118,7 +118,7 @@ const TYPES: [(&str, &str); 94] = [
 ];
 
 /// The type of a file of this name on this site.
-pub(super) fn of<'a>(files: &'a Files, name: &[u8]) -> Cow<'a, str> {
+pub(crate) fn of<'a>(files: &'a Files, name: &[u8]) -> Cow<'a, str> {
     let found = extension(name).and_then(|extension| {
         let own = files.types.get(&extension).map(String::as_str);
         own.or_else(|| built_in(&extension))
@@ -132,7 +132,7 @@ pub(super) fn of<'a>(files: &'a Files, name: &[u8]) -> Cow<'a, str> {
 }
 
 /// Whether content of this type gets clearly smaller by compression.
-pub(super) fn is_compressible(content_type: &str) -> bool {
+pub(crate) fn is_compressible(content_type: &str) -> bool {
     const TEXTS: [&str; 10] = [
         "application/json",
         "application/javascript",

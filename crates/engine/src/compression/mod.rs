@@ -4,6 +4,8 @@
 //! bounds is compressed, and sent so where that saves a tenth of it. It waits for nobody: where
 //! all threads for it are busy, the reply goes out as it is.
 
+mod filtered;
+
 use std::io::{self, Write};
 
 use config::model::Files;
@@ -13,10 +15,11 @@ use flate2::write::GzEncoder;
 
 use crate::error::{Error, Kind, Result};
 use crate::helper::Helpers;
+pub(crate) use filtered::compress_filtered;
 
 /// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     /// Brotli, from siblings only.
     Brotli,
     /// Zstandard.
@@ -26,7 +29,7 @@ pub(super) enum Coding {
 }
 
 /// In the order preferred among those a client wants equally.
-pub(super) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
+pub(crate) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
 /// Beyond gzip's sixth level time grows and size does not shrink to match.
 const GZIP_LEVEL: u32 = 6;
@@ -34,7 +37,7 @@ const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 
 /// What came of compressing.
-pub(super) enum Made {
+pub(crate) enum Made {
     /// This, clearly smaller.
     Smaller(Box<[u8]>),
     /// Nothing that is worth it, now or later.
@@ -50,7 +53,7 @@ const SAVED_PART: usize = 10;
 
 impl Coding {
     /// Its name in `Accept-Encoding` and `Content-Encoding`.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
             Self::Zstd => "zstd",
@@ -59,7 +62,7 @@ impl Coding {
     }
 
     /// What sets its entity tags apart.
-    pub(super) fn tag(self) -> &'static str {
+    pub(crate) fn tag(self) -> &'static str {
         match self {
             Self::Brotli => "br",
             Self::Zstd => "zst",
@@ -68,13 +71,13 @@ impl Coding {
     }
 
     /// Whether content is compressed on the fly with it.
-    pub(super) fn is_made_here(self) -> bool {
+    pub(crate) fn is_made_here(self) -> bool {
         self != Self::Brotli
     }
 }
 
 /// The coding a client wants most among those that can be had.
-pub(super) fn choose(
+pub(crate) fn choose(
     accept_encoding: &[u8],
     can_be_had: impl Fn(Coding) -> bool,
 ) -> Option<Coding> {
@@ -90,7 +93,7 @@ pub(super) fn choose(
 }
 
 /// Whether content of this size is to be compressed, if its type is.
-pub(super) fn is_sized(files: &Files, bytes: usize) -> bool {
+pub(crate) fn is_sized(files: &Files, bytes: usize) -> bool {
     files.compress && (files.compress_min_bytes..=files.compress_max_bytes).contains(&bytes)
 }
 
@@ -98,7 +101,7 @@ pub(super) fn is_sized(files: &Files, bytes: usize) -> bool {
 ///
 /// # Errors
 /// When the library fails.
-pub(super) async fn held(helpers: &Helpers, data: &[u8], coding: Coding) -> Result<Made> {
+pub(crate) async fn held(helpers: &Helpers, data: &[u8], coding: Coding) -> Result<Made> {
     if data.len() <= HERE_BYTES {
         return outcome(data.len(), Some(compress(data, coding)));
     }
@@ -110,7 +113,7 @@ pub(super) async fn held(helpers: &Helpers, data: &[u8], coding: Coding) -> Resu
 ///
 /// # Errors
 /// When reading or the library fails.
-pub(super) async fn read(
+pub(crate) async fn read(
     helpers: &Helpers,
     bytes: usize,
     coding: Coding,

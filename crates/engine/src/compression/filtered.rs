@@ -3,10 +3,10 @@
 
 use wire::FieldId;
 
-use super::compress::{self, Coding, Made};
-use super::types;
+use super::{Coding, Made, choose, held, is_sized};
 use crate::error::Result;
 use crate::exchange::Exchange;
+use crate::media_types;
 use crate::scripts;
 use crate::stage::Arrived;
 
@@ -24,7 +24,7 @@ pub(crate) async fn compress_filtered(
     let Some(coding) = coding(arrived, exchange, accepted, bytes.len()) else {
         return Ok(bytes);
     };
-    let made = compress::held(&arrived.worker.helpers, &bytes, coding).await?;
+    let made = held(&arrived.worker.helpers, &bytes, coding).await?;
     let Made::Smaller(compressed) = made else {
         return Ok(bytes);
     };
@@ -50,9 +50,9 @@ fn coding(
     let content_type = std::str::from_utf8(content_type).ok()?;
     let is_compressed = exchange.record.handler == "static"
         && outgoing.status == 200
-        && compress::is_sized(files, length)
-        && types::is_compressible(content_type)
+        && is_sized(files, length)
+        && media_types::is_compressible(content_type)
         && !outgoing.fields.contains(FieldId::ContentEncoding);
-    let chosen = is_compressed.then(|| compress::choose(accepted, Coding::is_made_here));
+    let chosen = is_compressed.then(|| choose(accepted, Coding::is_made_here));
     chosen.flatten()
 }

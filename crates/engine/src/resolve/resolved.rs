@@ -1,0 +1,81 @@
+//! What a path came to: the name of a file, and what stands there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::file::{File, Handle};
+
+/// What a path came to.
+#[derive(Debug)]
+pub struct Resolved {
+    pub(super) name: Box<[u8]>,
+    /// How much of the name is the root, its slash included.
+    pub(super) root_bytes: usize,
+    pub(super) path_info: Box<[u8]>,
+    pub(super) is_source: bool,
+    pub(super) found: Found,
+}
+
+/// What stands at a path.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file.
+    File(Rc<File>),
+    /// A directory that may be listed.
+    Directory(Arc<Handle>),
+    /// A directory, asked for without its slash.
+    Unslashed,
+    /// Nothing that is served; the word says why.
+    Missing(&'static str),
+    /// A regular file that the server may not read; a program it is may still be run by others.
+    Unreadable,
+    /// Something the server may not look at: for its own permissions, which are its owner's
+    /// business, or for those of the site's root, which are the operator's to change as advised.
+    Denied(Option<Arc<str>>),
+    /// The configuration answers with this status.
+    Status(u16),
+}
+
+impl Resolved {
+    /// Whether there is such a file or directory.
+    pub fn exists(&self) -> bool {
+        matches!(
+            self.found,
+            Found::File(_) | Found::Unreadable | Found::Directory(_) | Found::Unslashed
+        )
+    }
+
+    /// Its full name: the root and what is below it.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Its name below the root.
+    pub fn relative(&self) -> &[u8] {
+        self.name.get(self.root_bytes..).unwrap_or_default()
+    }
+
+    /// What followed the file in the path.
+    pub fn path_info(&self) -> &[u8] {
+        &self.path_info
+    }
+
+    /// Whether its text is a program, never to be shown.
+    pub fn is_source(&self) -> bool {
+        self.is_source
+    }
+
+    /// Whether a descriptor is kept open for it.
+    pub(super) fn holds_handle(&self) -> bool {
+        match &self.found {
+            Found::File(file) => file.handle().is_some(),
+            Found::Directory(_) => true,
+            _ => false,
+        }
+    }
+
+    /// What stands there.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+}

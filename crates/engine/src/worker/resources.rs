@@ -1,0 +1,71 @@
+//! What a worker serves with whatever comes: clocks, buffers, helper threads, counters.
+//!
+//! Whoever connects, reads or waits is given these and no more of the worker.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::buffer::BufferPool;
+use crate::clock::Clock;
+use crate::deadline::Deadlines;
+use crate::generation::Generation;
+use crate::helper::Helpers;
+use crate::resolve::Mounts;
+use crate::stats::WorkerStats;
+
+/// Clocks, buffers, threads and counters of one worker.
+#[derive(Debug)]
+pub struct Resources {
+    /// The worker's number, from 0.
+    pub index: usize,
+    /// How many workers the server has.
+    pub workers: usize,
+    /// Its deadlines.
+    pub deadlines: Rc<Deadlines>,
+    /// Its wall clock.
+    pub clock: Rc<Clock>,
+    /// Its threads for what may wait.
+    pub helpers: Helpers,
+    /// What it remembers of the file systems roots lie on.
+    pub mounts: Mounts,
+    /// Its buffers.
+    pub buffers: BufferPool,
+    /// Its counters.
+    pub stats: Arc<WorkerStats>,
+    /// How long connecting to a server may take, in milliseconds; of the generation in force.
+    pub connect_ms: Cell<u64>,
+    /// How long a name's addresses are used, in milliseconds; of the generation in force.
+    pub resolve_ms: Cell<u64>,
+}
+
+impl Resources {
+    pub(super) fn new(
+        index: usize,
+        stats: &[Arc<WorkerStats>],
+        deadlines: Rc<Deadlines>,
+        generation: &Generation,
+    ) -> Self {
+        let resources = Self {
+            index,
+            workers: stats.len(),
+            deadlines,
+            clock: Rc::new(Clock::new()),
+            helpers: Helpers::default(),
+            mounts: Mounts::default(),
+            buffers: BufferPool::default(),
+            stats: stats.get(index).map(Arc::clone).unwrap_or_default(),
+            connect_ms: Cell::new(0),
+            resolve_ms: Cell::new(0),
+        };
+        resources.serve(generation);
+        resources
+    }
+
+    /// Notes which generation is in force.
+    pub(super) fn serve(&self, generation: &Generation) {
+        let timeouts = &generation.process.timeouts;
+        self.connect_ms.set(timeouts.upstream_connect_ms);
+        self.resolve_ms.set(timeouts.resolve_ms);
+    }
+}

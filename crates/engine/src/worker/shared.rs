@@ -1,0 +1,108 @@
+//! What all workers of a server share: counters, limits, queues, and the generation in force.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+
+use super::commands::Command;
+use super::peers::Peers;
+use crate::access_log;
+use crate::board::Board;
+use crate::generation::Generation;
+use crate::listener::Clients;
+use crate::permits::Limiter;
+use crate::refused::RefusedClients;
+use crate::sensors::Sensors;
+use crate::shares::Shares;
+use crate::shedding::AllRemembered;
+use crate::stats::{ProcessStats, WorkerStats};
+use crate::stderr_log::Complaints;
+use crate::upstream::AllSlots;
+
+/// Commands waiting at one worker's door.
+const COMMANDS_MAX: usize = 4_096;
+
+/// What all workers of a server share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// How busy each is.
+    pub board: Arc<Board>,
+    /// Their doors.
+    pub peers: Peers,
+    /// Connections by client.
+    pub clients: Arc<Clients>,
+    /// The counters of each.
+    pub stats: Arc<[Arc<WorkerStats>]>,
+    /// Access records on their way out.
+    pub access_log: Arc<access_log::Queue>,
+    /// Programs that run.
+    pub programs_running: Arc<AtomicUsize>,
+    /// What bodies set aside take on disk, and whose they are.
+    pub spool_disk: Arc<Shares>,
+    /// Who waits for the processes of FastCGI servers.
+    pub slots: Arc<AllSlots>,
+    /// Who holds permits of limits, and who was refused.
+    pub limits: Arc<Limiter>,
+    /// Who is refused, by a limit or because there is too much to do.
+    pub refused: Arc<RefusedClients>,
+    /// Who was shed lately.
+    pub shed: Arc<AllRemembered>,
+    /// What programs have complained of lately.
+    pub complaints: Arc<Complaints>,
+    /// What scripts of all workers share.
+    pub scripts: Arc<script::Shared>,
+    /// What the machine and the gateway are in.
+    pub sensors: Arc<Sensors>,
+    /// Counters of the process.
+    pub process: Arc<ProcessStats>,
+    /// The generation new exchanges begin with. Held to copy or replace it.
+    pub generation: Arc<Mutex<Option<Arc<Generation>>>>,
+}
+
+impl Shared {
+    /// Makes what so many workers share, and the receiving end of each one's door.
+    pub fn new(workers: usize) -> (Self, Vec<mpsc::Receiver<Command>>) {
+        let (doors, receivers) = (0..workers)
+            .map(|_| mpsc::channel(COMMANDS_MAX))
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        let process = Arc::<ProcessStats>::default();
+        let sensors = Arc::new(Sensors::new(workers));
+        let board = Arc::new(Board::new(workers));
+        let shared = Self {
+            limits: Arc::new(Limiter::new(workers, process.started)),
+            board: Arc::clone(&board),
+            peers: Peers::new(doors, board),
+            clients: Clients::new(),
+            stats: (0..workers).map(|_| Arc::default()).collect(),
+            access_log: Arc::default(),
+            programs_running: Arc::default(),
+            spool_disk: Arc::default(),
+            slots: Arc::default(),
+            complaints: Arc::default(),
+            scripts: sensors.for_scripts(),
+            sensors,
+            refused: Arc::default(),
+            shed: Arc::new(AllRemembered::new(workers)),
+            process,
+            generation: Arc::default(),
+        };
+        (shared, receivers)
+    }
+
+    /// The generation new exchanges begin with.
+    pub fn generation(&self) -> Option<Arc<Generation>> {
+        let generation = self.generation.lock();
+        generation.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that another generation serves now.
+    pub fn set_generation(&self, generation: &Arc<Generation>) {
+        let mut current = self
+            .generation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Some(Arc::clone(generation));
+        self.process.generation.store(generation.number, Relaxed);
+    }
+}
