@@ -26,7 +26,7 @@ use crate::rules;
 use crate::scripts::{self, Next};
 use crate::shedding::{self, Stay};
 use crate::stage::{Arrived, Routed};
-use crate::worker::Worker;
+use crate::worker::{Answered, Serving, Worker};
 
 /// Answers a request whose head has been read, to the reply's last byte.
 ///
@@ -57,23 +57,19 @@ pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) 
     Underway::begin(arrived, exchange).refuse(error).await
 }
 
-/// Begins a request that a script makes inside of another's, to which it owes client, id and
-/// generation.
-pub(crate) fn begin_inside(arrived: Arrived<'_>, exchange: &mut Exchange, outer: &Exchange) {
-    begin(arrived, exchange);
-    let (request, of) = (&mut exchange.request, &outer.request);
-    (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
-    (request.connection, request.number) = (of.connection, of.number);
-    exchange.route.skips_optional = outer.route.skips_optional;
-}
-
-/// Answers a request inside that has begun. It leaves no record.
+/// Answers a request that a script makes inside of another's. It leaves no record.
 ///
 /// # Errors
 /// When the reply was not taken.
-pub(crate) async fn serve_inside(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
-    let mut underway = Underway::inside(arrived, exchange);
-    underway.serve(&Cell::new(true)).await
+pub(crate) fn serve_inside<'a>(
+    worker: &'a Rc<Worker>,
+    serving: &'a Rc<Serving>,
+    exchange: &'a mut Exchange,
+) -> Answered<'a> {
+    Box::pin(async move {
+        let mut underway = Underway::inside(Arrived { worker, serving }, exchange);
+        underway.serve(&Cell::new(true)).await
+    })
 }
 
 /// `waited` says whether it had to wait for something so far.

@@ -10,9 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::exchange::Exchange;
 use crate::listener::client_key;
-use crate::worker::Worker;
 
 /// Of so many records one is written; the field `sampled` says so.
 pub(crate) const SAMPLE: u64 = 100;
@@ -47,7 +45,7 @@ impl Default for RefusedClients {
 
 impl RefusedClients {
     /// Counts a refusal of this client; how many there were of it in this second.
-    fn count(&self, client: IpAddr, second: u64) -> u64 {
+    pub(crate) fn count(&self, client: IpAddr, second: u64) -> u64 {
         let hash = self.hasher.hash_one(client_key(client));
         let group = &self.groups[hash as usize % GROUPS].0;
         let second = second & ((1 << SECOND_BITS) - 1);
@@ -71,25 +69,6 @@ impl RefusedClients {
         // Where another was quicker, this one is counted next time.
         let _ = least.0.compare_exchange(least.2, tag | 1, Relaxed, Relaxed);
         1
-    }
-}
-
-/// Notes that the request is refused: beyond `caps.refusals_per_client` a second its connection
-/// ends, and its record is one of those of which one in [`SAMPLE`] is written. What a trusted
-/// proxy's connection carries may be of others, too: it goes on.
-pub(crate) fn note(worker: &Worker, exchange: &mut Exchange) {
-    let serving = worker.serving();
-    let most = serving.generation.process.caps.refusals_per_client;
-    let client = exchange.request.client;
-    if most == 0 || client.is_unspecified() {
-        return;
-    }
-    let second = worker.clock.unix_at(exchange.request.received).as_secs();
-    if worker.shared.refused.count(client, second) > most {
-        exchange.record.is_sampled = true;
-        if !exchange.request.peer_trusted {
-            exchange.reply.close_after();
-        }
     }
 }
 

@@ -11,13 +11,11 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use script::Phase;
 use slab::Slab;
 
-use crate::exchange::Exchange;
-use crate::stage::Arrived;
 use ipc::server::Tally;
 
 /// The counters of one worker, on cache lines of their own.
@@ -229,25 +227,6 @@ pub fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// Counts an exchange that ended at this moment.
-pub fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
-    let worker = arrived.worker;
-    let stats = &worker.stats;
-    bump(&stats.ended, 1);
-    let replies = match arrived.site(&exchange.route) {
-        Some(site) => site.stats.sheet(worker.index, worker.workers),
-        None => Some(&stats.without_site),
-    };
-    if let Some(replies) = replies {
-        replies.count(exchange);
-    }
-    let total = ended.saturating_duration_since(exchange.request.received);
-    stats.total_time.count(micros(total));
-    if exchange.record.upstream.is_some() {
-        stats.upstream_time.count(exchange.record.upstream_us);
-    }
-}
-
 impl WorkerStats {
     /// The counters of an upstream's server: those it had under a former generation, if any.
     pub fn upstream(&self, upstream: &str, server: &Arc<str>) -> Arc<UpstreamStats> {
@@ -424,18 +403,20 @@ impl UpstreamStats {
 }
 
 impl Replies {
-    fn count(&self, exchange: &Exchange) {
-        let class = usize::from(exchange.status() / 100).wrapping_sub(1);
+    /// Counts a reply by its status, and the bytes of both bodies.
+    pub(crate) fn count(&self, status: u16, bytes_in: u64, bytes_out: u64) {
+        let class = usize::from(status / 100).wrapping_sub(1);
         if let Some(counter) = self.by_class.get(class) {
             bump(counter, 1);
         }
-        bump(&self.bytes_in, exchange.body.bytes_read());
-        bump(&self.bytes_out, exchange.reply.body_bytes());
+        bump(&self.bytes_in, bytes_in);
+        bump(&self.bytes_out, bytes_out);
     }
 }
 
 impl SiteStats {
-    fn sheet(&self, worker: usize, workers: usize) -> Option<&Replies> {
+    /// The counters of a worker that serves the site; `None` for a number that no worker has.
+    pub(crate) fn sheet(&self, worker: usize, workers: usize) -> Option<&Replies> {
         let sheets = self
             .sheets
             .get_or_init(|| (0..workers).map(|_| OnceLock::new()).collect());
@@ -484,10 +465,6 @@ impl Histogram {
         }
         bump(&self.sum_us, duration_us);
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

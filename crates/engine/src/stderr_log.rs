@@ -5,22 +5,16 @@
 //! is logged. A page that warns on every request says the same each time: a text is logged once a
 //! minute, by whatever workers, and then how often more it was said ([`Texts`]). So that a flood of
 //! one site leaves room in the log for the others and for us, a site may say only so much a second
-//! ([`StderrShares`]). A [`StderrLog`] belongs to one exchange; dropping it says what is left.
+//! ([`StderrShares`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::exchange::{Exchange, RequestId};
-use crate::resolve::Resolved;
-use crate::stage::Routed;
-use crate::worker::Serving;
-
 /// Lines one exchange may log.
-const LINES_MAX: usize = 64;
+pub(crate) const LINES_MAX: usize = 64;
 /// Bytes of one line; the rest of a longer one is cut.
 const LINE_BYTES_MAX: usize = 2 * 1024;
 /// Lines one site may log in a [`SHARE_TIME`], on each worker.
@@ -43,7 +37,7 @@ pub(crate) const CUT: &str = "(more than is logged)";
 #[derive(Debug, Default)]
 pub struct Complaints {
     /// Of sites' programs.
-    sites: Texts,
+    pub(crate) sites: Texts,
     /// Of maps' programs.
     pub(crate) maps: Texts,
 }
@@ -74,17 +68,7 @@ struct Said {
 #[derive(Debug)]
 pub struct StderrShares {
     sites: RefCell<HashMap<u32, (Instant, usize)>>,
-    complaints: Arc<Complaints>,
-}
-
-/// Where one exchange's program says what is wrong.
-#[derive(Debug)]
-pub struct StderrLog {
-    request_id: RequestId,
-    serving: Rc<Serving>,
-    site_index: u32,
-    file: Option<Rc<Resolved>>,
-    lines: Lines,
+    pub(crate) complaints: Arc<Complaints>,
 }
 
 /// Bytes on their way to lines.
@@ -92,7 +76,7 @@ pub struct StderrLog {
 pub(crate) struct Lines {
     open: Vec<u8>,
     said: usize,
-    unsaid_bytes: u64,
+    pub(crate) unsaid_bytes: u64,
 }
 
 impl Complaints {
@@ -170,7 +154,7 @@ impl StderrShares {
     }
 
     /// Whether the site may log another line.
-    fn take(&self, site_index: u32, now: Instant) -> bool {
+    pub(crate) fn take(&self, site_index: u32, now: Instant) -> bool {
         let mut sites = self.sites.borrow_mut();
         if sites.len() >= SITES_MAX && !sites.contains_key(&site_index) {
             sites.clear();
@@ -181,71 +165,6 @@ impl StderrShares {
         }
         *lines += 1;
         *lines <= SITE_LINES_MAX
-    }
-}
-
-impl StderrLog {
-    /// Begins for an exchange whose route is known.
-    pub fn new(routed: Routed<'_>, exchange: &Exchange) -> Self {
-        Self {
-            request_id: exchange.request.id,
-            serving: Rc::clone(routed.serving),
-            site_index: routed.site_index,
-            file: exchange.route.file.clone(),
-            lines: Lines::default(),
-        }
-    }
-
-    /// Logs what was said, as soon as a line is whole.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let mut lines = std::mem::take(&mut self.lines);
-        lines.push(bytes, |line| self.say(line));
-        self.lines = lines;
-    }
-
-    /// Whether this may be logged; what the site's share does not let through is counted as said.
-    fn may_say(&self, text: &str) -> bool {
-        let (now, name) = (Instant::now(), self.site().unwrap_or_default());
-        let (shares, texts) = (&self.serving.stderr, &self.serving.stderr.complaints.sites);
-        if !texts.take(name, text, now) {
-            return false;
-        }
-        let may_say = shares.take(self.site_index, now);
-        if !may_say {
-            texts.take(name, text, now);
-        }
-        may_say
-    }
-
-    fn say(&self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        if !self.may_say(&text) {
-            return;
-        }
-        tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), text = &*text, "a program's standard error");
-    }
-
-    fn site(&self) -> Option<&str> {
-        let site = self.serving.site(self.site_index)?;
-        Some(&site.name)
-    }
-
-    fn file(&self) -> Option<String> {
-        let file = self.file.as_ref()?;
-        Some(String::from_utf8_lossy(file.name()).into_owned())
-    }
-}
-
-impl Drop for StderrLog {
-    fn drop(&mut self) {
-        let mut lines = std::mem::take(&mut self.lines);
-        if let Some(line) = lines.last() {
-            self.say(&line);
-        }
-        if lines.unsaid_bytes > 0 && self.may_say(CUT) {
-            let (bytes, lines_max) = (lines.unsaid_bytes, LINES_MAX);
-            tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), bytes, lines_max, "a program's standard error was cut");
-        }
     }
 }
 

@@ -29,7 +29,13 @@ impl Bed {
         let (shared, _) = Shared::new(1);
         shared.limits.put_in_force(&generation.limits);
         shared.set_generation(&generation);
-        let worker = Worker::new(0, Arc::clone(&generation), shared.clone(), 1);
+        let worker = Worker::new(
+            0,
+            Arc::clone(&generation),
+            shared.clone(),
+            1,
+            pipeline::serve_inside,
+        );
         let bed = Self {
             worker: Rc::new(worker),
             shared,

@@ -22,6 +22,7 @@ use crate::generation::Generation;
 use crate::helper;
 use crate::listener::{self, Listener};
 use crate::maps;
+use crate::pipeline;
 use crate::worker::{Command, Opened, Prepare, Shared, Swap, Worker};
 use ipc::server::ListenerSocket;
 
@@ -65,7 +66,13 @@ pub fn run(
         }
     };
     let _ = started.send(Ok((index, runtime.handle().clone())));
-    let worker = Rc::new(Worker::new(index, generation, shared, seed));
+    let worker = Rc::new(Worker::new(
+        index,
+        generation,
+        shared,
+        seed,
+        pipeline::serve_inside,
+    ));
     runtime.block_on(live(worker, commands));
     // Helpers may be stuck in a slow read; nobody waits for them.
     runtime.shutdown_background();

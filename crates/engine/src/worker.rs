@@ -11,6 +11,7 @@ mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,7 @@ use crate::admission::Checks;
 use crate::board::Board;
 use crate::deadline::Deadlines;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{RequestId, Spares};
+use crate::exchange::{Exchange, RequestId, Spares};
 use crate::generation::Generation;
 use crate::listener::Clients;
 use crate::maps::Inbox;
@@ -37,6 +38,14 @@ pub use resources::Resources;
 pub use serving::Serving;
 pub use shared::Shared;
 
+/// The pipeline as scripts come back to it with a request of their own. It is made known to the
+/// worker, so that what runs scripts need not know the pipeline.
+pub type ServeInside =
+    for<'a> fn(&'a Rc<Worker>, &'a Rc<Serving>, &'a mut Exchange) -> Answered<'a>;
+
+/// A request being answered. Done when its reply was taken, or with why it was not.
+pub type Answered<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
 /// What one thread serves with.
 #[derive(Debug)]
 pub struct Worker {
@@ -44,6 +53,8 @@ pub struct Worker {
     pub resources: Resources,
     /// Memory its exchanges leave to each other.
     pub spares: Spares,
+    /// How a request that a script makes is answered, inside of another.
+    pub(crate) serve_inside: ServeInside,
     /// What all workers show each other.
     pub board: Arc<Board>,
     /// The other workers' doors.
@@ -87,7 +98,13 @@ impl Deref for Worker {
 
 impl Worker {
     /// Makes a worker that serves `generation`. Request ids count on from `seed`.
-    pub fn new(index: usize, generation: Arc<Generation>, shared: Shared, seed: u64) -> Self {
+    pub fn new(
+        index: usize,
+        generation: Arc<Generation>,
+        shared: Shared,
+        seed: u64,
+        serve_inside: ServeInside,
+    ) -> Self {
         let deadlines = Deadlines::since(shared.process.started);
         let resources = Resources::new(index, &shared.stats, deadlines, &generation);
         Self {
@@ -100,6 +117,7 @@ impl Worker {
             )),
             resources,
             spares: Spares::default(),
+            serve_inside,
             board: Arc::clone(&shared.board),
             peers: shared.peers.clone(),
             clients: Arc::clone(&shared.clients),
@@ -130,14 +148,19 @@ impl Worker {
     /// # Errors
     /// One of its scripts is no Ruby, or failed.
     pub(crate) async fn prepare(self: &Rc<Self>, generation: &Generation) -> Result<()> {
-        let opened = Scripts::open(self, generation).await;
+        let opened = Scripts::open(self, &self.shared.scripts, generation).await;
         let opened = opened
             .map_err(|failure| Error::new(Kind::Internal, failure.reason(), failure.to_string()))?;
         let Some(scripts) = opened else {
             return Ok(());
         };
-        let end = Rc::clone(&scripts).end(Rc::clone(self));
-        tokio::task::spawn_local(end);
+        self.opened.borrow_mut().push(Rc::clone(&scripts));
+        let (worker, ending) = (Rc::clone(self), Rc::clone(&scripts));
+        tokio::task::spawn_local(async move {
+            ending.end().await;
+            let mut opened = worker.opened.borrow_mut();
+            opened.retain(|open| !Rc::ptr_eq(open, &ending));
+        });
         let prepared = Some((generation.number, scripts));
         if let Some((_, before)) = self.prepared.replace(prepared) {
             before.release();

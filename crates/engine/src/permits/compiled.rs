@@ -10,11 +10,10 @@ use limits::{
 };
 
 use super::caps;
+use super::level::Level;
 use super::limit::{Key, Limit, Place, Scope};
-use super::prepared::Level;
 use crate::conditions::{self, Conditions};
 use crate::error::{Error, Kind, Result};
-use crate::stage;
 
 /// Most requests at once that `concurrent = "auto"` comes to.
 const AUTO_MAX: u32 = 1_000;
@@ -88,20 +87,6 @@ impl Limits {
     /// What the ledger is told of the tenants.
     pub fn tenant_definitions(&self) -> &[TenantDefinition] {
         &self.tenant_definitions
-    }
-
-    /// The limits of a level; of the upstreams, where any has some.
-    pub(super) fn of_level<'a>(&'a self, level: stage::Level<'a>) -> &'a [Limit] {
-        let one_of = |levels: &'a [Level], index: usize| levels.get(index).map(|level| &**level);
-        let limits = match level {
-            stage::Level::Rule(rule) => Some(&*rule.limits),
-            stage::Level::Site(site) => Some(&*site.limits),
-            stage::Level::Tenant(site) => one_of(&self.tenants, site.tenant as usize),
-            stage::Level::Upstream(index) => one_of(&self.upstreams, index),
-            stage::Level::Programs => Some(&*self.programs),
-            stage::Level::Process => Some(&*self.process),
-        };
-        limits.unwrap_or_default()
     }
 
     /// How the ledger names the places for programs.

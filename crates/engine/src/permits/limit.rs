@@ -45,8 +45,8 @@ impl From<LimitPlace<'_>> for Place {
 pub struct Limit {
     index: u32,
     pub(super) key: Key,
-    conditions: Option<Box<Conditions>>,
-    hours: Option<Arc<Hours>>,
+    pub(super) conditions: Option<Box<Conditions>>,
+    pub(super) hours: Option<Arc<Hours>>,
     /// Whether it counts how fast requests come.
     pub(super) has_rate: bool,
     /// Whether it counts how many there are at once.
@@ -64,7 +64,7 @@ pub struct Limit {
 /// Which requests a limit counts, for those who ask about the limit.
 #[derive(Debug)]
 pub(super) struct Scope {
-    hours: Option<Arc<Hours>>,
+    pub(super) hours: Option<Arc<Hours>>,
     has_match: bool,
 }
 
@@ -163,17 +163,6 @@ impl Limit {
     /// Whether it counts every request, and all together.
     pub(super) fn is_plain(&self) -> bool {
         self.is_fixed() && self.hours.is_none() && self.conditions.is_none()
-    }
-
-    /// Whether it counts this request, at this second since 1970.
-    pub(super) fn counts(&self, facts: &super::wants::Facts<'_>) -> bool {
-        let now = |hours: &Hours| hours.hold(facts.unix_s);
-        // What maps must know for it was asked before.
-        let holds = |conditions: &Conditions| {
-            let judged = conditions.judge(facts.request, facts.file, facts.answers());
-            judged == Some(true)
-        };
-        self.hours.as_deref().is_none_or(now) && self.conditions.as_deref().is_none_or(holds)
     }
 }
 

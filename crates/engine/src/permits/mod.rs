@@ -10,14 +10,18 @@
 mod caps;
 mod compiled;
 mod gates;
+mod held;
 mod hours;
+mod level;
 mod limit;
 mod limiter;
 mod lines;
 mod prepared;
 pub mod questions;
 pub mod refusals;
+pub(crate) mod refuse;
 pub mod rows;
+mod scratch;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -26,17 +30,18 @@ mod wants;
 pub(crate) use compiled::{Builder, asking};
 pub use compiled::{Kept, Limits, changed};
 pub use gates::{Asked, Gates};
+pub use held::Held;
+pub use level::Level;
 pub use limit::Place;
 pub use limiter::Limiter;
-pub use prepared::Level;
-pub use wants::Scratch;
+pub use scratch::Scratch;
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use limits::{Admission, LimitId, Outcome, Permit, Refusal, Ticket, Time, Used};
+use limits::{Admission, Outcome, Permit, Refusal, Ticket, Time, Used};
 use wire::FieldId;
 
 use crate::deadline::TICK_MS;
@@ -44,40 +49,8 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, Outgoing, ProgramUse};
 use crate::stage::Chosen;
 use crate::worker::Worker;
+use held::nanos;
 use wants::Phase;
-
-/// What an exchange holds of the limits it met.
-#[derive(Debug)]
-pub struct Held {
-    permit: Permit,
-    since: Instant,
-    /// How long it was answered before it became a tunnel.
-    before_tunnel_ns: Option<u64>,
-    /// Whether a place for a program is among it.
-    has_place: bool,
-}
-
-impl Held {
-    /// Gives it back for a request nobody waited for to its end: what it took is charged, and says
-    /// nothing about whoever answered.
-    pub(crate) fn end_abandoned(self, limiter: &Limiter) {
-        let now = Instant::now();
-        let used = Used::Measured(self.used_ns(now));
-        let now = limiter.time(now);
-        self.permit.end(now, used, Outcome::Ignored);
-    }
-
-    /// What is left of it without the permits of these limits.
-    fn without(mut self, now: Time, used: Used, limits: &[LimitId]) -> Option<Self> {
-        self.permit.end_of(now, used, limits);
-        (!self.permit.is_empty()).then_some(self)
-    }
-
-    fn used_ns(&self, now: Instant) -> u64 {
-        let lasted = || nanos(self.since, now);
-        self.before_tunnel_ns.unwrap_or_else(lasted)
-    }
-}
 
 /// Checks and charges the rates of every limit the request meets.
 ///
@@ -109,8 +82,8 @@ fn charge(chosen: Chosen<'_>, exchange: &mut Exchange, phase: Phase, now: Instan
     match checked {
         None => {}
         Some(Ok(shadows)) if shadows.is_empty() => {}
-        Some(Ok(shadows)) => refusals::pass_in_shadow(chosen, exchange, shadows),
-        Some(Err(refusal)) => return Err(refusals::refuse(chosen, exchange, refusal)),
+        Some(Ok(shadows)) => refuse::pass_in_shadow(chosen, exchange, shadows),
+        Some(Err(refusal)) => return Err(refuse::refuse(chosen, exchange, refusal)),
     }
     Ok(())
 }
@@ -210,10 +183,10 @@ async fn take(
             exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
             match waited? {
                 Ok(permit) => Ok(Some((permit, Instant::now()))),
-                Err(refusal) => Err(refusals::refuse(chosen, exchange, refusal)),
+                Err(refusal) => Err(refuse::refuse(chosen, exchange, refusal)),
             }
         }
-        Some(Admission::Refused(refusal)) => Err(refusals::refuse(chosen, exchange, refusal)),
+        Some(Admission::Refused(refusal)) => Err(refuse::refuse(chosen, exchange, refusal)),
     }
 }
 
@@ -291,7 +264,7 @@ pub fn outcome_of_reply(reply: &Outgoing) -> Outcome {
 fn hold(chosen: Chosen<'_>, exchange: &mut Exchange, mut permit: Permit, since: Instant) {
     let shadows = permit.take_shadows();
     if !shadows.is_empty() {
-        refusals::pass_in_shadow(chosen, exchange, shadows);
+        refuse::pass_in_shadow(chosen, exchange, shadows);
     }
     exchange.record.waited_us.get_or_insert(0);
     exchange.held = Some(Held {
@@ -338,8 +311,4 @@ fn cpu_ns(program: ProgramUse) -> u64 {
 
 fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-fn nanos(since: Instant, until: Instant) -> u64 {
-    u64::try_from(until.saturating_duration_since(since).as_nanos()).unwrap_or(u64::MAX)
 }

@@ -3,49 +3,14 @@
 //! Where every limit a request meets has one key and is met whatever the request looks like, the
 //! question is the same for all requests that match the same site and the same rule with limits.
 
-use std::ops::Deref;
-use std::sync::OnceLock;
-
 use limits::{Defined, WANTS_MAX, Want};
 
+use super::level::{Level, Prepared};
 use super::limit::Limit;
 use super::wants::Phase;
 use crate::exchange::Route;
 use crate::site::Site;
 use crate::stage::Chosen;
-
-/// The limits that stand on one thing, those by finer keys first.
-#[derive(Debug, Default)]
-pub struct Level {
-    limits: Box<[Limit]>,
-    /// For requests whose innermost limits these are. Made by the first of them: only then is the
-    /// generation in force, and the ledger's names known.
-    prepared: OnceLock<Option<Box<Prepared>>>,
-}
-
-/// What is asked of the ledger in each phase.
-#[derive(Debug)]
-struct Prepared {
-    rates: Box<[Want<'static>]>,
-    permits: Box<[Want<'static>]>,
-}
-
-impl From<Vec<Limit>> for Level {
-    fn from(limits: Vec<Limit>) -> Self {
-        Self {
-            limits: limits.into(),
-            prepared: OnceLock::new(),
-        }
-    }
-}
-
-impl Deref for Level {
-    type Target = [Limit];
-
-    fn deref(&self) -> &[Limit] {
-        &self.limits
-    }
-}
 
 /// What a request asks, where that was known before it came: it may be nothing.
 pub(super) fn wants<'a>(

@@ -17,13 +17,17 @@ use limits::{Ask, LimitId, WANTS_MAX, Want};
 use wire::FieldId;
 
 use super::compiled::Limits;
+use super::hours::Hours;
+use super::level::Level;
 use super::limit::{Key, Limit, Part};
 use super::prepared;
+use super::scratch::{Found, Scratch};
 use crate::address;
+use crate::conditions::Conditions;
 use crate::exchange::{Exchange, Request, Route};
 use crate::maps::Answers;
 use crate::resolve::Resolved;
-use crate::stage::Chosen;
+use crate::stage::{self, Chosen};
 
 /// Limits that most requests have no more of.
 const FEW: usize = 4;
@@ -49,34 +53,6 @@ pub(super) struct Facts<'a> {
     chosen: Chosen<'a>,
     limits: &'a Limits,
     route: &'a Route,
-}
-
-/// A worker's scratch: the limits found for one request, and the bytes of their keys.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    found: Vec<Found>,
-    keys: Vec<u8>,
-}
-
-/// A limit the request meets, and where its key lies among the bytes.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    id: LimitId,
-    from: u32,
-    until: u32,
-}
-
-impl Found {
-    /// Where the key of a fixed limit lies: nowhere.
-    const NO_KEY: (u32, u32) = (1, 0);
-
-    fn want(self, keys: &[u8]) -> Want<'_> {
-        let (from, until) = (self.from as usize, self.until as usize);
-        Want {
-            limit: self.id,
-            key: keys.get(from..until),
-        }
-    }
 }
 
 /// Puts the question of a phase; `None` where no limit has anything to say.
@@ -159,6 +135,22 @@ fn levels<'a>(chosen: Chosen<'a>, route: &Route) -> impl Iterator<Item = &'a Lim
     chosen
         .levels(route)
         .flat_map(|level| limits.of_level(level))
+}
+
+impl Limits {
+    /// The limits of a level; of the upstreams, where any has some.
+    pub(super) fn of_level<'a>(&'a self, level: stage::Level<'a>) -> &'a [Limit] {
+        let one_of = |levels: &'a [Level], index: usize| levels.get(index).map(|level| &**level);
+        let limits = match level {
+            stage::Level::Rule(rule) => Some(&*rule.limits),
+            stage::Level::Site(site) => Some(&*site.limits),
+            stage::Level::Tenant(site) => one_of(&self.tenants, site.tenant as usize),
+            stage::Level::Upstream(index) => one_of(&self.upstreams, index),
+            stage::Level::Programs => Some(&*self.programs),
+            stage::Level::Process => Some(&*self.process),
+        };
+        limits.unwrap_or_default()
+    }
 }
 
 impl<'a> Facts<'a> {
@@ -247,7 +239,7 @@ impl Scratch {
         asks: impl Fn(&Limit) -> bool,
     ) {
         for limit in level {
-            if !asks(limit) || !limit.counts(facts) || self.found.len() == WANTS_MAX {
+            if !asks(limit) || !counts(limit, facts) || self.found.len() == WANTS_MAX {
                 continue;
             }
             let Some(id) = ids.get(limit.index()) else {
@@ -285,6 +277,17 @@ impl Scratch {
         }
         (from, end(&self.keys))
     }
+}
+
+/// Whether it counts this request, at this second since 1970.
+fn counts(limit: &Limit, facts: &Facts<'_>) -> bool {
+    let now = |hours: &Hours| hours.hold(facts.unix_s);
+    // What maps must know for it was asked before.
+    let holds = |conditions: &Conditions| {
+        let judged = conditions.judge(facts.request, facts.file, facts.answers());
+        judged == Some(true)
+    };
+    limit.hours.as_deref().is_none_or(now) && limit.conditions.as_deref().is_none_or(holds)
 }
 
 /// Whoever has an IPv6 address has all of its /64.

@@ -35,7 +35,9 @@ thread_local! {
 pub(crate) fn begin(arrived: Arrived<'_>, exchange: &mut Exchange) {
     super::begin(arrived, exchange);
     super::find_site(arrived, exchange).expect("a site");
-    exchange.scripted().enter(arrived, script::Phase::Access);
+    exchange
+        .scripted()
+        .enter(arrived.worker, arrived.serving, script::Phase::Access);
 }
 
 /// Lets one exchange go on that is held, now or when it comes.

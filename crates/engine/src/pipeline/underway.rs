@@ -14,10 +14,9 @@ use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::Exchange;
 use crate::permits;
-use crate::refused;
 use crate::scripts;
 use crate::stage::Arrived;
-use crate::stats::{self, bump};
+use crate::stats::bump;
 use crate::worker::Worker;
 
 /// The reason on record of an exchange that never came to its end: the server is ending.
@@ -109,7 +108,7 @@ impl<'a> Underway<'a> {
     async fn answer(&mut self, error: &Error) {
         // What a script asks for inside is no doing of the client's.
         if self.is_request && matches!(error.kind, Kind::OverLimit { .. } | Kind::Shed(_)) {
-            refused::note(self.arrived.worker, self.exchange);
+            note_refused(self.arrived, self.exchange);
         }
         error_reply::answer(self.arrived, self.exchange, error).await;
         if let Err(error) = scripts::filter_body(self.arrived, self.exchange).await {
@@ -142,7 +141,7 @@ impl<'a> Underway<'a> {
 
     fn record(&mut self, ended: Instant) {
         self.is_recorded = true;
-        stats::count(self.arrived, self.exchange, ended);
+        count(self.arrived, self.exchange, ended);
         access_log::record(self.arrived, self.exchange, ended);
     }
 }
@@ -166,6 +165,46 @@ impl Drop for Underway<'_> {
         if let Some(scripted) = &mut self.exchange.scripted {
             scripted.end();
         }
+    }
+}
+
+/// Notes that the request is refused: beyond `caps.refusals_per_client` a second its connection
+/// ends, and its record is one of those of which one in [`SAMPLE`](crate::refused::SAMPLE) is written. What a trusted
+/// proxy's connection carries may be of others, too: it goes on.
+fn note_refused(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    let worker = arrived.worker;
+    let most = arrived.serving.generation.process.caps.refusals_per_client;
+    let client = exchange.request.client;
+    if most == 0 || client.is_unspecified() {
+        return;
+    }
+    let second = worker.clock.unix_at(exchange.request.received).as_secs();
+    if worker.shared.refused.count(client, second) > most {
+        exchange.record.is_sampled = true;
+        if !exchange.request.peer_trusted {
+            exchange.reply.close_after();
+        }
+    }
+}
+
+/// Counts an exchange that ended at this moment.
+fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+    let worker = arrived.worker;
+    let stats = &worker.stats;
+    bump(&stats.ended, 1);
+    let replies = match arrived.site(&exchange.route) {
+        Some(site) => site.stats.sheet(worker.index, worker.workers),
+        None => Some(&stats.without_site),
+    };
+    if let Some(replies) = replies {
+        let (bytes_in, bytes_out) = (exchange.body.bytes_read(), exchange.reply.body_bytes());
+        replies.count(exchange.status(), bytes_in, bytes_out);
+    }
+    let total = ended.saturating_duration_since(exchange.request.received);
+    let total_us = u64::try_from(total.as_micros()).unwrap_or(u64::MAX);
+    stats.total_time.count(total_us);
+    if exchange.record.upstream.is_some() {
+        stats.upstream_time.count(exchange.record.upstream_us);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::worker::Worker;
 
 /// Does what is asked.
 pub(super) async fn perform(exchange: &mut Exchange, ask: Ask) -> Woken {
-    let Some((worker, serving)) = exchange.scripted().served() else {
+    let Some((worker, serving)) = exchange.scripted().served().cloned() else {
         return Woken::error("the request has ended");
     };
     let arrived = Arrived {

@@ -14,27 +14,12 @@ use wire::{FieldId, Fields};
 
 use super::outcome;
 use super::phases::{self, Place, scripts_of};
+use super::request::arrived;
+use super::scripted::{Filtered, Filters};
 use crate::compression;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{BodySize, Collected, Exchange};
 use crate::stage::Arrived;
-
-/// What scripts are to do with a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Filters {
-    /// Nothing, or nothing more.
-    #[default]
-    None,
-    /// They are to see its head.
-    Armed,
-}
-
-/// A body that scripts look at.
-#[derive(Debug, Default)]
-pub(super) struct Filtered {
-    pub(super) bytes: Vec<u8>,
-    pub(super) is_changed: bool,
-}
 
 /// Fields that speak of the very bytes of a body.
 const OF_BYTES: [&[u8]; 4] = [b"Content-MD5", b"Digest", b"Content-Digest", b"Repr-Digest"];
@@ -46,7 +31,7 @@ pub(crate) fn arm_filters(arrived: Arrived<'_>, exchange: &mut Exchange) {
         plan.is_some_and(|plan| plan.has(Phase::HeaderFilter) || plan.has(Phase::BodyFilter));
     if has_any {
         let scripted = exchange.scripted();
-        scripted.enter(arrived, Phase::Rewrite);
+        scripted.enter(arrived.worker, arrived.serving, Phase::Rewrite);
         scripted.filters = Filters::Armed;
     }
 }
@@ -89,7 +74,7 @@ fn has_body_filter(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
 impl Exchange {
     /// Puts another body in the place of the one that scripts look at.
     pub(super) fn set_body(&mut self, body: &[u8]) -> std::result::Result<(), Refused> {
-        let arrived = self.scripted().arrived();
+        let arrived = arrived(self.scripted.as_deref());
         let plan = arrived.and_then(|arrived| arrived.serving.generation.scripts.as_ref());
         let bytes_max = plan.map_or(0, |plan| plan.output_bytes());
         let Some(filtered) = &mut self.scripted().body else {

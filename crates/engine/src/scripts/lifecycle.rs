@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use script::{Failure, Interpreter, Phase, Script, Settings};
 use tokio::sync::Notify;
@@ -15,7 +16,7 @@ use tokio::sync::Notify;
 use super::plan::{Plan, Use};
 use super::reader::HelperReader;
 use crate::generation::Generation;
-use crate::worker::Worker;
+use crate::worker::Resources;
 
 /// The scripts of a generation, compiled for one worker.
 pub(crate) struct Scripts {
@@ -44,14 +45,15 @@ impl Scripts {
     /// # Errors
     /// The first script that is no Ruby, or that failed.
     pub(crate) async fn open(
-        worker: &Worker,
+        resources: &Resources,
+        shared: &Arc<script::Shared>,
         generation: &Generation,
     ) -> Result<Option<Rc<Self>>, Failure> {
         let Some(plan) = &generation.scripts else {
             return Ok(None);
         };
-        let shared = worker.shared.scripts.clone();
-        let interpreter = Interpreter::open(settings(worker, generation, plan), shared)?;
+        let settings = settings(resources, generation, plan);
+        let interpreter = Interpreter::open(settings, Arc::clone(shared))?;
         let planned = plan.scripts.iter();
         let compiled: Box<[Script]> = planned
             .map(|planned| Script::new(planned.name.clone(), planned.source.clone()))
@@ -78,7 +80,6 @@ impl Scripts {
             told: RefCell::default(),
             unused: Notify::new(),
         });
-        worker.opened.borrow_mut().push(Rc::clone(&scripts));
         Ok(Some(scripts))
     }
 
@@ -105,7 +106,7 @@ impl Scripts {
     }
 
     /// Waits until it is released, then runs `worker_exit`.
-    pub(crate) async fn end(self: Rc<Self>, worker: Rc<Worker>) {
+    pub(crate) async fn end(&self) {
         self.unused.notified().await;
         for (phase, exit) in &self.exits {
             let ended = self.interpreter.run(*phase, exit, None).await;
@@ -113,8 +114,6 @@ impl Scripts {
                 tracing::error!(%failure, "worker_exit failed");
             }
         }
-        let mut opened = worker.opened.borrow_mut();
-        opened.retain(|open| !Rc::ptr_eq(open, &self));
     }
 }
 
@@ -123,7 +122,7 @@ fn is_compiled_each_time(source: &script::Source) -> bool {
     matches!(source, script::Source::File { cache, .. } if *cache == never)
 }
 
-fn settings(worker: &Worker, generation: &Generation, plan: &Plan) -> Settings {
+fn settings(resources: &Resources, generation: &Generation, plan: &Plan) -> Settings {
     let env = plan.env.iter().filter_map(|name| {
         let value = std::env::var_os(name)?;
         Some((name.clone(), value.to_string_lossy().into_owned()))
@@ -132,7 +131,7 @@ fn settings(worker: &Worker, generation: &Generation, plan: &Plan) -> Settings {
         server: plan.server,
         budgets: plan.budgets.clone(),
         env: env.collect(),
-        worker: worker.index,
-        reader: Rc::new(HelperReader::new(&worker.helpers, &generation.guarded)),
+        worker: resources.index,
+        reader: Rc::new(HelperReader::new(&resources.helpers, &generation.guarded)),
     }
 }

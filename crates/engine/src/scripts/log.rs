@@ -40,7 +40,7 @@ enum Next {
 pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant) -> Option<Rest> {
     let scripts = scripts_of(arrived, Phase::Log)?;
     let scripted = exchange.scripted();
-    scripted.enter(arrived, Phase::Log);
+    scripted.enter(arrived.worker, arrived.serving, Phase::Log);
     scripted.ended = Some(ended);
     let mut rest = Rest {
         place: Place::default(),

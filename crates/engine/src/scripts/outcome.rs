@@ -14,9 +14,6 @@ use crate::exchange::Exchange;
 use crate::reply_head;
 use crate::stage::{Arrived, Routed};
 
-/// How often a request may be sent elsewhere, inside.
-const ELSEWHERE_MAX: u32 = 10;
-
 /// The status that closes the connection without a reply, as nginx has it.
 const CLOSE: i64 = 444;
 
@@ -28,25 +25,6 @@ const SAID: &str = "script_said";
 
 /// What output is when nobody said.
 const PLAIN: &[u8] = b"text/plain; charset=utf-8";
-
-/// Counts how often a request was sent elsewhere.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Elsewhere(u32);
-
-impl Elsewhere {
-    pub(super) fn has_been(self) -> bool {
-        self.0 > 0
-    }
-
-    fn go(&mut self, reason: &'static str) -> Result<()> {
-        self.0 += 1;
-        if self.0 > ELSEWHERE_MAX {
-            let detail = format!("sent elsewhere inside more than {ELSEWHERE_MAX} times");
-            return Err(Error::new(Kind::Internal, reason, detail));
-        }
-        Ok(())
-    }
-}
 
 impl Exchange {
     /// Why a script before the handler answered with an error; empty if none did.
@@ -64,7 +42,9 @@ pub(crate) fn serve_locally(
     exchange: &mut Exchange,
     target: &[u8],
 ) -> Result<Next> {
-    exchange.scripted().enter(*routed, Phase::Access);
+    exchange
+        .scripted()
+        .enter(routed.worker, routed.serving, Phase::Access);
     send_elsewhere(*routed, exchange, target, "local_location")
 }
 

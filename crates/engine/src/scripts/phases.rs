@@ -113,7 +113,7 @@ pub(super) async fn run(
     used: Use,
 ) -> Result<std::result::Result<Datum, Failure>> {
     let scripted = exchange.scripted.get_or_insert_default();
-    scripted.enter(arrived, phase);
+    scripted.enter(arrived.worker, arrived.serving, phase);
     let Some(script) = scripts.script(used) else {
         return Ok(Ok(Datum::Nil));
     };

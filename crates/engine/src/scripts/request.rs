@@ -14,8 +14,9 @@ use script::{Ask, Phase, Property, Refused, Request, Scope, Side, Woken};
 use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 
 use super::asks;
+use super::scripted::Scripted;
 use crate::exchange::Exchange;
-use crate::stage::Routed;
+use crate::stage::{Arrived, Routed};
 use crate::upstream::named;
 
 /// Fields that frame a message or belong to one connection, and the request's name: ours.
@@ -67,7 +68,7 @@ impl Request for Exchange {
     }
 
     fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool {
-        let arrived = self.scripted.as_ref().and_then(|it| it.arrived());
+        let arrived = arrived(self.scripted.as_deref());
         let name = std::str::from_utf8(upstream).ok();
         let named = arrived
             .zip(name)
@@ -182,9 +183,13 @@ fn read_request(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> b
     true
 }
 
+pub(super) fn arrived(scripted: Option<&Scripted>) -> Option<Arrived<'_>> {
+    let (worker, serving) = scripted?.served()?;
+    Some(Arrived { worker, serving })
+}
+
 fn routed(exchange: &Exchange) -> Option<Routed<'_>> {
-    let arrived = exchange.scripted.as_ref()?.arrived()?;
-    arrived.routed(&exchange.route)
+    arrived(exchange.scripted.as_deref())?.routed(&exchange.route)
 }
 
 /// What the configuration makes of it.
@@ -337,7 +342,7 @@ fn rewrite(exchange: &mut Exchange, property: Property, value: &[u8]) -> Result<
         scripted,
         ..
     } = exchange;
-    let arrived = scripted.as_ref().and_then(|it| it.arrived());
+    let arrived = arrived(scripted.as_deref());
     let Some(site) = arrived.and_then(|arrived| arrived.site(route)) else {
         return Err(Refused("the request is for no site".to_owned()));
     };

@@ -7,10 +7,11 @@ use std::time::Instant;
 use script::{Phase, Scope};
 use wire::Fields;
 
-use super::filters::{Filtered, Filters};
-use super::outcome::Elsewhere;
-use crate::stage::Arrived;
+use crate::error::{Error, Kind, Result};
 use crate::worker::{Serving, Worker};
+
+/// How often a request may be sent elsewhere, inside.
+const ELSEWHERE_MAX: u32 = 10;
 
 /// What the scripts of one request have left behind. Made with a request's first script; its
 /// memory stays with the exchange.
@@ -71,22 +72,16 @@ impl Default for Scripted {
 
 impl Scripted {
     /// A phase begins.
-    pub(crate) fn enter(&mut self, arrived: Arrived<'_>, phase: Phase) {
+    pub(crate) fn enter(&mut self, worker: &Rc<Worker>, serving: &Rc<Serving>, phase: Phase) {
         self.phase = phase;
         if self.served.is_none() {
-            self.served = Some((Rc::clone(arrived.worker), Rc::clone(arrived.serving)));
+            self.served = Some((Rc::clone(worker), Rc::clone(serving)));
         }
     }
 
-    /// The same, to be kept over what changes the exchange.
-    pub(super) fn served(&self) -> Option<(Rc<Worker>, Rc<Serving>)> {
-        self.served.clone()
-    }
-
     /// Where the exchange is served, while it is.
-    pub(super) fn arrived(&self) -> Option<Arrived<'_>> {
-        let (worker, serving) = self.served.as_ref()?;
-        Some(Arrived { worker, serving })
+    pub(super) fn served(&self) -> Option<&(Rc<Worker>, Rc<Serving>)> {
+        self.served.as_ref()
     }
 
     /// Fields of the reply that were set before there was one.
@@ -136,5 +131,41 @@ impl Scripted {
         self.scope.returned = None;
         self.scope.output.clear();
         self.scope.redirect = None;
+    }
+}
+
+/// What scripts are to do with a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Filters {
+    /// Nothing, or nothing more.
+    #[default]
+    None,
+    /// They are to see its head.
+    Armed,
+}
+
+/// A body that scripts look at.
+#[derive(Debug, Default)]
+pub(super) struct Filtered {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_changed: bool,
+}
+
+/// Counts how often a request was sent elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Elsewhere(u32);
+
+impl Elsewhere {
+    pub(super) fn has_been(self) -> bool {
+        self.0 > 0
+    }
+
+    pub(super) fn go(&mut self, reason: &'static str) -> Result<()> {
+        self.0 += 1;
+        if self.0 > ELSEWHERE_MAX {
+            let detail = format!("sent elsewhere inside more than {ELSEWHERE_MAX} times");
+            return Err(Error::new(Kind::Internal, reason, detail));
+        }
+        Ok(())
     }
 }

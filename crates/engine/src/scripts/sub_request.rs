@@ -7,13 +7,13 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Instant;
 
 use script::{Datum, Woken};
 use wire::{FieldId, HeadCaps, Method};
 
 use crate::exchange::memory::{MemoryBody, MemoryReply};
 use crate::exchange::{Body, Exchange};
-use crate::pipeline;
 use crate::stage::Arrived;
 
 /// How deep requests may lie inside each other.
@@ -56,8 +56,9 @@ pub(super) async fn perform(arrived: Arrived<'_>, outer: &mut Exchange, target: 
         ));
     };
     inner.scripted().depth = depth;
-    pipeline::begin_inside(arrived, &mut inner, outer);
-    match while_client_stays(outer, pipeline::serve_inside(arrived, &mut inner)).await {
+    let Arrived { worker, serving } = arrived;
+    let served = (worker.serve_inside)(worker, serving, &mut inner);
+    match while_client_stays(outer, served).await {
         Some(Ok(())) => {}
         Some(Err(error)) => {
             let reason = error.reason;
@@ -111,7 +112,17 @@ fn inner(arrived: Arrived<'_>, outer: &Exchange, target: &[u8]) -> Option<Box<Ex
     let mut exchange = Box::new(Exchange::new(outer.request.peer, body, reply.into()));
     let parsed = exchange.request.head.parse(&head, &head_caps);
     let is_whole = matches!(parsed, Ok(Some(_)));
+    owe(&mut exchange, outer);
     (is_whole && exchange.request.head.method == Method::Get).then_some(exchange)
+}
+
+/// Client, id and place are those of the outer request.
+fn owe(inner: &mut Exchange, outer: &Exchange) {
+    let (request, of) = (&mut inner.request, &outer.request);
+    request.received = Instant::now();
+    (request.id, request.client, request.peer_trusted) = (of.id, of.client, of.peer_trusted);
+    (request.connection, request.number) = (of.connection, of.number);
+    inner.route.skips_optional = outer.route.skips_optional;
 }
 
 /// `[status, { name => value or values }, body]`; `None` for a reply that is not whole.

@@ -13,6 +13,8 @@
 //! never sent to another: two rules would send it round for ever. The control socket is not served
 //! by workers and has no door.
 
+mod compiled;
+mod note;
 mod remembered;
 mod reply;
 pub mod rows;
@@ -24,82 +26,23 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-
-use config::model::{Model, ShedScope};
-use limits::shed::{self, Claim};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::Result;
 use crate::exchange::{Exchange, Request};
 use crate::maps;
 use crate::site::Site;
 use crate::stage::Routed;
-use ipc::groups::Owner;
+pub use compiled::Shedding;
+pub(crate) use note::Note;
 pub use remembered::{AllRemembered, Remembered, told};
-pub(crate) use reply::{Note, answer};
+pub(crate) use reply::answer;
 use rule::Rule;
 pub use stepping::{let_go, step};
 pub(crate) use tenants::Stay;
-use tenants::{Sheet, Tenant, Tenants};
-
-/// The rules of a generation that shed, and whom.
-#[derive(Debug)]
-pub struct Shedding {
-    rules: Box<[Rule]>,
-    tenants: Tenants,
-    /// A bit for each rule that is not green, or not yet lets everybody in again.
-    active: AtomicU16,
-    /// Whether a rule asks who is above its share.
-    measures: bool,
-    /// When tenants were measured last. Written by the thread that steps.
-    measured_ms: AtomicU64,
-    /// What they asked for then. Held by that thread for a step.
-    claims: Mutex<Vec<Claim>>,
-}
+use tenants::{Sheet, Tenant, WHOLE};
 
 impl Shedding {
-    /// Compiles the rules of a model; `None` where it has none. A rule that was there `before` and
-    /// looks at the same goes on where it was; so does what is known of tenants.
-    ///
-    /// # Errors
-    /// When a pattern's compiled form is too large.
-    pub(crate) fn compile(
-        model: &Model,
-        groups: &[(Vec<String>, Owner)],
-        before: Option<&Self>,
-    ) -> Result<Option<Self>> {
-        if model.shed.is_empty() {
-            return Ok(None);
-        }
-        let known = before.map_or(&[][..], |before| &before.rules);
-        let rules = model.shed.iter().map(|rule| Rule::compile(rule, known));
-        let rules = rules.collect::<Result<Box<[Rule]>>>()?;
-        let tenants = Tenants::compile(model, groups, before.map(|before| &before.tenants));
-        let is_by_share = |rule: &Rule| rule.scope == ShedScope::OverShare;
-        let measures = rules.iter().any(is_by_share);
-        let claims = match measures {
-            true => tenants.claims(),
-            false => Vec::new(),
-        };
-        // A rule that stays sheds as it did, and not only from the next step on.
-        let by_share = rules
-            .iter()
-            .enumerate()
-            .filter(|(_, rule)| is_by_share(rule));
-        for (index, rule) in by_share {
-            tenants.divide(index, rule.standing.share(), &claims);
-        }
-        Ok(Some(Self {
-            active: AtomicU16::new(active(&rules)),
-            tenants,
-            measures,
-            measured_ms: AtomicU64::new(0),
-            claims: Mutex::new(claims),
-            rules,
-        }))
-    }
-
     fn pass(&self, routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
         let active = self.active.load(Relaxed);
         if active == 0 && !self.measures {
@@ -183,17 +126,3 @@ fn is_for_health(site: &Site, request: &Request) -> bool {
     });
     deciding.is_some_and(|rule| rule.is_health_check)
 }
-
-/// The bits of the rules that have something to say.
-fn active(rules: &[Rule]) -> u16 {
-    let bits = rules.iter().enumerate().map(|(index, rule)| {
-        let is_active = !rule.standing.admits_all();
-        u16::from(is_active) << index
-    });
-    bits.fold(0, |sum, bit| sum | bit)
-}
-
-/// The share of nobody.
-const NOBODY: u16 = 0;
-/// The share of somebody who is let in whole.
-const WHOLE: u16 = shed::WHOLE;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use config::model::sensor::Worse;
 use limits::shed::State;
 
-use super::WHOLE;
 use super::standing::Standing;
+use super::tenants::WHOLE;
 use crate::exchange::RequestId;
 
 /// How many a worker remembers.

@@ -4,18 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::model::ErrorPage;
 use limits::Why;
 use wire::{FieldId, field_value_ok};
 
+use super::note::Note;
 use super::remembered::{self, Remembered};
 use super::rule::{Answer, Rule};
-use super::standing::Standing;
 use super::tenants::Tenant;
 use crate::error::{Error, Kind, Result};
 use crate::error_reply;
 use crate::exchange::{Exchange, RequestId};
-use crate::permits::refusals::retry_after_s;
+use crate::permits::refuse::retry_after_s;
 use crate::reply_head;
 use crate::stage::{Arrived, Routed};
 
@@ -28,16 +27,6 @@ const WHALE_BYTES: usize = WHALE.len() + 128;
 const REASON: &str = "shed";
 /// When to try again, before that is spread: no sooner than a rule can be calm.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-
-/// What the exchange knows of its being shed.
-#[derive(Debug)]
-pub(crate) struct Note {
-    /// The rule.
-    pub(crate) rule: Arc<Standing>,
-    location: Option<Vec<u8>>,
-    page: Option<Arc<ErrorPage>>,
-    retry_after_s: u16,
-}
 
 /// Makes an error of it, and remembers it.
 pub(super) fn refuse(

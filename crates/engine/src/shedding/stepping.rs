@@ -10,9 +10,9 @@ use limits::Time;
 use limits::shed::{self, Change, State};
 use os::cgroup::Layout;
 
+use super::compiled::{Shedding, active};
 use super::rule::Rule;
 use super::standing::Standing;
-use super::{Shedding, active};
 use crate::worker::Shared;
 
 /// How often tenants are measured.

@@ -15,9 +15,13 @@ use limits::shed::{self, Claim, Meter, State};
 use os::cgroup::{Layout, Usage};
 
 use super::rule::Rule;
-use super::{NOBODY, WHOLE};
 use crate::stats::bump;
 use ipc::groups::Owner;
+
+/// The share of nobody.
+pub(super) const NOBODY: u16 = 0;
+/// The share of somebody who is let in whole.
+pub(super) const WHOLE: u16 = shed::WHOLE;
 
 /// Bits of a sheet's word that count microseconds, over and over again: half a year.
 const TIME_BITS: u32 = 44;

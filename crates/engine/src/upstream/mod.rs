@@ -22,7 +22,7 @@ use config::model::{self, Protocol};
 
 pub use dynamic::Dynamic;
 pub use link::Link;
-pub use named::{Destination, Refused, choose, named};
+pub use named::{Refused, choose, named};
 pub(crate) use server::label;
 pub use server::{InFlight, Server};
 pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
@@ -68,6 +68,15 @@ impl Tried {
     fn contains(&self, server: usize) -> bool {
         self.last == Some(server) || self.before.contains(&server)
     }
+}
+
+/// Where a script sends a request.
+#[derive(Debug, Clone)]
+pub enum Destination {
+    /// To an upstream of the configuration, by its index.
+    Configured(usize),
+    /// To servers it has named.
+    Dynamic(Rc<Pool>),
 }
 
 /// A server reached for a request, with a connection to it.

@@ -6,26 +6,16 @@
 //! made to an address that was judged and to no other, and never to where this gateway listens.
 
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
 
 use config::model::{AllowedAddress, Protocol, Upstream};
 
-use super::{Pool, dial};
+use super::{Destination, dial};
 use crate::worker::{Resources, Serving};
 
 /// Longest name of an upstream or a server.
 const NAME_BYTES_MAX: usize = 300;
 /// The port of an address that names none.
 const PORT: u16 = 80;
-
-/// Where a script sends a request.
-#[derive(Debug, Clone)]
-pub enum Destination {
-    /// To an upstream of the configuration, by its index.
-    Configured(usize),
-    /// To servers it has named.
-    Dynamic(Rc<Pool>),
-}
 
 /// Why a request is not sent where a script wants it: what to tell the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]

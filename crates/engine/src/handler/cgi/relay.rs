@@ -15,6 +15,7 @@ use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Exchange, ProgramUse};
+use crate::handler::program::StderrLog;
 use crate::handler::program::{LocalLocation, ProgramReply};
 use crate::handler::straggler;
 use crate::permits;
@@ -23,7 +24,6 @@ use crate::programs::{Outcome, Program, lost};
 use crate::spool::Spool;
 use crate::stage::Routed;
 use crate::stats::{Killed, bump};
-use crate::stderr_log::StderrLog;
 use ipc::order::{End, Ended};
 
 /// How long a program whose output has ended may live on, and how long output may go on after

@@ -15,8 +15,8 @@ use super::incoming::Incoming;
 use super::rest::Rest;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::handler::program::StderrLog;
 use crate::spool::Spool;
-use crate::stderr_log::StderrLog;
 use crate::upstream::{InFlight, Link, PATIENCE, Slots, Waiting};
 use crate::worker::Worker;
 

@@ -3,7 +3,7 @@
 
 use super::incoming::Incoming;
 use crate::error::Result;
-use crate::stderr_log::StderrLog;
+use crate::handler::program::StderrLog;
 use crate::upstream::Link;
 
 /// What is still to come of a reply.

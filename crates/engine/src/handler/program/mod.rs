@@ -5,9 +5,11 @@
 
 mod environment;
 mod reply;
+mod stderr;
 
 pub(super) use environment::environment;
 pub(super) use reply::{LocalLocation, ProgramReply};
+pub(super) use stderr::StderrLog;
 
 use std::rc::Rc;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use limits::Why;
 
 use super::{Crowd, bed, check_quiet, config, field, statuses, together};
-use crate::permits::refusals::{REMEMBERED_MAX, retry_after_s};
+use crate::permits::refusals::REMEMBERED_MAX;
+use crate::permits::refuse::retry_after_s;
 use crate::permits::{questions, rows};
 use crate::testbed::{Bed, block_on, peer};
 

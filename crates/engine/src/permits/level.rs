@@ -1,0 +1,41 @@
+//! The limits of one level, and what is asked of the ledger where that is the same for all requests.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use limits::Want;
+
+use super::limit::Limit;
+
+/// The limits that stand on one thing, those by finer keys first.
+#[derive(Debug, Default)]
+pub struct Level {
+    limits: Box<[Limit]>,
+    /// For requests whose innermost limits these are. Made by the first of them: only then is the
+    /// generation in force, and the ledger's names known.
+    pub(super) prepared: OnceLock<Option<Box<Prepared>>>,
+}
+
+/// What is asked of the ledger in each phase.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) rates: Box<[Want<'static>]>,
+    pub(super) permits: Box<[Want<'static>]>,
+}
+
+impl From<Vec<Limit>> for Level {
+    fn from(limits: Vec<Limit>) -> Self {
+        Self {
+            limits: limits.into(),
+            prepared: OnceLock::new(),
+        }
+    }
+}
+
+impl Deref for Level {
+    type Target = [Limit];
+
+    fn deref(&self) -> &[Limit] {
+        &self.limits
+    }
+}
