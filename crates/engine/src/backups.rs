@@ -2,7 +2,7 @@
 //!
 //! A copy of what is not served is not served either, so its name is traced back to the original's.
 
-use crate::resolve::SIBLINGS;
+use crate::resolve::file::SIBLINGS;
 
 /// What editors, version control and careful people put behind the name of a copy.
 const BACKUPS: [&str; 11] = [

@@ -5,7 +5,8 @@
 //! are summed up and forgotten by halves. A worker that was held up more than another lately, or
 //! has clearly more connections than its share, is not given new ones.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use crate::deadline::TICK_MS;

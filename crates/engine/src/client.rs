@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use wire::FieldId;
 
-use crate::exchange::{Exchange, RequestId};
+use crate::exchange::Exchange;
+use crate::exchange::request::RequestId;
 use crate::generation::Generation;
 
 /// Hops of `X-Forwarded-For` looked at.

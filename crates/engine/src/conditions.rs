@@ -2,16 +2,18 @@
 //!
 //! What a map must answer stands behind all else: it is asked only if everything else holds.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use config::model::{self, Condition, MapMatch};
 use ipnet::IpNet;
 use regex::bytes::Regex;
 
-use crate::exchange::Request;
+use crate::exchange::request::Request;
 use crate::glob::{self, Matcher};
-use crate::maps::{self, Answers, Question};
-use crate::resolve::Resolved;
+use crate::maps::answers::number as number_of;
+use crate::maps::answers::{Answers, Question};
+use crate::resolve::resolved::Resolved;
 use crate::template;
 
 /// Conditions that must all hold.
@@ -190,7 +192,7 @@ impl MapTest {
         if above.is_none() && below.is_none() {
             return true;
         }
-        let Some(number) = maps::number(answer) else {
+        let Some(number) = number_of(answer) else {
             self.tell(answer);
             return false;
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use config::model::{Files, TryEntry};
 
 use crate::guarded::Guarded;
-use crate::scripts;
+use crate::scripts::plan::{Builder as ScriptsBuilder, Level as ScriptsLevel};
 
 /// The last copies made.
 #[derive(Debug, Default)]
@@ -18,16 +18,16 @@ pub(crate) struct Copies {
     pub(crate) resolve: Last<Vec<TryEntry>>,
     pub(crate) files: Last<Files>,
     pub(crate) guarded: Guarded,
-    pub(crate) scripts: scripts::Builder,
+    pub(crate) scripts: ScriptsBuilder,
     /// Of the tenants, by their index.
-    pub(crate) of_tenants: Vec<Option<Arc<scripts::Level>>>,
+    pub(crate) of_tenants: Vec<Option<Arc<ScriptsLevel>>>,
     /// Whether there are scripts that every request meets.
     pub(crate) has_process_scripts: bool,
 }
 
 impl Copies {
     /// The scripts of a tenant.
-    pub(crate) fn tenant_scripts(&self, index: Option<usize>) -> Option<Arc<scripts::Level>> {
+    pub(crate) fn tenant_scripts(&self, index: Option<usize>) -> Option<Arc<ScriptsLevel>> {
         self.of_tenants.get(index?)?.clone()
     }
 }

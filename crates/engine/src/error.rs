@@ -4,8 +4,7 @@
 //! metrics), whose doing it was, and detail for the log. Which status a client sees is decided in
 //! [`crate::error_reply`] and nowhere else; the detail never leaves the machine.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// A failed exchange.
 #[derive(Debug, Clone)]

@@ -6,11 +6,10 @@
 use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, RequestId};
-use crate::reply_head;
-use crate::shedding;
+use crate::exchange::Exchange;
+use crate::exchange::request::RequestId;
 use crate::stage::Arrived;
-use crate::status;
+use crate::{reply_head, shedding, status};
 
 /// Fields that explain an error and go out with its page.
 const KEPT: [FieldId; 4] = [

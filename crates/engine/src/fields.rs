@@ -3,8 +3,9 @@
 use config::model::{FieldEdits, Template};
 use wire::{Fields, field_value_ok};
 
-use crate::exchange::{Exchange, Request};
-use crate::maps::Answers;
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
+use crate::maps::answers::Answers;
 use crate::stage::{Arrived, Chosen};
 use crate::template::expand;
 

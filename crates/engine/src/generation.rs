@@ -11,15 +11,18 @@ use config::model::{self, HostPattern, ListenAddress, Model};
 use ipnet::IpNet;
 use os::cgroup::Layout;
 
-use crate::access_log::{TargetIndex, Targets, TargetsBuilder};
+use crate::access_log::targets::{TargetIndex, Targets, TargetsBuilder};
 use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::guarded::Guarded;
-use crate::maps::{self, Map};
-use crate::permits::{self, Limits};
+use crate::maps::map;
+use crate::maps::map::Map;
+use crate::maps::texts;
+use crate::permits::compiled;
+use crate::permits::compiled::Limits;
 use crate::room::Room;
-use crate::scripts::Plan;
-use crate::shedding::Shedding;
+use crate::scripts::plan::Plan;
+use crate::shedding::compiled::Shedding;
 use crate::site::Site;
 use crate::stats::SiteStats;
 use ipc::groups::{Owner, Shape};
@@ -131,8 +134,8 @@ impl Generation {
             sites: Vec::with_capacity(model.sites.len()),
             listeners: listeners(model),
             upstreams: upstreams.map(Arc::new).collect(),
-            maps: maps::compile(model, before.map_or(&[], |before| &before.maps))?,
-            texts_ask_maps: maps::texts_ask(model),
+            maps: map::compile(model, before.map_or(&[], |before| &before.maps))?,
+            texts_ask_maps: texts::texts_ask(model),
             limits: Limits::default(),
             shedding,
             groups,
@@ -153,7 +156,7 @@ impl Generation {
         let tenants = model.tenants.iter();
         let of_tenants = tenants.map(|tenant| copies.scripts.level(&tenant.scripts));
         copies.of_tenants = of_tenants.collect();
-        let mut limits = permits::Builder::new(model)?;
+        let mut limits = compiled::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             generation.point_hosts(site, &mut targets)?;
             let before = generation.sites.last();

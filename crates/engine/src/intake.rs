@@ -11,7 +11,7 @@ use crate::exchange::Exchange;
 use crate::shares::{self, Owner};
 use crate::spool::{Room, Spool};
 use crate::stage::Arrived;
-use crate::worker::Serving;
+use crate::worker::serving::Serving;
 
 /// Takes the whole body now, where there is one that was not taken yet: somebody is to see it
 /// before the handler does.

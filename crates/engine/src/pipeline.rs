@@ -13,20 +13,14 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use self::underway::Underway;
-use crate::admission;
-use crate::client;
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
-use crate::fields;
-use crate::handler;
-use crate::maps;
-use crate::permits;
-use crate::resolve;
-use crate::rules;
 use crate::scripts::{self, Next};
-use crate::shedding::{self, Stay};
+use crate::shedding::tenants::Stay;
 use crate::stage::{Arrived, Routed};
-use crate::worker::{Answered, Serving, Worker};
+use crate::worker::serving::Serving;
+use crate::worker::{Answered, Worker};
+use crate::{admission, client, fields, handler, maps, permits, resolve, rules, shedding};
 
 /// Answers a request whose head has been read, to the reply's last byte.
 ///

@@ -8,9 +8,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::listener::client_key;
+use crate::listener::clients::key as client_key;
 
 /// Of so many records one is written; the field `sampled` says so.
 pub(crate) const SAMPLE: u64 = 100;

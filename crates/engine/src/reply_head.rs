@@ -7,10 +7,10 @@
 use wire::{FieldId, Fields};
 
 use crate::error::Result;
-use crate::exchange::{BodySize, Exchange};
-use crate::fields;
-use crate::scripts;
+use crate::exchange::Exchange;
+use crate::exchange::reply::BodySize;
 use crate::stage::Arrived;
+use crate::{fields, scripts};
 
 /// Applies the configured field edits, lets scripts see the head, and starts the reply.
 ///

@@ -19,17 +19,18 @@ use std::time::{Duration, Instant};
 use config::model::{ListenAddress, Model};
 use tokio::sync::mpsc::Receiver;
 
-use crate::access_log::{self, Order};
-use crate::agents::Asking;
+use crate::access_log::queue::Order;
+use crate::agents::asking::Asking;
 use crate::control::Control;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::maps;
 use crate::room::{Needs, Room};
-use crate::sensors::Sampling;
+use crate::sensors::sampling::Sampling;
 use crate::thread::{self, Added, Runtimes, not_accepting};
 use crate::warden::{self, Watched};
-use crate::worker::{Command, Prepare, Shared, Swap};
+use crate::worker::commands::{Command, Prepare, Swap};
+use crate::worker::shared::Shared;
+use crate::{access_log, maps};
 use ear::Ear;
 use ipc::server::{
     Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld, Voice,

@@ -13,8 +13,10 @@ use crate::copies::Copies;
 use crate::error::{Error, Kind, Result};
 use crate::glob::Matcher;
 use crate::guarded::Guarded;
-use crate::permits::{self, Level};
-use crate::scripts::{self, Use};
+use crate::permits::compiled;
+use crate::permits::level::Level;
+use crate::scripts::plan;
+use crate::scripts::plan::Use;
 use crate::stats::SiteStats;
 
 /// A site, ready to serve.
@@ -57,9 +59,9 @@ pub struct Site {
     /// Its tenant's name.
     pub tenant_name: Arc<str>,
     /// The scripts of its tenant; `None` is none, as the next.
-    pub(crate) tenant_scripts: Option<Arc<scripts::Level>>,
+    pub(crate) tenant_scripts: Option<Arc<plan::Level>>,
     /// Its scripts.
-    pub(crate) scripts: Option<Arc<scripts::Level>>,
+    pub(crate) scripts: Option<Arc<plan::Level>>,
     /// Whether a request to it may run a script.
     pub(crate) has_scripts: bool,
     sources: Arc<Vec<Matcher>>,
@@ -78,7 +80,7 @@ pub struct Rule {
     /// The limits that the requests it matches meet.
     pub limits: Level,
     /// Its scripts; `None` is none.
-    pub(crate) scripts: Option<Arc<scripts::Level>>,
+    pub(crate) scripts: Option<Arc<plan::Level>>,
     /// The script of its handler.
     pub(crate) script: Option<Use>,
     /// Whether it is there for whoever watches over this machine: it shows figures, or answers one
@@ -101,7 +103,7 @@ impl Site {
         stats: Arc<SiteStats>,
         before: Option<&Site>,
         copies: &mut Copies,
-        limits: &mut permits::Builder<'a>,
+        limits: &mut compiled::Builder<'a>,
     ) -> Result<Self> {
         let name = site.name();
         let files = copies.files.of(&site.files);
@@ -210,15 +212,15 @@ impl Rule {
     fn compile(
         rule: &model::Rule,
         site: &str,
-        limits: &mut permits::Builder<'_>,
-        scripts: &mut scripts::Builder,
+        limits: &mut compiled::Builder<'_>,
+        scripts: &mut plan::Builder,
     ) -> Result<Self> {
         let whose = format!("{} of site {site}", rule.name);
         let conditions = Conditions::compile(&rule.conditions, &whose);
         let place = rule.limit_place(site);
         Ok(Self {
             limits: limits.level(place, &rule.limits)?,
-            asking_limits: permits::asking(rule.limits.iter())?,
+            asking_limits: compiled::asking(rule.limits.iter())?,
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),

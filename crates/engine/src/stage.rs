@@ -10,10 +10,11 @@ use std::rc::Rc;
 
 use config::model::{Handler, Settings};
 
-use crate::exchange::Route;
+use crate::exchange::route::Route;
 use crate::site::{Rule, Site};
 use crate::upstream::Destination;
-use crate::worker::{Serving, Worker};
+use crate::worker::Worker;
+use crate::worker::serving::Serving;
 
 /// A request has come: its worker, and the generation that is fixed for it.
 #[derive(Debug, Clone, Copy)]

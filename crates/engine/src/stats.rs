@@ -6,10 +6,8 @@
 //! its exchanges, of each site it has served and of each upstream server it has asked;
 //! [`crate::figures`] adds them up when somebody wants to know.
 
-use std::sync::atomic::{
-    AtomicU8, AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 

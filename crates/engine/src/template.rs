@@ -2,8 +2,8 @@
 
 use config::model::{Template, TemplatePart};
 
-use crate::exchange::Request;
-use crate::maps::Answers;
+use crate::exchange::request::Request;
+use crate::maps::answers::Answers;
 
 /// Appends a template's text, its variables filled in from the request, and what it asks of maps
 /// from what was answered.

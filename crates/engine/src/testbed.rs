@@ -6,13 +6,16 @@ use std::sync::Arc;
 use config::Sources;
 use wire::HeadCaps;
 
-use crate::access_log;
+use crate::exchange::Exchange;
+use crate::exchange::body::Body;
 use crate::exchange::memory::{MemoryBody, MemoryReply};
-use crate::exchange::{Body, Exchange, Peer};
+use crate::exchange::request::Peer;
 use crate::generation::Generation;
-use crate::pipeline;
 use crate::stage::Arrived;
-use crate::worker::{Serving, Shared, Worker};
+use crate::worker::Worker;
+use crate::worker::serving::Serving;
+use crate::worker::shared::Shared;
+use crate::{access_log, pipeline};
 
 /// One worker that serves a configuration.
 pub(crate) struct Bed {

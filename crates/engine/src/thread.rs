@@ -19,11 +19,11 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
 use crate::generation::Generation;
-use crate::helper;
-use crate::listener::{self, Listener};
-use crate::maps;
-use crate::pipeline;
-use crate::worker::{Command, Opened, Prepare, Shared, Swap, Worker};
+use crate::listener::arrival::Listener;
+use crate::worker::Worker;
+use crate::worker::commands::{Command, Opened, Prepare, Swap};
+use crate::worker::shared::Shared;
+use crate::{helper, listener, maps, pipeline};
 use ipc::server::ListenerSocket;
 
 /// How often pools are looked through for connections nobody will use again.

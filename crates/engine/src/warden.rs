@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use config::model::ListenAddress;
 
-use crate::listener::{accept_some, is_full};
-use crate::worker::{Opened, Shared};
+use crate::listener::accept::{accept_some, is_full};
+use crate::worker::commands::Opened;
+use crate::worker::shared::Shared;
 use ipc::server::{ToSupervisor, Voice};
 
 /// How often the warden looks while a worker is in a turn.

@@ -3,11 +3,11 @@
 //! A worker never waits for another. What workers share is the immutable generation and the
 //! [`Board`] on which each shows how busy it is.
 
-mod commands;
+pub(crate) mod commands;
 mod peers;
-mod resources;
-mod serving;
-mod shared;
+pub(crate) mod resources;
+pub(crate) mod serving;
+pub(crate) mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -17,18 +17,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::access_log::AccessLog;
-use crate::admission::Checks;
+use crate::access_log::page::AccessLog;
+use crate::admission::checks::Checks;
 use crate::board::Board;
 use crate::deadline::Deadlines;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, RequestId, Spares};
+use crate::exchange::Exchange;
+use crate::exchange::request::RequestId;
+use crate::exchange::spare::Spares;
 use crate::generation::Generation;
-use crate::listener::Clients;
-use crate::maps::Inbox;
-use crate::permits;
-use crate::programs::Programs;
-use crate::scripts::Scripts;
+use crate::listener::clients::Clients;
+use crate::maps::inbox::Inbox;
+use crate::permits::scratch::Scratch;
+use crate::programs::link::Programs;
+use crate::scripts::lifecycle::Scripts;
 use crate::shares::Owner;
 use crate::spool::{Spool, SpoolCaps};
 
@@ -76,7 +78,7 @@ pub struct Worker {
     /// The scripts of the generation that comes next, by its number.
     prepared: RefCell<Option<(u64, Rc<Scripts>)>>,
     /// Its scratch for the keys of limits.
-    pub(crate) wants: RefCell<permits::Scratch>,
+    pub(crate) wants: RefCell<Scratch>,
     /// The queues of map programs it hosts.
     hosted: RefCell<Vec<Arc<Inbox>>>,
     serving: RefCell<Rc<Serving>>,
@@ -106,7 +108,8 @@ impl Worker {
         serve_inside: ServeInside,
     ) -> Self {
         let deadlines = Deadlines::since(shared.process.started);
-        let resources = Resources::new(index, &shared.stats, deadlines, &generation);
+        let timeouts = &generation.process.timeouts;
+        let resources = Resources::new(index, &shared.stats, deadlines, timeouts);
         Self {
             serving: RefCell::new(Serving::new(
                 generation,
@@ -193,7 +196,7 @@ impl Worker {
         );
         before.retire(&swapped);
         drop(before);
-        self.resources.serve(&swapped.generation);
+        self.resources.serve(&swapped.generation.process.timeouts);
         *self.serving.borrow_mut() = swapped;
     }
 

@@ -13,12 +13,12 @@ use wire::{FieldId, Version};
 
 use super::escape;
 use super::times::Times;
-use crate::address;
-use crate::exchange::{Exchange, Request};
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
 use crate::refused::SAMPLE;
-use crate::resolve::Resolved;
+use crate::resolve::resolved::Resolved;
 use crate::stage::Arrived;
-use crate::template;
+use crate::{address, template};
 
 /// What a record is made of.
 pub(super) struct Facts<'a> {

@@ -10,9 +10,9 @@ mod batch;
 mod escape;
 mod files;
 mod format;
-mod page;
-mod queue;
-mod targets;
+pub(crate) mod page;
+pub(crate) mod queue;
+pub(crate) mod targets;
 #[cfg(test)]
 mod tests;
 mod times;

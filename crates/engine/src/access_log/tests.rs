@@ -1,6 +1,6 @@
 //! What records say, and that none is missing.
 
-use crate::exchange::Peer;
+use crate::exchange::request::Peer;
 use crate::testbed::{Bed, exchange};
 
 const SITES: &str = r#"

@@ -6,7 +6,7 @@
 //! pays for what that takes, and waits behind those who don't. A good answer holds for a minute.
 
 mod apr1;
-mod checks;
+pub(crate) mod checks;
 mod credentials;
 mod password;
 #[cfg(test)]
@@ -19,7 +19,9 @@ use config::model::Auth;
 use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, Request, Route};
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
+use crate::exchange::route::Route;
 use crate::permits;
 use crate::stage::Chosen;
 

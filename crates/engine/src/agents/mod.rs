@@ -5,8 +5,8 @@
 //! atomics that the workers' pools hold ([`Told`]), so that choosing a server asks nobody. An agent
 //! that has been silent for a while has said nothing: its server is weighed as configured.
 
-mod asking;
-mod line;
+pub(crate) mod asking;
+pub(crate) mod line;
 mod names;
 
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -6,9 +6,8 @@ use wire::FieldId;
 use super::{Coding, Made, choose, held, is_sized};
 use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::media_types;
-use crate::scripts;
 use crate::stage::Arrived;
+use crate::{media_types, scripts};
 
 /// Compresses the body of a file that a script has looked at, where the site has files compressed
 /// and the client accepts it; `accepted` is what the client said of that.

@@ -5,14 +5,14 @@
 //! says what the configuration makes of it. HTTP/1.1 is one way to carry it, memory another
 //! (the pipeline's tests); a new protocol adds a variant to `Body` and `Reply`, nothing above.
 
-mod body;
-mod collecting;
+pub(crate) mod body;
+pub(crate) mod collecting;
 pub mod h1;
 pub mod memory;
-mod reply;
-mod request;
-mod route;
-mod spare;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod route;
+pub(crate) mod spare;
 
 pub use body::Body;
 pub use collecting::Collected;
@@ -32,9 +32,10 @@ use self::memory::{MemoryBody, MemoryReply};
 use crate::error::Result;
 use crate::io::HangUp;
 use crate::outbox::Outbox;
-use crate::permits::Held;
-use crate::scripts::Scripted;
-use crate::shedding::{Note, Stay};
+use crate::permits::held::Held;
+use crate::scripts::scripted::Scripted;
+use crate::shedding::note::Note;
+use crate::shedding::tenants::Stay;
 use crate::spool::Spool;
 
 /// Stands in records for the status nobody was left to see.

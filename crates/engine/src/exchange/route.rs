@@ -4,10 +4,10 @@
 
 use std::rc::Rc;
 
-use crate::access_log::TargetIndex;
-use crate::exchange::Request;
-use crate::maps::Answers;
-use crate::resolve::Resolved;
+use crate::access_log::targets::TargetIndex;
+use crate::exchange::request::Request;
+use crate::maps::answers::Answers;
+use crate::resolve::resolved::Resolved;
 use crate::upstream::Destination;
 
 /// The way of one request through the configuration.

@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::task::{Context, Poll, ready};
 
 use crate::error::Result;
-use crate::exchange::{Exchange, Reply};
+use crate::exchange::Exchange;
+use crate::exchange::reply::Reply;
 use crate::shares::Owner;
 use crate::spool::{Room, Spool};
 use crate::stage::Routed;

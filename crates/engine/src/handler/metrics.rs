@@ -4,10 +4,9 @@ use config::model::MetricsFormat;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::figures;
 use crate::helper::Lane;
-use crate::reply_head;
 use crate::stage::Arrived;
+use crate::{figures, reply_head};
 
 /// Answers with every figure of the process.
 ///

@@ -5,7 +5,7 @@ mod cgi;
 mod delivery;
 mod fastcgi;
 mod metrics;
-mod program;
+pub(crate) mod program;
 mod proxy;
 mod redirect;
 mod respond;

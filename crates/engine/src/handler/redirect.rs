@@ -5,9 +5,8 @@ use wire::field_value_ok;
 
 use crate::error::{Error, Result};
 use crate::exchange::Exchange;
-use crate::reply_head;
 use crate::stage::Arrived;
-use crate::template;
+use crate::{reply_head, template};
 
 /// Answers with `Location`.
 ///

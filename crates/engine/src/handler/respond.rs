@@ -5,9 +5,8 @@ use wire::FieldId;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::reply_head;
 use crate::stage::Arrived;
-use crate::template;
+use crate::{reply_head, template};
 
 /// Answers with the configured status and text.
 ///

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 
 use crate::error::Result;
-use crate::exchange::Body;
+use crate::exchange::body::Body;
 use crate::spool::Spool;
 
 /// Where a body comes from: the client, as it arrives, or where it was set aside beforehand.

@@ -10,9 +10,9 @@ use wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
 
 use super::source::Source;
 use crate::error::Result;
-use crate::exchange::Body;
+use crate::exchange::body::Body;
 use crate::spool::Spool;
-use crate::upstream::Link;
+use crate::upstream::link::Link;
 
 /// Where an upload stands.
 #[derive(Debug)]

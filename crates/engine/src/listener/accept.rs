@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::arrival::{Arrival, Listener};
 use super::connection;
-use crate::exchange::Peer;
+use crate::exchange::request::Peer;
 use crate::worker::Worker;
 
 /// Connections taken before others get their turn.

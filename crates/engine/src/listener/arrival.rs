@@ -2,9 +2,10 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::exchange::Peer;
+use crate::exchange::request::Peer;
 
 /// A fresh connection, unread.
 #[derive(Debug)]

@@ -3,13 +3,12 @@
 //! Each worker accepts from sockets of its own. A fresh connection is handed, unread, to another
 //! worker when the board says that this one is held up or has clearly more than its share.
 
-mod accept;
-mod arrival;
-mod clients;
+pub(crate) mod accept;
+pub(crate) mod arrival;
+pub(crate) mod clients;
 mod connection;
 
 pub use accept::{accept_some, is_full, run};
 pub use arrival::{Arrival, Listener};
-pub(crate) use clients::key as client_key;
 pub use clients::{ClientSeat, Clients};
 pub use connection::{start, start_handed};

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +20,7 @@ use tokio::time::sleep;
 
 use super::answers::Answer;
 use crate::helper::Lane;
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// Largest file.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -1,7 +1,8 @@
 //! The maps of a generation, made of its model: who answers, and what is counted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use config::model::{self, MapSource, Model};
@@ -11,7 +12,7 @@ use super::answers::Answer;
 use super::file::FileMap;
 use super::program::{Asked, Program};
 use crate::error::{Error, Kind, Result};
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// How much longer than a question may take is waited where nobody attends to it yet.
 const UNATTENDED: Duration = Duration::from_secs(1);

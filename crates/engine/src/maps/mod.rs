@@ -9,35 +9,34 @@
 //! answered in time, if only with what the map's `on_error` says.
 //! What a request has heard is kept with it ([`Answers`]): rules, limits and texts look there.
 
-mod answers;
+pub(crate) mod answers;
 mod back_off;
 mod cache;
 mod file;
-mod inbox;
-mod map;
+pub(crate) mod inbox;
+pub(crate) mod map;
 mod process;
 mod program;
 mod protocol;
 mod stderr;
-mod texts;
+pub(crate) mod texts;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use config::model::{MapLookup, Template};
 
+pub(crate) use answers::Question;
 pub use answers::{Answer, Answers};
-pub(crate) use answers::{Question, number};
-pub(crate) use inbox::Inbox;
+pub(crate) use map::retire;
 pub use map::{Map, MapStats};
-pub(crate) use map::{compile, retire};
-pub(crate) use texts::texts_ask;
 
 use self::file::FileMap;
 use self::map::Source;
 use self::texts::{of_edits, of_handler, of_settings};
 use crate::conditions::Conditions;
-use crate::exchange::{Exchange, Request};
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
 use crate::generation::Generation;
 use crate::stage::{Arrived, Chosen};
 use crate::template;

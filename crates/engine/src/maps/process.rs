@@ -23,7 +23,8 @@ use super::protocol::{Flood, Lines};
 use super::stderr::Stderr;
 use crate::buffer::ReadBuffer;
 use crate::pipe::{PipeReader, PipeWriter, Pipes};
-use crate::programs::{self, Outcome};
+use crate::programs;
+use crate::programs::link::Outcome;
 use crate::worker::Worker;
 use ipc::order::{End as Ended, RunMap};
 

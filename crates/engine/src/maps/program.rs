@@ -1,6 +1,7 @@
 //! A program that answers: what is kept of its answers, and which of its processes is asked.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::cache::{Cache, Look};
 use super::inbox::{Bounds, Inbox, State, Whom};
 use super::map::MapStats;
 use super::protocol::can_be_asked;
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// What a map says to a question.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 //! The answer changes at whole minutes, so it is worked out once a minute and kept, by whichever
 //! worker asks first.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use config::model;
 use jiff::Timestamp;

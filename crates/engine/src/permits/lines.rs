@@ -10,7 +10,7 @@ use std::fmt;
 
 use limits::{LimitId, Mode, Refusal};
 
-use crate::exchange::RequestId;
+use crate::exchange::request::RequestId;
 
 /// Limits that get a line of their own in a second.
 const LINES_MAX: usize = 32;

@@ -8,26 +8,25 @@
 //! ([`questions`]).
 
 mod caps;
-mod compiled;
-mod gates;
-mod held;
+pub(crate) mod compiled;
+pub(crate) mod gates;
+pub(crate) mod held;
 mod hours;
-mod level;
+pub(crate) mod level;
 mod limit;
-mod limiter;
+pub(crate) mod limiter;
 mod lines;
 mod prepared;
 pub mod questions;
 pub mod refusals;
 pub(crate) mod refuse;
 pub mod rows;
-mod scratch;
+pub(crate) mod scratch;
 mod set;
 #[cfg(test)]
 mod tests;
 mod wants;
 
-pub(crate) use compiled::{Builder, asking};
 pub use compiled::{Kept, Limits, changed};
 pub use gates::{Asked, Gates};
 pub use held::Held;
@@ -46,7 +45,8 @@ use wire::FieldId;
 
 use crate::deadline::TICK_MS;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, Outgoing, ProgramUse};
+use crate::exchange::reply::Outgoing;
+use crate::exchange::{Exchange, ProgramUse};
 use crate::stage::Chosen;
 use crate::worker::Worker;
 use held::nanos;

@@ -8,7 +8,7 @@ use limits::{Defined, WANTS_MAX, Want};
 use super::level::{Level, Prepared};
 use super::limit::Limit;
 use super::wants::Phase;
-use crate::exchange::Route;
+use crate::exchange::route::Route;
 use crate::site::Site;
 use crate::stage::Chosen;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use limits::{Mode, Refusal};
 
 use super::lines::Lines;
-use crate::exchange::RequestId;
+use crate::exchange::request::RequestId;
 
 /// Refusals that are remembered, and as many that would have been.
 pub(super) const REMEMBERED_MAX: usize = 4_096;

@@ -12,10 +12,8 @@ use tokio::task::{JoinHandle, spawn_local, yield_now};
 use crate::exchange::Exchange;
 use crate::generation::Generation;
 use crate::permits::questions;
-use crate::pipeline::{
-    self,
-    tests::{LARGE, read_beginning, release_one},
-};
+use crate::pipeline::tests::{LARGE, read_beginning, release_one};
+use crate::pipeline::{self};
 use crate::testbed::{self, Bed, block_on, generation_after, peer, reply};
 
 /// Turns of the runtime within which what is ready has happened.

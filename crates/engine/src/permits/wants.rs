@@ -24,9 +24,11 @@ use super::prepared;
 use super::scratch::{Found, Scratch};
 use crate::address;
 use crate::conditions::Conditions;
-use crate::exchange::{Exchange, Request, Route};
-use crate::maps::Answers;
-use crate::resolve::Resolved;
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
+use crate::exchange::route::Route;
+use crate::maps::answers::Answers;
+use crate::resolve::resolved::Resolved;
 use crate::stage::{self, Chosen};
 
 /// Limits that most requests have no more of.

@@ -9,11 +9,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 
-use crate::exchange::{BodySize, Exchange, Peer};
-use crate::listener::{self, Arrival};
-use crate::reply_head;
+use crate::exchange::Exchange;
+use crate::exchange::reply::BodySize;
+use crate::exchange::request::Peer;
+use crate::listener::arrival::Arrival;
 use crate::stage::{Arrived, Chosen};
 use crate::testbed::{Bed, block_on};
+use crate::{listener, reply_head};
 
 const SITES: &str = r#"
 [[listen]]

@@ -9,15 +9,12 @@ use std::task::Poll;
 use std::time::Instant;
 
 use super::{answer, begin, lately};
-use crate::access_log;
 use crate::error::{Error, Kind, Result};
-use crate::error_reply;
 use crate::exchange::Exchange;
-use crate::permits;
-use crate::scripts;
 use crate::stage::Arrived;
 use crate::stats::bump;
 use crate::worker::Worker;
+use crate::{access_log, error_reply, permits, scripts};
 
 /// The reason on record of an exchange that never came to its end: the server is ending.
 const CUT_OFF: &str = "cut_off";

@@ -5,6 +5,6 @@
 //! knows from the plan that the supervisor gave it. What a worker sends is decoded as hostile.
 //! A worker's end of it is in [`Programs`].
 
-mod link;
+pub(crate) mod link;
 
 pub use link::{Outcome, Program, Programs, lost};

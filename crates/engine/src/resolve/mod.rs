@@ -6,11 +6,11 @@
 //! (`cache`), and a root's directory is opened once a second, never one per configured site.
 
 mod cache;
-mod file;
-mod files;
-mod kept;
-mod mounts;
-mod resolved;
+pub(crate) mod file;
+pub(crate) mod files;
+pub(crate) mod kept;
+pub(crate) mod mounts;
+pub(crate) mod resolved;
 mod search;
 
 use std::io;
@@ -23,7 +23,6 @@ use os::file::{Wait, Wish};
 
 pub use file::{File, Handle, SIBLINGS};
 pub use files::Files;
-pub(crate) use kept::{Content, OpenFile, Representation, Siblings};
 pub use mounts::Mounts;
 pub use resolved::{Found, Resolved};
 pub use search::unreachable;

@@ -16,7 +16,7 @@ use super::sub_request;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::intake;
-use crate::permits::Asked;
+use crate::permits::gates::Asked;
 use crate::spool::{Room, Spool};
 use crate::stage::Arrived;
 use crate::worker::Worker;

@@ -18,7 +18,9 @@ use super::request::arrived;
 use super::scripted::{Filtered, Filters};
 use crate::compression;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{BodySize, Collected, Exchange};
+use crate::exchange::Exchange;
+use crate::exchange::collecting::Collected;
+use crate::exchange::reply::BodySize;
 use crate::stage::Arrived;
 
 /// Fields that speak of the very bytes of a body.

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::plan::{Plan, Use};
 use super::reader::HelperReader;
 use crate::generation::Generation;
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// The scripts of a generation, compiled for one worker.
 pub(crate) struct Scripts {

@@ -15,7 +15,8 @@ use super::plan::Use;
 use super::{Scripted, Scripts};
 use crate::exchange::Exchange;
 use crate::stage::Arrived;
-use crate::worker::{Serving, Worker};
+use crate::worker::Worker;
+use crate::worker::serving::Serving;
 
 /// `log` phases of a worker that wait at once; what is beyond is given up, and said.
 const WAITING_MAX: usize = 4_096;

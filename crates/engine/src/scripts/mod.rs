@@ -15,10 +15,10 @@ pub(crate) mod lifecycle;
 mod log;
 mod outcome;
 mod phases;
-mod plan;
+pub(crate) mod plan;
 mod reader;
 mod request;
-mod scripted;
+pub(crate) mod scripted;
 mod set;
 mod sub_request;
 #[cfg(test)]
@@ -32,7 +32,6 @@ pub(crate) use lifecycle::Scripts;
 pub(crate) use log::log;
 pub(crate) use outcome::serve_locally;
 pub(crate) use phases::{access, rewrite};
-pub(crate) use plan::{Builder, Level, Plan, Use};
 pub use scripted::Scripted;
 pub(crate) use set::{set, take_named};
 

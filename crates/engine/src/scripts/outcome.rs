@@ -9,10 +9,9 @@ use wire::{FieldId, field_value_ok};
 
 use super::Next;
 use crate::error::{Error, Kind, Result};
-use crate::error_reply;
 use crate::exchange::Exchange;
-use crate::reply_head;
 use crate::stage::{Arrived, Routed};
+use crate::{error_reply, reply_head};
 
 /// The status that closes the connection without a reply, as nginx has it.
 const CLOSE: i64 = 444;

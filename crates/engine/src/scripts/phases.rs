@@ -8,11 +8,11 @@ use std::task::Poll;
 use script::{Datum, Failure, Phase, Run, Step, Wait};
 
 use super::lifecycle::Scripts;
-use super::outcome;
 use super::plan::{Level, Use};
-use super::{Next, Scripted};
+use super::{Next, Scripted, outcome};
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Exchange, Route};
+use crate::exchange::Exchange;
+use crate::exchange::route::Route;
 use crate::stage::{self, Arrived, Chosen, Routed};
 use ipc::order::wish as wished;
 

@@ -8,7 +8,8 @@ use script::{Phase, Scope};
 use wire::Fields;
 
 use crate::error::{Error, Kind, Result};
-use crate::worker::{Serving, Worker};
+use crate::worker::Worker;
+use crate::worker::serving::Serving;
 
 /// How often a request may be sent elsewhere, inside.
 const ELSEWHERE_MAX: u32 = 10;

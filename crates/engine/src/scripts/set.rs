@@ -11,9 +11,10 @@ use script::{Datum, Phase};
 use super::{Next, outcome, phases};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::permits;
 use crate::stage::{Arrived, Chosen};
-use crate::upstream::{self, Destination, Refused};
+use crate::upstream::Destination;
+use crate::upstream::named::Refused;
+use crate::{permits, upstream};
 
 /// Runs the script that names the upstream, where the handler has one.
 ///

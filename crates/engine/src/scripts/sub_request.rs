@@ -12,8 +12,9 @@ use std::time::Instant;
 use script::{Datum, Woken};
 use wire::{FieldId, HeadCaps, Method};
 
+use crate::exchange::Exchange;
+use crate::exchange::body::Body;
 use crate::exchange::memory::{MemoryBody, MemoryReply};
-use crate::exchange::{Body, Exchange};
 use crate::stage::Arrived;
 
 /// How deep requests may lie inside each other.

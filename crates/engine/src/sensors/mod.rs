@@ -8,7 +8,7 @@
 mod advice;
 mod history;
 mod machine;
-mod sampling;
+pub(crate) mod sampling;
 mod view;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -13,28 +13,28 @@
 //! never sent to another: two rules would send it round for ever. The control socket is not served
 //! by workers and has no door.
 
-mod compiled;
-mod note;
-mod remembered;
+pub(crate) mod compiled;
+pub(crate) mod note;
+pub(crate) mod remembered;
 mod reply;
 pub mod rows;
 mod rule;
 mod standing;
 mod stepping;
 mod target;
-mod tenants;
+pub(crate) mod tenants;
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::Result;
-use crate::exchange::{Exchange, Request};
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
 use crate::maps;
 use crate::site::Site;
 use crate::stage::Routed;
 pub use compiled::Shedding;
-pub(crate) use note::Note;
 pub use remembered::{AllRemembered, Remembered, told};
 pub(crate) use reply::answer;
 use rule::Rule;

@@ -10,7 +10,7 @@ use limits::shed::State;
 
 use super::standing::Standing;
 use super::tenants::WHOLE;
-use crate::exchange::RequestId;
+use crate::exchange::request::RequestId;
 
 /// How many a worker remembers.
 const REMEMBERED_MAX: usize = 2_048;

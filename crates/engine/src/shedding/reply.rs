@@ -12,11 +12,11 @@ use super::remembered::{self, Remembered};
 use super::rule::{Answer, Rule};
 use super::tenants::Tenant;
 use crate::error::{Error, Kind, Result};
-use crate::error_reply;
-use crate::exchange::{Exchange, RequestId};
+use crate::exchange::Exchange;
+use crate::exchange::request::RequestId;
 use crate::permits::refuse::retry_after_s;
-use crate::reply_head;
 use crate::stage::{Arrived, Routed};
+use crate::{error_reply, reply_head};
 
 /// Our page: a whale that has come up for air. Its drawing lies in it. The request's id comes
 /// behind it.

@@ -9,8 +9,8 @@ use super::standing::Standing;
 use super::target;
 use crate::conditions::Conditions;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::Request;
-use crate::maps::Answers;
+use crate::exchange::request::Request;
+use crate::maps::answers::Answers;
 use crate::template;
 
 /// A rule that sheds.

@@ -13,7 +13,7 @@ use os::cgroup::Layout;
 use super::compiled::{Shedding, active};
 use super::rule::Rule;
 use super::standing::Standing;
-use crate::worker::Shared;
+use crate::worker::shared::Shared;
 
 /// How often tenants are measured.
 const MEASURED_EVERY_MS: u64 = 500;

@@ -1,6 +1,6 @@
 //! Whether a request asks for the place that a redirect leads to.
 
-use crate::exchange::Request;
+use crate::exchange::request::Request;
 
 /// Whether a request for `target`, a path or a URL, would be this one: the same host and path,
 /// whatever the port and the query. A directory is the same place with its slash and without: who
@@ -70,7 +70,7 @@ fn decoded(path: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::Peer;
+    use crate::exchange::request::Peer;
     use crate::testbed::exchange;
 
     #[test]

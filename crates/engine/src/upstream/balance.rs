@@ -92,9 +92,10 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
-    use crate::agents::{Agents, Line};
+    use crate::agents::Agents;
+    use crate::agents::line::Line;
     use crate::stats::{Health, WorkerStats};
-    use crate::upstream::InFlight;
+    use crate::upstream::server::InFlight;
     use config::model;
 
     fn servers(weights: &[u32]) -> Vec<Rc<Server>> {

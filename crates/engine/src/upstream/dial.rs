@@ -23,7 +23,7 @@ use super::server::Server;
 use crate::error::{Error, Kind, Result};
 use crate::helper::Lane;
 use crate::io::Io;
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// Addresses of one name that are kept.
 const ADDRESSES_MAX: usize = 16;

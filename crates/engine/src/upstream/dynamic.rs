@@ -16,7 +16,7 @@ use config::model::{self, Balance, Protocol, ServerAddress};
 use super::Pool;
 use super::dial::Names;
 use crate::stats::UpstreamStats;
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// Pools of one worker and generation.
 const POOLS_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
@@ -158,7 +158,7 @@ fn upstream((name, addresses): &Key) -> model::Upstream {
 mod tests {
     use super::*;
     use crate::testbed::Bed;
-    use crate::upstream::InFlight;
+    use crate::upstream::server::InFlight;
 
     const CONFIG: &str = r#"
 [[listen]]

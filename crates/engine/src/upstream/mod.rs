@@ -8,11 +8,11 @@
 
 mod balance;
 mod dial;
-mod dynamic;
-mod link;
-mod named;
-mod server;
-mod slots;
+pub(crate) mod dynamic;
+pub(crate) mod link;
+pub(crate) mod named;
+pub(crate) mod server;
+pub(crate) mod slots;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
 use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};
 use crate::stats::{UpstreamStats, WorkerStats};
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// Longest idle life of a FastCGI connection: it holds a process of php-fpm, for which another
 /// program at the same pool may wait.

@@ -10,7 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use config::model::{AllowedAddress, Protocol, Upstream};
 
 use super::{Destination, dial};
-use crate::worker::{Resources, Serving};
+use crate::worker::resources::Resources;
+use crate::worker::serving::Serving;
 
 /// Longest name of an upstream or a server.
 const NAME_BYTES_MAX: usize = 300;

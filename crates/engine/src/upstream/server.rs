@@ -13,7 +13,7 @@ use super::slots::Slots;
 use crate::agents::Told;
 use crate::error::{Error, Kind};
 use crate::stats::{Health, UpstreamStats, WorkerStats, bump};
-use crate::worker::Resources;
+use crate::worker::resources::Resources;
 
 /// How long a connection has to be idle to count as kept by its server too. One that means to
 /// close it does so in microseconds, unless its machine is very busy.

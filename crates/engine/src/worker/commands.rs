@@ -9,7 +9,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::error::Result;
 use crate::generation::Generation;
-use crate::listener::{Arrival, Listener};
+use crate::listener::arrival::{Arrival, Listener};
 
 /// What a worker can be told.
 #[derive(Debug)]

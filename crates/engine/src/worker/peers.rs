@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::commands::Command;
 use crate::board::Board;
-use crate::listener::Arrival;
+use crate::listener::arrival::Arrival;
 
 /// The workers' doors, through which connections and commands come in.
 #[derive(Debug, Clone)]

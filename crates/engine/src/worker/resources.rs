@@ -6,12 +6,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use config::model::Timeouts;
+
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
 use crate::deadline::Deadlines;
-use crate::generation::Generation;
 use crate::helper::Helpers;
-use crate::resolve::Mounts;
+use crate::resolve::mounts::Mounts;
 use crate::stats::WorkerStats;
 
 /// Clocks, buffers, threads and counters of one worker.
@@ -44,7 +45,7 @@ impl Resources {
         index: usize,
         stats: &[Arc<WorkerStats>],
         deadlines: Rc<Deadlines>,
-        generation: &Generation,
+        timeouts: &Timeouts,
     ) -> Self {
         let resources = Self {
             index,
@@ -58,13 +59,12 @@ impl Resources {
             connect_ms: Cell::new(0),
             resolve_ms: Cell::new(0),
         };
-        resources.serve(generation);
+        resources.serve(timeouts);
         resources
     }
 
-    /// Notes which generation is in force.
-    pub(super) fn serve(&self, generation: &Generation) {
-        let timeouts = &generation.process.timeouts;
+    /// Takes over the timeouts of the generation in force.
+    pub(super) fn serve(&self, timeouts: &Timeouts) {
         self.connect_ms.set(timeouts.upstream_connect_ms);
         self.resolve_ms.set(timeouts.resolve_ms);
     }

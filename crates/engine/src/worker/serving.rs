@@ -8,12 +8,13 @@ use config::model;
 
 use super::shared::Shared;
 use crate::generation::Generation;
-use crate::resolve::Files;
-use crate::scripts::Scripts;
+use crate::resolve::files::Files;
+use crate::scripts::lifecycle::Scripts;
 use crate::site::Site;
 use crate::stats::WorkerStats;
 use crate::stderr_log::StderrShares;
-use crate::upstream::{Dynamic, Pool};
+use crate::upstream::Pool;
+use crate::upstream::dynamic::Dynamic;
 
 /// A generation as one worker serves it.
 #[derive(Debug)]

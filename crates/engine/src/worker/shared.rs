@@ -1,24 +1,25 @@
 //! What all workers of a server share: counters, limits, queues, and the generation in force.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
 use super::commands::Command;
 use super::peers::Peers;
-use crate::access_log;
+use crate::access_log::queue::Queue;
 use crate::board::Board;
 use crate::generation::Generation;
-use crate::listener::Clients;
-use crate::permits::Limiter;
+use crate::listener::clients::Clients;
+use crate::permits::limiter::Limiter;
 use crate::refused::RefusedClients;
 use crate::sensors::Sensors;
 use crate::shares::Shares;
-use crate::shedding::AllRemembered;
+use crate::shedding::remembered::AllRemembered;
 use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
-use crate::upstream::AllSlots;
+use crate::upstream::slots::AllSlots;
 
 /// Commands waiting at one worker's door.
 const COMMANDS_MAX: usize = 4_096;
@@ -35,7 +36,7 @@ pub struct Shared {
     /// The counters of each.
     pub stats: Arc<[Arc<WorkerStats>]>,
     /// Access records on their way out.
-    pub access_log: Arc<access_log::Queue>,
+    pub access_log: Arc<Queue>,
     /// Programs that run.
     pub programs_running: Arc<AtomicUsize>,
     /// What bodies set aside take on disk, and whose they are.

@@ -4,8 +4,8 @@
 //! has something to say and gives it back when it falls idle. Framing is decided in `wire`; here
 //! it meets the socket. When a connection may be kept is decided in `listener/connection.rs`.
 
-mod body;
-mod reply;
+pub(crate) mod body;
+pub(crate) mod reply;
 
 pub use body::{H1Body, HeadRead};
 pub use reply::H1Reply;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::super::source::Source;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::Body;
+use crate::exchange::body::Body;
 use crate::pipe::PipeWriter;
 use crate::spool::Spool;
 

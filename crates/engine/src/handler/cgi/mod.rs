@@ -20,7 +20,7 @@ use super::program;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::pipe::Pipes;
-use crate::resolve::Resolved;
+use crate::resolve::resolved::Resolved;
 use crate::scripts::{self, Next};
 use crate::spool::Spool;
 use crate::stage::{Chosen, Routed};

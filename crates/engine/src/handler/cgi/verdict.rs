@@ -4,7 +4,7 @@
 //! learns only which kind it was.
 
 use crate::error::{Error, Kind};
-use crate::programs::{Outcome, lost};
+use crate::programs::link::{Outcome, lost};
 use ipc::order::{End, Ended, Failure, LimitHit};
 
 /// Why there is no reply, or not all of one. `flaw` is what was wrong with what the program said.

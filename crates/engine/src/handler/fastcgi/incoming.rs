@@ -6,7 +6,7 @@ use fastcgi::record::{Decoder, End, Event};
 
 use crate::buffer::ReadBuffer;
 use crate::error::{Error, Kind, Result};
-use crate::handler::program::StderrLog;
+use crate::handler::program::stderr::StderrLog;
 
 /// A decoder and its place in a buffer.
 #[derive(Debug, Default)]

@@ -26,7 +26,9 @@ use crate::exchange::Exchange;
 use crate::permits;
 use crate::spool::Spool;
 use crate::stage::Chosen;
-use crate::upstream::{Fresh, InFlight, Link, Pool, Reached, Tried};
+use crate::upstream::link::Link;
+use crate::upstream::server::InFlight;
+use crate::upstream::{Fresh, Pool, Reached, Tried};
 use relay::{Failure, Relay};
 pub(super) use rest::Rest;
 

@@ -15,9 +15,11 @@ use super::incoming::Incoming;
 use super::rest::Rest;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::handler::program::StderrLog;
+use crate::handler::program::stderr::StderrLog;
 use crate::spool::Spool;
-use crate::upstream::{InFlight, Link, PATIENCE, Slots, Waiting};
+use crate::upstream::link::Link;
+use crate::upstream::server::InFlight;
+use crate::upstream::slots::{PATIENCE, Slots, Waiting};
 use crate::worker::Worker;
 
 /// One attempt.

@@ -3,8 +3,8 @@
 
 use super::incoming::Incoming;
 use crate::error::Result;
-use crate::handler::program::StderrLog;
-use crate::upstream::Link;
+use crate::handler::program::stderr::StderrLog;
+use crate::upstream::link::Link;
 
 /// What is still to come of a reply.
 pub(in super::super) struct Rest {

@@ -10,7 +10,7 @@ use wire::{FieldId, Framing, strip_hop_by_hop};
 
 use crate::error::{Error, Result};
 use crate::exchange::{self, Exchange};
-use crate::resolve::Resolved;
+use crate::resolve::resolved::Resolved;
 use crate::stage::Routed;
 use crate::template;
 
@@ -156,7 +156,7 @@ fn known(address: IpAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::Peer;
+    use crate::exchange::request::Peer;
     use crate::testbed::{exchange, peer};
 
     #[test]

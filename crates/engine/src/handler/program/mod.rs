@@ -4,18 +4,18 @@
 //! becomes the reply ([`ProgramReply`]): how its bytes get to and from it is each handler's own.
 
 mod environment;
-mod reply;
-mod stderr;
+pub(crate) mod reply;
+pub(crate) mod stderr;
 
 pub(super) use environment::environment;
 pub(super) use reply::{LocalLocation, ProgramReply};
-pub(super) use stderr::StderrLog;
 
 use std::rc::Rc;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
-use crate::resolve::{self, Found, Resolved};
+use crate::resolve;
+use crate::resolve::resolved::{Found, Resolved};
 use crate::stage::Routed;
 
 /// The file that the request's path came to, as a program.

@@ -11,10 +11,10 @@ use wire::Method;
 
 use super::super::delivery::{Delivery, Place};
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{BodySize, Exchange, Reply};
-use crate::reply_head;
-use crate::scripts;
+use crate::exchange::Exchange;
+use crate::exchange::reply::{BodySize, Reply};
 use crate::stage::{Arrived, Routed};
+use crate::{reply_head, scripts};
 
 /// A program's answer on its way to the client.
 #[derive(Debug)]

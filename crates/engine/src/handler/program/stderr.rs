@@ -5,11 +5,12 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::exchange::{Exchange, RequestId};
-use crate::resolve::Resolved;
+use crate::exchange::Exchange;
+use crate::exchange::request::RequestId;
+use crate::resolve::resolved::Resolved;
 use crate::stage::Routed;
 use crate::stderr_log::{CUT, LINES_MAX, Lines};
-use crate::worker::Serving;
+use crate::worker::serving::Serving;
 
 /// Where one exchange's program says what is wrong.
 #[derive(Debug)]

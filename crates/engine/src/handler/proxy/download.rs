@@ -14,8 +14,9 @@ use super::{Forward, cut};
 use crate::buffer::ReadBuffer;
 use crate::decoding::Decoding;
 use crate::error::Result;
-use crate::exchange::{Exchange, Reply};
-use crate::upstream::Link;
+use crate::exchange::Exchange;
+use crate::exchange::reply::Reply;
+use crate::upstream::link::Link;
 
 /// Where a download stands.
 pub(super) struct Download {

@@ -10,7 +10,8 @@ use wire::{FieldId, Framing, encode_field};
 
 use super::{Forward, HOP, HOPS_MAX, hops};
 use crate::address;
-use crate::exchange::{Exchange, Request};
+use crate::exchange::Exchange;
+use crate::exchange::request::Request;
 
 /// Writes the head for one attempt.
 pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_>, server: &str) {

@@ -4,7 +4,7 @@ use wire::{HeadCaps, Method};
 
 use super::{Forward, cut};
 use crate::error::Result;
-use crate::upstream::Link;
+use crate::upstream::link::Link;
 
 /// Interim replies (1xx) an upstream may send before its real one.
 const INTERIMS_MAX: usize = 16;

@@ -11,11 +11,12 @@ use super::heading::Heading;
 use super::rest::Rest;
 use super::{Failure, Forward, Retry};
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{Body, BodySize, Exchange};
-use crate::reply_head;
-use crate::scripts;
+use crate::exchange::Exchange;
+use crate::exchange::body::Body;
+use crate::exchange::reply::BodySize;
 use crate::spool::Spool;
-use crate::upstream::Link;
+use crate::upstream::link::Link;
+use crate::{reply_head, scripts};
 
 /// One attempt.
 pub(super) struct Attempt {

@@ -5,7 +5,7 @@ use wire::Method;
 use super::download::Incoming;
 use super::heading::Heading;
 use crate::error::Result;
-use crate::upstream::Link;
+use crate::upstream::link::Link;
 
 /// What is still to come of a reply.
 pub(in super::super) struct Rest {

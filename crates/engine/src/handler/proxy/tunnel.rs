@@ -12,12 +12,13 @@ use wire::{FieldId, strip_hop_by_hop};
 use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{BodySize, Exchange};
+use crate::exchange::Exchange;
+use crate::exchange::reply::BodySize;
 use crate::io::Io;
 use crate::outbox::Outbox;
 use crate::reply_head;
 use crate::stage::Arrived;
-use crate::upstream::Link;
+use crate::upstream::link::Link;
 
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,11 +17,13 @@ use wire::{FieldId, Method, field_value_ok};
 
 use crate::compression::{self, Coding};
 use crate::error::{Error, Kind, Result};
-use crate::exchange::{BodySize, Exchange};
-use crate::permits;
-use crate::reply_head;
-use crate::resolve::{self, File, Found, Handle, Representation, Resolved, Siblings};
+use crate::exchange::Exchange;
+use crate::exchange::reply::BodySize;
+use crate::resolve::file::{File, Handle};
+use crate::resolve::kept::{Representation, Siblings};
+use crate::resolve::resolved::{Found, Resolved};
 use crate::stage::{Arrived, Routed};
+use crate::{permits, reply_head, resolve};
 use representation::Maker;
 
 /// How long siblings are taken for what they were.

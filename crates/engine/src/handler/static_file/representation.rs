@@ -16,7 +16,8 @@ use crate::compression::{self, Coding};
 use crate::error::{Error, Kind, Result};
 use crate::helper::Lane;
 use crate::media_types;
-use crate::resolve::{Content, File, Handle, OpenFile, Representation};
+use crate::resolve::file::{File, Handle};
+use crate::resolve::kept::{Content, OpenFile, Representation};
 use crate::stage::Routed;
 
 /// What representations of one site's file are made from.

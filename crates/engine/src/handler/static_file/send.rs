@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::helper::Lane;
 use crate::io::SENDFILE_MAX;
-use crate::resolve::{Content, OpenFile};
+use crate::resolve::kept::{Content, OpenFile};
 use crate::worker::Worker;
 
 /// Most bytes sent before others get their turn.

@@ -28,12 +28,14 @@ use super::{fastcgi, proxy};
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::exchange::Exchange;
-use crate::permits::{Held, Limiter};
-use crate::programs::Program;
-use crate::shedding::Stay;
+use crate::permits::held::Held;
+use crate::permits::limiter::Limiter;
+use crate::programs::link::Program;
+use crate::shedding::tenants::Stay;
 use crate::stage::Routed;
 use crate::stats::{StragglerEnd, WorkerStats, bump};
-use crate::upstream::{InFlight, Link};
+use crate::upstream::link::Link;
+use crate::upstream::server::InFlight;
 use crate::worker::Worker;
 
 /// How many a worker follows. Of one more the connection is closed and the permit given back.

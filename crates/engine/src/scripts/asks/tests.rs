@@ -3,7 +3,7 @@
 use script::{Ask, Request as _};
 
 use super::*;
-use crate::exchange::Body;
+use crate::exchange::body::Body;
 use crate::exchange::memory::MemoryBody;
 use crate::pipeline;
 use crate::testbed::{Bed, block_on, exchange, peer, reply};
