@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind, Result};
 use crate::figures;
 use crate::permits::questions;
-use crate::sensors::Report;
+use crate::sensors::view::Report;
 use crate::worker::Shared;
 
 /// How often the thread looks whether another socket has taken its place.

@@ -8,8 +8,9 @@ use wire::FieldId;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::request::RequestId;
+use crate::shedding::reply;
 use crate::stage::Arrived;
-use crate::{reply_head, shedding, status};
+use crate::{reply_head, status};
 
 /// Fields that explain an error and go out with its page.
 const KEPT: [FieldId; 4] = [
@@ -79,7 +80,7 @@ async fn answer_with(
     let fields = &mut exchange.outgoing.fields;
     fields.retain(|field| KEPT.contains(&field.id));
     if let Kind::Shed(status) = error.kind {
-        shedding::answer(arrived, exchange, status).await?;
+        reply::answer(arrived, exchange, status).await?;
         exchange.reply.finish();
         return Ok(());
     }

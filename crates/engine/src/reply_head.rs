@@ -9,8 +9,9 @@ use wire::{FieldId, Fields};
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
+use crate::fields;
+use crate::scripts::filters::filter_head;
 use crate::stage::Arrived;
-use crate::{fields, scripts};
 
 /// Applies the configured field edits, lets scripts see the head, and starts the reply.
 ///
@@ -26,7 +27,7 @@ pub async fn send(arrived: Arrived<'_>, exchange: &mut Exchange, size: BodySize)
     add_scripted_fields(exchange);
     if exchange.has_filters() {
         // Boxed: few replies are filtered, and others need not have room for it.
-        return Box::pin(scripts::filter_head(arrived, exchange, size)).await;
+        return Box::pin(filter_head(arrived, exchange, size)).await;
     }
     exchange.start_reply(size);
     Ok(())

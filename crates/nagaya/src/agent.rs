@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use clap::Args;
 use config::model::sensor::{Gauge, Sensor};
-use engine::agents::Line;
-use engine::sensors::{Here, Sensors};
+use engine::agents::line::Line;
+use engine::sensors::gauges::Sensors;
+use engine::sensors::sampling::Here;
 
 use crate::outcome::{Outcome, complain};
 

@@ -10,7 +10,9 @@ use std::path::Path;
 use config::model::Model;
 use config::model::sensor::Gauge;
 use config::reason;
-use engine::sensors::{Advice, CONNECTION_BYTES, Here, Missing, advice_of_machine};
+use engine::sensors::advice::{Advice, CONNECTION_BYTES, advice_of_machine};
+use engine::sensors::gauges::Missing;
+use engine::sensors::sampling::Here;
 use ipc::groups::Shape;
 use os::cgroup::{Controller, Host, Version};
 

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use engine::sensors::{Here, Report};
+use engine::sensors::sampling::Here;
+use engine::sensors::view::Report;
 
 use crate::control::{self, Running, Where};
 use crate::outcome::{Outcome, complain, print};

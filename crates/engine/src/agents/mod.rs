@@ -6,7 +6,7 @@
 //! that has been silent for a while has said nothing: its server is weighed as configured.
 
 pub(crate) mod asking;
-pub(crate) mod line;
+pub mod line;
 mod names;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,11 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model::sensor::{Gauge, Worse};
 
-pub use asking::Asking;
-pub use line::Line;
+use line::Line;
 
 /// What a server is up to whose agent has said nothing: all of its weight.
-const WHOLE_PERCENT: u32 = 100;
+pub(crate) const WHOLE_PERCENT: u32 = 100;
 /// Answers of which the mean is taken: those of ten seconds.
 const ANSWERS_KEPT: usize = 10;
 

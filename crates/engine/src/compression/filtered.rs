@@ -3,11 +3,11 @@
 
 use wire::FieldId;
 
-use super::{Coding, Made, choose, held, is_sized};
+use super::{Coding, Made, choose, held, is_sized, weaken_tag};
 use crate::error::Result;
 use crate::exchange::Exchange;
+use crate::media_types;
 use crate::stage::Arrived;
-use crate::{media_types, scripts};
 
 /// Compresses the body of a file that a script has looked at, where the site has files compressed
 /// and the client accepts it; `accepted` is what the client said of that.
@@ -33,7 +33,7 @@ pub(crate) async fn compress_filtered(
     if !fields.contains(FieldId::Vary) {
         fields.push(b"Vary", b"Accept-Encoding");
     }
-    scripts::weaken_tag(exchange);
+    weaken_tag(fields);
     Ok(compressed.into())
 }
 

@@ -4,7 +4,7 @@
 //! bounds is compressed, and sent so where that saves a tenth of it. It waits for nobody: where
 //! all threads for it are busy, the reply goes out as it is.
 
-mod filtered;
+pub(crate) mod filtered;
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use config::model::Files;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use wire::{FieldId, Fields};
 
 use crate::error::{Error, Kind, Result};
 use crate::helper::Helpers;
-pub(crate) use filtered::compress_filtered;
 
 /// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +148,16 @@ fn compress(data: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
         }
         Coding::Zstd => zstd::bulk::compress(data, ZSTD_LEVEL),
         Coding::Brotli => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// An entity tag that names other bytes of the same meaning is a weak one (RFC 9110 §8.8.1).
+pub(crate) fn weaken_tag(fields: &mut Fields) {
+    if let Some(tag) = fields.get(FieldId::ETag)
+        && !tag.starts_with(b"W/")
+    {
+        let weak = [b"W/", tag].concat();
+        fields.set(b"ETag", &weak);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
 };
 use crate::permits::questions::row_json;
-use crate::sensors::number;
+use crate::sensors::view::number;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into one JSON object and a line feed.

@@ -2,7 +2,8 @@
 
 use script::Phase;
 
-use super::{Next, outcome, phases};
+use super::next::Next;
+use super::{outcome, phases};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::stage::Chosen;

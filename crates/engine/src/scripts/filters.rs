@@ -16,7 +16,8 @@ use super::outcome;
 use super::phases::{self, Place, scripts_of};
 use super::request::arrived;
 use super::scripted::{Filtered, Filters};
-use crate::compression;
+use crate::compression::filtered::compress_filtered;
+use crate::compression::weaken_tag;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::collecting::Collected;
@@ -266,9 +267,7 @@ async fn filter(arrived: Arrived<'_>, exchange: &mut Exchange, collected: Collec
     }
     let accepted = exchange.scripted().accept_encoding.take();
     let bytes = match accepted {
-        Some(accepted) => {
-            compression::compress_filtered(arrived, exchange, &accepted, filtered.bytes).await?
-        }
+        Some(accepted) => compress_filtered(arrived, exchange, &accepted, filtered.bytes).await?,
         None => filtered.bytes,
     };
     exchange.start_collected(&bytes, close);
@@ -283,16 +282,5 @@ fn forget_bytes(exchange: &mut Exchange) {
     }
     fields.remove_named(b"Accept-Ranges");
     fields.remove(FieldId::LastModified);
-    weaken_tag(exchange);
-}
-
-/// An entity tag that names other bytes of the same meaning is a weak one (RFC 9110 §8.8.1).
-pub(crate) fn weaken_tag(exchange: &mut Exchange) {
-    let fields = &mut exchange.outgoing.fields;
-    if let Some(tag) = fields.get(FieldId::ETag)
-        && !tag.starts_with(b"W/")
-    {
-        let weak = [b"W/", tag].concat();
-        fields.set(b"ETag", &weak);
-    }
+    weaken_tag(&mut exchange.outgoing.fields);
 }

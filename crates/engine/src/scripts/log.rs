@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use script::{Failure, Phase, Run, Step, Wait};
 
+use super::lifecycle::Scripts;
 use super::phases::{Place, scripts_of};
 use super::plan::Use;
-use super::{Scripted, Scripts};
+use super::scripted::Scripted;
 use crate::exchange::Exchange;
 use crate::stage::Arrived;
 use crate::worker::Worker;

@@ -10,9 +10,10 @@
 
 mod asks;
 mod content;
-mod filters;
+pub(crate) mod filters;
 pub(crate) mod lifecycle;
 mod log;
+mod next;
 mod outcome;
 mod phases;
 pub(crate) mod plan;
@@ -25,23 +26,9 @@ mod sub_request;
 mod tests;
 
 pub(crate) use content::content;
-pub(crate) use filters::{
-    arm_filters, ask_for_identity, filter_body, filter_head, keep_upstream, weaken_tag,
-};
-pub(crate) use lifecycle::Scripts;
+pub(crate) use filters::{arm_filters, ask_for_identity, filter_body, keep_upstream};
 pub(crate) use log::log;
+pub use next::Next;
 pub(crate) use outcome::serve_locally;
 pub(crate) use phases::{access, rewrite};
-pub use scripted::Scripted;
 pub(crate) use set::{set, take_named};
-
-/// What is next for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Its next phase.
-    On,
-    /// It is sent elsewhere, inside: it is resolved anew.
-    Anew,
-    /// Nothing: it has its answer.
-    Answered,
-}

@@ -7,7 +7,7 @@ use config::model::OnError;
 use script::{DECLINED, Failure, Phase, Redirect};
 use wire::{FieldId, field_value_ok};
 
-use super::Next;
+use super::next::Next;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::stage::{Arrived, Routed};

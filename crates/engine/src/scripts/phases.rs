@@ -8,8 +8,10 @@ use std::task::Poll;
 use script::{Datum, Failure, Phase, Run, Step, Wait};
 
 use super::lifecycle::Scripts;
+use super::next::Next;
+use super::outcome;
 use super::plan::{Level, Use};
-use super::{Next, Scripted, outcome};
+use super::scripted::Scripted;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::route::Route;

@@ -2,7 +2,7 @@
 //!
 //! The idea: scripts speak to the model of the request, never to bytes. What they write is under
 //! the rules of what clients send and handlers answer: no field that frames a message, no byte that
-//! no field may hold. Fields of the reply that are set before there is one wait in [`super::Scripted`]
+//! no field may hold. Fields of the reply that are set before there is one wait in [`Scripted`]
 //! and replace the handler's of the same name.
 
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use super::asks;
 use super::scripted::Scripted;
 use crate::exchange::Exchange;
 use crate::stage::{Arrived, Routed};
-use crate::upstream::named;
+use crate::upstream::named::named;
 
 /// Fields that frame a message or belong to one connection, and the request's name: ours.
 const OWN: [FieldId; 11] = [

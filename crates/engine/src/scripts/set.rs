@@ -8,13 +8,14 @@
 use config::model::{Handler, Proxy};
 use script::{Datum, Phase};
 
-use super::{Next, outcome, phases};
+use super::next::Next;
+use super::{outcome, phases};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
+use crate::permits;
 use crate::stage::{Arrived, Chosen};
 use crate::upstream::Destination;
-use crate::upstream::named::Refused;
-use crate::{permits, upstream};
+use crate::upstream::named::{self, Refused};
 
 /// Runs the script that names the upstream, where the handler has one.
 ///
@@ -84,7 +85,7 @@ pub(crate) async fn take_named(chosen: Chosen<'_>, exchange: &mut Exchange) -> R
 
 async fn judge(arrived: Arrived<'_>, proxy: &Proxy, said: &[u8]) -> Result<Destination> {
     let (worker, serving) = (arrived.worker, arrived.serving);
-    let named = upstream::choose(worker, serving, &proxy.allow, said).await;
+    let named = named::choose(worker, serving, &proxy.allow, said).await;
     named.map_err(|refused| match refused {
         Refused::No(why) => none_chosen(&format!("a script named the upstream {why}")),
         Refused::Full(why) => Error::new(Kind::Full, "upstreams_full", why),

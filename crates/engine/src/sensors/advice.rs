@@ -151,6 +151,11 @@ fn of_ports(first: u16, last: u16) -> Advice {
     }
 }
 
+/// What can be raised on this machine where something fills up, for a process that is no gateway.
+pub fn advice_of_machine() -> Vec<Advice> {
+    here(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

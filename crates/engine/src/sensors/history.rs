@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use config::model::sensor::{Gauge, Unit};
 
-use super::{GAUGES, Numbers, Snapshot};
+use super::gauges::{GAUGES, Numbers, Snapshot};
 
 /// Over how long a value is taken where it needs two readings.
 const SHORT_US: u64 = 1_000_000;

@@ -16,8 +16,8 @@ use os::sensors::{
     listen_overflows, load_averages, memory, pages_swapped_in, port_range, pressure,
 };
 
+use super::gauges::{GAUGES, Missing, Numbers};
 use super::history::{Kind as Value, kind};
-use super::{GAUGES, Numbers};
 
 /// How often what does not move fast is read.
 const SECOND_US: u64 = 1_000_000;
@@ -27,17 +27,6 @@ const LOOK_AGAIN_US: u64 = 1_000_000;
 const REST_TIMES: u64 = 250;
 /// Bounds of the rest between two such looks.
 const REST_US: (u64, u64) = (1_000_000, 60_000_000);
-
-/// What this machine does not tell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
-    /// Whose sensors.
-    pub gauges: &'static [Gauge],
-    /// What was looked for, and what came of it.
-    pub why: String,
-    /// What would make it tell.
-    pub remedy: &'static str,
-}
 
 /// What files say, before it is made gauges of.
 #[derive(Debug)]

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use config::model::sensor::Gauge;
 
+use super::gauges::{Missing, Numbers, Sensors, Snapshot};
 use super::history::History;
 use super::machine::Machine;
-use super::{Missing, Numbers, Snapshot};
 use crate::shedding;
 use crate::worker::Shared;
 
@@ -190,6 +190,14 @@ fn tell(missing: &[Missing]) {
         why,
         "this machine does not have all sensors; nagaya sensors says what would make it tell"
     );
+}
+
+/// What this machine says at this moment, for a process that is no gateway. What is told by the
+/// second is not known.
+pub fn of_machine() -> Sensors {
+    let sensors = Sensors::new(0);
+    sensors.publish(&Here::look().sample());
+    sensors
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use config::model::sensor::{Gauge, Sensor};
 use os::sensors::OpenDescriptors;
 
 use super::advice::{self, Advice};
-use super::{Here, Missing, Snapshot};
+use super::gauges::{Missing, Snapshot};
+use super::sampling::Here;
 use crate::figures::quoted;
 use crate::shedding;
 use crate::worker::Shared;

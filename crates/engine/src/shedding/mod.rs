@@ -16,7 +16,7 @@
 pub(crate) mod compiled;
 pub(crate) mod note;
 pub(crate) mod remembered;
-mod reply;
+pub(crate) mod reply;
 pub mod rows;
 mod rule;
 mod standing;
@@ -36,7 +36,6 @@ use crate::site::Site;
 use crate::stage::Routed;
 pub use compiled::Shedding;
 pub use remembered::{AllRemembered, Remembered, told};
-pub(crate) use reply::answer;
 use rule::Rule;
 pub use stepping::{let_go, step};
 pub(crate) use tenants::Stay;

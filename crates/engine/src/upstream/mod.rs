@@ -22,7 +22,6 @@ use config::model::{self, Protocol};
 
 pub use dynamic::Dynamic;
 pub use link::Link;
-pub use named::{Refused, choose, named};
 pub(crate) use server::label;
 pub use server::{InFlight, Server};
 pub use slots::{AllSlots, PATIENCE, Slots, Waiting};

@@ -20,7 +20,7 @@ const PORT: u16 = 80;
 
 /// Why a request is not sent where a script wants it: what to tell the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It may not go there, or nobody is there.
     No(String),
     /// There are too many upstreams that scripts have named.
@@ -31,7 +31,7 @@ pub enum Refused {
 ///
 /// # Errors
 /// Why the request cannot go there.
-pub async fn choose(
+pub(crate) async fn choose(
     resources: &Resources,
     serving: &Serving,
     allow: &[AllowedAddress],
@@ -110,7 +110,7 @@ fn place(said: &[u8]) -> Result<&str, &'static str> {
 }
 
 /// The upstream of this name, and its index. Those that handlers write as addresses have no name.
-pub fn named<'a>(serving: &'a Serving, name: &str) -> Option<(usize, &'a Upstream)> {
+pub(crate) fn named<'a>(serving: &'a Serving, name: &str) -> Option<(usize, &'a Upstream)> {
     let mut upstreams = serving.generation.upstreams.iter().enumerate();
     let (index, upstream) =
         upstreams.find(|(_, upstream)| upstream.name == name && !name.contains(':'))?;

@@ -14,7 +14,7 @@ use crate::generation::Generation;
 use crate::listener::clients::Clients;
 use crate::permits::limiter::Limiter;
 use crate::refused::RefusedClients;
-use crate::sensors::Sensors;
+use crate::sensors::gauges::Sensors;
 use crate::shares::Shares;
 use crate::shedding::remembered::AllRemembered;
 use crate::stats::{ProcessStats, WorkerStats};

@@ -160,7 +160,7 @@ fn open(
         reader: Rc::new(Files),
     };
     let shared = Shared::default();
-    let sensors = engine::sensors::of_machine();
+    let sensors = engine::sensors::sampling::of_machine();
     shared.answer_sensors(move |name| sensors.sense(name));
     Interpreter::open(settings, Arc::new(shared))
 }
