@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod handler;
+mod host;
 mod limit;
 mod map;
 mod script;
@@ -25,6 +26,7 @@ pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use handler::{
     Cgi, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Rlimits,
 };
+pub use host::HostPattern;
 pub use limit::{
     Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitMode,
     LimitPlace, Rate, When, Window,
@@ -426,37 +428,6 @@ pub enum Symlinks {
     Owner,
     /// Followed where they end beneath `within`.
     Allow,
-}
-
-/// An entry of `hosts`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum HostPattern {
-    /// A host: lower case, no port, no trailing dot.
-    Exact(String),
-    /// `*.example.jp`: any name below; holds `example.jp`.
-    Below(String),
-    /// `*`: the default site.
-    Any,
-}
-
-impl Site {
-    /// What it is called: its first host.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.hosts
-            .first()
-            .map_or_else(|| "*".to_owned(), HostPattern::to_string)
-    }
-}
-
-impl fmt::Display for HostPattern {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HostPattern::Exact(name) => out.write_str(name),
-            HostPattern::Below(name) => write!(out, "*.{name}"),
-            HostPattern::Any => out.write_str("*"),
-        }
-    }
 }
 
 /// An entry of `try`.

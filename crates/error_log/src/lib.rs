@@ -5,6 +5,7 @@
 //! the queue full is counted, and the count is said once there is room. Control characters are
 //! escaped, so nothing a client sends can look like a line of its own.
 //! Spans are not kept: events carry their fields themselves.
+#![forbid(unsafe_code)]
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;

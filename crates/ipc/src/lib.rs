@@ -7,6 +7,7 @@
 //! every length is checked against what is there, and every text has a cap. [`groups`] says which
 //! control groups a configuration asks for, so that all of them mean the same ones. Sockets are
 //! made and waited for elsewhere (`os::fdpass`).
+#![forbid(unsafe_code)]
 
 pub mod codec;
 pub mod groups;

@@ -6,6 +6,7 @@
 //! (`lookups`). It dies with the supervisor's link, and its
 //! programs with it; with a worker's link die that worker's programs. A program that made itself
 //! a session of its own outlives its leader, within its control group, but not the spawner.
+#![forbid(unsafe_code)]
 
 mod checks;
 mod environment;

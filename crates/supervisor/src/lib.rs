@@ -2,9 +2,10 @@
 //!
 //! The idea: one thread, one loop, one [`Phase`] of the server; the spawner beside it is there or
 //! comes back ([`Programs`]), and is told everything before the server is. It waits for a signal,
-//! a word of the server, the spawner's end or the end of a wait, and each of them moves the phase. What is wanted while another thing is
-//! under way is remembered once (a second reload asked for during a reload is one more reload,
-//! however often it is asked for). Privileges go to the spawner alone; the server has none.
+//! a word of the server, the spawner's end or the end of a wait, and each of them moves the phase.
+//! What is wanted while something else is under way is remembered once, however often it is asked
+//! for. Privileges go to the spawner alone; the server has none.
+#![forbid(unsafe_code)]
 
 mod child;
 mod listeners;
@@ -50,7 +51,7 @@ pub struct Supervisor {
     current: Generation,
     phase: Phase,
     programs: Programs,
-    /// Where control groups stand: gone with this, so after the programs.
+    /// Where control groups stand: gone after the programs.
     base: Base,
     wanted: Wanted,
     back_off: BackOff,
@@ -574,12 +575,11 @@ impl Supervisor {
 
 impl Phase {
     fn server(&self) -> Option<&Server> {
+        use Phase::{Draining, Ended, Reloading, Resting, Serving, Starting};
         match self {
-            Phase::Starting { server, .. }
-            | Phase::Serving { server }
-            | Phase::Reloading { server, .. }
-            | Phase::Draining { server, .. } => Some(server),
-            Phase::Resting { .. } | Phase::Ended(_) => None,
+            Starting { server, .. } | Serving { server } => Some(server),
+            Reloading { server, .. } | Draining { server, .. } => Some(server),
+            Resting { .. } | Ended(_) => None,
         }
     }
 
@@ -593,7 +593,7 @@ impl Phase {
         }
     }
 
-    /// Takes the phase to make the next one of it; who takes it puts one back.
+    /// Takes it to make the next one of it.
     fn take(&mut self) -> Phase {
         std::mem::replace(self, Phase::Ended(ExitCode::FAILURE))
     }

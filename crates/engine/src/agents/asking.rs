@@ -38,7 +38,7 @@ const QUESTION: &[u8] = b"sensors\n";
 
 /// The thread, from outside; it ends with this.
 #[derive(Debug)]
-pub struct Asking {
+pub(crate) struct Asking {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,7 +48,7 @@ impl Asking {
     ///
     /// # Errors
     /// When no thread or no runtime can be had.
-    pub fn start(shared: Shared) -> io::Result<Self> {
+    pub(crate) fn start(shared: Shared) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(4)

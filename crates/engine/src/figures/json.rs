@@ -8,7 +8,6 @@ use super::{
     Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
 };
 use crate::permits::questions::row_json;
-use crate::sensors::view::number;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into one JSON object and a line feed.
@@ -230,4 +229,9 @@ pub(crate) fn text(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// A number as JSON has it.
+pub(crate) fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "null".to_owned(), |value| value.to_string())
 }

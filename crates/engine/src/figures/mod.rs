@@ -4,7 +4,7 @@
 //! that ten thousand sites of which ten are busy make ten lines.
 
 mod groups;
-mod json;
+pub(crate) mod json;
 mod maps;
 mod prometheus;
 mod shed;

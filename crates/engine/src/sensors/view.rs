@@ -8,6 +8,7 @@ use os::sensors::OpenDescriptors;
 use super::advice::{self, Advice};
 use super::gauges::{Missing, Snapshot};
 use super::sampling::Here;
+use crate::figures::json::number;
 use crate::figures::quoted;
 use crate::shedding;
 use crate::worker::Shared;
@@ -324,11 +325,6 @@ fn quoted_each(texts: &[String]) -> String {
 
 fn comma(at: usize) -> &'static str {
     if at == 0 { "" } else { "," }
-}
-
-/// A number as JSON has it.
-pub(crate) fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "null".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 mod incoming;
 mod relay;
-mod rest;
+pub(super) mod rest;
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ use crate::upstream::link::Link;
 use crate::upstream::server::InFlight;
 use crate::upstream::{Fresh, Pool, Reached, Tried};
 use relay::{Failure, Relay};
-pub(super) use rest::Rest;
+use rest::Rest;
 
 /// What every attempt at a request needs to know.
 struct Ask<'a> {

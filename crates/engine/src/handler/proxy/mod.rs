@@ -11,7 +11,7 @@ mod download;
 mod head;
 mod heading;
 mod relay;
-mod rest;
+pub(super) mod rest;
 mod tunnel;
 
 use std::rc::Rc;
@@ -30,7 +30,6 @@ use crate::upstream::link::Link;
 use crate::upstream::server::InFlight;
 use crate::upstream::{Destination, Fresh, Pool, Reached, Tried};
 use relay::{Attempt, Head};
-pub(super) use rest::Rest;
 use tunnel::Over;
 
 /// Times a request may come through this gateway before it counts as going in circles.

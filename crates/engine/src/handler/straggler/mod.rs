@@ -24,7 +24,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{fastcgi, proxy};
+use super::fastcgi::rest::Rest as RecordsRest;
+use super::proxy::rest::Rest as HttpRest;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::exchange::Exchange;
@@ -58,9 +59,9 @@ pub(super) struct Abandoned {
 /// What is still to come of a reply.
 pub(super) enum Rest {
     /// A reply in HTTP/1.1.
-    Http(Box<proxy::Rest>),
+    Http(Box<HttpRest>),
     /// Records of FastCGI.
-    Records(Box<fastcgi::Rest>),
+    Records(Box<RecordsRest>),
     /// Bytes of a tunnel, until the server closes it.
     Bytes,
 }

@@ -3,6 +3,8 @@
 //!
 //! Every rule reads the tree as it is and reports all breaches at once.
 
+mod imports;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,83 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("wire", &[]),
 ];
 
+/// The most files that may import each other in a circle, by crate.
+const CIRCLE_FILES_MAX: [(&str, usize); 3] = [("engine", 8), ("script", 5), ("config", 5)];
+
+/// The floors of the engine, lowest first, by how the names of their files begin; the longest
+/// beginning counts. What is named nowhere is ground: what lies there knows nothing above it.
+const FLOORS: [(&str, &[&str]); 8] = [
+    (
+        "ground",
+        &[
+            "exchange/request.rs",
+            "scripts/lifecycle.rs",
+            "scripts/plan.rs",
+            "scripts/reader.rs",
+            "worker/commands.rs",
+            "worker/peers.rs",
+            "worker/resources.rs",
+            "worker/serving.rs",
+            "worker/shared.rs",
+        ],
+    ),
+    (
+        "an exchange and its worker",
+        &["exchange/", "worker.rs", "scripts/scripted.rs"],
+    ),
+    ("stages", &["stage.rs"]),
+    (
+        "phases",
+        &[
+            "access_log/format.rs",
+            "access_log/mod.rs",
+            "admission/mod.rs",
+            "agents/asking.rs",
+            "client.rs",
+            "compression/filtered.rs",
+            "control.rs",
+            "error_reply.rs",
+            "fields.rs",
+            "figures/",
+            "intake.rs",
+            "maps/mod.rs",
+            "maps/process.rs",
+            "permits/mod.rs",
+            "permits/prepared.rs",
+            "permits/questions.rs",
+            "permits/refuse.rs",
+            "permits/rows.rs",
+            "permits/set.rs",
+            "permits/wants.rs",
+            "reply_head.rs",
+            "resolve/mod.rs",
+            "rules.rs",
+            "scripts/",
+            "sensors/advice.rs",
+            "sensors/sampling.rs",
+            "sensors/view.rs",
+            "shedding/mod.rs",
+            "shedding/reply.rs",
+            "shedding/rows.rs",
+            "shedding/stepping.rs",
+        ],
+    ),
+    ("handlers", &["handler/"]),
+    ("the pipeline", &["pipeline"]),
+    (
+        "connections",
+        &[
+            "listener/accept.rs",
+            "listener/connection.rs",
+            "listener/mod.rs",
+        ],
+    ),
+    (
+        "the process",
+        &["lib.rs", "server", "thread.rs", "warden.rs"],
+    ),
+];
+
 /// Crates without a runtime: time, files and sockets are their callers' business.
 const WITHOUT_RUNTIME: [&str; 4] = ["wire", "fastcgi", "limits", "config"];
 
@@ -83,6 +162,40 @@ fn crates_depend_only_downwards() {
                 breaches.push(format!("{name} depends on {}", dependency.name));
             }
         }
+    }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn few_files_import_each_other_in_a_circle() {
+    for (name, most) in CIRCLE_FILES_MAX {
+        let imports = imports::of_crate(name);
+        let large: Vec<_> = imports::circles(&imports)
+            .into_iter()
+            .filter(|circle| circle.len() > most)
+            .collect();
+        assert!(large.is_empty(), "{name}: {large:#?}");
+    }
+}
+
+#[test]
+fn arrows_in_the_engine_go_down() {
+    let floor = |file: &str| {
+        let floors = FLOORS.iter().enumerate();
+        let begun =
+            floors.flat_map(|(floor, (_, starts))| starts.iter().map(move |it| (it, floor)));
+        let begun = begun.filter(|(start, _)| file.starts_with(**start));
+        begun
+            .max_by_key(|(start, _)| start.len())
+            .map_or(0, |(_, floor)| floor)
+    };
+    let mut breaches = Vec::new();
+    for (from, to) in imports::of_crate("engine") {
+        let up = to.iter().filter(|to| floor(to) > floor(&from));
+        breaches.extend(up.map(|to| {
+            let name = |file: &str| FLOORS.get(floor(file)).map_or("", |(name, _)| name);
+            format!("{from} ({}) imports {to} ({})", name(&from), name(to))
+        }));
     }
     assert!(breaches.is_empty(), "{breaches:#?}");
 }
