@@ -34,10 +34,12 @@ pub(crate) fn add(stored: Record, new: Record, experiment: &Experiment) -> Recor
         return new;
     }
     let slices = stored.slices.into_iter();
+    let curves = stored.curves.into_iter();
     let notes = stored.notes.into_iter();
     let stays = |note: &Note| !note.row.as_deref().is_some_and(is_again);
     let mut whole = Record {
         slices: slices.filter(|slice| !is_again(&slice.row)).collect(),
+        curves: curves.filter(|curve| !is_again(&curve.row)).collect(),
         notes: notes.filter(stays).collect(),
         head: Head {
             // The answers to these are told once, those of the row in its note.

@@ -6,6 +6,7 @@ use super::judge::{self, Aim, Judged, Variant};
 use super::model::Than;
 use super::record::{Record, RowHead};
 use super::slope;
+use super::summary;
 use crate::report::units;
 use crate::report::{
     Bar, BarGroup, Bars, Cell, Column, Document, Marker, QuantileSeries, Quantiles, Table, Tone,
@@ -498,10 +499,8 @@ fn any_failed(record: &Record) -> bool {
 
 fn curves(document: &mut Document, record: &Record) {
     let curve = |row: &RowHead| {
-        let series = row.variants.iter().filter_map(|variant| {
-            let times = judge::times(record, &row.name, variant)?;
-            Some(QuantileSeries::of(variant, &times))
-        });
+        let variants = row.variants.iter();
+        let series = variants.filter_map(|variant| summary::curve(record, &row.name, variant));
         let series: Vec<QuantileSeries> = series.collect();
         (!series.is_empty()).then(|| Quantiles {
             title: format!("Response times, {}", row.name),

@@ -32,6 +32,7 @@ mod run;
 mod slice;
 mod slope;
 mod source;
+mod summary;
 mod template;
 mod tenants;
 mod together;

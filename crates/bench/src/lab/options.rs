@@ -16,7 +16,7 @@ pub(crate) struct Options {
 /// What is to be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs experiments and writes lab/results/NAME/{report.html,report.md,data.jsonl}.
+    /// Runs experiments and writes lab/results/NAME/{report.html,report.md,data.jsonl,summary.jsonl}.
     Run(Run),
     /// Lists the experiments below the working directory.
     List,
@@ -77,9 +77,9 @@ pub(crate) struct Run {
 /// What `compare` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// Results directory or data.jsonl.
+    /// Results directory, data.jsonl or summary.jsonl.
     pub(crate) old: PathBuf,
-    /// Results directory or data.jsonl.
+    /// Results directory, data.jsonl or summary.jsonl.
     pub(crate) new: PathBuf,
 }
 

@@ -64,23 +64,23 @@ fn pictures(root: &Path) -> Result<Vec<Picture>, Error> {
     Ok(read.figures)
 }
 
-fn data(root: &Path, name: &str) -> PathBuf {
-    root.join("lab/results").join(name).join("data.jsonl")
+fn results_of(root: &Path, name: &str) -> PathBuf {
+    root.join("lab/results").join(name)
 }
 
 fn svg(root: &Path, picture: &Picture) -> Result<String, Error> {
     let mut records = Vec::new();
     for name in &picture.results {
-        let file = data(root, name);
-        if !file.exists() {
+        let directory = results_of(root, name);
+        if !Record::is_stored(&directory) {
             let what = format!("draw {}", picture.file.display());
             let why = format!(
-                "there is no {}; try `nagaya lab run {name}`",
-                file.display()
+                "there are no results in {}; try `nagaya lab run {name}`",
+                directory.display()
             );
             return Err(Error::new(what, why));
         }
-        records.push(Record::read(&file)?);
+        records.push(Record::read(&directory)?);
     }
     Ok(chart(picture, &records).to_svg(Theme::System))
 }
@@ -149,7 +149,7 @@ mod tests {
             let is_measured = picture
                 .results
                 .iter()
-                .all(|name| data(&root, name).exists());
+                .all(|name| Record::is_stored(&results_of(&root, name)));
             // Before its first run an experiment has neither.
             assert_eq!(
                 is_measured,

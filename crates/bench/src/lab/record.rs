@@ -1,7 +1,8 @@
 //! What a run leaves: `data.jsonl`, one line a fact, from which every report can be drawn again.
 //!
-//! The first line is the head; then come slices in the order they were run, and notes. Readers
-//! skip kinds of lines they do not know, and refuse versions they do not know.
+//! The first line is the head; then come slices in the order they were run, and notes. What is kept
+//! of it beside the code (`summary`) has series and curves in place of slices, and is read as the
+//! same record. Readers skip kinds of lines they do not know, and refuse versions they do not know.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -11,9 +12,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::model::{Reported, Step, Target};
+use super::summary::{Curve, Series};
 use crate::error::Error;
 use crate::report::Tone;
 
+/// The file of all that was measured.
+pub(crate) const DATA: &str = "data.jsonl";
+/// The file of what is kept of it.
+pub(crate) const SUMMARY: &str = "summary.jsonl";
 /// Version of the lines.
 pub(crate) const VERSION: u32 = 1;
 /// Longest file that is read.
@@ -29,6 +35,10 @@ pub(crate) enum Line {
     Head(Box<Head>),
     /// A slice.
     Slice(Slice),
+    /// Slices, as a summary has them.
+    Series(Series),
+    /// Response times, as a summary has them.
+    Curve(Curve),
     /// Something to be said.
     Note(Note),
 }
@@ -139,6 +149,8 @@ pub(crate) struct Note {
 pub(crate) struct Record {
     pub(crate) head: Head,
     pub(crate) slices: Vec<Slice>,
+    /// Response times of which a summary has kept a few.
+    pub(crate) curves: Vec<Curve>,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -147,19 +159,49 @@ impl Record {
     pub(crate) fn to_text(&self) -> Result<String, Error> {
         let head = std::iter::once(Line::Head(Box::new(self.head.clone())));
         let slices = self.slices.iter().cloned().map(Line::Slice);
+        let curves = self.curves.iter().cloned().map(Line::Curve);
         let notes = self.notes.iter().cloned().map(Line::Note);
-        text(head.chain(slices).chain(notes))
+        text(head.chain(slices).chain(curves).chain(notes))
     }
 
-    /// Reads a results directory or a `data.jsonl`.
+    /// Reads a results directory, or one of the files in it.
+    ///
+    /// Of a directory's data and summary the data has more, unless the summary is of a later run.
     pub(crate) fn read(path: &Path) -> Result<Record, Error> {
-        let file = match path.is_dir() {
-            true => path.join("data.jsonl"),
-            false => path.to_owned(),
-        };
-        let open = std::fs::File::open(&file);
+        if !path.is_dir() {
+            return Record::read_file(path);
+        }
+        let (data, summary) = (path.join(DATA), path.join(SUMMARY));
+        if !summary.exists() {
+            return Record::read_file(&data);
+        }
+        let kept = Record::read_file(&summary)?;
+        if !data.exists() {
+            return Ok(kept);
+        }
+        let measured = Record::read_file(&data)?;
+        Ok(match kept.head.started > measured.head.started {
+            true => kept,
+            false => measured,
+        })
+    }
+
+    fn read_file(file: &Path) -> Result<Record, Error> {
+        let open = std::fs::File::open(file);
         let open = open.map_err(|e| Error::new(format!("open {}", file.display()), e))?;
-        Record::from_reader(&file, open.take(FILE_BYTES_MAX))
+        Record::from_reader(file, open.take(FILE_BYTES_MAX))
+    }
+
+    /// Whether there is anything to be read in a results directory.
+    pub(crate) fn is_stored(directory: &Path) -> bool {
+        [DATA, SUMMARY]
+            .iter()
+            .any(|file| directory.join(file).exists())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_text(text: &str) -> Result<Record, Error> {
+        Record::from_reader(Path::new(DATA), text.as_bytes())
     }
 
     fn from_reader(file: &Path, from: impl Read) -> Result<Record, Error> {
@@ -179,12 +221,14 @@ impl Record {
             match parse(&line).map_err(|e| Error::new(doing(), e))? {
                 Some(Line::Head(head)) if index == 0 => record.head = *head,
                 Some(Line::Slice(slice)) if index > 0 => record.slices.push(slice),
+                Some(Line::Series(series)) if index > 0 => record.slices.extend(series.slices()),
+                Some(Line::Curve(curve)) if index > 0 => record.curves.push(curve),
                 Some(Line::Note(note)) if index > 0 => record.notes.push(note),
                 None if index > 0 => {}
                 _ => {
                     return Err(Error::new(
                         doing(),
-                        "a head has to come first, and only there; is this a data.jsonl of `nagaya lab run`?",
+                        "a head has to come first, and only there; is this a result of `nagaya lab run`?",
                     ));
                 }
             }
@@ -227,7 +271,8 @@ pub(crate) fn slices_text(slices: &[Slice]) -> Result<String, Error> {
     text(slices.iter().cloned().map(Line::Slice))
 }
 
-fn text(lines: impl Iterator<Item = Line>) -> Result<String, Error> {
+/// Lines, each with its end.
+pub(crate) fn text(lines: impl Iterator<Item = Line>) -> Result<String, Error> {
     let mut text = String::new();
     for line in lines {
         let line = serde_json::to_string(&line).map_err(|e| Error::new("write the data", e))?;
@@ -245,7 +290,7 @@ fn parse(line: &[u8]) -> Result<Option<Line>, serde_json::Error> {
     }
     let kind: Kind = serde_json::from_slice(line)?;
     match kind.kind.as_str() {
-        "head" | "slice" | "note" => serde_json::from_slice(line).map(Some),
+        "head" | "slice" | "series" | "curve" | "note" => serde_json::from_slice(line).map(Some),
         _ => Ok(None),
     }
 }
@@ -357,17 +402,16 @@ pub(crate) fn example() -> Record {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Record, Error> {
-        Record::from_reader(Path::new("data.jsonl"), text.as_bytes())
-    }
-
     #[test]
     fn what_was_written_is_read_again() {
         let record = example();
         let text = record.to_text().expect("it is written");
-        assert_eq!(read(&text).expect("it is read"), record);
+        assert_eq!(Record::of_text(&text).expect("it is read"), record);
         let with_later_kinds = format!("{text}{{\"kind\":\"weather\",\"rain\":1}}\n");
-        assert_eq!(read(&with_later_kinds).expect("it is read"), record);
+        assert_eq!(
+            Record::of_text(&with_later_kinds).expect("it is read"),
+            record
+        );
     }
 
     #[test]
@@ -407,7 +451,7 @@ mod tests {
                 "data.jsonl:2: ",
             ),
         ] {
-            let error = read(text).expect_err(text).to_string();
+            let error = Record::of_text(text).expect_err(text).to_string();
             assert!(error.contains(said), "{error}");
         }
     }

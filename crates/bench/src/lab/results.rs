@@ -1,19 +1,17 @@
-//! Where results go: the data, and reports drawn from it.
+//! Where results go: the data, what is kept of it, and reports drawn from it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::draw as drawing;
-use super::record::{self, Record, Slice};
+use super::record::{self, DATA, Record, SUMMARY, Slice};
+use super::summary;
 use super::together;
 use crate::error::Error;
 use crate::report::Document;
 
 /// The marks between which a document has its figures.
 const MARKS: (&str, &str) = ("<!-- figures -->\n", "<!-- /figures -->");
-
-/// The file of the data.
-const DATA: &str = "data.jsonl";
 
 /// The data of a run while it is made.
 ///
@@ -52,7 +50,7 @@ impl Unfinished {
 
     /// What is stored of an earlier run, if any.
     pub(crate) fn stored(&self) -> Result<Option<Record>, Error> {
-        if self.finished.join(DATA).exists() {
+        if Record::is_stored(&self.finished) {
             return Record::read(&self.finished).map(Some);
         }
         Ok(None)
@@ -80,10 +78,11 @@ impl Unfinished {
     }
 }
 
-/// Draws the reports of a results directory from its data alone.
+/// Draws the reports of a results directory from its data alone, and writes what is kept of that.
 pub(crate) fn draw(directory: &Path) -> Result<(Record, Document), Error> {
     let record = Record::read(directory)?;
     let document = drawing::document(&record);
+    replace(&directory.join(SUMMARY), &summary::summary(&record)?)?;
     replace(&directory.join("report.html"), &document.to_html())?;
     replace(&directory.join("report.md"), &document.to_markdown())?;
     Ok((record, document))

@@ -197,6 +197,12 @@ impl QuantileSeries {
                 .collect(),
         }
     }
+
+    /// Returns the first point of the curve at this quantile or above, if it goes so far.
+    pub(crate) fn at_least(&self, wanted: f64) -> Option<(f64, f64)> {
+        let mut points = self.points.iter().copied();
+        points.find(|(quantile, _)| *quantile >= wanted - 1e-9)
+    }
 }
 
 impl Chart {

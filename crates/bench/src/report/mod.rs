@@ -18,5 +18,6 @@ pub use chart::{
     Quantiles, Theme,
 };
 pub use document::{Align, Block, Cell, Column, Document, Listing, Section, Table, Tone};
+pub(crate) use numbers::TOLD;
 pub use text::{Paint, terminal_width};
 pub(crate) use text::{harmless, wrapped};

@@ -5,7 +5,7 @@ use super::document::{Cell, Column, Table};
 use super::units;
 
 /// Percentiles a latency curve is told by.
-const TOLD: [(f64, &str); 5] = [
+pub(crate) const TOLD: [(f64, &str); 5] = [
     (0.5, "p50"),
     (0.9, "p90"),
     (0.99, "p99"),
@@ -103,11 +103,8 @@ fn quantiles_table(quantiles: &Quantiles) -> Table {
     for series in &quantiles.series {
         let mut row = vec![Cell::from(series.name.clone())];
         row.extend(TOLD.map(|(wanted, _)| {
-            let found = series
-                .points
-                .iter()
-                .find(|(quantile, _)| *quantile >= wanted - 1e-9);
-            Cell::from(found.map_or(units::NONE.to_owned(), |(_, us)| units::micros(*us)))
+            let found = series.at_least(wanted);
+            Cell::from(found.map_or(units::NONE.to_owned(), |(_, us)| units::micros(us)))
         }));
         table.row(row);
     }

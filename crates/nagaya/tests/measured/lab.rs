@@ -156,16 +156,17 @@ figures = [\"answer_ms\"]
         });
         assert!(slices.count() >= 4, "{row}: {data}");
     }
-    let (status, text) = place.lab(&[
-        "compare",
-        "lab/results/small",
-        "lab/results/small/data.jsonl",
-    ]);
+    let [data, summary] = ["data", "summary"].map(|name| format!("lab/results/small/{name}.jsonl"));
+    let (status, text) = place.lab(&["compare", &data, &summary]);
     assert_eq!(status, Some(0), "{text}");
     assert!(
         text.contains("1.00 (") && !text.contains("different machines"),
         "{text}"
     );
+    std::fs::remove_file(results.join("data.jsonl")).expect("it was there");
+    let (status, text) = place.lab(&["draw", "lab/results/small"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!(read(&markdown), first.1, "drawn from the summary");
     let (status, text) = place.lab(&["list"]);
     assert_eq!(status, Some(0), "{text}");
     assert!(

@@ -134,8 +134,8 @@ fn the_figures_of_the_readme_are_what_the_results_give() {
     let readme = here.write("README.md", read(&root().join("README.md")));
     let mut words: Vec<String> = vec!["lab".into(), "draw".into()];
     for name in IN_SHORT {
-        let data = read(&root().join("lab/results").join(name).join("data.jsonl"));
-        here.write(&format!("{name}/data.jsonl"), data);
+        let data = read(&root().join("lab/results").join(name).join("summary.jsonl"));
+        here.write(&format!("{name}/summary.jsonl"), data);
         words.push(here.path().join(name).display().to_string());
     }
     words.extend(["--readme".into(), readme.display().to_string()]);

@@ -8,6 +8,7 @@ use super::super::interrupt;
 use super::super::model::{Ask, Measure, Rate, Row};
 use super::super::record::{Arm, Slice};
 use super::super::slice::{self, Measured};
+use super::super::summary::rounded;
 use super::super::wrk;
 use super::{Place, Run};
 use crate::error::Error;
@@ -208,7 +209,11 @@ impl Run<'_> {
                 block,
                 order: turn,
                 void: None,
-                figures: measured.figures,
+                figures: measured
+                    .figures
+                    .into_iter()
+                    .map(|(name, value)| (name, rounded(value)))
+                    .collect(),
                 times: measured.times,
             });
             self.progress.slice_done();
