@@ -32,6 +32,7 @@ test_tools=(
   python3:python3:required
   ab:apache2-utils:required
   htpasswd:apache2-utils:required
+  apache2:apache2-bin:required
   slowhttptest:slowhttptest:required
   /usr/share/perl5/Sys/Statistics/Linux/LoadAVG.pm:libsys-statistics-linux-perl:required
   /usr/sbin/php-fpm*:php-fpm:required

@@ -74,7 +74,7 @@ pack_files() {
     add_program "$test"
     echo "run $test" >>"$work/run"
   done
-  { init_head; cat "$work/run"; init_end; } >"$root/init"
+  { init_head; echo "export CI=${CI:-}"; cat "$work/run"; init_end; } >"$root/init"
   rm -f "$work/run"
   chmod 755 "$root/init"
   (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/files.gz"
@@ -140,7 +140,7 @@ follow_connections() {
   done
   insmod /modules/nf_conntrack.ko enable_hooks=1
   echo 4096 >/proc/sys/net/netfilter/nf_conntrack_max
-  export NAGAYA_TEST_CONNTRACK=needed
+  export NAGAYA_TEST_NEEDED="connection tracking"
 }
 run() {
   echo "cgroup2-run $1"

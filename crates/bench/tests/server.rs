@@ -285,14 +285,14 @@ impl MadeGroup {
             Ok(place) => place,
             Err(lack) => {
                 let name = controller.name();
-                eprintln!("not run: no {name} controller here: {}", lack.reason());
+                testkit::lacks("a controller", format!("{name}: {}", lack.reason()));
                 return None;
             }
         };
         let name = format!("bench-{}-{}", controller.name(), std::process::id());
         let group = MadeGroup(place.directory.join(name));
         if let Err(error) = std::fs::create_dir(&group.0) {
-            eprintln!("not run: no group is to be made: {error}");
+            testkit::lacks("a controller", format!("no group is to be made: {error}"));
             return None;
         }
         Some(group)
@@ -301,7 +301,10 @@ impl MadeGroup {
     fn take(&self, shell: &Shell) -> bool {
         let moved = std::fs::write(self.0.join("cgroup.procs"), shell.0.id().to_string());
         if let Err(error) = &moved {
-            eprintln!("not run: no process is to be moved: {error}");
+            testkit::lacks(
+                "a controller",
+                format!("no process is to be moved: {error}"),
+            );
         }
         moved.is_ok()
     }
@@ -311,7 +314,7 @@ impl MadeGroup {
         let v1 = std::fs::write(self.0.join("cpu.cfs_quota_us"), "10000");
         let limited = v1.or_else(|_| std::fs::write(self.0.join("cpu.max"), "10000 100000"));
         if let Err(error) = &limited {
-            eprintln!("not run: no quota is to be set: {error}");
+            testkit::lacks("a controller", format!("no quota is to be set: {error}"));
         }
         limited.is_ok()
     }

@@ -118,7 +118,7 @@ fn has(controllers: &[Controller]) -> bool {
         let place = host.place(*controller);
         if let Err(lack) = &place {
             let (name, why) = (controller.name(), lack.reason());
-            eprintln!("not run: no {name} controller here: {why}");
+            testkit::lacks("a controller", format!("{name}: {why}"));
         }
         place.is_ok()
     })
@@ -518,7 +518,7 @@ fn start_in(lent: &Lent, user: u32) -> Gateway {
 
 #[test]
 fn lent_groups_are_enough_for_root_and_for_anybody() {
-    if !has(&[Controller::Cpu]) || !os::process::is_root() {
+    if !has(&[Controller::Cpu]) || testkit::lacks_root("to lend groups") {
         return;
     }
     for user in [0, 65_534] {
@@ -528,7 +528,7 @@ fn lent_groups_are_enough_for_root_and_for_anybody() {
                 .output()
                 .is_ok_and(|output| output.status.success())
         {
-            eprintln!("not run: no setpriv to become another user");
+            testkit::lacks_program("setpriv");
             continue;
         }
         let lent = Lent::to(user, &[Controller::Cpu, Controller::CpuTime]);

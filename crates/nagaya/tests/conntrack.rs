@@ -3,8 +3,8 @@
 //! The test starts itself once more in a network namespace of its own (`unshare -n`): entries are
 //! counted by namespace, so no other table fills up. How many there may be is the machine's
 //! business and is left as it is; where that is more than can be filled in a moment, or nothing
-//! follows connections there, the test says so and does nothing. With `NAGAYA_TEST_CONNTRACK=needed`
-//! it fails then: so it runs under the kernel that `make test-cgroup2` starts.
+//! follows connections there, the test says so and does nothing. With `NAGAYA_TEST_NEEDED="connection
+//! tracking"` it fails then: so it runs under the kernel that `make test-cgroup2` starts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
@@ -23,7 +23,6 @@ const ENTRIES_MAX: u64 = 300_000;
 /// Datagrams sent between two looks whether that is enough.
 const BURST: u32 = 500;
 const INSIDE: &str = "NAGAYA_TEST_INSIDE";
-const NEEDED: &str = "NAGAYA_TEST_CONNTRACK";
 
 const CONFIG: &str = r#"
 workers = 1
@@ -117,9 +116,7 @@ impl Drop for Ends<'_> {
 }
 
 fn skip(why: &str) {
-    let is_needed = std::env::var_os(NEEDED).is_some_and(|value| value == "needed");
-    assert!(!is_needed, "this test is needed here, but {why}");
-    eprintln!("skipped: {why}");
+    testkit::lacks("connection tracking", why);
 }
 
 /// A number of this namespace's table.

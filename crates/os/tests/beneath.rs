@@ -205,17 +205,9 @@ fn a_link_that_grows_as_it_is_followed_ends() {
     assert_eq!(outcome(tree.open("absolute", Symlinks::Allow)), "ELOOP");
 }
 
-fn skipped_without_root() -> bool {
-    let skipped = !os::process::is_root();
-    if skipped {
-        eprintln!("skipped: needs root to change owners");
-    }
-    skipped
-}
-
 #[test]
 fn the_owner_policy_compares_a_link_with_what_it_leads_to() {
-    if skipped_without_root() {
+    if testkit::lacks_root("to change owners") {
         return;
     }
     let tree = Tree::new("owner");
@@ -494,7 +486,7 @@ fn whatever_is_swapped_on_the_way_of_an_absolute_link_it_never_leads_outside() {
 
 #[test]
 fn a_file_swapped_for_another_owners_link_is_never_read_through_it() {
-    if skipped_without_root() {
+    if testkit::lacks_root("to change owners") {
         return;
     }
     let tree = Tree::new("race-owner");

@@ -36,7 +36,7 @@ impl Groups {
         for controller in controllers {
             if let Err(lack) = host.place(*controller) {
                 let name = controller.name();
-                eprintln!("not run: no {name} controller here: {}", lack.reason());
+                testkit::lacks("a controller", format!("{name}: {}", lack.reason()));
                 return None;
             }
         }
@@ -162,8 +162,7 @@ fn two_rules_share_what_their_site_may_use() {
     here.apply(&groups);
     let site = groups[0].path.clone();
     if here.usage(&site).cpu_us.is_none() {
-        eprintln!("not run: processor time is not counted here");
-        return;
+        return testkit::lacks("a controller", "processor time is not counted");
     }
     let mut one = here.run(&groups, &groups[1].path, SPIN);
     let mut two = here.run(&groups, &groups[2].path, SPIN);
@@ -344,7 +343,9 @@ fn the_limits_of_memory_and_disks_are_what_the_kernel_says_they_are() {
     };
     let device = match os::cgroup::device_of(Path::new("/")) {
         Ok(device) => device,
-        Err(error) => return eprintln!("not run: the disk of /: {error}"),
+        Err(error) => {
+            return testkit::lacks("a kernel's feature", format!("the disk of /: {error}"));
+        }
     };
     let limits = Limits {
         io: vec![IoLimit {
@@ -360,7 +361,7 @@ fn the_limits_of_memory_and_disks_are_what_the_kernel_says_they_are() {
     let layout = here.layout();
     if let Err(problems) = here.tree.apply(&layout, &groups) {
         // Kernels can be built without throttling.
-        return eprintln!("not run: {}", problems[0]);
+        return testkit::lacks("a kernel's feature", &problems[0]);
     }
     let (v1, path) = ("blkio.throttle.read_bps_device", &groups[0].path);
     let said = here.file(Controller::Io, path, v1, "io.max");
@@ -394,8 +395,7 @@ fn a_burst_is_granted_up_to_the_quota() {
     if let Err(problems) = here.tree.apply(&layout, &groups) {
         // Kernels before 5.14.
         assert!(problems[0].to_string().contains("burst"), "{problems:?}");
-        eprintln!("not run: {}", problems[0]);
-        return;
+        return testkit::lacks("a kernel's feature", &problems[0]);
     }
     let path = &groups[0].path;
     let burst = here.file(Controller::Cpu, path, "cpu.cfs_burst_us", "cpu.max.burst");

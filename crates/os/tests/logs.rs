@@ -44,15 +44,6 @@ impl Drop for Home {
     }
 }
 
-/// Only root can give files away.
-fn is_root(test: &str) -> bool {
-    let is_root = os::process::is_root();
-    if !is_root {
-        eprintln!("{test} skipped: needs root to make files of another user");
-    }
-    is_root
-}
-
 fn append(path: &Path, text: &str) -> io::Result<()> {
     File::from(open_log(path)?).write_all(text.as_bytes())
 }
@@ -102,7 +93,7 @@ fn links_of_those_who_are_trusted_are_followed() {
 
 #[test]
 fn a_tenants_link_leads_nowhere() {
-    if !is_root("a_tenants_link_leads_nowhere") {
+    if testkit::lacks_root("to make files of another user") {
         return;
     }
     let home = Home::new("tenant-links");
@@ -136,7 +127,7 @@ fn a_tenants_link_leads_nowhere() {
 
 #[test]
 fn a_second_name_counts_where_others_write() {
-    if !is_root("a_second_name_counts_where_others_write") {
+    if testkit::lacks_root("to make files of another user") {
         return;
     }
     let home = Home::new("names");
@@ -179,7 +170,7 @@ fn a_directory_its_own_group_may_write_to_is_shared() {
 
 #[test]
 fn whose_hands_a_way_is_in_is_seen_from_its_directories() {
-    if !is_root("whose_hands_a_way_is_in_is_seen_from_its_directories") {
+    if testkit::lacks_root("to make files of another user") {
         return;
     }
     let home = Home::new("hands");
@@ -217,7 +208,7 @@ fn whose_hands_a_way_is_in_is_seen_from_its_directories() {
 
 #[test]
 fn a_file_somebody_left_where_anybody_writes_is_not_taken() {
-    if !is_root("a_file_somebody_left_where_anybody_writes_is_not_taken") {
+    if testkit::lacks_root("to make files of another user") {
         return;
     }
     let home = Home::new("sticky");
@@ -248,7 +239,7 @@ fn a_fifo_is_never_waited_for_and_never_anothers() {
     append(&home.at("own"), "x").unwrap();
     let mut text = [0; 2];
     assert_eq!(reads.read(&mut text).unwrap(), 1);
-    if !is_root("a_fifo_is_never_anothers") {
+    if testkit::lacks_root("to make files of another user") {
         return;
     }
     let tenant = home.of_other("tenant", 0o755);

@@ -41,8 +41,7 @@ fn of_every_thread(field: &str) -> Vec<String> {
 
 #[test]
 fn privileges_are_gone_for_good_in_every_thread() {
-    if !process::is_root() {
-        eprintln!("skipped: needs root to have something to give up");
+    if testkit::lacks_root("to have something to give up") {
         return;
     }
     in_a_process_of_its_own("privileges_are_gone_for_good_in_every_thread", || {

@@ -228,8 +228,7 @@ fn nothing_of_this_process_is_left_in_a_program() {
 
 #[test]
 fn a_program_is_its_user_with_its_groups_and_nothing_else() {
-    if !process::is_root() {
-        eprintln!("skipped: needs root to become others");
+    if testkit::lacks_root("to become others") {
         return;
     }
     alone(
@@ -386,8 +385,7 @@ fn a_program_that_is_being_written_is_waited_for_a_little() {
 
 #[test]
 fn a_directory_closed_to_the_user_and_a_group_that_is_none_are_told() {
-    if !process::is_root() {
-        eprintln!("skipped: needs root to become others");
+    if testkit::lacks_root("to become others") {
         return;
     }
     alone(
@@ -576,8 +574,7 @@ fn a_thousand_programs_leave_nothing_open() {
 
 #[test]
 fn a_program_is_born_in_its_group() {
-    if !process::is_root() {
-        eprintln!("skipped: needs root to make a group");
+    if testkit::lacks_root("to make a group") {
         return;
     }
     alone("a_program_is_born_in_its_group", || {
@@ -592,7 +589,7 @@ fn a_program_is_born_in_its_group() {
             .find(|top| Path::new(top).join("cgroup.controllers").exists())
             .and_then(|top| group(top));
         match version_2 {
-            None => eprintln!("skipped: no control groups of version 2 here"),
+            None => testkit::lacks("a controller", "no control groups of version 2"),
             Some(group) => {
                 let directory = file::open_directory(&group).unwrap();
                 let wish = Wish {
@@ -607,8 +604,7 @@ fn a_program_is_born_in_its_group() {
         let version_1 = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu"].map(group);
         let version_1: Vec<_> = version_1.into_iter().flatten().collect();
         if version_1.is_empty() {
-            eprintln!("skipped: no control groups of version 1 here");
-            return;
+            return testkit::lacks("a controller", "no control groups of version 1");
         }
         let procs: Vec<_> = version_1
             .iter()

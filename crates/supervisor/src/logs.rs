@@ -139,8 +139,7 @@ mod tests {
 
     #[test]
     fn a_log_that_became_a_tenants_link_is_not_followed() {
-        if !os::process::is_root() {
-            eprintln!("skipped: needs root to make a link of another user");
+        if testkit::lacks_root("to make a link of another user") {
             return;
         }
         let directory = TempDir::new();
@@ -159,8 +158,7 @@ mod tests {
 
     #[test]
     fn a_log_a_tenant_spoilt_does_not_keep_the_others_from_starting() {
-        if !os::process::is_root() {
-            eprintln!("skipped: needs root to give a directory away");
+        if testkit::lacks_root("to give a directory away") {
             return;
         }
         let directory = TempDir::new();

@@ -29,7 +29,7 @@ pub use message::Head;
 pub use peer::Peer;
 pub use php::PhpFpm;
 pub use processes::hold_still;
-pub use skip::lacks_program;
+pub use skip::{lacks, lacks_program, lacks_root};
 pub use stores::{MariaDb, Memcached, RedisServer};
 pub use temp::TempDir;
 pub use upstream::{ScriptedUpstream, Seen, Step};

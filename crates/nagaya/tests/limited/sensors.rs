@@ -198,8 +198,7 @@ fn overflows() -> Option<u64> {
 fn a_full_listen_queue_is_seen() {
     let (gateway, _upstream, _turn) = start();
     let Some(before) = overflows() else {
-        eprintln!("skipped: this kernel does not count ListenOverflows");
-        return;
+        return testkit::lacks("a kernel's feature", "it does not count ListenOverflows");
     };
     // Nobody accepts: beyond its queue of 128 connections are dropped.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -216,8 +215,7 @@ fn a_full_listen_queue_is_seen() {
         overflows() > Some(before)
     };
     if !within_tries(overflow) {
-        eprintln!("skipped: this kernel lets the queue grow");
-        return;
+        return testkit::lacks("a kernel's feature", "it lets the queue grow");
     }
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -242,8 +240,7 @@ fn within_tries(mut holds: impl FnMut() -> bool) -> bool {
 #[test]
 fn a_busy_processor_is_pressure() {
     if !Path::new("/proc/pressure/cpu").exists() {
-        eprintln!("skipped: this kernel has no pressure stall information");
-        return;
+        return testkit::lacks("a kernel's feature", "no pressure stall information");
     }
     let (gateway, _upstream, _turn) = start();
     let hogs = 2 * std::thread::available_parallelism().map_or(1, usize::from);

@@ -423,8 +423,7 @@ const QUESTIONS: [&str; 12] = [
 #[test]
 fn the_combined_pair_is_apaches_byte_for_byte() {
     let Some(apache) = Apache::start() else {
-        eprintln!("skipped: there is no Apache here (Debian: apache2-bin)");
-        return;
+        return testkit::lacks_program("apache2");
     };
     for (round, format) in ["combined", "vhost_combined"].into_iter().enumerate() {
         let mut gateway = gateway("-", format).start();

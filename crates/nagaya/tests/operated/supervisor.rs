@@ -508,8 +508,7 @@ fn listeners_come_and_go_by_reload() {
 
 #[test]
 fn a_port_only_root_may_bind_can_be_added_after_the_server_gave_up_being_root() {
-    if !os::process::is_root() {
-        eprintln!("skipped: needs root to bind a port below 1024");
+    if testkit::lacks_root("to bind a port below 1024") {
         return;
     }
     let free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
@@ -581,8 +580,7 @@ fn usr1_opens_logs_again_where_they_were() {
 
 #[test]
 fn a_tenant_who_spoils_a_log_stops_neither_start_nor_reload() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root to give a directory away");
+    if testkit::lacks_root("to give a directory away") {
         return;
     }
     for log in ["logs/all.log", "logs/$host.log"] {

@@ -148,8 +148,7 @@ fn a_program_runs_as_the_sites_user() {
 
 #[test]
 fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
-    if !is_root() {
-        eprintln!("not run: only root can become others");
+    if testkit::lacks_root("to become others") {
         return;
     }
     let config = CONFIG.replacen("env = {", "user = \"www-data\"\nenv = {", 1);
@@ -170,8 +169,7 @@ fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
 
 #[test]
 fn a_program_only_its_user_may_read_is_run_and_never_shown() {
-    if !is_root() {
-        eprintln!("not run: only root can become others");
+    if testkit::lacks_root("to become others") {
         return;
     }
     let config = CONFIG.replacen("env = {", "user = \"www-data\"\nenv = {", 1);

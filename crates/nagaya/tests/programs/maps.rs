@@ -499,8 +499,7 @@ fn a_lost_spawner_or_server_takes_its_programs_along_and_others_come() {
 
 #[test]
 fn a_program_runs_as_the_servers_user_or_its_own_and_never_as_root() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not run: only root can become others");
+    if testkit::lacks_root("to become others") {
         return;
     }
     let id = "while read k; do id -u; done";

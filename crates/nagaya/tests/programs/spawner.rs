@@ -729,8 +729,7 @@ fn a_disk_that_hangs_holds_up_none_but_those_who_ask_it() {
     let mounted = match SlowMount::at(&slow, 1, Duration::from_secs(3_600)) {
         Ok(mounted) => mounted,
         Err(error) => {
-            eprintln!("skipped: a FUSE file system can't be mounted here: {error}");
-            return;
+            return testkit::lacks("FUSE", error);
         }
     };
     let mut spawner = Spawner::start(tenant.plan());
@@ -790,8 +789,7 @@ fn what_is_on_a_slow_disk_is_found_in_the_end() {
     let mounted = match SlowMount::at(&slow, 1, Duration::from_millis(100)) {
         Ok(mounted) => mounted,
         Err(error) => {
-            eprintln!("skipped: a FUSE file system can't be mounted here: {error}");
-            return;
+            return testkit::lacks("FUSE", error);
         }
     };
     let spawner = Spawner::start(tenant.plan());

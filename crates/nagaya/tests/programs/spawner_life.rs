@@ -12,7 +12,7 @@ use testkit::temp::TempDir;
 use testkit::{Gateway, eventually, wait::free_port};
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, await_gone, gateway, get, is_root, note, program, request, text,
+    CONFIG, PATIENCE, await_gone, gateway, get, note, program, request, text,
 };
 
 const FINE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nfine'\n";
@@ -165,8 +165,7 @@ fn what_left_its_session_dies_with_the_spawner_and_a_stranger_does_not() {
 
 #[test]
 fn only_root_can_run_programs_as_somebody_else() {
-    if !is_root() {
-        eprintln!("skipped: needs root to start a gateway as somebody else");
+    if testkit::lacks_root("to start a gateway as somebody else") {
         return;
     }
     let directory = TempDir::new();
