@@ -1,4 +1,5 @@
-//! What `scripts/test.sh` makes of a run of tests: which failed, and which of them pass alone.
+//! What `scripts/test.sh` makes of a run of tests: which failed, and which of them pass alone; and
+//! what `scripts/count-lines.sh` counts.
 //!
 //! The idea: a cargo of our own says what cargo says, and names a program of our own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -82,6 +83,36 @@ fn what_does_not_compile_fails_the_run() {
     assert!(run.said.contains("before a test did"), "{:?}", run.said);
 }
 
+#[test]
+fn lines_are_counted_less_the_tests() {
+    let directory = TempDir::new();
+    let script = fs::read_to_string(root().join("scripts/count-lines.sh")).unwrap();
+    let script = directory.write("scripts/count-lines.sh", script);
+    let test = "#[cfg(test)]\n";
+    let within = format!("{test}mod tests {{\n    fn a() {{\n    }}\n}}\n");
+    let items = format!("    {test}    fn b() {{\n    }}\n{test}use x::y;\n");
+    for (name, text) in [
+        (
+            "a/src/lib.rs",
+            format!("//! It.\n{within}mod b;\n{items}fn c() {{\n}}\n"),
+        ),
+        (
+            "a/src/b.rs",
+            format!("{test}mod tests;\n\n{test}#[path = \"x\"]\npub(crate) mod bed;\n"),
+        ),
+        ("a/src/b/tests.rs", "fn d() {}\n".to_owned()),
+        ("a/src/b/bed/more.rs", "fn e() {}\n".to_owned()),
+        ("a/shim/c.c", "int c;\n".to_owned()),
+        ("b/src/main.rs", "fn main() {}\n".to_owned()),
+    ] {
+        directory.write(&format!("crates/{name}"), text);
+    }
+    let output = Command::new("bash").arg(script).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(words, ["6", "a", "1", "b", "7", "in", "all"], "{output:?}");
+}
+
 /// A cargo whose programs fail, each with the names of its tests that did.
 fn cargo(failed: &[(&str, &[&str])]) -> String {
     let mut text = "cat <<END\n".to_owned();
@@ -120,7 +151,7 @@ fn run(cargo: &str, program: &str) -> Run {
         file
     };
     let target = directory.path().join("tar get");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test.sh");
+    let script = root().join("scripts/test.sh");
     let output = Command::new(script)
         .env("CARGO", write("car go", cargo))
         .env("PROGRAM", write("pro gram", program))
@@ -133,4 +164,8 @@ fn run(cargo: &str, program: &str) -> Run {
         said: String::from_utf8_lossy(&said).into_owned(),
         flaky: fs::read_to_string(target.join("flaky-tests")).unwrap(),
     }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -138,6 +138,9 @@ const WITHOUT_RUNTIME: [&str; 4] = ["wire", "fastcgi", "limits", "config"];
 /// The only crates where `unsafe` may stand.
 const UNSAFE: [&str; 2] = ["mruby", "os"];
 
+/// Bytes of all that git tracks: what experiments measured is kept as summaries.
+const TRACKED_BYTES_MAX: u64 = 10_000_000;
+
 /// Lines of a module without its tests.
 const MODULE_LINES_MAX: usize = 600;
 
@@ -297,24 +300,73 @@ fn a_module_is_measured_to_its_end_less_the_tests_within() {
 }
 
 #[test]
-fn the_code_map_has_every_crate_and_every_directory_of_the_engine() {
+fn the_code_map_has_every_crate_its_directories_and_all_modules_of_the_engine() {
     let architecture = read(&root().join("ARCHITECTURE.md"));
     let (_, map) = architecture
         .split_once("\n## Code map\n")
         .expect("there is a code map");
     let map = map.split("\n## ").next().unwrap_or(map);
-    let engine = fs::read_dir(root().join("crates/engine/src")).expect("the engine is here");
-    let directories = engine
-        .flatten()
-        .filter(|entry| entry.path().is_dir())
-        .map(|entry| format!("`{}/", entry.file_name().to_string_lossy()));
-    let missing: Vec<String> = crate_names()
-        .iter()
-        .map(|name| format!("\n**`{name}`** — "))
-        .chain(directories)
-        .filter(|wanted| !map.contains(wanted.as_str()))
-        .collect();
+    let mut missing = Vec::new();
+    for name in crate_names() {
+        let Some((_, rest)) = map.split_once(&format!("\n**`{name}`** — ")) else {
+            missing.push(name);
+            continue;
+        };
+        let told = rest.split("\n**`").next().unwrap_or(rest);
+        for module in top_modules(&name) {
+            let is_told =
+                told.contains(&format!("`{module}/")) || told.contains(&format!("`{module}.rs`"));
+            if !is_told {
+                missing.push(format!("{name}: {module}"));
+            }
+        }
+    }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The directories right below a crate's source; of the engine the files, too.
+fn top_modules(name: &str) -> BTreeSet<String> {
+    let source = root().join("crates").join(name).join("src");
+    let entries = fs::read_dir(source)
+        .expect("a crate has a source")
+        .flatten();
+    let entries = entries.filter(|entry| name == "engine" || entry.path().is_dir());
+    let stems = entries.filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()));
+    stems.filter(|stem| stem != "lib").collect()
+}
+
+#[test]
+fn what_a_test_lacks_is_said_in_one_place() {
+    let words = [
+        concat!("eprintln!(\"skip", "ped"),
+        concat!("eprintln!(\"not r", "un"),
+    ];
+    let said = |file: &&PathBuf| {
+        let text = read(file);
+        words.iter().any(|word| text.contains(word))
+    };
+    let files = sources();
+    let found: Vec<String> = files.iter().filter(said).map(|file| shown(file)).collect();
+    assert_eq!(found, ["crates/testkit/src/skip.rs"]);
+}
+
+#[test]
+fn what_the_repository_keeps_fits_into_ten_megabytes() {
+    let mut git = std::process::Command::new("git");
+    let listed = git.args(["ls-files", "-z"]).current_dir(root()).output();
+    // What is unpacked from an archive has no list.
+    let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else {
+        return;
+    };
+    let names = String::from_utf8(listed.stdout).expect("names are text");
+    let files = names
+        .split('\0')
+        .filter_map(|name| fs::symlink_metadata(root().join(name)).ok());
+    let bytes: u64 = files
+        .filter(|file| file.is_file())
+        .map(|file| file.len())
+        .sum();
+    assert!(bytes <= TRACKED_BYTES_MAX, "{bytes} bytes");
 }
 
 #[test]
