@@ -246,6 +246,7 @@ fn a_name_is_looked_up() {
     let resolve = "[timeouts]\nresolve = \"1s\"";
     let gateway = gateway(&servers, "\"app\"", resolve).start();
     assert_eq!(count(&bodies(&gateway, 3), "named"), 3);
+    // What was looked up is older than a second then, and is looked up again.
     std::thread::sleep(Duration::from_millis(1_100));
     assert_eq!(count(&bodies(&gateway, 3), "named"), 3);
 }
