@@ -1,6 +1,6 @@
 //! Fibers that wait for their next job.
 //!
-//! A fiber runs one hook after another: making one costs more than a short script. One that is
+//! A fiber runs one script after another: making one costs more than a short script. One that is
 //! parked when its request goes away is let go, and the collector frees it.
 
 use std::cell::RefCell;

@@ -1,11 +1,12 @@
 //! Operators' Ruby at the phases of a request.
 //!
-//! A script that waits suspends only its own request: each call of a hook runs in a fiber, and a
+//! A script that waits suspends only its own request: each call of a script runs in a fiber, and a
 //! native that has to wait leaves a future behind and parks the fiber; [`Interpreter::run`] awaits
 //! the future and goes on with the fiber. Nothing in here blocks a thread.
 //!
-//! Start at `interpreter/` (one VM of one worker and generation, and a run in it), then `request.rs` (what scripts
-//! see of a request: the engine implements it), then `api/` (the classes scripts use, as tables).
+//! Start at `interpreter/` (one VM of one worker and generation, and a run in it), then `request.rs`
+//! (what scripts see of a request: the engine implements it), then `api/` (the classes scripts use, as
+//! tables). What happens when a native waits is told in `api/native.rs`.
 //!
 //! Left out: which script runs when, and what its answer means for the request. The engine decides.
 #![forbid(unsafe_code)]
@@ -13,10 +14,13 @@
 mod api;
 mod calendar;
 mod checksum;
+mod clients;
 mod failure;
 mod fibers;
 mod interpreter;
+mod log_lines;
 pub mod pattern;
+mod patterns;
 mod phase;
 mod replace;
 mod request;

@@ -31,7 +31,7 @@ impl ServerClass {
 pub struct Budgets {
     /// CPU time between two waits.
     pub cpu: Duration,
-    /// One call of a hook from start to end, waits included.
+    /// One call of a script from start to end, waits included.
     pub wall: Duration,
     /// The same, of a `log` script.
     pub log_wall: Duration,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use mruby::{Call, Datum, Host};
 
-use crate::api::{Connected, Lines, Patterns};
+use crate::clients::Clients;
+use crate::log_lines::LogLines;
+use crate::patterns::Patterns;
 use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
@@ -26,7 +28,7 @@ pub(crate) struct State {
     /// What the run under way waits for.
     pub(crate) pending: Option<Pending>,
     /// The clients of stores, once a script has used one.
-    pub(crate) connected: Option<Rc<Connected>>,
+    pub(crate) clients: Option<Rc<Clients>>,
     /// What the last request inside of each request was answered, by the serial of its scope.
     pub(crate) answered: Rc<RefCell<HashMap<u64, Datum>>>,
     /// What the run under way holds, if it runs for no request.
@@ -36,7 +38,7 @@ pub(crate) struct State {
     /// Patterns that were compiled.
     pub(crate) patterns: Patterns,
     /// Lines in the error log.
-    pub(crate) lines: Lines,
+    pub(crate) lines: LogLines,
 }
 
 impl State {
@@ -47,12 +49,12 @@ impl State {
             phase: Phase::Init,
             script: Arc::from(""),
             pending: None,
-            connected: None,
+            clients: None,
             answered: Rc::default(),
             own: None,
             json_names: HashSet::new(),
             patterns: Patterns::default(),
-            lines: Lines::default(),
+            lines: LogLines::default(),
         }
     }
 

@@ -5,10 +5,11 @@
 
 use mruby::{Answer, Takes};
 
+use super::chapter::{Chapter, takes_texts};
 use super::entries::{Classes, method, missing, not_there, reader};
 use super::headers::first;
+use super::native::{answered, request};
 use super::request::{number, own, property, text, whole, write, writer};
-use super::{Chapter, answered, request, takes_texts};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
 

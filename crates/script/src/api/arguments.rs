@@ -4,9 +4,10 @@
 
 use mruby::{Answer, Datum};
 
+use super::chapter::{Chapter, InRuby, takes, takes_texts};
 use super::entries::{Classes, method, reader};
+use super::native::answered;
 use super::request::{own, write};
-use super::{Chapter, InRuby, answered, takes, takes_texts};
 use crate::request::Property;
 use crate::state::NativeCall;
 

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use mruby::{Answer, Datum, MethodOf};
 
+use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::{Classes, class, hidden};
-use super::{Chapter, InRuby, Method, ask, holding, takes, wait};
+use super::native::{ask, holding, wait};
 use crate::state::NativeCall;
 use crate::wait::{Ask, Woken};
 

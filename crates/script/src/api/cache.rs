@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mruby::{Answer, Datum, MethodOf};
 
+use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::{error, holder};
-use super::{Chapter, InRuby, Method, takes};
 use crate::shared::{Bounds, Namespace, Refusal};
 use crate::state::NativeCall;
 

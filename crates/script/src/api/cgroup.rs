@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use mruby::{Answer, MethodOf};
 use os::cgroup::Device;
 
+use super::chapter::{Chapter, takes};
 use super::entries::{Classes, hidden, in_ruby, module};
-use super::{Chapter, answered, holding, scope, takes};
+use super::native::{answered, holding, scope};
 use crate::scope::CgroupWish;
 use crate::shared::{Given, Groups, Key, enter};
 use crate::state::NativeCall;

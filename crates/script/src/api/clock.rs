@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use mruby::{Answer, MethodOf};
 
-use super::{Chapter, InRuby, Method, takes};
+use super::chapter::{Chapter, InRuby, Method, takes};
 use crate::calendar::format;
 use crate::state::NativeCall;
 

@@ -5,8 +5,8 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mruby::Answer;
 
+use super::chapter::{Chapter, InRuby, takes};
 use super::entries::{function, module};
-use super::{Chapter, InRuby, takes};
 use crate::checksum::Checksum;
 use crate::state::NativeCall;
 

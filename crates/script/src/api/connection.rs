@@ -2,9 +2,10 @@
 
 use mruby::{Answer, Datum};
 
+use super::chapter::{Chapter, takes};
 use super::entries::{Classes, function, holder, missing, not_there, reader};
+use super::native::answered;
 use super::request::{initialize, number, own, property, whole};
-use super::{Chapter, answered, takes};
 use crate::request::Property;
 use crate::state::NativeCall;
 

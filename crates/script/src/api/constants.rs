@@ -2,7 +2,7 @@
 //!
 //! Numbers of log levels differ by one between the two, and so do some names of statuses.
 
-use super::Chapter;
+use super::chapter::Chapter;
 use super::entries::{Classes, int, text};
 
 const NGINX: Classes = &["Nginx"];

@@ -2,7 +2,7 @@
 
 use mruby::{Answer, ClassKind, MethodOf, Takes};
 
-use super::{Class, Constant, InRuby, Method, Value, takes};
+use super::chapter::{Class, Constant, InRuby, Method, Value, takes};
 use crate::state::NativeCall;
 
 /// A method's body.

@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use mruby::{Answer, Datum, MethodOf};
 
+use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::class;
-use super::{Chapter, InRuby, Method, answered, takes, wait_for};
+use super::native::{answered, wait_for};
 use crate::state::NativeCall;
 use crate::wait::Woken;
 

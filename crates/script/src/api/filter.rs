@@ -2,9 +2,10 @@
 
 use mruby::Answer;
 
+use super::chapter::{Chapter, takes, takes_texts};
 use super::entries::{Classes, holder, method, missing, not_there, reader};
+use super::native::answered;
 use super::request::{initialize, own};
-use super::{Chapter, answered, takes, takes_texts};
 use crate::phase::Phase;
 use crate::request::{Property, Request};
 use crate::state::NativeCall;

@@ -10,9 +10,10 @@ use std::time::UNIX_EPOCH;
 
 use mruby::{Answer, Datum};
 
+use super::chapter::{Chapter, Method};
 use super::entries::{Classes, holder, missing, not_there, reader};
+use super::native::wait;
 use super::request::{initialize, own};
-use super::{Chapter, Method, wait};
 use crate::request::Property;
 use crate::state::NativeCall;
 use crate::wait::Woken;

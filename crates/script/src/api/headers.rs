@@ -5,9 +5,10 @@
 
 use mruby::{Answer, Datum, Takes};
 
+use super::chapter::Chapter;
 use super::entries::{Classes, holder, method, reader};
+use super::native::answered;
 use super::request::{breaks, initialize, own, text};
-use super::{Chapter, answered};
 use crate::request::{Refused, Request, Side};
 use crate::state::NativeCall;
 

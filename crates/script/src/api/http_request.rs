@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use mruby::{Answer, Datum, MethodOf};
 
+use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::class;
+use super::native::wait_for;
 use super::stores::{raised, stores};
-use super::{Chapter, InRuby, Method, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::http::{Request, Response};
 use crate::wait::Woken;

@@ -10,8 +10,8 @@ use std::fmt;
 use mruby::{Answer, Datum};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
+use super::chapter::{Chapter, InRuby, takes};
 use super::entries::{error, function, module};
-use super::{Chapter, InRuby, takes};
 use crate::state::NativeCall;
 
 /// Levels of arrays and objects in one text.

@@ -5,10 +5,14 @@ use std::time::Duration;
 use mruby::{Answer, ClassKind, Datum, Error, MethodOf, Vm};
 use tracing::Level;
 
+use super::chapter::{Chapter, Class, InRuby, Method, takes, takes_texts};
 use super::log::say;
-use super::{Chapter, Class, EXIT, InRuby, Method, takes, takes_texts, wait};
+use super::native::wait;
 use crate::state::{NativeCall, State};
 use crate::wait::Woken;
+
+/// Raised by `exit`: the script ends, as if it had come to its last line.
+pub(crate) const EXIT: &str = "ScriptExit";
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Kernel",

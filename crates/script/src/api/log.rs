@@ -3,19 +3,16 @@
 //! A line below the log's level costs one comparison: nothing is put into words before. A script
 //! that tries again and again and says so each time writes no more than a number of lines a second.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mruby::Answer;
 use tracing::{Level, enabled};
 
-use super::Chapter;
+use super::chapter::Chapter;
 use super::entries::{Classes, function, method};
 use crate::request::{Property, Request};
 use crate::state::NativeCall;
 
-/// Lines that the scripts of one worker write in a second.
-const LINES_MAX: u32 = 1_000;
-const SECOND: Duration = Duration::from_secs(1);
 /// Longest line; what is beyond is left out.
 const LINE_BYTES_MAX: usize = 16 * 1_024;
 
@@ -84,33 +81,6 @@ fn apache(number: i64) -> Level {
     }
 }
 
-/// What the scripts of one worker have written lately.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    since: Option<Instant>,
-    count: u32,
-}
-
-impl Lines {
-    /// Whether there is room for one more.
-    fn take(&mut self, script: &str, now: Instant) -> bool {
-        let is_same = |since| now.saturating_duration_since(since) < SECOND;
-        if !self.since.is_some_and(is_same) {
-            self.since = Some(now);
-            self.count = 0;
-        }
-        self.count = self.count.saturating_add(1);
-        if self.count == LINES_MAX + 1 {
-            tracing::warn!(
-                script,
-                "scripts of this worker wrote {LINES_MAX} lines within a second: what they write in \
-                 the rest of it is left out"
-            );
-        }
-        self.count <= LINES_MAX
-    }
-}
-
 fn write(call: &mut NativeCall<'_>, level_of: fn(i64) -> Level) -> Answer {
     let Some(number) = call.int(0) else {
         return Answer::type_error(
@@ -131,7 +101,7 @@ pub(super) fn say(call: &mut NativeCall<'_>, level: Level, index: usize) {
         Level::TRACE => enabled!(Level::TRACE),
     };
     let state = &mut *call.host;
-    if !is_enabled || !state.lines.take(&state.script, Instant::now()) {
+    if !is_enabled || !state.lines.admit(&state.script, Instant::now()) {
         return;
     }
     let line = Line::of(call, index);
@@ -182,14 +152,6 @@ fn shown(message: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_a_second_are_bounded() {
-        let (mut lines, now) = (Lines::default(), Instant::now());
-        assert!((0..LINES_MAX).all(|_| lines.take("a.rb", now)));
-        assert!((0..LINES_MAX).all(|_| !lines.take("a.rb", now)));
-        assert!(lines.take("a.rb", now + SECOND));
-    }
 
     #[test]
     fn a_long_line_is_cut() {

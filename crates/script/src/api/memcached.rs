@@ -8,9 +8,11 @@ use std::rc::Rc;
 
 use mruby::{Answer, Datum, Kind, MethodOf, Takes};
 
+use super::chapter::{Chapter, Constant, InRuby, Method, takes};
 use super::entries::{holder, int};
-use super::stores::{Connected, connected, stores};
-use super::{Chapter, Constant, InRuby, Method, takes, wait_for};
+use super::native::wait_for;
+use super::stores::{clients, stores};
+use crate::clients::Clients;
 use crate::state::NativeCall;
 use crate::store::memcached::{Memcached, Stored};
 use crate::store::{Address, Error, Kind as Failed};
@@ -316,7 +318,7 @@ where
         Ok(future) => future,
         Err(raise) => return raise,
     };
-    let log = connected(call);
+    let log = clients(call);
     wait_for(call, Rc::clone(&handle.name), async move {
         match future.await {
             Ok(datum) => Woken::Value(datum),
@@ -325,7 +327,7 @@ where
     })
 }
 
-fn given_up(log: &Connected, handle: &Handle, error: &Error) -> Woken {
+fn given_up(log: &Clients, handle: &Handle, error: &Error) -> Woken {
     if error.kind() == Failed::Closed {
         return Woken::error(error.to_string());
     }

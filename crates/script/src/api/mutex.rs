@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use mruby::{Answer, Datum, MethodOf};
 
+use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::{error, holder};
-use super::{Chapter, InRuby, Method, holding, takes, wait_for};
+use super::native::{holding, wait_for};
 use crate::shared::{Entered, Lock, Turn};
 use crate::state::NativeCall;
 use crate::wait::Woken;

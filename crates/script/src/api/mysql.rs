@@ -11,9 +11,10 @@ use std::rc::Rc;
 
 use mruby::{Answer, Datum, MethodOf, Takes};
 
+use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::{holder, module};
+use super::native::{answered, holding, wait_for};
 use super::stores::{fits, raised, session, stores};
-use super::{Chapter, InRuby, Method, answered, holding, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::mysql::{self, Cell, Database, Login, Table};
 use crate::store::{Address, Error, Kind};

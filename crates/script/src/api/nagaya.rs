@@ -3,9 +3,10 @@
 use mruby::{Answer, Datum, MethodOf};
 use tracing::Level;
 
+use super::chapter::{Chapter, InRuby, Method, takes, takes_texts};
 use super::entries::{function, module};
 use super::log::say;
-use super::{Chapter, InRuby, Method, answered, ask, request, takes, takes_texts};
+use super::native::{answered, ask, request};
 use crate::request::{Property, Request};
 use crate::shared::Sensed;
 use crate::state::NativeCall;

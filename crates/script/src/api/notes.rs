@@ -2,9 +2,10 @@
 
 use mruby::{Answer, Datum, Kind, Takes};
 
+use super::chapter::Chapter;
 use super::entries::{Classes, holder, method, reader};
+use super::native::answered;
 use super::request::{initialize, own, text};
-use super::{Chapter, answered};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
 

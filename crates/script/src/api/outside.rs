@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use mruby::{Answer, Datum};
 
+use super::chapter::{Chapter, Constant, InRuby, Value, takes};
 use super::entries::{function, module};
-use super::{Chapter, Constant, InRuby, Value, takes};
 use crate::state::NativeCall;
 
 const fn clock(name: &'static str, value: i64) -> Constant {

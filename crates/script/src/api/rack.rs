@@ -4,8 +4,9 @@
 
 use mruby::{Answer, Datum};
 
+use super::chapter::{Chapter, InRuby, takes};
 use super::entries::function;
-use super::{Chapter, InRuby, answered, request, takes};
+use super::native::{answered, request};
 use crate::request::Property;
 use crate::state::NativeCall;
 

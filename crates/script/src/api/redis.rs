@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use mruby::{Answer, Datum, Kind as Value, MethodOf, Takes};
 
+use super::chapter::{Chapter, InRuby, takes};
 use super::entries::{Classes, error, hidden, holder};
+use super::native::{answered, holding, wait_for};
 use super::stores::{fits, session, stores};
-use super::{Chapter, InRuby, answered, holding, takes, wait_for};
 use crate::state::NativeCall;
 use crate::store::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, Reply};
 use crate::store::{Address, Error, Kind, Session, VALUE_BYTES_MAX};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use mruby::MethodOf;
 
-use super::{CHAPTERS, Chapter, Method, Value};
+use super::chapter::{Chapter, Method, Value};
 
 const INTRODUCTION: &str = "# Ruby reference
 
@@ -14,9 +14,9 @@ only the request it is called for; it cannot be called inside a block that a met
 ";
 
 /// The reference in Markdown.
-pub fn reference() -> String {
+pub(super) fn page(chapters: &[&Chapter]) -> String {
     let mut page = INTRODUCTION.to_owned();
-    for chapter in CHAPTERS {
+    for chapter in chapters {
         write_chapter(chapter, &mut page);
     }
     page

@@ -4,26 +4,17 @@
 //! by its source. A match is told to Ruby as places in bytes; texts stay Ruby's own.
 
 use std::any::Any;
-use std::cell::Cell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use mruby::{Answer, Datum, Kind, MethodOf, Takes};
 
+use super::chapter::{Chapter, Method, takes};
 use super::entries::{error, holder, in_ruby, int as option};
-use super::{Chapter, Method, answered, takes};
-use crate::pattern::{Budget, Flags, Pattern};
+use super::native::answered;
+use crate::pattern::{Budget, Pattern};
+use crate::patterns::{EXTENDED, Held, IGNORE_CASE, MULTILINE};
 use crate::replace::{self, Plain, Sought};
 use crate::state::NativeCall;
-
-/// Patterns kept by their source in one VM; at one more all are forgotten.
-const KEPT_MAX: usize = 256;
-/// Bytes of all patterns of one VM.
-const BYTES_MAX: usize = 32 << 20;
-
-const IGNORE_CASE: i64 = 1;
-const EXTENDED: i64 = 2;
-const MULTILINE: i64 = 4;
 
 const fn method(
     classes: &'static [&'static str],
@@ -196,81 +187,6 @@ pub(super) const CHAPTER: Chapter = Chapter {
     ],
     prelude: include_str!("ruby/regexp.rb"),
 };
-
-/// The patterns of one VM.
-#[derive(Default)]
-pub(crate) struct Patterns {
-    /// By option bits, then by source.
-    kept: HashMap<i64, HashMap<Vec<u8>, Rc<Held>>>,
-    count: usize,
-    bytes: Rc<Cell<usize>>,
-}
-
-/// What a Regexp holds.
-pub(crate) struct Held {
-    pattern: Pattern,
-    source: Vec<u8>,
-    options: i64,
-    bytes: usize,
-    total: Rc<Cell<usize>>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.total.set(self.total.get().saturating_sub(self.bytes));
-    }
-}
-
-impl Patterns {
-    fn get(&mut self, source: &[u8], options: i64) -> Result<Rc<Held>, Answer> {
-        let kept = self.kept.entry(options).or_default();
-        if let Some(held) = kept.get(source) {
-            return Ok(Rc::clone(held));
-        }
-        let wrong = |what: &str| {
-            let source = String::from_utf8_lossy(source);
-            let start: String = source.chars().take(200).collect();
-            Answer::Raise("RegexpError", format!("{what}: /{start}/"))
-        };
-        let text = std::str::from_utf8(source).map_err(|_| wrong("the source is not UTF-8"))?;
-        let flags = Flags {
-            ignore_case: options & IGNORE_CASE != 0,
-            extended: options & EXTENDED != 0,
-            multiline: options & MULTILINE != 0,
-        };
-        let pattern = Pattern::new(text, flags).map_err(|error| wrong(&error.to_string()))?;
-        let bytes = pattern.bytes() + 2 * source.len();
-        if self.bytes.get() + bytes > BYTES_MAX {
-            *self = Self {
-                bytes: Rc::clone(&self.bytes),
-                ..Self::default()
-            };
-            return Err(wrong(
-                "patterns take more than 32 MiB in this VM; make fewer at run time",
-            ));
-        }
-        self.bytes.set(self.bytes.get() + bytes);
-        let held = Rc::new(Held {
-            pattern,
-            source: source.to_vec(),
-            options,
-            bytes,
-            total: Rc::clone(&self.bytes),
-        });
-        self.keep(&held);
-        Ok(held)
-    }
-
-    fn keep(&mut self, held: &Rc<Held>) {
-        if self.count >= KEPT_MAX {
-            self.kept.clear();
-            self.count = 0;
-        }
-        self.count += 1;
-        let kept = self.kept.entry(held.options).or_default();
-        kept.insert(held.source.clone(), Rc::clone(held));
-    }
-}
 
 fn compile(call: &mut NativeCall<'_>) -> Answer {
     if let Some(held) = call.argument_attached::<Held>(0) {

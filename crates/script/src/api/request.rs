@@ -5,8 +5,9 @@
 
 use mruby::Answer;
 
+use super::chapter::{Chapter, InRuby, Method, takes, takes_texts};
 use super::entries::{Classes, Native, holder, method, reader};
-use super::{Chapter, InRuby, answered, ask, no_request, request, takes, takes_texts};
+use super::native::{answered, ask, no_request, request};
 use crate::request::{Property, Refused, Request};
 use crate::state::NativeCall;
 use crate::wait::Ask;
@@ -23,7 +24,7 @@ pub(super) const fn writer(
     names: &'static [&'static str],
     doc: &'static str,
     native: Native,
-) -> super::Method {
+) -> Method {
     method(classes, names, (takes_texts(1, 1), "value"), doc, native)
 }
 
@@ -168,7 +169,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
             "Whether a script sends the client elsewhere.",
             |call| answered(own(call).map(|own| Answer::Bool(own.scope().redirect.is_some()))),
         ),
-        super::Method {
+        Method {
             waits: "the body",
             ..method(BOTH, &["__body"], (takes(0, 0), ""), "", body)
         },

@@ -2,8 +2,10 @@
 
 use mruby::Answer;
 
+use super::chapter::{Chapter, InRuby, Method, takes, takes_texts};
 use super::entries::{Classes, class, function};
-use super::{Chapter, InRuby, answered, kernel, request, scope, takes, takes_texts};
+use super::kernel;
+use super::native::{answered, request, scope};
 use crate::request::{Property, Request};
 use crate::scope::{DECLINED, Redirect};
 use crate::state::NativeCall;
@@ -149,7 +151,7 @@ const REDIRECT: mruby::Takes = mruby::Takes {
     texts: 1,
 };
 
-const fn mruby_sleep() -> super::Method {
+const fn mruby_sleep() -> Method {
     let mut sleep = function(
         APACHE,
         &["sleep"],

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mruby::{Datum, MethodOf};
 
-use super::{CHAPTERS, Chapter, Method};
+use super::CHAPTERS;
+use super::chapter::{Chapter, Method};
 use crate::interpreter::Interpreter;
 use crate::phase::Phase;
 use crate::script::{Script, Source};

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use mruby::Answer;
 
+use super::chapter::{Chapter, InRuby, Method, takes, takes_texts};
 use super::entries::{Classes, class, function, holder, int, method, module, not_there, reader};
+use super::native::{answered, request};
 use super::request::ended;
-use super::{Chapter, InRuby, Method, answered, request, takes, takes_texts};
 use crate::request::Request;
 use crate::state::NativeCall;
 

@@ -10,7 +10,7 @@
 
 use mruby::ClassKind;
 
-use super::{Chapter, Class, InRuby};
+use super::chapter::{Chapter, Class, InRuby};
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Userdata",

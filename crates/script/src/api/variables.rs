@@ -6,9 +6,10 @@
 use mruby::{Answer, Kind, Takes};
 
 use super::calendar::{iso, log_time, seconds_with_ms};
+use super::chapter::{Chapter, takes};
 use super::entries::{Classes, function, holder, method, reader};
+use super::native::{answered, request};
 use super::request::{body, initialize, own, text, write};
-use super::{Chapter, answered, request, takes};
 use crate::request::{Property, Request, Side};
 use crate::state::NativeCall;
 

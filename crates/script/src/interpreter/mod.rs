@@ -1,6 +1,6 @@
 //! One VM of one worker and generation: scripts compiled in it, and what becomes of it.
 //!
-//! [`Interpreter::begin`] gives a [`Run`], which is the life of a hook call.
+//! [`Interpreter::begin`] gives a [`Run`], which is the life of one call of a script.
 //!
 //! A VM that had to be given up is replaced before the next run, and nothing runs in the new one
 //! before `init` and `worker_init` have; runs that were parked in the old one fail.

@@ -1,4 +1,4 @@
-//! One call of a hook, from its beginning to its end.
+//! One call of a script, from its beginning to its end.
 //!
 //! A fiber starts with the script; when a native has to wait, the fiber is parked, its future is
 //! awaited by whoever owns the run, and the fiber goes on.
