@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::scope::Scope;
 use crate::settings::Budgets;
-use crate::store::{Error, Limits, Session, Stores};
+use stores::{Error, Limits, Session, Stores};
 
 /// How long a connection may lie idle.
 const IDLE: Duration = Duration::from_secs(60);

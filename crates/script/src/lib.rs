@@ -29,7 +29,6 @@ mod script;
 mod settings;
 mod shared;
 mod state;
-pub mod store;
 mod trial;
 mod wait;
 

@@ -1,4 +1,4 @@
-//! Replays every file of the fuzzing corpora through the property it was found with.
+//! Replays every file of the fuzzing corpus of patterns through the property it was found with.
 
 use crate::properties;
 use std::{fs, path::Path};
@@ -19,21 +19,6 @@ fn replay(target: &str, property: fn(&[u8])) {
         replayed += 1;
     }
     assert!(replayed > 0, "the corpus of {target} is empty");
-}
-
-#[test]
-fn memcached_reply() {
-    replay("memcached_reply", properties::memcached_reply);
-}
-
-#[test]
-fn redis_reply() {
-    replay("redis_reply", properties::redis_reply);
-}
-
-#[test]
-fn mysql_reply() {
-    replay("mysql_reply", properties::mysql_reply);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use super::entries::class;
 use super::native::wait_for;
 use super::stores::{raised, stores};
 use crate::state::NativeCall;
-use crate::store::http::{Request, Response};
 use crate::wait::Woken;
+use stores::http::{Request, Response};
 
 const fn row(name: &'static str, arguments: &'static str, doc: &'static str) -> InRuby {
     InRuby {

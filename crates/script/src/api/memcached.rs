@@ -14,9 +14,9 @@ use super::native::wait_for;
 use super::stores::{clients, stores};
 use crate::clients::Clients;
 use crate::state::NativeCall;
-use crate::store::memcached::{Memcached, Stored};
-use crate::store::{Address, Error, Kind as Failed};
 use crate::wait::Woken;
+use stores::memcached::{Memcached, Stored};
+use stores::{Address, Error, Kind as Failed};
 
 const CLASS: &[&str] = &["Memcached"];
 

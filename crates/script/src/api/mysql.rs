@@ -16,9 +16,9 @@ use super::entries::{holder, module};
 use super::native::{answered, holding, wait_for};
 use super::stores::{fits, raised, session, stores};
 use crate::state::NativeCall;
-use crate::store::mysql::{self, Cell, Database, Login, Table};
-use crate::store::{Address, Error, Kind};
 use crate::wait::Woken;
+use stores::mysql::{self, Cell, Database, Login, Table};
+use stores::{Address, Error, Kind};
 
 const DATABASE: &[&str] = &["MySQL::Database"];
 const RESULT: &[&str] = &["MySQL::ResultSet"];

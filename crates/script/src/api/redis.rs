@@ -16,9 +16,9 @@ use super::entries::{Classes, error, hidden, holder};
 use super::native::{answered, holding, wait_for};
 use super::stores::{fits, session, stores};
 use crate::state::NativeCall;
-use crate::store::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, Reply};
-use crate::store::{Address, Error, Kind, Session, VALUE_BYTES_MAX};
 use crate::wait::Woken;
+use stores::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, Reply};
+use stores::{Address, Error, Kind, Session, VALUE_BYTES_MAX};
 
 const REDIS: (Classes, MethodOf) = (&["Redis"], MethodOf::Object);
 

@@ -7,8 +7,8 @@ use mruby::Answer;
 use super::native::holding;
 use crate::clients::Clients;
 use crate::state::NativeCall;
-use crate::store::{Error, Session, Stores, VALUE_BYTES_MAX};
 use crate::wait::Woken;
+use stores::{Error, Session, Stores, VALUE_BYTES_MAX};
 
 /// The worker's clients.
 pub(super) fn clients(call: &mut NativeCall<'_>) -> Rc<Clients> {

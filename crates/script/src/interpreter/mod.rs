@@ -24,7 +24,7 @@ use crate::script::{Cache, Compiled, Script, Source};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::store::spell;
+use stores::spell;
 
 pub use run::{Ran, Run, Step, Wait};
 

@@ -20,8 +20,8 @@ use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::script::Script;
-use crate::store::spell;
 use crate::wait::{Pending, Woken};
+use stores::spell;
 
 /// What a script's run came to.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     (
         "nagaya",
         &[
@@ -44,7 +44,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
     ("ipc", &["config", "os"]),
     ("error_log", &["config"]),
-    ("script", &["mruby", "os"]),
+    ("script", &["mruby", "os", "stores"]),
+    ("stores", &["os"]),
     ("mruby", &[]),
     ("bench", &["os"]),
     ("config", &[]),

@@ -1,0 +1,401 @@
+//! One connection to memcached with the commands of many requests under way on it.
+//!
+//! A task serves it: it takes commands from the server's queue, sends those that came in one turn of
+//! the worker in one write, and hands the answers out in order; one read may bring many. The answer
+//! to a command nobody waits for any more is skipped when it comes. One that is overdue ends the
+//! connection: those who asked behind it are told once, and the next command connects anew.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use super::question::{Question, Standing};
+use super::queue::{Busy, Command, LONG_BYTES};
+use super::reply::{Fault, Progress, Reply};
+use super::server::Server;
+use crate::error::{Error, Kind, spell};
+use crate::socket::Socket;
+
+/// Commands under way on one connection; as many are lost with it at most.
+pub(super) const DEPTH_MAX: usize = 128;
+/// Bytes taken to be sent, beyond which no further command is.
+const UNSENT_BYTES_MAX: usize = 256 * 1024;
+/// Room for answers read at once.
+const READ_BYTES: usize = 8 * 1024;
+/// What is kept of the room for what is sent.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// What a connection can take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Nothing yet; it will look at the queue when it is made.
+    #[default]
+    Connecting,
+    /// Anything.
+    Idle,
+    /// Short commands.
+    Open,
+    /// Nothing until some answers have come.
+    Full,
+}
+
+/// What others see of a connection.
+pub(super) struct Line {
+    load: Cell<Load>,
+    used: Cell<Instant>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            load: Cell::default(),
+            used: Cell::new(Instant::now()),
+            waker: RefCell::default(),
+        }
+    }
+}
+
+impl Line {
+    pub(super) fn load(&self) -> Load {
+        self.load.get()
+    }
+
+    /// When it last had something to do.
+    pub(super) fn used(&self) -> Instant {
+        self.used.get()
+    }
+
+    /// Lets it look at the queue in this turn of the worker, after those who run now.
+    pub(super) fn wake(&self) {
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Asks to be woken by the task that polls now.
+    fn listen(&self, waker: &Waker) {
+        self.waker.borrow_mut().get_or_insert_with(|| waker.clone());
+    }
+}
+
+/// Serves a connection until there is nothing to do for it.
+pub(super) async fn drive(server: Rc<Server>, line: Rc<Line>) {
+    loop {
+        match connect(&server).await {
+            Ok(socket) => {
+                let mut talk = Talk::new(&server, &line, socket);
+                let ended = poll_fn(|context| talk.poll(context)).await;
+                talk.end(&ended);
+            }
+            Err(error) => {
+                server.give_up(&error);
+                break;
+            }
+        }
+        line.load.set(Load::Connecting);
+        if server.queue().deadline().is_none() {
+            break;
+        }
+    }
+    // Those who ask from here on open another one.
+    server.remove(&line);
+}
+
+/// Makes the connection; the commands that wait for it may have less time than it has.
+async fn connect(server: &Rc<Server>) -> Result<Socket, Error> {
+    let attempt = server.attempt();
+    let mut making = pin!(attempt.connect(attempt.dial(server.names())));
+    loop {
+        let deadline = server.queue().deadline();
+        let Some(deadline) = deadline else {
+            return making.await;
+        };
+        match timeout_at(deadline, &mut making).await {
+            Ok(made) => return made,
+            Err(_) => server.expire(Instant::now()),
+        }
+    }
+}
+
+/// Why a connection is used no more.
+enum Ended {
+    /// It is gone.
+    Lost(io::Error),
+    /// What came is no answer to the oldest command.
+    Faulty(Fault),
+    /// After a refusal it is not sure what else will come.
+    Doubtful,
+    /// The answer to the oldest command did not come in its time.
+    Overdue,
+}
+
+/// A command that was sent, or is being sent.
+struct Awaited {
+    question: Question,
+    deadline: Instant,
+    asker: oneshot::Sender<Result<Reply, Error>>,
+}
+
+struct Talk<'a> {
+    server: &'a Rc<Server>,
+    line: &'a Rc<Line>,
+    socket: Socket,
+    unsent: Vec<u8>,
+    sent: usize,
+    awaited: VecDeque<Awaited>,
+    /// Bytes known to be missing of the oldest command's answer.
+    missing: usize,
+    /// A long command is under way, or a long answer.
+    long: bool,
+    /// Short commands wait, but a long one has waited for longer.
+    held_back: bool,
+    timer: Pin<Box<Sleep>>,
+    armed: bool,
+}
+
+impl<'a> Talk<'a> {
+    fn new(server: &'a Rc<Server>, line: &'a Rc<Line>, socket: Socket) -> Self {
+        Self {
+            server,
+            line,
+            socket,
+            unsent: Vec::new(),
+            sent: 0,
+            awaited: VecDeque::new(),
+            missing: 1,
+            long: false,
+            held_back: false,
+            timer: Box::pin(sleep_until(Instant::now())),
+            armed: false,
+        }
+    }
+
+    /// Sends and hears what it can; ends with the connection.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        self.line.listen(context.waker());
+        // Each turn moves bytes, and the runtime bounds how many reads go through at once.
+        loop {
+            self.fill();
+            let moved = self.write(context).and_then(|wrote| {
+                let heard = self.read(context)?;
+                Ok(wrote || heard)
+            });
+            match moved {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(ended) => return Poll::Ready(ended),
+            }
+        }
+        self.line.load.set(self.load());
+        if self.server.queue().deadline().is_some() {
+            self.server.nudge();
+        }
+        self.watch_time(context)
+    }
+
+    fn load(&self) -> Load {
+        match self.busy() {
+            Busy::No => Load::Idle,
+            Busy::Yes if self.has_room() && !self.held_back => Load::Open,
+            Busy::Yes => Load::Full,
+        }
+    }
+
+    fn busy(&self) -> Busy {
+        match self.awaited.is_empty() && self.unsent.is_empty() {
+            true => Busy::No,
+            false => Busy::Yes,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let unsent = self.unsent.len().saturating_sub(self.sent);
+        !self.long && self.awaited.len() < DEPTH_MAX && unsent < UNSENT_BYTES_MAX
+    }
+
+    /// Takes commands as long as there is room for them.
+    fn fill(&mut self) {
+        if self.busy() == Busy::No {
+            self.long = false;
+        }
+        self.held_back = false;
+        while self.has_room() {
+            let next = self.server.queue().take(self.busy());
+            let Some(command) = next else {
+                self.held_back = self.server.queue().short() > 0;
+                return;
+            };
+            self.take(command);
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        self.long = command.bytes.len() >= LONG_BYTES;
+        match self.unsent.is_empty() {
+            true => self.unsent = command.bytes,
+            false => self.unsent.extend_from_slice(&command.bytes),
+        }
+        self.awaited.push_back(Awaited {
+            question: command.question,
+            deadline: command.deadline,
+            asker: command.asker,
+        });
+    }
+
+    /// Says whether it wrote something.
+    fn write(&mut self, context: &mut Context<'_>) -> Result<bool, Ended> {
+        let rest = self.unsent.get(self.sent..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        let wrote = match self.socket.poll_write(context, rest) {
+            Poll::Ready(wrote) => wrote.map_err(Ended::Lost)?,
+            Poll::Pending => return Ok(false),
+        };
+        if wrote == 0 {
+            return Err(Ended::Lost(io::ErrorKind::WriteZero.into()));
+        }
+        self.sent += wrote;
+        self.line.used.set(Instant::now());
+        if self.sent >= self.unsent.len() {
+            self.sent = 0;
+            self.unsent.clear();
+            if self.unsent.capacity() > KEPT_BYTES {
+                self.unsent = Vec::new();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says whether it read something. It reads also when nothing is awaited: the server may close.
+    fn read(&mut self, context: &mut Context<'_>) -> Result<bool, Ended> {
+        match self
+            .socket
+            .poll_read_more(context, self.missing.max(READ_BYTES))
+        {
+            Poll::Ready(read) => read.map_err(Ended::Lost)?,
+            Poll::Pending => return Ok(false),
+        }
+        let mut used = 0;
+        let heard = self.hear(&mut used);
+        self.socket.consume(used);
+        if self.socket.unread().is_empty() {
+            self.socket.shrink();
+        }
+        heard.map(|()| true)
+    }
+
+    /// Hands out the answers that are whole; `used` is what they took.
+    fn hear(&mut self, used: &mut usize) -> Result<(), Ended> {
+        loop {
+            let unread = self.socket.unread().get(*used..).unwrap_or_default();
+            if unread.is_empty() {
+                self.missing = 1;
+                return Ok(());
+            }
+            let oldest = self.awaited.front().ok_or(Ended::Faulty(Fault::Unasked))?;
+            match oldest.question.hear(unread).map_err(Ended::Faulty)? {
+                Progress::More(missing) => {
+                    self.missing = missing;
+                    self.long |= missing >= LONG_BYTES;
+                    return Ok(());
+                }
+                Progress::Done(reply, bytes) => {
+                    // With more behind it than was asked, it may belong to another question.
+                    if self.awaited.len() == 1 && unread.len() > bytes {
+                        return Err(Ended::Faulty(Fault::Unasked));
+                    }
+                    *used += bytes;
+                    self.answer(reply)?;
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, reply: Reply) -> Result<(), Ended> {
+        let Some(oldest) = self.awaited.pop_front() else {
+            return Ok(());
+        };
+        let standing = oldest.question.standing(&reply);
+        let answer = match reply {
+            Reply::Refused(words) => Err(self.failed(&oldest, Kind::Server, &words)),
+            reply => Ok(reply),
+        };
+        // Whoever asked may have gone: then the answer is skipped.
+        let _ = oldest.asker.send(answer);
+        match standing {
+            Standing::Sure => Ok(()),
+            Standing::Doubtful => Err(Ended::Doubtful),
+        }
+    }
+
+    /// Ends the connection when the oldest command is out of time; until then it sleeps.
+    fn watch_time(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            let oldest = self.awaited.front().map(|oldest| oldest.deadline);
+            let waits = self.server.queue().deadline();
+            let Some(next) = oldest.into_iter().chain(waits).min() else {
+                return Poll::Pending;
+            };
+            // Set for an earlier one, it just looks again then.
+            if !self.armed || next < self.timer.deadline() {
+                self.timer.as_mut().reset(next);
+                self.armed = true;
+            }
+            ready!(self.timer.as_mut().poll(context));
+            self.armed = false;
+            let now = Instant::now();
+            self.server.expire(now);
+            if oldest.is_some_and(|deadline| deadline <= now) {
+                return Poll::Ready(Ended::Overdue);
+            }
+        }
+    }
+
+    /// Tells those who still wait for answers what became of them.
+    fn end(&mut self, ended: &Ended) {
+        let now = Instant::now();
+        let mut oldest = true;
+        while let Some(awaited) = self.awaited.pop_front() {
+            let error = match ended {
+                Ended::Lost(error) => self.server.attempt().lost(awaited.question.what, error),
+                Ended::Faulty(fault) if oldest => {
+                    self.failed(&awaited, fault.kind(), &fault.to_string())
+                }
+                Ended::Overdue if awaited.deadline <= now => {
+                    self.server.attempt().unanswered(awaited.question.what)
+                }
+                ended => self.failed(&awaited, Kind::Lost, &self.left_because(ended)),
+            };
+            oldest = false;
+            let _ = awaited.asker.send(Err(error));
+        }
+    }
+
+    /// Why those behind the one who is to blame get no answer.
+    fn left_because(&self, ended: &Ended) -> String {
+        let why = match ended {
+            Ended::Overdue => {
+                let limit = spell(self.server.limits().command_timeout);
+                format!("had no answer within {limit} (scripts.store_timeout)")
+            }
+            Ended::Doubtful => "was refused, and it is not sure as what it was taken".to_owned(),
+            _ => "was answered with what is no answer to it".to_owned(),
+        };
+        format!("the connection was given up: a command before this one {why}")
+    }
+
+    fn failed(&self, awaited: &Awaited, kind: Kind, why: &str) -> Error {
+        let attempt = self.server.attempt();
+        attempt.failed(kind, awaited.question.what, why)
+    }
+}

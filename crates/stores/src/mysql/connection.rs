@@ -1,0 +1,373 @@
+//! One connection to MySQL, which knows whether it may be used again.
+//!
+//! What goes out is gathered and sent in one piece; what comes in is understood where it lies. A
+//! connection that is dropped in the middle of an answer just closes its socket; an idle one says
+//! goodbye first, if the kernel takes the five bytes at once.
+
+use std::rc::Rc;
+
+use super::answer::{Answer, Cell};
+use super::fault::Fault;
+use super::handshake::{self, Channel, Credentials, Failure, Handshake, Turn};
+use super::packet::{Front, HEADER_BYTES, begin, front, seal};
+use super::reply::{
+    self, Columns, Decoder, Dialect, Prepared, Progress, Question, Reply, Standing,
+};
+use super::statements::Statements;
+use super::value::put_binds;
+use crate::place::Owner;
+use crate::socket::Socket;
+
+/// Room kept for what is sent.
+const KEPT_BYTES: usize = 16 * 1024;
+
+const COM_QUIT: u8 = 0x01;
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_STMT_PREPARE: u8 = 0x16;
+const COM_STMT_EXECUTE: u8 = 0x17;
+
+/// A connection that is logged in.
+pub(crate) struct Connection {
+    socket: Socket,
+    unsent: Vec<u8>,
+    handshake: Handshake,
+    who: Rc<Credentials>,
+    dialect: Dialect,
+    statements: Statements,
+    state: State,
+    /// The object that may have left something in the session.
+    stained: Option<Owner>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Its last answer was read whole.
+    Ready,
+    /// The same, and the server holds a transaction open on it.
+    InTransaction,
+    /// Something was sent, and its answer not read whole.
+    Busy,
+}
+
+impl Connection {
+    /// Logs in on a connection just made.
+    pub(super) async fn open(
+        mut socket: Socket,
+        channel: Channel,
+        who: Rc<Credentials>,
+    ) -> Result<Self, Fault> {
+        let (_, greeting) = packet(&mut socket).await?;
+        let mut handshake = Handshake::greeted(&greeting, channel)?;
+        let dialect = handshake.dialect();
+        let answer = handshake.answer(&who);
+        send(&mut socket, &answer, 1).await?;
+        log_in(&mut socket, &mut handshake, &who).await?;
+        Ok(Self {
+            socket,
+            unsent: Vec::new(),
+            handshake,
+            who,
+            dialect,
+            statements: Statements::default(),
+            state: State::Ready,
+            stained: None,
+        })
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.state == State::InTransaction
+    }
+
+    /// Whether no object can have left anything in the session.
+    pub(super) fn is_clean(&self) -> bool {
+        self.stained.is_none()
+    }
+
+    /// Whether no other object can have left anything in the session.
+    pub(super) fn is_clean_for(&self, owner: Owner) -> bool {
+        self.stained.is_none_or(|stained| stained == owner)
+    }
+
+    /// Notes that an object may leave something in the session.
+    pub(super) fn stain(&mut self, owner: Owner) {
+        self.stained = Some(owner);
+    }
+
+    /// Begins the session anew, as after logging in.
+    ///
+    /// It logs in again: `COM_RESET_CONNECTION` leaves the database that `USE` chose, and some
+    /// servers forget the character set with it.
+    pub(super) async fn clean(&mut self) -> Result<(), Fault> {
+        self.state = State::Busy;
+        let command = self.handshake.again(&self.who);
+        send(&mut self.socket, &command, 0).await?;
+        log_in(&mut self.socket, &mut self.handshake, &self.who).await?;
+        self.statements.clear();
+        self.unsent.clear();
+        (self.state, self.stained) = (State::Ready, None);
+        Ok(())
+    }
+
+    /// Asks for a sign of life.
+    pub(super) async fn ping(&mut self) -> Result<(), Fault> {
+        let before = std::mem::replace(&mut self.state, State::Busy);
+        let result = self.simple(COM_PING, &[]).await;
+        self.settle(before, result).map(drop)
+    }
+
+    /// Runs a statement and reads all it gives.
+    pub(super) async fn execute(&mut self, sql: &[u8], binds: &[Cell]) -> Result<Answer, Fault> {
+        let before = std::mem::replace(&mut self.state, State::Busy);
+        let mut result = self.run(sql, binds).await;
+        if binds.is_empty() && matches!(&result, Err(fault) if fault.wants_text()) {
+            result = self.simple(COM_QUERY, sql).await;
+        }
+        self.settle(before, result)
+    }
+
+    /// Runs a statement of ours that gives nothing.
+    pub(super) async fn command(&mut self, sql: &'static str) -> Result<(), Fault> {
+        let before = std::mem::replace(&mut self.state, State::Busy);
+        let result = self.simple(COM_QUERY, sql.as_bytes()).await;
+        self.settle(before, result).map(drop)
+    }
+
+    /// Begins a round of statements, which are all sent before the first is answered.
+    pub(super) fn begin_round(&mut self) {
+        self.state = State::Busy;
+    }
+
+    pub(super) fn has_prepared(&mut self, sql: &[u8]) -> bool {
+        self.statements.get(sql).is_some()
+    }
+
+    /// Sees to it that a statement is prepared, before any other of a round is put.
+    pub(super) async fn prepare(&mut self, sql: &[u8]) -> Result<(), Fault> {
+        self.prepared(sql).await.map(drop)
+    }
+
+    /// Puts a prepared statement behind those to be sent; gives what its answer is to.
+    pub(super) fn push(&mut self, sql: &[u8], binds: &[Cell]) -> Result<Question, Fault> {
+        let Some(prepared) = self.statements.get(sql) else {
+            // Prepared before in the same round, of no more statements than are kept.
+            return Err(Fault::Reply(reply::Fault::Unknown));
+        };
+        let prepared = prepared.clone();
+        self.put_execution(&prepared, binds)
+    }
+
+    /// Notes which columns a statement has now.
+    pub(super) fn learn(&mut self, sql: &[u8], columns: Option<Rc<Columns>>) {
+        self.statements.learn(sql, columns);
+    }
+
+    /// Sends what was put.
+    pub(super) async fn flush(&mut self) -> Result<(), Fault> {
+        let sent = self.socket.write(&self.unsent).await;
+        self.unsent.clear();
+        if self.unsent.capacity() > KEPT_BYTES {
+            self.unsent = Vec::new();
+        }
+        Ok(sent?)
+    }
+
+    /// Takes in what has come of an answer; `None` when more has to be read.
+    pub(super) fn hear(&mut self, decoder: &mut Decoder) -> Result<Heard, Fault> {
+        match decoder.take(self.socket.unread())? {
+            Progress::Done(reply, used) => {
+                self.socket.consume(used);
+                Ok(Heard::Whole(reply))
+            }
+            Progress::More { used, awaited } => {
+                self.socket.consume(used);
+                Ok(Heard::Part(awaited))
+            }
+        }
+    }
+
+    /// Reads some more; may be given up, and begun again.
+    pub(super) async fn read_more(&mut self, awaited: usize) -> Result<(), Fault> {
+        Ok(self.socket.read_more(awaited).await?)
+    }
+
+    pub(super) fn decoder(&self, question: Question) -> Decoder {
+        Decoder::new(self.dialect, question)
+    }
+
+    /// Ends a round whose answers were all read; says whether the connection may be used again.
+    pub(super) fn end_round(&mut self, last: Option<Standing>) -> Result<(), Fault> {
+        self.settled(last.unwrap_or(Standing::Free))
+    }
+
+    async fn run(
+        &mut self,
+        sql: &[u8],
+        binds: &[Cell],
+    ) -> Result<(Answer, Option<Standing>), Fault> {
+        let prepared = self.prepared(sql).await?;
+        let question = self.put_execution(&prepared, binds)?;
+        let (reply, standing) = self.ask(question).await?;
+        match reply {
+            Reply::Done(answer, columns) => {
+                self.statements.learn(sql, columns);
+                Ok((answer, standing))
+            }
+            Reply::Refused(refusal) => Err(Fault::Refused(refusal)),
+            Reply::Prepared(_) => Err(Fault::Reply(reply::Fault::Unknown)),
+        }
+    }
+
+    async fn prepared(&mut self, sql: &[u8]) -> Result<Prepared, Fault> {
+        if let Some(prepared) = self.statements.get(sql) {
+            return Ok(prepared.clone());
+        }
+        self.put(COM_STMT_PREPARE, sql);
+        match self.ask(Question::Prepare).await?.0 {
+            Reply::Prepared(prepared) => {
+                let unsent = &mut self.unsent;
+                self.statements.keep(sql, prepared.clone(), unsent);
+                Ok(prepared)
+            }
+            Reply::Refused(refusal) => Err(Fault::Refused(refusal)),
+            Reply::Done(..) => Err(Fault::Reply(reply::Fault::Unknown)),
+        }
+    }
+
+    /// A command whose answer has rows of text, if any.
+    async fn simple(
+        &mut self,
+        command: u8,
+        bytes: &[u8],
+    ) -> Result<(Answer, Option<Standing>), Fault> {
+        self.put(command, bytes);
+        match self.ask(Question::Text).await? {
+            (Reply::Done(answer, _), standing) => Ok((answer, standing)),
+            (Reply::Refused(refusal), _) => Err(Fault::Refused(refusal)),
+            (Reply::Prepared(_), _) => Err(Fault::Reply(reply::Fault::Unknown)),
+        }
+    }
+
+    fn put(&mut self, command: u8, bytes: &[u8]) {
+        let place = begin(&mut self.unsent);
+        self.unsent.push(command);
+        self.unsent.extend_from_slice(bytes);
+        seal(&mut self.unsent, place, 0);
+    }
+
+    fn put_execution(&mut self, prepared: &Prepared, binds: &[Cell]) -> Result<Question, Fault> {
+        const NO_CURSOR_ONE_TIME: [u8; 5] = [0, 1, 0, 0, 0];
+        let (required, supplied) = (prepared.binds, binds.len());
+        if required != supplied {
+            return Err(Fault::Binds { required, supplied });
+        }
+        let place = begin(&mut self.unsent);
+        self.unsent.push(COM_STMT_EXECUTE);
+        self.unsent.extend_from_slice(&prepared.id.to_le_bytes());
+        self.unsent.extend_from_slice(&NO_CURSOR_ONE_TIME);
+        put_binds(&mut self.unsent, binds);
+        seal(&mut self.unsent, place, 0);
+        Ok(Question::Execute(prepared.columns.clone()))
+    }
+
+    async fn ask(&mut self, question: Question) -> Result<(Reply, Option<Standing>), Fault> {
+        self.flush().await?;
+        let mut decoder = self.decoder(question);
+        loop {
+            match self.hear(&mut decoder)? {
+                Heard::Whole(reply) => return Ok((reply, decoder.standing())),
+                Heard::Part(awaited) => self.read_more(awaited).await?,
+            }
+        }
+    }
+
+    fn settle<T>(
+        &mut self,
+        before: State,
+        result: Result<(T, Option<Standing>), Fault>,
+    ) -> Result<T, Fault> {
+        match result {
+            Ok((answer, Some(standing))) => self.settled(standing).map(|()| answer),
+            Ok((answer, None)) => {
+                self.state = before;
+                Ok(answer)
+            }
+            Err(fault) => {
+                if fault.leaves_connection() {
+                    self.state = before;
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    fn settled(&mut self, standing: Standing) -> Result<(), Fault> {
+        if !self.socket.unread().is_empty() {
+            return Err(Fault::Reply(reply::Fault::Unasked));
+        }
+        self.socket.shrink();
+        self.state = match standing {
+            Standing::Free => State::Ready,
+            Standing::InTransaction => State::InTransaction,
+        };
+        Ok(())
+    }
+}
+
+/// How much of an answer was there.
+pub(super) enum Heard {
+    /// All of it.
+    Whole(Reply),
+    /// So many bytes are missing at least.
+    Part(usize),
+}
+
+async fn send(socket: &mut Socket, payload: &[u8], sequence: u8) -> Result<(), Fault> {
+    let mut out = Vec::with_capacity(HEADER_BYTES + payload.len());
+    let place = begin(&mut out);
+    out.extend_from_slice(payload);
+    seal(&mut out, place, sequence);
+    Ok(socket.write(&out).await?)
+}
+
+/// The next packet while logging in, with its number.
+async fn packet(socket: &mut Socket) -> Result<(u8, Vec<u8>), Fault> {
+    loop {
+        let missing = match front(socket.unread(), handshake::PACKET_BYTES_MAX) {
+            Ok(Front::Whole { sequence, payload }) => {
+                let payload = payload.to_vec();
+                socket.consume(HEADER_BYTES + payload.len());
+                return Ok((sequence, payload));
+            }
+            Ok(Front::Partial(missing)) => missing,
+            Err(_) => return Err(Failure::Unknown.into()),
+        };
+        socket.read_more(missing).await?;
+    }
+}
+
+/// Talks until the server is content.
+async fn log_in(
+    socket: &mut Socket,
+    handshake: &mut Handshake,
+    who: &Credentials,
+) -> Result<(), Fault> {
+    // As often as [`Handshake::hear`] allows.
+    loop {
+        let (sequence, payload) = packet(socket).await?;
+        match handshake.hear(&payload, who)? {
+            Turn::Done => return Ok(()),
+            Turn::Wait => (),
+            Turn::Say(said) => send(socket, &said, sequence.wrapping_add(1)).await?,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        const GOODBYE: [u8; 5] = [1, 0, 0, 0, COM_QUIT];
+        if self.state != State::Busy {
+            self.socket.try_write(&GOODBYE);
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! MySQL and MariaDB: statements prepared, results read whole.
+//!
+//! The client is ours. `mysql_async` was used before: it takes as many columns as a server announces
+//! and has one statement under way on a connection. The protocol is packets of numbers and strings,
+//! so little is saved by a library; places, times and what becomes of a connection given up in the
+//! middle are the same here as for other stores. There is no TLS.
+//!
+//! Each statement takes a connection of its own, so that many requests may use one object; small
+//! `SELECT`s that are quick as a rule go over few connections together (see [`desk`]). While a
+//! transaction is open (the server says so with each answer, also after a plain `BEGIN`) the
+//! connection stays with its request, and after `SET autocommit = 0` until that ends. Variables,
+//! temporary tables and locks outlive a statement only then.
+//!
+//! Idle connections belong to all objects with the same login, so that one made for each request
+//! connects no more often than one that is kept. A statement that may leave a trace in the session
+//! (see [`trace`]) stains the connection: before another object uses it, the session begins anew.
+
+mod access;
+mod answer;
+mod connection;
+mod desk;
+mod fault;
+mod habit;
+mod handshake;
+mod key;
+mod line;
+mod packet;
+pub mod reply;
+mod statements;
+mod trace;
+mod value;
+
+use std::cell::Cell as Flag;
+use std::rc::Rc;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Stores;
+use super::attempt::Attempt;
+use super::error::{Error, Kind};
+use super::limits::VALUE_BYTES_MAX;
+use super::place::Owner;
+use super::session::{Pin, Session};
+use access::{Access, Place};
+use desk::Desk;
+use fault::Fault;
+use habit::Took;
+use handshake::Credentials;
+use trace::Trace;
+
+pub use access::Login;
+pub use answer::{Answer, Cell, Moment, ROWS_MAX, Span, Table};
+pub(crate) use connection::Connection;
+pub(crate) use desk::Desks;
+
+/// Where MySQL listens unless told otherwise.
+pub const DEFAULT_PORT: u16 = 3_306;
+
+/// A script's `MySQL::Database`, made by [`Stores::mysql`].
+pub struct Database {
+    stores: Rc<Stores>,
+    /// The object itself: its transactions, and what it left in sessions.
+    owner: Owner,
+    closed: Flag<bool>,
+    /// Whether it has executed what may matter to a `SELECT` in the same session.
+    tuned: Flag<bool>,
+    /// All objects with this login.
+    desk: Rc<Desk>,
+}
+
+impl Stores {
+    fn access(&self, login: &Login) -> impl FnOnce() -> Access {
+        || Access {
+            server: self
+                .mysql
+                .server(&login.address, self.limits.connections_max),
+            names: Rc::clone(&self.names),
+            limits: self.limits,
+            account: self.owners.next(),
+            who: Rc::new(Credentials {
+                user: login.user.clone(),
+                password: login.password.clone(),
+                database: login.database.clone(),
+            }),
+        }
+    }
+
+    /// Makes a client of a database; it connects when it is used.
+    pub fn mysql(self: &Rc<Self>, login: &Login) -> Rc<Database> {
+        Rc::new(Database {
+            stores: Rc::clone(self),
+            owner: self.owners.next(),
+            closed: Flag::new(false),
+            tuned: Flag::new(false),
+            desk: self.mysql_desks.desk(login, self.access(login)),
+        })
+    }
+}
+
+impl Database {
+    /// Whether the server answered a moment ago, so that [`Database::connect`] has nothing to do.
+    pub fn is_connected(&self) -> bool {
+        !self.closed.get() && self.desk.is_alive()
+    }
+
+    /// Connects, if there is no idle connection yet, so that a wrong login is known early.
+    pub fn connect(self: &Rc<Self>) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
+        let this = Rc::clone(self);
+        async move {
+            this.check_open("connect")?;
+            if this.is_connected() {
+                return Ok(());
+            }
+            let attempt = this.attempt();
+            let work = async {
+                let mut place = this.lease(&attempt).await?;
+                this.access().revive(&attempt, &mut place).await?;
+                place.keep();
+                this.desk.note_alive(Instant::now());
+                Ok(())
+            };
+            Box::pin(attempt.run("connect", work)).await
+        }
+    }
+
+    /// Runs one statement with its values for `?` and reads all it gives.
+    ///
+    /// # Errors
+    /// Each [`Kind`] but `Lookup` where the address is an IP address or a socket.
+    pub fn execute(
+        self: &Rc<Self>,
+        session: Session,
+        sql: Vec<u8>,
+        binds: Vec<Cell>,
+    ) -> impl Future<Output = Result<Answer, Error>> + 'static + use<> {
+        let this = Rc::clone(self);
+        async move {
+            this.check_open("execute")?;
+            match this.share(session, &sql, binds) {
+                Ok(answer) => {
+                    let answer = answer.await;
+                    answer.unwrap_or_else(|_| Err(this.given_up("execute")))
+                }
+                // Boxed, for it needs much more room and is less often needed.
+                Err(binds) => Box::pin(this.execute_alone(session, &sql, &binds)).await,
+            }
+        }
+    }
+
+    /// Lets a statement go behind others if it may; gives its values back if not.
+    fn share(
+        &self,
+        session: Session,
+        sql: &[u8],
+        binds: Vec<Cell>,
+    ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Vec<Cell>> {
+        if self.tuned.get() || self.stores.mysql_pins.holds(session, self.owner) {
+            return Err(binds);
+        }
+        self.desk.ask(sql, binds)
+    }
+
+    async fn execute_alone(
+        &self,
+        session: Session,
+        sql: &[u8],
+        binds: &[Cell],
+    ) -> Result<Answer, Error> {
+        check_length(sql, binds)?;
+        let attempt = self.attempt();
+        let trace = Trace::of(sql);
+        if trace == Trace::Session {
+            self.tuned.set(true);
+        }
+        let work = self.run(&attempt, session, sql, binds, trace);
+        let (answer, took) = attempt.run("execute", work).await?;
+        if trace == Trace::None {
+            self.desk.note(sql, took).await;
+        }
+        Ok(answer)
+    }
+
+    /// Begins a transaction for a request; one that is open already goes on.
+    pub fn transaction(
+        self: &Rc<Self>,
+        session: Session,
+    ) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
+        let this = Rc::clone(self);
+        async move {
+            this.check_open("transaction")?;
+            let attempt = this.attempt();
+            attempt
+                .run("transaction", this.begin(&attempt, session))
+                .await
+        }
+    }
+
+    /// Makes a request's transaction last; without one it does nothing, as in MySQL.
+    pub fn commit(
+        self: &Rc<Self>,
+        session: Session,
+    ) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
+        let this = Rc::clone(self);
+        async move {
+            this.check_open("commit")?;
+            let attempt = this.attempt();
+            attempt
+                .run("commit", this.finish(&attempt, session, "commit", "COMMIT"))
+                .await
+        }
+    }
+
+    /// Undoes a request's transaction; without one, or with a lost one, it does nothing.
+    pub fn rollback(
+        self: &Rc<Self>,
+        session: Session,
+    ) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
+        let this = Rc::clone(self);
+        async move {
+            this.check_open("rollback")?;
+            let attempt = this.attempt();
+            attempt
+                .run(
+                    "rollback",
+                    this.finish(&attempt, session, "rollback", "ROLLBACK"),
+                )
+                .await
+        }
+    }
+
+    /// Undoes open transactions and refuses whatever is asked later; idle connections are those of
+    /// all who log in alike.
+    pub fn close(&self) {
+        self.closed.set(true);
+        self.stores.mysql_pins.close(self.owner);
+    }
+
+    async fn run(
+        &self,
+        attempt: &Attempt<'_>,
+        session: Session,
+        sql: &[u8],
+        binds: &[Cell],
+        trace: Trace,
+    ) -> Result<(Answer, Took), Error> {
+        let mut place = match self.stores.mysql_pins.take(session, self.owner) {
+            Some(Pin::Held(place)) => place,
+            Some(Pin::Broken) => {
+                self.stores.mysql_pins.put(session, self.owner, Pin::Broken);
+                return Err(self.broken("execute", attempt));
+            }
+            None => self.lease(attempt).await?,
+        };
+        attempt.talk();
+        let pinned = place.connection().is_in_transaction();
+        if trace != Trace::None {
+            place.connection().stain(self.owner);
+        }
+        let busy = self.desk.begin();
+        match place.connection().execute(sql, binds).await {
+            Ok(answer) => {
+                self.put_back(session, place);
+                let now = Instant::now();
+                self.desk.note_alive(now);
+                Ok((answer, busy.took_alone(now)))
+            }
+            Err(fault) => Err(self.fail(attempt, session, place, pinned, &fault)),
+        }
+    }
+
+    async fn begin(&self, attempt: &Attempt<'_>, session: Session) -> Result<(), Error> {
+        let mut place = match self.stores.mysql_pins.take(session, self.owner) {
+            Some(Pin::Held(place)) => {
+                self.put_back(session, place);
+                return Ok(());
+            }
+            Some(Pin::Broken) | None => self.lease(attempt).await?,
+        };
+        attempt.talk();
+        let begun = place.connection().command("START TRANSACTION").await;
+        begun.map_err(|fault| self.unpinned(attempt, "transaction", &fault))?;
+        self.put_back(session, place);
+        Ok(())
+    }
+
+    async fn finish(
+        &self,
+        attempt: &Attempt<'_>,
+        session: Session,
+        what: &'static str,
+        sql: &'static str,
+    ) -> Result<(), Error> {
+        let mut place = match self.stores.mysql_pins.take(session, self.owner) {
+            Some(Pin::Held(place)) => place,
+            Some(Pin::Broken) if what == "commit" => return Err(self.broken(what, attempt)),
+            Some(Pin::Broken) | None => return Ok(()),
+        };
+        attempt.talk();
+        let finished = place.connection().command(sql).await;
+        finished.map_err(|fault| self.unpinned(attempt, what, &fault))?;
+        self.put_back(session, place);
+        Ok(())
+    }
+
+    /// A place with a connection that nobody else uses and whose session knows of no other object.
+    async fn lease(&self, attempt: &Attempt<'_>) -> Result<Place, Error> {
+        let fit = |connection: &Connection| connection.is_clean_for(self.owner);
+        self.access().lease(attempt, fit).await
+    }
+
+    /// Leaves a connection to its request while a transaction is open, or else to anybody.
+    fn put_back(&self, session: Session, mut place: Place) {
+        match place.connection().is_in_transaction() {
+            // Closed meanwhile: the transaction is undone.
+            true if self.closed.get() => (),
+            true => self
+                .stores
+                .mysql_pins
+                .put(session, self.owner, Pin::Held(place)),
+            false => place.keep(),
+        }
+    }
+
+    fn fail(
+        &self,
+        attempt: &Attempt<'_>,
+        session: Session,
+        place: Place,
+        pinned: bool,
+        fault: &Fault,
+    ) -> Error {
+        if fault.leaves_connection() {
+            self.put_back(session, place);
+            return fault.of_statement(attempt, "execute");
+        }
+        drop(place);
+        if pinned {
+            self.stores.mysql_pins.put(session, self.owner, Pin::Broken);
+        }
+        self.unpinned(attempt, "execute", fault)
+    }
+
+    /// The error of a connection that is gone; idle ones of a server that went are as well.
+    fn unpinned(&self, attempt: &Attempt<'_>, what: &str, fault: &Fault) -> Error {
+        let error = fault.of_statement(attempt, what);
+        // A server that goes may say something first that is no answer to anything.
+        if matches!(error.kind(), Kind::Lost | Kind::Protocol) {
+            self.desk.forget();
+        }
+        error
+    }
+
+    fn broken(&self, what: &str, attempt: &Attempt<'_>) -> Error {
+        let why = "the connection was lost in a transaction, which is undone: call rollback";
+        attempt.failed(Kind::Lost, what, why)
+    }
+
+    fn check_open(&self, what: &str) -> Result<(), Error> {
+        match self.closed.get() {
+            false => Ok(()),
+            true => {
+                let why = "this object was closed before";
+                Err(self.attempt().failed(Kind::Closed, what, why))
+            }
+        }
+    }
+
+    fn given_up(&self, what: &str) -> Error {
+        let why = "the worker ends: nobody reads the answer";
+        self.attempt().failed(Kind::Lost, what, why)
+    }
+
+    fn access(&self) -> &Access {
+        self.desk.access()
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        self.access().attempt()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.stores.mysql_pins.close(self.owner);
+    }
+}
+
+fn check_length(sql: &[u8], binds: &[Cell]) -> Result<(), Error> {
+    let bytes = binds
+        .iter()
+        .map(answer::weight)
+        .fold(sql.len(), usize::saturating_add);
+    match bytes > VALUE_BYTES_MAX {
+        false => Ok(()),
+        true => {
+            let text = format!("a statement with its values has at most {VALUE_BYTES_MAX} bytes");
+            Err(Error::new(Kind::Argument, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

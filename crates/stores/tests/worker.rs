@@ -1,0 +1,10 @@
+//! A runtime like a worker's.
+
+/// Runs `test` as a worker would.
+pub(crate) fn on_a_worker<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())
+        .expect("a runtime starts");
+    runtime.block_on(test)
+}
