@@ -20,6 +20,7 @@
 mod account;
 mod address;
 mod attempt;
+mod channel;
 mod error;
 pub mod http;
 mod limits;
@@ -37,6 +38,7 @@ mod socket;
 use std::rc::Rc;
 
 pub use address::Address;
+pub use channel::Progress;
 pub use error::{Error, Kind, spell};
 pub use limits::{Limits, VALUE_BYTES_MAX};
 pub use session::Session;

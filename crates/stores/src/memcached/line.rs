@@ -6,7 +6,6 @@
 //! connection: those who asked behind it are told once, and the next command connects anew.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -18,8 +17,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::question::{Question, Standing};
 use super::queue::{Busy, Command, LONG_BYTES};
-use super::reply::{Fault, Progress, Reply};
+use super::reply::{Fault, Reply};
 use super::server::Server;
+use crate::channel::{Channel, Decode, Progress};
 use crate::error::{Error, Kind, spell};
 use crate::socket::Socket;
 
@@ -29,8 +29,6 @@ pub(super) const DEPTH_MAX: usize = 128;
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 /// Room for answers read at once.
 const READ_BYTES: usize = 8 * 1024;
-/// What is kept of the room for what is sent.
-const KEPT_BYTES: usize = 16 * 1024;
 
 /// What a connection can take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,15 +143,20 @@ struct Awaited {
     asker: oneshot::Sender<Result<Reply, Error>>,
 }
 
+impl Decode for Awaited {
+    type Reply = Reply;
+    type Fault = Fault;
+    const READ_BYTES: usize = READ_BYTES;
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
+        self.question.hear(bytes)
+    }
+}
+
 struct Talk<'a> {
     server: &'a Rc<Server>,
     line: &'a Rc<Line>,
-    socket: Socket,
-    unsent: Vec<u8>,
-    sent: usize,
-    awaited: VecDeque<Awaited>,
-    /// Bytes known to be missing of the oldest command's answer.
-    missing: usize,
+    channel: Channel<Awaited>,
     /// A long command is under way, or a long answer.
     long: bool,
     /// Short commands wait, but a long one has waited for longer.
@@ -167,11 +170,7 @@ impl<'a> Talk<'a> {
         Self {
             server,
             line,
-            socket,
-            unsent: Vec::new(),
-            sent: 0,
-            awaited: VecDeque::new(),
-            missing: 1,
+            channel: Channel::new(socket),
             long: false,
             held_back: false,
             timer: Box::pin(sleep_until(Instant::now())),
@@ -211,15 +210,15 @@ impl<'a> Talk<'a> {
     }
 
     fn busy(&self) -> Busy {
-        match self.awaited.is_empty() && self.unsent.is_empty() {
+        match self.channel.depth() == 0 && self.channel.unsent_bytes() == 0 {
             true => Busy::No,
             false => Busy::Yes,
         }
     }
 
     fn has_room(&self) -> bool {
-        let unsent = self.unsent.len().saturating_sub(self.sent);
-        !self.long && self.awaited.len() < DEPTH_MAX && unsent < UNSENT_BYTES_MAX
+        let (depth, unsent) = (self.channel.depth(), self.channel.unsent_bytes());
+        !self.long && depth < DEPTH_MAX && unsent < UNSENT_BYTES_MAX
     }
 
     /// Takes commands as long as there is room for them.
@@ -240,11 +239,8 @@ impl<'a> Talk<'a> {
 
     fn take(&mut self, command: Command) {
         self.long = command.bytes.len() >= LONG_BYTES;
-        match self.unsent.is_empty() {
-            true => self.unsent = command.bytes,
-            false => self.unsent.extend_from_slice(&command.bytes),
-        }
-        self.awaited.push_back(Awaited {
+        self.channel.put(command.bytes);
+        self.channel.expect(Awaited {
             question: command.question,
             deadline: command.deadline,
             asker: command.asker,
@@ -253,82 +249,37 @@ impl<'a> Talk<'a> {
 
     /// Says whether it wrote something.
     fn write(&mut self, context: &mut Context<'_>) -> Result<bool, Ended> {
-        let rest = self.unsent.get(self.sent..).unwrap_or_default();
-        if rest.is_empty() {
+        let wrote = self.channel.poll_send(context).map_err(Ended::Lost)?;
+        if wrote {
+            self.line.used.set(Instant::now());
+        }
+        Ok(wrote)
+    }
+
+    /// Says whether it read something, and hands out the answers that are whole. It reads also when
+    /// nothing is awaited: the server may close.
+    fn read(&mut self, context: &mut Context<'_>) -> Result<bool, Ended> {
+        if !self.channel.poll_read(context).map_err(Ended::Lost)? {
             return Ok(false);
         }
-        let wrote = match self.socket.poll_write(context, rest) {
-            Poll::Ready(wrote) => wrote.map_err(Ended::Lost)?,
-            Poll::Pending => return Ok(false),
-        };
-        if wrote == 0 {
-            return Err(Ended::Lost(io::ErrorKind::WriteZero.into()));
+        while let Some((oldest, reply)) = self.channel.next().map_err(Ended::Faulty)? {
+            self.answer(oldest, reply)?;
         }
-        self.sent += wrote;
-        self.line.used.set(Instant::now());
-        if self.sent >= self.unsent.len() {
-            self.sent = 0;
-            self.unsent.clear();
-            if self.unsent.capacity() > KEPT_BYTES {
-                self.unsent = Vec::new();
-            }
-        }
-        Ok(true)
-    }
-
-    /// Says whether it read something. It reads also when nothing is awaited: the server may close.
-    fn read(&mut self, context: &mut Context<'_>) -> Result<bool, Ended> {
-        match self
-            .socket
-            .poll_read_more(context, self.missing.max(READ_BYTES))
-        {
-            Poll::Ready(read) => read.map_err(Ended::Lost)?,
-            Poll::Pending => return Ok(false),
-        }
-        let mut used = 0;
-        let heard = self.hear(&mut used);
-        self.socket.consume(used);
-        if self.socket.unread().is_empty() {
-            self.socket.shrink();
-        }
-        heard.map(|()| true)
-    }
-
-    /// Hands out the answers that are whole; `used` is what they took.
-    fn hear(&mut self, used: &mut usize) -> Result<(), Ended> {
-        loop {
-            let unread = self.socket.unread().get(*used..).unwrap_or_default();
-            if unread.is_empty() {
-                self.missing = 1;
-                return Ok(());
-            }
-            let oldest = self.awaited.front().ok_or(Ended::Faulty(Fault::Unasked))?;
-            match oldest.question.hear(unread).map_err(Ended::Faulty)? {
-                Progress::More(missing) => {
-                    self.missing = missing;
-                    self.long |= missing >= LONG_BYTES;
-                    return Ok(());
-                }
-                Progress::Done(reply, bytes) => {
-                    // With more behind it than was asked, it may belong to another question.
-                    if self.awaited.len() == 1 && unread.len() > bytes {
-                        return Err(Ended::Faulty(Fault::Unasked));
-                    }
-                    *used += bytes;
-                    self.answer(reply)?;
-                }
-            }
+        self.long |= self.channel.missing() >= LONG_BYTES;
+        match self.channel.has_unasked() {
+            true => Err(Ended::Faulty(Fault::Unasked)),
+            false => Ok(true),
         }
     }
 
-    fn answer(&mut self, reply: Reply) -> Result<(), Ended> {
-        let Some(oldest) = self.awaited.pop_front() else {
-            return Ok(());
-        };
+    fn answer(&self, oldest: Awaited, reply: Reply) -> Result<(), Ended> {
         let standing = oldest.question.standing(&reply);
-        let answer = match reply {
-            Reply::Refused(words) => Err(self.failed(&oldest, Kind::Server, &words)),
-            reply => Ok(reply),
+        // With more behind it than was asked, it may belong to another question.
+        let unasked = self.channel.has_unasked().then_some(Fault::Unasked);
+        let answer = match (unasked, reply) {
+            (Some(fault), _) => Err(self.failed(&oldest, fault.kind(), &fault.to_string())),
+            (None, Reply::Refused(words)) => Err(self.failed(&oldest, Kind::Server, &words)),
+            (None, reply) => Ok(reply),
         };
         // Whoever asked may have gone: then the answer is skipped.
         let _ = oldest.asker.send(answer);
@@ -341,7 +292,7 @@ impl<'a> Talk<'a> {
     /// Ends the connection when the oldest command is out of time; until then it sleeps.
     fn watch_time(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         loop {
-            let oldest = self.awaited.front().map(|oldest| oldest.deadline);
+            let oldest = self.channel.oldest().map(|oldest| oldest.deadline);
             let waits = self.server.queue().deadline();
             let Some(next) = oldest.into_iter().chain(waits).min() else {
                 return Poll::Pending;
@@ -365,7 +316,7 @@ impl<'a> Talk<'a> {
     fn end(&mut self, ended: &Ended) {
         let now = Instant::now();
         let mut oldest = true;
-        while let Some(awaited) = self.awaited.pop_front() {
+        for awaited in self.channel.give_up() {
             let error = match ended {
                 Ended::Lost(error) => self.server.attempt().lost(awaited.question.what, error),
                 Ended::Faulty(fault) if oldest => {

@@ -3,7 +3,8 @@
 //! Answers come in the order of the questions and don't say whose they are. So one that does not fit
 //! its question means that nothing behind it can be trusted.
 
-use super::reply::{self, Fault, Progress, Reply};
+use super::reply::{self, Fault, Reply};
+use crate::channel::Progress;
 
 /// A command as far as its answer is concerned.
 pub(super) struct Question {
@@ -35,7 +36,7 @@ pub(super) enum Standing {
 
 impl Question {
     /// Reads the answer from the beginning of what has arrived.
-    pub(super) fn hear(&self, bytes: &[u8]) -> Result<Progress, Fault> {
+    pub(super) fn hear(&self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
         let progress = reply::parse(bytes, &self.key)?;
         match &progress {
             Progress::Done(reply, _) if !self.verb.takes(reply) => Err(Fault::Unfit(reply.name())),

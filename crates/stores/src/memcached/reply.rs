@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::channel::Progress;
 use crate::error::Kind;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::line;
@@ -49,15 +50,6 @@ impl Reply {
             Self::Refused(_) => "ERROR",
         }
     }
-}
-
-/// How far an answer has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// At least so many bytes are still to come.
-    More(usize),
-    /// An answer, and how many bytes it took.
-    Done(Reply, usize),
 }
 
 /// Why bytes are no answer.
@@ -123,9 +115,9 @@ impl fmt::Display for Fault {
 ///
 /// # Errors
 /// A [`Fault`], after which nothing more of the connection can be understood.
-pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress, Fault> {
+pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress<Reply>, Fault> {
     let Some((line, used)) = line::first(bytes, LINE_BYTES_MAX)? else {
-        return Ok(Progress::More(1));
+        return Ok(more(1));
     };
     if let Some(head) = line.strip_prefix(b"VALUE ") {
         return value(head, bytes, used, key);
@@ -148,7 +140,7 @@ pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress, Fault> {
 }
 
 /// The rest of `VALUE <key> <flags> <bytes> [<unique>]`, the block and the `END` behind it.
-fn value(head: &[u8], bytes: &[u8], used: usize, key: &[u8]) -> Result<Progress, Fault> {
+fn value(head: &[u8], bytes: &[u8], used: usize, key: &[u8]) -> Result<Progress<Reply>, Fault> {
     let mut parts = head.split(|byte| *byte == b' ');
     let (named, flags, length) = (parts.next(), parts.next(), parts.next());
     if named != Some(key) {
@@ -173,8 +165,13 @@ fn value(head: &[u8], bytes: &[u8], used: usize, key: &[u8]) -> Result<Progress,
         Some(value) if tail.len() == TAIL.len() => {
             Ok(Progress::Done(Reply::Value(value.to_vec()), used + whole))
         }
-        _ => Ok(Progress::More(whole - block.len())),
+        _ => Ok(more(whole - block.len())),
     }
+}
+
+/// An answer that is not whole is looked at from its beginning again.
+fn more(awaited: usize) -> Progress<Reply> {
+    Progress::More { used: 0, awaited }
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -195,7 +192,7 @@ fn printable(line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], expected: Result<Progress, Fault>) {
+    fn check(bytes: &[u8], expected: Result<Progress<Reply>, Fault>) {
         assert_eq!(parse(bytes, b"k"), expected, "{}", bytes.escape_ascii());
     }
 
@@ -220,7 +217,13 @@ mod tests {
             for cut in 0..bytes.len() {
                 let begun = parse(&bytes[..cut], b"k");
                 assert!(
-                    matches!(begun, Ok(Progress::More(1..))),
+                    matches!(
+                        begun,
+                        Ok(Progress::More {
+                            used: 0,
+                            awaited: 1..
+                        })
+                    ),
                     "{cut} of {bytes:?}"
                 );
             }
@@ -229,8 +232,8 @@ mod tests {
 
     #[test]
     fn the_bytes_still_to_come_are_known_once_the_length_is() {
-        check(b"VALUE k 0 100\r\nabc", Ok(Progress::More(100 + 7 - 3)));
-        check(b"VALUE k 0 1\r\na\r\nEN", Ok(Progress::More(3)));
+        check(b"VALUE k 0 100\r\nabc", Ok(more(100 + 7 - 3)));
+        check(b"VALUE k 0 1\r\na\r\nEN", Ok(more(3)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::handshake::{Channel, Credentials};
+use super::handshake::{Credentials, Secrecy};
 use crate::address::Address;
 use crate::attempt::{Attempt, Target};
 use crate::error::Error;
@@ -97,11 +97,11 @@ impl Access {
 
     async fn open(&self, attempt: &Attempt<'_>) -> Result<Connection, Error> {
         let socket = attempt.dial(&self.names).await?;
-        let channel = match self.server.address() {
-            Address::Unix(_) => Channel::Private,
-            Address::Tcp { .. } => Channel::Open,
+        let secrecy = match self.server.address() {
+            Address::Unix(_) => Secrecy::Private,
+            Address::Tcp { .. } => Secrecy::Open,
         };
-        let opened = Connection::open(socket, channel, Rc::clone(&self.who)).await;
+        let opened = Connection::open(socket, secrecy, Rc::clone(&self.who)).await;
         opened.map_err(|fault| fault.of_connecting(attempt))
     }
 

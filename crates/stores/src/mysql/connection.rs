@@ -8,18 +8,14 @@ use std::rc::Rc;
 
 use super::answer::{Answer, Cell};
 use super::fault::Fault;
-use super::handshake::{self, Channel, Credentials, Failure, Handshake, Turn};
+use super::handshake::{self, Credentials, Failure, Handshake, Secrecy, Turn};
 use super::packet::{Front, HEADER_BYTES, begin, front, seal};
-use super::reply::{
-    self, Columns, Decoder, Dialect, Prepared, Progress, Question, Reply, Standing,
-};
+use super::reply::{self, Columns, Decoder, Dialect, Prepared, Question, Reply, Standing};
 use super::statements::Statements;
 use super::value::put_binds;
+use crate::channel::{Broken, Channel, Decode, Progress};
 use crate::place::Owner;
 use crate::socket::Socket;
-
-/// Room kept for what is sent.
-const KEPT_BYTES: usize = 16 * 1024;
 
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
@@ -29,8 +25,7 @@ const COM_STMT_EXECUTE: u8 = 0x17;
 
 /// A connection that is logged in.
 pub(crate) struct Connection {
-    socket: Socket,
-    unsent: Vec<u8>,
+    channel: Channel<Decoder>,
     handshake: Handshake,
     who: Rc<Credentials>,
     dialect: Dialect,
@@ -54,18 +49,17 @@ impl Connection {
     /// Logs in on a connection just made.
     pub(super) async fn open(
         mut socket: Socket,
-        channel: Channel,
+        secrecy: Secrecy,
         who: Rc<Credentials>,
     ) -> Result<Self, Fault> {
         let (_, greeting) = packet(&mut socket).await?;
-        let mut handshake = Handshake::greeted(&greeting, channel)?;
+        let mut handshake = Handshake::greeted(&greeting, secrecy)?;
         let dialect = handshake.dialect();
         let answer = handshake.answer(&who);
         send(&mut socket, &answer, 1).await?;
         log_in(&mut socket, &mut handshake, &who).await?;
         Ok(Self {
-            socket,
-            unsent: Vec::new(),
+            channel: Channel::new(socket),
             handshake,
             who,
             dialect,
@@ -101,10 +95,11 @@ impl Connection {
     pub(super) async fn clean(&mut self) -> Result<(), Fault> {
         self.state = State::Busy;
         let command = self.handshake.again(&self.who);
-        send(&mut self.socket, &command, 0).await?;
-        log_in(&mut self.socket, &mut self.handshake, &self.who).await?;
+        let socket = self.channel.socket();
+        send(socket, &command, 0).await?;
+        log_in(socket, &mut self.handshake, &self.who).await?;
         self.statements.clear();
-        self.unsent.clear();
+        self.channel.forget_unsent();
         (self.state, self.stained) = (State::Ready, None);
         Ok(())
     }
@@ -147,8 +142,8 @@ impl Connection {
         self.prepared(sql).await.map(drop)
     }
 
-    /// Puts a prepared statement behind those to be sent; gives what its answer is to.
-    pub(super) fn push(&mut self, sql: &[u8], binds: &[Cell]) -> Result<Question, Fault> {
+    /// Puts a prepared statement behind those to be sent.
+    pub(super) fn push(&mut self, sql: &[u8], binds: &[Cell]) -> Result<(), Fault> {
         let Some(prepared) = self.statements.get(sql) else {
             // Prepared before in the same round, of no more statements than are kept.
             return Err(Fault::Reply(reply::Fault::Unknown));
@@ -162,37 +157,9 @@ impl Connection {
         self.statements.learn(sql, columns);
     }
 
-    /// Sends what was put.
-    pub(super) async fn flush(&mut self) -> Result<(), Fault> {
-        let sent = self.socket.write(&self.unsent).await;
-        self.unsent.clear();
-        if self.unsent.capacity() > KEPT_BYTES {
-            self.unsent = Vec::new();
-        }
-        Ok(sent?)
-    }
-
-    /// Takes in what has come of an answer; `None` when more has to be read.
-    pub(super) fn hear(&mut self, decoder: &mut Decoder) -> Result<Heard, Fault> {
-        match decoder.take(self.socket.unread())? {
-            Progress::Done(reply, used) => {
-                self.socket.consume(used);
-                Ok(Heard::Whole(reply))
-            }
-            Progress::More { used, awaited } => {
-                self.socket.consume(used);
-                Ok(Heard::Part(awaited))
-            }
-        }
-    }
-
-    /// Reads some more; may be given up, and begun again.
-    pub(super) async fn read_more(&mut self, awaited: usize) -> Result<(), Fault> {
-        Ok(self.socket.read_more(awaited).await?)
-    }
-
-    pub(super) fn decoder(&self, question: Question) -> Decoder {
-        Decoder::new(self.dialect, question)
+    /// The questions and answers under way.
+    pub(super) fn channel(&mut self) -> &mut Channel<Decoder> {
+        &mut self.channel
     }
 
     /// Ends a round whose answers were all read; says whether the connection may be used again.
@@ -206,8 +173,8 @@ impl Connection {
         binds: &[Cell],
     ) -> Result<(Answer, Option<Standing>), Fault> {
         let prepared = self.prepared(sql).await?;
-        let question = self.put_execution(&prepared, binds)?;
-        let (reply, standing) = self.ask(question).await?;
+        self.put_execution(&prepared, binds)?;
+        let (reply, standing) = self.ask().await?;
         match reply {
             Reply::Done(answer, columns) => {
                 self.statements.learn(sql, columns);
@@ -222,10 +189,10 @@ impl Connection {
         if let Some(prepared) = self.statements.get(sql) {
             return Ok(prepared.clone());
         }
-        self.put(COM_STMT_PREPARE, sql);
-        match self.ask(Question::Prepare).await?.0 {
+        self.put(COM_STMT_PREPARE, sql, Question::Prepare);
+        match self.ask().await?.0 {
             Reply::Prepared(prepared) => {
-                let unsent = &mut self.unsent;
+                let unsent = self.channel.unsent();
                 self.statements.keep(sql, prepared.clone(), unsent);
                 Ok(prepared)
             }
@@ -240,45 +207,44 @@ impl Connection {
         command: u8,
         bytes: &[u8],
     ) -> Result<(Answer, Option<Standing>), Fault> {
-        self.put(command, bytes);
-        match self.ask(Question::Text).await? {
+        self.put(command, bytes, Question::Text);
+        match self.ask().await? {
             (Reply::Done(answer, _), standing) => Ok((answer, standing)),
             (Reply::Refused(refusal), _) => Err(Fault::Refused(refusal)),
             (Reply::Prepared(_), _) => Err(Fault::Reply(reply::Fault::Unknown)),
         }
     }
 
-    fn put(&mut self, command: u8, bytes: &[u8]) {
-        let place = begin(&mut self.unsent);
-        self.unsent.push(command);
-        self.unsent.extend_from_slice(bytes);
-        seal(&mut self.unsent, place, 0);
+    fn put(&mut self, command: u8, bytes: &[u8], question: Question) {
+        let unsent = self.channel.unsent();
+        let place = begin(unsent);
+        unsent.push(command);
+        unsent.extend_from_slice(bytes);
+        seal(unsent, place, 0);
+        self.channel.expect(Decoder::new(self.dialect, question));
     }
 
-    fn put_execution(&mut self, prepared: &Prepared, binds: &[Cell]) -> Result<Question, Fault> {
+    fn put_execution(&mut self, prepared: &Prepared, binds: &[Cell]) -> Result<(), Fault> {
         const NO_CURSOR_ONE_TIME: [u8; 5] = [0, 1, 0, 0, 0];
         let (required, supplied) = (prepared.binds, binds.len());
         if required != supplied {
             return Err(Fault::Binds { required, supplied });
         }
-        let place = begin(&mut self.unsent);
-        self.unsent.push(COM_STMT_EXECUTE);
-        self.unsent.extend_from_slice(&prepared.id.to_le_bytes());
-        self.unsent.extend_from_slice(&NO_CURSOR_ONE_TIME);
-        put_binds(&mut self.unsent, binds);
-        seal(&mut self.unsent, place, 0);
-        Ok(Question::Execute(prepared.columns.clone()))
+        let unsent = self.channel.unsent();
+        let place = begin(unsent);
+        unsent.push(COM_STMT_EXECUTE);
+        unsent.extend_from_slice(&prepared.id.to_le_bytes());
+        unsent.extend_from_slice(&NO_CURSOR_ONE_TIME);
+        put_binds(unsent, binds);
+        seal(unsent, place, 0);
+        let question = Question::Execute(prepared.columns.clone());
+        self.channel.expect(Decoder::new(self.dialect, question));
+        Ok(())
     }
 
-    async fn ask(&mut self, question: Question) -> Result<(Reply, Option<Standing>), Fault> {
-        self.flush().await?;
-        let mut decoder = self.decoder(question);
-        loop {
-            match self.hear(&mut decoder)? {
-                Heard::Whole(reply) => return Ok((reply, decoder.standing())),
-                Heard::Part(awaited) => self.read_more(awaited).await?,
-            }
-        }
+    async fn ask(&mut self) -> Result<(Reply, Option<Standing>), Fault> {
+        let (decoder, reply) = self.channel.ask().await?;
+        Ok((reply, decoder.standing()))
     }
 
     fn settle<T>(
@@ -302,10 +268,9 @@ impl Connection {
     }
 
     fn settled(&mut self, standing: Standing) -> Result<(), Fault> {
-        if !self.socket.unread().is_empty() {
+        if self.channel.has_unasked() {
             return Err(Fault::Reply(reply::Fault::Unasked));
         }
-        self.socket.shrink();
         self.state = match standing {
             Standing::Free => State::Ready,
             Standing::InTransaction => State::InTransaction,
@@ -314,12 +279,23 @@ impl Connection {
     }
 }
 
-/// How much of an answer was there.
-pub(super) enum Heard {
-    /// All of it.
-    Whole(Reply),
-    /// So many bytes are missing at least.
-    Part(usize),
+impl Decode for Decoder {
+    type Reply = Reply;
+    type Fault = reply::Fault;
+    const READ_BYTES: usize = 1;
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, reply::Fault> {
+        self.decode(bytes)
+    }
+}
+
+impl From<Broken<reply::Fault>> for Fault {
+    fn from(broken: Broken<reply::Fault>) -> Self {
+        match broken {
+            Broken::Lost(error) => Self::Lost(error),
+            Broken::Fault(fault) => Self::Reply(fault),
+        }
+    }
 }
 
 async fn send(socket: &mut Socket, payload: &[u8], sequence: u8) -> Result<(), Fault> {
@@ -367,7 +343,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         const GOODBYE: [u8; 5] = [1, 0, 0, 0, COM_QUIT];
         if self.state != State::Busy {
-            self.socket.try_write(&GOODBYE);
+            self.channel.socket().try_write(&GOODBYE);
         }
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct Credentials {
 
 /// Who can listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Channel {
+pub(super) enum Secrecy {
     /// Nobody: a Unix socket.
     Private,
     /// Whoever is on the way.
@@ -175,23 +175,23 @@ pub(super) struct Handshake {
     plugin: Plugin,
     nonce: [u8; NONCE_BYTES],
     abilities: u64,
-    channel: Channel,
+    secrecy: Secrecy,
     turns: u8,
     awaits_key: bool,
 }
 
 impl Handshake {
     /// Reads the server's greeting.
-    pub(super) fn greeted(payload: &[u8], channel: Channel) -> Result<Self, Failure> {
+    pub(super) fn greeted(payload: &[u8], secrecy: Secrecy) -> Result<Self, Failure> {
         match payload.first() {
             Some(0xff) => Err(refused(payload)),
-            Some(10) => Self::read(payload, channel).ok_or(Failure::Unknown)?,
+            Some(10) => Self::read(payload, secrecy).ok_or(Failure::Unknown)?,
             Some(0..10) => Err(Failure::Ancient),
             _ => Err(Failure::Unknown),
         }
     }
 
-    fn read(payload: &[u8], channel: Channel) -> Option<Result<Self, Failure>> {
+    fn read(payload: &[u8], secrecy: Secrecy) -> Option<Result<Self, Failure>> {
         let mut fields = Fields(payload);
         fields.u8()?;
         // The version and the connection's number.
@@ -223,7 +223,7 @@ impl Handshake {
             plugin: Plugin::of_name(fields.name()).unwrap_or(Plugin::Native),
             nonce,
             abilities,
-            channel,
+            secrecy,
             turns: 0,
             awaits_key: false,
         }))
@@ -322,9 +322,9 @@ impl Handshake {
     fn more(&mut self, rest: &[u8], who: &Credentials) -> Result<Turn, Failure> {
         const SEND_KEY: u8 = 2;
         let whole = || [who.password.as_bytes(), b"\0"].concat();
-        match (self.plugin, rest, self.channel) {
+        match (self.plugin, rest, self.secrecy) {
             (Plugin::Native, _, _) => Err(Failure::Unknown),
-            (_, key, Channel::Open) if self.awaits_key => {
+            (_, key, Secrecy::Open) if self.awaits_key => {
                 self.awaits_key = false;
                 let key = PublicKey::read(key).ok_or(Failure::Key)?;
                 let mut seed = [0; 20];
@@ -333,8 +333,8 @@ impl Handshake {
                 sealed.map(Turn::Say).ok_or(Failure::Key)
             }
             (_, [3], _) => Ok(Turn::Wait),
-            (_, [4], Channel::Private) => Ok(Turn::Say(whole())),
-            (_, [4], Channel::Open) => {
+            (_, [4], Secrecy::Private) => Ok(Turn::Say(whole())),
+            (_, [4], Secrecy::Open) => {
                 self.awaits_key = true;
                 Ok(Turn::Say(vec![SEND_KEY]))
             }
@@ -375,9 +375,9 @@ mod tests {
         out
     }
 
-    fn login(plugin: &str, channel: Channel) -> Handshake {
+    fn login(plugin: &str, secrecy: Secrecy) -> Handshake {
         let greeting = greeting(can::OURS, plugin);
-        Handshake::greeted(&greeting, channel).expect("a greeting")
+        Handshake::greeted(&greeting, secrecy).expect("a greeting")
     }
 
     #[test]
@@ -390,7 +390,7 @@ mod tests {
         ];
         for (abilities, dialect) in cases {
             let greeting = greeting(abilities, "mysql_native_password");
-            let mut login = Handshake::greeted(&greeting, Channel::Open).expect("a greeting");
+            let mut login = Handshake::greeted(&greeting, Secrecy::Open).expect("a greeting");
             assert_eq!(login.dialect(), dialect);
             assert_eq!(&login.nonce, b"12345678901234567890");
             let answer = login.answer(&who());
@@ -400,7 +400,7 @@ mod tests {
             assert!(answer.ends_with(b"mysql_native_password\0"));
         }
         let short = greeting(can::PROTOCOL_41, "");
-        let ancient = Handshake::greeted(&short, Channel::Open);
+        let ancient = Handshake::greeted(&short, Secrecy::Open);
         assert_eq!(ancient.expect_err("too old"), Failure::Ancient);
     }
 
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_server_may_want_another_plugin_and_the_whole_password() {
-        let mut by_socket = login("mysql_native_password", Channel::Private);
+        let mut by_socket = login("mysql_native_password", Secrecy::Private);
         let switch = b"\xfecaching_sha2_password\0abcdefghijabcdefghij\0";
         let said = by_socket.hear(switch, &who()).expect("a turn");
         let proof = Plugin::Sha2.proof(b"p", b"abcdefghijabcdefghij");
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(by_socket.hear(b"\x01\x03", &who()), Ok(Turn::Wait));
         assert_eq!(by_socket.hear(b"\0\0\0\x02\0\0\0", &who()), Ok(Turn::Done));
 
-        let mut by_tcp = login("caching_sha2_password", Channel::Open);
+        let mut by_tcp = login("caching_sha2_password", Secrecy::Open);
         let wanted = by_tcp.hear(b"\x01\x04", &who());
         assert_eq!(wanted, Ok(Turn::Say(vec![2])));
         assert_eq!(by_tcp.hear(b"\x01no key", &who()), Err(Failure::Key));
@@ -443,12 +443,12 @@ mod tests {
     #[test]
     fn no_other_plugin_is_taken_and_no_talk_goes_on_for_ever() {
         for plugin in ["mysql_clear_password", "client_ed25519", ""] {
-            let mut login = login("mysql_native_password", Channel::Private);
+            let mut login = login("mysql_native_password", Secrecy::Private);
             let switch = [b"\xfe", plugin.as_bytes(), b"\0nonce"].concat();
             let error = login.hear(&switch, &who()).expect_err(plugin);
             assert_eq!(error, Failure::Plugin(plugin.to_owned()));
         }
-        let mut patient = login("caching_sha2_password", Channel::Private);
+        let mut patient = login("caching_sha2_password", Secrecy::Private);
         for _ in 0..TURNS_MAX {
             assert_eq!(patient.hear(b"\x01\x03", &who()), Ok(Turn::Wait));
         }
@@ -460,10 +460,10 @@ mod tests {
         let whole = greeting(can::OURS, "");
         for end in 0..whole.len() - 1 {
             // A name that is cut off is a name.
-            let cut = Handshake::greeted(&whole[..end], Channel::Open);
+            let cut = Handshake::greeted(&whole[..end], Secrecy::Open);
             assert!(cut.is_err(), "{end}");
         }
-        let refused = Handshake::greeted(b"\xff\x10\x04Too many connections", Channel::Open);
+        let refused = Handshake::greeted(b"\xff\x10\x04Too many connections", Secrecy::Open);
         let text = refused.expect_err("a refusal").to_string();
         assert_eq!(text, "ERROR 1040 (HY000): Too many connections");
     }

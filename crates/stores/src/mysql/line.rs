@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Heard};
+use super::connection::Connection;
 use super::desk::{Asked, Busy, Desk, Job, Phase, Serving};
 use super::fault::Fault;
 use super::habit::Text;
-use super::reply::{self, Decoder, Question, Reply, Standing};
+use super::reply::{self, Reply, Standing};
 use crate::error::{Error, Kind};
 
 /// Rounds after which a line makes way for those in line for a place.
@@ -89,7 +89,6 @@ async fn rounds(
 
 /// A statement that was sent.
 struct Sent {
-    question: Question,
     deadline: Instant,
     /// `None` when it is asked elsewhere by now.
     job: Option<Job>,
@@ -149,13 +148,10 @@ impl Round<'_> {
             return Err(self.end(&ended));
         }
         let mut standing = None;
-        while let Some(sent) = self.sent.front() {
-            let mut decoder = self.connection.decoder(sent.question.clone());
-            match self.hear(&mut decoder).await {
-                Ok(reply) => self.answer(reply).map_err(|ended| self.end(&ended))?,
-                Err(ended) => return Err(self.end(&ended)),
-            }
-            standing = decoder.standing().or(standing);
+        while !self.sent.is_empty() {
+            let (reply, heard) = self.hear().await.map_err(|ended| self.end(&ended))?;
+            self.answer(reply).map_err(|ended| self.end(&ended))?;
+            standing = heard.or(standing);
         }
         self.judge().await;
         let ended = self.connection.end_round(standing);
@@ -198,8 +194,7 @@ impl Round<'_> {
 
     fn put(&mut self, job: Job) {
         match self.connection.push(&job.text.sql, &job.binds) {
-            Ok(question) => self.sent.push_back(Sent {
-                question,
+            Ok(()) => self.sent.push_back(Sent {
                 deadline: job.deadline,
                 job: Some(job),
             }),
@@ -214,44 +209,43 @@ impl Round<'_> {
         let Some(deadline) = self.sent.front().map(|sent| sent.deadline) else {
             return Ok(());
         };
-        match timeout_at(deadline, self.connection.flush()).await {
-            Ok(written) => written?,
+        match timeout_at(deadline, self.connection.channel().send()).await {
+            Ok(sent) => sent.map_err(Fault::Lost)?,
             Err(_) => return Err(Ended::Overdue),
         }
         (self.began, self.since) = (Instant::now(), Instant::now());
         Ok(())
     }
 
-    /// The answer to the oldest statement.
-    async fn hear(&mut self, decoder: &mut Decoder) -> Result<Reply, Ended> {
+    /// The answer to the oldest statement, and what it says of transactions.
+    async fn hear(&mut self) -> Result<(Reply, Option<Standing>), Ended> {
         let mut waited = false;
         loop {
-            match self.connection.hear(decoder)? {
-                Heard::Whole(reply) => {
-                    if waited {
-                        self.note();
-                    }
-                    return Ok(reply);
+            let answered = self.connection.channel().next();
+            if let Some((decoder, reply)) = answered.map_err(Fault::Reply)? {
+                if waited {
+                    self.note();
                 }
-                Heard::Part(awaited) => self.read(awaited).await?,
+                return Ok((reply, decoder.standing()));
             }
+            self.read().await?;
             waited = true;
         }
     }
 
-    async fn read(&mut self, awaited: usize) -> Result<(), Ended> {
+    async fn read(&mut self) -> Result<(), Ended> {
         let Some(deadline) = self.sent.front().map(|sent| sent.deadline) else {
             return Ok(());
         };
         let patience = self.since + self.serving.desk.patience();
         if patience < deadline {
-            match timeout_at(patience, self.connection.read_more(awaited)).await {
-                Ok(read) => return Ok(read?),
+            match timeout_at(patience, self.connection.channel().read()).await {
+                Ok(read) => return Ok(read.map_err(Fault::Lost)?),
                 Err(_) => self.hand_over(),
             }
         }
-        match timeout_at(deadline, self.connection.read_more(awaited)).await {
-            Ok(read) => Ok(read?),
+        match timeout_at(deadline, self.connection.channel().read()).await {
+            Ok(read) => Ok(read.map_err(Fault::Lost)?),
             Err(_) => Err(Ended::Overdue),
         }
     }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::answer::{Answer, Cell, ROWS_MAX, Table, weight};
 use super::packet::{Fields, Front, HEADER_BYTES, front};
 use super::value::{Type, binary_row, text_row};
+use crate::channel::Progress;
 use crate::error::Kind;
 use crate::limits::VALUE_BYTES_MAX;
 
@@ -159,20 +160,6 @@ pub enum Reply {
     Refused(Refusal),
 }
 
-/// How far an answer has come.
-#[derive(Debug, PartialEq)]
-pub enum Progress {
-    /// So many bytes were taken in, and at least so many more are to come.
-    More {
-        /// Bytes that need not be shown again.
-        used: usize,
-        /// Bytes still to come, at least 1.
-        awaited: usize,
-    },
-    /// The answer is whole, and how many bytes were taken in for it now.
-    Done(Reply, usize),
-}
-
 /// What the next packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -248,7 +235,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A [`Fault`], after which nothing more of the connection can be understood.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<Progress, Fault> {
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();

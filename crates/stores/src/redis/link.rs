@@ -1,13 +1,14 @@
 //! One connection to Redis, which knows what it has promised: to watch keys, to queue commands.
 
-use super::reply::{Decoder, Fault, Progress, Reply};
+use super::reply::{Decoder, Fault, Reply};
 use crate::attempt::Attempt;
+use crate::channel::{Broken, Channel, Decode, Progress};
 use crate::error::Error;
 use crate::socket::Socket;
 
 /// A connection that is logged in.
 pub(crate) struct Link {
-    socket: Socket,
+    channel: Channel<Replies>,
     watches: bool,
     queues: bool,
     changed: bool,
@@ -64,7 +65,7 @@ impl Effect {
 impl Link {
     pub(super) fn new(socket: Socket) -> Self {
         Self {
-            socket,
+            channel: Channel::new(socket),
             watches: false,
             queues: false,
             changed: false,
@@ -72,7 +73,7 @@ impl Link {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.socket.is_quiet()
+        self.channel.is_quiet()
     }
 
     /// Whether it belongs to one request for now.
@@ -93,44 +94,21 @@ impl Link {
         &mut self,
         attempt: &Attempt<'_>,
         what: &str,
-        bytes: &[u8],
+        bytes: Vec<u8>,
         effects: &[Effect],
     ) -> Result<Vec<Reply>, Error> {
-        let sent = self.socket.write(bytes).await;
-        sent.map_err(|error| attempt.lost(what, &error))?;
-        let mut replies = Vec::with_capacity(effects.len());
-        let mut decoder = Decoder::default();
-        for effect in effects {
-            let reply = self.hear(attempt, what, &mut decoder).await?;
-            self.note(*effect, &reply);
-            replies.push(reply);
+        self.channel.put(bytes);
+        self.channel.expect(Replies::to(effects.len()));
+        let (_, replies) = self.channel.ask().await.map_err(|broken| match broken {
+            Broken::Lost(error) => attempt.lost(what, &error),
+            Broken::Fault(fault) => faulty(attempt, what, fault),
+        })?;
+        for (effect, reply) in effects.iter().zip(&replies) {
+            self.note(*effect, reply);
         }
-        if !self.socket.unread().is_empty() {
-            return Err(faulty(attempt, what, Fault::Unasked));
-        }
-        self.socket.shrink();
-        Ok(replies)
-    }
-
-    async fn hear(
-        &mut self,
-        attempt: &Attempt<'_>,
-        what: &str,
-        decoder: &mut Decoder,
-    ) -> Result<Reply, Error> {
-        loop {
-            let progress = decoder.take(self.socket.unread());
-            match progress.map_err(|fault| faulty(attempt, what, fault))? {
-                Progress::Done(reply, used) => {
-                    self.socket.consume(used);
-                    return Ok(reply);
-                }
-                Progress::More { used, awaited } => {
-                    self.socket.consume(used);
-                    let read = self.socket.read_more(awaited).await;
-                    read.map_err(|error| attempt.lost(what, &error))?;
-                }
-            }
+        match self.channel.has_unasked() {
+            true => Err(faulty(attempt, what, Fault::Unasked)),
+            false => Ok(replies),
         }
     }
 
@@ -149,4 +127,44 @@ impl Link {
 
 fn faulty(attempt: &Attempt<'_>, what: &str, fault: Fault) -> Error {
     attempt.failed(fault.kind(), what, &fault.to_string())
+}
+
+/// The answers to what was sent together.
+struct Replies {
+    decoder: Decoder,
+    count: usize,
+    replies: Vec<Reply>,
+}
+
+impl Replies {
+    fn to(commands: usize) -> Self {
+        Self {
+            decoder: Decoder::default(),
+            count: commands,
+            replies: Vec::with_capacity(commands),
+        }
+    }
+}
+
+impl Decode for Replies {
+    type Reply = Vec<Reply>;
+    type Fault = Fault;
+    const READ_BYTES: usize = 1;
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Vec<Reply>>, Fault> {
+        let mut all = 0;
+        while self.replies.len() < self.count {
+            match self.decoder.decode(bytes.get(all..).unwrap_or_default())? {
+                Progress::Done(reply, used) => {
+                    all += used;
+                    self.replies.push(reply);
+                }
+                Progress::More { used, awaited } => {
+                    let used = all + used;
+                    return Ok(Progress::More { used, awaited });
+                }
+            }
+        }
+        Ok(Progress::Done(std::mem::take(&mut self.replies), all))
+    }
 }

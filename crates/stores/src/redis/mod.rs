@@ -204,7 +204,7 @@ impl Redis {
         attempt
             .run(
                 what,
-                self.exchange(&attempt, session, what, &bytes, &effects),
+                self.exchange(&attempt, session, what, bytes, &effects),
             )
             .await
     }
@@ -214,7 +214,7 @@ impl Redis {
         attempt: &Attempt<'_>,
         session: Session,
         what: &str,
-        bytes: &[u8],
+        bytes: Vec<u8>,
         effects: &[Effect],
     ) -> Result<Vec<Reply>, Error> {
         let owner = self.owner.get();
@@ -266,7 +266,7 @@ impl Redis {
         }
         let effects = vec![Effect::Plain; commands.len()];
         let replies = link
-            .ask(attempt, "log in", &encode(&commands)?, &effects)
+            .ask(attempt, "log in", encode(&commands)?, &effects)
             .await?;
         for reply in replies {
             if let Reply::Error(words) = reply {

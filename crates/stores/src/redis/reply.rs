@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::channel::Progress;
 use crate::error::Kind;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::line;
@@ -117,20 +118,6 @@ struct List {
     missing: usize,
 }
 
-/// How far an answer has come.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// So many bytes were taken in, and at least so many more are to come.
-    More {
-        /// Bytes that need not be shown again.
-        used: usize,
-        /// Bytes still to come, at least 1.
-        awaited: usize,
-    },
-    /// An answer is whole, and how many bytes were taken in for it now.
-    Done(Reply, usize),
-}
-
 /// An element that begins the bytes shown.
 enum Element {
     Whole(Reply, usize),
@@ -143,7 +130,7 @@ impl Decoder {
     ///
     /// # Errors
     /// A [`Fault`], after which nothing more of the connection can be understood.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<Progress, Fault> {
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -273,15 +260,15 @@ fn printable(line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn whole(bytes: &[u8]) -> Result<Progress, Fault> {
-        Decoder::default().take(bytes)
+    fn whole(bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
+        Decoder::default().decode(bytes)
     }
 
     /// Shows the bytes one more at a time, as a socket's buffer would hold them.
     fn in_pieces(bytes: &[u8]) -> Option<Reply> {
         let (mut decoder, mut begin) = (Decoder::default(), 0);
         for end in 1..=bytes.len() {
-            match decoder.take(&bytes[begin..end]).expect("no fault") {
+            match decoder.decode(&bytes[begin..end]).expect("no fault") {
                 Progress::More { used, awaited } => {
                     assert!(awaited > 0 && awaited <= bytes.len() - end);
                     begin += used;
@@ -326,9 +313,9 @@ mod tests {
     fn one_answer_is_taken_at_a_time() {
         let mut decoder = Decoder::default();
         let bytes = b":1\r\n:2\r\n";
-        assert_eq!(decoder.take(bytes), Ok(Progress::Done(Reply::Int(1), 4)));
+        assert_eq!(decoder.decode(bytes), Ok(Progress::Done(Reply::Int(1), 4)));
         assert_eq!(
-            decoder.take(&bytes[4..]),
+            decoder.decode(&bytes[4..]),
             Ok(Progress::Done(Reply::Int(2), 4))
         );
     }
@@ -338,8 +325,8 @@ mod tests {
         let mut decoder = Decoder::default();
         let value = vec![b'v'; VALUE_BYTES_MAX];
         let answer = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
-        assert!(matches!(decoder.take(&answer), Ok(Progress::Done(..))));
-        assert_eq!(decoder.take(&answer), Err(Fault::LongAnswer));
+        assert!(matches!(decoder.decode(&answer), Ok(Progress::Done(..))));
+        assert_eq!(decoder.decode(&answer), Err(Fault::LongAnswer));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What holds for any bytes a store may answer, for the replayed corpora and the fuzz targets.
 
+use stores::Progress;
 use stores::memcached::reply as memcached;
 use stores::mysql::reply as mysql;
-use stores::redis::reply::{Decoder, Fault, Progress, Reply};
+use stores::redis::reply::{Decoder, Fault, Reply};
 
 /// memcached's answers: what is not there yet is awaited, and no more than comes.
 pub(crate) fn memcached_reply(bytes: &[u8]) {
@@ -11,20 +12,17 @@ pub(crate) fn memcached_reply(bytes: &[u8]) {
     for end in 0..bytes.len() {
         let begun = memcached::parse(&bytes[..end], KEY);
         match (&whole, begun) {
-            (
-                Ok(memcached::Progress::Done(reply, used)),
-                Ok(memcached::Progress::Done(same, at)),
-            ) => {
+            (Ok(Progress::Done(reply, used)), Ok(Progress::Done(same, at))) => {
                 assert_eq!((reply, *used), (&same, at));
                 assert!(at <= end);
             }
-            (Ok(memcached::Progress::Done(_, used)), Ok(memcached::Progress::More(awaited))) => {
+            (Ok(Progress::Done(_, used)), Ok(Progress::More { awaited, .. })) => {
                 assert!(
                     awaited >= 1 && end + awaited <= *used,
                     "{end} + {awaited} of {used}"
                 );
             }
-            (Ok(memcached::Progress::More(_)) | Err(_), Ok(memcached::Progress::More(awaited))) => {
+            (Ok(Progress::More { .. }) | Err(_), Ok(Progress::More { awaited, .. })) => {
                 assert!(awaited >= 1);
             }
             (Err(fault), Err(same)) => assert_eq!(*fault, same),
@@ -44,7 +42,7 @@ fn redis(bytes: &[u8], piece: usize) -> (Vec<Reply>, Option<Fault>) {
     let (mut decoder, mut replies) = (Decoder::default(), Vec::new());
     let (mut begin, mut end) = (0, 0);
     loop {
-        match decoder.take(&bytes[begin..end]) {
+        match decoder.decode(&bytes[begin..end]) {
             Ok(Progress::Done(reply, used)) => {
                 assert!(used >= 1, "progress");
                 begin += used;
@@ -91,8 +89,8 @@ fn mysql(choice: u8, bytes: &[u8], piece: usize) -> (Vec<mysql::Reply>, Option<m
     let mut decoder = mysql::Decoder::new(dialect, question.clone());
     let (mut replies, mut begin, mut end) = (Vec::new(), 0, 0);
     loop {
-        match decoder.take(&bytes[begin..end]) {
-            Ok(mysql::Progress::Done(reply, used)) => {
+        match decoder.decode(&bytes[begin..end]) {
+            Ok(Progress::Done(reply, used)) => {
                 assert!(used >= 1, "progress");
                 begin += used;
                 if let (mysql::Question::Execute(known), mysql::Reply::Done(_, columns)) =
@@ -103,7 +101,7 @@ fn mysql(choice: u8, bytes: &[u8], piece: usize) -> (Vec<mysql::Reply>, Option<m
                 replies.push(reply);
                 decoder = mysql::Decoder::new(dialect, question.clone());
             }
-            Ok(mysql::Progress::More { used, awaited }) => {
+            Ok(Progress::More { used, awaited }) => {
                 assert!(awaited >= 1);
                 begin += used;
                 if end == bytes.len() {

@@ -55,7 +55,7 @@ fn taken(
     let mut decoder = Decoder::new(dialect, question.clone());
     let (mut from, mut to) = (0, 0);
     loop {
-        match decoder.take(&bytes[from..to])? {
+        match decoder.decode(&bytes[from..to])? {
             Progress::Done(reply, used) => {
                 assert_eq!(from + used, bytes.len(), "all was taken in");
                 return Ok((reply, decoder.standing()));
