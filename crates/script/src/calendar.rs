@@ -33,7 +33,7 @@ const DAYS: [&str; 7] = [
 
 /// What stands between `%` and its letter.
 #[derive(Default, Clone, Copy)]
-struct Flags {
+struct FormatFlags {
     /// `-`, `0`, `_`: nothing, zeros or blanks before it.
     padding: Option<u8>,
     upper: bool,
@@ -65,8 +65,8 @@ pub(crate) fn format(pattern: &[u8], time: &Zoned) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn flags(mut rest: &[u8]) -> (Flags, &[u8]) {
-    let mut flags = Flags::default();
+fn flags(mut rest: &[u8]) -> (FormatFlags, &[u8]) {
+    let mut flags = FormatFlags::default();
     while let Some((byte, after)) = rest.split_first() {
         match byte {
             b'-' | b'_' => flags.padding = Some(*byte),
@@ -86,7 +86,7 @@ fn flags(mut rest: &[u8]) -> (Flags, &[u8]) {
 }
 
 /// Whether the letter is known.
-fn write(letter: u8, flags: Flags, time: &Zoned, out: &mut Vec<u8>) -> bool {
+fn write(letter: u8, flags: FormatFlags, time: &Zoned, out: &mut Vec<u8>) -> bool {
     if let Some((number, width, padding)) = number(letter, time) {
         write_number(number, width, padding, flags, out);
         return true;
@@ -151,7 +151,7 @@ fn number(letter: u8, time: &Zoned) -> Option<(i64, usize, u8)> {
     }
 }
 
-fn write_number(number: i64, width: usize, padding: u8, flags: Flags, out: &mut Vec<u8>) {
+fn write_number(number: i64, width: usize, padding: u8, flags: FormatFlags, out: &mut Vec<u8>) {
     let padding = match flags.padding {
         Some(b'_') => b' ',
         Some(other) => other,
@@ -209,7 +209,7 @@ fn composed(letter: u8) -> Option<&'static [u8]> {
     })
 }
 
-fn cased(text: String, letter: u8, flags: Flags) -> String {
+fn cased(text: String, letter: u8, flags: FormatFlags) -> String {
     match (flags.upper, flags.swap, letter) {
         (_, true, b'p') => text.to_lowercase(),
         (true, ..) | (_, true, _) => text.to_uppercase(),
@@ -218,7 +218,7 @@ fn cased(text: String, letter: u8, flags: Flags) -> String {
 }
 
 /// Digits of the second's fraction: 3 or 9, or as many as the width says.
-fn fraction(letter: u8, flags: Flags, time: &Zoned) -> String {
+fn fraction(letter: u8, flags: FormatFlags, time: &Zoned) -> String {
     let usual = if letter == b'L' { 3 } else { 9 };
     let digits = flags.width.unwrap_or(usual).max(1);
     let text = format!("{:09}", time.subsec_nanosecond());
@@ -227,7 +227,7 @@ fn fraction(letter: u8, flags: Flags, time: &Zoned) -> String {
 }
 
 /// `+0900`, `+09:00` or `+09:00:00`.
-fn offset(flags: Flags, time: &Zoned) -> String {
+fn offset(flags: FormatFlags, time: &Zoned) -> String {
     let seconds = time.offset().seconds();
     let sign = if seconds < 0 { '-' } else { '+' };
     let (hours, minutes) = (seconds.abs() / 3_600, seconds.abs() / 60 % 60);

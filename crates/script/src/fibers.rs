@@ -23,7 +23,7 @@ impl Fibers {
     ///
     /// # Errors
     /// When none can be made.
-    pub(crate) fn take(&self, vm: &mut Vm<State>) -> Result<Slot, Error> {
+    pub(crate) fn acquire(&self, vm: &mut Vm<State>) -> Result<Slot, Error> {
         match self.idle.borrow_mut().pop() {
             Some(fiber) => Ok(fiber),
             None => vm.fiber(),
@@ -31,7 +31,7 @@ impl Fibers {
     }
 
     /// Keeps a fiber that has done its job.
-    pub(crate) fn give_back(&self, fiber: Slot, vm: &mut Vm<State>) {
+    pub(crate) fn release(&self, fiber: Slot, vm: &mut Vm<State>) {
         let mut idle = self.idle.borrow_mut();
         match idle.len() < IDLE_MAX {
             true => idle.push(fiber),

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::address::Address;
 use super::error::{Error, Kind, reason, spell};
 use super::limits::Limits;
-use super::names::Names;
+use super::resolver::Resolver;
 use super::socket::Socket;
 
 /// The store an operation goes to, as messages call it.
@@ -92,7 +92,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// A plain connection to the server.
-    pub(crate) async fn dial(&self, names: &Names) -> Result<Socket, Error> {
+    pub(crate) async fn dial(&self, names: &Resolver) -> Result<Socket, Error> {
         match self.target.address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
@@ -108,7 +108,7 @@ impl<'a> Attempt<'a> {
     /// A TCP connection to a host and port, which sends without delay.
     pub(crate) async fn dial_tcp(
         &self,
-        names: &Names,
+        names: &Resolver,
         host: &str,
         port: u16,
     ) -> Result<TcpStream, Error> {

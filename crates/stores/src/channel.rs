@@ -244,3 +244,77 @@ impl<D: Decode> Channel<D> {
         self.answer().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+
+    /// Asks for a line of so many letters, which is answered with one.
+    struct Letters(usize);
+
+    impl Decode for Letters {
+        type Reply = Vec<u8>;
+        type Fault = ();
+        const READ_BYTES: usize = 1;
+
+        fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Vec<u8>>, ()> {
+            match bytes.get(..self.0) {
+                Some(letters) if letters.contains(&b'!') => Err(()),
+                Some(letters) => Ok(Progress::Done(letters.to_vec(), self.0)),
+                None => Ok(Progress::More {
+                    used: 0,
+                    awaited: self.0 - bytes.len(),
+                }),
+            }
+        }
+    }
+
+    fn channel() -> (Channel<Letters>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+        (Channel::new(Socket::unix(ours)), theirs)
+    }
+
+    #[tokio::test]
+    async fn what_is_put_leaves_in_one_piece_and_is_answered_in_order_in_whatever_pieces() {
+        let (mut channel, mut server) = channel();
+        for (question, letters) in [("a?", 1), ("bc?", 2), ("def?", 3)] {
+            channel.put(question.into());
+            channel.expect(Letters(letters));
+        }
+        channel.send().await.expect("it is sent");
+        let mut asked = [0; 32];
+        let length = server.read(&mut asked).await.expect("it is asked");
+        assert_eq!(asked.get(..length), Some(&b"a?bc?def?"[..]));
+        assert_eq!((channel.depth(), channel.unsent_bytes()), (3, 0));
+        server.write_all(b"ABCD").await.expect("it is answered");
+        for expected in ["A", "BC"] {
+            let (_, letters) = channel.answer().await.expect("an answer");
+            assert_eq!(letters, expected.as_bytes());
+        }
+        assert!(matches!(channel.next(), Ok(None)));
+        assert_eq!(channel.missing(), 2);
+        server.write_all(b"EF").await.expect("it is answered");
+        let (_, letters) = channel.answer().await.expect("an answer");
+        assert_eq!(letters, b"DEF");
+        assert!(!channel.has_unasked() && channel.is_quiet());
+    }
+
+    #[tokio::test]
+    async fn more_than_was_asked_is_seen_and_so_is_what_is_no_answer_and_an_end() {
+        let (mut channel, mut server) = channel();
+        channel.expect(Letters(1));
+        server.write_all(b"AB").await.expect("it is answered");
+        channel.ask().await.expect("an answer");
+        assert!(channel.has_unasked());
+        channel.expect(Letters(2));
+        server.write_all(b"!").await.expect("it is answered");
+        let broken = channel.answer().await;
+        assert!(matches!(broken, Err(Broken::Fault(()))));
+        assert_eq!(channel.give_up().len(), 1);
+        drop(server);
+        channel.expect(Letters(3));
+        assert!(matches!(channel.answer().await, Err(Broken::Lost(_))));
+    }
+}

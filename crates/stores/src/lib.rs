@@ -17,7 +17,7 @@
 //! Left out: TLS to stores other than HTTP servers, and whoever asks: values are plain Rust.
 #![forbid(unsafe_code)]
 
-mod account;
+mod accounts;
 mod address;
 mod attempt;
 mod channel;
@@ -27,13 +27,14 @@ mod limits;
 mod line;
 pub mod memcached;
 pub mod mysql;
-mod names;
 #[cfg(test)]
 mod peer;
-mod place;
+mod pins;
+mod pool;
 pub mod redis;
-mod session;
+mod resolver;
 mod socket;
+mod table;
 
 use std::rc::Rc;
 
@@ -41,29 +42,30 @@ pub use address::Address;
 pub use channel::Progress;
 pub use error::{Error, Kind, spell};
 pub use limits::{Limits, VALUE_BYTES_MAX};
-pub use session::Session;
+pub use pins::Session;
 
-use account::Accounts;
-use names::Names;
-use place::{Directory, Lease, Owners};
-use session::Pins;
+use accounts::Accounts;
+use pins::Pins;
+use pool::{Lease, Owners, Pool};
+use resolver::Resolver;
+use table::Table;
 
 /// The stores as one worker sees them.
 ///
 /// Belongs to the worker's thread. When it and its clients are dropped, all connections close.
 pub struct Stores {
     limits: Limits,
-    names: Rc<Names>,
+    names: Rc<Resolver>,
     owners: Owners,
-    memcached: memcached::Servers,
-    mysql: Directory<mysql::Connection>,
-    mysql_desks: mysql::Desks,
-    mysql_pins: Pins<Lease<mysql::Connection>>,
-    redis: Directory<redis::Link>,
-    redis_accounts: Accounts<redis::Login>,
-    redis_pins: Pins<Lease<redis::Link>>,
-    http: Directory<http::Connection>,
-    https: Directory<http::Connection>,
+    memcached: Table<Address, memcached::MemcachedServer>,
+    mysql: Table<Address, Pool<mysql::MysqlConnection>>,
+    mysql_pipelines: Table<mysql::Login, mysql::Pipeline>,
+    mysql_pins: Pins<Lease<mysql::MysqlConnection>>,
+    redis: Table<Address, Pool<redis::RedisConnection>>,
+    redis_accounts: Accounts<redis::RedisLogin>,
+    redis_pins: Pins<Lease<redis::RedisConnection>>,
+    http: Table<Address, Pool<http::HttpConnection>>,
+    https: Table<Address, Pool<http::HttpConnection>>,
     http_warm: http::Warm,
     tls: http::Tls,
 }
@@ -75,15 +77,15 @@ impl Stores {
             limits,
             names: Rc::default(),
             owners: Owners::default(),
-            memcached: memcached::Servers::default(),
-            mysql: Directory::default(),
-            mysql_desks: mysql::Desks::default(),
+            memcached: Table::default(),
+            mysql: Table::default(),
+            mysql_pipelines: Table::default(),
             mysql_pins: Pins::default(),
-            redis: Directory::default(),
+            redis: Table::default(),
             redis_accounts: Accounts::default(),
             redis_pins: Pins::default(),
-            http: Directory::default(),
-            https: Directory::default(),
+            http: Table::default(),
+            https: Table::default(),
             http_warm: http::Warm::default(),
             tls: http::Tls::default(),
         })
@@ -98,7 +100,7 @@ impl Stores {
     pub fn sweep(&self) {
         self.memcached.sweep(self.limits.idle_timeout);
         self.mysql.sweep(self.limits.idle_timeout);
-        self.mysql_desks.sweep();
+        self.mysql_pipelines.sweep(self.limits.idle_timeout);
         self.redis.sweep(self.limits.idle_timeout);
         self.http.sweep(self.limits.idle_timeout);
         self.https.sweep(self.limits.idle_timeout);
@@ -109,5 +111,10 @@ impl Stores {
     pub fn end(&self, session: Session) {
         self.mysql_pins.end(session);
         self.redis_pins.end(session);
+    }
+
+    /// The connections to a server, none made yet.
+    fn pool<C>(&self, address: &Address) -> Pool<C> {
+        Pool::new(address.clone(), self.limits.connections_max)
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::worker::on_a_worker;
-use stores::redis::{Redis, Reply};
+use stores::redis::{Redis, RedisReply};
 use stores::{Address, Error, Kind, Limits, Session, Stores};
 use testkit::RedisServer;
 
@@ -23,17 +23,17 @@ fn client(server: &RedisServer) -> Rc<Redis> {
     Stores::new(limits).redis(&address.expect("an address"), PATIENCE)
 }
 
-async fn ask(client: &Rc<Redis>, session: Session, words: &str) -> Result<Reply, Error> {
+async fn ask(client: &Rc<Redis>, session: Session, words: &str) -> Result<RedisReply, Error> {
     let words = words.split(' ').map(|word| word.as_bytes().to_vec());
     client.command(session, words.collect()).await
 }
 
-fn bytes(text: &str) -> Reply {
-    Reply::Bytes(text.as_bytes().to_vec())
+fn bytes(text: &str) -> RedisReply {
+    RedisReply::Bytes(text.as_bytes().to_vec())
 }
 
-fn ok() -> Result<Reply, Error> {
-    Ok(Reply::Status(b"OK".to_vec()))
+fn ok() -> Result<RedisReply, Error> {
+    Ok(RedisReply::Status(b"OK".to_vec()))
 }
 
 #[test]
@@ -45,19 +45,31 @@ fn every_kind_of_answer_is_understood() {
         let client = client(&server);
         assert_eq!(ask(&client, ME, "SET k v").await, ok());
         assert_eq!(ask(&client, ME, "GET k").await, Ok(bytes("v")));
-        assert_eq!(ask(&client, ME, "GET none").await, Ok(Reply::Nil));
-        assert_eq!(ask(&client, ME, "INCRBY n -5").await, Ok(Reply::Int(-5)));
-        assert_eq!(ask(&client, ME, "RPUSH l a b").await, Ok(Reply::Int(2)));
-        let list = Reply::Array(vec![bytes("a"), bytes("b")]);
+        assert_eq!(ask(&client, ME, "GET none").await, Ok(RedisReply::Nil));
+        assert_eq!(
+            ask(&client, ME, "INCRBY n -5").await,
+            Ok(RedisReply::Int(-5))
+        );
+        assert_eq!(
+            ask(&client, ME, "RPUSH l a b").await,
+            Ok(RedisReply::Int(2))
+        );
+        let list = RedisReply::Array(vec![bytes("a"), bytes("b")]);
         assert_eq!(ask(&client, ME, "LRANGE l 0 -1").await, Ok(list));
         let error = ask(&client, ME, "INCR l").await.expect_err("no number");
         assert_eq!(error.kind(), Kind::Server);
         assert!(error.to_string().contains(": WRONGTYPE "), "{error}");
-        assert_eq!(ask(&client, ME, "PUBLISH c hello").await, Ok(Reply::Int(0)));
+        assert_eq!(
+            ask(&client, ME, "PUBLISH c hello").await,
+            Ok(RedisReply::Int(0))
+        );
         let long = vec![b'x'; 5_000_000];
         let set = vec![b"SET".to_vec(), b"long".to_vec(), long.clone()];
         assert_eq!(client.command(ME, set).await, ok());
-        assert_eq!(ask(&client, ME, "GET long").await, Ok(Reply::Bytes(long)));
+        assert_eq!(
+            ask(&client, ME, "GET long").await,
+            Ok(RedisReply::Bytes(long))
+        );
     });
 }
 
@@ -68,18 +80,18 @@ fn a_watched_key_that_changes_undoes_the_transaction() {
     };
     on_a_worker(async {
         let client = client(&server);
-        let queued = || Ok(Reply::Status(b"QUEUED".to_vec()));
+        let queued = || Ok(RedisReply::Status(b"QUEUED".to_vec()));
         assert_eq!(ask(&client, ME, "WATCH k").await, ok());
         assert_eq!(ask(&client, ME, "MULTI").await, ok());
         assert_eq!(ask(&client, ME, "SET k mine").await, queued());
         assert_eq!(ask(&client, OTHER, "SET k theirs").await, ok());
-        assert_eq!(ask(&client, ME, "EXEC").await, Ok(Reply::Nil));
+        assert_eq!(ask(&client, ME, "EXEC").await, Ok(RedisReply::Nil));
         assert_eq!(ask(&client, ME, "GET k").await, Ok(bytes("theirs")));
         assert_eq!(ask(&client, ME, "MULTI").await, ok());
         assert_eq!(ask(&client, ME, "INCR n").await, queued());
         assert_eq!(
             ask(&client, ME, "EXEC").await,
-            Ok(Reply::Array(vec![Reply::Int(1)]))
+            Ok(RedisReply::Array(vec![RedisReply::Int(1)]))
         );
     });
 }
@@ -110,7 +122,7 @@ fn a_password_and_a_database_hold_for_every_connection() {
         }
         assert_eq!(ask(&client, ME, "GET n").await, Ok(bytes("8")));
         assert_eq!(client.select(0).await, Ok(()));
-        assert_eq!(ask(&client, ME, "GET n").await, Ok(Reply::Nil));
+        assert_eq!(ask(&client, ME, "GET n").await, Ok(RedisReply::Nil));
         assert_eq!(
             client.select(1_000).await.expect_err("none").kind(),
             Kind::Connect
@@ -130,7 +142,7 @@ fn a_restarted_server_raises_at_most_once() {
         if let Err(error) = ask(&client, ME, "GET k").await {
             assert_eq!(error.kind(), Kind::Lost, "{error}");
         }
-        assert_eq!(ask(&client, ME, "GET k").await, Ok(Reply::Nil));
+        assert_eq!(ask(&client, ME, "GET k").await, Ok(RedisReply::Nil));
         server.stop();
         // The first finds out that the connection is gone.
         let _ = ask(&client, ME, "GET k").await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mruby::{Answer, Datum, MethodOf};
 
 use super::chapter::{Chapter, InRuby, Method, takes};
-use super::entries::{error, holder};
+use super::entries::{Native, error, holder};
 use crate::shared::{Bounds, Namespace, Refusal};
 use crate::state::NativeCall;
 
@@ -17,9 +17,7 @@ const CACHES: &[&str] = &["Cache"];
 const NAME_BYTES_MAX: usize = 1_024;
 
 /// What an object of `Cache` holds.
-struct Handle(Arc<Namespace>);
-
-type Native = fn(&mut NativeCall<'_>) -> Answer;
+struct CacheHandle(Arc<Namespace>);
 
 const fn method(
     names: &'static [&'static str],
@@ -168,7 +166,7 @@ fn initialize(call: &mut NativeCall<'_>) -> Answer {
         Err(raise) => return raise,
     };
     match call.host.shared.pool.open(&name) {
-        Some(namespace) => Answer::Attach(Rc::new(Handle(namespace)) as Rc<dyn Any>),
+        Some(namespace) => Answer::Attach(Rc::new(CacheHandle(namespace)) as Rc<dyn Any>),
         None => Answer::Raise(
             "Cache::MemoryPoolFull",
             "too many namespaces: give keys prefixes rather than namespaces of their own"
@@ -221,7 +219,7 @@ fn usage() -> Answer {
 }
 
 fn get(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<CacheHandle>() else {
         return unopened();
     };
     let mut out = std::mem::take(call.scratch);
@@ -235,7 +233,7 @@ fn get(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn set(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<CacheHandle>() else {
         return unopened();
     };
     let bounds = bounds(call);
@@ -249,7 +247,7 @@ fn set(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn add(call: &mut NativeCall<'_>, sign: i64) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<CacheHandle>() else {
         return unopened();
     };
     let by = match call.count() {
@@ -269,7 +267,7 @@ fn add(call: &mut NativeCall<'_>, sign: i64) -> Answer {
 }
 
 fn delete(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<CacheHandle>() else {
         return unopened();
     };
     match call.bytes(0) {
@@ -316,7 +314,7 @@ fn shm_status(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn with(call: &mut NativeCall<'_>, act: impl FnOnce(&Namespace, Bounds) -> Answer) -> Answer {
-    match call.attached::<Handle>() {
+    match call.attached::<CacheHandle>() {
         Some(handle) => act(&handle.0, bounds(call)),
         None => unopened(),
     }

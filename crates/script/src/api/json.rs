@@ -73,7 +73,7 @@ fn parse(call: &mut NativeCall<'_>) -> Answer {
         left: Cell::new(VALUES_MAX),
     };
     let mut text = serde_json::Deserializer::from_slice(text);
-    let read = Value {
+    let read = JsonValue {
         reading: &reading,
         depth: 0,
     };
@@ -143,12 +143,12 @@ struct Reading {
 
 /// A value to be read, this deep in the text.
 #[derive(Clone, Copy)]
-struct Value<'a> {
+struct JsonValue<'a> {
     reading: &'a Reading,
     depth: usize,
 }
 
-impl Value<'_> {
+impl JsonValue<'_> {
     fn count<E: Error>(self) -> Result<(), E> {
         let left = self.reading.left.get();
         if left == 0 {
@@ -169,7 +169,7 @@ impl Value<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_> {
+impl<'de> DeserializeSeed<'de> for JsonValue<'_> {
     type Value = Datum;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, text: D) -> Result<Datum, D::Error> {
@@ -178,7 +178,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_> {
+impl<'de> Visitor<'de> for JsonValue<'_> {
     type Value = Datum;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -26,7 +26,7 @@ const NOT_STORED: i64 = 14;
 const NOT_FOUND: i64 = 16;
 
 /// What an object holds.
-struct Handle {
+struct MemcachedHandle {
     client: Rc<Memcached>,
     /// As the script named them, for the log.
     servers: String,
@@ -217,7 +217,7 @@ fn initialize(call: &mut NativeCall<'_>) -> Answer {
     let servers = String::from_utf8_lossy(servers).into_owned();
     match stores(call).memcached(&servers) {
         Ok(client) => {
-            let handle = Handle {
+            let handle = MemcachedHandle {
                 client,
                 name: format!("memcached {servers}").into(),
                 servers,
@@ -229,7 +229,7 @@ fn initialize(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn server_add(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<MemcachedHandle>() else {
         return unopened();
     };
     let port = call.int(1).and_then(|port| u16::try_from(port).ok());
@@ -294,7 +294,7 @@ fn flush(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn close(call: &mut NativeCall<'_>) -> Answer {
-    match call.attached::<Handle>() {
+    match call.attached::<MemcachedHandle>() {
         Some(handle) => {
             handle.client.close();
             Answer::Nil
@@ -311,7 +311,7 @@ fn ask<F>(
 where
     F: Future<Output = Result<Datum, Error>> + 'static,
 {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<MemcachedHandle>() else {
         return unopened();
     };
     let future = match prepare(call, &handle.client) {
@@ -327,7 +327,7 @@ where
     })
 }
 
-fn given_up(log: &Clients, handle: &Handle, error: &Error) -> Woken {
+fn given_up(log: &Clients, handle: &MemcachedHandle, error: &Error) -> Woken {
     if error.kind() == Failed::Closed {
         return Woken::error(error.to_string());
     }

@@ -26,7 +26,7 @@ const ANOTHERS: &str = "a Mutex that another request has";
 const NAME_BYTES_MAX: usize = 1_024;
 
 /// What an object of `Mutex` holds.
-struct Handle(Arc<Lock>);
+struct MutexHandle(Arc<Lock>);
 
 const fn method(
     name: &'static [&'static str],
@@ -141,7 +141,7 @@ fn open(call: &mut NativeCall<'_>) -> Answer {
         Some(name) => call.host.shared.locks.named(name),
     };
     match lock {
-        Some(lock) => Answer::Attach(Rc::new(Handle(lock)) as Rc<dyn Any>),
+        Some(lock) => Answer::Attach(Rc::new(MutexHandle(lock)) as Rc<dyn Any>),
         None => Answer::Raise(
             "ThreadError",
             "too many global locks are in use: make them in init, and keep them in Userdata"
@@ -174,7 +174,7 @@ impl Claim {
 }
 
 fn attempt(call: &mut NativeCall<'_>) -> Tried {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<MutexHandle>() else {
         return Tried::Raised(thread_error("this Mutex was made without Mutex.new"));
     };
     let lock = &handle.0;
@@ -257,7 +257,7 @@ fn try_lock(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn unlock(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<MutexHandle>() else {
         return thread_error("this Mutex was made without Mutex.new");
     };
     let scope = holding(call);

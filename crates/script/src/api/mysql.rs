@@ -12,7 +12,7 @@ use std::rc::Rc;
 use mruby::{Answer, Datum, MethodOf, Takes};
 
 use super::chapter::{Chapter, InRuby, Method, takes};
-use super::entries::{holder, module};
+use super::entries::{Native, holder, module};
 use super::native::{answered, holding, wait_for};
 use super::stores::{fits, raised, session, stores};
 use crate::state::NativeCall;
@@ -27,7 +27,7 @@ const RESULT: &[&str] = &["MySQL::ResultSet"];
 const CHANGED_MAX: usize = 4_096;
 
 /// What a `MySQL::Database` holds.
-struct Handle {
+struct DatabaseHandle {
     database: Rc<Database>,
     /// What messages call it.
     name: Rc<str>,
@@ -42,8 +42,6 @@ struct Rows {
     /// Whether the row given last has parts of times in it.
     has_times: Held<bool>,
 }
-
-type Native = fn(&mut NativeCall<'_>) -> Answer;
 
 const fn method(
     classes: &'static [&'static str],
@@ -170,7 +168,7 @@ const METHODS: &[Method] = &[
         takes(0, 0),
         "the server",
         "Begins a transaction: this request's statements keep one connection until it ends.",
-        |call| transact(call, Step::Begin),
+        |call| transact(call, TransactionStep::Begin),
     ),
     method(
         DATABASE,
@@ -178,7 +176,7 @@ const METHODS: &[Method] = &[
         takes(0, 0),
         "the server",
         "Makes this request's transaction last.",
-        |call| transact(call, Step::Commit),
+        |call| transact(call, TransactionStep::Commit),
     ),
     method(
         DATABASE,
@@ -186,7 +184,7 @@ const METHODS: &[Method] = &[
         takes(0, 0),
         "the server",
         "Undoes this request's transaction.",
-        |call| transact(call, Step::Rollback),
+        |call| transact(call, TransactionStep::Rollback),
     ),
     method(
         DATABASE,
@@ -234,7 +232,7 @@ const METHODS: &[Method] = &[
 
 fn open(call: &mut NativeCall<'_>) -> Answer {
     answered(login(call).map(|login| {
-        let handle = Handle {
+        let handle = DatabaseHandle {
             database: stores(call).mysql(&login),
             name: format!("MySQL {}", login.address).into(),
             changed: Rc::default(),
@@ -270,7 +268,7 @@ fn login(call: &NativeCall<'_>) -> Result<Login, Answer> {
 }
 
 fn connect(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<DatabaseHandle>() else {
         return unopened();
     };
     if handle.database.is_connected() {
@@ -290,7 +288,7 @@ fn execute(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn start(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
-    let handle = call.attached::<Handle>().ok_or_else(unopened)?;
+    let handle = call.attached::<DatabaseHandle>().ok_or_else(unopened)?;
     fits(call, "a statement with its values")?;
     let sql = call.bytes(0).map(<[u8]>::to_vec);
     let sql = sql.ok_or_else(|| Answer::type_error("a statement is a String"))?;
@@ -331,7 +329,7 @@ fn bound(value: Datum) -> Result<Cell, Answer> {
     }
 }
 
-impl Handle {
+impl DatabaseHandle {
     /// Notes what a request's statement changed; the oldest request's is forgotten for it.
     fn note(&self, serial: u64, figures: (u64, u64)) {
         let mut changed = self.changed.borrow_mut();
@@ -348,7 +346,7 @@ impl Handle {
 }
 
 fn changed(call: &mut NativeCall<'_>, which: fn((u64, u64)) -> u64) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<DatabaseHandle>() else {
         return unopened();
     };
     let serial = holding(call).serial();
@@ -358,14 +356,14 @@ fn changed(call: &mut NativeCall<'_>, which: fn((u64, u64)) -> u64) -> Answer {
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum TransactionStep {
     Begin,
     Commit,
     Rollback,
 }
 
-fn transact(call: &mut NativeCall<'_>, step: Step) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+fn transact(call: &mut NativeCall<'_>, step: TransactionStep) -> Answer {
+    let Some(handle) = call.attached::<DatabaseHandle>() else {
         return unopened();
     };
     let session = match session(call) {
@@ -375,9 +373,9 @@ fn transact(call: &mut NativeCall<'_>, step: Step) -> Answer {
     wait_for(call, Rc::clone(&handle.name), async move {
         let database = &handle.database;
         let done = match step {
-            Step::Begin => database.transaction(session).await,
-            Step::Commit => database.commit(session).await,
-            Step::Rollback => database.rollback(session).await,
+            TransactionStep::Begin => database.transaction(session).await,
+            TransactionStep::Commit => database.commit(session).await,
+            TransactionStep::Rollback => database.rollback(session).await,
         };
         match done {
             Ok(()) => Woken::Value(Datum::Nil),
@@ -387,7 +385,7 @@ fn transact(call: &mut NativeCall<'_>, step: Step) -> Answer {
 }
 
 fn close(call: &mut NativeCall<'_>) -> Answer {
-    match call.attached::<Handle>() {
+    match call.attached::<DatabaseHandle>() {
         Some(handle) => {
             handle.database.close();
             Answer::Nil

@@ -17,7 +17,7 @@ use super::native::{answered, holding, wait_for};
 use super::stores::{fits, session, stores};
 use crate::state::NativeCall;
 use crate::wait::Woken;
-use stores::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, Reply};
+use stores::redis::{COMMANDS_MAX, DEFAULT_PORT, Redis, RedisReply};
 use stores::{Address, Error, Kind, Session, VALUE_BYTES_MAX};
 
 const REDIS: (Classes, MethodOf) = (&["Redis"], MethodOf::Object);
@@ -26,7 +26,7 @@ const REDIS: (Classes, MethodOf) = (&["Redis"], MethodOf::Object);
 const TIMEOUT_S: i64 = 1;
 
 /// What an object holds.
-struct Handle {
+struct RedisHandle {
     client: Rc<Redis>,
     /// What messages call it.
     name: Rc<str>,
@@ -40,7 +40,7 @@ struct Pipeline {
     commands: Vec<Vec<Vec<u8>>>,
     /// Of all words of the commands.
     bytes: usize,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<RedisReply>,
 }
 
 const fn row(name: &'static str, arguments: &'static str, doc: &'static str) -> InRuby {
@@ -201,7 +201,7 @@ fn open(call: &mut NativeCall<'_>) -> Answer {
     };
     match address {
         Ok(address) => {
-            let handle = Handle {
+            let handle = RedisHandle {
                 client: stores(call).redis(&address, Duration::from_secs(timeout)),
                 name: format!("Redis {address}").into(),
                 pipelines: RefCell::default(),
@@ -217,7 +217,7 @@ fn run(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn command(call: &mut NativeCall<'_>) -> Result<Answer, Answer> {
-    let handle = call.attached::<Handle>().ok_or_else(unopened)?;
+    let handle = call.attached::<RedisHandle>().ok_or_else(unopened)?;
     fits(call, "a command to Redis")?;
     let mut words = vec![call.name(0).unwrap_or_default()];
     let shape = call.bytes(1).unwrap_or_default().to_vec();
@@ -280,11 +280,11 @@ enum Becomes {
 }
 
 impl Becomes {
-    fn of(self, reply: Reply) -> Datum {
+    fn of(self, reply: RedisReply) -> Datum {
         match (self, reply) {
-            (Self::Truth, Reply::Int(number)) => Datum::Bool(number != 0),
-            (Self::Hash | Self::List, Reply::Array(items)) if items.is_empty() => Datum::Nil,
-            (Self::Hash, Reply::Array(items)) => {
+            (Self::Truth, RedisReply::Int(number)) => Datum::Bool(number != 0),
+            (Self::Hash | Self::List, RedisReply::Array(items)) if items.is_empty() => Datum::Nil,
+            (Self::Hash, RedisReply::Array(items)) => {
                 let mut items = items.into_iter().map(|item| shown(item, Statuses::Strings));
                 let mut pairs = Vec::new();
                 while let (Some(name), Some(value)) = (items.next(), items.next()) {
@@ -309,21 +309,23 @@ enum Statuses {
     Symbols,
 }
 
-fn shown(reply: Reply, statuses: Statuses) -> Datum {
+fn shown(reply: RedisReply, statuses: Statuses) -> Datum {
     match (reply, statuses) {
-        (Reply::Nil, _) => Datum::Nil,
-        (Reply::Int(number), _) => Datum::Int(number),
-        (Reply::Bytes(bytes), _) | (Reply::Status(bytes), Statuses::Strings) => Datum::Bytes(bytes),
-        (Reply::Status(bytes), Statuses::Symbols) => match WORDS.contains(&&*bytes) {
+        (RedisReply::Nil, _) => Datum::Nil,
+        (RedisReply::Int(number), _) => Datum::Int(number),
+        (RedisReply::Bytes(bytes), _) | (RedisReply::Status(bytes), Statuses::Strings) => {
+            Datum::Bytes(bytes)
+        }
+        (RedisReply::Status(bytes), Statuses::Symbols) => match WORDS.contains(&&*bytes) {
             true => Datum::Symbol(bytes),
             false => Datum::Bytes(bytes),
         },
         // Ruby makes an exception of it; nothing else becomes a Hash within a list.
-        (Reply::Error(words), _) => Datum::Hash(vec![(
+        (RedisReply::Error(words), _) => Datum::Hash(vec![(
             Datum::Symbol(b"error".to_vec()),
             Datum::Bytes(words.into_bytes()),
         )]),
-        (Reply::Array(items), statuses) => {
+        (RedisReply::Array(items), statuses) => {
             let items = items.into_iter().map(|item| shown(item, statuses));
             Datum::Array(items.collect())
         }
@@ -331,7 +333,7 @@ fn shown(reply: Reply, statuses: Statuses) -> Datum {
 }
 
 fn log_in(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<RedisHandle>() else {
         return unopened();
     };
     if call.name(0).as_deref() == Some(b"select") {
@@ -379,7 +381,7 @@ fn is_refusal(said: &str) -> bool {
 
 /// Forgets with its request what that had queued.
 struct Queued {
-    handle: Rc<Handle>,
+    handle: Rc<RedisHandle>,
     serial: u64,
 }
 
@@ -390,7 +392,7 @@ impl Drop for Queued {
 }
 
 fn queue(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<RedisHandle>() else {
         return unopened();
     };
     if let Err(raise) = fits(call, "a command to Redis") {
@@ -422,7 +424,7 @@ fn queue(call: &mut NativeCall<'_>) -> Answer {
     Answer::Nil
 }
 
-impl Handle {
+impl RedisHandle {
     /// Takes what a request has queued.
     fn commands(&self, serial: u64) -> Vec<Vec<Vec<u8>>> {
         let mut pipelines = self.pipelines.borrow_mut();
@@ -441,7 +443,7 @@ impl Handle {
     }
 
     /// Puts replies behind those a request has, and takes one, or all.
-    fn replies(&self, serial: u64, more: Vec<Reply>, all: bool) -> Datum {
+    fn replies(&self, serial: u64, more: Vec<RedisReply>, all: bool) -> Datum {
         let mut pipelines = self.pipelines.borrow_mut();
         let Some(pipeline) = pipelines.get_mut(&serial) else {
             return Datum::Nil;
@@ -452,14 +454,17 @@ impl Handle {
             false => pipeline.replies.pop_front().into_iter().collect(),
         };
         match all {
-            true => shown(Reply::Array(taken.into()), Statuses::Symbols),
-            false => shown(taken.pop_front().unwrap_or(Reply::Nil), Statuses::Symbols),
+            true => shown(RedisReply::Array(taken.into()), Statuses::Symbols),
+            false => shown(
+                taken.pop_front().unwrap_or(RedisReply::Nil),
+                Statuses::Symbols,
+            ),
         }
     }
 }
 
 fn reply(call: &mut NativeCall<'_>) -> Answer {
-    let Some(handle) = call.attached::<Handle>() else {
+    let Some(handle) = call.attached::<RedisHandle>() else {
         return unopened();
     };
     let all = call.truth(0);
@@ -484,7 +489,7 @@ fn reply(call: &mut NativeCall<'_>) -> Answer {
 }
 
 fn close(call: &mut NativeCall<'_>) -> Answer {
-    match call.attached::<Handle>() {
+    match call.attached::<RedisHandle>() {
         Some(handle) => {
             handle.client.close();
             Answer::Nil

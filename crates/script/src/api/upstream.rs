@@ -17,7 +17,7 @@ const ESCAPING: Classes = &["Nginx::Utils", "Apache"];
 const AUTHN: Classes = &["Apache::AuthnProvider"];
 
 /// What an object of `Nginx::Upstream` holds.
-struct Handle {
+struct UpstreamHandle {
     /// The number of the request it was made for.
     serial: u64,
     name: Vec<u8>,
@@ -161,15 +161,15 @@ fn initialize(call: &mut NativeCall<'_>) -> Answer {
             return Err(Answer::runtime_error(why));
         }
         let serial = request.scope().serial();
-        Ok(Answer::Attach(Rc::new(Handle { serial, name })))
+        Ok(Answer::Attach(Rc::new(UpstreamHandle { serial, name })))
     }))
 }
 
 /// What the receiver holds, and the request it was made for, if the script runs for that.
 fn own<'a>(
     call: &'a mut NativeCall<'_>,
-) -> Result<(Rc<Handle>, &'a mut (dyn Request + 'static)), Answer> {
-    let handle = call.attached::<Handle>().ok_or_else(ended)?;
+) -> Result<(Rc<UpstreamHandle>, &'a mut (dyn Request + 'static)), Answer> {
+    let handle = call.attached::<UpstreamHandle>().ok_or_else(ended)?;
     let request = request(call)?;
     match request.scope().serial() == handle.serial {
         true => Ok((handle, request)),

@@ -77,7 +77,7 @@ impl Run {
         ready: Ready,
     ) -> Result<Self, Failure> {
         let mut open = interpreter.open.borrow_mut();
-        let fiber = interpreter.fibers.take(&mut open.vm);
+        let fiber = interpreter.fibers.acquire(&mut open.vm);
         let fiber = fiber.map_err(|error| {
             interpreter.judge_memory(&mut open.vm, &error);
             failure_of(script.name(), error, Allowed::of(interpreter, phase))
@@ -117,7 +117,7 @@ impl Run {
         match (halted, state.pending.take()) {
             (Ok(Halt::Ended(value)), _) => {
                 self.fiber = None;
-                self.interpreter.fibers.give_back(fiber, &mut open.vm);
+                self.interpreter.fibers.release(fiber, &mut open.vm);
                 Ok(Step::Done(Ran { value }))
             }
             (Ok(Halt::Parked), Some(pending)) => {

@@ -55,20 +55,20 @@ impl Locks {
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
     /// Held for a few assignments; no waker is called and nothing dropped meanwhile.
-    state: Mutex<State>,
+    state: Mutex<LockState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    holder: Option<Entry>,
+struct LockState {
+    holder: Option<Holder>,
     queue: VecDeque<Waiter>,
     /// Who held it when it was broken, and has not left yet.
-    broken: Vec<Entry>,
+    broken: Vec<Holder>,
 }
 
 /// Somebody's entry in the book.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Holder {
     /// Of the stake.
     ticket: u64,
     /// Of the request.
@@ -79,7 +79,7 @@ struct Entry {
 
 #[derive(Debug)]
 struct Waiter {
-    entry: Entry,
+    entry: Holder,
     /// How many took the lock while this one was first.
     passed: u32,
     waker: Option<Waker>,
@@ -124,7 +124,7 @@ impl Lock {
         if let Some(first) = state.queue.front_mut() {
             first.passed += 1;
         }
-        state.holder = Some(Entry {
+        state.holder = Some(Holder {
             ticket,
             serial,
             held,
@@ -135,7 +135,7 @@ impl Lock {
     /// Queues for the lock; the stake has it when the turn has come.
     pub(crate) fn queue(self: &Arc<Self>, ticket: u64, serial: u64, held: u64) -> Turn {
         let waiter = Waiter {
-            entry: Entry {
+            entry: Holder {
                 ticket,
                 serial,
                 held,
@@ -210,7 +210,7 @@ impl Lock {
     }
 }
 
-impl State {
+impl LockState {
     fn place(&self, ticket: u64) -> Option<usize> {
         self.queue
             .iter()

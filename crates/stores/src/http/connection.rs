@@ -12,7 +12,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 
-use super::stream::{Stream, Whole};
+use super::stream::{HttpStream, Whole};
 use crate::limits::VALUE_BYTES_MAX;
 
 /// A head, and what is read ahead of a body.
@@ -21,13 +21,13 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 100;
 
 /// A connection that may be idle.
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     sender: SendRequest<Whole>,
-    driver: Option<Pin<Box<http1::Connection<Stream, Whole>>>>,
+    driver: Option<Pin<Box<http1::Connection<HttpStream, Whole>>>>,
 }
 
 /// Why there is no reply.
-pub(super) enum Fault {
+pub(super) enum HttpFault {
     /// The library's own.
     Client(hyper::Error),
     /// A body above [`VALUE_BYTES_MAX`].
@@ -36,21 +36,21 @@ pub(super) enum Fault {
     Switched,
 }
 
-impl From<hyper::Error> for Fault {
+impl From<hyper::Error> for HttpFault {
     fn from(error: hyper::Error) -> Self {
         Self::Client(error)
     }
 }
 
 /// A reply, read whole.
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
     pub(super) body: Vec<u8>,
 }
 
-impl Connection {
-    pub(super) async fn open(stream: Stream) -> Result<Self, Fault> {
+impl HttpConnection {
+    pub(super) async fn open(stream: HttpStream) -> Result<Self, HttpFault> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX).max_headers(FIELDS_MAX);
         let (sender, driver) = builder.handshake(stream).await?;
@@ -59,15 +59,15 @@ impl Connection {
     }
 
     /// Sends a request and reads its reply to the end.
-    pub(super) async fn ask(&mut self, request: Request<Whole>) -> Result<Reply, Fault> {
+    pub(super) async fn ask(&mut self, request: Request<Whole>) -> Result<HttpReply, HttpFault> {
         let sent = self.sender.send_request(request);
         let response = drive(&mut self.driver, sent).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Fault::Switched);
+            return Err(HttpFault::Switched);
         }
         let (head, body) = response.into_parts();
         let body = drive(&mut self.driver, collect(body)).await?;
-        Ok(Reply {
+        Ok(HttpReply {
             status: head.status,
             fields: head.headers,
             body,
@@ -87,7 +87,7 @@ impl Connection {
     }
 }
 
-type Driver = Option<Pin<Box<http1::Connection<Stream, Whole>>>>;
+type Driver = Option<Pin<Box<http1::Connection<HttpStream, Whole>>>>;
 
 fn advance(driver: &mut Driver, context: &mut std::task::Context<'_>) {
     if let Some(running) = driver
@@ -108,10 +108,10 @@ async fn drive<T>(driver: &mut Driver, work: impl Future<Output = T>) -> T {
     .await
 }
 
-async fn collect(mut body: Incoming) -> Result<Vec<u8>, Fault> {
+async fn collect(mut body: Incoming) -> Result<Vec<u8>, HttpFault> {
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > VALUE_BYTES_MAX {
-        return Err(Fault::Body);
+        return Err(HttpFault::Body);
     }
     let mut bytes = Vec::with_capacity(told);
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -120,7 +120,7 @@ async fn collect(mut body: Incoming) -> Result<Vec<u8>, Fault> {
             continue;
         };
         if bytes.len() + data.len() > VALUE_BYTES_MAX {
-            return Err(Fault::Body);
+            return Err(HttpFault::Body);
         }
         bytes.extend_from_slice(&data);
     }

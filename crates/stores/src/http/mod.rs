@@ -23,12 +23,12 @@ use super::address::Address;
 use super::attempt::{Attempt, Target};
 use super::error::{Error, Kind, reason};
 use super::limits::VALUE_BYTES_MAX;
-use super::place::{Owner, Server};
-use connection::{Fault, Reply};
-use stream::{Stream, Whole};
+use super::pool::{Owner, Pool};
+use connection::{HttpFault, HttpReply};
+use stream::{HttpStream, Whole};
 use url::Scheme;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::HttpConnection;
 pub(crate) use tls::Tls;
 
 /// Servers whose connections are kept.
@@ -63,11 +63,11 @@ pub struct Response {
 /// Servers used last, so that their idle connections are not lost between two requests.
 #[derive(Default)]
 pub(super) struct Warm {
-    servers: RefCell<VecDeque<Rc<Server<Connection>>>>,
+    servers: RefCell<VecDeque<Rc<Pool<HttpConnection>>>>,
 }
 
 impl Warm {
-    fn keep(&self, server: &Rc<Server<Connection>>) {
+    fn keep(&self, server: &Rc<Pool<HttpConnection>>) {
         let mut servers = self.servers.borrow_mut();
         if servers.iter().any(|known| Rc::ptr_eq(known, server)) {
             return;
@@ -103,7 +103,7 @@ impl Stores {
             Scheme::Http => ("HTTP server", &self.http),
             Scheme::Https => ("HTTPS server", &self.https),
         };
-        let server = servers.server(&target.address, self.limits.connections_max);
+        let server = servers.get(&target.address, || self.pool(&target.address));
         self.http_warm.keep(&server);
         let method = message.method().clone();
         let attempt = Attempt::new(
@@ -120,7 +120,7 @@ impl Stores {
     async fn exchange_http(
         &self,
         attempt: &Attempt<'_>,
-        server: &Rc<Server<Connection>>,
+        server: &Rc<Pool<HttpConnection>>,
         scheme: Scheme,
         message: hyper::Request<Whole>,
     ) -> Result<Response, Error> {
@@ -147,25 +147,25 @@ impl Stores {
         attempt: &Attempt<'_>,
         address: &Address,
         scheme: Scheme,
-    ) -> Result<Connection, Error> {
+    ) -> Result<HttpConnection, Error> {
         let Address::Tcp { host, port } = address else {
             return Err(attempt.unconnected("a URL names a host"));
         };
         let stream = attempt.dial_tcp(&self.names, host, *port).await?;
         let stream = match scheme {
-            Scheme::Http => Stream::Plain(stream),
+            Scheme::Http => HttpStream::Plain(stream),
             Scheme::Https => {
                 let begun = self.tls.begin(stream, host).await;
-                Stream::Tls(begun.map_err(|why| attempt.unconnected(&why))?)
+                HttpStream::Tls(begun.map_err(|why| attempt.unconnected(&why))?)
             }
         };
-        let opened = Connection::open(stream).await;
+        let opened = HttpConnection::open(stream).await;
         opened.map_err(|_| attempt.unconnected("the connection ended at once"))
     }
 }
 
-fn prepare(request: Request) -> Result<(hyper::Request<Whole>, url::Target), Error> {
-    let target = url::Target::parse(&request.url)?;
+fn prepare(request: Request) -> Result<(hyper::Request<Whole>, url::Endpoint), Error> {
+    let target = url::Endpoint::parse(&request.url)?;
     if request.body.len() > VALUE_BYTES_MAX {
         let text = format!("the body of a request has at most {VALUE_BYTES_MAX} bytes");
         return Err(Error::new(Kind::Argument, text));
@@ -187,8 +187,8 @@ fn prepare(request: Request) -> Result<(hyper::Request<Whole>, url::Target), Err
     Ok((message, target))
 }
 
-impl From<Reply> for Response {
-    fn from(reply: Reply) -> Self {
+impl From<HttpReply> for Response {
+    fn from(reply: HttpReply) -> Self {
         let field = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
             (name.as_str().to_owned(), value.as_bytes().to_vec())
         };
@@ -200,17 +200,17 @@ impl From<Reply> for Response {
     }
 }
 
-fn failed(attempt: &Attempt<'_>, what: &str, fault: Fault) -> Error {
+fn failed(attempt: &Attempt<'_>, what: &str, fault: HttpFault) -> Error {
     let error = match fault {
-        Fault::Body => {
+        HttpFault::Body => {
             let why = format!("the body has more than {VALUE_BYTES_MAX} bytes");
             return attempt.failed(Kind::TooLarge, what, &why);
         }
-        Fault::Switched => {
+        HttpFault::Switched => {
             let why = "the server wants to switch protocols";
             return attempt.failed(Kind::Protocol, what, why);
         }
-        Fault::Client(error) => error,
+        HttpFault::Client(error) => error,
     };
     if error.is_parse() {
         let why = format!("the reply cannot be read: {error}");

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 const CHUNK_BYTES: usize = 8 * 1024;
 
 /// A connection under hyper.
-pub(super) enum Stream {
+pub(super) enum HttpStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -27,7 +27,7 @@ trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 impl Duplex for TcpStream {}
 impl Duplex for TlsStream<TcpStream> {}
 
-impl Stream {
+impl HttpStream {
     fn duplex(&mut self) -> Pin<&mut dyn Duplex> {
         match self {
             Self::Plain(stream) => Pin::new(stream),
@@ -36,7 +36,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for HttpStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -53,7 +53,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for HttpStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -36,7 +36,7 @@ pub(super) enum Scheme {
 
 /// What a URL says.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct Endpoint {
     pub(super) scheme: Scheme,
     pub(super) address: Address,
     /// Path and query, as they go into the request line.
@@ -45,7 +45,7 @@ pub(super) struct Target {
     pub(super) host: HeaderValue,
 }
 
-impl Target {
+impl Endpoint {
     /// Reads `http://host[:port][/path][?query]`, or the same with `https`.
     pub(super) fn parse(url: &str) -> Result<Self, Error> {
         let refuse = |why: &str| {
@@ -141,7 +141,7 @@ mod tests {
             ("https://a/b", "a:443", "/b", "a"),
         ];
         for (url, address, path, host) in cases {
-            let target = Target::parse(url).expect(url);
+            let target = Endpoint::parse(url).expect(url);
             assert_eq!(target.address.to_string(), address, "{url}");
             assert_eq!(target.path.to_string(), path, "{url}");
             assert_eq!(target.host, host, "{url}");
@@ -161,12 +161,12 @@ mod tests {
             ("http://a:99999/", "has a port that is none"),
         ];
         for (url, why) in cases {
-            let error = Target::parse(url).expect_err(url);
+            let error = Endpoint::parse(url).expect_err(url);
             assert_eq!(error.kind(), Kind::Argument);
             assert!(error.to_string().contains(why), "{error}");
         }
         let long = format!("http://a/{}", "x".repeat(URL_BYTES_MAX));
-        assert!(Target::parse(&long).is_err());
+        assert!(Endpoint::parse(&long).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! Keys go to servers by Jenkins' one-at-a-time hash, modulo the number of servers, which is what
 //! libmemcached does unless told otherwise.
 
-mod line;
+mod connection;
 mod question;
 mod queue;
 pub mod reply;
@@ -25,11 +25,10 @@ use super::Stores;
 use super::address::Address;
 use super::error::{Error, Kind};
 use super::limits::VALUE_BYTES_MAX;
-use question::{Question, Verb};
-use reply::Reply;
-use server::Server;
+use question::{MemcachedQuestion, Verb};
+use reply::MemcachedReply;
 
-pub(crate) use server::Servers;
+pub(crate) use server::MemcachedServer;
 
 /// Where memcached listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 11_211;
@@ -51,7 +50,7 @@ pub enum Stored {
 pub struct Memcached {
     stores: Rc<Stores>,
     closed: Cell<bool>,
-    servers: RefCell<Vec<Rc<Server>>>,
+    servers: RefCell<Vec<Rc<MemcachedServer>>>,
 }
 
 impl Stores {
@@ -87,7 +86,9 @@ impl Memcached {
             return Err(Error::new(Kind::Argument, text));
         }
         let Stores { limits, names, .. } = &*self.stores;
-        servers.push(self.stores.memcached.server(address, *limits, names));
+        servers.push(self.stores.memcached.get(address, || {
+            MemcachedServer::new(address.clone(), *limits, Rc::clone(names))
+        }));
         Ok(())
     }
 
@@ -107,7 +108,7 @@ impl Memcached {
             let bytes = [b"get ", key.as_slice(), b"\r\n"].concat();
             let reply = this.ask(Verb::Get, "get", key, bytes).await?;
             Ok(match reply {
-                Reply::Value(value) => Some(value),
+                MemcachedReply::Value(value) => Some(value),
                 _ => None,
             })
         }
@@ -173,7 +174,7 @@ impl Memcached {
             check_key(&key)?;
             let bytes = [b"delete ", key.as_slice(), b"\r\n"].concat();
             let reply = this.ask(Verb::Delete, "delete", key, bytes).await?;
-            Ok(reply == Reply::Deleted)
+            Ok(reply == MemcachedReply::Deleted)
         }
     }
 
@@ -204,7 +205,7 @@ impl Memcached {
         async move {
             let servers = this.servers.borrow().clone();
             for server in servers {
-                let question = Question {
+                let question = MemcachedQuestion {
                     verb: Verb::Flush,
                     what: "flush_all",
                     key: Vec::new(),
@@ -238,7 +239,7 @@ impl Memcached {
         bytes.extend_from_slice(&value);
         bytes.extend_from_slice(b"\r\n");
         match self.ask(Verb::Store, what, key, bytes).await? {
-            Reply::Stored => Ok(Stored::Yes),
+            MemcachedReply::Stored => Ok(Stored::Yes),
             _ => Ok(Stored::No),
         }
     }
@@ -254,7 +255,7 @@ impl Memcached {
         let parts = [what.as_bytes(), b" ", &key, b" ", by.as_bytes(), b"\r\n"];
         let bytes = parts.concat();
         Ok(match self.ask(Verb::Count, what, key, bytes).await? {
-            Reply::Number(number) => Some(number),
+            MemcachedReply::Number(number) => Some(number),
             _ => None,
         })
     }
@@ -266,31 +267,31 @@ impl Memcached {
         what: &'static str,
         key: Vec<u8>,
         bytes: Vec<u8>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<MemcachedReply, Error> {
         let server = self.server_of(&key)?;
-        self.ask_server(&server, Question { verb, what, key }, bytes)
+        self.ask_server(&server, MemcachedQuestion { verb, what, key }, bytes)
             .await
     }
 
     async fn ask_server(
         &self,
-        server: &Rc<Server>,
-        question: Question,
+        server: &Rc<MemcachedServer>,
+        question: MemcachedQuestion,
         bytes: Vec<u8>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<MemcachedReply, Error> {
         let what = question.what;
         if self.closed.get() {
             let text = format!("{what} at memcached: this object was closed before");
             return Err(Error::new(Kind::Closed, text));
         }
-        let answer = server.ask(question, bytes)?.await;
+        let answer = server.submit(question, bytes)?.await;
         answer.unwrap_or_else(|_| {
             let text = format!("{what} at memcached: the scripts' connections were closed");
             Err(Error::new(Kind::Closed, text))
         })
     }
 
-    fn server_of(&self, key: &[u8]) -> Result<Rc<Server>, Error> {
+    fn server_of(&self, key: &[u8]) -> Result<Rc<MemcachedServer>, Error> {
         let servers = self.servers.borrow();
         let place = usize::try_from(one_at_a_time(key)).unwrap_or(0) % servers.len().max(1);
         servers.get(place).cloned().ok_or_else(|| {

@@ -3,11 +3,11 @@
 //! Answers come in the order of the questions and don't say whose they are. So one that does not fit
 //! its question means that nothing behind it can be trusted.
 
-use super::reply::{self, Fault, Reply};
+use super::reply::{self, MemcachedFault, MemcachedReply};
 use crate::channel::Progress;
 
 /// A command as far as its answer is concerned.
-pub(super) struct Question {
+pub(super) struct MemcachedQuestion {
     pub(super) verb: Verb,
     /// What it is called in messages.
     pub(super) what: &'static str,
@@ -27,44 +27,46 @@ pub(super) enum Verb {
 
 /// How sure the connection is after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Certainty {
     /// The next answer is the next question's.
     Sure,
     /// The server may have taken the body of the command for commands.
     Doubtful,
 }
 
-impl Question {
+impl MemcachedQuestion {
     /// Reads the answer from the beginning of what has arrived.
-    pub(super) fn hear(&self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
+    pub(super) fn decode(&self, bytes: &[u8]) -> Result<Progress<MemcachedReply>, MemcachedFault> {
         let progress = reply::parse(bytes, &self.key)?;
         match &progress {
-            Progress::Done(reply, _) if !self.verb.takes(reply) => Err(Fault::Unfit(reply.name())),
+            Progress::Done(reply, _) if !self.verb.accepts(reply) => {
+                Err(MemcachedFault::Unfit(reply.name()))
+            }
             _ => Ok(progress),
         }
     }
 
     /// What an answer says about those behind it.
-    pub(super) fn standing(&self, reply: &Reply) -> Standing {
+    pub(super) fn certainty(&self, reply: &MemcachedReply) -> Certainty {
         match reply {
             // Whatever came with the command was read over, says the protocol.
-            Reply::Refused(words) if words.starts_with("SERVER_ERROR") => Standing::Sure,
-            Reply::Refused(_) if self.verb == Verb::Store => Standing::Doubtful,
-            _ => Standing::Sure,
+            MemcachedReply::Refused(words) if words.starts_with("SERVER_ERROR") => Certainty::Sure,
+            MemcachedReply::Refused(_) if self.verb == Verb::Store => Certainty::Doubtful,
+            _ => Certainty::Sure,
         }
     }
 }
 
 impl Verb {
-    fn takes(self, reply: &Reply) -> bool {
+    fn accepts(self, reply: &MemcachedReply) -> bool {
         match reply {
-            Reply::Refused(_) => true,
-            Reply::Value(_) | Reply::End => self == Self::Get,
-            Reply::Stored | Reply::NotStored => self == Self::Store,
-            Reply::Deleted => self == Self::Delete,
-            Reply::NotFound => matches!(self, Self::Delete | Self::Count),
-            Reply::Ok => self == Self::Flush,
-            Reply::Number(_) => self == Self::Count,
+            MemcachedReply::Refused(_) => true,
+            MemcachedReply::Value(_) | MemcachedReply::End => self == Self::Get,
+            MemcachedReply::Stored | MemcachedReply::NotStored => self == Self::Store,
+            MemcachedReply::Deleted => self == Self::Delete,
+            MemcachedReply::NotFound => matches!(self, Self::Delete | Self::Count),
+            MemcachedReply::Ok => self == Self::Flush,
+            MemcachedReply::Number(_) => self == Self::Count,
         }
     }
 }

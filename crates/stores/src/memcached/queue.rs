@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::question::Question;
-use super::reply::Reply;
+use super::question::MemcachedQuestion;
+use super::reply::MemcachedReply;
 use crate::error::Error;
 
 /// From so many bytes on, a command or an answer has a connection to itself.
@@ -24,14 +24,14 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A command with whoever waits for its answer.
-pub(super) struct Command {
-    pub(super) question: Question,
+pub(super) struct MemcachedCommand {
+    pub(super) question: MemcachedQuestion,
     pub(super) bytes: Vec<u8>,
     pub(super) deadline: Instant,
-    pub(super) asker: oneshot::Sender<Result<Reply, Error>>,
+    pub(super) asker: oneshot::Sender<Result<MemcachedReply, Error>>,
 }
 
-impl Command {
+impl MemcachedCommand {
     fn is_long(&self) -> bool {
         self.bytes.len() >= LONG_BYTES
     }
@@ -47,14 +47,14 @@ pub(super) enum Busy {
 /// The commands that wait, the oldest in front.
 #[derive(Default)]
 pub(super) struct Queue {
-    short: VecDeque<Command>,
-    long: VecDeque<Command>,
+    short: VecDeque<MemcachedCommand>,
+    long: VecDeque<MemcachedCommand>,
     bytes: usize,
 }
 
 impl Queue {
     /// Takes a command in; gives it back when there are too many.
-    pub(super) fn push(&mut self, command: Command) -> Result<(), Command> {
+    pub(super) fn push(&mut self, command: MemcachedCommand) -> Result<(), MemcachedCommand> {
         let bytes = self.bytes.saturating_add(command.bytes.len());
         if self.short.len() + self.long.len() >= COMMANDS_MAX || bytes > BYTES_MAX {
             return Err(command);
@@ -68,7 +68,7 @@ impl Queue {
     }
 
     /// The next command for a connection. Those nobody waits for any more are left out.
-    pub(super) fn take(&mut self, busy: Busy) -> Option<Command> {
+    pub(super) fn next(&mut self, busy: Busy) -> Option<MemcachedCommand> {
         loop {
             let command = match self.next_is_long(busy)? {
                 true => self.long.pop_front()?,
@@ -115,7 +115,7 @@ impl Queue {
     }
 
     /// Takes out the commands that are out of time.
-    pub(super) fn overdue(&mut self, now: Instant) -> Vec<Command> {
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<MemcachedCommand> {
         let mut overdue = Vec::new();
         for commands in [&mut self.short, &mut self.long] {
             let late = commands
@@ -130,7 +130,7 @@ impl Queue {
     }
 
     /// Takes out all of them.
-    pub(super) fn drain(&mut self) -> Vec<Command> {
+    pub(super) fn drain(&mut self) -> Vec<MemcachedCommand> {
         self.bytes = 0;
         self.short.drain(..).chain(self.long.drain(..)).collect()
     }
@@ -144,15 +144,18 @@ mod tests {
     fn command(
         bytes: usize,
         deadline: Instant,
-    ) -> (Command, oneshot::Receiver<Result<Reply, Error>>) {
+    ) -> (
+        MemcachedCommand,
+        oneshot::Receiver<Result<MemcachedReply, Error>>,
+    ) {
         let (asker, answer) = oneshot::channel();
-        let question = Question {
+        let question = MemcachedQuestion {
             verb: Verb::Store,
             what: "set",
             key: Vec::new(),
         };
         let bytes = vec![0; bytes];
-        let command = Command {
+        let command = MemcachedCommand {
             question,
             bytes,
             deadline,
@@ -162,7 +165,7 @@ mod tests {
     }
 
     fn taken(queue: &mut Queue, busy: Busy) -> Option<usize> {
-        queue.take(busy).map(|command| command.bytes.len())
+        queue.next(busy).map(|command| command.bytes.len())
     }
 
     #[test]

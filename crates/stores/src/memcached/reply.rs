@@ -5,7 +5,7 @@ use std::fmt;
 use crate::channel::Progress;
 use crate::error::Kind;
 use crate::limits::VALUE_BYTES_MAX;
-use crate::line;
+use crate::line::{self, LineFault};
 
 /// The longest line of an answer.
 const LINE_BYTES_MAX: usize = 2_048;
@@ -14,7 +14,7 @@ const WORDS_MAX: usize = 200;
 
 /// One whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum MemcachedReply {
     /// `VALUE …`, its bytes, and `END`.
     Value(Vec<u8>),
     /// `END`: nothing was found.
@@ -35,7 +35,7 @@ pub enum Reply {
     Refused(String),
 }
 
-impl Reply {
+impl MemcachedReply {
     /// The answer as the protocol names it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Reply {
 
 /// Why bytes are no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MemcachedFault {
     /// No line of the protocol.
     Unknown,
     /// A line longer than any of the protocol's.
@@ -69,16 +69,16 @@ pub enum Fault {
     Unfit(&'static str),
 }
 
-impl From<line::Fault> for Fault {
-    fn from(fault: line::Fault) -> Self {
+impl From<LineFault> for MemcachedFault {
+    fn from(fault: LineFault) -> Self {
         match fault {
-            line::Fault::Long => Self::LongLine,
-            line::Fault::Bare => Self::Unknown,
+            LineFault::Long => Self::LongLine,
+            LineFault::Bare => Self::Unknown,
         }
     }
 }
 
-impl Fault {
+impl MemcachedFault {
     /// The kind of error it makes.
     pub(crate) fn kind(self) -> Kind {
         match self {
@@ -88,7 +88,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for MemcachedFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => {
@@ -114,8 +114,8 @@ impl fmt::Display for Fault {
 /// Reads one answer from the beginning of what has arrived; `key` is what was asked for.
 ///
 /// # Errors
-/// A [`Fault`], after which nothing more of the connection can be understood.
-pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress<Reply>, Fault> {
+/// A [`MemcachedFault`], after which nothing more of the connection can be understood.
+pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress<MemcachedReply>, MemcachedFault> {
     let Some((line, used)) = line::first(bytes, LINE_BYTES_MAX)? else {
         return Ok(more(1));
     };
@@ -123,34 +123,41 @@ pub fn parse(bytes: &[u8], key: &[u8]) -> Result<Progress<Reply>, Fault> {
         return value(head, bytes, used, key);
     }
     let reply = match line {
-        b"END" => Reply::End,
-        b"STORED" => Reply::Stored,
-        b"NOT_STORED" => Reply::NotStored,
-        b"DELETED" => Reply::Deleted,
-        b"NOT_FOUND" => Reply::NotFound,
-        b"OK" => Reply::Ok,
-        b"ERROR" => Reply::Refused("ERROR".to_owned()),
+        b"END" => MemcachedReply::End,
+        b"STORED" => MemcachedReply::Stored,
+        b"NOT_STORED" => MemcachedReply::NotStored,
+        b"DELETED" => MemcachedReply::Deleted,
+        b"NOT_FOUND" => MemcachedReply::NotFound,
+        b"OK" => MemcachedReply::Ok,
+        b"ERROR" => MemcachedReply::Refused("ERROR".to_owned()),
         line if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => {
-            Reply::Refused(printable(line))
+            MemcachedReply::Refused(printable(line))
         }
         // Some versions fill up a number that became shorter with blanks.
-        line => Reply::Number(number(line.trim_ascii_end()).ok_or(Fault::Unknown)?),
+        line => {
+            MemcachedReply::Number(number(line.trim_ascii_end()).ok_or(MemcachedFault::Unknown)?)
+        }
     };
     Ok(Progress::Done(reply, used))
 }
 
 /// The rest of `VALUE <key> <flags> <bytes> [<unique>]`, the block and the `END` behind it.
-fn value(head: &[u8], bytes: &[u8], used: usize, key: &[u8]) -> Result<Progress<Reply>, Fault> {
+fn value(
+    head: &[u8],
+    bytes: &[u8],
+    used: usize,
+    key: &[u8],
+) -> Result<Progress<MemcachedReply>, MemcachedFault> {
     let mut parts = head.split(|byte| *byte == b' ');
     let (named, flags, length) = (parts.next(), parts.next(), parts.next());
     if named != Some(key) {
-        return Err(Fault::OtherKey);
+        return Err(MemcachedFault::OtherKey);
     }
-    flags.and_then(number).ok_or(Fault::Unknown)?;
-    let length = length.and_then(number).ok_or(Fault::Unknown)?;
+    flags.and_then(number).ok_or(MemcachedFault::Unknown)?;
+    let length = length.and_then(number).ok_or(MemcachedFault::Unknown)?;
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > VALUE_BYTES_MAX {
-        return Err(Fault::LongValue(length));
+        return Err(MemcachedFault::LongValue(length));
     }
     const TAIL: &[u8] = b"\r\nEND\r\n";
     let block = bytes.get(used..).unwrap_or_default();
@@ -159,18 +166,19 @@ fn value(head: &[u8], bytes: &[u8], used: usize, key: &[u8]) -> Result<Progress<
         .get(length..block.len().min(whole))
         .unwrap_or_default();
     if !TAIL.starts_with(tail) {
-        return Err(Fault::Unknown);
+        return Err(MemcachedFault::Unknown);
     }
     match block.get(..length) {
-        Some(value) if tail.len() == TAIL.len() => {
-            Ok(Progress::Done(Reply::Value(value.to_vec()), used + whole))
-        }
+        Some(value) if tail.len() == TAIL.len() => Ok(Progress::Done(
+            MemcachedReply::Value(value.to_vec()),
+            used + whole,
+        )),
         _ => Ok(more(whole - block.len())),
     }
 }
 
 /// An answer that is not whole is looked at from its beginning again.
-fn more(awaited: usize) -> Progress<Reply> {
+fn more(awaited: usize) -> Progress<MemcachedReply> {
     Progress::More { used: 0, awaited }
 }
 
@@ -192,25 +200,31 @@ fn printable(line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], expected: Result<Progress<Reply>, Fault>) {
+    fn check(bytes: &[u8], expected: Result<Progress<MemcachedReply>, MemcachedFault>) {
         assert_eq!(parse(bytes, b"k"), expected, "{}", bytes.escape_ascii());
     }
 
     #[test]
     fn answers_are_read_whole() {
-        let cases: [(&[u8], Reply); 9] = [
-            (b"END\r\n", Reply::End),
-            (b"STORED\r\n", Reply::Stored),
-            (b"NOT_STORED\r\n", Reply::NotStored),
-            (b"DELETED\r\n", Reply::Deleted),
-            (b"NOT_FOUND\r\n", Reply::NotFound),
-            (b"OK\r\n", Reply::Ok),
-            (b"18446744073709551615\r\n", Reply::Number(u64::MAX)),
+        let cases: [(&[u8], MemcachedReply); 9] = [
+            (b"END\r\n", MemcachedReply::End),
+            (b"STORED\r\n", MemcachedReply::Stored),
+            (b"NOT_STORED\r\n", MemcachedReply::NotStored),
+            (b"DELETED\r\n", MemcachedReply::Deleted),
+            (b"NOT_FOUND\r\n", MemcachedReply::NotFound),
+            (b"OK\r\n", MemcachedReply::Ok),
+            (
+                b"18446744073709551615\r\n",
+                MemcachedReply::Number(u64::MAX),
+            ),
             (
                 b"VALUE k 0 2\r\n\r\n\r\nEND\r\n",
-                Reply::Value(b"\r\n".to_vec()),
+                MemcachedReply::Value(b"\r\n".to_vec()),
             ),
-            (b"VALUE k 9 0 77\r\n\r\nEND\r\n", Reply::Value(Vec::new())),
+            (
+                b"VALUE k 9 0 77\r\n\r\nEND\r\n",
+                MemcachedReply::Value(Vec::new()),
+            ),
         ];
         for (bytes, reply) in cases {
             check(bytes, Ok(Progress::Done(reply, bytes.len())));
@@ -239,21 +253,30 @@ mod tests {
     #[test]
     fn a_refusal_is_one_printable_line() {
         let bytes = b"SERVER_ERROR out of \x1b[1mmemory\r\n";
-        let reply = Reply::Refused("SERVER_ERROR out of ?[1mmemory".to_owned());
+        let reply = MemcachedReply::Refused("SERVER_ERROR out of ?[1mmemory".to_owned());
         check(bytes, Ok(Progress::Done(reply, bytes.len())));
     }
 
     #[test]
     fn what_is_no_answer_is_a_fault() {
-        check(b"HTTP/1.1 400 Bad Request\r\n", Err(Fault::Unknown));
-        check(b"STORED\n", Err(Fault::Unknown));
-        check(b"\r\n", Err(Fault::Unknown));
-        check(b"-1\r\n", Err(Fault::Unknown));
-        check(b"VALUE other 0 1\r\na\r\nEND\r\n", Err(Fault::OtherKey));
-        check(b"VALUE k 0 -1\r\n", Err(Fault::Unknown));
-        check(b"VALUE k 0\r\n", Err(Fault::Unknown));
-        check(b"VALUE k 0 1\r\nabEND\r\n", Err(Fault::Unknown));
-        check(b"VALUE k 0 10485761\r\n", Err(Fault::LongValue(10_485_761)));
-        check(&[b'a'; LINE_BYTES_MAX], Err(Fault::LongLine));
+        check(
+            b"HTTP/1.1 400 Bad Request\r\n",
+            Err(MemcachedFault::Unknown),
+        );
+        check(b"STORED\n", Err(MemcachedFault::Unknown));
+        check(b"\r\n", Err(MemcachedFault::Unknown));
+        check(b"-1\r\n", Err(MemcachedFault::Unknown));
+        check(
+            b"VALUE other 0 1\r\na\r\nEND\r\n",
+            Err(MemcachedFault::OtherKey),
+        );
+        check(b"VALUE k 0 -1\r\n", Err(MemcachedFault::Unknown));
+        check(b"VALUE k 0\r\n", Err(MemcachedFault::Unknown));
+        check(b"VALUE k 0 1\r\nabEND\r\n", Err(MemcachedFault::Unknown));
+        check(
+            b"VALUE k 0 10485761\r\n",
+            Err(MemcachedFault::LongValue(10_485_761)),
+        );
+        check(&[b'a'; LINE_BYTES_MAX], Err(MemcachedFault::LongLine));
     }
 }

@@ -7,7 +7,6 @@
 //! one is opened when those there are full, or one of them is at a long value.
 
 use std::cell::{RefCell, RefMut};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,32 +14,33 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::line::{DEPTH_MAX, Line, Load, drive};
-use super::question::Question;
-use super::queue::{Command, Queue};
-use super::reply::Reply;
+use super::connection::{DEPTH_MAX, Load, MemcachedConnection, drive};
+use super::question::MemcachedQuestion;
+use super::queue::{MemcachedCommand, Queue};
+use super::reply::MemcachedReply;
 use crate::address::Address;
 use crate::attempt::{Attempt, Target};
 use crate::error::{Error, Kind};
 use crate::limits::Limits;
-use crate::names::Names;
+use crate::resolver::Resolver;
+use crate::table::Entry;
 
 const SERVICE: &str = "memcached";
 /// Servers known at once; beyond it, those no object names any more go first.
 const SERVERS_MAX: usize = 256;
 
 /// A server and the connections to it.
-pub(crate) struct Server {
+pub(crate) struct MemcachedServer {
     address: Address,
     limits: Limits,
-    names: Rc<Names>,
+    names: Rc<Resolver>,
     queue: RefCell<Queue>,
-    lines: RefCell<Vec<Opened>>,
+    connections: RefCell<Vec<Opened>>,
 }
 
 /// A connection and the task that serves it, which ends with this.
 struct Opened {
-    line: Rc<Line>,
+    connection: Rc<MemcachedConnection>,
     task: AbortHandle,
 }
 
@@ -50,15 +50,25 @@ impl Drop for Opened {
     }
 }
 
-impl Server {
+impl MemcachedServer {
+    pub(super) fn new(address: Address, limits: Limits, names: Rc<Resolver>) -> Self {
+        Self {
+            address,
+            limits,
+            names,
+            queue: RefCell::default(),
+            connections: RefCell::default(),
+        }
+    }
+
     /// Sends a command when there is room on a connection; the answer comes to the receiver.
-    pub(super) fn ask(
+    pub(super) fn submit(
         self: &Rc<Self>,
-        question: Question,
+        question: MemcachedQuestion,
         bytes: Vec<u8>,
-    ) -> Result<oneshot::Receiver<Result<Reply, Error>>, Error> {
+    ) -> Result<oneshot::Receiver<Result<MemcachedReply, Error>>, Error> {
         let (asker, answer) = oneshot::channel();
-        let command = Command {
+        let command = MemcachedCommand {
             question,
             bytes,
             deadline: Instant::now() + self.limits.command_timeout,
@@ -97,34 +107,36 @@ impl Server {
 
     /// Wakes the first connection in such a state; says whether there is one.
     fn wake(&self, suits: impl Fn(Load) -> bool) -> bool {
-        let lines = self.lines.borrow();
-        let found = lines.iter().find(|opened| suits(opened.line.load()));
-        found.map(|opened| opened.line.wake()).is_some()
+        let connections = self.connections.borrow();
+        let found = connections
+            .iter()
+            .find(|opened| suits(opened.connection.load()));
+        found.map(|opened| opened.connection.wake()).is_some()
     }
 
     /// Opens a connection, unless so many are being made already or none may be added.
     fn open_for(self: &Rc<Self>, wanted: usize) {
-        let mut lines = self.lines.borrow_mut();
-        let coming = lines
+        let mut connections = self.connections.borrow_mut();
+        let coming = connections
             .iter()
-            .filter(|opened| opened.line.load() == Load::Connecting);
-        if coming.count() >= wanted || lines.len() >= self.limits.connections_max.max(1) {
+            .filter(|opened| opened.connection.load() == Load::Connecting);
+        if coming.count() >= wanted || connections.len() >= self.limits.connections_max.max(1) {
             return;
         }
-        let line = Rc::new(Line::default());
-        let task = tokio::task::spawn_local(drive(Rc::clone(self), Rc::clone(&line)));
+        let connection = Rc::new(MemcachedConnection::default());
+        let task = tokio::task::spawn_local(drive(Rc::clone(self), Rc::clone(&connection)));
         let task = task.abort_handle();
-        lines.push(Opened { line, task });
+        connections.push(Opened { connection, task });
     }
 
     /// Takes a connection away; whoever served it is at its end.
-    pub(super) fn remove(&self, line: &Rc<Line>) {
-        let mut lines = self.lines.borrow_mut();
-        let place = lines
+    pub(super) fn remove(&self, connection: &Rc<MemcachedConnection>) {
+        let mut connections = self.connections.borrow_mut();
+        let place = connections
             .iter()
-            .position(|opened| Rc::ptr_eq(&opened.line, line));
-        let removed = place.map(|place| lines.remove(place));
-        drop(lines);
+            .position(|opened| Rc::ptr_eq(&opened.connection, connection));
+        let removed = place.map(|place| connections.remove(place));
+        drop(connections);
         drop(removed);
     }
 
@@ -132,7 +144,7 @@ impl Server {
         self.queue.borrow_mut()
     }
 
-    pub(super) fn names(&self) -> &Names {
+    pub(super) fn names(&self) -> &Resolver {
         &self.names
     }
 
@@ -170,111 +182,65 @@ impl Server {
     }
 
     fn is_connected(&self) -> bool {
-        let lines = self.lines.borrow();
-        lines
+        let connections = self.connections.borrow();
+        connections
             .iter()
-            .any(|opened| opened.line.load() != Load::Connecting)
+            .any(|opened| opened.connection.load() != Load::Connecting)
     }
 
-    /// Closes connections on which nothing was under way since before a moment.
-    fn sweep(&self, before: Instant) {
-        self.close_where(|line| line.load() == Load::Idle && line.used() < before);
-    }
-
-    fn close_where(&self, goes: impl Fn(&Line) -> bool) {
-        let mut lines = self.lines.borrow_mut();
-        let (gone, kept) = std::mem::take(&mut *lines)
+    fn close_where(&self, goes: impl Fn(&MemcachedConnection) -> bool) {
+        let mut connections = self.connections.borrow_mut();
+        let (gone, kept) = std::mem::take(&mut *connections)
             .into_iter()
-            .partition(|opened: &Opened| goes(&opened.line));
-        *lines = kept;
-        drop(lines);
+            .partition(|opened: &Opened| goes(&opened.connection));
+        *connections = kept;
+        drop(connections);
         drop::<Vec<Opened>>(gone);
-    }
-
-    /// Whether no object of a script names it, as far as holders can tell: the table and each
-    /// connection hold it too.
-    fn is_unnamed(self: &Rc<Self>) -> bool {
-        Rc::strong_count(self) <= self.lines.borrow().len() + 1
     }
 
     #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
-        self.lines.borrow().len()
+        self.connections.borrow().len()
     }
 
     #[cfg(test)]
     pub(super) fn is_full(&self) -> bool {
-        let lines = self.lines.borrow();
-        !lines.is_empty() && lines.iter().all(|opened| opened.line.load() == Load::Full)
+        let connections = self.connections.borrow();
+        !connections.is_empty()
+            && connections
+                .iter()
+                .all(|opened| opened.connection.load() == Load::Full)
     }
 }
 
-fn refuse(commands: Vec<Command>, error: &Error) {
+fn refuse(commands: Vec<MemcachedCommand>, error: &Error) {
     for command in commands {
         // Whoever asked may have gone.
         let _ = command.asker.send(Err(error.clone()));
     }
 }
 
-/// The servers a worker's scripts have named, by address.
-#[derive(Default)]
-pub(crate) struct Servers {
-    servers: RefCell<HashMap<Address, Rc<Server>>>,
-}
+impl Entry for MemcachedServer {
+    const MAX: usize = SERVERS_MAX;
 
-impl Servers {
-    /// The server at an address, the same one for all objects.
-    pub(super) fn server(
-        &self,
-        address: &Address,
-        limits: Limits,
-        names: &Rc<Names>,
-    ) -> Rc<Server> {
-        let mut servers = self.servers.borrow_mut();
-        if let Some(server) = servers.get(address) {
-            return Rc::clone(server);
-        }
-        if servers.len() >= SERVERS_MAX {
-            servers.retain(|_, server| {
-                let unnamed = server.is_unnamed();
-                if unnamed {
-                    server.close_where(|_| true);
-                }
-                !unnamed
+    /// Each connection holds it, too.
+    fn is_used(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) > self.connections.borrow().len() + 1
+    }
+
+    fn is_open(&self) -> bool {
+        !self.connections.borrow().is_empty()
+    }
+
+    fn sweep(&self, idle_max: Duration) {
+        if let Some(before) = Instant::now().checked_sub(idle_max) {
+            self.close_where(|connection| {
+                connection.load() == Load::Idle && connection.used() < before
             });
         }
-        let server = Rc::new(Server {
-            address: address.clone(),
-            limits,
-            names: Rc::clone(names),
-            queue: RefCell::default(),
-            lines: RefCell::default(),
-        });
-        servers.insert(address.clone(), Rc::clone(&server));
-        server
     }
 
-    /// Closes connections that were idle for longer than allowed.
-    pub(crate) fn sweep(&self, idle_max: Duration) {
-        let Some(before) = Instant::now().checked_sub(idle_max) else {
-            return;
-        };
-        self.servers.borrow_mut().retain(|_, server| {
-            server.sweep(before);
-            !server.is_unnamed() || !server.lines.borrow().is_empty()
-        });
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.servers.borrow().len()
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for server in self.servers.borrow().values() {
-            server.close_where(|_| true);
-        }
+    fn close(&self) {
+        self.close_where(|_| true);
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::Instant;
 
-use super::line::DEPTH_MAX;
+use super::connection::DEPTH_MAX;
 use super::queue::LONG_BYTES;
 use super::*;
 use crate::limits::Limits;

@@ -68,7 +68,7 @@ pub struct Answer {
 /// Rows with the names of their columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Names of columns, in order; those of one statement are kept once.
+    /// Resolver of columns, in order; those of one statement are kept once.
     pub fields: Rc<[String]>,
     /// Rows, each as long as `fields`.
     pub rows: Vec<Vec<Cell>>,

@@ -7,14 +7,17 @@
 use std::rc::Rc;
 
 use super::answer::{Answer, Cell};
-use super::fault::Fault;
+use super::fault::StatementFault;
 use super::handshake::{self, Credentials, Failure, Handshake, Secrecy, Turn};
 use super::packet::{Front, HEADER_BYTES, begin, front, seal};
-use super::reply::{self, Columns, Decoder, Dialect, Prepared, Question, Reply, Standing};
-use super::statements::Statements;
+use super::prepared::PreparedStatements;
+use super::reply::{
+    Columns, Dialect, MysqlDecoder, MysqlFault, MysqlQuestion, MysqlReply, Prepared,
+    TransactionState,
+};
 use super::value::put_binds;
 use crate::channel::{Broken, Channel, Decode, Progress};
-use crate::place::Owner;
+use crate::pool::Owner;
 use crate::socket::Socket;
 
 const COM_QUIT: u8 = 0x01;
@@ -24,12 +27,12 @@ const COM_STMT_PREPARE: u8 = 0x16;
 const COM_STMT_EXECUTE: u8 = 0x17;
 
 /// A connection that is logged in.
-pub(crate) struct Connection {
-    channel: Channel<Decoder>,
+pub(crate) struct MysqlConnection {
+    channel: Channel<MysqlDecoder>,
     handshake: Handshake,
     who: Rc<Credentials>,
     dialect: Dialect,
-    statements: Statements,
+    statements: PreparedStatements,
     state: State,
     /// The object that may have left something in the session.
     stained: Option<Owner>,
@@ -42,16 +45,16 @@ enum State {
     /// The same, and the server holds a transaction open on it.
     InTransaction,
     /// Something was sent, and its answer not read whole.
-    Busy,
+    Timing,
 }
 
-impl Connection {
+impl MysqlConnection {
     /// Logs in on a connection just made.
     pub(super) async fn open(
         mut socket: Socket,
         secrecy: Secrecy,
         who: Rc<Credentials>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, StatementFault> {
         let (_, greeting) = packet(&mut socket).await?;
         let mut handshake = Handshake::greeted(&greeting, secrecy)?;
         let dialect = handshake.dialect();
@@ -63,7 +66,7 @@ impl Connection {
             handshake,
             who,
             dialect,
-            statements: Statements::default(),
+            statements: PreparedStatements::default(),
             state: State::Ready,
             stained: None,
         })
@@ -92,8 +95,8 @@ impl Connection {
     ///
     /// It logs in again: `COM_RESET_CONNECTION` leaves the database that `USE` chose, and some
     /// servers forget the character set with it.
-    pub(super) async fn clean(&mut self) -> Result<(), Fault> {
-        self.state = State::Busy;
+    pub(super) async fn clean(&mut self) -> Result<(), StatementFault> {
+        self.state = State::Timing;
         let command = self.handshake.again(&self.who);
         let socket = self.channel.socket();
         send(socket, &command, 0).await?;
@@ -105,15 +108,19 @@ impl Connection {
     }
 
     /// Asks for a sign of life.
-    pub(super) async fn ping(&mut self) -> Result<(), Fault> {
-        let before = std::mem::replace(&mut self.state, State::Busy);
+    pub(super) async fn ping(&mut self) -> Result<(), StatementFault> {
+        let before = std::mem::replace(&mut self.state, State::Timing);
         let result = self.simple(COM_PING, &[]).await;
         self.settle(before, result).map(drop)
     }
 
     /// Runs a statement and reads all it gives.
-    pub(super) async fn execute(&mut self, sql: &[u8], binds: &[Cell]) -> Result<Answer, Fault> {
-        let before = std::mem::replace(&mut self.state, State::Busy);
+    pub(super) async fn execute(
+        &mut self,
+        sql: &[u8],
+        binds: &[Cell],
+    ) -> Result<Answer, StatementFault> {
+        let before = std::mem::replace(&mut self.state, State::Timing);
         let mut result = self.run(sql, binds).await;
         if binds.is_empty() && matches!(&result, Err(fault) if fault.wants_text()) {
             result = self.simple(COM_QUERY, sql).await;
@@ -122,31 +129,31 @@ impl Connection {
     }
 
     /// Runs a statement of ours that gives nothing.
-    pub(super) async fn command(&mut self, sql: &'static str) -> Result<(), Fault> {
-        let before = std::mem::replace(&mut self.state, State::Busy);
+    pub(super) async fn command(&mut self, sql: &'static str) -> Result<(), StatementFault> {
+        let before = std::mem::replace(&mut self.state, State::Timing);
         let result = self.simple(COM_QUERY, sql.as_bytes()).await;
         self.settle(before, result).map(drop)
     }
 
-    /// Begins a round of statements, which are all sent before the first is answered.
-    pub(super) fn begin_round(&mut self) {
-        self.state = State::Busy;
+    /// Begins a batch of statements, which are all sent before the first is answered.
+    pub(super) fn begin_batch(&mut self) {
+        self.state = State::Timing;
     }
 
     pub(super) fn has_prepared(&mut self, sql: &[u8]) -> bool {
         self.statements.get(sql).is_some()
     }
 
-    /// Sees to it that a statement is prepared, before any other of a round is put.
-    pub(super) async fn prepare(&mut self, sql: &[u8]) -> Result<(), Fault> {
+    /// Sees to it that a statement is prepared, before any other of a batch is put.
+    pub(super) async fn prepare(&mut self, sql: &[u8]) -> Result<(), StatementFault> {
         self.prepared(sql).await.map(drop)
     }
 
     /// Puts a prepared statement behind those to be sent.
-    pub(super) fn push(&mut self, sql: &[u8], binds: &[Cell]) -> Result<(), Fault> {
+    pub(super) fn push(&mut self, sql: &[u8], binds: &[Cell]) -> Result<(), StatementFault> {
         let Some(prepared) = self.statements.get(sql) else {
-            // Prepared before in the same round, of no more statements than are kept.
-            return Err(Fault::Reply(reply::Fault::Unknown));
+            // Prepared before in the same batch, of no more statements than are kept.
+            return Err(StatementFault::Reply(MysqlFault::Unknown));
         };
         let prepared = prepared.clone();
         self.put_execution(&prepared, binds)
@@ -158,46 +165,49 @@ impl Connection {
     }
 
     /// The questions and answers under way.
-    pub(super) fn channel(&mut self) -> &mut Channel<Decoder> {
+    pub(super) fn channel(&mut self) -> &mut Channel<MysqlDecoder> {
         &mut self.channel
     }
 
-    /// Ends a round whose answers were all read; says whether the connection may be used again.
-    pub(super) fn end_round(&mut self, last: Option<Standing>) -> Result<(), Fault> {
-        self.settled(last.unwrap_or(Standing::Free))
+    /// Ends a batch whose answers were all read; says whether the connection may be used again.
+    pub(super) fn end_batch(
+        &mut self,
+        last: Option<TransactionState>,
+    ) -> Result<(), StatementFault> {
+        self.settled(last.unwrap_or(TransactionState::Free))
     }
 
     async fn run(
         &mut self,
         sql: &[u8],
         binds: &[Cell],
-    ) -> Result<(Answer, Option<Standing>), Fault> {
+    ) -> Result<(Answer, Option<TransactionState>), StatementFault> {
         let prepared = self.prepared(sql).await?;
         self.put_execution(&prepared, binds)?;
-        let (reply, standing) = self.ask().await?;
+        let (reply, transaction) = self.ask().await?;
         match reply {
-            Reply::Done(answer, columns) => {
+            MysqlReply::Done(answer, columns) => {
                 self.statements.learn(sql, columns);
-                Ok((answer, standing))
+                Ok((answer, transaction))
             }
-            Reply::Refused(refusal) => Err(Fault::Refused(refusal)),
-            Reply::Prepared(_) => Err(Fault::Reply(reply::Fault::Unknown)),
+            MysqlReply::Refused(refusal) => Err(StatementFault::Refused(refusal)),
+            MysqlReply::Prepared(_) => Err(StatementFault::Reply(MysqlFault::Unknown)),
         }
     }
 
-    async fn prepared(&mut self, sql: &[u8]) -> Result<Prepared, Fault> {
+    async fn prepared(&mut self, sql: &[u8]) -> Result<Prepared, StatementFault> {
         if let Some(prepared) = self.statements.get(sql) {
             return Ok(prepared.clone());
         }
-        self.put(COM_STMT_PREPARE, sql, Question::Prepare);
+        self.put(COM_STMT_PREPARE, sql, MysqlQuestion::Prepare);
         match self.ask().await?.0 {
-            Reply::Prepared(prepared) => {
+            MysqlReply::Prepared(prepared) => {
                 let unsent = self.channel.unsent();
                 self.statements.keep(sql, prepared.clone(), unsent);
                 Ok(prepared)
             }
-            Reply::Refused(refusal) => Err(Fault::Refused(refusal)),
-            Reply::Done(..) => Err(Fault::Reply(reply::Fault::Unknown)),
+            MysqlReply::Refused(refusal) => Err(StatementFault::Refused(refusal)),
+            MysqlReply::Done(..) => Err(StatementFault::Reply(MysqlFault::Unknown)),
         }
     }
 
@@ -206,29 +216,30 @@ impl Connection {
         &mut self,
         command: u8,
         bytes: &[u8],
-    ) -> Result<(Answer, Option<Standing>), Fault> {
-        self.put(command, bytes, Question::Text);
+    ) -> Result<(Answer, Option<TransactionState>), StatementFault> {
+        self.put(command, bytes, MysqlQuestion::Text);
         match self.ask().await? {
-            (Reply::Done(answer, _), standing) => Ok((answer, standing)),
-            (Reply::Refused(refusal), _) => Err(Fault::Refused(refusal)),
-            (Reply::Prepared(_), _) => Err(Fault::Reply(reply::Fault::Unknown)),
+            (MysqlReply::Done(answer, _), transaction) => Ok((answer, transaction)),
+            (MysqlReply::Refused(refusal), _) => Err(StatementFault::Refused(refusal)),
+            (MysqlReply::Prepared(_), _) => Err(StatementFault::Reply(MysqlFault::Unknown)),
         }
     }
 
-    fn put(&mut self, command: u8, bytes: &[u8], question: Question) {
+    fn put(&mut self, command: u8, bytes: &[u8], question: MysqlQuestion) {
         let unsent = self.channel.unsent();
         let place = begin(unsent);
         unsent.push(command);
         unsent.extend_from_slice(bytes);
         seal(unsent, place, 0);
-        self.channel.expect(Decoder::new(self.dialect, question));
+        self.channel
+            .expect(MysqlDecoder::new(self.dialect, question));
     }
 
-    fn put_execution(&mut self, prepared: &Prepared, binds: &[Cell]) -> Result<(), Fault> {
+    fn put_execution(&mut self, prepared: &Prepared, binds: &[Cell]) -> Result<(), StatementFault> {
         const NO_CURSOR_ONE_TIME: [u8; 5] = [0, 1, 0, 0, 0];
         let (required, supplied) = (prepared.binds, binds.len());
         if required != supplied {
-            return Err(Fault::Binds { required, supplied });
+            return Err(StatementFault::Binds { required, supplied });
         }
         let unsent = self.channel.unsent();
         let place = begin(unsent);
@@ -237,23 +248,24 @@ impl Connection {
         unsent.extend_from_slice(&NO_CURSOR_ONE_TIME);
         put_binds(unsent, binds);
         seal(unsent, place, 0);
-        let question = Question::Execute(prepared.columns.clone());
-        self.channel.expect(Decoder::new(self.dialect, question));
+        let question = MysqlQuestion::Execute(prepared.columns.clone());
+        self.channel
+            .expect(MysqlDecoder::new(self.dialect, question));
         Ok(())
     }
 
-    async fn ask(&mut self) -> Result<(Reply, Option<Standing>), Fault> {
+    async fn ask(&mut self) -> Result<(MysqlReply, Option<TransactionState>), StatementFault> {
         let (decoder, reply) = self.channel.ask().await?;
-        Ok((reply, decoder.standing()))
+        Ok((reply, decoder.transaction()))
     }
 
     fn settle<T>(
         &mut self,
         before: State,
-        result: Result<(T, Option<Standing>), Fault>,
-    ) -> Result<T, Fault> {
+        result: Result<(T, Option<TransactionState>), StatementFault>,
+    ) -> Result<T, StatementFault> {
         match result {
-            Ok((answer, Some(standing))) => self.settled(standing).map(|()| answer),
+            Ok((answer, Some(transaction))) => self.settled(transaction).map(|()| answer),
             Ok((answer, None)) => {
                 self.state = before;
                 Ok(answer)
@@ -267,30 +279,30 @@ impl Connection {
         }
     }
 
-    fn settled(&mut self, standing: Standing) -> Result<(), Fault> {
+    fn settled(&mut self, transaction: TransactionState) -> Result<(), StatementFault> {
         if self.channel.has_unasked() {
-            return Err(Fault::Reply(reply::Fault::Unasked));
+            return Err(StatementFault::Reply(MysqlFault::Unasked));
         }
-        self.state = match standing {
-            Standing::Free => State::Ready,
-            Standing::InTransaction => State::InTransaction,
+        self.state = match transaction {
+            TransactionState::Free => State::Ready,
+            TransactionState::InTransaction => State::InTransaction,
         };
         Ok(())
     }
 }
 
-impl Decode for Decoder {
-    type Reply = Reply;
-    type Fault = reply::Fault;
+impl Decode for MysqlDecoder {
+    type Reply = MysqlReply;
+    type Fault = MysqlFault;
     const READ_BYTES: usize = 1;
 
-    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, reply::Fault> {
+    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<MysqlReply>, MysqlFault> {
         self.decode(bytes)
     }
 }
 
-impl From<Broken<reply::Fault>> for Fault {
-    fn from(broken: Broken<reply::Fault>) -> Self {
+impl From<Broken<MysqlFault>> for StatementFault {
+    fn from(broken: Broken<MysqlFault>) -> Self {
         match broken {
             Broken::Lost(error) => Self::Lost(error),
             Broken::Fault(fault) => Self::Reply(fault),
@@ -298,7 +310,7 @@ impl From<Broken<reply::Fault>> for Fault {
     }
 }
 
-async fn send(socket: &mut Socket, payload: &[u8], sequence: u8) -> Result<(), Fault> {
+async fn send(socket: &mut Socket, payload: &[u8], sequence: u8) -> Result<(), StatementFault> {
     let mut out = Vec::with_capacity(HEADER_BYTES + payload.len());
     let place = begin(&mut out);
     out.extend_from_slice(payload);
@@ -307,7 +319,7 @@ async fn send(socket: &mut Socket, payload: &[u8], sequence: u8) -> Result<(), F
 }
 
 /// The next packet while logging in, with its number.
-async fn packet(socket: &mut Socket) -> Result<(u8, Vec<u8>), Fault> {
+async fn packet(socket: &mut Socket) -> Result<(u8, Vec<u8>), StatementFault> {
     loop {
         let missing = match front(socket.unread(), handshake::PACKET_BYTES_MAX) {
             Ok(Front::Whole { sequence, payload }) => {
@@ -327,7 +339,7 @@ async fn log_in(
     socket: &mut Socket,
     handshake: &mut Handshake,
     who: &Credentials,
-) -> Result<(), Fault> {
+) -> Result<(), StatementFault> {
     // As often as [`Handshake::hear`] allows.
     loop {
         let (sequence, payload) = packet(socket).await?;
@@ -339,10 +351,10 @@ async fn log_in(
     }
 }
 
-impl Drop for Connection {
+impl Drop for MysqlConnection {
     fn drop(&mut self) {
         const GOODBYE: [u8; 5] = [1, 0, 0, 0, COM_QUIT];
-        if self.state != State::Busy {
+        if self.state != State::Timing {
             self.channel.socket().try_write(&GOODBYE);
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::handshake::Failure;
-use super::reply::{self, Refusal};
+use super::reply::{MysqlFault, Refusal};
 use crate::attempt::Attempt;
 use crate::error::{Error, Kind, reason};
 
@@ -12,38 +12,38 @@ const LAST_WORDS: [u16; 4] = [1053, 1184, 1927, 4031];
 
 /// Why a statement has no answer.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum StatementFault {
     /// The connection is gone.
     Lost(io::Error),
     /// The server said no.
     Refused(Refusal),
     /// What came is no answer, or too much of one.
-    Reply(reply::Fault),
+    Reply(MysqlFault),
     /// Nobody was logged in.
     Handshake(Failure),
     /// Another number of values than the statement has placeholders; it was not executed.
     Binds { required: usize, supplied: usize },
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for StatementFault {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
 }
 
-impl From<reply::Fault> for Fault {
-    fn from(fault: reply::Fault) -> Self {
+impl From<MysqlFault> for StatementFault {
+    fn from(fault: MysqlFault) -> Self {
         Self::Reply(fault)
     }
 }
 
-impl From<Failure> for Fault {
+impl From<Failure> for StatementFault {
     fn from(failure: Failure) -> Self {
         Self::Handshake(failure)
     }
 }
 
-impl Fault {
+impl StatementFault {
     /// Whether the connection has answered whole and can be asked again.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {

@@ -14,7 +14,7 @@ const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 128..=1_024;
 /// The longest exponent taken; 65537 has three bytes.
 const EXPONENT_BYTES_MAX: usize = 4;
 /// The longest text of a key looked at.
-const TEXT_BYTES_MAX: usize = 8 * 1024;
+const STATEMENT_BYTES_MAX: usize = 8 * 1024;
 const HASH_BYTES: usize = 20;
 
 /// Tags of DER.
@@ -34,7 +34,7 @@ pub(super) struct PublicKey {
 impl PublicKey {
     /// Reads a key as servers send it: in PEM, as they are written by OpenSSL.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
-        let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
+        let text = text.get(..STATEMENT_BYTES_MAX).unwrap_or(text);
         let text = std::str::from_utf8(text).ok()?;
         let between = |begin: &str, end: &str| {
             let (_, rest) = text.split_once(begin)?;

@@ -6,28 +6,28 @@
 //! middle are the same here as for other stores. There is no TLS.
 //!
 //! Each statement takes a connection of its own, so that many requests may use one object; small
-//! `SELECT`s that are quick as a rule go over few connections together (see [`desk`]). While a
+//! `SELECT`s that are quick as a rule go over few connections together (see [`pipeline`]). While a
 //! transaction is open (the server says so with each answer, also after a plain `BEGIN`) the
 //! connection stays with its request, and after `SET autocommit = 0` until that ends. Variables,
 //! temporary tables and locks outlive a statement only then.
 //!
 //! Idle connections belong to all objects with the same login, so that one made for each request
-//! connects no more often than one that is kept. A statement that may leave a trace in the session
-//! (see [`trace`]) stains the connection: before another object uses it, the session begins anew.
+//! connects no more often than one that is kept. A statement that may leave something in the session
+//! (see [`side_effects`]) stains the connection: before another object uses it, the session begins anew.
 
-mod access;
 mod answer;
+mod batch;
 mod connection;
-mod desk;
+mod connector;
 mod fault;
-mod habit;
 mod handshake;
 mod key;
-mod line;
+mod latency;
 mod packet;
+mod pipeline;
+mod prepared;
 pub mod reply;
-mod statements;
-mod trace;
+mod side_effects;
 mod value;
 
 use std::cell::Cell as Flag;
@@ -40,19 +40,18 @@ use super::Stores;
 use super::attempt::Attempt;
 use super::error::{Error, Kind};
 use super::limits::VALUE_BYTES_MAX;
-use super::place::Owner;
-use super::session::{Pin, Session};
-use access::{Access, Place};
-use desk::Desk;
-use fault::Fault;
-use habit::Took;
+use super::pins::{Pin, Session};
+use super::pool::Owner;
+use connector::{Connector, MysqlLease};
+use fault::StatementFault;
 use handshake::Credentials;
-use trace::Trace;
+use latency::Latency;
+use side_effects::SideEffects;
 
-pub use access::Login;
 pub use answer::{Answer, Cell, Moment, ROWS_MAX, Span, Table};
-pub(crate) use connection::Connection;
-pub(crate) use desk::Desks;
+pub(crate) use connection::MysqlConnection;
+pub use connector::Login;
+pub(crate) use pipeline::Pipeline;
 
 /// Where MySQL listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 3_306;
@@ -66,15 +65,13 @@ pub struct Database {
     /// Whether it has executed what may matter to a `SELECT` in the same session.
     tuned: Flag<bool>,
     /// All objects with this login.
-    desk: Rc<Desk>,
+    pipeline: Rc<Pipeline>,
 }
 
 impl Stores {
-    fn access(&self, login: &Login) -> impl FnOnce() -> Access {
-        || Access {
-            server: self
-                .mysql
-                .server(&login.address, self.limits.connections_max),
+    fn connector(&self, login: &Login) -> Connector {
+        Connector {
+            server: self.mysql.get(&login.address, || self.pool(&login.address)),
             names: Rc::clone(&self.names),
             limits: self.limits,
             account: self.owners.next(),
@@ -93,7 +90,9 @@ impl Stores {
             owner: self.owners.next(),
             closed: Flag::new(false),
             tuned: Flag::new(false),
-            desk: self.mysql_desks.desk(login, self.access(login)),
+            pipeline: self
+                .mysql_pipelines
+                .get(login, || Pipeline::new(self.connector(login))),
         })
     }
 }
@@ -101,7 +100,7 @@ impl Stores {
 impl Database {
     /// Whether the server answered a moment ago, so that [`Database::connect`] has nothing to do.
     pub fn is_connected(&self) -> bool {
-        !self.closed.get() && self.desk.is_alive()
+        !self.closed.get() && self.pipeline.is_alive()
     }
 
     /// Connects, if there is no idle connection yet, so that a wrong login is known early.
@@ -114,10 +113,10 @@ impl Database {
             }
             let attempt = this.attempt();
             let work = async {
-                let mut place = this.lease(&attempt).await?;
-                this.access().revive(&attempt, &mut place).await?;
-                place.keep();
-                this.desk.note_alive(Instant::now());
+                let mut lease = this.lease(&attempt).await?;
+                this.connector().revive(&attempt, &mut lease).await?;
+                lease.keep();
+                this.pipeline.mark_alive(Instant::now());
                 Ok(())
             };
             Box::pin(attempt.run("connect", work)).await
@@ -158,7 +157,7 @@ impl Database {
         if self.tuned.get() || self.stores.mysql_pins.holds(session, self.owner) {
             return Err(binds);
         }
-        self.desk.ask(sql, binds)
+        self.pipeline.submit(sql, binds)
     }
 
     async fn execute_alone(
@@ -169,14 +168,14 @@ impl Database {
     ) -> Result<Answer, Error> {
         check_length(sql, binds)?;
         let attempt = self.attempt();
-        let trace = Trace::of(sql);
-        if trace == Trace::Session {
+        let side_effects = SideEffects::of(sql);
+        if side_effects == SideEffects::Session {
             self.tuned.set(true);
         }
-        let work = self.run(&attempt, session, sql, binds, trace);
-        let (answer, took) = attempt.run("execute", work).await?;
-        if trace == Trace::None {
-            self.desk.note(sql, took).await;
+        let work = self.run(&attempt, session, sql, binds, side_effects);
+        let (answer, latency) = attempt.run("execute", work).await?;
+        if side_effects == SideEffects::None {
+            self.pipeline.record(sql, latency).await;
         }
         Ok(answer)
     }
@@ -242,45 +241,45 @@ impl Database {
         session: Session,
         sql: &[u8],
         binds: &[Cell],
-        trace: Trace,
-    ) -> Result<(Answer, Took), Error> {
-        let mut place = match self.stores.mysql_pins.take(session, self.owner) {
-            Some(Pin::Held(place)) => place,
+        side_effects: SideEffects,
+    ) -> Result<(Answer, Latency), Error> {
+        let mut lease = match self.stores.mysql_pins.unpin(session, self.owner) {
+            Some(Pin::Held(lease)) => lease,
             Some(Pin::Broken) => {
-                self.stores.mysql_pins.put(session, self.owner, Pin::Broken);
+                self.stores.mysql_pins.pin(session, self.owner, Pin::Broken);
                 return Err(self.broken("execute", attempt));
             }
             None => self.lease(attempt).await?,
         };
         attempt.talk();
-        let pinned = place.connection().is_in_transaction();
-        if trace != Trace::None {
-            place.connection().stain(self.owner);
+        let pinned = lease.connection().is_in_transaction();
+        if side_effects != SideEffects::None {
+            lease.connection().stain(self.owner);
         }
-        let busy = self.desk.begin();
-        match place.connection().execute(sql, binds).await {
+        let busy = self.pipeline.begin();
+        match lease.connection().execute(sql, binds).await {
             Ok(answer) => {
-                self.put_back(session, place);
+                self.put_back(session, lease);
                 let now = Instant::now();
-                self.desk.note_alive(now);
-                Ok((answer, busy.took_alone(now)))
+                self.pipeline.mark_alive(now);
+                Ok((answer, busy.alone(now)))
             }
-            Err(fault) => Err(self.fail(attempt, session, place, pinned, &fault)),
+            Err(fault) => Err(self.fail(attempt, session, lease, pinned, &fault)),
         }
     }
 
     async fn begin(&self, attempt: &Attempt<'_>, session: Session) -> Result<(), Error> {
-        let mut place = match self.stores.mysql_pins.take(session, self.owner) {
-            Some(Pin::Held(place)) => {
-                self.put_back(session, place);
+        let mut lease = match self.stores.mysql_pins.unpin(session, self.owner) {
+            Some(Pin::Held(lease)) => {
+                self.put_back(session, lease);
                 return Ok(());
             }
             Some(Pin::Broken) | None => self.lease(attempt).await?,
         };
         attempt.talk();
-        let begun = place.connection().command("START TRANSACTION").await;
+        let begun = lease.connection().command("START TRANSACTION").await;
         begun.map_err(|fault| self.unpinned(attempt, "transaction", &fault))?;
-        self.put_back(session, place);
+        self.put_back(session, lease);
         Ok(())
     }
 
@@ -291,34 +290,34 @@ impl Database {
         what: &'static str,
         sql: &'static str,
     ) -> Result<(), Error> {
-        let mut place = match self.stores.mysql_pins.take(session, self.owner) {
-            Some(Pin::Held(place)) => place,
+        let mut lease = match self.stores.mysql_pins.unpin(session, self.owner) {
+            Some(Pin::Held(lease)) => lease,
             Some(Pin::Broken) if what == "commit" => return Err(self.broken(what, attempt)),
             Some(Pin::Broken) | None => return Ok(()),
         };
         attempt.talk();
-        let finished = place.connection().command(sql).await;
+        let finished = lease.connection().command(sql).await;
         finished.map_err(|fault| self.unpinned(attempt, what, &fault))?;
-        self.put_back(session, place);
+        self.put_back(session, lease);
         Ok(())
     }
 
     /// A place with a connection that nobody else uses and whose session knows of no other object.
-    async fn lease(&self, attempt: &Attempt<'_>) -> Result<Place, Error> {
-        let fit = |connection: &Connection| connection.is_clean_for(self.owner);
-        self.access().lease(attempt, fit).await
+    async fn lease(&self, attempt: &Attempt<'_>) -> Result<MysqlLease, Error> {
+        let fit = |connection: &MysqlConnection| connection.is_clean_for(self.owner);
+        self.connector().lease(attempt, fit).await
     }
 
     /// Leaves a connection to its request while a transaction is open, or else to anybody.
-    fn put_back(&self, session: Session, mut place: Place) {
-        match place.connection().is_in_transaction() {
+    fn put_back(&self, session: Session, mut lease: MysqlLease) {
+        match lease.connection().is_in_transaction() {
             // Closed meanwhile: the transaction is undone.
             true if self.closed.get() => (),
             true => self
                 .stores
                 .mysql_pins
-                .put(session, self.owner, Pin::Held(place)),
-            false => place.keep(),
+                .pin(session, self.owner, Pin::Held(lease)),
+            false => lease.keep(),
         }
     }
 
@@ -326,27 +325,27 @@ impl Database {
         &self,
         attempt: &Attempt<'_>,
         session: Session,
-        place: Place,
+        lease: MysqlLease,
         pinned: bool,
-        fault: &Fault,
+        fault: &StatementFault,
     ) -> Error {
         if fault.leaves_connection() {
-            self.put_back(session, place);
+            self.put_back(session, lease);
             return fault.of_statement(attempt, "execute");
         }
-        drop(place);
+        drop(lease);
         if pinned {
-            self.stores.mysql_pins.put(session, self.owner, Pin::Broken);
+            self.stores.mysql_pins.pin(session, self.owner, Pin::Broken);
         }
         self.unpinned(attempt, "execute", fault)
     }
 
     /// The error of a connection that is gone; idle ones of a server that went are as well.
-    fn unpinned(&self, attempt: &Attempt<'_>, what: &str, fault: &Fault) -> Error {
+    fn unpinned(&self, attempt: &Attempt<'_>, what: &str, fault: &StatementFault) -> Error {
         let error = fault.of_statement(attempt, what);
         // A server that goes may say something first that is no answer to anything.
         if matches!(error.kind(), Kind::Lost | Kind::Protocol) {
-            self.desk.forget();
+            self.pipeline.forget();
         }
         error
     }
@@ -371,12 +370,12 @@ impl Database {
         self.attempt().failed(Kind::Lost, what, why)
     }
 
-    fn access(&self) -> &Access {
-        self.desk.access()
+    fn connector(&self) -> &Connector {
+        self.pipeline.connector()
     }
 
     fn attempt(&self) -> Attempt<'_> {
-        self.access().attempt()
+        self.connector().attempt()
     }
 }
 

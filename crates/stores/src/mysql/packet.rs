@@ -4,7 +4,7 @@
 //! A packet is three bytes of length, a number in the order of packets, and so many bytes. Longer
 //! ones than those three bytes can say come in parts; none of ours is, and none is taken.
 
-use super::reply::Fault;
+use super::reply::MysqlFault;
 
 /// What comes before each packet's bytes.
 pub(super) const HEADER_BYTES: usize = 4;
@@ -19,7 +19,7 @@ pub(super) enum Front<'a> {
 }
 
 /// The packet that bytes begin with.
-pub(super) fn front(bytes: &[u8], bytes_max: usize) -> Result<Front<'_>, Fault> {
+pub(super) fn front(bytes: &[u8], bytes_max: usize) -> Result<Front<'_>, MysqlFault> {
     let Some((&[low, middle, high, sequence], rest)) = bytes.split_first_chunk::<HEADER_BYTES>()
     else {
         return Ok(Front::Partial(HEADER_BYTES - bytes.len()));
@@ -27,7 +27,7 @@ pub(super) fn front(bytes: &[u8], bytes_max: usize) -> Result<Front<'_>, Fault> 
     let length = u32::from_le_bytes([low, middle, high, 0]);
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > bytes_max {
-        return Err(Fault::Bytes);
+        return Err(MysqlFault::Bytes);
     }
     match rest.get(..length) {
         Some(payload) => Ok(Front::Whole { sequence, payload }),
@@ -192,7 +192,7 @@ mod tests {
             payload,
         };
         assert_eq!(front(&out, 3), Ok(whole));
-        assert_eq!(front(&out, 2), Err(Fault::Bytes));
+        assert_eq!(front(&out, 2), Err(MysqlFault::Bytes));
         assert_eq!(Fields(payload).string(), Some(&b"ab"[..]));
     }
 

@@ -35,7 +35,7 @@ const UNSIGNED: u16 = 1 << 5;
 
 /// Why bytes are no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MysqlFault {
     /// Nothing of MySQL's protocol.
     Unknown,
     /// More rows than [`ROWS_MAX`].
@@ -50,7 +50,7 @@ pub enum Fault {
     Unasked,
 }
 
-impl Fault {
+impl MysqlFault {
     /// The kind of error it makes.
     pub(crate) fn kind(self) -> Kind {
         match self {
@@ -60,7 +60,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for MysqlFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => {
@@ -94,7 +94,7 @@ pub enum Dialect {
 
 /// What is to be answered.
 #[derive(Clone, Debug)]
-pub enum Question {
+pub enum MysqlQuestion {
     /// That a statement is to be prepared.
     Prepare,
     /// That a prepared one is to be executed; its columns are those known.
@@ -151,7 +151,7 @@ impl fmt::Display for Refusal {
 
 /// One whole answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum MysqlReply {
     /// A statement was prepared.
     Prepared(Prepared),
     /// A statement was executed; its columns, if it has rows, for the next time.
@@ -174,9 +174,9 @@ enum Step {
 
 /// Takes in the answer to one question.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct MysqlDecoder {
     dialect: Dialect,
-    question: Question,
+    question: MysqlQuestion,
     step: Step,
     /// The number of the next packet.
     sequence: u8,
@@ -195,14 +195,14 @@ pub struct Decoder {
 
 /// What the server said last about transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum TransactionState {
     Free,
     InTransaction,
 }
 
-impl Decoder {
+impl MysqlDecoder {
     /// Begins with the first byte of an answer.
-    pub fn new(dialect: Dialect, question: Question) -> Self {
+    pub fn new(dialect: Dialect, question: MysqlQuestion) -> Self {
         Self {
             dialect,
             question,
@@ -222,20 +222,20 @@ impl Decoder {
     }
 
     /// What the server said about transactions, if it said something.
-    pub(super) fn standing(&self) -> Option<Standing> {
+    pub(super) fn transaction(&self) -> Option<TransactionState> {
         let status = self.status?;
         let free = status & STATUS_AUTOCOMMIT != 0 && status & STATUS_IN_TRANSACTION == 0;
         Some(match free {
-            true => Standing::Free,
-            false => Standing::InTransaction,
+            true => TransactionState::Free,
+            false => TransactionState::InTransaction,
         })
     }
 
     /// Takes in what it can of the bytes that came after those it used before.
     ///
     /// # Errors
-    /// A [`Fault`], after which nothing more of the connection can be understood.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
+    /// A [`MysqlFault`], after which nothing more of the connection can be understood.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Progress<MysqlReply>, MysqlFault> {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -251,16 +251,16 @@ impl Decoder {
         }
     }
 
-    fn packet(&mut self, sequence: u8, payload: &[u8]) -> Result<Option<Reply>, Fault> {
-        let first = *payload.first().ok_or(Fault::Unknown)?;
+    fn packet(&mut self, sequence: u8, payload: &[u8]) -> Result<Option<MysqlReply>, MysqlFault> {
+        let first = *payload.first().ok_or(MysqlFault::Unknown)?;
         // Last words come unasked, and so with any number.
         if first == REFUSED {
-            return Ok(Some(Reply::Refused(
-                refusal(payload).ok_or(Fault::Unknown)?,
+            return Ok(Some(MysqlReply::Refused(
+                refusal(payload).ok_or(MysqlFault::Unknown)?,
             )));
         }
         if sequence != self.sequence {
-            return Err(Fault::Unknown);
+            return Err(MysqlFault::Unknown);
         }
         self.sequence = sequence.wrapping_add(1);
         match (self.step, first) {
@@ -274,39 +274,39 @@ impl Decoder {
             (Step::ColumnsEnd, END) => self.after_columns(),
             (Step::Rows, END) => self.end(payload),
             (Step::Rows, _) => self.row(payload).map(|()| None),
-            (Step::BindsEnd | Step::ColumnsEnd, _) => Err(Fault::Unknown),
+            (Step::BindsEnd | Step::ColumnsEnd, _) => Err(MysqlFault::Unknown),
         }
     }
 
-    fn head(&mut self, first: u8, payload: &[u8]) -> Result<Option<Reply>, Fault> {
-        if let Question::Prepare = self.question {
+    fn head(&mut self, first: u8, payload: &[u8]) -> Result<Option<MysqlReply>, MysqlFault> {
+        if let MysqlQuestion::Prepare = self.question {
             return self.head_of_prepared(payload);
         }
         self.results += 1;
         if self.results > RESULTS_MAX {
-            return Err(Fault::Results);
+            return Err(MysqlFault::Results);
         }
         match first {
             OK => {
-                let (affected, id, status) = done(payload).ok_or(Fault::Unknown)?;
+                let (affected, id, status) = done(payload).ok_or(MysqlFault::Unknown)?;
                 if self.results == 1 {
                     (self.answer.affected, self.answer.last_insert_id) = (affected, id);
                 }
                 Ok(self.after_result(status))
             }
-            END => Err(Fault::Unknown),
+            END => Err(MysqlFault::Unknown),
             _ => self.head_of_rows(payload),
         }
     }
 
-    fn head_of_prepared(&mut self, payload: &[u8]) -> Result<Option<Reply>, Fault> {
+    fn head_of_prepared(&mut self, payload: &[u8]) -> Result<Option<MysqlReply>, MysqlFault> {
         let mut fields = Fields(payload);
         let mut read = || {
             let ok = fields.u8()? == OK;
             let read = (fields.u32()?, fields.u16()?, fields.u16()?);
             ok.then_some(read)
         };
-        let (id, columns, binds) = read().ok_or(Fault::Unknown)?;
+        let (id, columns, binds) = read().ok_or(MysqlFault::Unknown)?;
         self.prepared = Some(Prepared {
             id,
             binds: binds.into(),
@@ -322,7 +322,7 @@ impl Decoder {
         }
     }
 
-    fn bind(&mut self, left: usize) -> Result<Option<Reply>, Fault> {
+    fn bind(&mut self, left: usize) -> Result<Option<MysqlReply>, MysqlFault> {
         self.step = match (left - 1, self.dialect) {
             (0, Dialect::Old) => Step::BindsEnd,
             (0, _) => return self.after_binds(),
@@ -331,9 +331,9 @@ impl Decoder {
         Ok(None)
     }
 
-    fn after_binds(&mut self) -> Result<Option<Reply>, Fault> {
+    fn after_binds(&mut self) -> Result<Option<MysqlReply>, MysqlFault> {
         match self.columns_count {
-            0 => Ok(self.prepared.take().map(Reply::Prepared)),
+            0 => Ok(self.prepared.take().map(MysqlReply::Prepared)),
             count => {
                 self.step = Step::Columns(count);
                 Ok(None)
@@ -341,16 +341,16 @@ impl Decoder {
         }
     }
 
-    fn head_of_rows(&mut self, payload: &[u8]) -> Result<Option<Reply>, Fault> {
+    fn head_of_rows(&mut self, payload: &[u8]) -> Result<Option<MysqlReply>, MysqlFault> {
         let mut fields = Fields(payload);
-        let count = fields.number().ok_or(Fault::Unknown)?;
+        let count = fields.number().ok_or(MysqlFault::Unknown)?;
         self.columns_count = bounded(count)?;
         let follow = match self.dialect {
             Dialect::Short => fields.u8().is_none_or(|said| said != 0),
             Dialect::Old | Dialect::Plain => true,
         };
         if !fields.0.is_empty() || self.columns_count == 0 {
-            return Err(Fault::Unknown);
+            return Err(MysqlFault::Unknown);
         }
         if follow {
             self.step = Step::Columns(self.columns_count);
@@ -359,7 +359,7 @@ impl Decoder {
         let known = self
             .known()
             .filter(|it| it.types.len() == self.columns_count);
-        self.columns = Some(Rc::clone(known.ok_or(Fault::Unknown)?));
+        self.columns = Some(Rc::clone(known.ok_or(MysqlFault::Unknown)?));
         self.begin_rows();
         Ok(None)
     }
@@ -367,15 +367,15 @@ impl Decoder {
     /// Columns known from before, which those of the first result may be.
     fn known(&self) -> Option<&Rc<Columns>> {
         match &self.question {
-            Question::Execute(known) if self.results == 1 => known.as_ref(),
+            MysqlQuestion::Execute(known) if self.results == 1 => known.as_ref(),
             _ => None,
         }
     }
 
-    fn column(&mut self, payload: &[u8]) -> Result<(), Fault> {
-        let (name, of) = column(payload).ok_or(Fault::Unknown)?;
+    fn column(&mut self, payload: &[u8]) -> Result<(), MysqlFault> {
+        let (name, of) = column(payload).ok_or(MysqlFault::Unknown)?;
         let Step::Columns(left) = self.step else {
-            return Err(Fault::Unknown);
+            return Err(MysqlFault::Unknown);
         };
         let place = self.columns_count.saturating_sub(left);
         if self.fresh.is_none() {
@@ -393,7 +393,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn after_column(&mut self, left: usize) -> Result<Option<Reply>, Fault> {
+    fn after_column(&mut self, left: usize) -> Result<Option<MysqlReply>, MysqlFault> {
         self.step = match (left, self.dialect) {
             (0, Dialect::Old) => Step::ColumnsEnd,
             (0, _) => return self.after_columns(),
@@ -402,7 +402,7 @@ impl Decoder {
         Ok(None)
     }
 
-    fn after_columns(&mut self) -> Result<Option<Reply>, Fault> {
+    fn after_columns(&mut self) -> Result<Option<MysqlReply>, MysqlFault> {
         let count = self.columns_count;
         let fresh = self.fresh.take();
         // The statement may have fewer columns than it had, and be equal as far as it goes.
@@ -419,7 +419,7 @@ impl Decoder {
         };
         if let Some(mut prepared) = self.prepared.take() {
             prepared.columns = self.columns.take();
-            return Ok(Some(Reply::Prepared(prepared)));
+            return Ok(Some(MysqlReply::Prepared(prepared)));
         }
         self.begin_rows();
         Ok(None)
@@ -436,43 +436,43 @@ impl Decoder {
         }
     }
 
-    fn row(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    fn row(&mut self, payload: &[u8]) -> Result<(), MysqlFault> {
         self.rows_seen += 1;
         if self.rows_seen > ROWS_MAX {
-            return Err(Fault::Rows);
+            return Err(MysqlFault::Rows);
         }
         let (1, Some(columns)) = (self.results, &self.columns) else {
             // Procedures have further results, whose rows nobody asked for.
             return self.weigh(payload.len());
         };
         let row = match self.question {
-            Question::Execute(_) => binary_row(payload, &columns.types),
-            Question::Text | Question::Prepare => text_row(payload, &columns.types),
+            MysqlQuestion::Execute(_) => binary_row(payload, &columns.types),
+            MysqlQuestion::Text | MysqlQuestion::Prepare => text_row(payload, &columns.types),
         };
-        let row = row.ok_or(Fault::Unknown)?;
+        let row = row.ok_or(MysqlFault::Unknown)?;
         self.weigh(row.iter().map(weight).sum())?;
         self.rows.push(row);
         Ok(())
     }
 
-    fn weigh(&mut self, bytes: usize) -> Result<(), Fault> {
+    fn weigh(&mut self, bytes: usize) -> Result<(), MysqlFault> {
         self.bytes = self.bytes.saturating_add(bytes);
         match self.bytes > VALUE_BYTES_MAX {
-            true => Err(Fault::Bytes),
+            true => Err(MysqlFault::Bytes),
             false => Ok(()),
         }
     }
 
-    fn end(&mut self, payload: &[u8]) -> Result<Option<Reply>, Fault> {
+    fn end(&mut self, payload: &[u8]) -> Result<Option<MysqlReply>, MysqlFault> {
         let status = match self.dialect {
             Dialect::Old => ended(payload),
             Dialect::Plain | Dialect::Short => done(payload).map(|(_, _, status)| status),
         };
-        let status = status.ok_or(Fault::Unknown)?;
+        let status = status.ok_or(MysqlFault::Unknown)?;
         Ok(self.after_result(status))
     }
 
-    fn after_result(&mut self, status: u16) -> Option<Reply> {
+    fn after_result(&mut self, status: u16) -> Option<MysqlReply> {
         self.status = Some(status);
         if let (1, Some(table)) = (self.results, &mut self.answer.table) {
             table.rows = std::mem::take(&mut self.rows);
@@ -482,14 +482,14 @@ impl Decoder {
             return None;
         }
         let columns = self.columns.take().filter(|_| self.results == 1);
-        Some(Reply::Done(std::mem::take(&mut self.answer), columns))
+        Some(MysqlReply::Done(std::mem::take(&mut self.answer), columns))
     }
 }
 
-fn bounded(columns: u64) -> Result<usize, Fault> {
+fn bounded(columns: u64) -> Result<usize, MysqlFault> {
     let count = usize::try_from(columns).ok();
     let count = count.filter(|count| *count <= COLUMNS_MAX);
-    count.ok_or(Fault::Columns)
+    count.ok_or(MysqlFault::Columns)
 }
 
 /// The end of a statement: rows changed, the number given, and the status.

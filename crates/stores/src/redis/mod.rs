@@ -10,7 +10,7 @@
 //! `WATCH` or `MULTI` on, until `EXEC`, `DISCARD` or `UNWATCH`, the connection stays with its
 //! request. `SUBSCRIBE`, `MONITOR` and their like are refused.
 
-mod link;
+mod connection;
 pub mod reply;
 
 use std::cell::{Cell, RefCell};
@@ -22,12 +22,12 @@ use super::address::Address;
 use super::attempt::{Attempt, Target};
 use super::error::{Error, Kind};
 use super::limits::VALUE_BYTES_MAX;
-use super::place::{Lease, Owner, Server};
-use super::session::{Pin, Session};
-use link::{Effect, Standing};
+use super::pins::{Pin, Session};
+use super::pool::{Lease, Owner, Pool};
+use connection::{ConnectionState, Effect};
 
-pub(crate) use link::Link;
-pub use reply::Reply;
+pub(crate) use connection::RedisConnection;
+pub use reply::RedisReply;
 
 /// Where Redis listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 6_379;
@@ -47,20 +47,20 @@ pub struct Redis {
     /// All objects with this login: the idle connections.
     account: Cell<Owner>,
     closed: Cell<bool>,
-    server: Rc<Server<Link>>,
+    server: Rc<Pool<RedisConnection>>,
     timeout: Duration,
-    login: RefCell<Login>,
+    login: RefCell<RedisLogin>,
 }
 
 /// What is said on each connection before anything else.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Login {
+pub(crate) struct RedisLogin {
     /// The arguments of `AUTH`: a password, or a name and a password.
     auth: Vec<Vec<u8>>,
     database: u32,
 }
 
-impl Login {
+impl RedisLogin {
     fn commands(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         if !self.auth.is_empty() {
@@ -75,7 +75,7 @@ impl Login {
     }
 }
 
-type Place = Lease<Link>;
+type RedisLease = Lease<RedisConnection>;
 
 impl Stores {
     /// Makes a client; it connects when it is used. A command may take `timeout` if that is shorter
@@ -84,9 +84,12 @@ impl Stores {
         Rc::new(Redis {
             stores: Rc::clone(self),
             owner: Cell::new(self.owners.next()),
-            account: Cell::new(self.redis_accounts.number(Login::default(), &self.owners)),
+            account: Cell::new(
+                self.redis_accounts
+                    .number(RedisLogin::default(), &self.owners),
+            ),
             closed: Cell::new(false),
-            server: self.redis.server(address, self.limits.connections_max),
+            server: self.redis.get(address, || self.pool(address)),
             timeout,
             login: RefCell::default(),
         })
@@ -97,32 +100,32 @@ impl Redis {
     /// Runs one command.
     ///
     /// # Errors
-    /// [`Kind::Server`] with the server's words when it refuses; a [`Reply::Error`] comes only
+    /// [`Kind::Server`] with the server's words when it refuses; a [`RedisReply::Error`] comes only
     /// within a list.
     pub fn command(
         self: &Rc<Self>,
         session: Session,
         command: Command,
-    ) -> impl Future<Output = Result<Reply, Error>> + 'static + use<> {
+    ) -> impl Future<Output = Result<RedisReply, Error>> + 'static + use<> {
         let this = Rc::clone(self);
         async move {
             let what = name(&command);
             let mut replies = this.ask(session, &what, vec![command]).await?;
             match replies.pop() {
-                Some(Reply::Error(words)) => {
+                Some(RedisReply::Error(words)) => {
                     Err(this.attempt().failed(Kind::Server, &what, &words))
                 }
-                reply => Ok(reply.unwrap_or(Reply::Nil)),
+                reply => Ok(reply.unwrap_or(RedisReply::Nil)),
             }
         }
     }
 
-    /// Sends commands together and gives an answer for each; refusals are [`Reply::Error`].
+    /// Sends commands together and gives an answer for each; refusals are [`RedisReply::Error`].
     pub fn pipeline(
         self: &Rc<Self>,
         session: Session,
         commands: Vec<Command>,
-    ) -> impl Future<Output = Result<Vec<Reply>, Error>> + 'static + use<> {
+    ) -> impl Future<Output = Result<Vec<RedisReply>, Error>> + 'static + use<> {
         let this = Rc::clone(self);
         async move {
             match commands.is_empty() {
@@ -137,7 +140,7 @@ impl Redis {
         self: &Rc<Self>,
         words: Vec<Vec<u8>>,
     ) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
-        let login = Login {
+        let login = RedisLogin {
             auth: words,
             ..self.login.borrow().clone()
         };
@@ -149,7 +152,7 @@ impl Redis {
         self: &Rc<Self>,
         database: u32,
     ) -> impl Future<Output = Result<(), Error>> + 'static + use<> {
-        let login = Login {
+        let login = RedisLogin {
             database,
             ..self.login.borrow().clone()
         };
@@ -165,21 +168,21 @@ impl Redis {
 
     /// Tries a login on a connection, which is kept with it if it was right. One that is idle shows
     /// that it was right before.
-    async fn log_in(self: Rc<Self>, what: &'static str, login: Login) -> Result<(), Error> {
+    async fn log_in(self: Rc<Self>, what: &'static str, login: RedisLogin) -> Result<(), Error> {
         self.check_open(what)?;
         let attempt = self.attempt();
         let account = self
             .stores
             .redis_accounts
             .number(login.clone(), &self.stores.owners);
-        let place = attempt
+        let lease = attempt
             .run(what, self.lease(&attempt, account, &login))
             .await?;
         self.forget();
         self.owner.set(self.stores.owners.next());
         self.account.set(account);
         *self.login.borrow_mut() = login;
-        place.keep();
+        lease.keep();
         Ok(())
     }
 
@@ -188,7 +191,7 @@ impl Redis {
         session: Session,
         what: &str,
         commands: Vec<Command>,
-    ) -> Result<Vec<Reply>, Error> {
+    ) -> Result<Vec<RedisReply>, Error> {
         self.check_open(what)?;
         let effects: Vec<_> = commands.iter().map(|command| Effect::of(command)).collect();
         if let Some(place) = effects.iter().position(|effect| *effect == Effect::Refused) {
@@ -216,10 +219,10 @@ impl Redis {
         what: &str,
         bytes: Vec<u8>,
         effects: &[Effect],
-    ) -> Result<Vec<Reply>, Error> {
+    ) -> Result<Vec<RedisReply>, Error> {
         let owner = self.owner.get();
-        let mut place = match self.stores.redis_pins.take(session, owner) {
-            Some(Pin::Held(place)) => place,
+        let mut lease = match self.stores.redis_pins.unpin(session, owner) {
+            Some(Pin::Held(lease)) => lease,
             Some(Pin::Broken) => return self.mourn(attempt, session, what, effects),
             None => {
                 let login = self.login.borrow().clone();
@@ -227,14 +230,14 @@ impl Redis {
             }
         };
         attempt.talk();
-        let promised = place.connection().is_promised();
-        let answered = place.connection().ask(attempt, what, bytes, effects).await;
+        let promised = lease.connection().is_promised();
+        let answered = lease.connection().ask(attempt, what, bytes, effects).await;
         match &answered {
-            Ok(_) => self.put_back(session, owner, place),
+            Ok(_) => self.put_back(session, owner, lease),
             Err(error) => {
-                drop(place);
+                drop(lease);
                 if promised {
-                    self.stores.redis_pins.put(session, owner, Pin::Broken);
+                    self.stores.redis_pins.pin(session, owner, Pin::Broken);
                 }
                 if error.kind() == Kind::Lost {
                     self.server.forget(self.account.get());
@@ -248,41 +251,47 @@ impl Redis {
         &self,
         attempt: &Attempt<'_>,
         account: Owner,
-        login: &Login,
-    ) -> Result<Place, Error> {
-        let mut place = self.server.lease(account).await;
-        place.close_unless(Link::is_quiet);
-        if place.is_empty() {
-            place.put(attempt.connect(self.open(attempt, login)).await?);
+        login: &RedisLogin,
+    ) -> Result<RedisLease, Error> {
+        let mut lease = self.server.lease(account).await;
+        lease.close_unless(RedisConnection::is_quiet);
+        if lease.is_empty() {
+            lease.put(attempt.connect(self.open(attempt, login)).await?);
         }
-        Ok(place)
+        Ok(lease)
     }
 
-    async fn open(&self, attempt: &Attempt<'_>, login: &Login) -> Result<Link, Error> {
-        let mut link = Link::new(attempt.dial(&self.stores.names).await?);
+    async fn open(
+        &self,
+        attempt: &Attempt<'_>,
+        login: &RedisLogin,
+    ) -> Result<RedisConnection, Error> {
+        let mut connection = RedisConnection::new(attempt.dial(&self.stores.names).await?);
         let commands = login.commands();
         if commands.is_empty() {
-            return Ok(link);
+            return Ok(connection);
         }
         let effects = vec![Effect::Plain; commands.len()];
-        let replies = link
+        let replies = connection
             .ask(attempt, "log in", encode(&commands)?, &effects)
             .await?;
         for reply in replies {
-            if let Reply::Error(words) = reply {
+            if let RedisReply::Error(words) = reply {
                 return Err(attempt.unconnected(&words));
             }
         }
-        Ok(link)
+        Ok(connection)
     }
 
-    fn put_back(&self, session: Session, owner: Owner, mut place: Place) {
-        match place.connection().standing() {
+    fn put_back(&self, session: Session, owner: Owner, mut lease: RedisLease) {
+        match lease.connection().state() {
             // Closed meanwhile, or logged in otherwise: nobody would find it.
-            Standing::Promised if self.closed.get() || owner != self.owner.get() => (),
-            Standing::Promised => self.stores.redis_pins.put(session, owner, Pin::Held(place)),
-            Standing::Clean => place.keep(),
-            Standing::Changed => (),
+            ConnectionState::Promised if self.closed.get() || owner != self.owner.get() => (),
+            ConnectionState::Promised => {
+                self.stores.redis_pins.pin(session, owner, Pin::Held(lease))
+            }
+            ConnectionState::Clean => lease.keep(),
+            ConnectionState::Changed => (),
         }
     }
 
@@ -293,14 +302,16 @@ impl Redis {
         session: Session,
         what: &str,
         effects: &[Effect],
-    ) -> Result<Vec<Reply>, Error> {
+    ) -> Result<Vec<RedisReply>, Error> {
         match effects {
-            [Effect::Discard | Effect::Unwatch] => return Ok(vec![Reply::Status(b"OK".to_vec())]),
+            [Effect::Discard | Effect::Unwatch] => {
+                return Ok(vec![RedisReply::Status(b"OK".to_vec())]);
+            }
             [Effect::Exec] => (),
             _ => self
                 .stores
                 .redis_pins
-                .put(session, self.owner.get(), Pin::Broken),
+                .pin(session, self.owner.get(), Pin::Broken),
         }
         let why = "the connection was lost between MULTI or WATCH and EXEC: \
                    nothing of it was done; call discard";

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::channel::Progress;
 use crate::error::Kind;
 use crate::limits::VALUE_BYTES_MAX;
-use crate::line;
+use crate::line::{self, LineFault};
 
 /// The longest line: a status, an error, a number or a length.
 const LINE_BYTES_MAX: usize = 8 * 1024;
@@ -18,13 +18,13 @@ const DEPTH_MAX: usize = 16;
 /// every element.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What an element counts beside its bytes.
-const ITEM_BYTES: usize = size_of::<Reply>();
+const ITEM_BYTES: usize = size_of::<RedisReply>();
 /// Elements room is made for before they have come.
 const ROOM_MAX: usize = 64;
 
 /// One whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum RedisReply {
     /// The null string or the null list.
     Nil,
     /// A number.
@@ -36,12 +36,12 @@ pub enum Reply {
     /// What the server refused, in its words, within a list or a pipeline.
     Error(String),
     /// Answers in order.
-    Array(Vec<Reply>),
+    Array(Vec<RedisReply>),
 }
 
 /// Why bytes are no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RedisFault {
     /// Nothing of RESP2.
     Unknown,
     /// A line above 8 KiB.
@@ -56,16 +56,16 @@ pub enum Fault {
     Unasked,
 }
 
-impl From<line::Fault> for Fault {
-    fn from(fault: line::Fault) -> Self {
+impl From<LineFault> for RedisFault {
+    fn from(fault: LineFault) -> Self {
         match fault {
-            line::Fault::Long => Self::LongLine,
-            line::Fault::Bare => Self::Unknown,
+            LineFault::Long => Self::LongLine,
+            LineFault::Bare => Self::Unknown,
         }
     }
 }
 
-impl Fault {
+impl RedisFault {
     /// The kind of error it makes.
     pub(crate) fn kind(self) -> Kind {
         match self {
@@ -75,7 +75,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RedisFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => {
@@ -105,7 +105,7 @@ impl fmt::Display for Fault {
 
 /// Takes in the answers to what was sent together, one after another.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct RedisDecoder {
     /// Lists begun, the outermost first.
     open: Vec<List>,
     /// What the answers weigh so far.
@@ -114,23 +114,23 @@ pub struct Decoder {
 
 #[derive(Debug)]
 struct List {
-    items: Vec<Reply>,
+    items: Vec<RedisReply>,
     missing: usize,
 }
 
 /// An element that begins the bytes shown.
 enum Element {
-    Whole(Reply, usize),
+    Whole(RedisReply, usize),
     List(usize, usize),
     Partial(usize),
 }
 
-impl Decoder {
+impl RedisDecoder {
     /// Takes in what it can of the bytes that came after those it used before.
     ///
     /// # Errors
-    /// A [`Fault`], after which nothing more of the connection can be understood.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
+    /// A [`RedisFault`], after which nothing more of the connection can be understood.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Progress<RedisReply>, RedisFault> {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -156,24 +156,24 @@ impl Decoder {
         }
     }
 
-    fn weigh(&mut self, bytes: usize) -> Result<(), Fault> {
+    fn weigh(&mut self, bytes: usize) -> Result<(), RedisFault> {
         self.weight = self.weight.saturating_add(bytes).saturating_add(ITEM_BYTES);
         match self.weight > ANSWER_BYTES_MAX {
-            true => Err(Fault::LongAnswer),
+            true => Err(RedisFault::LongAnswer),
             false => Ok(()),
         }
     }
 
     /// Begins a list; gives back an empty one, which is whole.
-    fn begin(&mut self, length: usize) -> Result<Option<Reply>, Fault> {
+    fn begin(&mut self, length: usize) -> Result<Option<RedisReply>, RedisFault> {
         if length == 0 {
-            return Ok(Some(Reply::Array(Vec::new())));
+            return Ok(Some(RedisReply::Array(Vec::new())));
         }
         if length > ANSWER_BYTES_MAX / ITEM_BYTES {
-            return Err(Fault::LongAnswer);
+            return Err(RedisFault::LongAnswer);
         }
         if self.open.len() >= DEPTH_MAX {
-            return Err(Fault::Deep);
+            return Err(RedisFault::Deep);
         }
         self.open.push(List {
             items: Vec::with_capacity(length.min(ROOM_MAX)),
@@ -183,7 +183,7 @@ impl Decoder {
     }
 
     /// Puts an element where it belongs; gives back the answer that is whole with it.
-    fn add(&mut self, reply: Reply) -> Option<Reply> {
+    fn add(&mut self, reply: RedisReply) -> Option<RedisReply> {
         let mut reply = reply;
         while let Some(list) = self.open.last_mut() {
             list.items.push(reply);
@@ -191,41 +191,41 @@ impl Decoder {
             if list.missing > 0 {
                 return None;
             }
-            reply = Reply::Array(self.open.pop()?.items);
+            reply = RedisReply::Array(self.open.pop()?.items);
         }
         Some(reply)
     }
 }
 
-fn element(bytes: &[u8]) -> Result<Element, Fault> {
+fn element(bytes: &[u8]) -> Result<Element, RedisFault> {
     let Some((line, used)) = line::first(bytes, LINE_BYTES_MAX)? else {
         return Ok(Element::Partial(1));
     };
-    let (sign, rest) = line.split_first().ok_or(Fault::Unknown)?;
+    let (sign, rest) = line.split_first().ok_or(RedisFault::Unknown)?;
     let whole = |reply| Ok(Element::Whole(reply, used));
     match sign {
-        b'+' => whole(Reply::Status(rest.to_vec())),
-        b'-' => whole(Reply::Error(printable(rest))),
-        b':' => whole(Reply::Int(number(rest)?)),
+        b'+' => whole(RedisReply::Status(rest.to_vec())),
+        b'-' => whole(RedisReply::Error(printable(rest))),
+        b':' => whole(RedisReply::Int(number(rest)?)),
         b'$' => match number(rest)? {
-            -1 => whole(Reply::Nil),
+            -1 => whole(RedisReply::Nil),
             length => string(bytes, used, length),
         },
         b'*' => match number(rest)? {
-            -1 => whole(Reply::Nil),
+            -1 => whole(RedisReply::Nil),
             length => {
-                let length = usize::try_from(length).map_err(|_| Fault::Unknown)?;
+                let length = usize::try_from(length).map_err(|_| RedisFault::Unknown)?;
                 Ok(Element::List(length, used))
             }
         },
-        _ => Err(Fault::Unknown),
+        _ => Err(RedisFault::Unknown),
     }
 }
 
-fn string(bytes: &[u8], used: usize, length: i64) -> Result<Element, Fault> {
-    let length = usize::try_from(length).map_err(|_| Fault::Unknown)?;
+fn string(bytes: &[u8], used: usize, length: i64) -> Result<Element, RedisFault> {
+    let length = usize::try_from(length).map_err(|_| RedisFault::Unknown)?;
     if length > VALUE_BYTES_MAX {
-        return Err(Fault::LongValue(length));
+        return Err(RedisFault::LongValue(length));
     }
     let block = bytes.get(used..).unwrap_or_default();
     let whole = length + 2;
@@ -233,19 +233,20 @@ fn string(bytes: &[u8], used: usize, length: i64) -> Result<Element, Fault> {
         .get(length..block.len().min(whole))
         .unwrap_or_default();
     if !b"\r\n".starts_with(tail) {
-        return Err(Fault::Unknown);
+        return Err(RedisFault::Unknown);
     }
     match block.get(..length) {
-        Some(value) if tail.len() == 2 => {
-            Ok(Element::Whole(Reply::Bytes(value.to_vec()), used + whole))
-        }
+        Some(value) if tail.len() == 2 => Ok(Element::Whole(
+            RedisReply::Bytes(value.to_vec()),
+            used + whole,
+        )),
         _ => Ok(Element::Partial(whole - block.len())),
     }
 }
 
-fn number(digits: &[u8]) -> Result<i64, Fault> {
-    let text = std::str::from_utf8(digits).map_err(|_| Fault::Unknown)?;
-    text.parse().map_err(|_| Fault::Unknown)
+fn number(digits: &[u8]) -> Result<i64, RedisFault> {
+    let text = std::str::from_utf8(digits).map_err(|_| RedisFault::Unknown)?;
+    text.parse().map_err(|_| RedisFault::Unknown)
 }
 
 fn printable(line: &[u8]) -> String {
@@ -260,13 +261,13 @@ fn printable(line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn whole(bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
-        Decoder::default().decode(bytes)
+    fn whole(bytes: &[u8]) -> Result<Progress<RedisReply>, RedisFault> {
+        RedisDecoder::default().decode(bytes)
     }
 
     /// Shows the bytes one more at a time, as a socket's buffer would hold them.
-    fn in_pieces(bytes: &[u8]) -> Option<Reply> {
-        let (mut decoder, mut begin) = (Decoder::default(), 0);
+    fn in_pieces(bytes: &[u8]) -> Option<RedisReply> {
+        let (mut decoder, mut begin) = (RedisDecoder::default(), 0);
         for end in 1..=bytes.len() {
             match decoder.decode(&bytes[begin..end]).expect("no fault") {
                 Progress::More { used, awaited } => {
@@ -284,20 +285,24 @@ mod tests {
 
     #[test]
     fn answers_are_read_whole_and_in_pieces() {
-        let bytes = |text: &str| Reply::Bytes(text.into());
-        let nested = Reply::Array(vec![
-            Reply::Array(vec![bytes("a"), Reply::Nil, Reply::Array(Vec::new())]),
-            Reply::Error("ERR no".to_owned()),
-            Reply::Int(-7),
+        let bytes = |text: &str| RedisReply::Bytes(text.into());
+        let nested = RedisReply::Array(vec![
+            RedisReply::Array(vec![
+                bytes("a"),
+                RedisReply::Nil,
+                RedisReply::Array(Vec::new()),
+            ]),
+            RedisReply::Error("ERR no".to_owned()),
+            RedisReply::Int(-7),
         ]);
-        let cases: [(&[u8], Reply); 8] = [
-            (b"+OK\r\n", Reply::Status(b"OK".to_vec())),
-            (b":-9223372036854775808\r\n", Reply::Int(i64::MIN)),
-            (b"$-1\r\n", Reply::Nil),
-            (b"*-1\r\n", Reply::Nil),
+        let cases: [(&[u8], RedisReply); 8] = [
+            (b"+OK\r\n", RedisReply::Status(b"OK".to_vec())),
+            (b":-9223372036854775808\r\n", RedisReply::Int(i64::MIN)),
+            (b"$-1\r\n", RedisReply::Nil),
+            (b"*-1\r\n", RedisReply::Nil),
             (b"$0\r\n\r\n", bytes("")),
             (b"$4\r\na\r\nb\r\n", bytes("a\r\nb")),
-            (b"*0\r\n", Reply::Array(Vec::new())),
+            (b"*0\r\n", RedisReply::Array(Vec::new())),
             (
                 b"*3\r\n*3\r\n$1\r\na\r\n$-1\r\n*0\r\n-ERR no\r\n:-7\r\n",
                 nested,
@@ -311,41 +316,44 @@ mod tests {
 
     #[test]
     fn one_answer_is_taken_at_a_time() {
-        let mut decoder = Decoder::default();
+        let mut decoder = RedisDecoder::default();
         let bytes = b":1\r\n:2\r\n";
-        assert_eq!(decoder.decode(bytes), Ok(Progress::Done(Reply::Int(1), 4)));
+        assert_eq!(
+            decoder.decode(bytes),
+            Ok(Progress::Done(RedisReply::Int(1), 4))
+        );
         assert_eq!(
             decoder.decode(&bytes[4..]),
-            Ok(Progress::Done(Reply::Int(2), 4))
+            Ok(Progress::Done(RedisReply::Int(2), 4))
         );
     }
 
     #[test]
     fn answers_to_what_was_sent_together_have_one_bound() {
-        let mut decoder = Decoder::default();
+        let mut decoder = RedisDecoder::default();
         let value = vec![b'v'; VALUE_BYTES_MAX];
         let answer = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
         assert!(matches!(decoder.decode(&answer), Ok(Progress::Done(..))));
-        assert_eq!(decoder.decode(&answer), Err(Fault::LongAnswer));
+        assert_eq!(decoder.decode(&answer), Err(RedisFault::LongAnswer));
     }
 
     #[test]
     fn what_is_no_answer_is_a_fault() {
         let deep = b"*1\r\n".repeat(DEPTH_MAX + 1);
         let many = [b"*500000\r\n".as_slice(), &b":1\r\n".repeat(500_000)].concat();
-        let cases: [(&[u8], Fault); 12] = [
-            (b"HTTP/1.1 400\r\n", Fault::Unknown),
-            (b"\r\n", Fault::Unknown),
-            (b"+OK\n", Fault::Unknown),
-            (b":one\r\n", Fault::Unknown),
-            (b"$-2\r\n", Fault::Unknown),
-            (b"*-2\r\n", Fault::Unknown),
-            (b"$1\r\nab\r\n", Fault::Unknown),
-            (b"$10485761\r\n", Fault::LongValue(10_485_761)),
-            (b"*9223372036854775807\r\n", Fault::LongAnswer),
-            (&deep, Fault::Deep),
-            (&many, Fault::LongAnswer),
-            (&[b'+'; LINE_BYTES_MAX], Fault::LongLine),
+        let cases: [(&[u8], RedisFault); 12] = [
+            (b"HTTP/1.1 400\r\n", RedisFault::Unknown),
+            (b"\r\n", RedisFault::Unknown),
+            (b"+OK\n", RedisFault::Unknown),
+            (b":one\r\n", RedisFault::Unknown),
+            (b"$-2\r\n", RedisFault::Unknown),
+            (b"*-2\r\n", RedisFault::Unknown),
+            (b"$1\r\nab\r\n", RedisFault::Unknown),
+            (b"$10485761\r\n", RedisFault::LongValue(10_485_761)),
+            (b"*9223372036854775807\r\n", RedisFault::LongAnswer),
+            (&deep, RedisFault::Deep),
+            (&many, RedisFault::LongAnswer),
+            (&[b'+'; LINE_BYTES_MAX], RedisFault::LongLine),
         ];
         for (bytes, fault) in cases {
             let shown = bytes.get(..20).unwrap_or(bytes).escape_ascii();

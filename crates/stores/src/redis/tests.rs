@@ -27,12 +27,12 @@ fn command(words: &str) -> Command {
         .collect()
 }
 
-async fn ask(client: &Rc<Redis>, session: Session, words: &str) -> Result<Reply, Error> {
+async fn ask(client: &Rc<Redis>, session: Session, words: &str) -> Result<RedisReply, Error> {
     client.command(session, command(words)).await
 }
 
-fn status(word: &str) -> Result<Reply, Error> {
-    Ok(Reply::Status(word.as_bytes().to_vec()))
+fn status(word: &str) -> Result<RedisReply, Error> {
+    Ok(RedisReply::Status(word.as_bytes().to_vec()))
 }
 
 #[tokio::test]
@@ -50,13 +50,13 @@ async fn commands_go_out_as_lists_and_answers_may_drip() {
     let client = client(&peer);
     assert_eq!(
         ask(&client, ME, "GET k").await,
-        Ok(Reply::Bytes(b"a\r\n".to_vec()))
+        Ok(RedisReply::Bytes(b"a\r\n".to_vec()))
     );
     let replies = client
         .pipeline(ME, vec![command("PING"), command("GET k")])
         .await;
-    let no = Reply::Error("ERR no".to_owned());
-    assert_eq!(replies, Ok(vec![Reply::Status(b"PONG".to_vec()), no]));
+    let no = RedisReply::Error("ERR no".to_owned());
+    assert_eq!(replies, Ok(vec![RedisReply::Status(b"PONG".to_vec()), no]));
     let error = ask(&client, ME, "BAD").await.expect_err("refused");
     assert_eq!(error.kind(), Kind::Server);
     let text = format!("BAD at Redis {}: ERR unknown command", peer.address());
@@ -91,7 +91,7 @@ async fn a_transaction_has_a_connection_of_its_own_until_its_end() {
     assert_eq!(ask(&client, ME, "GET k").await, status("QUEUED"));
     assert_eq!(
         ask(&client, ME, "EXEC").await,
-        Ok(Reply::Array(vec![Reply::Nil]))
+        Ok(RedisReply::Array(vec![RedisReply::Nil]))
     );
     drop(client);
     peer.wait_until_finished(2).await;

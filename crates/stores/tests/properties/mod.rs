@@ -3,7 +3,7 @@
 use stores::Progress;
 use stores::memcached::reply as memcached;
 use stores::mysql::reply as mysql;
-use stores::redis::reply::{Decoder, Fault, Reply};
+use stores::redis::reply::{RedisDecoder, RedisFault, RedisReply};
 
 /// memcached's answers: what is not there yet is awaited, and no more than comes.
 pub(crate) fn memcached_reply(bytes: &[u8]) {
@@ -38,8 +38,8 @@ pub(crate) fn redis_reply(bytes: &[u8]) {
     assert_eq!(whole, redis(bytes, 7), "by seven");
 }
 
-fn redis(bytes: &[u8], piece: usize) -> (Vec<Reply>, Option<Fault>) {
-    let (mut decoder, mut replies) = (Decoder::default(), Vec::new());
+fn redis(bytes: &[u8], piece: usize) -> (Vec<RedisReply>, Option<RedisFault>) {
+    let (mut decoder, mut replies) = (RedisDecoder::default(), Vec::new());
     let (mut begin, mut end) = (0, 0);
     loop {
         match decoder.decode(&bytes[begin..end]) {
@@ -75,31 +75,35 @@ pub(crate) fn mysql_reply(bytes: &[u8]) {
     assert_eq!(whole, in_pieces_of(7), "by seven");
 }
 
-fn mysql(choice: u8, bytes: &[u8], piece: usize) -> (Vec<mysql::Reply>, Option<mysql::Fault>) {
+fn mysql(
+    choice: u8,
+    bytes: &[u8],
+    piece: usize,
+) -> (Vec<mysql::MysqlReply>, Option<mysql::MysqlFault>) {
     let dialect = match choice % 3 {
         0 => mysql::Dialect::Old,
         1 => mysql::Dialect::Plain,
         _ => mysql::Dialect::Short,
     };
     let mut question = match choice / 3 % 3 {
-        0 => mysql::Question::Prepare,
-        1 => mysql::Question::Text,
-        _ => mysql::Question::Execute(None),
+        0 => mysql::MysqlQuestion::Prepare,
+        1 => mysql::MysqlQuestion::Text,
+        _ => mysql::MysqlQuestion::Execute(None),
     };
-    let mut decoder = mysql::Decoder::new(dialect, question.clone());
+    let mut decoder = mysql::MysqlDecoder::new(dialect, question.clone());
     let (mut replies, mut begin, mut end) = (Vec::new(), 0, 0);
     loop {
         match decoder.decode(&bytes[begin..end]) {
             Ok(Progress::Done(reply, used)) => {
                 assert!(used >= 1, "progress");
                 begin += used;
-                if let (mysql::Question::Execute(known), mysql::Reply::Done(_, columns)) =
+                if let (mysql::MysqlQuestion::Execute(known), mysql::MysqlReply::Done(_, columns)) =
                     (&mut question, &reply)
                 {
                     known.clone_from(columns);
                 }
                 replies.push(reply);
-                decoder = mysql::Decoder::new(dialect, question.clone());
+                decoder = mysql::MysqlDecoder::new(dialect, question.clone());
             }
             Ok(Progress::More { used, awaited }) => {
                 assert!(awaited >= 1);

@@ -48,17 +48,17 @@ const NUMBER: u8 = 8;
 /// What bytes come to, in pieces of this size, and what the server said of transactions.
 fn taken(
     dialect: Dialect,
-    question: &Question,
+    question: &MysqlQuestion,
     bytes: &[u8],
     piece: usize,
-) -> Result<(Reply, Option<Standing>), Fault> {
-    let mut decoder = Decoder::new(dialect, question.clone());
+) -> Result<(MysqlReply, Option<TransactionState>), MysqlFault> {
+    let mut decoder = MysqlDecoder::new(dialect, question.clone());
     let (mut from, mut to) = (0, 0);
     loop {
         match decoder.decode(&bytes[from..to])? {
             Progress::Done(reply, used) => {
                 assert_eq!(from + used, bytes.len(), "all was taken in");
-                return Ok((reply, decoder.standing()));
+                return Ok((reply, decoder.transaction()));
             }
             Progress::More { used, awaited } => {
                 assert!(awaited >= 1 && to < bytes.len(), "{awaited} more");
@@ -72,9 +72,9 @@ fn taken(
 /// The same, which is the same in any pieces.
 fn reply(
     dialect: Dialect,
-    question: &Question,
+    question: &MysqlQuestion,
     said: &Said,
-) -> Result<(Reply, Option<Standing>), Fault> {
+) -> Result<(MysqlReply, Option<TransactionState>), MysqlFault> {
     let whole = taken(dialect, question, &said.bytes, usize::MAX / 2);
     for piece in [1, 2, 5] {
         assert_eq!(taken(dialect, question, &said.bytes, piece), whole);
@@ -88,9 +88,9 @@ fn table(answer: &Answer) -> (Vec<&str>, &[Vec<Cell>]) {
     (fields, &table.rows)
 }
 
-fn rows(dialect: Dialect, question: &Question, said: &Said) -> (Answer, Option<Rc<Columns>>) {
+fn rows(dialect: Dialect, question: &MysqlQuestion, said: &Said) -> (Answer, Option<Rc<Columns>>) {
     match reply(dialect, question, said) {
-        Ok((Reply::Done(answer, columns), _)) => (answer, columns),
+        Ok((MysqlReply::Done(answer, columns), _)) => (answer, columns),
         other => panic!("{other:?}"),
     }
 }
@@ -111,8 +111,8 @@ fn a_statement_is_prepared_in_each_dialect() {
         (Dialect::Short, &new),
         (Dialect::Old, &old),
     ] {
-        let prepared = match reply(dialect, &Question::Prepare, said) {
-            Ok((Reply::Prepared(prepared), None)) => prepared,
+        let prepared = match reply(dialect, &MysqlQuestion::Prepare, said) {
+            Ok((MysqlReply::Prepared(prepared), None)) => prepared,
             other => panic!("{other:?}"),
         };
         assert_eq!((prepared.id, prepared.binds), (9, 1));
@@ -120,8 +120,8 @@ fn a_statement_is_prepared_in_each_dialect() {
         assert_eq!(&*columns.names, ["host"]);
     }
     let none = Said::default().packet(b"\0\x09\0\0\0\0\0\0\0\0\0\0");
-    let prepared = reply(Dialect::Old, &Question::Prepare, &none);
-    assert!(matches!(prepared, Ok((Reply::Prepared(it), _)) if it.columns.is_none()));
+    let prepared = reply(Dialect::Old, &MysqlQuestion::Prepare, &none);
+    assert!(matches!(prepared, Ok((MysqlReply::Prepared(it), _)) if it.columns.is_none()));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn rows_come_with_their_columns_or_with_those_known_from_before() {
     let row = |number| vec![Cell::Int(number), Cell::Bytes(b"a".to_vec())];
     let mut known = None;
     for (dialect, said) in [(Dialect::Old, &old), (Dialect::Plain, &plain)] {
-        let (answer, columns) = rows(dialect, &Question::Execute(known.clone()), said);
+        let (answer, columns) = rows(dialect, &MysqlQuestion::Execute(known.clone()), said);
         assert_eq!(table(&answer), (vec!["n", "s"], &[row(7), row(8)][..]));
         let columns = columns.expect("columns");
         if let Some(known) = &known {
@@ -147,16 +147,24 @@ fn rows_come_with_their_columns_or_with_those_known_from_before() {
         known = Some(columns);
     }
     let short = begun(b"\x02\0").packet(&binary(9)).end(END, 2);
-    let (answer, _) = rows(Dialect::Short, &Question::Execute(known.clone()), &short);
+    let (answer, _) = rows(
+        Dialect::Short,
+        &MysqlQuestion::Execute(known.clone()),
+        &short,
+    );
     assert_eq!(table(&answer), (vec!["n", "s"], &[row(9)][..]));
-    let unknown = reply(Dialect::Short, &Question::Execute(None), &short);
-    assert_eq!(unknown, Err(Fault::Unknown));
+    let unknown = reply(Dialect::Short, &MysqlQuestion::Execute(None), &short);
+    assert_eq!(unknown, Err(MysqlFault::Unknown));
     let other = begun(b"\x02\x01").column("n", NUMBER).column("z", TEXT);
     let other = other.packet(&binary(9)).end(END, 2);
-    let (answer, _) = rows(Dialect::Short, &Question::Execute(known.clone()), &other);
+    let (answer, _) = rows(
+        Dialect::Short,
+        &MysqlQuestion::Execute(known.clone()),
+        &other,
+    );
     assert_eq!(table(&answer), (vec!["n", "z"], &[row(9)][..]));
     let fewer = begun(b"\x01").column("n", NUMBER).end(END, 2);
-    let (answer, columns) = rows(Dialect::Plain, &Question::Execute(known), &fewer);
+    let (answer, columns) = rows(Dialect::Plain, &MysqlQuestion::Execute(known), &fewer);
     assert_eq!(table(&answer), (vec!["n"], &[][..]));
     assert_eq!(columns.expect("columns").types.len(), 1);
 }
@@ -164,27 +172,29 @@ fn rows_come_with_their_columns_or_with_those_known_from_before() {
 #[test]
 fn what_the_server_says_of_transactions_and_of_itself_is_heard() {
     let standings = [
-        (2, Standing::Free),
-        (3, Standing::InTransaction),
-        (0, Standing::InTransaction),
+        (2, TransactionState::Free),
+        (3, TransactionState::InTransaction),
+        (0, TransactionState::InTransaction),
     ];
     for (status, expected) in standings {
         let said = Said::default().end(OK, status);
-        let (reply, standing) = reply(Dialect::Plain, &Question::Text, &said).expect("an answer");
+        let (reply, transaction) =
+            reply(Dialect::Plain, &MysqlQuestion::Text, &said).expect("an answer");
         let answer = Answer {
             affected: 3,
             last_insert_id: 7,
             table: None,
         };
-        assert_eq!(reply, Reply::Done(answer, None));
-        assert_eq!(standing, Some(expected));
+        assert_eq!(reply, MysqlReply::Done(answer, None));
+        assert_eq!(transaction, Some(expected));
     }
     let refused = Said::default().packet(b"\xff\x28\x04#42000You have an error");
-    let (reply, standing) = reply(Dialect::Plain, &Question::Prepare, &refused).expect("a no");
-    let Reply::Refused(refusal) = reply else {
+    let (reply, transaction) =
+        reply(Dialect::Plain, &MysqlQuestion::Prepare, &refused).expect("a no");
+    let MysqlReply::Refused(refusal) = reply else {
         panic!("{reply:?}")
     };
-    assert_eq!((refusal.code, standing), (1064, None));
+    assert_eq!((refusal.code, transaction), (1064, None));
     let words = "ERROR 1064 (42000): You have an error";
     assert_eq!(refusal.to_string(), words);
 }
@@ -196,7 +206,7 @@ fn of_several_results_the_first_is_kept() {
     let said = said.packet(b"\x01x").end(END, more);
     let said = said.packet(b"\x01").column("b", TEXT);
     let said = said.packet(b"\x01y").end(END, more).end(OK, 2);
-    let (answer, _) = rows(Dialect::Plain, &Question::Text, &said);
+    let (answer, _) = rows(Dialect::Plain, &MysqlQuestion::Text, &said);
     let row = vec![Cell::Bytes(b"x".to_vec())];
     assert_eq!(table(&answer), (vec!["a"], &[row][..]));
     let mut endless = Said::default();
@@ -205,49 +215,49 @@ fn of_several_results_the_first_is_kept() {
     }
     let found = taken(
         Dialect::Plain,
-        &Question::Text,
+        &MysqlQuestion::Text,
         &endless.bytes,
         endless.bytes.len(),
     );
-    assert_eq!(found, Err(Fault::Results));
+    assert_eq!(found, Err(MysqlFault::Results));
 }
 
 #[test]
 fn what_is_no_answer_is_a_fault_and_so_is_too_much_of_one() {
-    let execute = Question::Execute(None);
-    let cases: [(&Question, Said, Fault); 9] = [
-        (&execute, Said::default().packet(b""), Fault::Unknown),
+    let execute = MysqlQuestion::Execute(None);
+    let cases: [(&MysqlQuestion, Said, MysqlFault); 9] = [
+        (&execute, Said::default().packet(b""), MysqlFault::Unknown),
         // The server would have a file of ours.
         (
             &execute,
             Said::default().packet(b"\xfbfile"),
-            Fault::Unknown,
+            MysqlFault::Unknown,
         ),
-        (&execute, Said::default().old_end(2), Fault::Unknown),
+        (&execute, Said::default().old_end(2), MysqlFault::Unknown),
         (
             &execute,
             Said::default().packet(b"\xfc\x01\x10"),
-            Fault::Columns,
+            MysqlFault::Columns,
         ),
         (
             &execute,
             Said::default().packet(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"),
-            Fault::Unknown,
+            MysqlFault::Unknown,
         ),
         (
-            &Question::Prepare,
+            &MysqlQuestion::Prepare,
             Said::default().packet(b"\0\x01"),
-            Fault::Unknown,
+            MysqlFault::Unknown,
         ),
         (
-            &Question::Prepare,
+            &MysqlQuestion::Prepare,
             Said::default().packet(b"\0\x01\0\0\0\xff\xff\0\0\0\0\0"),
-            Fault::Columns,
+            MysqlFault::Columns,
         ),
         (
             &execute,
             Said::default().packet(b"\x01").packet(b"\x03def"),
-            Fault::Unknown,
+            MysqlFault::Unknown,
         ),
         (
             &execute,
@@ -255,7 +265,7 @@ fn what_is_no_answer_is_a_fault_and_so_is_too_much_of_one() {
                 .packet(b"\x01")
                 .column("a", TEXT)
                 .packet(b"\0\0\x05a"),
-            Fault::Unknown,
+            MysqlFault::Unknown,
         ),
     ];
     for (question, said, fault) in cases {
@@ -264,9 +274,9 @@ fn what_is_no_answer_is_a_fault_and_so_is_too_much_of_one() {
     }
     let unordered = b"\x01\0\0\x07\x01";
     let found = taken(Dialect::Plain, &execute, unordered, 5);
-    assert_eq!(found, Err(Fault::Unknown));
+    assert_eq!(found, Err(MysqlFault::Unknown));
     let found = taken(Dialect::Plain, &execute, b"\xff\xff\xff\x01", 4);
-    assert_eq!(found, Err(Fault::Bytes), "it is not waited for");
+    assert_eq!(found, Err(MysqlFault::Bytes), "it is not waited for");
 }
 
 #[test]
@@ -278,11 +288,11 @@ fn rows_have_a_bound_in_number_and_in_bytes() {
     }
     let take = |said: &Said| {
         let bytes = &said.bytes;
-        taken(Dialect::Plain, &Question::Text, bytes, bytes.len())
+        taken(Dialect::Plain, &MysqlQuestion::Text, bytes, bytes.len())
     };
-    assert_eq!(take(&many), Err(Fault::Rows));
+    assert_eq!(take(&many), Err(MysqlFault::Rows));
     let mut large = Vec::new();
     put_string(&mut large, &vec![b'x'; VALUE_BYTES_MAX / 2]);
     let large = begun().packet(&large).packet(&large);
-    assert_eq!(take(&large), Err(Fault::Bytes));
+    assert_eq!(take(&large), Err(MysqlFault::Bytes));
 }

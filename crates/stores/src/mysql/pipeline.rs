@@ -1,17 +1,20 @@
-//! Statements that may go over one connection behind others, and the lines that take them.
+//! Statements that may go over one connection behind others, and the runners that take them.
 //!
 //! Most of what a small statement costs is the system's: one write, one read and one wake-up for
-//! each. So plain `SELECT`s that are quick as a rule (see [`super::habit`] and [`super::trace`]) are
-//! not sent at once, but gathered here for the rest of the worker's turn: a line takes of what has
-//! come by then as many as may go together, sends them in one piece and reads the answers together.
-//! There is a line for every so many that wait, and another one as soon as one has not answered for a
+//! each. So plain `SELECT`s that are quick as a rule (see [`super::latency`]) and leave nothing
+//! behind (see [`super::side_effects`]) are not sent at once, but gathered here for the rest of the
+//! worker's turn: a runner takes of what has come by then as many as may go together, sends them in one
+//! piece and reads the answers together ([`super::batch`]).
+//! There is a runner for every so many that wait, and another one as soon as one has not answered for a
 //! while or serves one that goes alone, so that whoever meets a slow statement waits no longer than
 //! that.
 //!
-//! A line is a task that holds a place at the server while it has something to do, and no longer.
+//! A runner is a task that holds a place at the server while it has something to do, and no longer.
+//!
+//! What it brings is the row "statements that share connections" of the experiment `connection-reuse`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,15 +23,16 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, spawn_local, yield_now};
 use tokio::time::{Instant, timeout_at};
 
-use super::access::{Access, Login, Place, TRUSTED_IDLE};
 use super::answer::{Answer, Cell as Value, weight};
-use super::connection::Connection;
-use super::habit::{SLOW, Speed, TOGETHER_MAX, Text, Texts, Took};
-use super::line;
+use super::batch;
+use super::connection::MysqlConnection;
+use super::connector::{Connector, MysqlLease, TRUSTED_IDLE};
+use super::latency::{Latency, SLOW, Speed, Statement, Statements, TOGETHER_MAX};
 
 use crate::error::Error;
+use crate::table::Entry;
 
-/// Statements that wait for a line; beyond it each takes a connection of its own.
+/// Statements that wait for a runner; beyond it each takes a connection of its own.
 const WAITING_MAX: usize = 4_096;
 /// Bytes of the values of one of them.
 const VALUES_BYTES_MAX: usize = 16 * 1024;
@@ -40,35 +44,35 @@ const TURN_KNOWN: Duration = Duration::from_millis(50);
 /// Turns of the worker between an answer and who waits for it.
 const TURNS_LATE: u32 = 3;
 /// Logins known at once; beyond it, those nobody uses go.
-const DESKS_MAX: usize = 1_024;
+const PIPELINES_MAX: usize = 1_024;
 
 /// Whether a statement was sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Tried {
     Never,
     /// Its connection was lost, or it lay behind a slow one.
     Once,
 }
 
 /// A statement with whoever waits for its answer.
-pub(super) struct Job {
-    pub(super) text: Rc<Text>,
+pub(super) struct Query {
+    pub(super) statement: Rc<Statement>,
     pub(super) binds: Vec<Value>,
     pub(super) deadline: Instant,
-    pub(super) asked: Asked,
+    pub(super) tried: Tried,
     pub(super) asker: oneshot::Sender<Result<Answer, Error>>,
 }
 
-impl Job {
+impl Query {
     /// Tells whoever asked, who may have gone.
     pub(super) fn answer(self, answer: Result<Answer, Error>) {
         let _ = self.asker.send(answer);
     }
 }
 
-/// What lines are doing, by their number.
+/// What runners are doing, by their number.
 #[derive(Default)]
-struct Lines {
+struct Runners {
     /// All of them.
     all: Cell<usize>,
     /// Those that have a connection and whose answers come.
@@ -80,11 +84,11 @@ struct Lines {
 }
 
 /// One login at one server, as a worker's scripts use it.
-pub(crate) struct Desk {
-    access: Access,
-    texts: RefCell<Texts>,
-    waiting: RefCell<VecDeque<Job>>,
-    lines: Lines,
+pub(crate) struct Pipeline {
+    connector: Connector,
+    statements: RefCell<Statements>,
+    waiting: RefCell<VecDeque<Query>>,
+    runners: Runners,
     tasks: RefCell<Vec<AbortHandle>>,
     /// When the server was last heard.
     heard: Cell<Option<Instant>>,
@@ -97,13 +101,13 @@ pub(crate) struct Desk {
     alone_until: Cell<Option<Instant>>,
 }
 
-impl Desk {
-    fn new(access: Access) -> Self {
+impl Pipeline {
+    pub(super) fn new(connector: Connector) -> Self {
         Self {
-            access,
-            texts: RefCell::default(),
+            connector,
+            statements: RefCell::default(),
             waiting: RefCell::default(),
-            lines: Lines::default(),
+            runners: Runners::default(),
             tasks: RefCell::default(),
             heard: Cell::new(None),
             turn: Cell::new(None),
@@ -113,8 +117,8 @@ impl Desk {
         }
     }
 
-    pub(super) fn access(&self) -> &Access {
-        &self.access
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
     }
 
     /// Whether an answer came a moment ago, so that nobody need ask for a sign of life.
@@ -125,25 +129,25 @@ impl Desk {
     }
 
     /// Notes that the server has answered.
-    pub(super) fn note_alive(&self, now: Instant) {
+    pub(super) fn mark_alive(&self, now: Instant) {
         self.heard.set(Some(now));
     }
 
     /// Closes what is idle: the server has gone, or may have.
     pub(super) fn forget(&self) {
         self.heard.set(None);
-        self.access.forget();
+        self.connector.forget();
     }
 
     /// Takes in a statement if it is one of those that may go behind others; gives its values back
     /// if not.
-    pub(super) fn ask(
+    pub(super) fn submit(
         self: &Rc<Self>,
         sql: &[u8],
         binds: Vec<Value>,
     ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Vec<Value>> {
-        let text = self.texts.borrow().known(sql).cloned();
-        let Some(text) = text.filter(|text| self.together(text) > 1) else {
+        let statement = self.statements.borrow().known(sql).cloned();
+        let Some(statement) = statement.filter(|statement| self.together(statement) > 1) else {
             return Err(binds);
         };
         let bytes: usize = binds.iter().map(weight).sum();
@@ -151,14 +155,14 @@ impl Desk {
             return Err(binds);
         }
         let (asker, answer) = oneshot::channel();
-        self.waiting.borrow_mut().push_back(Job {
-            text,
+        self.waiting.borrow_mut().push_back(Query {
+            statement,
             binds,
-            deadline: Instant::now() + self.access.limits.command_timeout,
-            asked: Asked::Never,
+            deadline: Instant::now() + self.connector.limits.command_timeout,
+            tried: Tried::Never,
             asker,
         });
-        self.nudge();
+        self.start_runner();
         Ok(answer)
     }
 
@@ -168,73 +172,75 @@ impl Desk {
     }
 
     /// How many may go together with a statement, itself among them.
-    pub(super) fn together(&self, text: &Text) -> usize {
+    pub(super) fn together(&self, statement: &Statement) -> usize {
         let until = self.alone_until.get();
         match until.is_some_and(|until| Instant::now() < until) {
             true => 1,
-            false => text.together(),
+            false => statement.together(),
         }
     }
 
-    /// Sees to it that there are lines enough for those who wait.
-    pub(super) fn nudge(self: &Rc<Self>) {
-        let all = self.lines.all.get();
-        let able = all.saturating_sub(self.lines.alone.get() + self.lines.stuck.get());
+    /// Sees to it that there are runners enough for those who wait.
+    pub(super) fn start_runner(self: &Rc<Self>) {
+        let all = self.runners.all.get();
+        let able = all.saturating_sub(self.runners.alone.get() + self.runners.stuck.get());
         let wanted = {
             let waiting = self.waiting.borrow();
-            let next = waiting.front().map_or(1, |job| self.together(&job.text));
+            let next = waiting
+                .front()
+                .map_or(1, |query| self.together(&query.statement));
             waiting.len() > able * next
         };
-        if !wanted || all >= self.access.limits.connections_max.max(1) {
+        if !wanted || all >= self.connector.limits.connections_max.max(1) {
             return;
         }
-        let serving = Serving::begin(self);
-        let task = spawn_local(line::serve(serving)).abort_handle();
+        let runner = Runner::begin(self);
+        let task = spawn_local(batch::serve(runner)).abort_handle();
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
     }
 
-    /// Statements for a round, as many as each of them may go with. Those nobody waits for any more
+    /// Statements for a batch, as many as each of them may go with. Those nobody waits for any more
     /// are left out, and those out of time are told.
-    pub(super) fn take(&self, jobs: &mut Vec<Job>, now: Instant) {
+    pub(super) fn next_batch(&self, queries: &mut Vec<Query>, now: Instant) {
         let mut together = TOGETHER_MAX;
-        while jobs.len() < together {
+        while queries.len() < together {
             let next = self.waiting.borrow_mut().pop_front();
             match next {
                 None => return,
-                Some(job) if job.asker.is_closed() => (),
-                Some(job) if job.deadline <= now => {
-                    let error = self.access.attempt().unplaced();
-                    job.answer(Err(error));
+                Some(query) if query.asker.is_closed() => (),
+                Some(query) if query.deadline <= now => {
+                    let error = self.connector.attempt().unplaced();
+                    query.answer(Err(error));
                 }
-                Some(job) => {
-                    together = together.min(self.together(&job.text));
-                    if jobs.len() >= together {
-                        return self.waiting.borrow_mut().push_front(job);
+                Some(query) => {
+                    together = together.min(self.together(&query.statement));
+                    if queries.len() >= together {
+                        return self.waiting.borrow_mut().push_front(query);
                     }
-                    jobs.push(job);
+                    queries.push(query);
                 }
             }
         }
     }
 
     /// Takes back statements that were not answered, to be taken before others.
-    pub(super) fn take_back(&self, jobs: Vec<Job>) {
+    pub(super) fn requeue(&self, queries: Vec<Query>) {
         let mut waiting = self.waiting.borrow_mut();
-        for job in jobs.into_iter().rev() {
-            waiting.push_front(job);
+        for query in queries.into_iter().rev() {
+            waiting.push_front(query);
         }
     }
 
     /// A place with a connection in whose session nobody left anything, while somebody waits for it.
-    pub(super) async fn place(&self) -> Option<Place> {
-        let attempt = self.access.attempt();
-        let mut leasing = pin!(self.access.lease(&attempt, Connection::is_clean));
+    pub(super) async fn lease(&self) -> Option<MysqlLease> {
+        let attempt = self.connector.attempt();
+        let mut leasing = pin!(self.connector.lease(&attempt, MysqlConnection::is_clean));
         loop {
-            let deadline = self.waiting.borrow().front().map(|job| job.deadline)?;
+            let deadline = self.waiting.borrow().front().map(|query| query.deadline)?;
             match timeout_at(deadline, &mut leasing).await {
-                Ok(Ok(place)) => return Some(place),
+                Ok(Ok(lease)) => return Some(lease),
                 Ok(Err(error)) => {
                     self.give_up(&error);
                     return None;
@@ -246,28 +252,32 @@ impl Desk {
 
     /// Tells all who wait that there is no connection, unless there is another one that works.
     fn give_up(&self, error: &Error) {
-        if self.lines.talking.get() + self.lines.alone.get() == 0 {
+        if self.runners.talking.get() + self.runners.alone.get() == 0 {
             self.forget();
-            let jobs = std::mem::take(&mut *self.waiting.borrow_mut());
-            jobs.into_iter()
-                .for_each(|job| job.answer(Err(error.clone())));
+            let queries = std::mem::take(&mut *self.waiting.borrow_mut());
+            queries
+                .into_iter()
+                .for_each(|query| query.answer(Err(error.clone())));
         }
     }
 
     fn expire(&self, error: &Error) {
         let now = Instant::now();
         let mut waiting = self.waiting.borrow_mut();
-        let late = waiting.iter().take_while(|job| job.deadline <= now).count();
+        let late = waiting
+            .iter()
+            .take_while(|query| query.deadline <= now)
+            .count();
         let late: Vec<_> = waiting.drain(..late).collect();
         drop(waiting);
         late.into_iter()
-            .for_each(|job| job.answer(Err(error.clone())));
+            .for_each(|query| query.answer(Err(error.clone())));
     }
 
     /// Notes that answers are awaited on a connection.
-    pub(super) fn begin(&self) -> Busy<'_> {
+    pub(super) fn begin(&self) -> Timing<'_> {
         self.busy.set(self.busy.get() + 1);
-        Busy {
+        Timing {
             all: &self.busy,
             among: self.busy.get(),
             began: Instant::now(),
@@ -275,23 +285,23 @@ impl Desk {
     }
 
     /// Notes how long a statement took that may leave nothing in its session.
-    pub(super) async fn note(&self, sql: &[u8], took: Took) {
-        let text = self.texts.borrow_mut().text(sql);
-        if let Some(text) = text {
-            self.judge(&text, took).await;
+    pub(super) async fn record(&self, sql: &[u8], latency: Latency) {
+        let statement = self.statements.borrow_mut().statement(sql);
+        if let Some(statement) = statement {
+            self.record_batch(&statement, latency).await;
         }
     }
 
     /// Notes how long a statement took; what took longer than it should is compared with how long
     /// the worker's turns are.
-    pub(super) async fn judge(&self, text: &Text, mut took: Took) {
-        if took.speed() != Speed::Quick {
-            took.late = self.turn().await * TURNS_LATE;
+    pub(super) async fn record_batch(&self, statement: &Statement, mut latency: Latency) {
+        if latency.speed() != Speed::Quick {
+            latency.late = self.turn_length().await * TURNS_LATE;
         }
-        text.note(took);
+        statement.record(latency);
     }
 
-    async fn turn(&self) -> Duration {
+    async fn turn_length(&self) -> Duration {
         let began = Instant::now();
         if let Some((at, turn)) = self.turn.get()
             && began.duration_since(at) < TURN_KNOWN
@@ -309,16 +319,6 @@ impl Desk {
         self.patience.get()
     }
 
-    /// Whether nothing but the table of desks knows it.
-    fn is_unused(self: &Rc<Self>) -> bool {
-        Rc::strong_count(self) == 1
-    }
-
-    fn stop(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
-        tasks.iter().for_each(AbortHandle::abort);
-    }
-
     #[cfg(test)]
     pub(super) fn be_patient(&self, patience: Duration) {
         self.patience.set(patience);
@@ -326,34 +326,38 @@ impl Desk {
 
     /// Lets so many of a statement go together.
     #[cfg(test)]
-    pub(super) fn share(&self, sql: &[u8], together: usize) -> Rc<Text> {
-        let text = self.texts.borrow_mut().text(sql).expect("short enough");
-        while text.together() < together {
-            text.note(self.begin().took(Duration::ZERO, Duration::ZERO, 1));
+    pub(super) fn share(&self, sql: &[u8], together: usize) -> Rc<Statement> {
+        let statement = self
+            .statements
+            .borrow_mut()
+            .statement(sql)
+            .expect("short enough");
+        while statement.together() < together {
+            statement.record(self.begin().latency(Duration::ZERO, Duration::ZERO, 1));
         }
-        text
+        statement
     }
 }
 
 /// A connection on which answers are awaited.
-pub(super) struct Busy<'a> {
+pub(super) struct Timing<'a> {
     all: &'a Cell<usize>,
     among: usize,
     began: Instant,
 }
 
-impl Busy<'_> {
+impl Timing<'_> {
     /// How long a statement took by now that was asked alone.
-    pub(super) fn took_alone(&self, now: Instant) -> Took {
+    pub(super) fn alone(&self, now: Instant) -> Latency {
         let time = now.duration_since(self.began);
-        self.took(time, time, 1)
+        self.latency(time, time, 1)
     }
 
     /// How long one took among so many that were asked together.
-    pub(super) fn took(&self, time: Duration, round: Duration, size: usize) -> Took {
-        Took {
+    pub(super) fn latency(&self, time: Duration, batch: Duration, size: usize) -> Latency {
+        Latency {
             time,
-            round,
+            batch,
             size,
             among: self.among.max(self.all.get()),
             late: Duration::ZERO,
@@ -361,15 +365,15 @@ impl Busy<'_> {
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for Timing<'_> {
     fn drop(&mut self) {
         self.all.set(self.all.get().saturating_sub(1));
     }
 }
 
-/// What a line is doing.
+/// What a runner is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum RunnerState {
     /// It has no connection yet.
     Coming,
     /// Its answers come.
@@ -382,83 +386,69 @@ pub(super) enum Phase {
     Lost,
 }
 
-/// A line's part in its desk's count; taken back when the line ends.
-pub(super) struct Serving {
-    pub(super) desk: Rc<Desk>,
-    phase: Cell<Phase>,
+/// A runner's part in its pipeline's count; taken back when the runner ends.
+pub(super) struct Runner {
+    pub(super) pipeline: Rc<Pipeline>,
+    state: Cell<RunnerState>,
 }
 
-impl Serving {
-    fn begin(desk: &Rc<Desk>) -> Self {
-        let lines = &desk.lines;
-        lines.all.set(lines.all.get() + 1);
+impl Runner {
+    fn begin(pipeline: &Rc<Pipeline>) -> Self {
+        let runners = &pipeline.runners;
+        runners.all.set(runners.all.get() + 1);
         Self {
-            desk: Rc::clone(desk),
-            phase: Cell::new(Phase::Coming),
+            pipeline: Rc::clone(pipeline),
+            state: Cell::new(RunnerState::Coming),
         }
     }
 
-    /// Notes what the line does from here on.
-    pub(super) fn goes_on(&self, phase: Phase) {
-        let before = self.phase.replace(phase);
-        let count = |phase: Phase| match phase {
-            Phase::Talking => Some(&self.desk.lines.talking),
-            Phase::Alone => Some(&self.desk.lines.alone),
-            Phase::Stuck => Some(&self.desk.lines.stuck),
-            Phase::Coming | Phase::Lost => None,
+    /// Notes what the runner does from here on.
+    pub(super) fn goes_on(&self, state: RunnerState) {
+        let before = self.state.replace(state);
+        let count = |state: RunnerState| match state {
+            RunnerState::Talking => Some(&self.pipeline.runners.talking),
+            RunnerState::Alone => Some(&self.pipeline.runners.alone),
+            RunnerState::Stuck => Some(&self.pipeline.runners.stuck),
+            RunnerState::Coming | RunnerState::Lost => None,
         };
         if let Some(count) = count(before) {
             count.set(count.get().saturating_sub(1));
         }
-        if let Some(count) = count(phase) {
+        if let Some(count) = count(state) {
             count.set(count.get() + 1);
         }
     }
 }
 
-impl Drop for Serving {
+impl Drop for Runner {
     fn drop(&mut self) {
-        let phase = self.phase.get();
-        self.goes_on(Phase::Lost);
-        let all = &self.desk.lines.all;
+        let state = self.state.get();
+        self.goes_on(RunnerState::Lost);
+        let all = &self.pipeline.runners.all;
         all.set(all.get().saturating_sub(1));
         // One that came by no connection has told those who wait.
-        if phase == Phase::Lost {
-            self.desk.nudge();
+        if state == RunnerState::Lost {
+            self.pipeline.start_runner();
         }
     }
 }
 
-/// The desks of a worker's scripts, by server and login.
-#[derive(Default)]
-pub(crate) struct Desks {
-    desks: RefCell<HashMap<Login, Rc<Desk>>>,
-}
+impl Entry for Pipeline {
+    const MAX: usize = PIPELINES_MAX;
 
-impl Desks {
-    /// The desk of a login, the same one for all objects.
-    pub(super) fn desk(&self, login: &Login, access: impl FnOnce() -> Access) -> Rc<Desk> {
-        let mut desks = self.desks.borrow_mut();
-        if let Some(desk) = desks.get(login) {
-            return Rc::clone(desk);
-        }
-        if desks.len() >= DESKS_MAX {
-            desks.retain(|_, desk| !desk.is_unused());
-        }
-        let desk = Rc::new(Desk::new(access()));
-        desks.insert(login.clone(), Rc::clone(&desk));
-        desk
+    fn is_used(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) > 1
     }
 
-    /// Forgets the logins nobody uses at servers to which no connection is left.
-    pub(crate) fn sweep(&self) {
-        let mut desks = self.desks.borrow_mut();
-        desks.retain(|_, desk| !desk.is_unused() || desk.access.server.open() > 0);
+    fn is_open(&self) -> bool {
+        self.connector.server.is_open()
     }
-}
 
-impl Drop for Desks {
-    fn drop(&mut self) {
-        self.desks.borrow().values().for_each(|desk| desk.stop());
+    /// Idle connections are the server's.
+    fn sweep(&self, _: Duration) {}
+
+    fn close(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        tasks.iter().for_each(AbortHandle::abort);
     }
 }

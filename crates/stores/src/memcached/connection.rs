@@ -15,10 +15,10 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use super::question::{Question, Standing};
-use super::queue::{Busy, Command, LONG_BYTES};
-use super::reply::{Fault, Reply};
-use super::server::Server;
+use super::question::{Certainty, MemcachedQuestion};
+use super::queue::{Busy, LONG_BYTES, MemcachedCommand};
+use super::reply::{MemcachedFault, MemcachedReply};
+use super::server::MemcachedServer;
 use crate::channel::{Channel, Decode, Progress};
 use crate::error::{Error, Kind, spell};
 use crate::socket::Socket;
@@ -45,13 +45,13 @@ pub(super) enum Load {
 }
 
 /// What others see of a connection.
-pub(super) struct Line {
+pub(super) struct MemcachedConnection {
     load: Cell<Load>,
     used: Cell<Instant>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Default for Line {
+impl Default for MemcachedConnection {
     fn default() -> Self {
         Self {
             load: Cell::default(),
@@ -61,7 +61,7 @@ impl Default for Line {
     }
 }
 
-impl Line {
+impl MemcachedConnection {
     pub(super) fn load(&self) -> Load {
         self.load.get()
     }
@@ -86,30 +86,30 @@ impl Line {
 }
 
 /// Serves a connection until there is nothing to do for it.
-pub(super) async fn drive(server: Rc<Server>, line: Rc<Line>) {
+pub(super) async fn drive(server: Rc<MemcachedServer>, connection: Rc<MemcachedConnection>) {
     loop {
         match connect(&server).await {
             Ok(socket) => {
-                let mut talk = Talk::new(&server, &line, socket);
-                let ended = poll_fn(|context| talk.poll(context)).await;
-                talk.end(&ended);
+                let mut driver = Driver::new(&server, &connection, socket);
+                let ended = poll_fn(|context| driver.poll(context)).await;
+                driver.end(&ended);
             }
             Err(error) => {
                 server.give_up(&error);
                 break;
             }
         }
-        line.load.set(Load::Connecting);
+        connection.load.set(Load::Connecting);
         if server.queue().deadline().is_none() {
             break;
         }
     }
     // Those who ask from here on open another one.
-    server.remove(&line);
+    server.remove(&connection);
 }
 
 /// Makes the connection; the commands that wait for it may have less time than it has.
-async fn connect(server: &Rc<Server>) -> Result<Socket, Error> {
+async fn connect(server: &Rc<MemcachedServer>) -> Result<Socket, Error> {
     let attempt = server.attempt();
     let mut making = pin!(attempt.connect(attempt.dial(server.names())));
     loop {
@@ -129,7 +129,7 @@ enum Ended {
     /// It is gone.
     Lost(io::Error),
     /// What came is no answer to the oldest command.
-    Faulty(Fault),
+    Faulty(MemcachedFault),
     /// After a refusal it is not sure what else will come.
     Doubtful,
     /// The answer to the oldest command did not come in its time.
@@ -138,24 +138,24 @@ enum Ended {
 
 /// A command that was sent, or is being sent.
 struct Awaited {
-    question: Question,
+    question: MemcachedQuestion,
     deadline: Instant,
-    asker: oneshot::Sender<Result<Reply, Error>>,
+    asker: oneshot::Sender<Result<MemcachedReply, Error>>,
 }
 
 impl Decode for Awaited {
-    type Reply = Reply;
-    type Fault = Fault;
+    type Reply = MemcachedReply;
+    type Fault = MemcachedFault;
     const READ_BYTES: usize = READ_BYTES;
 
-    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Reply>, Fault> {
-        self.question.hear(bytes)
+    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<MemcachedReply>, MemcachedFault> {
+        self.question.decode(bytes)
     }
 }
 
-struct Talk<'a> {
-    server: &'a Rc<Server>,
-    line: &'a Rc<Line>,
+struct Driver<'a> {
+    server: &'a Rc<MemcachedServer>,
+    connection: &'a Rc<MemcachedConnection>,
     channel: Channel<Awaited>,
     /// A long command is under way, or a long answer.
     long: bool,
@@ -165,11 +165,15 @@ struct Talk<'a> {
     armed: bool,
 }
 
-impl<'a> Talk<'a> {
-    fn new(server: &'a Rc<Server>, line: &'a Rc<Line>, socket: Socket) -> Self {
+impl<'a> Driver<'a> {
+    fn new(
+        server: &'a Rc<MemcachedServer>,
+        connection: &'a Rc<MemcachedConnection>,
+        socket: Socket,
+    ) -> Self {
         Self {
             server,
-            line,
+            connection,
             channel: Channel::new(socket),
             long: false,
             held_back: false,
@@ -180,7 +184,7 @@ impl<'a> Talk<'a> {
 
     /// Sends and hears what it can; ends with the connection.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
-        self.line.listen(context.waker());
+        self.connection.listen(context.waker());
         // Each turn moves bytes, and the runtime bounds how many reads go through at once.
         loop {
             self.fill();
@@ -194,7 +198,7 @@ impl<'a> Talk<'a> {
                 Err(ended) => return Poll::Ready(ended),
             }
         }
-        self.line.load.set(self.load());
+        self.connection.load.set(self.load());
         if self.server.queue().deadline().is_some() {
             self.server.nudge();
         }
@@ -228,16 +232,16 @@ impl<'a> Talk<'a> {
         }
         self.held_back = false;
         while self.has_room() {
-            let next = self.server.queue().take(self.busy());
+            let next = self.server.queue().next(self.busy());
             let Some(command) = next else {
                 self.held_back = self.server.queue().short() > 0;
                 return;
             };
-            self.take(command);
+            self.enqueue(command);
         }
     }
 
-    fn take(&mut self, command: Command) {
+    fn enqueue(&mut self, command: MemcachedCommand) {
         self.long = command.bytes.len() >= LONG_BYTES;
         self.channel.put(command.bytes);
         self.channel.expect(Awaited {
@@ -251,7 +255,7 @@ impl<'a> Talk<'a> {
     fn write(&mut self, context: &mut Context<'_>) -> Result<bool, Ended> {
         let wrote = self.channel.poll_send(context).map_err(Ended::Lost)?;
         if wrote {
-            self.line.used.set(Instant::now());
+            self.connection.used.set(Instant::now());
         }
         Ok(wrote)
     }
@@ -267,25 +271,30 @@ impl<'a> Talk<'a> {
         }
         self.long |= self.channel.missing() >= LONG_BYTES;
         match self.channel.has_unasked() {
-            true => Err(Ended::Faulty(Fault::Unasked)),
+            true => Err(Ended::Faulty(MemcachedFault::Unasked)),
             false => Ok(true),
         }
     }
 
-    fn answer(&self, oldest: Awaited, reply: Reply) -> Result<(), Ended> {
-        let standing = oldest.question.standing(&reply);
+    fn answer(&self, oldest: Awaited, reply: MemcachedReply) -> Result<(), Ended> {
+        let certainty = oldest.question.certainty(&reply);
         // With more behind it than was asked, it may belong to another question.
-        let unasked = self.channel.has_unasked().then_some(Fault::Unasked);
+        let unasked = self
+            .channel
+            .has_unasked()
+            .then_some(MemcachedFault::Unasked);
         let answer = match (unasked, reply) {
             (Some(fault), _) => Err(self.failed(&oldest, fault.kind(), &fault.to_string())),
-            (None, Reply::Refused(words)) => Err(self.failed(&oldest, Kind::Server, &words)),
+            (None, MemcachedReply::Refused(words)) => {
+                Err(self.failed(&oldest, Kind::Server, &words))
+            }
             (None, reply) => Ok(reply),
         };
         // Whoever asked may have gone: then the answer is skipped.
         let _ = oldest.asker.send(answer);
-        match standing {
-            Standing::Sure => Ok(()),
-            Standing::Doubtful => Err(Ended::Doubtful),
+        match certainty {
+            Certainty::Sure => Ok(()),
+            Certainty::Doubtful => Err(Ended::Doubtful),
         }
     }
 

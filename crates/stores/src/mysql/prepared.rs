@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::packet::{begin, seal};
 use super::reply::{Columns, Prepared};
 
-/// Statements a connection keeps prepared.
+/// PreparedStatements a connection keeps prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Bytes of their texts; one that is longer alone is kept until the next comes.
 const BYTES_MAX: usize = 256 * 1024;
@@ -14,7 +14,7 @@ const COM_STMT_CLOSE: u8 = 0x19;
 
 /// What is prepared on one connection.
 #[derive(Debug, Default)]
-pub(super) struct Statements {
+pub(super) struct PreparedStatements {
     kept: Vec<Kept>,
     bytes: usize,
 }
@@ -25,7 +25,7 @@ struct Kept {
     prepared: Prepared,
 }
 
-impl Statements {
+impl PreparedStatements {
     /// A statement that is prepared already.
     pub(super) fn get(&mut self, sql: &[u8]) -> Option<&Prepared> {
         let place = self.kept.iter().position(|kept| kept.sql == sql)?;
@@ -78,13 +78,13 @@ mod tests {
         }
     }
 
-    fn has(statements: &mut Statements, sql: &[u8]) -> bool {
+    fn has(statements: &mut PreparedStatements, sql: &[u8]) -> bool {
         statements.get(sql).is_some()
     }
 
     #[test]
     fn the_statement_used_longest_ago_is_closed_for_one_too_many() {
-        let (mut statements, mut out) = (Statements::default(), Vec::new());
+        let (mut statements, mut out) = (PreparedStatements::default(), Vec::new());
         for id in 0..64_u8 {
             statements.keep(&[id], prepared(id.into()), &mut out);
         }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn texts_have_a_bound_and_the_last_one_stays() {
-        let (mut statements, mut out) = (Statements::default(), Vec::new());
+        let (mut statements, mut out) = (PreparedStatements::default(), Vec::new());
         statements.keep(b"short", prepared(1), &mut out);
         let long = vec![b' '; BYTES_MAX + 1];
         statements.keep(&long, prepared(2), &mut out);

@@ -3,14 +3,14 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connection::Connection;
+use super::connection::MysqlConnection;
 use super::handshake::{Credentials, Secrecy};
 use crate::address::Address;
 use crate::attempt::{Attempt, Target};
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::names::Names;
-use crate::place::{Lease, Owner, Server};
+use crate::pool::{Lease, Owner, Pool};
+use crate::resolver::Resolver;
 
 const SERVICE: &str = "MySQL";
 /// A connection idle for longer is asked for a sign of life before an object is made on it.
@@ -29,19 +29,19 @@ pub struct Login {
     pub database: String,
 }
 
-pub(crate) type Place = Lease<Connection>;
+pub(crate) type MysqlLease = Lease<MysqlConnection>;
 
 /// One login at one server.
-pub(super) struct Access {
-    pub(super) server: Rc<Server<Connection>>,
-    pub(super) names: Rc<Names>,
+pub(super) struct Connector {
+    pub(super) server: Rc<Pool<MysqlConnection>>,
+    pub(super) names: Rc<Resolver>,
     pub(super) limits: Limits,
     /// All who log in alike: the idle connections.
     pub(super) account: Owner,
     pub(super) who: Rc<Credentials>,
 }
 
-impl Access {
+impl Connector {
     pub(super) fn attempt(&self) -> Attempt<'_> {
         let target = Target {
             service: SERVICE,
@@ -54,24 +54,24 @@ impl Access {
     pub(super) async fn lease(
         &self,
         attempt: &Attempt<'_>,
-        fit: impl Fn(&Connection) -> bool,
-    ) -> Result<Place, Error> {
-        let mut place = self.server.lease_preferring(self.account, &fit).await;
-        if !place.is_empty() && !fit(place.connection()) {
-            let cleaned = attempt.connect(self.clean(attempt, &mut place)).await;
+        fit: impl Fn(&MysqlConnection) -> bool,
+    ) -> Result<MysqlLease, Error> {
+        let mut lease = self.server.lease_preferring(self.account, &fit).await;
+        if !lease.is_empty() && !fit(lease.connection()) {
+            let cleaned = attempt.connect(self.clean(attempt, &mut lease)).await;
             if cleaned.is_err() {
-                place.close();
+                lease.close();
             }
         }
-        if place.is_empty() {
+        if lease.is_empty() {
             // Most have a connection, and need no room for all this.
-            place.put(Box::pin(attempt.connect(self.open(attempt))).await?);
+            lease.put(Box::pin(attempt.connect(self.open(attempt))).await?);
         }
-        Ok(place)
+        Ok(lease)
     }
 
-    async fn clean(&self, attempt: &Attempt<'_>, place: &mut Place) -> Result<(), Error> {
-        let cleaned = place.connection().clean().await;
+    async fn clean(&self, attempt: &Attempt<'_>, lease: &mut MysqlLease) -> Result<(), Error> {
+        let cleaned = lease.connection().clean().await;
         cleaned.map_err(|fault| fault.of_connecting(attempt))
     }
 
@@ -79,29 +79,29 @@ impl Access {
     pub(super) async fn revive(
         &self,
         attempt: &Attempt<'_>,
-        place: &mut Place,
+        lease: &mut MysqlLease,
     ) -> Result<(), Error> {
-        if place.idle_time() < TRUSTED_IDLE {
+        if lease.idle_time() < TRUSTED_IDLE {
             return Ok(());
         }
         let alive = attempt.connect(async {
-            let alive = place.connection().ping().await;
+            let alive = lease.connection().ping().await;
             alive.map_err(|fault| fault.of_connecting(attempt))
         });
         if alive.await.is_err() {
             self.forget();
-            place.put(attempt.connect(self.open(attempt)).await?);
+            lease.put(attempt.connect(self.open(attempt)).await?);
         }
         Ok(())
     }
 
-    async fn open(&self, attempt: &Attempt<'_>) -> Result<Connection, Error> {
+    async fn open(&self, attempt: &Attempt<'_>) -> Result<MysqlConnection, Error> {
         let socket = attempt.dial(&self.names).await?;
         let secrecy = match self.server.address() {
             Address::Unix(_) => Secrecy::Private,
             Address::Tcp { .. } => Secrecy::Open,
         };
-        let opened = Connection::open(socket, secrecy, Rc::clone(&self.who)).await;
+        let opened = MysqlConnection::open(socket, secrecy, Rc::clone(&self.who)).await;
         opened.map_err(|fault| fault.of_connecting(attempt))
     }
 

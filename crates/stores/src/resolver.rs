@@ -1,4 +1,4 @@
-//! Names of servers to addresses, asked of the system on its helper threads.
+//! Resolver of servers to addresses, asked of the system on its helper threads.
 //!
 //! A resolver that hangs holds as many helper threads as this file allows and no more, also when
 //! those who asked have gone. What was found is remembered for some seconds, so that a script that
@@ -20,13 +20,13 @@ use super::error::{Error, Kind};
 const LOOKUPS_MAX: usize = 4;
 /// How long an answer holds.
 const FRESH: Duration = Duration::from_secs(5);
-/// Names remembered; one more, and all are forgotten.
+/// Resolver remembered; one more, and all are forgotten.
 const NAMES_MAX: usize = 256;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
 
 /// The names one worker has asked for.
-pub(crate) struct Names {
+pub(crate) struct Resolver {
     lookups: Arc<Semaphore>,
     known: RefCell<HashMap<String, Known>>,
 }
@@ -36,7 +36,7 @@ struct Known {
     addresses: Rc<[IpAddr]>,
 }
 
-impl Default for Names {
+impl Default for Resolver {
     fn default() -> Self {
         Self {
             lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
@@ -45,7 +45,7 @@ impl Default for Names {
     }
 }
 
-impl Names {
+impl Resolver {
     /// The addresses of a host, at least one.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_needs_no_lookup_and_a_name_is_remembered() {
-        let names = Names::default();
+        let names = Resolver::default();
         let address = names.addresses("127.0.0.1").await.expect("an address");
         assert_eq!(&*address, &[IpAddr::from([127, 0, 0, 1])]);
         assert!(names.known.borrow().is_empty());
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_nobody_knows_is_an_error_with_the_name() {
-        let names = Names::default();
+        let names = Resolver::default();
         // Too long for a name, so that no resolver has to be asked.
         let host = format!("{}.invalid", "n".repeat(64));
         let error = names.addresses(&host).await.expect_err("no address");
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_a_bound() {
-        let names = Names::default();
+        let names = Resolver::default();
         let one: Rc<[IpAddr]> = Rc::new([IpAddr::from([127, 0, 0, 1])]);
         for number in 0..NAMES_MAX * 2 {
             names.remember(&format!("host-{number}"), &one);

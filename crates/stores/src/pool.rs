@@ -5,7 +5,7 @@
 //! it was made for, an object or all who log in alike, and is closed when another needs its place.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Address;
+use super::table::Entry;
 
 /// Servers known at once; beyond it, those nobody uses go with their idle connections.
 const SERVERS_MAX: usize = 256;
@@ -33,7 +34,7 @@ impl Owners {
 }
 
 /// The connections of one worker to one server.
-pub(crate) struct Server<C> {
+pub(crate) struct Pool<C> {
     address: Address,
     connections_max: usize,
     places: Arc<Semaphore>,
@@ -49,8 +50,8 @@ struct Idle<C> {
     connection: C,
 }
 
-impl<C> Server<C> {
-    fn new(address: Address, connections_max: usize) -> Self {
+impl<C> Pool<C> {
+    pub(crate) fn new(address: Address, connections_max: usize) -> Self {
         let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             address,
@@ -80,7 +81,7 @@ impl<C> Server<C> {
         self.lease_preferring(owner, |_| true).await
     }
 
-    /// As [`Server::lease`], with a connection of those preferred if there is one.
+    /// As [`Pool::lease`], with a connection of those preferred if there is one.
     pub(crate) async fn lease_preferring(
         self: &Rc<Self>,
         owner: Owner,
@@ -88,7 +89,7 @@ impl<C> Server<C> {
     ) -> Lease<C> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("places are never closed");
-        let (connection, kept) = self.take(owner, preferred).unzip();
+        let (connection, kept) = self.reuse(owner, preferred).unzip();
         if connection.is_none() {
             self.make_room();
         }
@@ -102,7 +103,7 @@ impl<C> Server<C> {
     }
 
     /// The idle connection of an owner that was used last, and since when it lay idle.
-    fn take(&self, owner: Owner, preferred: impl Fn(&C) -> bool) -> Option<(C, Instant)> {
+    fn reuse(&self, owner: Owner, preferred: impl Fn(&C) -> bool) -> Option<(C, Instant)> {
         let mut idle = self.idle.borrow_mut();
         let mine = |idle: &Idle<C>| idle.owner == owner;
         let place = idle
@@ -136,11 +137,6 @@ impl<C> Server<C> {
         self.close_where(|idle| idle.owner == owner);
     }
 
-    /// Closes what has been idle since before a moment.
-    fn sweep(&self, before: Instant) {
-        self.close_where(|idle| idle.since < before);
-    }
-
     fn close_where(&self, goes: impl Fn(&Idle<C>) -> bool) {
         let mut gone = Vec::new();
         let mut idle = self.idle.borrow_mut();
@@ -162,7 +158,7 @@ impl<C> Server<C> {
 /// Dropped, it closes the connection; only [`Lease::keep`] makes that idle again. So a command that
 /// is given up in the middle never leaves its answer to the next one.
 pub(crate) struct Lease<C> {
-    server: Rc<Server<C>>,
+    server: Rc<Pool<C>>,
     owner: Owner,
     connection: Option<C>,
     /// Since when the connection lay idle, for one that did.
@@ -229,56 +225,39 @@ impl<C> Drop for Lease<C> {
     }
 }
 
-/// The servers of one kind by address.
-pub(crate) struct Directory<C> {
-    servers: RefCell<HashMap<Address, Rc<Server<C>>>>,
-}
+impl<C> Entry for Pool<C> {
+    const MAX: usize = SERVERS_MAX;
 
-impl<C> Default for Directory<C> {
-    fn default() -> Self {
-        Self {
-            servers: RefCell::default(),
-        }
-    }
-}
-
-impl<C> Directory<C> {
-    /// The server at an address, the same one for all objects that use it at this time.
-    pub(crate) fn server(&self, address: &Address, connections_max: usize) -> Rc<Server<C>> {
-        let mut servers = self.servers.borrow_mut();
-        if let Some(server) = servers.get(address) {
-            return Rc::clone(server);
-        }
-        if servers.len() >= SERVERS_MAX {
-            servers.retain(|_, server| Rc::strong_count(server) > 1);
-        }
-        let server = Rc::new(Server::new(address.clone(), connections_max));
-        servers.insert(address.clone(), Rc::clone(&server));
-        server
+    fn is_used(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) > 1
     }
 
-    /// Closes connections that were idle for longer than allowed.
-    pub(crate) fn sweep(&self, idle_max: Duration) {
-        let Some(before) = Instant::now().checked_sub(idle_max) else {
-            return;
-        };
-        self.servers.borrow_mut().retain(|_, server| {
-            server.sweep(before);
-            Rc::strong_count(server) > 1 || server.open() > 0
-        });
+    fn is_open(&self) -> bool {
+        self.open.get() > 0
+    }
+
+    fn sweep(&self, idle_max: Duration) {
+        if let Some(before) = Instant::now().checked_sub(idle_max) {
+            self.close_where(|idle| idle.since < before);
+        }
+    }
+
+    fn close(&self) {
+        self.close_where(|_| true);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Table;
 
     const ONE: Owner = Owner(1);
     const OTHER: Owner = Owner(2);
 
-    fn server(connections_max: usize) -> Rc<Server<&'static str>> {
+    fn server(connections_max: usize) -> Rc<Pool<&'static str>> {
         let address = Address::parse("127.0.0.1", 1).expect("an address");
-        Directory::default().server(&address, connections_max)
+        Rc::new(Pool::new(address, connections_max))
     }
 
     #[tokio::test]
@@ -366,34 +345,38 @@ mod tests {
         assert_eq!(server.open(), 3);
         server.forget(ONE);
         assert_eq!(server.open(), 1);
-        server.sweep(Instant::now() + Duration::from_secs(1));
+        server.sweep(Duration::ZERO);
         assert_eq!(server.open(), 0);
     }
 
     #[test]
     fn a_server_is_one_while_somebody_uses_it() {
-        let directory = Directory::<()>::default();
+        let table = Table::<_, Pool<()>>::default();
         let address = Address::parse("127.0.0.1", 1).expect("an address");
-        let server = directory.server(&address, 4);
-        assert!(Rc::ptr_eq(&server, &directory.server(&address, 4)));
+        let named = || table.get(&address, || Pool::new(address.clone(), 4));
+        let server = named();
+        assert!(Rc::ptr_eq(&server, &named()));
         drop(server);
-        directory.sweep(Duration::from_secs(60));
-        assert_eq!(directory.servers.borrow().len(), 0);
+        table.sweep(Duration::from_secs(60));
+        assert_eq!(table.len(), 0);
     }
 
     #[tokio::test]
     async fn a_server_nobody_names_stays_while_it_has_idle_connections_and_there_is_room() {
-        let directory = Directory::default();
-        let address = |port| Address::tcp("127.0.0.1", port).expect("an address");
-        let mut lease = directory.server(&address(1), 4).lease(ONE).await;
+        let table = Table::default();
+        let server = |port| {
+            let address = Address::tcp("127.0.0.1", port).expect("an address");
+            table.get(&address, || Pool::new(address.clone(), 4))
+        };
+        let mut lease = server(1).lease(ONE).await;
         lease.put("idle");
         lease.keep();
-        directory.sweep(Duration::from_secs(60));
-        assert!(!directory.server(&address(1), 4).lease(ONE).await.is_empty());
+        table.sweep(Duration::from_secs(60));
+        assert!(!server(1).lease(ONE).await.is_empty());
         for port in 1..2_000 {
-            directory.server(&address(port), 4);
+            server(port);
         }
-        assert!(directory.servers.borrow().len() <= SERVERS_MAX);
+        assert!(table.len() <= SERVERS_MAX);
     }
 
     #[tokio::test]

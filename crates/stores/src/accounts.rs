@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::place::{Owner, Owners};
+use super::pool::{Owner, Owners};
 
 /// Logins remembered; one more, and all are forgotten, and what is idle of theirs closes in time.
 const ACCOUNTS_MAX: usize = 1_024;

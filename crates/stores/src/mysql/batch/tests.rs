@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::super::habit::TOGETHER_MAX;
+use super::super::latency::TOGETHER_MAX;
 use super::super::packet::{begin, seal};
 use super::super::{Answer, Cell, DEFAULT_PORT, Database, Login};
 use crate::peer::{Peer, Step};
@@ -103,22 +103,22 @@ fn open_within(address: SocketAddr, patience: Duration, limits: Limits) -> Rc<Da
         password: "p".to_owned(),
         database: String::new(),
     });
-    database.desk.share(SQL, TOGETHER_MAX);
-    database.desk.be_patient(patience);
+    database.pipeline.share(SQL, TOGETHER_MAX);
+    database.pipeline.be_patient(patience);
     database
 }
 
-type Asked = JoinHandle<Result<Answer, Error>>;
+type Answering = JoinHandle<Result<Answer, Error>>;
 
-fn ask(database: &Rc<Database>) -> Asked {
+fn ask(database: &Rc<Database>) -> Answering {
     ask_for(database, SQL)
 }
 
-fn ask_for(database: &Rc<Database>, sql: &[u8]) -> Asked {
+fn ask_for(database: &Rc<Database>, sql: &[u8]) -> Answering {
     spawn_local(database.execute(ME, sql.to_vec(), Vec::new()))
 }
 
-async fn number(asked: Asked) -> Result<Cell, Error> {
+async fn number(asked: Answering) -> Result<Cell, Error> {
     let answer = asked.await.expect("no panic")?;
     let rows = answer.table.expect("rows").rows;
     Ok(rows.into_iter().flatten().next().expect("a value"))
@@ -157,7 +157,7 @@ async fn no_more_go_together_than_may_with_each_of_them() {
     const THIRD_SQL: &[u8] = b"SELECT n FROM v";
     let prepared = script(&[prepare(), prepare_as(2, OTHER_SQL)]);
     let together = vec![executions_of(&[1, 2]), row(7), row(8)];
-    // What goes in the same round is prepared before any of it is executed.
+    // What goes in the same batch is prepared before any of it is executed.
     let next = prepare_as(3, THIRD_SQL);
     let alone = vec![executions_of(&[3]), row(9), ExpectClose];
     let peer = Peer::start(vec![script(&[login(), prepared, together, next, alone])]).await;
@@ -166,8 +166,8 @@ async fn no_more_go_together_than_may_with_each_of_them() {
         ..limits()
     };
     let database = open_within(peer.address(), LONG, limits);
-    database.desk.share(OTHER_SQL, 2);
-    database.desk.share(THIRD_SQL, TOGETHER_MAX);
+    database.pipeline.share(OTHER_SQL, 2);
+    database.pipeline.share(THIRD_SQL, TOGETHER_MAX);
     let asked = [SQL, OTHER_SQL, THIRD_SQL].map(|sql| ask_for(&database, sql));
     for (asked, expected) in asked.into_iter().zip(7..) {
         assert_eq!(number(asked).await, Ok(Cell::Int(expected)));
@@ -184,11 +184,16 @@ async fn nobody_waits_for_a_statement_that_goes_alone() {
     ])
     .await;
     let database = open(peer.address(), LONG);
-    let turns_slow = database.desk.share(SQL, TOGETHER_MAX);
-    database.desk.share(OTHER_SQL, TOGETHER_MAX);
-    let ask = |sql| database.desk.ask(sql, Vec::new()).expect("it is shared");
+    let turns_slow = database.pipeline.share(SQL, TOGETHER_MAX);
+    database.pipeline.share(OTHER_SQL, TOGETHER_MAX);
+    let ask = |sql| {
+        database
+            .pipeline
+            .submit(sql, Vec::new())
+            .expect("it is shared")
+    };
     let (_first, second) = (ask(SQL), ask(OTHER_SQL));
-    turns_slow.note_silence();
+    turns_slow.record_silence();
     let second = spawn_local(async { second.await.expect("it is told") });
     assert_eq!(number(second).await, Ok(Cell::Int(8)));
 }
@@ -206,13 +211,13 @@ async fn what_turns_slow_goes_alone_at_once_and_holds_up_others_once() {
     ])
     .await;
     let database = open(peer.address(), SHORT);
-    database.desk.share(OTHER_SQL, TOGETHER_MAX);
+    database.pipeline.share(OTHER_SQL, TOGETHER_MAX);
     let asked = [SQL, OTHER_SQL, SQL, OTHER_SQL].map(|sql| ask_for(&database, sql));
     let [first, second, third, fourth] = asked;
     assert_eq!(number(second).await, Ok(Cell::Int(8)));
     assert_eq!(number(fourth).await, Ok(Cell::Int(9)));
     assert!(!first.is_finished() && !third.is_finished());
-    assert!(database.desk.ask(SQL, Vec::new()).is_err());
+    assert!(database.pipeline.submit(SQL, Vec::new()).is_err());
     assert_eq!(peer.accepted(), 3);
     [first, third].iter().for_each(JoinHandle::abort);
 }
@@ -254,7 +259,7 @@ async fn after_an_answer_that_never_came_each_statement_goes_alone() {
     // On a slow machine the time may be over before anything was sent.
     if first.is_ok() {
         assert_eq!(error.kind(), Kind::Timeout, "{error}");
-        assert!(database.desk.ask(SQL, Vec::new()).is_err());
+        assert!(database.pipeline.submit(SQL, Vec::new()).is_err());
     }
 }
 

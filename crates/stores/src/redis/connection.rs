@@ -1,13 +1,13 @@
 //! One connection to Redis, which knows what it has promised: to watch keys, to queue commands.
 
-use super::reply::{Decoder, Fault, Reply};
+use super::reply::{RedisDecoder, RedisFault, RedisReply};
 use crate::attempt::Attempt;
 use crate::channel::{Broken, Channel, Decode, Progress};
 use crate::error::Error;
 use crate::socket::Socket;
 
 /// A connection that is logged in.
-pub(crate) struct Link {
+pub(crate) struct RedisConnection {
     channel: Channel<Replies>,
     watches: bool,
     queues: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Link {
 
 /// For whom a connection is between two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ConnectionState {
     /// For anybody who logs in alike.
     Clean,
     /// For one request, which watches keys or queues commands.
@@ -62,7 +62,7 @@ impl Effect {
     }
 }
 
-impl Link {
+impl RedisConnection {
     pub(super) fn new(socket: Socket) -> Self {
         Self {
             channel: Channel::new(socket),
@@ -81,11 +81,11 @@ impl Link {
         self.watches || self.queues
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn state(&self) -> ConnectionState {
         match (self.is_promised(), self.changed) {
-            (true, _) => Standing::Promised,
-            (false, true) => Standing::Changed,
-            (false, false) => Standing::Clean,
+            (true, _) => ConnectionState::Promised,
+            (false, true) => ConnectionState::Changed,
+            (false, false) => ConnectionState::Clean,
         }
     }
 
@@ -96,7 +96,7 @@ impl Link {
         what: &str,
         bytes: Vec<u8>,
         effects: &[Effect],
-    ) -> Result<Vec<Reply>, Error> {
+    ) -> Result<Vec<RedisReply>, Error> {
         self.channel.put(bytes);
         self.channel.expect(Replies::to(effects.len()));
         let (_, replies) = self.channel.ask().await.map_err(|broken| match broken {
@@ -107,13 +107,13 @@ impl Link {
             self.note(*effect, reply);
         }
         match self.channel.has_unasked() {
-            true => Err(faulty(attempt, what, Fault::Unasked)),
+            true => Err(faulty(attempt, what, RedisFault::Unasked)),
             false => Ok(replies),
         }
     }
 
-    fn note(&mut self, effect: Effect, reply: &Reply) {
-        let refused = matches!(reply, Reply::Error(_));
+    fn note(&mut self, effect: Effect, reply: &RedisReply) {
+        let refused = matches!(reply, RedisReply::Error(_));
         match effect {
             Effect::Watch if !refused => self.watches = true,
             Effect::Change => self.changed = true,
@@ -125,21 +125,21 @@ impl Link {
     }
 }
 
-fn faulty(attempt: &Attempt<'_>, what: &str, fault: Fault) -> Error {
+fn faulty(attempt: &Attempt<'_>, what: &str, fault: RedisFault) -> Error {
     attempt.failed(fault.kind(), what, &fault.to_string())
 }
 
 /// The answers to what was sent together.
 struct Replies {
-    decoder: Decoder,
+    decoder: RedisDecoder,
     count: usize,
-    replies: Vec<Reply>,
+    replies: Vec<RedisReply>,
 }
 
 impl Replies {
     fn to(commands: usize) -> Self {
         Self {
-            decoder: Decoder::default(),
+            decoder: RedisDecoder::default(),
             count: commands,
             replies: Vec::with_capacity(commands),
         }
@@ -147,11 +147,11 @@ impl Replies {
 }
 
 impl Decode for Replies {
-    type Reply = Vec<Reply>;
-    type Fault = Fault;
+    type Reply = Vec<RedisReply>;
+    type Fault = RedisFault;
     const READ_BYTES: usize = 1;
 
-    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Vec<Reply>>, Fault> {
+    fn decode(&mut self, bytes: &[u8]) -> Result<Progress<Vec<RedisReply>>, RedisFault> {
         let mut all = 0;
         while self.replies.len() < self.count {
             match self.decoder.decode(bytes.get(all..).unwrap_or_default())? {

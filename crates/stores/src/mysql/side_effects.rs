@@ -21,7 +21,7 @@ const WORDS: [&[u8]; 7] = [
 
 /// What a statement may leave in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trace {
+pub(super) enum SideEffects {
     /// Nothing.
     None,
     /// Something that no plain `SELECT` finds, such as the number given last.
@@ -30,7 +30,7 @@ pub(super) enum Trace {
     Session,
 }
 
-impl Trace {
+impl SideEffects {
     pub(super) fn of(sql: &[u8]) -> Self {
         const HARMLESS: [&[u8]; 9] = [
             b"SELECT",
@@ -98,7 +98,11 @@ mod tests {
             "",
             "(SELECT 1)",
         ] {
-            assert_eq!(Trace::of(sql.as_bytes()), Trace::Session, "{sql}");
+            assert_eq!(
+                SideEffects::of(sql.as_bytes()),
+                SideEffects::Session,
+                "{sql}"
+            );
         }
         for sql in [
             " insert into t values (1)",
@@ -106,9 +110,9 @@ mod tests {
             "BEGIN",
             "COMMIT",
         ] {
-            assert_eq!(Trace::of(sql.as_bytes()), Trace::Some, "{sql}");
+            assert_eq!(SideEffects::of(sql.as_bytes()), SideEffects::Some, "{sql}");
         }
-        assert_eq!(Trace::of(b"SELECT 1"), Trace::None);
+        assert_eq!(SideEffects::of(b"SELECT 1"), SideEffects::None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::place::Owner;
+use super::pool::Owner;
 
 /// A request, by its serial number in the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +36,7 @@ impl<L> Default for Pins<L> {
 
 impl<L> Pins<L> {
     /// Takes a request's pin out, for a command or for good.
-    pub(crate) fn take(&self, session: Session, owner: Owner) -> Option<Pin<L>> {
+    pub(crate) fn unpin(&self, session: Session, owner: Owner) -> Option<Pin<L>> {
         self.pins.borrow_mut().remove(&(session, owner))
     }
 
@@ -46,7 +46,7 @@ impl<L> Pins<L> {
     }
 
     /// Pins something for a request until it ends.
-    pub(crate) fn put(&self, session: Session, owner: Owner, pin: Pin<L>) {
+    pub(crate) fn pin(&self, session: Session, owner: Owner, pin: Pin<L>) {
         let replaced = self.pins.borrow_mut().insert((session, owner), pin);
         drop(replaced);
     }
@@ -82,20 +82,20 @@ mod tests {
     fn a_pin_is_found_by_its_request_and_object_and_ends_with_either() {
         let pins = Pins::default();
         for (session, owner) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
-            pins.put(
+            pins.pin(
                 Session(session),
                 Owner(owner),
                 Pin::Held(session * 10 + owner),
             );
         }
         pins.end(Session(1));
-        assert!(pins.take(Session(1), Owner(1)).is_none());
+        assert!(pins.unpin(Session(1), Owner(1)).is_none());
         pins.close(Owner(2));
-        assert!(pins.take(Session(2), Owner(2)).is_none());
+        assert!(pins.unpin(Session(2), Owner(2)).is_none());
         assert!(matches!(
-            pins.take(Session(2), Owner(1)),
+            pins.unpin(Session(2), Owner(1)),
             Some(Pin::Held(21))
         ));
-        assert!(pins.take(Session(2), Owner(1)).is_none());
+        assert!(pins.unpin(Session(2), Owner(1)).is_none());
     }
 }
