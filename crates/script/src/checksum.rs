@@ -1,63 +1,36 @@
 //! Checksums, plain and keyed, by name.
 
+use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// A kind of checksum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Checksum {
-    Md5,
-    Sha1,
-    Sha256,
-    Sha384,
-    Sha512,
+/// The checksum of that name; `None` where no such kind is known.
+pub(crate) fn plain(name: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    Some(match name {
+        b"md5" => Md5::digest(data).to_vec(),
+        b"sha1" => Sha1::digest(data).to_vec(),
+        b"sha256" => Sha256::digest(data).to_vec(),
+        b"sha384" => Sha384::digest(data).to_vec(),
+        b"sha512" => Sha512::digest(data).to_vec(),
+        _ => return None,
+    })
 }
 
-impl Checksum {
-    pub(crate) fn of_name(name: &[u8]) -> Option<Self> {
-        Some(match name {
-            b"md5" => Self::Md5,
-            b"sha1" => Self::Sha1,
-            b"sha256" => Self::Sha256,
-            b"sha384" => Self::Sha384,
-            b"sha512" => Self::Sha512,
-            _ => return None,
-        })
-    }
-
-    /// Of the parts, one after the other.
-    pub(crate) fn of(self, parts: &[&[u8]]) -> Vec<u8> {
-        match self {
-            Self::Md5 => sum::<Md5>(parts),
-            Self::Sha1 => sum::<Sha1>(parts),
-            Self::Sha256 => sum::<Sha256>(parts),
-            Self::Sha384 => sum::<Sha384>(parts),
-            Self::Sha512 => sum::<Sha512>(parts),
-        }
-    }
-
-    /// With a key: HMAC, RFC 2104.
-    pub(crate) fn keyed(self, key: &[u8], data: &[u8]) -> Vec<u8> {
-        let block = match self {
-            Self::Md5 | Self::Sha1 | Self::Sha256 => 64,
-            Self::Sha384 | Self::Sha512 => 128,
-        };
-        let mut key = match key.len() > block {
-            true => self.of(&[key]),
-            false => key.to_vec(),
-        };
-        key.resize(block, 0);
-        let padded = |pad: u8| -> Vec<u8> { key.iter().map(|byte| byte ^ pad).collect() };
-        let inner = self.of(&[&padded(0x36), data]);
-        self.of(&[&padded(0x5c), &inner])
+/// The same with a key: HMAC, RFC 2104.
+pub(crate) fn keyed(name: &[u8], key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    match name {
+        b"md5" => code::<Hmac<Md5>>(key, data),
+        b"sha1" => code::<Hmac<Sha1>>(key, data),
+        b"sha256" => code::<Hmac<Sha256>>(key, data),
+        b"sha384" => code::<Hmac<Sha384>>(key, data),
+        b"sha512" => code::<Hmac<Sha512>>(key, data),
+        _ => None,
     }
 }
 
-fn sum<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
-    let mut digest = D::new();
-    for part in parts {
-        digest.update(part);
-    }
-    digest.finalize().to_vec()
+/// A key may be of any length: the error of the trait is for other kinds of codes.
+fn code<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let mac = <M as KeyInit>::new_from_slice(key).ok()?;
+    Some(mac.chain_update(data).finalize().into_bytes().to_vec())
 }

@@ -1,5 +1,6 @@
 //! What is done with every match in a text: replaced, collected, split at.
 
+use memchr::memmem::Finder;
 use mruby::Datum;
 
 use crate::pattern::{Budget, Pattern, Spans, decode};
@@ -16,57 +17,7 @@ pub(crate) enum Sought<'a> {
     /// A pattern.
     Pattern(&'a Pattern),
     /// These bytes.
-    Text(Plain<'a>),
-}
-
-/// Bytes that are looked for as they are, in time that grows with the text alone (D. Knuth,
-/// J. Morris, V. Pratt, *Fast Pattern Matching in Strings*, 1977).
-pub(crate) struct Plain<'a> {
-    wanted: &'a [u8],
-    /// For each byte: how many of those up to it begin what is looked for.
-    falls: Vec<u32>,
-}
-
-impl<'a> Plain<'a> {
-    pub(crate) fn new(wanted: &'a [u8]) -> Self {
-        let mut plain = Self {
-            wanted,
-            falls: Vec::with_capacity(wanted.len()),
-        };
-        let mut met = 0;
-        for (at, byte) in wanted.iter().enumerate() {
-            met = if at == 0 { 0 } else { plain.after(met, *byte) };
-            plain.falls.push(u32::try_from(met).unwrap_or(0));
-        }
-        plain
-    }
-
-    /// How many bytes are met with one more, where that many were.
-    fn after(&self, mut met: usize, byte: u8) -> usize {
-        loop {
-            if self.wanted.get(met) == Some(&byte) {
-                return met + 1;
-            }
-            match met.checked_sub(1) {
-                Some(last) => met = self.falls.get(last).map_or(0, |fall| *fall as usize),
-                None => return 0,
-            }
-        }
-    }
-
-    fn find(&self, text: &[u8], from: usize) -> Option<usize> {
-        if self.wanted.is_empty() {
-            return Some(from);
-        }
-        let mut met = 0;
-        for (at, byte) in text.iter().enumerate().skip(from) {
-            met = self.after(met, *byte);
-            if met == self.wanted.len() {
-                return Some(at + 1 - met);
-            }
-        }
-        None
-    }
+    Text(&'a Finder<'a>),
 }
 
 /// How often.
@@ -83,9 +34,10 @@ impl Sought<'_> {
                 let found = pattern.find(text, from, budget);
                 found.map_err(|exhausted| exhausted.to_string())
             }
-            Self::Text(plain) => {
-                let found = plain.find(text, from);
-                Ok(found.map(|at| Spans::whole_of(at, at + plain.wanted.len())))
+            Self::Text(finder) => {
+                let found = finder.find(text.get(from..).unwrap_or_default());
+                let length = finder.needle().len();
+                Ok(found.map(|at| Spans::whole_of(from + at, from + at + length)))
             }
         }
     }
@@ -324,29 +276,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_bytes_are_found_where_they_first_are() {
-        let texts = (0_u32..1 << 12).map(|bits| {
-            let letters = (0..12).map(|at| b'a' + u8::try_from(bits >> at & 1).unwrap_or(0));
-            letters.collect::<Vec<u8>>()
-        });
-        for text in texts {
-            for wanted in [&b"a"[..], b"ab", b"aab", b"abab", b"aabaa", b"bbbbb"] {
-                for from in [0, 3] {
-                    let mut windows = text.windows(wanted.len()).skip(from);
-                    let expected = windows.position(|window| window == wanted);
-                    let found = Plain::new(wanted).find(&text, from);
-                    assert_eq!(found, expected.map(|at| at + from), "{text:?} {wanted:?}");
-                }
-            }
+    fn plain_bytes_are_found_where_they_are() {
+        for (wanted, expected) in [("a", "--b--"), ("aa", "-b-"), ("", "-a-a-b-a-a-")] {
+            let finder = Finder::new(wanted);
+            let sought = Sought::Text(&finder);
+            let replaced = substitute(b"aabaa", &sought, b"-", Times::All);
+            assert_eq!(replaced, Ok(Some(expected.into())), "{wanted:?}");
         }
-        assert_eq!(Plain::new(b"").find(b"abc", 2), Some(2));
     }
 
     #[test]
     fn what_is_looked_for_costs_no_more_than_the_text_is_long() {
         let text = vec![b'a'; 1 << 20];
         let wanted = [&text[..1 << 19], b"b"].concat();
-        let sought = Sought::Text(Plain::new(&wanted));
+        let finder = Finder::new(&wanted);
+        let sought = Sought::Text(&finder);
         assert_eq!(substitute(&text, &sought, b"", Times::All), Ok(None));
     }
 
@@ -354,7 +298,8 @@ mod tests {
     fn a_replacement_that_grows_without_end_is_given_up() {
         let text = vec![b'a'; 1 << 20];
         let template = b"\\'".repeat(1 << 20);
-        let sought = Sought::Text(Plain::new(b"a"));
+        let finder = Finder::new(b"a");
+        let sought = Sought::Text(&finder);
         let replaced = substitute(&text, &sought, &template, Times::Once);
         assert!(replaced.is_err_and(|why| why.contains("longer than 10 MiB")));
     }

@@ -7,7 +7,7 @@ use mruby::Answer;
 
 use super::chapter::{Chapter, InRuby, takes};
 use super::entries::{function, module};
-use crate::checksum::Checksum;
+use crate::checksum;
 use crate::state::NativeCall;
 
 /// Random bytes given at once.
@@ -125,18 +125,17 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
 
 fn digest(call: &mut NativeCall<'_>) -> Answer {
     let name = call.bytes(0).unwrap_or_default();
-    let Some(checksum) = Checksum::of_name(name) else {
-        return Answer::argument_error("no such digest");
-    };
     let Some(data) = call.bytes(1) else {
         return Answer::type_error("a digest is of a String");
     };
-    if call.count() < 3 {
-        return Answer::Bytes(checksum.of(&[data]));
-    }
-    match call.bytes(2) {
-        Some(key) => Answer::Bytes(checksum.keyed(key, data)),
-        None => Answer::type_error("the key of a digest is a String"),
+    let found = match (call.count() < 3, call.bytes(2)) {
+        (true, _) => checksum::plain(name, data),
+        (false, Some(key)) => checksum::keyed(name, key, data),
+        (false, None) => return Answer::type_error("the key of a digest is a String"),
+    };
+    match found {
+        Some(bytes) => Answer::Bytes(bytes),
+        None => Answer::argument_error("no such digest"),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::rc::Rc;
 
+use memchr::memmem::Finder;
 use mruby::{Answer, Datum, Kind, MethodOf, Takes};
 
 use super::chapter::{Chapter, Method, takes};
@@ -13,7 +14,7 @@ use super::entries::{error, holder, in_ruby, int as option};
 use super::native::answered;
 use crate::pattern::{Budget, Pattern};
 use crate::patterns::{EXTENDED, Held, IGNORE_CASE, MULTILINE};
-use crate::replace::{self, Plain, Sought};
+use crate::replace::{self, Sought};
 use crate::state::NativeCall;
 
 const fn method(
@@ -345,7 +346,7 @@ fn with_sought(
     let held = call.argument_attached::<Held>(1);
     let done = match (&held, call.bytes(1)) {
         (Some(held), _) => work(text, &Sought::Pattern(&held.pattern)),
-        (None, Some(plain)) => work(text, &Sought::Text(Plain::new(plain))),
+        (None, Some(plain)) => work(text, &Sought::Text(&Finder::new(plain))),
         (None, None) => return Answer::type_error("a pattern is a Regexp or a String"),
     };
     match (done, &held) {
