@@ -11,13 +11,15 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use config::model::LogLevel;
+use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+
+use config::model::LogLevel;
 
 /// Lines that may wait for the writer.
 const LINES_MAX: usize = 1_024;
@@ -134,14 +136,11 @@ fn write_lines(role: &str, lines: &Receiver<String>) {
 }
 
 fn line(role: &str, severity: &str, words: &Words) -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let mut line = String::with_capacity(160);
-    write_time(now, &mut line);
+    let now = Timestamp::now();
     let _ = write!(
         line,
-        " {severity} {role}: {}{}",
+        "{now:.3} {severity} {role}: {}{}",
         words.message, words.fields
     );
     if line.len() > LINE_BYTES_MAX {
@@ -154,36 +153,6 @@ fn line(role: &str, severity: &str, words: &Words) -> String {
     }
     line.push('\n');
     line
-}
-
-/// `2026-11-21T20:45:00.123Z`
-fn write_time(since_1970: Duration, out: &mut String) {
-    let seconds = since_1970.as_secs();
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    let millisecond = since_1970.subsec_millis();
-    let _ = write!(
-        out,
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z"
-    );
-}
-
-/// Year, month and day of a day counted from 1970. Years are taken to begin in March, so that
-/// the leap day is the last; 146,097 days make 400 years.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// An event in words: its message, and its fields as ` name=value`.
@@ -238,19 +207,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_its_date() {
-        for (seconds, date) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399, "2000-02-28T23:59:59.000Z"),
-            (951_782_400, "2000-02-29T00:00:00.000Z"),
-            (951_868_800, "2000-03-01T00:00:00.000Z"),
-            (1_795_293_900, "2026-11-21T20:45:00.000Z"),
-            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
-        ] {
-            let mut text = String::new();
-            write_time(Duration::from_secs(seconds), &mut text);
-            assert_eq!(text, date);
-        }
+    fn a_line_begins_with_its_time_to_the_millisecond() {
+        let before = Timestamp::now();
+        let line = line("server", "info", &Words::default());
+        let (time, _) = line.split_once(' ').unwrap();
+        assert_eq!((time.len(), time.get(10..11)), (24, Some("T")));
+        let found: Timestamp = time.parse().unwrap();
+        assert!(found.duration_since(before).abs().as_secs() < 60);
+        let zero = Timestamp::from_millisecond(951_782_400_000).unwrap();
+        assert_eq!(format!("{zero:.3}"), "2000-02-29T00:00:00.000Z");
     }
 
     /// The line an event becomes, without its time.
