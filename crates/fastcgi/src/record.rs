@@ -10,11 +10,11 @@ use wire::Refusal;
 use crate::environment::Environment;
 
 /// The id all requests have.
-pub const REQUEST_ID: u16 = 1;
+pub(crate) const REQUEST_ID: u16 = 1;
 /// Most bytes of content in a record.
 pub const CONTENT_BYTES_MAX: usize = 65_535;
 /// Bytes before the content.
-pub const HEADER_BYTES: usize = 8;
+pub(crate) const HEADER_BYTES: usize = 8;
 
 const VERSION: u8 = 1;
 const BEGIN_REQUEST: u8 = 1;

@@ -162,7 +162,7 @@ impl Adaptive {
     }
 
     /// Changes the bounds; the limit is brought between them at once.
-    pub fn set_bounds(&mut self, floor: u32, ceiling: u32) {
+    pub(crate) fn set_bounds(&mut self, floor: u32, ceiling: u32) {
         self.floor = floor.max(1);
         self.ceiling = ceiling.max(self.floor);
         let limit = self.limit.clamp(self.floor, self.ceiling);

@@ -3,11 +3,6 @@
 //! A window that runs past midnight belongs to the day on which it began, as people say it:
 //! `fri 20:00-02:00` ends on Saturday morning. Not here: reading the text, and time zones.
 
-/// Minutes of a day.
-pub const DAY_MINUTES: u16 = 24 * 60;
-/// Minutes of a week.
-pub const WEEK_MINUTES: u16 = 7 * DAY_MINUTES;
-
 /// A stretch of the day on some days of the week.
 ///
 /// It holds from its first minute until before its last. An end that is not later than the
@@ -54,6 +49,8 @@ mod tests {
 
     use super::*;
 
+    const DAY_MINUTES: u16 = 24 * 60;
+    const WEEK_MINUTES: u16 = 7 * DAY_MINUTES;
     const WEEKDAYS: u8 = 0b001_1111;
     const EVERY_DAY: u8 = 0b111_1111;
 

@@ -13,7 +13,7 @@ impl Time {
 
     /// Nanoseconds from `earlier` to this; 0 if it is not earlier.
     #[must_use]
-    pub fn since_ns(self, earlier: Self) -> u64 {
+    pub(crate) fn since_ns(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }

@@ -28,7 +28,7 @@ const PACKET_BYTES: usize = 32 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Descriptors that travel with one packet of a [`packet_pair`].
-pub const LOOSE_FDS_MAX: usize = 3;
+pub(crate) const LOOSE_FDS_MAX: usize = 3;
 /// Bytes that wait in a link of single packets.
 const LOOSE_BUFFER_BYTES: usize = 512 * 1024;
 

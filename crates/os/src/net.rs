@@ -4,7 +4,7 @@
 //! forget it. Readiness is the caller's runtime's business; the two polls here are for a look
 //! at descriptors outside of it.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -43,7 +43,7 @@ pub enum Peer {
 }
 
 /// Permission bits of a Unix listener that anyone may connect to.
-pub const MODE_ANYONE: u32 = 0o666;
+pub(crate) const MODE_ANYONE: u32 = 0o666;
 /// Permission bits of a Unix listener for its owner alone.
 pub const MODE_OWNER: u32 = 0o600;
 
@@ -117,11 +117,6 @@ pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| rustix::io::write(fd, bytes))?)
 }
 
-/// Writes what fits of several slices, in order.
-pub fn write_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(retry_on_intr(|| rustix::io::writev(fd, slices))?)
-}
-
 /// Moves up to `count` bytes of a file to a socket without copying them through this process.
 /// `offset` advances by what was moved; 0 moved means the file ended.
 pub fn sendfile(
@@ -133,11 +128,6 @@ pub fn sendfile(
     Ok(retry_on_intr(|| {
         rustix::fs::sendfile(out, file, Some(offset), count)
     })?)
-}
-
-/// Tells, without waiting, which descriptors have something to read (or an end, or an error).
-pub fn readable_now(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
-    wait_readable(fds, Some(Duration::ZERO))
 }
 
 /// Waits until a descriptor has something to read (or an end, or an error), or the time is up.

@@ -97,7 +97,10 @@ fn signals_wait_to_be_read() {
             // SAFETY: raise takes any number; the signal is blocked in this thread.
             assert_eq!(unsafe { libc::raise(number) }, 0);
         }
-        assert_eq!(os::net::readable_now(&[signals.as_fd()]).unwrap(), [true]);
+        assert_eq!(
+            os::net::wait_readable(&[signals.as_fd()], Some(Duration::ZERO)).unwrap(),
+            [true]
+        );
         let mut come: Vec<_> = std::iter::from_fn(|| signals.next().unwrap()).collect();
         come.sort_by_key(|signal| format!("{signal:?}"));
         let wanted = [

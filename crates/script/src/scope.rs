@@ -117,7 +117,7 @@ impl fmt::Debug for Scope {
 
 impl Scope {
     /// No other request's scope in this process has this number.
-    pub fn serial(&self) -> u64 {
+    pub(crate) fn serial(&self) -> u64 {
         self.serial
     }
 
@@ -134,7 +134,7 @@ impl Scope {
     }
 
     /// Leaves a note; `None` takes it away. `false` when there is no room for it.
-    pub fn set_note(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
+    pub(crate) fn set_note(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
         let before = self.notes.get(name).map_or(0, |old| name.len() + old.len());
         let after = value.map_or(0, |value| name.len() + value.len());
         if self.notes_bytes - before + after > NOTES_BYTES_MAX {

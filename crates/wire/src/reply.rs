@@ -81,11 +81,6 @@ impl ReplyHead {
         &self.reason
     }
 
-    /// Whether another head follows for the same request: 1xx, but for 101.
-    pub fn is_interim(&self) -> bool {
-        (100..200).contains(&self.status) && self.status != 101
-    }
-
     /// The protocol switched to, in lower case, if this is a 101 that names it.
     pub fn upgrade(&self) -> Option<&[u8]> {
         (!self.upgrade.is_empty()).then_some(&self.upgrade)

@@ -204,11 +204,6 @@ impl RequestHead {
         (!self.upgrade.is_empty()).then_some(&self.upgrade)
     }
 
-    /// Whether `Connection` lists a name.
-    pub fn connection_lists(&self, name: &[u8]) -> bool {
-        connection::lists(&self.fields, name)
-    }
-
     /// Forgets one request before the next; a refused one must not borrow its host or method.
     fn clear(&mut self) {
         self.method = Method::default();

@@ -129,15 +129,10 @@ fn a_body_depends_on_status_request_and_fields() {
 }
 
 #[test]
-fn interim_replies_and_switches_are_told_apart() {
-    assert!(parse("HTTP/1.1 100 Continue\r\n\r\n", Method::Post).is_interim());
-    assert!(parse("HTTP/1.1 103 Early Hints\r\n\r\n", Method::Get).is_interim());
+fn a_switch_names_its_protocol() {
     let switch = "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n";
     let head = parse(switch, Method::Get);
-    assert_eq!(
-        (head.is_interim(), head.upgrade()),
-        (false, Some(&b"websocket"[..]))
-    );
+    assert_eq!(head.upgrade(), Some(&b"websocket"[..]));
     assert_eq!(
         parse("HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n", Method::Get).upgrade(),
         None

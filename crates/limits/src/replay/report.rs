@@ -21,7 +21,7 @@ pub struct Report {
 impl Report {
     /// The most requests that any key would have had under way at once without a limit.
     #[must_use]
-    pub fn wanted_max(&self) -> u32 {
+    pub(crate) fn wanted_max(&self) -> u32 {
         self.keys.iter().map(|key| key.wanted).max().unwrap_or(0)
     }
 }

@@ -49,12 +49,6 @@ impl Thresholds {
         self.sign * value
     }
 
-    /// The value above which, or below which, there is far too much.
-    #[must_use]
-    pub fn severe(&self) -> f64 {
-        self.turned(self.severe)
-    }
-
     /// A value that is well.
     pub(super) fn calm(&self) -> f64 {
         self.leave - self.leave.abs()
@@ -82,11 +76,11 @@ mod tests {
             (0.8, Some(1.0), 0.9),
             (3.0, None, 6.0),
         ] {
-            let found = Thresholds::rising(enter, enter * 0.6, full).severe();
+            let found = Thresholds::rising(enter, enter * 0.6, full).severe;
             assert!((found - severe).abs() < 1e-9, "{enter}: {found}");
         }
         let falling = Thresholds::falling(0.1, 0.15);
-        assert!((falling.severe() - 0.05).abs() < 1e-9);
+        assert!((falling.turned(falling.severe) - 0.05).abs() < 1e-9);
         assert!((falling.turned(falling.ease) - 0.075).abs() < 1e-9);
     }
 

@@ -80,7 +80,7 @@ impl Controllers {
 
     /// Those in both sets.
     #[must_use]
-    pub fn intersection(self, other: Self) -> Self {
+    pub(crate) fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 

@@ -73,7 +73,7 @@ impl Layout {
 
 impl Hierarchy {
     /// Whether any of these controllers is had from it.
-    pub fn is_for(&self, controllers: Controllers) -> bool {
+    pub(crate) fn is_for(&self, controllers: Controllers) -> bool {
         !self.controllers.intersection(controllers).is_empty()
     }
 

@@ -90,7 +90,7 @@ impl CpuLimit {
     }
 
     /// What of the burst the kernel takes: no more than a quota.
-    pub fn effective_burst_us(self) -> u64 {
+    pub(crate) fn effective_burst_us(self) -> u64 {
         self.burst_us.min(self.quota_us())
     }
 }

@@ -91,7 +91,7 @@ impl Standing {
     }
 
     /// The group this one is in, as far as it is shown.
-    pub fn above(&self) -> Option<Standing> {
+    fn above(&self) -> Option<Standing> {
         let directory = self.directory.parent()?;
         (self.directory != self.top).then(|| Standing {
             directory: directory.to_owned(),

@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// All of it, in KiB.
-    pub total_kib: u64,
+    pub(crate) total_kib: u64,
     /// What programs can still have without swapping, as the kernel estimates, in KiB.
-    pub available_kib: u64,
+    pub(crate) available_kib: u64,
 }
 
 impl Memory {

@@ -4,9 +4,9 @@
 #![allow(dead_code, reason = "each user takes the properties it is about")]
 
 use wire::{
-    Authority, BodyCaps, BodyDecoder, EncodedSlash, Fields, Framing, HeadCaps, Method, OddNames,
-    PathRules, Refusal, ReplyHead, RequestHead, Slashes, encode_chunk_head, field_name_ok,
-    field_value_ok, strip_hop_by_hop,
+    Authority, BodyCaps, BodyDecoder, EncodedSlash, FieldId, Fields, Framing, HeadCaps, Method,
+    OddNames, PathRules, Refusal, ReplyHead, RequestHead, Slashes, encode_chunk_head,
+    field_name_ok, field_value_ok, strip_hop_by_hop,
 };
 
 const HEAD_CAPS: HeadCaps = HeadCaps {
@@ -65,7 +65,7 @@ pub(crate) fn request_head(bytes: &[u8]) {
         (Ok(()), kept)
     );
     strip_hop_by_hop(&mut head.fields);
-    assert!(!head.connection_lists(b"close"));
+    assert!(!head.fields.contains(FieldId::Connection));
 }
 
 /// A reply head is refused alike in any pieces, always as the upstream's fault.
