@@ -3,7 +3,9 @@
 //! A pattern is read into a tree (`parse`), made into a program (`compile`), and run by a matcher
 //! that goes back where it has to (`run`), as Ruby's own does: so it finds what Ruby finds, with
 //! groups, references to them and looks around. Every step is counted, and a match that takes too
-//! many ends in an error; no pattern and no text keep a worker.
+//! many ends in an error; no pattern and no text keep a worker. That is why it is written here:
+//! `fancy-regex` counts how often it goes back, not the bytes it reads, and what it hands to an
+//! automaton is not counted at all, so 64 KiB of one letter keep it for seconds at a low limit.
 //!
 //! Texts are any bytes. What is no UTF-8 is a character of its own, byte by byte.
 //! Left out: `\g`, `\X`, `(?~ )`, and cases of letters that become two.
