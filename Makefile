@@ -17,19 +17,19 @@ run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port
 	@scripts/demo.sh --port-free $(PORT)
 	@scripts/bootstrap.sh build
 	cargo build --release --locked -p nagaya
-	@scripts/demo.sh $(TARGET_DIR)/release/nagaya $(PORT)
+	@scripts/demo.sh "$(TARGET_DIR)/release/nagaya" $(PORT)
 
 demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, in a minute
 	@scripts/bootstrap.sh demo
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p bench --example demo
-	$(TARGET_DIR)/release/examples/demo $(TARGET_DIR)/release/nagaya
+	"$(TARGET_DIR)/release/examples/demo" "$(TARGET_DIR)/release/nagaya"
 
 test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
 	@scripts/bootstrap.sh test
 	umask 022; scripts/test.sh # tests serve temporary files as another user
-	@scripts/test-demo.sh $(TARGET_DIR)/debug/nagaya
-	@scripts/test-package.sh $(TARGET_DIR)/debug/nagaya
+	@scripts/test-demo.sh "$(TARGET_DIR)/debug/nagaya"
+	@scripts/test-package.sh "$(TARGET_DIR)/debug/nagaya"
 	@$(MAKE) test-cgroup2
 	@scripts/fuzz.sh 30
 	@sed '1i test: flaky, they passed only when run once more, alone:' "$(TARGET_DIR)/flaky-tests"
@@ -42,14 +42,14 @@ test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, and of conne
 bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; an hour and a half
 	@scripts/bootstrap.sh bench
 	cargo build --release --locked -p nagaya
-	$(TARGET_DIR)/release/nagaya lab run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
+	"$(TARGET_DIR)/release/nagaya" lab run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
 
 lab: ## PHP, conditions, programs, control groups, overload and scripts that wait measured: lab/results/NAME/; two hours and a half
 	@scripts/bootstrap.sh lab
 	cargo build --release --locked -p nagaya
 	cargo build --release --locked -p bench --examples
-	$(TARGET_DIR)/release/nagaya lab run static-and-php php-or-config rule-cost cgroup overload script-waits \
-	  --peer birth=$(TARGET_DIR)/release/examples/birth --peer attach=$(TARGET_DIR)/release/examples/attach $(ARGS)
+	"$(TARGET_DIR)/release/nagaya" lab run static-and-php php-or-config rule-cost cgroup overload script-waits \
+	  --peer birth="$(TARGET_DIR)/release/examples/birth" --peer attach="$(TARGET_DIR)/release/examples/attach" $(ARGS)
 
 soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
 	@scripts/bootstrap.sh test
@@ -79,7 +79,8 @@ fmt: ## format the code
 package: ## a .deb in target/package
 	@scripts/bootstrap.sh build
 	cargo build --release --locked -p nagaya
-	@scripts/package.sh $(TARGET_DIR)/release/nagaya $(TARGET_DIR)/package
+	@scripts/package.sh "$(TARGET_DIR)/release/nagaya" "$(TARGET_DIR)/package"
 
-readme-figures: ## the pictures of README, from the results in lab/results
-	cargo run --quiet --locked -p nagaya -- lab figures
+readme-figures: ## the pictures and tables of README and docs/figures.md, from what lab/results keeps
+	cargo build --quiet --locked -p nagaya
+	@scripts/readme-figures.sh "$(TARGET_DIR)/debug/nagaya"

@@ -14,9 +14,11 @@ use testkit::{Gateway, TempDir};
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 16] = [
+const DOCUMENTS: [&str; 18] = [
     "README.md",
     "README.ja.md",
+    "docs/guide/tour.md",
+    "docs/guide/tour.ja.md",
     "docs/guide/getting-started.md",
     "docs/guide/static-files.md",
     "docs/guide/proxy.md",
@@ -145,7 +147,12 @@ fn the_figures_of_the_readme_are_what_the_results_give() {
     );
     assert!(output.0, "{}", output.1);
     let shown = read(&root().join("README.md"));
-    assert_eq!(shown, read(&readme), "nagaya lab draw … --readme README.md");
+    assert_eq!(shown, read(&readme), "run make readme-figures");
+    let demo = read(&root().join("lab/results/demo.txt"));
+    for document in ["README.md", "README.ja.md"] {
+        let shown = blocks(document, "text").remove(0);
+        assert_eq!(shown, demo, "{document}: run make readme-figures");
+    }
 }
 
 #[test]
@@ -165,7 +172,7 @@ fn every_figure_of_an_experiment_stands_in_its_report() {
 }
 
 #[test]
-fn what_the_results_missed_stands_in_the_readme() {
+fn what_the_results_missed_stands_in_the_readme_or_the_figures() {
     let rows = experiments();
     let readme = read(&root().join("README.md"));
     let mut misses = 0;
@@ -193,45 +200,60 @@ fn what_the_results_missed_stands_in_the_readme() {
                 .split_once(" (wanted")
                 .expect("it says what was wanted");
             let got = figures(before).pop().expect("it says what was seen");
-            let link = format!("](lab/results/{name}/report.md)");
+            let link = format!("](../lab/results/{name}/report.md)");
             let told = |row: &str| row.contains(&link) && row.contains('✗');
             let is_told = rows
                 .iter()
                 .any(|(row, _)| told(row) && figures(row).contains(&got));
-            assert!(is_told, "README.md does not say: {name}: {line}");
+            assert!(is_told, "{FIGURES} does not say: {name}: {line}");
         }
     }
     assert!(misses >= 20, "only {misses} misses found");
 }
 
 #[test]
-fn the_japanese_readme_says_all_that_the_english_one_does() {
-    let both = ["README.md", "README.ja.md"];
-    let texts = both.map(|name| read(&root().join(name)));
-    let [english, japanese] = texts.each_ref().map(|text| outline(text));
-    assert_eq!(
-        english.len(),
-        japanese.len(),
-        "headings, rows, lists and code"
-    );
-    for (english, japanese) in english.iter().zip(&japanese) {
-        assert_eq!(english, japanese);
+fn the_japanese_documents_say_all_that_the_english_ones_do() {
+    for name in ["README", "docs/guide/tour", "docs/figures"] {
+        let texts = ["md", "ja.md"].map(|end| read(&root().join(format!("{name}.{end}"))));
+        let [english, japanese] = texts.each_ref().map(|text| outline(text));
+        assert_eq!(
+            english.len(),
+            japanese.len(),
+            "{name}: headings, rows, lists and code"
+        );
+        for (english, japanese) in english.iter().zip(&japanese) {
+            assert_eq!(english, japanese, "{name}");
+        }
+        let [english, japanese] = texts.each_ref().map(|text| links(text));
+        assert_eq!(english, japanese, "{name}");
     }
-    let [english, japanese] = texts.each_ref().map(|text| links(text));
-    assert_eq!(english, japanese);
+}
+
+#[test]
+fn the_readme_is_a_front_page() {
+    for name in ["README.md", "README.ja.md"] {
+        let lines = read(&root().join(name)).lines().count();
+        assert!(lines <= 200, "{name}: {lines} lines, at most 200");
+    }
 }
 
 /// Results whose figures stand in the README in short, with all that they missed.
 const IN_SHORT: [&str; 4] = ["proxy", "static", "respond", "fastcgi"];
 
-/// The rows of the README that tell of an experiment, each with the reports it names.
+/// The document that has what the README leaves out.
+const FIGURES: &str = "docs/figures.md";
+
+/// The rows of the figures that tell of an experiment, each with the reports it names.
 fn experiments() -> Vec<(String, Vec<String>)> {
-    let report = |link: &String| link.starts_with("lab/results/") && link.ends_with("/report.md");
-    let rows = read(&root().join("README.md"));
+    let report =
+        |link: &String| link.starts_with("../lab/results/") && link.ends_with("/report.md");
+    let rows = read(&root().join(FIGURES));
     let rows = rows.lines().filter(|line| line.starts_with("| ["));
     rows.map(|row| {
         let reports = links(row).into_iter().filter(report);
-        let texts = reports.map(|link| read(&root().join(link))).collect();
+        let texts = reports
+            .map(|link| read(&root().join("docs").join(link)))
+            .collect();
         (row.to_owned(), texts)
     })
     .filter(|(_, reports): &(_, Vec<String>)| !reports.is_empty())
@@ -247,13 +269,12 @@ fn figures(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where a text links to, in alphabetical order; the two READMEs to each other aside.
+/// Which documents a text links to, in alphabetical order, whatever their language.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1);
     let mut found: Vec<String> = targets
-        .filter_map(|rest| rest.split(')').next())
-        .filter(|target| !target.starts_with("README"))
-        .map(str::to_owned)
+        .filter_map(|rest| rest.split([')', '#']).next())
+        .map(|target| target.replace(".ja.md", ".md"))
         .collect();
     found.sort();
     found
@@ -353,7 +374,7 @@ fn on_this_machine(
     } else if let Some(rest) = line.strip_prefix("nagaya bench ") {
         let rest = measure_shortly(rest, demo);
         (
-            format!("{NAGAYA} bench {rest}"),
+            format!("'{NAGAYA}' bench {rest}"),
             machine.directory.path().to_owned(),
         )
     } else if let Some(rest) = line.strip_prefix("nagaya lab run ") {
@@ -364,9 +385,9 @@ fn on_this_machine(
             .display()
             .to_string();
         let short = format!("--only '{rest} 13 B' --blocks 1 --requests 50 --output {results}");
-        (format!("{NAGAYA} lab run {rest} {short}"), root())
+        (format!("'{NAGAYA}' lab run {rest} {short}"), root())
     } else if line == "nagaya lab list" {
-        (format!("{NAGAYA} lab list"), root())
+        (format!("'{NAGAYA}' lab list"), root())
     } else if let Some(rest) = line.strip_prefix("nagaya ") {
         let config = served
             .expect("a document with commands has a configuration")
@@ -375,7 +396,7 @@ fn on_this_machine(
             .join("nagaya.toml");
         let rest = rest.replace("/etc/nagaya/nagaya.toml", &config.display().to_string());
         (
-            format!("{NAGAYA} {rest}"),
+            format!("'{NAGAYA}' {rest}"),
             machine.directory.path().to_owned(),
         )
     } else {
