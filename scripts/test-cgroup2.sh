@@ -50,7 +50,7 @@ kernel_image() {
 
 # The gateway, the tests chosen and what they need to run, as one archive.
 pack_files() {
-  local root=$work/root test tests
+  local root=$work/root test tests=()
   rm -rf "$root"
   mkdir -p "$root"/{bin,etc,proc,sys,dev,tmp,run,root,var/tmp}
   chmod 1777 "$root/tmp" "$root/var/tmp"
@@ -68,11 +68,11 @@ pack_files() {
   # Gateways of unprivileged users are started by it.
   add_program "$(command -v setpriv)"
   add_modules nf_defrag_ipv4 nf_defrag_ipv6 libcrc32c nf_conntrack
-  tests=$(chosen_tests)
-  [ -n "$tests" ] || { echo "test-cgroup2: no tests named ${names[*]}" >&2; exit 1; }
-  for test in $tests; do
+  mapfile -t tests < <(chosen_tests)
+  [ ${#tests[@]} -gt 0 ] || { echo "test-cgroup2: no tests named ${names[*]}" >&2; exit 1; }
+  for test in "${tests[@]}"; do
     add_program "$test"
-    echo "run $test" >>"$work/run"
+    printf 'run %q\n' "$test" >>"$work/run"
   done
   { init_head; echo "export CI=${CI:-}"; cat "$work/run"; init_end; } >"$root/init"
   rm -f "$work/run"
@@ -89,7 +89,7 @@ chosen_tests() {
       for wanted in "${names[@]}"; do
         case $name in "$wanted"*) realpath -m "$path" ;; esac
       done
-    done | awk -F/ '{ print $NF, $0 }' | sort | cut -d ' ' -f 2
+    done | awk -F/ '{ print $NF "\t" $0 }' | sort | cut -f 2
 }
 
 # Copies a program without its debugging symbols to the same path, with its libraries.
@@ -127,8 +127,10 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/shm
-mount -t tmpfs tmpfs /tmp
-chmod 1777 /tmp
+# Not over /tmp: the programs lie below it where the checkout does.
+mount -t tmpfs tmpfs /run
+mkdir -m 1777 /run/tests
+export TMPDIR=/run/tests
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up 2>/dev/null || ifconfig lo 127.0.0.1 up
 ulimit -n 20000

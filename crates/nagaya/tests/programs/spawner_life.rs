@@ -145,7 +145,7 @@ fn what_left_its_session_dies_with_the_spawner_and_a_stranger_does_not() {
     let entry = builder.directory().write(
         "entry",
         format!(
-            "#!/bin/sh\nsleep 1000 &\necho $! >{}/notes/stranger\nexec {} \"$@\"\n",
+            "#!/bin/sh\nsleep 1000 &\necho $! >{}/notes/stranger\nexec '{}' \"$@\"\n",
             builder.directory().path().display(),
             env!("CARGO_BIN_EXE_nagaya")
         ),
