@@ -22,7 +22,7 @@ run: ## build, then serve the demo on 127.0.0.1:8080 (PORT=8090 for another port
 demo: ## one crawler, twenty sites, four PHP workers: on nginx, then on Nagaya, in a minute
 	@scripts/bootstrap.sh demo
 	cargo build --release --locked -p nagaya
-	cargo build --release --locked -p bench --example demo
+	cargo build --release --locked -p lab --example demo
 	"$(TARGET_DIR)/release/examples/demo" "$(TARGET_DIR)/release/nagaya"
 
 test: ## every test; fuzzes for 30 s a target where cargo-fuzz is installed
@@ -41,14 +41,14 @@ test-cgroup2: ## the tests of control groups on a cgroup v2 kernel, and of conne
 
 bench: ## the figures: beside nginx, HAProxy, h2o and Apache, written to lab/results; an hour and a half
 	@scripts/bootstrap.sh bench
-	cargo build --release --locked -p nagaya
-	"$(TARGET_DIR)/release/nagaya" lab run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
+	cargo build --release --locked -p nagaya -p lab
+	"$(TARGET_DIR)/release/nagaya-lab" run proxy static respond fastcgi many-sites access-limiter connection-reuse --together lab/results/bench.md $(ARGS)
 
 lab: ## PHP, conditions, programs, control groups, overload and scripts that wait measured: lab/results/NAME/; two hours and a half
 	@scripts/bootstrap.sh lab
-	cargo build --release --locked -p nagaya
-	cargo build --release --locked -p bench --examples
-	"$(TARGET_DIR)/release/nagaya" lab run static-and-php php-or-config rule-cost cgroup overload script-waits \
+	cargo build --release --locked -p nagaya -p lab
+	cargo build --release --locked -p lab --examples
+	"$(TARGET_DIR)/release/nagaya-lab" run static-and-php php-or-config rule-cost cgroup overload script-waits \
 	  --peer birth="$(TARGET_DIR)/release/examples/birth" --peer attach="$(TARGET_DIR)/release/examples/attach" $(ARGS)
 
 soak: ## the long run, two hours: reloads under load, programs, scripts, mutated requests, comparisons, fuzzing
@@ -58,11 +58,11 @@ soak: ## the long run, two hours: reloads under load, programs, scripts, mutated
 	umask 022; NAGAYA_PROGRAMS=10000 cargo test --locked -p nagaya --test programs -- after_many_requests
 	umask 022; NAGAYA_SOAK_S=600 cargo test --locked -p nagaya --test scripted -- scripts_soak --nocapture
 	umask 022; NAGAYA_MUTATIONS=200000 cargo test --locked -p nagaya --test http -- mutations
-	cargo run --locked --profile quick -p bench --example memory
+	cargo run --locked --profile quick -p load --example memory
 	NAGAYA_SIMULATIONS=400 cargo test --locked --profile quick -p bench --lib simulation -- --nocapture
 	cargo run --release --locked -p bench --example comparisons
-	cargo build --locked -p bench --examples
-	umask 022; cargo test --locked -p nagaya --test measured -- lab_experiments --ignored
+	cargo build --locked -p nagaya -p lab --bins --examples
+	umask 022; cargo test --locked -p lab --test run -- shipped --ignored
 	@scripts/sanitize.sh gc address methods
 	@scripts/fuzz.sh 120
 
@@ -82,5 +82,5 @@ package: ## a .deb in target/package
 	@scripts/package.sh "$(TARGET_DIR)/release/nagaya" "$(TARGET_DIR)/package"
 
 readme-figures: ## the pictures and tables of README and docs/figures.md, from what lab/results keeps
-	cargo build --quiet --locked -p nagaya
-	@scripts/readme-figures.sh "$(TARGET_DIR)/debug/nagaya"
+	cargo build --quiet --locked -p lab
+	@scripts/readme-figures.sh "$(TARGET_DIR)/debug/nagaya-lab"

@@ -2,7 +2,7 @@
 # Writes into documents what lab/results keeps: the pictures of lab/figures.toml, the README's table
 # of figures with what was missed, and the table of `make demo`.
 #
-#   scripts/readme-figures.sh BINARY
+#   scripts/readme-figures.sh NAGAYA_LAB
 #
 # The last is what `make demo` printed: make -s demo >lab/results/demo.txt
 set -euo pipefail
@@ -13,14 +13,14 @@ results=(proxy static respond fastcgi)
 
 main() {
   local document
-  "$binary" lab figures
+  "$binary" figures
   # Drawn elsewhere: only what is kept is used, and reports stay as they are.
   drawn=$(mktemp -d) # not local: it is removed at the very end
   trap 'rm -rf "$drawn"' EXIT
   for result in "${results[@]}"; do
     install -D -m 644 "lab/results/$result/summary.jsonl" "$drawn/$result/summary.jsonl"
   done
-  "$binary" lab draw "${results[@]/#/$drawn/}" --readme README.md >/dev/null 2>&1
+  "$binary" draw "${results[@]/#/$drawn/}" --readme README.md >/dev/null 2>&1
   for document in README.md README.ja.md; do
     show_demo "$document" >"$drawn/document"
     cp "$drawn/document" "$document"

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    bench::client::replies_are_the_same_however_cut(bytes);
+    load::client::replies_are_the_same_however_cut(bytes);
 });

@@ -15,10 +15,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bench::client::{Live, Plan, RequestBuilder, Url};
 use bench::compare::{self, Comparison, Options};
-use bench::server::Which;
-use bench::stats::Verdict;
+use load::client::{Live, Plan, RequestBuilder, Url};
+use load::server::Which;
+use load::stats::Verdict;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nhello, world!";
@@ -113,7 +113,7 @@ impl Series {
             verdicts.open,
             verdicts.blocks as f64 / self.count.max(1) as f64,
             verdicts.voided,
-            bench::stats::median(&verdicts.deviations).unwrap_or(f64::NAN) * 100.0,
+            load::stats::median(&verdicts.deviations).unwrap_or(f64::NAN) * 100.0,
         );
         Ok(verdicts)
     }
@@ -162,7 +162,7 @@ fn slower_rounds(slowdown: f64) -> Result<u64, Failure> {
             .iter()
             .filter_map(|block| block.a.cpu_us)
             .collect();
-        bench::stats::median(&costs).ok_or_else(|| "no CPU time of the server was seen".into())
+        load::stats::median(&costs).ok_or_else(|| "no CPU time of the server was seen".into())
     };
     let plain = cost(ROUNDS)?;
     let double = cost(2 * ROUNDS)?;

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bench::client::{Live, Plan, RequestBuilder, Url};
 use bench::compare::{self, Ended, Metric};
 use bench::search::{self, Knee};
-use bench::server::Which;
+use load::client::{Live, Plan, RequestBuilder, Url};
+use load::server::Which;
 
 /// A server that takes one request at a time, each for so long. It ends with the process.
 fn server(service: Duration) -> SocketAddr {

@@ -52,7 +52,6 @@ Why was this request refused?          nagaya why REQUEST-ID
 What does this machine lack?           nagaya doctor
 What does my script do, and how fast?  nagaya script run FILE
 How fast is it, and is that so?        nagaya bench http://127.0.0.1/
-What does each part of it cost?        nagaya lab list
 Errors go to standard error (under systemd: journalctl -u nagaya).
 Exit status: 0 fine, 1 failed while running, 2 wrong use or wrong configuration.";
 
@@ -94,7 +93,8 @@ pub(crate) enum Command {
     Agent(AgentOptions),
     /// Measure a web server: load it, and say what its figures are worth
     Bench(Elsewhere),
-    /// Experiments that anyone can run again: what is started, what is asked, what is compared
+    /// Experiments are a program of their own, which is not in the package
+    #[command(hide = true)]
     Lab(Elsewhere),
     /// Print a completion script for a shell: bash, zsh, fish and others
     Completions {
@@ -206,28 +206,27 @@ fn config_of(named: Option<&Path>, command: &Command, is_there: impl Fn(&Path) -
 
 /// The definition that people see. What reads its own words says itself what these are.
 pub(crate) fn definition() -> clap::Command {
-    Arguments::command()
-        .mut_subcommand("bench", |_| {
-            // The general `-c FILE` stays out: what takes its place is ApacheBench's `-c`.
-            bench::definition().mut_arg("c", |connections| connections.id("config"))
-        })
-        .mut_subcommand("lab", |_| {
-            // It would come to every command below this one as well.
-            bench::lab::definition().arg(clap::Arg::new("config").hide(true).long("config"))
-        })
+    Arguments::command().mut_subcommand("bench", |_| {
+        // The general `-c FILE` stays out: what takes its place is ApacheBench's `-c`.
+        bench::definition().mut_arg("c", |connections| connections.id("config"))
+    })
 }
 
-/// Says that nothing may stand before a command that reads its own words.
-pub(crate) fn refuse_configuration(command: &str, elsewhere: &Elsewhere) -> Outcome {
-    let words: Vec<_> = elsewhere
-        .words
-        .iter()
-        .map(|word| word.to_string_lossy())
-        .collect();
+/// Says that nothing may stand before `bench`, which reads its own words.
+pub(crate) fn refuse_configuration(elsewhere: &Elsewhere) -> Outcome {
+    let words = elsewhere.words.join(std::ffi::OsStr::new(" "));
     complain(&format!(
-        "nagaya: `nagaya {command}` reads no configuration: write `nagaya {command} {}`\n",
-        words.join(" ")
+        "nagaya: `nagaya bench` reads no configuration: write `nagaya bench {}`\n",
+        words.to_string_lossy()
     ));
+    Outcome::Wrong
+}
+
+/// Says where experiments are.
+pub(crate) fn name_the_lab() -> Outcome {
+    complain(
+        "nagaya: experiments are the program nagaya-lab of Nagaya's sources: cargo run --release -p lab, or make lab\n",
+    );
     Outcome::Wrong
 }
 
@@ -243,12 +242,6 @@ pub(crate) fn print_man_page() -> Outcome {
     print(man::page(definition()).as_bytes())
 }
 
-/// Commands that read their own words.
-const MEASURING: [&str; 2] = ["bench", LAB];
-
-/// The one of them that is not `bench`.
-pub(crate) const LAB: &str = "lab";
-
 /// Who else is meant, before anything is parsed: `bench` has flags that mean something else here.
 pub(crate) struct Measuring {
     /// The name we were called by, if it is another's; else the command.
@@ -257,7 +250,7 @@ pub(crate) struct Measuring {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Whether something is to be measured: `nagaya bench …`, `nagaya lab …`, or a link named `ab`.
+/// Whether something is to be measured: `nagaya bench …`, or a link named `ab`.
 pub(crate) fn measuring() -> Option<Measuring> {
     measuring_in(std::env::args_os())
 }
@@ -270,7 +263,7 @@ fn measuring_in(mut words: impl Iterator<Item = OsString>) -> Option<Measuring> 
         return Some(Measuring { called_as, words });
     }
     let command = words.next()?.into_string().ok()?;
-    MEASURING.contains(&command.as_str()).then(|| Measuring {
+    (command == "bench").then(|| Measuring {
         called_as: command,
         words: words.collect(),
     })
@@ -339,7 +332,6 @@ mod tests {
             "script",
             "agent",
             "bench",
-            "lab",
             "completions",
             "man",
             "HUP",
@@ -348,7 +340,11 @@ mod tests {
         ] {
             assert!(help.contains(shown), "{shown} is missing in:\n{help}");
         }
-        assert!(!help.contains("  server") && !help.contains("spawner"));
+        assert!(
+            !["  server", "  lab", "spawner"]
+                .iter()
+                .any(|hidden| help.contains(hidden))
+        );
     }
 
     #[test]
@@ -359,7 +355,6 @@ mod tests {
                 Some(("bench", "-c 5 http://a/")),
             ),
             ("/usr/bin/nagaya bench", Some(("bench", ""))),
-            ("nagaya lab list", Some(("lab", "list"))),
             ("/tmp/ab -n 5 http://a/", Some(("ab", "-n 5 http://a/"))),
             ("ab bench", Some(("ab", "bench"))),
             ("ab/nagaya serve", None),

@@ -29,10 +29,7 @@ fn main() -> ExitCode {
         None => {}
     }
     if let Some(measuring) = cli::measuring() {
-        return match measuring.called_as.as_str() {
-            cli::LAB => bench::lab::main(measuring.words),
-            name => bench::main(name, measuring.words),
-        };
+        return bench::main(&measuring.called_as, measuring.words);
     }
     let arguments = Arguments::read();
     let config = arguments.config();
@@ -47,8 +44,8 @@ fn main() -> ExitCode {
         Command::Why(options) => limits::why(&config, &options),
         Command::Script(command) => script::run(&command),
         Command::Agent(options) => agent::run(&options),
-        Command::Bench(elsewhere) => cli::refuse_configuration("bench", &elsewhere),
-        Command::Lab(elsewhere) => cli::refuse_configuration("lab", &elsewhere),
+        Command::Bench(elsewhere) => cli::refuse_configuration(&elsewhere),
+        Command::Lab(_) => cli::name_the_lab(),
         Command::Completions { shell } => cli::print_completions(shell),
         Command::Man => cli::print_man_page(),
     };

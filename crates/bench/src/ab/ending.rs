@@ -5,7 +5,7 @@
 
 use super::flags::Flags;
 use super::refusal::{Refusal, refuse_plainly};
-use crate::client::{Broken, Failure, Outcome};
+use load::client::{Broken, Failure, Outcome};
 
 /// ApacheBench's library's "time-out", 70007, as a shell sees it.
 const TIMED_OUT: u8 = 119;
@@ -81,7 +81,7 @@ fn ended(outcome: &Outcome, status: u8, words: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Errors;
+    use load::client::Errors;
 
     fn outcome(completed: u64, errors: Errors, class: &'static str, errno: i32) -> Outcome {
         Outcome {

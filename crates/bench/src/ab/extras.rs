@@ -7,11 +7,11 @@ use super::flags::{Extras, Flags};
 use super::refusal::{Refusal, refuse_plainly};
 use super::request::Sent;
 use super::target::Target;
-use crate::client::{Live, Outcome};
-use crate::error::Error;
 use crate::native::{self, Asked, AskedUrl, PaceWord, Report, ServerRecord, Watched};
-use crate::report::Paint;
-use crate::server::Which;
+use load::Error;
+use load::client::{Live, Outcome};
+use load::server::Which;
+use report::Paint;
 
 /// Finds out before the load that a file cannot be written.
 pub(crate) fn try_out(extras: &Extras) -> Result<(), Refusal> {

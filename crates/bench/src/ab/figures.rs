@@ -3,7 +3,7 @@
 //! Its median and percentiles are elements of the sorted times, without interpolation, at indices
 //! of its own choosing; they are kept, for the tables would differ otherwise.
 
-use crate::client::{Outcome, Series};
+use load::client::{Outcome, Series};
 
 /// Percentages of the table.
 pub(crate) const PERCENTAGES: [u64; 9] = [50, 66, 75, 80, 90, 95, 98, 99, 100];

@@ -10,7 +10,7 @@ use os::calendar::CalendarTime;
 
 use super::figures::{Figures, ms};
 use super::refusal::{Refusal, refuse_plainly};
-use crate::client::Exchange;
+use load::client::Exchange;
 
 /// What becomes of a file that cannot be written, as with ApacheBench.
 const FAILED: u8 = 1;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::client::{CONNECTIONS_MAX, THREADS_MAX};
+use load::client::{CONNECTIONS_MAX, THREADS_MAX};
 
 use super::refusal::{INVALID, Refusal, refuse, refuse_plainly};
 

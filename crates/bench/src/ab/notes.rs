@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::flags::Flags;
 use super::report::Told;
-use crate::client::{Exchange, Outcome};
+use load::client::{Exchange, Outcome};
 
 /// The lines, with an empty one before them; nothing where there is nothing to say.
 pub(crate) fn text(told: Told<'_>, outcome: &Outcome) -> String {

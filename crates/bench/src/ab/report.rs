@@ -8,7 +8,7 @@ use super::figures::{Figures, PERCENTAGES, Row, ms};
 use super::flags::Flags;
 use super::target::Target;
 use super::tls;
-use crate::client::{FirstReply, TlsFacts};
+use load::client::{FirstReply, TlsFacts};
 
 /// What a report tells of.
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ use super::report::Told;
 use super::request::{Sent, host_field};
 use super::target::{self, Target};
 use super::{ending, extras, files, notes, report, tables, tls};
-use crate::client::{
+use load::client::{
     self, Address, End, Endpoint, Judge, Keep, Live, Opening, Outcome, Plan, ReplyTo, Request,
     Reuse, SocketOptions, Tls,
 };
@@ -223,7 +223,7 @@ impl<'a> Load<'a> {
         plan: &Plan,
         live: &Live,
         interrupted: &AtomicBool,
-    ) -> (Result<Outcome, crate::Error>, bool) {
+    ) -> (Result<Outcome, load::Error>, bool) {
         std::thread::scope(|scope| {
             let (over, is_over) = channel();
             let watcher = scope.spawn(move || self.watch(live, interrupted, &is_over));

@@ -1,6 +1,6 @@
 //! Where ApacheBench's URL leads: `[http[s]://]host[:port]/path`, nothing optional filled in.
 //!
-//! Unlike [`crate::client::Url`] the path is needed and goes out as it is typed, byte for byte,
+//! Unlike [`load::client::Url`] the path is needed and goes out as it is typed, byte for byte,
 //! and the host is shown as typed: scripts compare both.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};

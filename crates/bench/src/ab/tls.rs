@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::flags::Flags;
 use super::refusal::{Refusal, refuse_plainly};
-use crate::client::{Tls, TlsFacts, TlsVersion};
+use load::client::{Tls, TlsFacts, TlsVersion};
 
 /// Suites the generator knows: the standard's name and OpenSSL's.
 const SUITES: [(&str, &str); 9] = [

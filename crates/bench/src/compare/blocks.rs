@@ -8,10 +8,10 @@ use super::comparison::{
 use super::judgement::{self, Bootstrap};
 use super::slice::Slice;
 use super::{Options, Progress};
-use crate::client::{Live, Series};
-use crate::error::Error;
-use crate::report::QuantileSeries;
-use crate::stats::{BLOCKS_LEAST, Looks, RESAMPLES, Verdict};
+use load::Error;
+use load::client::{Live, Series};
+use load::stats::{BLOCKS_LEAST, Looks, RESAMPLES, Verdict};
+use report::QuantileSeries;
 
 /// Blocks run again at least, before disturbed ones count.
 const VOIDED_LEAST: usize = 10;

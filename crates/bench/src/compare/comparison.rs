@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::units;
-use crate::stats::{Better, Interval, Verdict};
+use load::stats::{Better, Interval, Verdict};
+use report::units;
 
 /// Version of what is written.
 pub(super) const VERSION: u32 = 1;

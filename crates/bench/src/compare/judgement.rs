@@ -2,11 +2,11 @@
 
 use super::Options;
 use super::comparison::{BlockRecord, Doubt, Figures, Judgement, Metric, Side, Weight};
-use crate::report::units;
-use crate::stats::{
+use load::stats::{
     self, BLOCKS_LEAST, Interval, Looks, Verdict, deviation, minimum_detectable, spearman,
     widening, wilcoxon_signed_rank,
 };
+use report::units;
 
 /// Failed requests of one side that make its other figures worthless, as a share.
 const FAILED_MAX: f64 = 0.01;

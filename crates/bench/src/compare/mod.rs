@@ -8,6 +8,8 @@
 mod blocks;
 mod comparison;
 mod judgement;
+#[cfg(test)]
+mod noise;
 mod page;
 #[cfg(test)]
 mod simulation;
@@ -22,9 +24,9 @@ pub use comparison::{
 };
 pub use slice::Slice;
 
-use crate::client::{Live, Plan};
-use crate::error::Error;
-use crate::server::Which;
+use load::Error;
+use load::client::{Live, Plan};
+use load::server::Which;
 
 /// How a comparison is run.
 #[derive(Debug, Clone)]
@@ -53,7 +55,7 @@ pub struct Progress {
     /// Blocks run again for noise.
     pub voided: usize,
     /// B to A so far, with a 95 % interval that is good for watching only.
-    pub ratio: Option<crate::stats::Interval>,
+    pub ratio: Option<load::stats::Interval>,
 }
 
 /// Compares B with A until the difference is known, the blocks are used up, or `live` is told to

@@ -1,11 +1,11 @@
 //! A comparison as a report.
 
 use super::comparison::{Comparison, Ended, Metric, Side, Weight};
-use crate::report::{
+use load::stats::{Interval, Verdict, median};
+use report::{
     Along, Column, Document, Line, Lines, Panel, QuantileSeries, Quantiles, Section, Table, Tone,
     units,
 };
-use crate::stats::{Interval, Verdict, median};
 
 impl Comparison {
     /// The answer in one sentence.

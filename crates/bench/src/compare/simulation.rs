@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::Options;
 use super::comparison::{BlockRecord, Figures, Metric, Side};
 use super::judgement::{Bootstrap, judge};
-use crate::server::Which;
-use crate::stats::noise::Noise;
-use crate::stats::{Interval, Looks, RESAMPLES, Verdict};
+use super::noise::Noise;
+use load::server::Which;
+use load::stats::{Interval, Looks, RESAMPLES, Verdict};
 
 /// Simulations of an ordinary test run.
 const SHORT: usize = 40;

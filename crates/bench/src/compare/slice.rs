@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Options;
 use super::comparison::{Figures, Metric, Side};
-use crate::client::{self, End, Keep, Live, Outcome, Pace, Plan, Series, WarmUp};
-use crate::error::Error;
-use crate::server::{Noise, Server, Spent, Which};
+use load::Error;
+use load::client::{self, End, Keep, Live, Outcome, Pace, Plan, Series, WarmUp};
+use load::server::{Noise, Server, Spent, Which};
 
 /// Longest part of a slice that is not recorded.
 const WARM_UP_MAX: Duration = Duration::from_millis(300);

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::comparison::{Comparison, Ended, Figures, Metric, Side, Weight};
+use super::noise;
 use super::slice::Slice;
 use super::{Options, blocks};
-use crate::client::Live;
-use crate::server::Which;
-use crate::stats::{Verdict, noise};
+use load::client::Live;
+use load::server::Which;
+use load::stats::Verdict;
 
 /// Servers that differ by `effect`, and slices that deviate by `deviation`.
 struct Simulated {

@@ -7,13 +7,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::client::{
+use crate::compare;
+use crate::search::{self, Goals};
+use load::client::{
     Address, Arrivals, End, HttpVersion, Judge, Keep, Opening, Pace, Persistence, Plan, Request,
     RequestBuilder, Reuse, SocketOptions, Tls, TlsVersion, WarmUp,
 };
-use crate::compare;
-use crate::search::{self, Goals};
-use crate::server::Which;
+use load::server::Which;
 
 use super::contradictions;
 use super::options::{ArrivalsWord, HttpWord, Options, TlsWord, WarmUpWord};
@@ -88,8 +88,8 @@ pub(crate) enum Refused {
     Failed(String),
 }
 
-impl From<crate::Error> for Refused {
-    fn from(error: crate::Error) -> Self {
+impl From<load::Error> for Refused {
+    fn from(error: load::Error) -> Self {
         Refused::Failed(error.to_string())
     }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::client::{CONNECTIONS_MAX, REQUESTS_MAX, Scheme, THREADS_MAX};
+use load::client::{CONNECTIONS_MAX, REQUESTS_MAX, Scheme, THREADS_MAX};
 
 use super::options::{Options, WarmUpWord};
 use super::target::Target;

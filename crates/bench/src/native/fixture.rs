@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::client::{
+use load::client::{
     ByRequest, Errors, Failure, FirstReply, Interval, LeftOut, Outcome, Schedule, Series, Times,
     TlsFacts,
 };
-use crate::server::{Sample, Spent, Throttling, TreeSpent};
+use load::server::{Sample, Spent, Throttling, TreeSpent};
 
 use super::record::{Asked, AskedUrl, PaceWord, Report};
 use super::watch::ServerRecord;

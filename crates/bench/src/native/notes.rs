@@ -1,9 +1,9 @@
 //! What must be known to read the figures rightly: one sentence each, the gravest first.
 
-use crate::client::{BUSY_MAX, GENERATOR_LATE_MAX_US};
-use crate::report::Tone;
-use crate::report::units;
-use crate::server::{FOREIGN_MAX, STEAL_MAX};
+use load::client::{BUSY_MAX, GENERATOR_LATE_MAX_US};
+use load::server::{FOREIGN_MAX, STEAL_MAX};
+use report::Tone;
+use report::units;
 
 use super::record::{OwnRecord, PaceWord, Report, ScheduleRecord};
 use super::watch::ServerRecord;

@@ -1,11 +1,11 @@
 //! The report as a document with charts, for a page.
 
-use crate::report::{
+use load::server::Sample;
+use report::{
     Along, Column, Document, Event, Line, Lines, Panel, QuantileSeries, Quantiles, Section, Table,
     Tone,
     units::{self, Unit},
 };
-use crate::server::Sample;
 
 use super::notes;
 use super::record::{PaceWord, Report};
@@ -302,7 +302,7 @@ fn panels(all: &[(f64, &Sample)]) -> Vec<Panel> {
 
 #[cfg(test)]
 mod tests {
-    use crate::client::Interval;
+    use load::client::Interval;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::client::{End, LiveLook, Phase};
-use crate::report::units;
+use load::client::{End, LiveLook, Phase};
+use report::units;
 
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Errors, FirstReply, Interval, Outcome};
-use crate::error::{Error, in_words};
-use crate::report::units;
+use load::client::{Errors, FirstReply, Interval, Outcome};
+use load::{Error, in_words};
+use report::units;
 
 use super::series::SeriesRecord;
 use super::watch::ServerRecord;
@@ -376,7 +376,7 @@ mod tests {
 
     use super::super::{fixture, page, text};
     use super::*;
-    use crate::report::Paint;
+    use report::Paint;
 
     #[test]
     fn a_report_read_back_says_the_same() {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::client::{self, Live, Outcome, Plan};
-use crate::error::Error;
-use crate::report::{Document, Paint, Tone, terminal_width};
+use load::Error;
+use load::client::{self, Live, Outcome, Plan};
+use report::{Document, Paint, Tone, terminal_width};
 
 use super::asked::{Order, Task};
 use super::progress::Progress;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::client::Series;
+use load::client::Series;
 
 /// Samples that must lie beyond a quantile before it is told.
 const BEYOND_MIN: f64 = 10.0;

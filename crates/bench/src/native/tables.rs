@@ -1,7 +1,7 @@
 //! Tables that the text and the page share.
 
-use crate::report::units;
-use crate::report::{Cell, Column, Table, Tone};
+use report::units;
+use report::{Cell, Column, Table, Tone};
 
 use super::record::{PaceWord, Report, per_second};
 use super::series::{QUANTILES, SeriesRecord, needed_for};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::client::{REQUESTS_MAX, Url};
+use load::client::{REQUESTS_MAX, Url};
 
 /// Greatest weight.
 const WEIGHT_MAX: u32 = 1_000_000;
@@ -34,7 +34,7 @@ impl FromStr for Target {
         };
         let url = text
             .parse()
-            .map_err(|error: crate::Error| error.to_string())?;
+            .map_err(|error: load::Error| error.to_string())?;
         Ok(Target {
             weight,
             text: text.to_owned(),

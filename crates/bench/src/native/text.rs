@@ -1,7 +1,7 @@
 //! The report as text, for a terminal or a file.
 
-use crate::report::units;
-use crate::report::{Paint, Table, Tone, harmless, wrapped};
+use report::units;
+use report::{Paint, Table, Tone, harmless, wrapped};
 
 use super::notes;
 use super::record::{Asked, PaceWord, Report, per_second};
@@ -277,7 +277,7 @@ fn plural(count: u64, noun: &str) -> String {
 mod tests {
     use super::super::fixture;
     use super::*;
-    use crate::client::Errors;
+    use load::client::Errors;
 
     /// The report of the open loop, every part of it filled.
     const OPEN: &str = include_str!("../../tests/native/open.txt");

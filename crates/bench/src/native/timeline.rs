@@ -1,6 +1,6 @@
 //! The run over time: tenths of a second drawn together until they fit, as a line of blocks.
 
-use crate::client::Interval;
+use load::client::Interval;
 
 /// With fewer tenths there is no course to show.
 const TENTHS_MIN: usize = 5;

@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
-use crate::client::Live;
-use crate::error::Error;
-use crate::report::{terminal_width, units};
 use crate::search::{self, ProbeResult, Search, Tried};
+use load::Error;
+use load::client::Live;
+use report::{terminal_width, units};
 
 use super::asked::Order;
 use super::progress::Progress;

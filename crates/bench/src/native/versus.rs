@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
-use crate::client::Live;
 use crate::compare::{self, Comparison};
-use crate::error::Error;
-use crate::report::{Block, Document, terminal_width, units};
+use load::Error;
+use load::client::Live;
+use report::{Block, Document, terminal_width, units};
 
 use super::asked::{Order, Versus};
 use super::progress::Progress;
@@ -94,8 +94,8 @@ pub(super) fn without_charts(mut document: Document) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Lines, Paint, Tone};
-    use crate::stats::Interval;
+    use load::stats::Interval;
+    use report::{Lines, Paint, Tone};
 
     #[test]
     fn progress_says_how_far_and_what_is_known() {

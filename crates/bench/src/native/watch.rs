@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Live, Outcome};
-use crate::error::Error;
-use crate::report::units;
-use crate::report::{Column, Table};
-use crate::server::{
+use load::Error;
+use load::client::{Live, Outcome};
+use load::server::{
     Reading, Sample, Sampler, Server, Spent, Which, cool_down, cool_down_facts, facts,
 };
+use report::units;
+use report::{Column, Table};
 
 /// Time between samples.
 const PERIOD: Duration = Duration::from_millis(100);

@@ -2,8 +2,8 @@
 
 use super::probe::{Probe, Result as ProbeResult};
 use super::{Knee, Step, Tried};
-use crate::client::Live;
-use crate::error::Error;
+use load::Error;
+use load::client::Live;
 
 /// Probes of one search at most.
 const PROBES_MAX: usize = 60;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::client::Outcome;
+use load::client::Outcome;
 
 /// Goals of one search.
 const GOALS_MAX: usize = 16;
@@ -86,8 +86,8 @@ impl Figure {
         }
     }
 
-    fn unit(self) -> crate::report::units::Unit {
-        use crate::report::units::Unit;
+    fn unit(self) -> report::units::Unit {
+        use report::units::Unit;
         match self {
             Figure::Errors => Unit::Share,
             _ => Unit::Micros,

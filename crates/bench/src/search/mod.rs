@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 pub use goals::{Figure, Goal, Goals};
 pub use probe::{Probe, Result as ProbeResult};
 
-use crate::client::{Live, Plan};
-use crate::error::Error;
-use crate::server::Which;
+use load::Error;
+use load::client::{Live, Plan};
+use load::server::Which;
 
 /// Version of what is written.
 const VERSION: u32 = 1;

@@ -2,8 +2,8 @@
 
 use super::probe::{Probe, Result as ProbeResult};
 use super::{Knee, Search, Step};
-use crate::report::{Along, Column, Document, Line, Lines, Panel, Section, Table, Tone, units};
-use crate::stats::median;
+use load::stats::median;
+use report::{Along, Column, Document, Line, Lines, Panel, Section, Table, Tone, units};
 
 impl Search {
     /// The answer in one sentence.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Goals, Options};
-use crate::client::{self, Arrivals, End, Keep, Live, Outcome, Pace, Plan, WarmUp};
-use crate::error::Error;
-use crate::server::{Server, Spent};
+use load::Error;
+use load::client::{self, Arrivals, End, Keep, Live, Outcome, Pace, Plan, WarmUp};
+use load::server::{Server, Spent};
 
 /// Share of the requests due that must be answered in time for a rate to count as reached.
 const ACHIEVED: f64 = 0.99;

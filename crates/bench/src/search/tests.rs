@@ -3,7 +3,7 @@
 use super::climb::Climb;
 use super::probe::{Probe, Result as ProbeResult};
 use super::{Knee, Search, Step, VERSION};
-use crate::client::Live;
+use load::client::Live;
 
 fn probe(rate: f64, result: ProbeResult) -> Probe {
     Probe {

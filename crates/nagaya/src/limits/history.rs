@@ -9,12 +9,12 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use bench::report::units;
 use config::model::LimitKey;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use limits::Time;
 use limits::replay::Arrival;
+use report::units;
 
 use super::log::{self, Clock, Entry, Line, LoggedFile, Refused};
 use super::only::{Only, Subject};

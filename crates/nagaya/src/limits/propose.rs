@@ -5,9 +5,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use bench::report::units;
 use clap::Args;
 use limits::{TenantDefinition, replay};
+use report::units;
 
 use super::history::{History, Part, Site};
 use super::simulate::{Logs, heading, in_words};

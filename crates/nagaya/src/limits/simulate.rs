@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bench::report::units;
 use clap::Args;
 use config::model::LimitKey;
 use limits::replay::{self, KeyReport, Report, Thresholds};
+use report::units;
 
 use super::history::{History, Part};
 use super::only::Only;

@@ -2,5 +2,3 @@
 
 mod ab;
 mod bench_native;
-mod lab;
-mod lab_experiments;

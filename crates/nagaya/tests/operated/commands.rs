@@ -134,7 +134,7 @@ fn completions_and_man_page_come_from_the_same_definitions() {
         let script = nagaya(&["completions", shell]);
         assert_eq!(script.status.code(), Some(0));
         let script = text(&script.stdout);
-        for command in ["status", "bench", "lab"] {
+        for command in ["status", "bench"] {
             assert!(script.contains(command), "{shell}: {command}");
         }
         assert!(
@@ -153,7 +153,6 @@ fn completions_and_man_page_come_from_the_same_definitions() {
         "\\fBnagaya check\\fR [\\fB\\-\\-dump\\fR]",
         "\\fBnagaya completions\\fR \\fISHELL\\fR",
         "\\fBnagaya bench\\fR [\\fIOPTIONS\\fR]",
-        "\\fBnagaya lab run\\fR [\\fIOPTIONS\\fR]",
         "\n.nf\nSignals",
         "\n  USR1 ",
     ] {
@@ -167,7 +166,6 @@ fn commands_that_measure_read_no_configuration() {
     for (words, helped) in [
         (&["bench", "--help"][..], "-c <connections>"),
         (&["bench", "-h"], "-c <connections>"),
-        (&["lab", "--help"], "compare"),
     ] {
         let asked = nagaya(words);
         let help = text(&asked.stdout);
@@ -177,11 +175,19 @@ fn commands_that_measure_read_no_configuration() {
             "{help}"
         );
     }
-    for command in ["bench", "lab"] {
-        let asked = nagaya(&["-c", "nagaya.toml", command, "x"]);
-        assert_eq!(asked.status.code(), Some(2), "{command}");
-        let tip = format!("write `nagaya {command} x`");
-        assert!(text(&asked.stderr).contains(&tip), "{asked:?}");
+    for (words, tip) in [
+        (
+            &["-c", "nagaya.toml", "bench", "x"][..],
+            "write `nagaya bench x`",
+        ),
+        (
+            &["lab", "run", "--blocks", "2"],
+            "cargo run --release -p lab",
+        ),
+    ] {
+        let asked = nagaya(words);
+        assert_eq!(asked.status.code(), Some(2), "{words:?}");
+        assert!(text(&asked.stderr).contains(tip), "{asked:?}");
     }
     let said = text(&nagaya(&["bnech"]).stderr);
     assert!(said.contains("'bench'"), "{said}");

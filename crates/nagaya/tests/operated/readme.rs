@@ -134,7 +134,7 @@ fn links_lead_somewhere() {
 fn the_figures_of_the_readme_are_what_the_results_give() {
     let here = TempDir::new();
     let readme = here.write("README.md", read(&root().join("README.md")));
-    let mut words: Vec<String> = vec!["lab".into(), "draw".into()];
+    let mut words: Vec<String> = vec!["draw".into()];
     for name in IN_SHORT {
         let data = read(&root().join("lab/results").join(name).join("summary.jsonl"));
         here.write(&format!("{name}/summary.jsonl"), data);
@@ -142,7 +142,7 @@ fn the_figures_of_the_readme_are_what_the_results_give() {
     }
     words.extend(["--readme".into(), readme.display().to_string()]);
     let output = run(
-        NAGAYA,
+        &nagaya_lab(),
         &words.iter().map(String::as_str).collect::<Vec<_>>(),
     );
     assert!(output.0, "{}", output.1);
@@ -358,6 +358,13 @@ fn try_line(
     true
 }
 
+/// The program of experiments, built beside the gateway.
+fn nagaya_lab() -> String {
+    let program = Path::new(NAGAYA).with_file_name("nagaya-lab");
+    assert!(program.exists(), "first: cargo build -p lab");
+    program.display().to_string()
+}
+
 /// The command of a line with paths and addresses of this machine, and where it is run.
 fn on_this_machine(
     line: &str,
@@ -377,7 +384,7 @@ fn on_this_machine(
             format!("'{NAGAYA}' bench {rest}"),
             machine.directory.path().to_owned(),
         )
-    } else if let Some(rest) = line.strip_prefix("nagaya lab run ") {
+    } else if let Some(rest) = line.strip_prefix("nagaya-lab run ") {
         let results = machine
             .directory
             .path()
@@ -385,9 +392,9 @@ fn on_this_machine(
             .display()
             .to_string();
         let short = format!("--only '{rest} 13 B' --blocks 1 --requests 50 --output {results}");
-        (format!("'{NAGAYA}' lab run {rest} {short}"), root())
-    } else if line == "nagaya lab list" {
-        (format!("'{NAGAYA}' lab list"), root())
+        (format!("{} run {rest} {short}", nagaya_lab()), root())
+    } else if line == "nagaya-lab list" {
+        (format!("{} list", nagaya_lab()), root())
     } else if let Some(rest) = line.strip_prefix("nagaya ") {
         let config = served
             .expect("a document with commands has a configuration")

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::flags::{Wish, parse};
 use super::super::{notes, tables};
 use super::*;
-use crate::client::{Errors, Outcome};
+use load::client::{Errors, Outcome};
 
 fn flags(line: &str) -> Flags {
     let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();

@@ -1,6 +1,6 @@
 //! What is to be known of logs before figures made of them are believed.
 
-use bench::report::units;
+use report::units;
 
 use super::{History, REQUESTS_MAX, Refused};
 

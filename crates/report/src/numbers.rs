@@ -1,0 +1,112 @@
+//! A chart's numbers as a table: for readers who see no chart, and for checking it.
+
+use super::chart::{Bars, Chart, Lines, Quantiles};
+use super::document::{Cell, Column, Table};
+use super::units;
+
+/// Percentiles a latency curve is told by.
+pub const TOLD: [(f64, &str); 5] = [
+    (0.5, "p50"),
+    (0.9, "p90"),
+    (0.99, "p99"),
+    (0.999, "p99.9"),
+    (0.9999, "p99.99"),
+];
+
+impl Chart {
+    /// The numbers it shows; of long series, what sums them up.
+    pub fn table(&self) -> Table {
+        match self {
+            Chart::Bars(bars) => bars_table(bars),
+            Chart::Lines(lines) => lines_table(lines),
+            Chart::Quantiles(quantiles) => quantiles_table(quantiles),
+        }
+    }
+}
+
+fn bars_table(bars: &Bars) -> Table {
+    let reported = bars
+        .groups
+        .iter()
+        .any(|group| group.marker.is_some() || group.bars.iter().any(|bar| bar.reported.is_some()));
+    let mut columns = vec![
+        Column::left(""),
+        Column::left(""),
+        Column::right("figure"),
+        Column::right("95 % interval"),
+    ];
+    if reported {
+        columns.push(Column::right("reported"));
+    }
+    let mut table = Table::new(columns);
+    for group in &bars.groups {
+        for bar in &group.bars {
+            let interval = bar.interval.map_or(String::new(), |(low, high)| {
+                format!("{} – {}", bars.unit.write(low), bars.unit.write(high))
+            });
+            let told = bar
+                .reported
+                .or(group.marker.as_ref().map(|marker| marker.value));
+            table.row([
+                group.label.clone(),
+                bar.name.clone(),
+                bars.unit.write(bar.value),
+                interval,
+                told.map_or(String::new(), |value| bars.unit.write_reported(value)),
+            ]);
+        }
+    }
+    table
+}
+
+fn lines_table(lines: &Lines) -> Table {
+    let mut table = Table::new([
+        Column::left(""),
+        Column::left(""),
+        Column::right("least"),
+        Column::right("median"),
+        Column::right("most"),
+        Column::right("last"),
+    ]);
+    for panel in &lines.panels {
+        for line in &panel.lines {
+            let mut values: Vec<f64> = line
+                .points
+                .iter()
+                .map(|(_, value)| *value)
+                .filter(|value| value.is_finite())
+                .collect();
+            let last = values.last().copied().unwrap_or(f64::NAN);
+            values.sort_by(f64::total_cmp);
+            let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+            let figures = [
+                at(0),
+                at(values.len() / 2),
+                at(values.len().saturating_sub(1)),
+                last,
+            ];
+            let mut row = vec![
+                Cell::from(panel.title.clone()),
+                Cell::from(line.name.clone()),
+            ];
+            row.extend(figures.map(|value| Cell::from(panel.unit.write(value))));
+            table.row(row);
+        }
+    }
+    table
+}
+
+fn quantiles_table(quantiles: &Quantiles) -> Table {
+    let mut columns = vec![Column::left("")];
+    columns.extend(TOLD.map(|(_, name)| Column::right(name)));
+    let mut table = Table::new(columns);
+    for series in &quantiles.series {
+        let mut row = vec![Cell::from(series.name.clone())];
+        row.extend(TOLD.map(|(wanted, _)| {
+            let found = series.at_least(wanted);
+            Cell::from(found.map_or(units::NONE.to_owned(), |(_, us)| units::micros(us)))
+        }));
+        table.row(row);
+    }
+    table
+}
