@@ -11,7 +11,7 @@ use super::judge::{self, Judged};
 use super::record::Record;
 use super::results;
 use load::Error;
-use report::{Bar, BarGroup, Bars, Chart, Theme};
+use report::{Bar, BarGroup, Bars, Chart};
 
 /// The file beside the experiments that says what is drawn; no experiment itself.
 pub(crate) const FILE: &str = "figures.toml";
@@ -82,7 +82,7 @@ fn svg(root: &Path, picture: &Picture) -> Result<String, Error> {
         }
         records.push(Record::read(&directory)?);
     }
-    Ok(chart(picture, &records).to_svg(Theme::System))
+    Ok(chart(picture, &records).to_svg())
 }
 
 fn chart(picture: &Picture, records: &[Record]) -> Chart {

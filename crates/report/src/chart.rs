@@ -154,18 +154,6 @@ pub struct QuantileSeries {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Colours of a chart that stands alone.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Theme {
-    /// As the reader's system has it.
-    #[default]
-    System,
-    /// Dark on light.
-    Light,
-    /// Light on dark.
-    Dark,
-}
-
 impl QuantileSeries {
     /// The curve of a histogram of microseconds, as far out as it has requests to say.
     pub fn of(name: impl Into<String>, histogram: &Histogram<u64>) -> QuantileSeries {

@@ -16,8 +16,7 @@ mod text;
 pub mod units;
 
 pub use chart::{
-    Along, Bar, BarGroup, Bars, Chart, Event, Line, Lines, Marker, Panel, QuantileSeries,
-    Quantiles, Theme,
+    Along, Bar, BarGroup, Bars, Chart, Event, Line, Lines, Marker, Panel, QuantileSeries, Quantiles,
 };
 pub use document::{Align, Block, Cell, Column, Document, Listing, Section, Table, Tone};
 pub use numbers::TOLD;

@@ -9,7 +9,7 @@ mod sample;
 use std::path::PathBuf;
 
 use chromium::Colours;
-use report::{Block, Document, Theme};
+use report::{Block, Document};
 use serde_json::{Value, json};
 
 /// A desk and a telephone.
@@ -118,7 +118,7 @@ fn pages_hold_no_script_and_forbid_to_load_anything() {
             _ => None,
         });
         for (index, chart) in charts.enumerate() {
-            let picture = chart.to_svg(Theme::System);
+            let picture = chart.to_svg();
             assert!(
                 !picture.contains("<script") && !picture.contains("<img"),
                 "{picture}"

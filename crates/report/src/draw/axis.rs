@@ -3,10 +3,8 @@
 //! Ticks are round in the unit people read: 1, 2 or 5 for numbers, powers of two for sizes, minutes
 //! for time. Every list of ticks has a bound, whatever the range.
 
-use std::ops::Range;
-
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-
+use super::canvas::{Canvas, Ink, Side};
+use super::{SMALL, measure};
 use crate::units::{self, Unit};
 
 /// Ticks of an axis, at most.
@@ -47,24 +45,10 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Rows of bars: no ticks, the first one on top.
-    pub(super) fn rows(count: usize) -> Axis {
-        Axis {
-            scale: Scale::Linear,
-            low: count.max(1) as f64,
-            high: 0.0,
-            ticks: Vec::new(),
-        }
-    }
-
     /// From `low` to `high`, with about so many ticks.
     pub(super) fn linear(low: f64, high: f64, unit: Unit, about: usize) -> Axis {
         let (low, high) = spanned(low, high);
-        let step = match unit {
-            Unit::Bytes => binary_step((high - low) / about.max(1) as f64),
-            _ => decimal_step((high - low) / about.max(1) as f64),
-        };
-        let ticks = multiples(low, high, step);
+        let ticks = multiples(low, high, step(low, high, unit, about));
         Axis {
             scale: Scale::Linear,
             low,
@@ -76,10 +60,7 @@ impl Axis {
     /// Like `linear`, but ends at a tick, so that the highest point has one above it.
     pub(super) fn rounded(low: f64, high: f64, unit: Unit, about: usize) -> Axis {
         let (low, high) = spanned(low, high);
-        let step = match unit {
-            Unit::Bytes => binary_step((high - low) / about.max(1) as f64),
-            _ => decimal_step((high - low) / about.max(1) as f64),
-        };
+        let step = step(low, high, unit, about);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
         Axis::linear(low, high, unit, about)
     }
@@ -147,24 +128,54 @@ impl Axis {
         }
     }
 
-    /// Labels of its ticks.
-    pub(super) fn labels(&self) -> impl Iterator<Item = &str> {
-        self.ticks.iter().map(|(_, label)| label.as_str())
+    /// Width of its widest label.
+    pub(super) fn label_width(&self) -> f64 {
+        let widths = self
+            .ticks
+            .iter()
+            .map(|(_, label)| measure::width(label, SMALL));
+        widths.fold(0.0, f64::max)
     }
 
-    /// Its ticks and their labels.
-    pub(super) fn ticks(&self) -> &[(f64, String)] {
-        &self.ticks
+    /// Whether a value lies between its ends.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
     }
 
-    /// Lowest value.
-    pub(super) fn low(&self) -> f64 {
-        self.low
+    /// Where each tick is, from 0 to 1.
+    pub(super) fn ticks(&self) -> impl Iterator<Item = f64> {
+        self.ticks.iter().map(|(value, _)| self.position(*value))
     }
 
-    /// Highest value.
-    pub(super) fn high(&self) -> f64 {
-        self.high
+    /// Draws its labels in a row that begins at `left`; a label that would run into the one before
+    /// it, or over the picture's edge at `end`, makes way.
+    pub(super) fn draw_below(
+        &self,
+        canvas: &mut Canvas,
+        left: f64,
+        width: f64,
+        end: f64,
+        top: f64,
+    ) {
+        let mut free = 0.0;
+        for (value, label) in &self.ticks {
+            let half = measure::width(label, SMALL) / 2.0;
+            let x = (left + width * self.position(*value)).min(end - half);
+            if x - half >= free {
+                canvas.label(label, (x, top + 14.0), Side::Middle, Ink::Muted);
+                free = x + half + 6.0;
+            }
+        }
+    }
+
+    /// Draws its labels from the bottom up, each with a line across the plot at its right.
+    pub(super) fn draw_beside(&self, canvas: &mut Canvas, plot: &Plot) {
+        for (value, label) in &self.ticks {
+            let y = plot.top + plot.height * (1.0 - self.position(*value));
+            let (left, right) = (plot.left, plot.left + plot.width);
+            canvas.line((left, y), (right, y), Ink::Grid, 1.0);
+            canvas.label(label, (left - 8.0, y), Side::End, Ink::Muted);
+        }
     }
 
     /// From 0 to 1; values beyond the ends stand at the ends.
@@ -184,28 +195,22 @@ impl Axis {
     }
 }
 
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let length = f64::from(limit.1) - f64::from(limit.0);
-        (f64::from(limit.0) + length * self.position(*value)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.ticks.iter().map(|(value, _)| *value).collect()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.low..self.high
-    }
+/// Where lines are drawn, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plot {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
 }
 
-impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, value: &f64) -> String {
-        let found = self.ticks.iter().find(|(tick, _)| tick == value);
-        found.map_or(String::new(), |(_, label)| label.clone())
+impl Plot {
+    /// Where a point stands between two axes.
+    pub(super) fn place(&self, across: &Axis, up: &Axis, (x, y): (f64, f64)) -> (f64, f64) {
+        (
+            self.left + self.width * across.position(x),
+            self.top + self.height * (1.0 - up.position(y)),
+        )
     }
 }
 
@@ -226,6 +231,15 @@ fn spanned(low: f64, high: f64) -> (f64, f64) {
         (0.0, 1.0)
     } else {
         (low, low + low.abs())
+    }
+}
+
+/// What lies between two ticks.
+fn step(low: f64, high: f64, unit: Unit, about: usize) -> f64 {
+    let raw = (high - low) / about.max(1) as f64;
+    match unit {
+        Unit::Bytes => binary_step(raw),
+        _ => decimal_step(raw),
     }
 }
 
@@ -282,7 +296,7 @@ mod tests {
     use super::*;
 
     fn labels(axis: &Axis) -> Vec<String> {
-        axis.labels().map(str::to_owned).collect()
+        axis.ticks.iter().map(|(_, label)| label.clone()).collect()
     }
 
     #[test]
@@ -340,7 +354,7 @@ mod tests {
                         Axis::tail(high),
                     ];
                     for axis in axes {
-                        let count = axis.labels().count();
+                        let count = axis.ticks.len();
                         assert!((1..=TICKS_MAX).contains(&count), "{low} {high}: {axis:?}");
                         assert!((0.0..=1.0).contains(&axis.position(high)), "{axis:?}");
                     }

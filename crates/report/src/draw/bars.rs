@@ -5,16 +5,11 @@
 //! group. Ratios beside a reference are dots: what matters is on which side of it they are, and a
 //! bar from 0 would squeeze that.
 
-use plotters::prelude::*;
-
 use super::axis::Axis;
-use super::ink::{Ink, SERIES_COLOURS};
+use super::canvas::{Canvas, Ink, Place, SERIES_COLOURS, Side};
 use super::measure::BOLD;
 use super::span::{self, Mark};
-use super::{
-    Area, Drawn, SMALL, Screen, Side, TEXT, filled, measure, picture, stroke, strong, style, units,
-    write,
-};
+use super::{SMALL, Screen, TEXT, measure};
 use crate::chart::{Bar, BarGroup, Bars, Marker};
 
 /// Height of a group's label.
@@ -27,8 +22,6 @@ const AXIS: f64 = 26.0;
 const KEY: f64 = 22.0;
 /// Marks explained, at most.
 const KEYS_MAX: usize = 8;
-
-type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
 /// A chart and where things are in it, in pixels.
 struct Layout<'a> {
@@ -57,21 +50,21 @@ pub(super) fn drawing(chart: &Bars, screen: Screen) -> Option<(f64, String)> {
         .sum();
     let foot = groups - GAP + if layout.shared.is_some() { AXIS } else { 6.0 };
     let height = foot + keys.len() as f64 * KEY;
-    Some(picture(layout.width, height, |area| {
-        let mut top = 0.0;
-        for group in &chart.groups {
-            layout.group_drawn(area, group, top)?;
-            top += layout.height(group) + GAP;
-        }
-        if let Some((low, high)) = layout.shared {
-            layout.axis_drawn(area, low, high, groups - GAP)?;
-        }
-        for (index, (text, key)) in keys.iter().enumerate() {
-            let y = foot + (index as f64 + 0.5) * KEY;
-            layout.key_drawn(area, text, *key, y)?;
-        }
-        Ok(())
-    }))
+    let mut canvas = Canvas::default();
+    let mut top = 0.0;
+    for group in &chart.groups {
+        layout.group_drawn(&mut canvas, group, top);
+        top += layout.height(group) + GAP;
+    }
+    if let Some((low, high)) = layout.shared {
+        let (axis, top) = (layout.axis(low, high), groups - GAP);
+        axis.draw_below(&mut canvas, layout.gutter, layout.plot(), layout.width, top);
+    }
+    for (index, (text, key)) in keys.iter().enumerate() {
+        let y = foot + (index as f64 + 0.5) * KEY;
+        layout.key_drawn(&mut canvas, text, *key, y);
+    }
+    Some((height, canvas.into_svg()))
 }
 
 impl<'a> Layout<'a> {
@@ -142,78 +135,82 @@ impl<'a> Layout<'a> {
         Axis::linear(low, high, self.chart.unit, about)
     }
 
-    fn group_drawn(&self, area: &Area<'_>, group: &BarGroup, top: f64) -> Drawn {
-        self.label_drawn(area, group, top + LABEL / 2.0 - 2.0)?;
+    fn group_drawn(&self, canvas: &mut Canvas, group: &BarGroup, top: f64) {
+        self.label_drawn(canvas, group, top + LABEL / 2.0 - 2.0);
         let top = top + self.label(group);
-        for (index, bar) in group.bars.iter().enumerate() {
-            let y = top + (index as f64 + 0.5) * self.row;
+        let rows = || {
+            (0..)
+                .map(|index| top + (f64::from(index) + 0.5) * self.row)
+                .zip(&group.bars)
+        };
+        for (y, bar) in rows() {
             let name = measure::fitted(&bar.name, TEXT, self.gutter - 10.0);
             let figure = self.chart.unit.write(bar.value);
-            write(
-                area,
-                &name,
-                &style(Ink::Text, TEXT, Side::End),
-                self.gutter - 10.0,
-                y,
-            )?;
-            write(
-                area,
-                &figure,
-                &style(Ink::Text, TEXT, Side::End),
-                self.width,
-                y,
-            )?;
+            canvas.text(&name, (self.gutter - 10.0, y), Side::End, Ink::Text);
+            canvas.text(&figure, (self.width, y), Side::End, Ink::Text);
         }
         let own = || span::of_group(group, self.chart.reference.as_ref(), self.mark);
         let Some((low, high)) = self.shared.or_else(own).filter(|_| !group.bars.is_empty()) else {
-            return Ok(());
+            return;
         };
-        let place = (units(self.gutter), units(top));
-        let size = (
-            units(self.plot()),
-            units(group.bars.len() as f64 * self.row),
+        let (axis, foot) = (
+            self.axis(low, high),
+            top + group.bars.len() as f64 * self.row,
         );
-        let part = area.clone().shrink(place, size);
-        let rows = Axis::rows(group.bars.len());
-        let mut plot = ChartBuilder::on(&part).build_cartesian_2d(self.axis(low, high), rows)?;
+        let x = |value: f64| self.gutter + self.plot() * axis.position(value);
         if self.shared.is_some() {
-            let mut mesh = plot.configure_mesh();
-            mesh.disable_y_mesh().disable_axes();
-            mesh.bold_line_style(stroke(Ink::Grid, 1.0))
-                .light_line_style(TRANSPARENT);
-            mesh.draw()?;
+            for tick in axis.ticks() {
+                let x = self.gutter + self.plot() * tick;
+                canvas.line((x, top), (x, foot), Ink::Grid, 1.0);
+            }
         }
-        match self.mark {
-            Mark::Bar => self.bars_drawn(&mut plot, group)?,
-            Mark::Dot => self.dots_drawn(&mut plot, group)?,
+        for (y, bar) in rows().filter(|(_, bar)| bar.value.is_finite()) {
+            let (ink, half) = (self.ink(&bar.name), self.row * 0.3);
+            match self.mark {
+                Mark::Bar => {
+                    let (low, high) = (x(bar.value.min(0.0)), x(bar.value.max(0.0)));
+                    canvas.area((low, y - half), (high, y + half), ink);
+                    interval_drawn(canvas, &axis, x, bar, Ink::Whisker, y);
+                }
+                Mark::Dot => {
+                    interval_drawn(canvas, &axis, x, bar, ink, y);
+                    canvas.dot((x(bar.value), y), 5.0, ink);
+                }
+            }
         }
-        markers_drawn(&mut plot, group, self.chart.reference.as_ref())
+        if self.mark == Mark::Bar {
+            canvas.line((x(0.0), top), (x(0.0), foot), Ink::Base, 1.0);
+        }
+        let markers = [group.marker.as_ref(), self.chart.reference.as_ref()];
+        for marker in markers
+            .into_iter()
+            .flatten()
+            .filter(|marker| marker.value.is_finite())
+        {
+            let x = x(marker.value);
+            canvas.line((x, top), (x, foot), Ink::Halo, 3.5);
+            canvas.line((x, top), (x, foot), Ink::Marker, 1.5);
+        }
+        for (y, bar) in rows() {
+            if let Some(value) = bar.reported.filter(|value| value.is_finite()) {
+                canvas.diamond((x(value), y));
+            }
+        }
     }
 
     /// The group's name, and at its right what its marker is, where there is room.
-    fn label_drawn(&self, area: &Area<'_>, group: &BarGroup, y: f64) -> Drawn {
+    fn label_drawn(&self, canvas: &mut Canvas, group: &BarGroup, y: f64) {
         if group.label.is_empty() {
-            return Ok(());
+            return;
         }
         let label = measure::fitted(&group.label, TEXT * BOLD, self.width);
-        write(area, &label, &strong(Ink::Text, TEXT), 0.0, y)?;
-        if let Some(marker) = group
-            .marker
-            .as_ref()
-            .filter(|marker| self.fits(group, marker))
-        {
+        canvas.heading(&label, (0.0, y));
+        let marker = group.marker.as_ref();
+        if let Some(marker) = marker.filter(|marker| self.fits(group, marker)) {
             let text = self.told(marker);
-            let left = self.width - measure::width(&text, SMALL) - 8.0;
-            area.draw(&upright(left, y))?;
-            write(
-                area,
-                &text,
-                &style(Ink::Muted, SMALL, Side::End),
-                self.width,
-                y,
-            )?;
+            upright(canvas, (self.width - measure::width(&text, SMALL) - 8.0, y));
+            canvas.label(&text, (self.width, y), Side::End, Ink::Muted);
         }
-        Ok(())
     }
 
     /// What a marker says.
@@ -230,53 +227,6 @@ impl<'a> Layout<'a> {
         let label = measure::width(&group.label, TEXT * BOLD);
         let told = measure::width(&self.told(marker), SMALL);
         marker.value.is_finite() && !group.label.is_empty() && label + told + 40.0 <= self.width
-    }
-
-    fn bars_drawn(&self, plot: &mut Plot<'_, '_>, group: &BarGroup) -> Drawn {
-        for (index, bar) in group.bars.iter().enumerate() {
-            if bar.value.is_finite() {
-                let y = index as f64;
-                let ends = [(bar.value.min(0.0), y + 0.2), (bar.value.max(0.0), y + 0.8)];
-                let ink = filled(self.ink(&bar.name));
-                plot.draw_series(std::iter::once(Rectangle::new(ends, ink)))?;
-                interval_drawn(plot, bar, Ink::Whisker, y + 0.5)?;
-            }
-        }
-        let foot = vec![(0.0, 0.0), (0.0, group.bars.len() as f64)];
-        plot.draw_series(std::iter::once(PathElement::new(
-            foot,
-            stroke(Ink::Base, 1.0),
-        )))?;
-        Ok(())
-    }
-
-    fn dots_drawn(&self, plot: &mut Plot<'_, '_>, group: &BarGroup) -> Drawn {
-        for (index, bar) in group.bars.iter().enumerate() {
-            if bar.value.is_finite() {
-                let (y, ink) = (index as f64 + 0.5, self.ink(&bar.name));
-                interval_drawn(plot, bar, ink, y)?;
-                let dot = Circle::new((bar.value, y), units(5.0), filled(ink));
-                plot.draw_series(std::iter::once(dot))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn axis_drawn(&self, area: &Area<'_>, low: f64, high: f64, top: f64) -> Drawn {
-        let axis = self.axis(low, high);
-        for (value, label) in axis.ticks() {
-            let half = measure::width(label, SMALL) / 2.0;
-            let x = self.gutter + self.plot() * axis.position(*value);
-            let x = x.min(self.width - half);
-            write(
-                area,
-                label,
-                &style(Ink::Muted, SMALL, Side::Middle),
-                x,
-                top + 14.0,
-            )?;
-        }
-        Ok(())
     }
 
     /// What the marks mean, one to a row.
@@ -305,25 +255,22 @@ impl<'a> Layout<'a> {
         keys
     }
 
-    fn key_drawn(&self, area: &Area<'_>, text: &str, key: Key, y: f64) -> Drawn {
+    fn key_drawn(&self, canvas: &mut Canvas, text: &str, key: Key, y: f64) {
         let x = self.gutter;
         match key {
             Key::Interval => {
-                let line = |ends: [(f64, f64); 2]| {
-                    let ends = ends.map(|(x, y)| (units(x), units(y)));
-                    PathElement::new(ends, stroke(Ink::Muted, 1.5))
-                };
-                area.draw(&line([(x, y), (x + 14.0, y)]))?;
-                area.draw(&line([(x, y - 4.0), (x, y + 4.0)]))?;
-                area.draw(&line([(x + 14.0, y - 4.0), (x + 14.0, y + 4.0)]))?;
+                canvas.line((x, y), (x + 14.0, y), Ink::Muted, 1.5);
+                for x in [x, x + 14.0] {
+                    canvas.line((x, y - 4.0), (x, y + 4.0), Ink::Muted, 1.5);
+                }
             }
-            Key::Diamond => area.draw(&diamond(x + 7.0, y))?,
-            Key::Line => area.draw(&upright(x + 7.0, y))?,
+            Key::Diamond => canvas.diamond((x + 7.0, y)),
+            Key::Line => upright(canvas, (x + 7.0, y)),
             Key::Words => {}
         }
         let left = if key == Key::Words { x } else { x + 22.0 };
         let text = measure::fitted(text, SMALL, self.width - left);
-        write(area, &text, &style(Ink::Muted, SMALL, Side::Start), left, y)
+        canvas.label(&text, (left, y), Side::Start, Ink::Muted);
     }
 }
 
@@ -342,59 +289,31 @@ enum Key {
     Words,
 }
 
-fn interval_drawn(plot: &mut Plot<'_, '_>, bar: &Bar, ink: Ink, y: f64) -> Drawn {
+/// An end beyond the edge has no cap: it goes on.
+fn interval_drawn(
+    canvas: &mut Canvas,
+    axis: &Axis,
+    x: impl Fn(f64) -> f64,
+    bar: &Bar,
+    ink: Ink,
+    y: f64,
+) {
     let sound = |(low, high): &(f64, f64)| low.is_finite() && high.is_finite() && low <= high;
     let Some((low, high)) = bar.interval.filter(sound) else {
-        return Ok(());
+        return;
     };
-    let axis = plot.plotting_area().as_coord_spec().x_spec();
-    let (first, last) = (axis.low(), axis.high());
-    let mut lines = vec![[(low, y), (high, y)]];
-    // An end beyond the edge has no cap: it goes on.
-    for end in [low, high]
-        .into_iter()
-        .filter(|end| (first..=last).contains(end))
-    {
-        lines.push([(end, y - 0.15), (end, y + 0.15)]);
-    }
     let width = if ink == Ink::Whisker { 1.5 } else { 2.5 };
-    for style in [stroke(Ink::Halo, width + 2.0), stroke(ink, width)] {
-        plot.draw_series(lines.iter().map(|ends| PathElement::new(*ends, style)))?;
-    }
-    Ok(())
-}
-
-fn markers_drawn(plot: &mut Plot<'_, '_>, group: &BarGroup, reference: Option<&Marker>) -> Drawn {
-    let rows = group.bars.len() as f64;
-    for marker in [group.marker.as_ref(), reference].into_iter().flatten() {
-        if marker.value.is_finite() {
-            let ends = [(marker.value, 0.0), (marker.value, rows)];
-            for style in [stroke(Ink::Halo, 3.5), stroke(Ink::Marker, 1.5)] {
-                plot.draw_series(std::iter::once(PathElement::new(ends, style)))?;
-            }
+    for (ink, width) in [(Ink::Halo, width + 2.0), (ink, width)] {
+        canvas.line((x(low), y), (x(high), y), ink, width);
+        for end in [low, high].into_iter().filter(|end| axis.holds(*end)) {
+            canvas.line((x(end), y - 4.0), (x(end), y + 4.0), ink, width);
         }
     }
-    for (index, bar) in group.bars.iter().enumerate() {
-        if let Some(value) = bar.reported.filter(|value| value.is_finite()) {
-            let place = EmptyElement::at((value, index as f64 + 0.5));
-            plot.draw_series(std::iter::once(place + diamond(0.0, 0.0)))?;
-        }
-    }
-    Ok(())
-}
-
-/// A diamond around a place.
-fn diamond(x: f64, y: f64) -> Polygon<(i32, i32)> {
-    let size = 6.0;
-    let corners = [(x, y - size), (x + size, y), (x, y + size), (x - size, y)];
-    let corners = corners.map(|(x, y)| (units(x), units(y)));
-    Polygon::new(corners.to_vec(), filled(Ink::Marker))
 }
 
 /// A piece of a marker's line.
-fn upright(x: f64, y: f64) -> PathElement<(i32, i32)> {
-    let ends = [(units(x), units(y - 8.0)), (units(x), units(y + 8.0))];
-    PathElement::new(ends, stroke(Ink::Marker, 1.5))
+fn upright(canvas: &mut Canvas, (x, y): Place) {
+    canvas.line((x, y - 8.0), (x, y + 8.0), Ink::Marker, 1.5);
 }
 
 #[cfg(test)]

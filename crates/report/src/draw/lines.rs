@@ -1,16 +1,10 @@
 //! Figures over time or over another figure: panels under each other on one axis, each with its own
 //! unit.
 
-use plotters::prelude::*;
-
-use super::axis::Axis;
-use super::ink::Ink;
-use super::measure;
-use super::{
-    Area, Drawn, Legend, NOTHING, SMALL, Screen, Side, TEXT, picture, stroke, style, thinned,
-    trace, units, write,
-};
-use crate::chart::{Along, Event, Line, Lines, Panel};
+use super::axis::{Axis, Plot};
+use super::canvas::{Canvas, Ink, Side};
+use super::{Legend, NOTHING, SMALL, Screen, TEXT, measure, trace};
+use crate::chart::{Along, Event, Lines, Panel};
 
 /// Lines of a panel, at most: more cannot be told apart.
 const LINES_MAX: usize = 4;
@@ -50,24 +44,24 @@ pub(super) fn drawing(chart: &Lines, screen: Screen) -> Option<(f64, String)> {
     let labels = if events.is_empty() { 0.0 } else { EVENT };
     let heads = panels.iter().map(|panel| panel.head()).sum::<f64>();
     let height = heads + (plot + GAP) * panels.len() as f64 - GAP + AXIS + labels;
-    Some(picture(width, height, |area| {
-        let mut top = 0.0;
-        for (index, panel) in panels.iter().enumerate() {
-            let labels = if index == 0 { labels } else { 0.0 };
-            panel.head_drawn(area, top)?;
-            top += panel.head() + labels;
-            let frame = Frame {
-                gutter,
-                top,
-                width,
-                height: plot,
-            };
-            frame.events_drawn(area, &events, &along, labels)?;
-            panel.drawn(area, &frame, &along)?;
-            top += plot + GAP;
-        }
-        along_drawn(area, &along, gutter, width, top - GAP)
-    }))
+    let mut canvas = Canvas::default();
+    let mut top = 0.0;
+    for (index, panel) in panels.iter().enumerate() {
+        let labels = if index == 0 { labels } else { 0.0 };
+        panel.head_drawn(&mut canvas, top, width);
+        top += panel.head() + labels;
+        let plot = Plot {
+            left: gutter,
+            top,
+            width: width - gutter,
+            height: plot,
+        };
+        events_drawn(&mut canvas, &events, &along, &plot, labels);
+        panel.drawn(&mut canvas, &plot, &along);
+        top += plot.height + GAP;
+    }
+    along.draw_below(&mut canvas, gutter, width - gutter, width, top - GAP);
+    Some((height, canvas.into_svg()))
 }
 
 /// From where to where there are values.
@@ -93,14 +87,6 @@ fn events(chart: &Lines, low: f64, high: f64) -> Vec<&Event> {
         .iter()
         .filter(|event| event.at >= low && event.at <= high);
     within.take(EVENTS_MAX).collect()
-}
-
-/// Where a panel's plot is, in pixels.
-struct Frame {
-    gutter: f64,
-    top: f64,
-    width: f64,
-    height: f64,
 }
 
 /// A panel with its scale.
@@ -139,108 +125,46 @@ impl<'a> Drawing<'a> {
     }
 
     fn gutter(&self) -> f64 {
-        let labels = self.axis.iter().flat_map(Axis::labels);
-        labels
-            .map(|label| measure::width(label, SMALL) + 12.0)
-            .fold(28.0, f64::max)
+        self.axis
+            .as_ref()
+            .map_or(28.0, |axis| axis.label_width() + 12.0)
+            .max(28.0)
     }
 
-    fn head_drawn(&self, area: &Area<'_>, top: f64) -> Drawn {
-        let room = f64::from(area.dim_in_pixel().0) / f64::from(super::SCALE);
-        let title = measure::fitted(&self.panel.title, TEXT * measure::BOLD, room);
-        write(
-            area,
-            &title,
-            &super::strong(Ink::Text, TEXT),
-            0.0,
-            top + TITLE / 2.0,
-        )?;
-        self.legend.draw(area, 0.0, top + TITLE)
+    fn head_drawn(&self, canvas: &mut Canvas, top: f64, width: f64) {
+        let title = measure::fitted(&self.panel.title, TEXT * measure::BOLD, width);
+        canvas.heading(&title, (0.0, top + TITLE / 2.0));
+        self.legend.draw(canvas, 0.0, top + TITLE);
     }
 
-    fn drawn(&self, area: &Area<'_>, frame: &Frame, along: &Axis) -> Drawn {
+    fn drawn(&self, canvas: &mut Canvas, plot: &Plot, along: &Axis) {
         let Some(axis) = &self.axis else {
-            let y = frame.top + frame.height / 2.0;
-            let middle = style(Ink::Muted, TEXT, Side::Middle);
-            return write(area, NOTHING, &middle, frame.width / 2.0, y);
+            let middle = ((plot.left + plot.width) / 2.0, plot.top + plot.height / 2.0);
+            return canvas.text(NOTHING, middle, Side::Middle, Ink::Muted);
         };
-        let part = area.clone().shrink(
-            (0, units(frame.top)),
-            (units(frame.width), units(frame.height)),
-        );
-        let mut plot = ChartBuilder::on(&part)
-            .set_label_area_size(LabelAreaPosition::Left, units(frame.gutter))
-            .build_cartesian_2d(along.clone(), axis.clone())?;
-        let mut mesh = plot.configure_mesh();
-        mesh.disable_x_mesh()
-            .disable_x_axis()
-            .axis_style(TRANSPARENT);
-        mesh.bold_line_style(stroke(Ink::Grid, 1.0))
-            .light_line_style(TRANSPARENT);
-        mesh.y_label_style(style(Ink::Muted, SMALL, Side::End));
-        mesh.set_all_tick_mark_size(units(4.0));
-        mesh.draw()?;
+        axis.draw_beside(canvas, plot);
         for (index, line) in self.panel.lines.iter().take(LINES_MAX).enumerate() {
-            self.line_drawn(&mut plot, index, line)?;
+            let place = |point| plot.place(along, axis, point);
+            trace(canvas, &line.points, place, Ink::Series(index));
         }
-        Ok(())
-    }
-
-    fn line_drawn(
-        &self,
-        plot: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<Axis, Axis>>,
-        index: usize,
-        line: &Line,
-    ) -> Drawn {
-        trace(plot, &thinned(&line.points), Ink::Series(index))
     }
 }
 
-impl Frame {
-    fn events_drawn(&self, area: &Area<'_>, events: &[&Event], along: &Axis, labels: f64) -> Drawn {
-        let mut free = f64::NEG_INFINITY;
-        for event in events {
-            let x = self.gutter + (self.width - self.gutter) * along.position(event.at);
-            let ends = [
-                (units(x), units(self.top)),
-                (units(x), units(self.top + self.height)),
-            ];
-            area.draw(&PathElement::new(ends, stroke(Ink::Marker, 1.0)))?;
-            let label = measure::fitted(&event.label, SMALL, self.width - self.gutter);
-            let half = measure::width(&label, SMALL) / 2.0;
-            let middle = x.clamp(
-                self.gutter + half,
-                (self.width - half).max(self.gutter + half),
-            );
-            // A label that would run into the one before it is left out; the line stays.
-            if labels > 0.0 && middle - half >= free {
-                let y = self.top - labels / 2.0;
-                write(
-                    area,
-                    &label,
-                    &style(Ink::Muted, SMALL, Side::Middle),
-                    middle,
-                    y,
-                )?;
-                free = middle + half + 8.0;
-            }
+fn events_drawn(canvas: &mut Canvas, events: &[&Event], along: &Axis, plot: &Plot, labels: f64) {
+    let right = plot.left + plot.width;
+    let mut free = f64::NEG_INFINITY;
+    for event in events {
+        let x = plot.left + plot.width * along.position(event.at);
+        canvas.line((x, plot.top), (x, plot.top + plot.height), Ink::Marker, 1.0);
+        let label = measure::fitted(&event.label, SMALL, plot.width);
+        let half = measure::width(&label, SMALL) / 2.0;
+        let least = plot.left + half;
+        let middle = x.clamp(least, (right - half).max(least));
+        // A label that would run into the one before it is left out; the line stays.
+        if labels > 0.0 && middle - half >= free {
+            let y = plot.top - labels / 2.0;
+            canvas.label(&label, (middle, y), Side::Middle, Ink::Muted);
+            free = middle + half + 8.0;
         }
-        Ok(())
     }
-}
-
-fn along_drawn(area: &Area<'_>, along: &Axis, gutter: f64, width: f64, top: f64) -> Drawn {
-    for (value, label) in along.ticks() {
-        let half = measure::width(label, SMALL) / 2.0;
-        let x = gutter + (width - gutter) * along.position(*value);
-        let x = x.min(width - half);
-        write(
-            area,
-            label,
-            &style(Ink::Muted, SMALL, Side::Middle),
-            x,
-            top + 14.0,
-        )?;
-    }
-    Ok(())
 }

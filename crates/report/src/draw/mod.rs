@@ -1,23 +1,20 @@
-//! Charts as SVG: axes, ticks, grid and marks are laid out by `plotters`; here is what it draws.
+//! Charts as SVG.
 //!
 //! Each chart is drawn twice for a page, for wide and for narrow screens, since text in a picture
 //! shrinks with the picture. A chart without a single number becomes a sentence.
 
 mod axis;
 mod bars;
-mod ink;
+mod canvas;
 mod lines;
 mod measure;
 mod quantiles;
 mod span;
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-use super::chart::{Along, Chart, Theme};
+use super::chart::{Along, Chart};
 use super::html::escaped;
-pub(crate) use ink::{CHART_STYLE, DARK, LIGHT};
-use ink::{Ink, SCALE};
+pub(crate) use canvas::{CHART_STYLE, DARK, LIGHT};
+use canvas::{Canvas, Ink, Place, Side};
 
 /// Size of words.
 const TEXT: f64 = 13.0;
@@ -37,11 +34,6 @@ pub(crate) enum Screen {
     Narrow,
 }
 
-/// A part of the picture.
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-/// Drawing into a string does not fail; the library's signatures say it might.
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
 impl Screen {
     /// Width of its charts in pixels.
     fn width(self) -> f64 {
@@ -53,8 +45,9 @@ impl Screen {
 }
 
 impl Chart {
-    /// As a picture that stands alone, its title and caption inside.
-    pub fn to_svg(&self, theme: Theme) -> String {
+    /// As a picture that stands alone, its title and caption inside, in the colours of the reader's
+    /// system.
+    pub fn to_svg(&self) -> String {
         const SIDE: f64 = 24.0;
         let nothing = || {
             let text =
@@ -66,13 +59,6 @@ impl Chart {
         let caption = measure::lines(self.caption(), TEXT, inside);
         let top = 58.0 + caption.len() as f64 * 19.0;
         let (width, height) = (inside + 2.0 * SIDE, (height + top + SIDE).ceil());
-        let colours = match theme {
-            Theme::System => {
-                format!("svg{{{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}")
-            }
-            Theme::Light => format!("svg{{{LIGHT}}}"),
-            Theme::Dark => format!("svg{{{DARK}}}"),
-        };
         let title = measure::fitted(self.title(), 16.0 * measure::BOLD, inside);
         let mut words = format!(
             "<text class=\"f-text\" x=\"{SIDE}\" y=\"36\" font-size=\"16\" font-weight=\"600\">{}</text>\n",
@@ -87,7 +73,7 @@ impl Chart {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-labelledby=\"title description\">\n\
              <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\
-             <style>{colours}{CHART_STYLE}.card{{fill:var(--card);stroke:var(--faint);rx:12px}}</style>\n\
+             <style>svg{{{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{CHART_STYLE}.card{{fill:var(--card);stroke:var(--faint);rx:12px}}</style>\n\
              <rect class=\"card\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\"/>\n{words}\
              <g transform=\"translate({SIDE} {top})\">{inner}</g>\n</svg>\n",
             escaped(self.title()),
@@ -139,79 +125,6 @@ impl Chart {
     }
 }
 
-/// Runs `draw` on a picture of that size.
-fn picture(width: f64, height: f64, draw: impl FnOnce(&Area<'_>) -> Drawn) -> (f64, String) {
-    let mut svg = String::new();
-    let size = (units(width).unsigned_abs(), units(height).unsigned_abs());
-    let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-    // What was drawn until then is shown, should the library ever fail.
-    let _ = draw(&root).and_then(|()| root.present());
-    drop(root);
-    (height, ink::rewritten(&svg))
-}
-
-/// Pixels to the library's.
-fn units(pixels: f64) -> i32 {
-    (pixels * f64::from(SCALE)).round() as i32
-}
-
-/// A line of so many pixels.
-fn stroke(ink: Ink, pixels: f64) -> ShapeStyle {
-    ShapeStyle {
-        color: ink.colour().to_rgba(),
-        filled: false,
-        stroke_width: units(pixels).unsigned_abs(),
-    }
-}
-
-/// An area.
-fn filled(ink: Ink) -> ShapeStyle {
-    ShapeStyle {
-        color: ink.colour().to_rgba(),
-        filled: true,
-        stroke_width: 0,
-    }
-}
-
-/// Where a text stands to its point; vertically in its middle.
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    /// The point is at its start.
-    Start,
-    /// At its end.
-    End,
-    /// At its middle.
-    Middle,
-}
-
-fn style(ink: Ink, size: f64, side: Side) -> TextStyle<'static> {
-    let horizontal = match side {
-        Side::Start => HPos::Left,
-        Side::End => HPos::Right,
-        Side::Middle => HPos::Center,
-    };
-    // The library takes the size for a line's height and divides it again.
-    let font = ("sans-serif", size * f64::from(SCALE) * 1.24).into_font();
-    let mut style = TextStyle::from(font).pos(Pos::new(horizontal, VPos::Center));
-    style.color = ink.colour().to_backend_color();
-    style
-}
-
-fn strong(ink: Ink, size: f64) -> TextStyle<'static> {
-    let mut style = style(ink, size, Side::Start);
-    style.font = style.font.style(FontStyle::Bold);
-    style
-}
-
-/// Puts a text at a place in pixels.
-fn write(area: &Area<'_>, text: &str, style: &TextStyle<'_>, x: f64, y: f64) -> Drawn {
-    area.draw(&Text::new(
-        text.to_owned(),
-        (units(x), units(y)),
-        style.clone(),
-    ))
-}
-
 /// Names beside their colours, in as many rows as they need.
 struct Legend {
     rows: Vec<Vec<(Ink, String)>>,
@@ -244,24 +157,16 @@ impl Legend {
         self.rows.len() as f64 * Legend::ROW
     }
 
-    fn draw(&self, area: &Area<'_>, left: f64, top: f64) -> Drawn {
+    fn draw(&self, canvas: &mut Canvas, left: f64, top: f64) {
         for (index, row) in self.rows.iter().enumerate() {
             let y = top + (index as f64 + 0.5) * Legend::ROW;
             let mut x = left;
             for (ink, name) in row {
-                let ends = [(units(x), units(y)), (units(x + 13.0), units(y))];
-                area.draw(&PathElement::new(ends, stroke(*ink, 3.0)))?;
-                write(
-                    area,
-                    name,
-                    &style(Ink::Text, SMALL, Side::Start),
-                    x + Legend::SWATCH,
-                    y,
-                )?;
+                canvas.line((x, y), (x + 13.0, y), *ink, 3.0);
+                canvas.label(name, (x + Legend::SWATCH, y), Side::Start, Ink::Text);
                 x += Legend::SWATCH + measure::width(name, SMALL) + Legend::GAP;
             }
         }
-        Ok(())
     }
 }
 
@@ -292,26 +197,15 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     out
 }
 
-/// Stretches without a gap.
-fn unbroken(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
-    points
-        .split(|(_, value)| !value.is_finite())
-        .filter(|stretch| !stretch.is_empty())
-}
-
-/// A line through points, with a dot where a point has no neighbour.
-fn trace<'a, 'b>(
-    chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<axis::Axis, axis::Axis>>,
-    points: &[(f64, f64)],
-    ink: Ink,
-) -> Drawn {
-    for stretch in unbroken(points) {
-        if let [only] = stretch {
-            let dot = Circle::new(*only, units(2.5), filled(ink));
-            chart.draw_series(std::iter::once(dot))?;
-        } else {
-            chart.draw_series(LineSeries::new(stretch.iter().copied(), stroke(ink, 2.0)))?;
+/// A line through points, with a dot where a point has no neighbour. A value that is no number is a
+/// gap.
+fn trace(canvas: &mut Canvas, points: &[(f64, f64)], place: impl Fn(Place) -> Place, ink: Ink) {
+    let points = thinned(points);
+    for stretch in points.split(|(_, value)| !value.is_finite()) {
+        match stretch {
+            [] => {}
+            [only] => canvas.dot(place(*only), 2.5, ink),
+            _ => canvas.polyline(stretch.iter().map(|point| place(*point)), ink),
         }
     }
-    Ok(())
 }

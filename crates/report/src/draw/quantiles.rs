@@ -1,13 +1,8 @@
 //! Latency by percentile: the tail gets as much room as the middle, on both axes.
 
-use plotters::prelude::*;
-
-use super::axis::Axis;
-use super::ink::{Ink, SERIES_COLOURS};
-use super::measure;
-use super::{
-    Drawn, Legend, SMALL, Screen, Side, picture, stroke, style, thinned, trace, units, write,
-};
+use super::axis::{Axis, Plot};
+use super::canvas::{Canvas, Ink, SERIES_COLOURS};
+use super::{Legend, Screen, trace};
 use crate::chart::Quantiles;
 use crate::units::Unit;
 
@@ -38,28 +33,32 @@ pub(super) fn drawing(chart: &Quantiles, screen: Screen) -> Option<(f64, String)
         Axis::tail(last),
         Axis::log(least * 0.9, most * 1.1, Unit::Micros),
     );
-    let labels = time.labels().map(|label| measure::width(label, SMALL));
-    let gutter = labels.fold(28.0, f64::max) + 12.0;
-    Some(picture(width, head + plot + AXIS, |area| {
-        legend.draw(area, 0.0, 0.0)?;
-        let part = area
-            .clone()
-            .shrink((0, units(head)), (units(width), units(plot)));
-        let mut context = ChartBuilder::on(&part)
-            .set_label_area_size(LabelAreaPosition::Left, units(gutter))
-            .build_cartesian_2d(tail.clone(), time.clone())?;
-        let mut mesh = context.configure_mesh();
-        mesh.disable_x_axis().axis_style(TRANSPARENT);
-        mesh.bold_line_style(stroke(Ink::Grid, 1.0))
-            .light_line_style(TRANSPARENT);
-        mesh.y_label_style(style(Ink::Muted, SMALL, Side::End));
-        mesh.set_all_tick_mark_size(units(4.0));
-        mesh.draw()?;
-        for (index, curve) in curves.iter().enumerate() {
-            trace(&mut context, &thinned(curve), Ink::Series(index))?;
-        }
-        percentiles_drawn(area, &tail, gutter, width, head + plot)
-    }))
+    let gutter = time.label_width().max(28.0) + 12.0;
+    let plot = Plot {
+        left: gutter,
+        top: head,
+        width: width - gutter,
+        height: plot,
+    };
+    let mut canvas = Canvas::default();
+    legend.draw(&mut canvas, 0.0, 0.0);
+    time.draw_beside(&mut canvas, &plot);
+    for tick in tail.ticks() {
+        let x = plot.left + plot.width * tick;
+        canvas.line((x, head), (x, head + plot.height), Ink::Grid, 1.0);
+    }
+    for (index, curve) in curves.iter().enumerate() {
+        let place = |point| plot.place(&tail, &time, point);
+        trace(&mut canvas, curve, place, Ink::Series(index));
+    }
+    tail.draw_below(
+        &mut canvas,
+        plot.left,
+        plot.width,
+        width,
+        head + plot.height,
+    );
+    Some((head + plot.height + AXIS, canvas.into_svg()))
 }
 
 /// Points that can be drawn: quantiles below 1, times above 0.
@@ -72,30 +71,4 @@ fn sound(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         .filter(sound)
         .map(|(quantile, us)| (quantile, us.max(0.1)))
         .collect()
-}
-
-fn percentiles_drawn(
-    area: &super::Area<'_>,
-    tail: &Axis,
-    gutter: f64,
-    width: f64,
-    top: f64,
-) -> Drawn {
-    let mut free = 0.0;
-    for (quantile, label) in tail.ticks() {
-        let half = measure::width(label, SMALL) / 2.0;
-        let x = gutter + (width - gutter) * tail.position(*quantile);
-        let x = x.min(width - half);
-        if x - half >= free {
-            write(
-                area,
-                label,
-                &style(Ink::Muted, SMALL, Side::Middle),
-                x,
-                top + 14.0,
-            )?;
-            free = x + half + 6.0;
-        }
-    }
-    Ok(())
 }
