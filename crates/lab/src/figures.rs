@@ -11,190 +11,84 @@ pub(crate) struct Figure {
     pub(crate) better: Better,
 }
 
-/// Figures by name: title, unit, which way is better.
-const KNOWN: [(&str, &str, Unit, Better); 39] = [
-    (
-        "per_cpu_second",
-        "requests per CPU second",
-        Unit::Count,
-        Better::Higher,
-    ),
-    (
-        "per_second",
-        "requests per second",
-        Unit::Count,
-        Better::Higher,
-    ),
-    (
-        "goodput",
-        "good replies per second",
-        Unit::Count,
-        Better::Higher,
-    ),
-    ("refused", "refused per second", Unit::Count, Better::Lower),
-    (
-        "admitted_p50_us",
-        "p50 of the admitted",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    (
-        "admitted_p99_us",
-        "p99 of the admitted",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    (
-        "refused_p99_us",
-        "p99 of the refused",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    (
-        "others_refused",
-        "others refused per second",
-        Unit::Count,
-        Better::Lower,
-    ),
-    (
-        "others_p99_us",
-        "p99 of the others",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    (
-        "cpu_us",
-        "CPU time per request",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    ("p50_us", "p50", Unit::Micros, Better::Lower),
-    ("p90_us", "p90", Unit::Micros, Better::Lower),
-    ("p99_us", "p99", Unit::Micros, Better::Lower),
-    ("p999_us", "p99.9", Unit::Micros, Better::Lower),
-    ("mean_us", "mean time", Unit::Micros, Better::Lower),
-    ("max_us", "longest time", Unit::Micros, Better::Lower),
-    (
-        "first_byte_p50_us",
-        "first byte p50",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    (
-        "first_byte_p99_us",
-        "first byte p99",
-        Unit::Micros,
-        Better::Lower,
-    ),
-    ("completed", "replies", Unit::Count, Better::Higher),
-    ("failed", "failed", Unit::Count, Better::Lower),
-    (
-        "replies",
-        "replies, warm-up included",
-        Unit::Count,
-        Better::Higher,
-    ),
-    ("logged", "logged", Unit::Count, Better::Higher),
-    ("unlogged", "not logged", Unit::Count, Better::Lower),
-    ("late_share", "sent late", Unit::Share, Better::Lower),
-    (
-        "generator_busy",
-        "generator's core busy",
-        Unit::Share,
-        Better::Lower,
-    ),
-    ("server_busy", "cores used", Unit::Cores, Better::Lower),
-    ("pss_bytes", "memory", Unit::Bytes, Better::Lower),
-    ("peak_bytes", "peak memory", Unit::Bytes, Better::Lower),
-    ("processes", "processes", Unit::Count, Better::Lower),
-    ("threads", "threads", Unit::Count, Better::Lower),
-    (
-        "switches",
-        "context switches per request",
-        Unit::Count,
-        Better::Lower,
-    ),
-    (
-        "run_queue_share",
-        "waiting for a core",
-        Unit::Share,
-        Better::Lower,
-    ),
-    ("throttled_share", "throttled", Unit::Share, Better::Lower),
-    (
-        "time_wait",
-        "sockets in TIME_WAIT",
-        Unit::Count,
-        Better::Lower,
-    ),
-    ("load1", "load average", Unit::Count, Better::Lower),
-    ("jain", "Jain's index", Unit::Count, Better::Higher),
-    (
-        "bytes_each",
-        "memory per connection",
-        Unit::Bytes,
-        Better::Lower,
-    ),
-    (
-        "bytes_alone",
-        "memory without them",
-        Unit::Bytes,
-        Better::Lower,
-    ),
-    (
-        "largest_share",
-        "busiest worker's share",
-        Unit::Share,
-        Better::Lower,
-    ),
+/// Names and titles that have a unit and a better way in common.
+type Group = (Unit, Better, &'static [(&'static str, &'static str)]);
+
+/// Figures that are known.
+#[rustfmt::skip]
+const KNOWN: [Group; 6] = [
+    (Unit::Count, Better::Higher, &[
+        ("per_cpu_second", "requests per CPU second"), ("per_second", "requests per second"),
+        ("goodput", "good replies per second"), ("completed", "replies"),
+        ("replies", "replies, warm-up included"), ("logged", "logged"), ("jain", "Jain's index"),
+    ]),
+    (Unit::Count, Better::Lower, &[
+        ("refused", "refused per second"), ("others_refused", "others refused per second"),
+        ("failed", "failed"), ("unlogged", "not logged"), ("processes", "processes"),
+        ("threads", "threads"), ("switches", "context switches per request"),
+        ("time_wait", "sockets in TIME_WAIT"), ("load1", "load average"),
+    ]),
+    (Unit::Micros, Better::Lower, &[
+        ("admitted_p50_us", "p50 of the admitted"), ("admitted_p99_us", "p99 of the admitted"),
+        ("refused_p99_us", "p99 of the refused"), ("others_p99_us", "p99 of the others"),
+        ("cpu_us", "CPU time per request"), ("p50_us", "p50"), ("p90_us", "p90"), ("p99_us", "p99"),
+        ("p999_us", "p99.9"), ("mean_us", "mean time"), ("max_us", "longest time"),
+        ("first_byte_p50_us", "first byte p50"), ("first_byte_p99_us", "first byte p99"),
+    ]),
+    (Unit::Share, Better::Lower, &[
+        ("late_share", "sent late"), ("generator_busy", "generator's core busy"),
+        ("run_queue_share", "waiting for a core"), ("throttled_share", "throttled"),
+        ("largest_share", "busiest worker's share"),
+    ]),
+    (Unit::Cores, Better::Lower, &[
+        ("server_busy", "cores used"),
+    ]),
+    (Unit::Bytes, Better::Lower, &[
+        ("pss_bytes", "memory"), ("peak_bytes", "peak memory"),
+        ("bytes_each", "memory per connection"), ("bytes_alone", "memory without them"),
+    ]),
 ];
+
+/// How names begin that have a tenant or a window in them, and what is said of that.
+#[rustfmt::skip]
+const PARTS: [(&str, &str, Unit, Better); 4] = [
+    ("goodput.", "good replies per second of ", Unit::Count, Better::Higher),
+    ("goodput_in.", "good replies per second, ", Unit::Count, Better::Higher),
+    ("refused.", "refused per second of ", Unit::Count, Better::Lower),
+    ("p99_us.", "p99 of ", Unit::Micros, Better::Lower),
+];
+
+/// How names of others' figures end, and what is said in place of that.
+const ENDS: [(&str, &str, Unit, Better); 6] = [
+    ("_us", "", Unit::Micros, Better::Lower),
+    ("_seconds", "", Unit::Seconds, Better::Lower),
+    ("_bytes", "", Unit::Bytes, Better::Lower),
+    ("_share", "", Unit::Share, Better::Lower),
+    ("_per_second", " per second", Unit::Count, Better::Higher),
+    ("", "", Unit::Count, Better::Lower),
+];
+
+fn known(name: &str) -> Option<(&'static str, Unit, Better)> {
+    KNOWN.iter().find_map(|(unit, better, names)| {
+        let (_, title) = names.iter().find(|(known, _)| *known == name)?;
+        Some((*title, *unit, *better))
+    })
+}
 
 /// How a figure of this name is shown; unknown ones by the end of their names.
 pub(crate) fn figure(name: &str) -> Figure {
-    if let Some((_, title, unit, better)) = KNOWN.iter().find(|(known, ..)| *known == name) {
-        return Figure {
-            title: (*title).to_owned(),
-            unit: *unit,
-            better: *better,
-        };
-    }
-    let (title, unit, better) = if let Some(tenant) = name.strip_prefix("goodput.") {
-        (
-            format!("good replies per second of {tenant}"),
-            Unit::Count,
-            Better::Higher,
-        )
-    } else if let Some(window) = name.strip_prefix("goodput_in.") {
-        (
-            format!("good replies per second, {window}"),
-            Unit::Count,
-            Better::Higher,
-        )
-    } else if let Some(tenant) = name.strip_prefix("refused.") {
-        (
-            format!("refused per second of {tenant}"),
-            Unit::Count,
-            Better::Lower,
-        )
-    } else if let Some(tenant) = name.strip_prefix("p99_us.") {
-        (format!("p99 of {tenant}"), Unit::Micros, Better::Lower)
-    } else if let Some(rest) = name.strip_suffix("_us") {
-        (rest.replace('_', " "), Unit::Micros, Better::Lower)
-    } else if let Some(rest) = name.strip_suffix("_seconds") {
-        (rest.replace('_', " "), Unit::Seconds, Better::Lower)
-    } else if let Some(rest) = name.strip_suffix("_bytes") {
-        (rest.replace('_', " "), Unit::Bytes, Better::Lower)
-    } else if let Some(rest) = name.strip_suffix("_share") {
-        (rest.replace('_', " "), Unit::Share, Better::Lower)
-    } else if let Some(rest) = name.strip_suffix("_per_second") {
-        (
-            format!("{} per second", rest.replace('_', " ")),
-            Unit::Count,
-            Better::Higher,
-        )
-    } else {
-        (name.replace('_', " "), Unit::Count, Better::Lower)
+    let of_part = |(start, title, unit, better): (&str, &str, Unit, Better)| {
+        let part = name.strip_prefix(start)?;
+        Some((format!("{title}{part}"), unit, better))
     };
+    let of_end = |(end, title, unit, better): (&str, &str, Unit, Better)| {
+        let start = name.strip_suffix(end)?;
+        Some((start.replace('_', " ") + title, unit, better))
+    };
+    let found = known(name).map(|(title, unit, better)| (title.to_owned(), unit, better));
+    let found = found.or_else(|| PARTS.into_iter().find_map(of_part));
+    let found = found.or_else(|| ENDS.into_iter().find_map(of_end));
+    let (title, unit, better) = found.unwrap_or((name.to_owned(), Unit::Count, Better::Lower));
     Figure {
         title,
         unit,
@@ -204,7 +98,7 @@ pub(crate) fn figure(name: &str) -> Figure {
 
 /// Whether a name is one of ours, not of a command or tenant.
 pub(crate) fn is_known(name: &str) -> bool {
-    name == "established" || KNOWN.iter().any(|(known, ..)| *known == name)
+    name == "established" || known(name).is_some()
 }
 
 impl Figure {

@@ -9,6 +9,7 @@
 
 pub mod client;
 mod error;
+mod seconds;
 pub mod server;
 pub mod stats;
 

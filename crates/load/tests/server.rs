@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use load::server::{Sampler, Server, Spent, TreeReading, Which, cool_down};
+use load::server::{Sampler, Server, Spent, TreeFigures, Which, cool_down};
 use os::cgroup::{Controller, Host};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::wait::eventually;
@@ -87,7 +87,7 @@ fn whoever_listens_on_a_port_is_found() {
     assert_eq!(tree.sockets.get("LISTEN"), Some(&1), "{tree:?}");
 }
 
-fn tree(server: &mut Server) -> TreeReading {
+fn tree(server: &mut Server) -> TreeFigures {
     server.read().tree.expect("a server was named")
 }
 

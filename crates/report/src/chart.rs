@@ -3,7 +3,6 @@
 //! Values that are no number, or infinite, are left out by every renderer.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
 use super::units::Unit;
 
@@ -11,8 +10,7 @@ use super::units::Unit;
 const CURVE_POINTS: u32 = 120;
 
 /// A chart.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Chart {
     /// Figures side by side, each with its interval.
     Bars(Bars),
@@ -23,51 +21,46 @@ pub enum Chart {
 }
 
 /// Figures side by side, each with its interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bars {
     /// What is shown, with its unit in words: `Requests per second of server CPU time`.
     pub title: String,
     /// A sentence on how to read it; may be empty.
-    #[serde(default)]
     pub caption: String,
     /// How the values are written.
     pub unit: Unit,
     /// Rows of bars that are compared with each other.
     pub groups: Vec<BarGroup>,
     /// A line across all groups: a target, or 1 where ratios are shown.
-    #[serde(default)]
     pub reference: Option<Marker>,
 }
 
 /// Bars that are compared with each other.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct BarGroup {
     /// What they have in common; empty where there is one group.
     pub label: String,
     /// The bars. Bars of the same name have the same colour in all groups.
     pub bars: Vec<Bar>,
     /// A line across this group alone: the figure somebody reported.
-    #[serde(default)]
     pub marker: Option<Marker>,
 }
 
 /// A bar.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bar {
     /// Whose figure it is.
     pub name: String,
     /// The figure.
     pub value: f64,
     /// Its 95 % interval, low and high.
-    #[serde(default)]
     pub interval: Option<(f64, f64)>,
     /// The figure somebody reported of this one.
-    #[serde(default)]
     pub reported: Option<f64>,
 }
 
 /// A line at a value.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Marker {
     /// Where.
     pub value: f64,
@@ -76,8 +69,7 @@ pub struct Marker {
 }
 
 /// What runs from left to right.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Along {
     /// Seconds since the start.
     #[default]
@@ -87,25 +79,22 @@ pub enum Along {
 }
 
 /// Figures over time, or over another figure.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
     /// What is shown.
     pub title: String,
     /// A sentence on how to read it; may be empty.
-    #[serde(default)]
     pub caption: String,
     /// What runs from left to right.
-    #[serde(default)]
     pub along: Along,
     /// One under the other on the same axis; figures of different units never share one.
     pub panels: Vec<Panel>,
     /// Instants worth a vertical line: the load ends.
-    #[serde(default)]
     pub events: Vec<Event>,
 }
 
 /// Lines with one unit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Panel {
     /// What is shown, with its unit in words: `Response time`.
     pub title: String,
@@ -116,7 +105,7 @@ pub struct Panel {
 }
 
 /// A line.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Line {
     /// What it shows.
     pub name: String,
@@ -125,7 +114,7 @@ pub struct Line {
 }
 
 /// An instant worth a line.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Event {
     /// Seconds since the start.
     pub at: f64,
@@ -134,19 +123,18 @@ pub struct Event {
 }
 
 /// Latency by percentile.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Quantiles {
     /// What is shown.
     pub title: String,
     /// A sentence on how to read it; may be empty.
-    #[serde(default)]
     pub caption: String,
     /// One curve each.
     pub series: Vec<QuantileSeries>,
 }
 
 /// A latency curve.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct QuantileSeries {
     /// Whose.
     pub name: String,

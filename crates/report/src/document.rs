@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::chart::Chart;
 
 /// A report.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
     /// What was measured.
     pub title: String,
     /// The question, or one sentence about the run.
     pub subtitle: String,
     /// The answer in one sentence, shown before everything else.
-    #[serde(default)]
     pub answer: Option<(Tone, String)>,
     /// On what, with what, when: name and value.
     pub facts: Vec<(String, String)>,
@@ -24,7 +23,7 @@ pub struct Document {
 }
 
 /// A part of a report under a heading.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Section {
     /// Its heading.
     pub heading: String,
@@ -33,8 +32,7 @@ pub struct Section {
 }
 
 /// A piece of a section.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// A paragraph.
     Text(String),
@@ -49,7 +47,7 @@ pub enum Block {
 }
 
 /// Text kept as it is; folded away where that can be done.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// What it is.
     pub title: String,
@@ -73,7 +71,7 @@ pub enum Tone {
 }
 
 /// A table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     /// Its columns.
     pub columns: Vec<Column>,
@@ -82,7 +80,7 @@ pub struct Table {
 }
 
 /// A column.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Column {
     /// Its title.
     pub title: String,
@@ -91,8 +89,7 @@ pub struct Column {
 }
 
 /// Where the text of a column stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Align {
     /// Words.
     #[default]
@@ -104,12 +101,11 @@ pub enum Align {
 }
 
 /// A cell.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cell {
     /// What stands in it.
     pub text: String,
     /// How good that is.
-    #[serde(default)]
     pub tone: Tone,
 }
 

@@ -6,14 +6,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use os::calendar::CalendarTime;
-use serde::{Deserialize, Serialize};
 
 /// Stands where there is no figure.
 pub const NONE: &str = "–";
 
 /// What a value of a chart is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unit {
     /// A number of things: `51,300`.
     #[default]

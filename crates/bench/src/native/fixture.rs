@@ -7,7 +7,7 @@ use load::client::{
     ByRequest, Errors, Failure, FirstReply, Interval, LeftOut, Outcome, Schedule, Series, Times,
     TlsFacts,
 };
-use load::server::{Sample, Spent, Throttling, TreeSpent};
+use load::server::{Sample, Spent, Throttling, TreeFigures};
 
 use super::record::{Asked, AskedUrl, PaceWord, Report};
 use super::watch::ServerRecord;
@@ -181,7 +181,7 @@ pub(crate) fn server() -> ServerRecord {
         spent: Spent {
             time: Duration::from_secs(10),
             cores: 2,
-            tree: Some(TreeSpent {
+            tree: Some(TreeFigures {
                 cpu: Duration::from_millis(1150),
                 run_queue: Duration::from_millis(115),
                 processes: 3,

@@ -1,11 +1,11 @@
 //! What must be known to read the figures rightly: one sentence each, the gravest first.
 
-use load::client::{BUSY_MAX, GENERATOR_LATE_MAX_US};
+use load::client::{BUSY_MAX, GENERATOR_LATE_MAX_US, Schedule};
 use load::server::{FOREIGN_MAX, STEAL_MAX};
 use report::Tone;
 use report::units;
 
-use super::record::{OwnRecord, PaceWord, Report, ScheduleRecord};
+use super::record::{OwnRecord, PaceWord, Report};
 use super::watch::ServerRecord;
 
 /// Share of the due requests that must have come to an end for the rate to count as reached.
@@ -103,7 +103,7 @@ fn nothing_good(report: &Report) -> String {
     )
 }
 
-fn generator_bound(own: &OwnRecord, schedule: Option<&ScheduleRecord>) -> String {
+fn generator_bound(own: &OwnRecord, schedule: Option<&Schedule>) -> String {
     let why = match schedule {
         Some(schedule)
             if own.busy <= BUSY_MAX && schedule.generator_p99_us > GENERATOR_LATE_MAX_US =>
@@ -127,7 +127,7 @@ fn generator_bound(own: &OwnRecord, schedule: Option<&ScheduleRecord>) -> String
     )
 }
 
-fn schedule_notes(report: &Report, schedule: &ScheduleRecord) -> Vec<(Tone, String)> {
+fn schedule_notes(report: &Report, schedule: &Schedule) -> Vec<(Tone, String)> {
     let mut notes = Vec::new();
     let due = schedule.due.max(1) as f64;
     if report.completed > 0 && (report.attempts() as f64) < due * REACHED {

@@ -84,7 +84,7 @@ fn facts(document: &mut Document, report: &Report) {
     document.fact("failed", units::count(report.failed));
     document.fact(
         "left out as warm-up",
-        units::seconds(report.warm_up.seconds),
+        units::seconds(report.warm_up.time.as_secs_f64()),
     );
     document.fact("generator", &report.generator);
     document.fact(

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use load::client::{Errors, FirstReply, Interval, Outcome};
-use load::{Error, in_words};
+use load::client::{Errors, FirstReply, Interval, LeftOut, Outcome, Schedule};
+use load::in_words;
 use report::units;
 
 use super::series::SeriesRecord;
@@ -33,7 +33,7 @@ pub struct Report {
     /// Seconds recorded.
     pub recorded_s: f64,
     /// What was left out at the start.
-    pub warm_up: WarmUpRecord,
+    pub warm_up: LeftOut,
     /// Exchanges that ended with a whole reply.
     pub completed: u64,
     /// Whole replies that count as failures, and exchanges without a whole reply.
@@ -67,7 +67,7 @@ pub struct Report {
     /// Tenths of a second since recording began.
     pub timeline: Vec<Interval>,
     /// How the open loop kept to its schedule; none in a closed loop.
-    pub schedule: Option<ScheduleRecord>,
+    pub schedule: Option<Schedule>,
     /// What the generator itself used.
     pub own: OwnRecord,
     /// What the first whole reply said.
@@ -140,17 +140,6 @@ pub enum PaceWord {
     Open,
 }
 
-/// What was left out at the start.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WarmUpRecord {
-    /// How long it took.
-    pub seconds: f64,
-    /// Whole replies in it.
-    pub completed: u64,
-    /// Whether the rate stood still in the end; none where that was not asked for.
-    pub steady: Option<bool>,
-}
-
 /// Times of whole exchanges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimesRecord {
@@ -184,21 +173,6 @@ pub struct UrlRecord {
     pub failed: u64,
     /// From the due instant to the last byte.
     pub response: SeriesRecord,
-}
-
-/// How the open loop kept to its schedule.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScheduleRecord {
-    /// Requests that were due while recording.
-    pub due: u64,
-    /// Sent more than a millisecond late.
-    pub late: u64,
-    /// Of these, late although a connection was free: the generator's own doing.
-    pub late_by_generator: u64,
-    /// Never sent, for the load was over.
-    pub unsent: u64,
-    /// 99th of a hundred of the generator's own lateness.
-    pub generator_p99_us: u64,
 }
 
 /// What the generator itself used.
@@ -238,11 +212,7 @@ impl Report {
             cut_short: outcome.interrupted,
             asked: asked.clone(),
             recorded_s,
-            warm_up: WarmUpRecord {
-                seconds: outcome.warm_up.time.as_secs_f64(),
-                completed: outcome.warm_up.completed,
-                steady: outcome.warm_up.steady,
-            },
+            warm_up: outcome.warm_up,
             completed: outcome.completed,
             failed: outcome.failed(),
             per_second: per_second(outcome.completed, recorded_s),
@@ -271,7 +241,7 @@ impl Report {
             },
             by_url: by_url(asked, outcome),
             timeline: outcome.timeline.clone(),
-            schedule: schedule(asked, outcome),
+            schedule: (asked.pace == PaceWord::Open).then(|| outcome.schedule.clone()),
             own: OwnRecord {
                 cpu_s: outcome.generator_cpu.as_secs_f64(),
                 busy: outcome.generator_busy,
@@ -300,26 +270,6 @@ impl Report {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers, texts and maps with text as keys")
     }
-
-    /// Reads what `to_json` wrote.
-    ///
-    /// # Errors
-    /// When it is no such report, or of a later version.
-    pub fn from_json(text: &str) -> Result<Report, Error> {
-        /// What is read before the rest is believed.
-        #[derive(Deserialize)]
-        struct Header {
-            format: String,
-        }
-        let doing = "read a report of nagaya bench";
-        let header: Header = serde_json::from_str(text).map_err(|e| Error::new(doing, e))?;
-        if header.format != FORMAT {
-            let format = header.format.escape_debug();
-            let cause = format!("its format is `{format}`, this program reads `{FORMAT}`");
-            return Err(Error::new(doing, cause));
-        }
-        serde_json::from_str(text).map_err(|e| Error::new(doing, e))
-    }
 }
 
 /// A rate; 0 where no time passed.
@@ -343,17 +293,6 @@ fn by_url(asked: &Asked, outcome: &Outcome) -> Vec<UrlRecord> {
             response: SeriesRecord::of(&request.response),
         })
         .collect()
-}
-
-fn schedule(asked: &Asked, outcome: &Outcome) -> Option<ScheduleRecord> {
-    let schedule = &outcome.schedule;
-    (asked.pace == PaceWord::Open).then_some(ScheduleRecord {
-        due: schedule.due,
-        late: schedule.late,
-        late_by_generator: schedule.late_by_generator,
-        unsent: schedule.unsent,
-        generator_p99_us: schedule.generator_p99_us,
-    })
 }
 
 fn first(first: &FirstReply) -> FirstRecord {
@@ -383,27 +322,11 @@ mod tests {
         let report = fixture::report();
         let json = report.to_json();
         assert!(!json.contains('\n'));
-        let again = Report::from_json(&json).expect("reads");
+        let again: Report = serde_json::from_str(&json).expect("reads");
         assert_eq!(again.to_json(), json);
         let print = |report: &Report| text::text(report, usize::MAX, Paint::Never);
         assert_eq!(print(&again), print(&report));
         assert_eq!(page::document(&again), page::document(&report));
-    }
-
-    #[test]
-    fn what_is_no_report_is_refused_with_the_reason() {
-        let other = fixture::report()
-            .to_json()
-            .replace(FORMAT, "nagaya-bench/2");
-        for (text, part) in [
-            ("", "EOF"),
-            ("[]", "invalid"),
-            ("{\"format\":\"nagaya-bench/1\"}", "missing field"),
-            (other.as_str(), "this program reads `nagaya-bench/1`"),
-        ] {
-            let error = Report::from_json(text).expect_err("is none").to_string();
-            assert!(error.contains(part), "{error}");
-        }
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn warm_up(report: &Report) -> String {
     }
     format!(
         "{} with {} left out",
-        units::seconds(report.warm_up.seconds),
+        units::seconds(report.warm_up.time.as_secs_f64()),
         if report.warm_up.completed == 1 {
             "1 reply".to_owned()
         } else {

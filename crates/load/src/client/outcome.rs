@@ -60,9 +60,10 @@ pub struct Outcome {
 }
 
 /// Requests of the warm-up.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
     /// How long it took.
+    #[serde(rename = "seconds", with = "crate::seconds")]
     pub time: Duration,
     /// Whole replies in it.
     pub completed: u64,
@@ -173,7 +174,7 @@ pub struct Interval {
 }
 
 /// How the open loop kept to its schedule.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Schedule {
     /// Requests that were due while recording; 0 in a closed loop.
     pub due: u64,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::reading::Reading;
-use super::spent::{Spent, TreeSpent, ratio};
+use super::reading::{Reading, TreeFigures};
+use super::spent::{Spent, ratio};
 use report::units;
 
 /// Rows for a report: what was spent, and what there is at the end, for so many requests. What was
@@ -28,7 +28,7 @@ impl Rows {
         self.0.push((name.to_owned(), value));
     }
 
-    fn processor(&mut self, tree: &TreeSpent, spent: &Spent, requests: u64) {
+    fn processor(&mut self, tree: &TreeFigures, spent: &Spent, requests: u64) {
         self.add(
             "Server CPU",
             format!("{} ({:.2} cores)", time(tree.cpu), spent.cores_used()),
@@ -53,7 +53,7 @@ impl Rows {
         self.add("Waiting for a core", text);
     }
 
-    fn memory(&mut self, tree: &TreeSpent, after: &Reading) {
+    fn memory(&mut self, tree: &TreeFigures, after: &Reading) {
         let text = format!(
             "{}, {}",
             counted(tree.processes, "process", "processes"),
@@ -72,7 +72,7 @@ impl Rows {
         }
     }
 
-    fn quota(&mut self, tree: &TreeSpent, spent: &Spent) {
+    fn quota(&mut self, tree: &TreeFigures, spent: &Spent) {
         if let Some(quota) = tree.throttling {
             let text = format!(
                 "{} of {}, {:.2} threads stood still on average",
@@ -84,7 +84,7 @@ impl Rows {
         }
     }
 
-    fn sockets(&mut self, tree: &TreeSpent) {
+    fn sockets(&mut self, tree: &TreeFigures) {
         if !tree.sockets.is_empty() {
             let cut = if tree.sockets_are_cut {
                 ", and more"
@@ -161,7 +161,7 @@ mod tests {
         Spent {
             time: Duration::from_secs(2),
             cores: 2,
-            tree: Some(TreeSpent {
+            tree: Some(TreeFigures {
                 cpu: Duration::from_millis(1_500),
                 run_queue: Duration::from_millis(500),
                 processes: 101,

@@ -21,20 +21,12 @@ pub(super) fn read() -> MachineReading {
 
 /// Looks at what samples are made of: work, waiting for cores, load.
 pub(super) fn read_lightly() -> MachineReading {
-    let work = texts::work(&text("/proc/stat").unwrap_or_default());
     let load = text("/proc/loadavg").unwrap_or_default();
     let waiting = text("/proc/pressure/cpu").unwrap_or_default();
     MachineReading {
-        cores: work.cores,
-        busy: work.busy,
-        interrupts: work.interrupts,
-        interrupts_are_apart: work.interrupts_are_apart,
-        idle: work.idle,
-        steal: work.steal,
-        started: work.started,
         cpu_pressure: texts::pressure(&waiting),
         load1: texts::load1(&load).unwrap_or(0.0),
-        ..MachineReading::default()
+        ..texts::work(&text("/proc/stat").unwrap_or_default())
     }
 }
 

@@ -17,7 +17,6 @@ mod machine;
 mod noise;
 mod reading;
 mod sample;
-mod seconds;
 mod sockets;
 mod spent;
 mod texts;
@@ -31,7 +30,7 @@ pub use find::Which;
 pub use noise::{FOREIGN_MAX, Noise, STEAL_MAX};
 pub use reading::*;
 pub use sample::{Sample, Sampler};
-pub use spent::{Spent, TreeSpent};
+pub use spent::Spent;
 
 use crate::error::Error;
 use sockets::Sockets;

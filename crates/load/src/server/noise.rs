@@ -62,16 +62,16 @@ impl fmt::Display for Noise {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spent::TreeSpent;
+    use super::super::reading::TreeFigures;
     use super::*;
 
     fn slice(server_ms: u64, charged_ms: u64, steal_share: f64) -> Spent {
         Spent {
             time: Duration::from_secs(1),
             cores: 2,
-            tree: Some(TreeSpent {
+            tree: Some(TreeFigures {
                 cpu: Duration::from_millis(server_ms),
-                ..TreeSpent::default()
+                ..TreeFigures::default()
             }),
             charged: Duration::from_millis(charged_ms),
             steal_share,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::seconds;
+use crate::seconds;
 
 /// One look.
 #[derive(Debug, Clone)]
@@ -13,17 +13,20 @@ pub struct Reading {
     /// When.
     pub at: Instant,
     /// The process tree; `None` where no server was named or found.
-    pub tree: Option<TreeReading>,
+    pub tree: Option<TreeFigures>,
     /// The machine.
     pub machine: MachineReading,
 }
 
-/// A process tree. Counters go on growing when processes end: what ended processes used is kept.
-#[derive(Debug, Clone, Default)]
-pub struct TreeReading {
+/// A process tree at a look, or between two: then what counts up is the difference. Counters go on
+/// growing when processes end: what ended processes used is kept.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TreeFigures {
     /// CPU time of all threads so far, to the nanosecond where the kernel tells.
+    #[serde(with = "seconds")]
     pub cpu: Duration,
     /// Time its threads waited for a core so far.
+    #[serde(with = "seconds")]
     pub run_queue: Duration,
     /// Processes now.
     pub processes: u64,
@@ -60,7 +63,7 @@ pub struct Throttling {
 }
 
 /// The machine.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct MachineReading {
     /// Cores.
     pub cores: u64,

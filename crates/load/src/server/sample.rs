@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::Server;
-use super::reading::{Reading, TreeReading};
-use super::seconds;
+use super::reading::{Reading, TreeFigures};
 use super::spent::{Spent, ratio};
+use crate::seconds;
 
 /// Samples kept; an even number.
 const SAMPLES_MAX: usize = 600;
@@ -222,7 +222,7 @@ fn cost_since(cpu_ns: u64) -> Duration {
 }
 
 /// Sockets that are no listeners.
-pub(super) fn connections(tree: &TreeReading) -> u64 {
+pub(super) fn connections(tree: &TreeFigures) -> u64 {
     let states = tree.sockets.iter().filter(|(state, _)| *state != "LISTEN");
     states.map(|(_, count)| count).sum()
 }

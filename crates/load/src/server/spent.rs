@@ -1,12 +1,11 @@
 //! What was spent between two looks.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::reading::{MachineReading, Reading, Throttling, TreeReading};
-use super::seconds;
+use super::reading::{MachineReading, Reading, Throttling, TreeFigures};
+use crate::seconds;
 
 /// The difference of two looks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -17,7 +16,7 @@ pub struct Spent {
     /// Cores of the machine.
     pub cores: u64,
     /// By the server; `None` where none was named.
-    pub tree: Option<TreeSpent>,
+    pub tree: Option<TreeFigures>,
     /// Time the machine's cores worked for processes, whoever they belong to.
     #[serde(with = "seconds")]
     pub charged: Duration,
@@ -42,35 +41,6 @@ pub struct Spent {
     pub retransmits: u64,
     /// Processes and threads started on the machine.
     pub started: u64,
-}
-
-/// What a process tree spent.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct TreeSpent {
-    /// CPU time.
-    #[serde(with = "seconds")]
-    pub cpu: Duration,
-    /// Time its threads waited for a core.
-    #[serde(with = "seconds")]
-    pub run_queue: Duration,
-    /// Processes at the end.
-    pub processes: u64,
-    /// Threads at the end.
-    pub threads: u64,
-    /// Proportional share of memory at the end, where that look had it.
-    pub pss_bytes: Option<u64>,
-    /// Sum of the processes' peaks of resident memory, the largest so far.
-    pub peak_bytes: u64,
-    /// Context switches it asked for.
-    pub voluntary_switches: u64,
-    /// Context switches forced on it.
-    pub involuntary_switches: u64,
-    /// What a CPU quota did, where there is one.
-    pub throttling: Option<Throttling>,
-    /// TCP sockets on its listening ports by state at the end.
-    pub sockets: BTreeMap<String, u64>,
-    /// Whether there were more sockets than a look goes through.
-    pub sockets_are_cut: bool,
 }
 
 impl Spent {
@@ -136,24 +106,16 @@ fn charged(time: Duration, from: &MachineReading, to: &MachineReading) -> Durati
     }
 }
 
-fn tree(before: Option<&TreeReading>, after: Option<&TreeReading>) -> Option<TreeSpent> {
+fn tree(before: Option<&TreeFigures>, after: Option<&TreeFigures>) -> Option<TreeFigures> {
     let (before, after) = (before?, after?);
-    Some(TreeSpent {
+    let more = |of: fn(&TreeFigures) -> u64| of(after).saturating_sub(of(before));
+    Some(TreeFigures {
         cpu: after.cpu.saturating_sub(before.cpu),
         run_queue: after.run_queue.saturating_sub(before.run_queue),
-        processes: after.processes,
-        threads: after.threads,
-        pss_bytes: after.pss_bytes,
-        peak_bytes: after.peak_bytes,
-        voluntary_switches: after
-            .voluntary_switches
-            .saturating_sub(before.voluntary_switches),
-        involuntary_switches: after
-            .involuntary_switches
-            .saturating_sub(before.involuntary_switches),
+        voluntary_switches: more(|tree| tree.voluntary_switches),
+        involuntary_switches: more(|tree| tree.involuntary_switches),
         throttling: throttling(before.throttling, after.throttling),
-        sockets: after.sockets.clone(),
-        sockets_are_cut: after.sockets_are_cut,
+        ..after.clone()
     })
 }
 

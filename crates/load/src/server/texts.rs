@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::clock::of_ticks;
+use super::reading::MachineReading;
 
 /// A process, from `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,22 +91,11 @@ pub(super) fn pss_bytes(text: &str) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
-/// The machine's work, from `/proc/stat`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Work {
-    pub(super) cores: u64,
-    pub(super) busy: Duration,
-    pub(super) interrupts: Duration,
-    pub(super) interrupts_are_apart: bool,
-    pub(super) idle: Duration,
-    pub(super) steal: Duration,
-    pub(super) started: u64,
-}
-
+/// The machine's work, from `/proc/stat`: all that file tells.
 /// A kernel that does not time its interrupts charges them to whatever process they interrupt. It
 /// has no time of hard interrupts at all, which is how it is told from the others.
-pub(super) fn work(text: &str) -> Work {
-    let mut work = Work::default();
+pub(super) fn work(text: &str) -> MachineReading {
+    let mut work = MachineReading::default();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         match words.next() {
@@ -313,7 +303,7 @@ mod tests {
         let text = "cpu  100 10 50 1000 5 0 6 20 30 0\ncpu0 1 2\ncpu1 1 2\nintr 1 2 3\n\
                     ctxt 99\nprocesses 4711\nprocs_running 1\n";
         let seconds = |ticks: u64| Duration::from_millis(ticks * 10);
-        let expected = Work {
+        let expected = MachineReading {
             cores: 2,
             busy: seconds(160),
             interrupts: seconds(6),
@@ -321,11 +311,12 @@ mod tests {
             idle: seconds(1_005),
             steal: seconds(20),
             started: 4_711,
+            ..MachineReading::default()
         };
         assert_eq!(work(text), expected);
         let apart = work("cpu 1 1 1 1 1 4 6 1\ncpu0\n");
         assert!(apart.interrupts_are_apart && apart.interrupts == seconds(10));
-        assert_eq!(work(""), Work::default());
+        assert_eq!(work(""), MachineReading::default());
         let huge = work("cpu 18446744073709551615 18446744073709551615 9 9 9 9 9 9");
         assert!(huge.busy > Duration::from_secs(1));
     }

@@ -15,7 +15,7 @@ use super::clock::{TICK_NS, ticks_since_boot};
 use super::files::{beginning, numbers_in};
 use super::groups::{Anew, Groups};
 use super::machine;
-use super::reading::TreeReading;
+use super::reading::TreeFigures;
 use super::texts::{self, Stat};
 
 /// Processes of a tree that are looked at.
@@ -129,7 +129,7 @@ impl Tree {
 
     /// Looks at it. The order matters: what parents were told of their children is read before the
     /// children's own clocks, so that nothing is counted as both.
-    pub(super) fn look(&mut self, depth: Depth) -> TreeReading {
+    pub(super) fn look(&mut self, depth: Depth) -> TreeFigures {
         let now_ticks = ticks_since_boot();
         let all = self.scan();
         let found = self.belonging(&all);
@@ -150,11 +150,11 @@ impl Tree {
         let of_group_ns = of_group.map(|time| u64::try_from(time.as_nanos()).unwrap_or(0));
         let gain_ns = of_group_ns.unwrap_or(gain_ns);
         self.totals.cpu_ns = self.totals.cpu_ns.saturating_add(gain_ns);
-        let mut reading = TreeReading {
+        let mut reading = TreeFigures {
             processes: found.len() as u64,
             threads: found.values().map(|stat| stat.threads).sum(),
             throttling: self.groups.throttling(),
-            ..TreeReading::default()
+            ..TreeFigures::default()
         };
         let peaks = found.iter().map(|(pid, stat)| {
             let member = self.members.get_mut(pid);
@@ -176,7 +176,7 @@ impl Tree {
         reading
     }
 
-    fn fill(&self, reading: &mut TreeReading) {
+    fn fill(&self, reading: &mut TreeFigures) {
         reading.cpu = Duration::from_nanos(self.totals.cpu_ns);
         reading.run_queue = Duration::from_nanos(self.totals.run_queue_ns);
         reading.peak_bytes = self.totals.peak_bytes;

@@ -38,7 +38,7 @@ fn report(arguments: &[&str]) -> Report {
     let output = bench(&[arguments, &["--quiet", "--json", "-"]].concat());
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    Report::from_json(&text).unwrap()
+    serde_json::from_str(&text).unwrap()
 }
 
 fn url(upstream: &ScriptedUpstream, path: &str) -> String {
@@ -232,7 +232,7 @@ fn text_json_and_page_say_the_same() {
     let text = stdout(&output);
     assert!(text.contains("200 whole replies"), "{text}");
     assert!(text.contains("Closed loop:"), "{text}");
-    let report = Report::from_json(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let report: Report = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(report.completed, 200);
     let page = std::fs::read_to_string(&html).unwrap();
     assert!(
