@@ -10,6 +10,8 @@ use super::units;
 const BAR_MAX: usize = 60;
 /// Narrower than this nothing can be set.
 const WIDTH_MIN: usize = 40;
+/// Longest line of a sentence.
+const SENTENCE: usize = 96;
 /// Words are broken to no less than this; a table with less room for them is told row by row.
 const LAST_COLUMN_MIN: usize = 24;
 
@@ -31,25 +33,32 @@ impl Document {
         paragraph(&mut out, &self.subtitle, width);
         if let Some((tone, answer)) = &self.answer {
             out.push('\n');
-            out.push_str(&toned(&wrapped(&harmless(answer), width), *tone, paint));
+            out.push_str(&toned(&sentence(answer, width), *tone, paint));
             out.push('\n');
         }
         if !self.facts.is_empty() {
             out.push('\n');
         }
         let names = self.facts.iter().map(|(name, _)| columns(name)).max();
+        let names = names.unwrap_or(0);
         for (name, value) in &self.facts {
-            let gap = names.unwrap_or(0).saturating_sub(columns(name));
-            out.push_str(&format!(
-                "{}{}  {}\n",
-                harmless(name),
-                " ".repeat(gap),
-                harmless(value)
-            ));
+            let name = harmless(name);
+            let mut value = harmless(value);
+            if names + 2 + columns(&value) > width {
+                let indented = format!("\n{:names$}  ", "");
+                value = wrapped(&value, width.saturating_sub(names + 2)).replace('\n', &indented);
+            }
+            out.push_str(&format!("{name:names$}  {value}\n"));
         }
-        for section in &self.sections {
-            out.push('\n');
-            heading(&mut out, &section.heading, width, paint);
+        for section in self
+            .sections
+            .iter()
+            .filter(|section| !section.blocks.is_empty())
+        {
+            if !section.heading.is_empty() {
+                out.push('\n');
+                heading(&mut out, &section.heading, width, paint);
+            }
             for block in &section.blocks {
                 out.push('\n');
                 block_text(&mut out, block, width, paint);
@@ -63,8 +72,7 @@ fn block_text(out: &mut String, block: &Block, width: usize, paint: Paint) {
     match block {
         Block::Text(text) => paragraph(out, text, width),
         Block::Note(tone, text) => {
-            let text = wrapped(&harmless(text), width);
-            out.push_str(&toned(&text, *tone, paint));
+            out.push_str(&toned(&sentence(text, width), *tone, paint));
             out.push('\n');
         }
         Block::Table(table) => out.push_str(&table.within(width, paint)),
@@ -83,15 +91,15 @@ impl Table {
     pub fn to_text(&self, paint: Paint) -> String {
         let widths = self.widths();
         let mut out = String::new();
-        let titles = self
-            .columns
-            .iter()
-            .map(|column| Cell::from(column.title.as_str()));
-        self.line(&mut out, &titles.collect::<Vec<_>>(), &widths, paint);
-        out.push_str(
-            &"─".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)),
-        );
-        out.push('\n');
+        if self.columns.iter().any(|column| !column.title.is_empty()) {
+            let titles = self
+                .columns
+                .iter()
+                .map(|column| Cell::from(column.title.as_str()));
+            self.line(&mut out, &titles.collect::<Vec<_>>(), &widths, paint);
+            let across = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+            out.push_str(&format!("{}\n", "─".repeat(across)));
+        }
         for row in &self.rows {
             self.line(&mut out, row, &widths, paint);
         }
@@ -270,9 +278,13 @@ fn blocks(share: f64, room: usize) -> String {
 
 fn paragraph(out: &mut String, text: &str, width: usize) {
     if !text.is_empty() {
-        out.push_str(&wrapped(&harmless(text), width));
+        out.push_str(&sentence(text, width));
         out.push('\n');
     }
+}
+
+fn sentence(text: &str, width: usize) -> String {
+    wrapped(&harmless(text), width.min(SENTENCE))
 }
 
 fn heading(out: &mut String, text: &str, width: usize, paint: Paint) {

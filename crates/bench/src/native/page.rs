@@ -24,7 +24,9 @@ pub(crate) fn document(report: &Report) -> Document {
     };
     let mut document = Document::new(title, text::load(&report.asked));
     document.answer = Some((tone(report), answer(report)));
-    facts(&mut document, report);
+    document.facts = text::facts(report);
+    let measured = format!("{} by {}", report.started, report.generator);
+    document.fact("Measured", measured);
     let overview = document.section("What to know");
     for (tone, note) in notes::notes(report) {
         overview.note(tone, note);
@@ -75,49 +77,6 @@ fn answer(report: &Report) -> String {
         )),
     }
     answer
-}
-
-fn facts(document: &mut Document, report: &Report) {
-    document.fact("measured", &report.started);
-    document.fact("recorded", units::seconds(report.recorded_s));
-    document.fact("whole replies", units::count(report.completed));
-    document.fact("failed", units::count(report.failed));
-    document.fact(
-        "left out as warm-up",
-        units::seconds(report.warm_up.time.as_secs_f64()),
-    );
-    document.fact("generator", &report.generator);
-    document.fact(
-        "generator's busiest thread",
-        format!("{} of a core", units::share(report.own.busy)),
-    );
-    if let Some(first) = report.first.as_ref() {
-        document.fact(
-            "first reply",
-            format!(
-                "status {}, {}",
-                first.status,
-                units::bytes(first.body_bytes as f64)
-            ),
-        );
-        if !first.server.is_empty() {
-            document.fact("server says it is", &first.server);
-        }
-        if let Some(tls) = &first.tls {
-            document.fact("TLS", tls);
-        }
-    }
-    if let Some(schedule) = &report.schedule {
-        document.fact(
-            "schedule",
-            format!(
-                "{} due, {} late, {} never sent",
-                units::count(schedule.due),
-                units::count(schedule.late),
-                units::count(schedule.unsent)
-            ),
-        );
-    }
 }
 
 fn latencies(section: &mut Section, report: &Report) {

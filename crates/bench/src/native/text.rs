@@ -1,7 +1,7 @@
-//! The report as text, for a terminal or a file.
+//! The report as text, for a terminal or a file, and what it shares with the page.
 
 use report::units;
-use report::{Paint, Table, Tone, harmless, wrapped};
+use report::{Cell, Column, Document, Paint, Table, Tone};
 
 use super::notes;
 use super::record::{Asked, PaceWord, Report, per_second};
@@ -9,14 +9,8 @@ use super::tables;
 use super::timeline::{self, Step};
 use super::watch;
 
-/// Width of the names on the left.
-const LABEL: usize = 12;
-/// Longest line of a sentence.
-const SENTENCE: usize = 96;
 /// What a line over time has beside its blocks: its name, and from what to what it goes.
-const BESIDE_BLOCKS: usize = LABEL + 24;
-/// Narrower than this nothing can be set.
-const WIDTH_MIN: usize = 40;
+const BESIDE_BLOCKS: usize = 36;
 /// Blocks of a line over time, at most.
 const BLOCKS_MAX: usize = 60;
 /// The line over time that tells times.
@@ -26,58 +20,52 @@ const URLS_SHOWN: usize = 3;
 
 /// The whole report, for so many columns; ends with a line's end.
 pub(crate) fn text(report: &Report, width: usize, paint: Paint) -> String {
-    let width = width.max(WIDTH_MIN);
-    let table = |table: Table| table.within(width, paint);
-    let mut parts = vec![what_was_asked(report), what_came(report, width)];
-    parts.extend(tables::failures(report).map(table));
-    parts.extend(examples(report));
+    let mut document = Document::new(urls(&report.asked), load(&report.asked));
+    document.facts = facts(report);
+    let section = document.section("");
+    if let Some(failures) = tables::failures(report) {
+        section.table(failures);
+    }
+    for failure in &report.first_failures {
+        section.text(format!("first {} {}", failure.kind, failure.text));
+    }
     if report.completed > 0 {
-        let few = tables::too_few(report).map(|note| wrapped(&note, width.min(SENTENCE)));
-        let latencies = table(tables::latencies(report));
-        parts.push(format!("{latencies}{}", few.unwrap_or_default()));
+        section.table(tables::latencies(report));
+        if let Some(note) = tables::too_few(report) {
+            section.text(note);
+        }
     }
-    parts.extend(course(report, width));
-    parts.extend(tables::urls(report).map(table));
+    if let Some((title, course)) = course(report, width) {
+        document.section(title).table(course);
+    }
+    let section = document.section("");
+    if let Some(urls) = tables::urls(report) {
+        section.table(urls);
+    }
     if let Some(server) = &report.server {
-        parts.push(table(watch::table(server)));
+        section.table(watch::table(server));
     }
-    let notes: Vec<String> = notes::notes(report)
-        .iter()
-        .map(|(tone, note)| sentence(*tone, note, width))
-        .collect();
-    parts.push(notes.join("\n"));
-    parts.retain(|part| !part.trim().is_empty());
-    parts
-        .iter()
-        .map(|part| format!("{}\n", part.trim_end()))
-        .collect::<Vec<_>>()
-        .join("\n")
+    for (tone, note) in notes::notes(report) {
+        section.text(match tone {
+            Tone::Bad | Tone::Warn => format!("! {note}"),
+            Tone::Plain | Tone::Good => note,
+        });
+    }
+    document.to_text(width, paint)
 }
 
-fn sentence(tone: Tone, note: &str, width: usize) -> String {
-    let text = wrapped(&harmless(note), (width - 2).min(SENTENCE));
-    match tone {
-        Tone::Bad | Tone::Warn => format!("! {}", text.replace('\n', "\n  ")),
-        Tone::Plain | Tone::Good => text,
-    }
-}
-
-fn what_was_asked(report: &Report) -> String {
-    let asked = &report.asked;
-    let mut lines: Vec<String> = asked
-        .urls
-        .iter()
-        .take(URLS_SHOWN)
+fn urls(asked: &Asked) -> String {
+    let urls = asked.urls.iter().take(URLS_SHOWN);
+    let mut words: Vec<String> = urls
         .map(|url| match url.weight {
-            1 => harmless(&url.url),
-            weight => format!("{weight}@{}", harmless(&url.url)),
+            1 => url.url.clone(),
+            weight => format!("{weight}@{}", url.url),
         })
         .collect();
     if asked.urls.len() > URLS_SHOWN {
-        lines.push(format!("and {} more", asked.urls.len() - URLS_SHOWN));
+        words.push(format!("and {} more", asked.urls.len() - URLS_SHOWN));
     }
-    lines.push(load(asked));
-    lines.join("\n")
+    words.join(" ")
 }
 
 /// The load in a line: `closed loop · 50 connections · 1 thread · 10 s`.
@@ -108,43 +96,35 @@ pub(crate) fn load(asked: &Asked) -> String {
     words.join(" · ")
 }
 
-fn what_came(report: &Report, width: usize) -> String {
-    let mut lines = Vec::new();
-    let mut line = |label: &str, value: String| {
-        let value = match LABEL + value.chars().count() <= width {
-            true => value,
-            false => wrapped(&value, width - LABEL).replace('\n', &format!("\n{:LABEL$}", "")),
-        };
-        lines.push(format!("{label:<LABEL$}{value}"));
-    };
-    line(
+/// What came, name and value.
+pub(crate) fn facts(report: &Report) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
+    fact(
         "Rate",
         format!("{}   ({})", notes::headline(report), counted(report)),
     );
     if report.failed > 0 && report.completed > 0 {
-        line("Good", units::per_second(report.good_per_second));
+        fact("Good", units::per_second(report.good_per_second));
     }
-    line("Failed", failed(report));
+    fact("Failed", failed(report));
     let classes: Vec<String> = tables::status_classes(report)
         .iter()
         .map(|(class, count)| format!("{class} {}", units::count(*count)))
         .collect();
     if !classes.is_empty() {
-        line("Statuses", classes.join("   "));
+        fact("Statuses", classes.join("   "));
     }
-    line("Received", received(report));
+    fact("Received", received(report));
     if let Some(first) = &report.first {
-        let mut words = vec![format!(
-            "status {}, {}",
-            first.status,
-            units::bytes(first.body_bytes as f64)
-        )];
-        words.extend((!first.server.is_empty()).then(|| harmless(&first.server)));
-        words.extend(first.tls.as_deref().map(harmless));
-        line("First reply", words.join(", "));
+        let bytes = units::bytes(first.body_bytes as f64);
+        let mut words = vec![format!("status {}, {bytes}", first.status)];
+        words.extend((!first.server.is_empty()).then(|| first.server.clone()));
+        words.extend(first.tls.clone());
+        fact("First reply", words.join(", "));
     }
     if let Some(schedule) = &report.schedule {
-        line(
+        fact(
             "Schedule",
             format!(
                 "{} due, {} late ({} of them by the generator), {} never sent",
@@ -155,9 +135,9 @@ fn what_came(report: &Report, width: usize) -> String {
             ),
         );
     }
-    line("Warm-up", warm_up(report));
-    line("Generator", generator(report));
-    lines.join("\n")
+    fact("Warm-up", warm_up(report));
+    fact("Generator", generator(report));
+    facts
 }
 
 fn counted(report: &Report) -> String {
@@ -165,16 +145,11 @@ fn counted(report: &Report) -> String {
         0 => String::new(),
         kept => format!(", {} of them over kept connections", units::count(kept)),
     };
-    format!(
-        "{} whole {} in {}{kept}",
-        units::count(report.completed),
-        if report.completed == 1 {
-            "reply"
-        } else {
-            "replies"
-        },
-        units::seconds(report.recorded_s)
-    )
+    let whole = match report.completed {
+        1 => "1 whole reply".to_owned(),
+        count => format!("{} whole replies", units::count(count)),
+    };
+    format!("{whole} in {}{kept}", units::seconds(report.recorded_s))
 }
 
 fn failed(report: &Report) -> String {
@@ -207,10 +182,9 @@ fn warm_up(report: &Report) -> String {
     format!(
         "{} with {} left out",
         units::seconds(report.warm_up.time.as_secs_f64()),
-        if report.warm_up.completed == 1 {
-            "1 reply".to_owned()
-        } else {
-            format!("{} replies", units::count(report.warm_up.completed))
+        match report.warm_up.completed {
+            1 => "1 reply".to_owned(),
+            count => format!("{} replies", units::count(count)),
         }
     )
 }
@@ -225,45 +199,30 @@ fn generator(report: &Report) -> String {
     )
 }
 
-/// The first failure of each kind, in the words of the system.
-fn examples(report: &Report) -> Option<String> {
-    let lines: Vec<String> = report
-        .first_failures
-        .iter()
-        .map(|failure| format!("first {:<8} {}", failure.kind, harmless(&failure.text)))
-        .collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
-}
-
-/// Rate and latency over time, a line of blocks each.
-fn course(report: &Report, width: usize) -> Option<String> {
-    let room = width.saturating_sub(BESIDE_BLOCKS).min(BLOCKS_MAX);
+/// Rate and latency over time, a line of blocks each, and what a block is.
+fn course(report: &Report, width: usize) -> Option<(String, Table)> {
+    let room = width.saturating_sub(BESIDE_BLOCKS).clamp(1, BLOCKS_MAX);
     let steps = timeline::steps(&report.timeline, room);
-    let first = steps.first()?;
-    let line = |name: &str, of: fn(&Step) -> f64, say: fn(f64) -> String| {
+    let step = units::seconds(steps.first()?.end_s);
+    let mut table = Table::new(["", "", ""].map(Column::left));
+    let mut line = |name: &str, of: fn(&Step) -> f64, say: fn(f64) -> String| {
         let values = steps.iter().map(of);
         // Where no reply came there is no time, least of all a short one.
         let told = |step: &&Step| name != TIMES || step.per_second > 0.0;
         let most = values.clone().fold(0.0, f64::max);
         let least = steps.iter().filter(told).map(of).fold(most, f64::min);
-        format!(
-            "{name:<LABEL$}{}  {} to {}",
-            timeline::blocks(values),
-            say(least),
-            say(most)
-        )
+        let range = format!("{} to {}", say(least), say(most));
+        table.row([name, &timeline::blocks(values), &range].map(Cell::from));
     };
-    let mut lines = Vec::new();
     if report.completed > 0 {
-        lines.push(line("rate", |s| s.per_second, units::per_second));
-        lines.push(line(TIMES, |s| s.p99_us, units::micros));
+        line("rate", |s| s.per_second, units::per_second);
+        line(TIMES, |s| s.p99_us, units::micros);
     }
     if report.failed > 0 {
-        lines.push(line("failures", |s| s.failed_per_second, units::per_second));
+        line("failures", |s| s.failed_per_second, units::per_second);
     }
-    let step = units::seconds(first.end_s);
-    let title = format!("Over time, a block each {step}\n");
-    (!lines.is_empty()).then(|| title + &lines.join("\n"))
+    let title = format!("Over time, a block each {step}");
+    (!table.rows.is_empty()).then_some((title, table))
 }
 
 fn plural(count: u64, noun: &str) -> String {
@@ -439,12 +398,12 @@ mod tests {
         report.warm_up.steady = Some(false);
         report.cut_short = true;
         let text = text(&report, WIDE, Paint::Never);
-        assert!(text.contains("Rate        nothing recorded"), "{text}");
+        assert!(text.contains("Rate         nothing recorded"), "{text}");
         assert!(
             text.contains("before its warm-up, in which 16,509 replies came"),
             "{text}"
         );
-        assert!(text.contains("Received    0 B/s"), "{text}");
+        assert!(text.contains("Received     0 B/s"), "{text}");
         assert!(!text.contains("stood still"), "{text}");
     }
 
