@@ -2,7 +2,7 @@
 //!
 //! The server is a few threads of this program that do nothing but answer, so all memory is
 //! counted as the generator's. Ends with 1 where memory grew after the first hundred thousand
-//! requests or went over the limit. `cargo run --profile quick -p bench --example memory [requests]`
+//! requests or went over the limit. `cargo run --profile quick -p load --example memory [requests]`
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
