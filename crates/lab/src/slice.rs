@@ -1,8 +1,6 @@
 //! One slice: a load on one variant, what the server spent on it, and whether anything disturbed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::bed::Started;
@@ -11,7 +9,7 @@ use super::interrupt;
 use super::model::{Ask, Load, Rate, Read, Row};
 use super::tenants;
 use load::Error;
-use load::client::{self, Live, Outcome, Plan};
+use load::client::{Outcome, Plan, Running};
 use load::server::{Noise, Sample, Sampler, Server, Spent, Which};
 
 /// Between two looks at a server during a slice.
@@ -26,12 +24,6 @@ pub(crate) struct Measured {
     pub(crate) times: Vec<(u64, u64)>,
     /// What disturbed it.
     pub(crate) noise: Option<String>,
-}
-
-/// A load that runs beside the measured one until it is dropped or collected.
-struct Beside {
-    live: Arc<Live>,
-    thread: Option<JoinHandle<Result<Outcome, Error>>>,
 }
 
 /// Loads a variant and reads what it spent.
@@ -52,11 +44,12 @@ pub(crate) fn load(
                 .ok_or_else(|| Error::new("load a back end", format!("{name} does not run")))?,
         };
         let plan = generator::beside(beside, &row.load, port, seed ^ (index as u64 + 1))?;
-        background.push(Beside::start(plan));
+        background.push(Running::start(plan));
     }
     let watched = watch(&row.read, started.running.pid(), || run(plan))?;
     let outcome = watched.done?;
-    let beside: Result<Vec<Outcome>, Error> = background.iter_mut().map(Beside::collect).collect();
+    background.iter().for_each(|load| load.live().stop());
+    let beside: Result<Vec<Outcome>, Error> = background.iter_mut().map(Running::outcome).collect();
     let beside = beside?;
     let mut figures = generator::figures(&outcome);
     figures.extend(generator::window_figures(&row.load.windows, &outcome));
@@ -88,12 +81,12 @@ pub(crate) fn flat_out(base: &Load, asks: &[Ask], port: u16, seconds: f64) -> Re
 
 /// Runs a load in a thread, so that an interrupt can end it.
 pub(crate) fn run(plan: Plan) -> Result<Outcome, Error> {
-    let mut load = Beside::start(plan);
-    while !load.is_done() {
+    let mut load = Running::start(plan);
+    while !load.is_over() {
         interrupt::check()?;
         std::thread::sleep(LOOK);
     }
-    load.collect()
+    load.outcome()
 }
 
 /// What was done, and what was spent meanwhile.
@@ -207,36 +200,4 @@ fn sampled_figures(samples: &[Sample], read: &[Read]) -> BTreeMap<String, f64> {
         found.extend(both.map(|(name, value)| (name.to_owned(), value as f64)));
     }
     found
-}
-
-impl Beside {
-    fn start(plan: Plan) -> Beside {
-        let live = Arc::new(Live::new());
-        let own = Arc::clone(&live);
-        let thread = std::thread::spawn(move || client::run(&plan, &own));
-        Beside {
-            live,
-            thread: Some(thread),
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    fn collect(&mut self) -> Result<Outcome, Error> {
-        self.live.stop();
-        let missing = || Error::new("load the server", "the generator panicked");
-        let joined = self.thread.take().ok_or_else(missing)?.join();
-        joined.unwrap_or_else(|_| Err(missing()))
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        self.live.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }

@@ -118,21 +118,22 @@ pub(crate) struct Value<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Opens a table that may hold `keys`, and writes down keys that do not belong there.
+    /// Opens a table that may hold `keys`, blanks between them, and writes down keys that do not belong there.
     pub(crate) fn open(
         source: &'a Source,
         title: impl Into<String>,
         entries: &'a DeTable<'a>,
         span: Range<usize>,
-        keys: &[&str],
+        keys: &str,
     ) -> Table<'a> {
         let title = title.into();
+        let keys: Vec<&str> = keys.split_whitespace().collect();
         for key in entries.keys() {
             let name: &str = key.get_ref();
             if !keys.contains(&name) {
-                let help = match nearest(name, keys) {
+                let help = match nearest(name, &keys) {
                     Some(meant) => format!("did you mean `{meant}`?"),
-                    None => format!("it takes {}", listed(keys)),
+                    None => format!("it takes {}", listed(&keys)),
                 };
                 source.report(
                     key.span(),
@@ -301,7 +302,7 @@ impl<'a> Value<'a> {
     }
 
     /// A table with these keys.
-    pub(crate) fn table(&self, title: impl Into<String>, keys: &[&str]) -> Option<Table<'a>> {
+    pub(crate) fn table(&self, title: impl Into<String>, keys: &str) -> Option<Table<'a>> {
         match self.node.get_ref() {
             DeValue::Table(entries) => {
                 let span = self.node.span();
@@ -363,27 +364,9 @@ pub(crate) fn listed(words: &[&str]) -> String {
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let best = known
         .iter()
-        .map(|word| (distance(name, word), *word))
+        .map(|word| (strsim::levenshtein(name, word), *word))
         .min()?;
     (best.0 <= 2 && best.0 < name.chars().count()).then_some(best.1)
-}
-
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = index;
-        let mut left = index + 1;
-        let mut next = vec![left];
-        for (above, there) in row.iter().skip(1).zip(&other) {
-            let changed = diagonal + usize::from(letter != *there);
-            left = changed.min(above + 1).min(left + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -96,8 +96,6 @@ pub enum Align {
     Left,
     /// Figures.
     Right,
-    /// Marks.
-    Center,
 }
 
 /// A cell.
@@ -193,14 +191,6 @@ impl Column {
         Column {
             title: title.into(),
             align: Align::Right,
-        }
-    }
-
-    /// A column of marks.
-    pub fn center(title: impl Into<String>) -> Column {
-        Column {
-            title: title.into(),
-            align: Align::Center,
         }
     }
 }

@@ -163,10 +163,8 @@ fn table_html(out: &mut String, table: &Table) {
 
 fn cell_html(cell: &Cell, at: Align, again: bool) -> String {
     let mut classes = Vec::new();
-    match at {
-        Align::Left => {}
-        Align::Right => classes.push("r"),
-        Align::Center => classes.push("c"),
+    if at == Align::Right {
+        classes.push("r");
     }
     if cell.tone != Tone::Plain {
         classes.push(class(cell.tone));
@@ -189,7 +187,6 @@ fn align(align: Align) -> &'static str {
     match align {
         Align::Left => "",
         Align::Right => " class=\"r\"",
-        Align::Center => " class=\"c\"",
     }
 }
 

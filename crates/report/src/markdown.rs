@@ -65,7 +65,6 @@ impl Table {
             out.push_str(match column.align {
                 Align::Left => "---|",
                 Align::Right => "--:|",
-                Align::Center => ":-:|",
             });
         }
         out.push('\n');
@@ -148,7 +147,7 @@ mod tests {
         let mut table = Table::new([
             Column::left("server"),
             Column::right("figure"),
-            Column::center("wanted"),
+            Column::left("wanted"),
         ]);
         table.row([
             Cell::from("nagaya"),
@@ -163,7 +162,7 @@ mod tests {
             document.to_markdown(),
             "# Figures\n\nWhich is cheaper?\n\n**A, by 1.10 ×.**\n\n- Machine: two cores\n\n\
              ## Requests per CPU second\n\nMedians of `20` blocks.\n\n\
-             | server | figure | wanted |\n|---|--:|:-:|\n| nagaya | 51,300 | ✓ |\n| nginx |  |  |\n\n\
+             | server | figure | wanted |\n|---|--:|---|\n| nagaya | 51,300 | ✓ |\n| nginx |  |  |\n\n\
              **One slice was voided.**\n\na.toml:\n\n    [x]\n    y = 1 \n"
         );
     }

@@ -127,7 +127,6 @@ impl Table {
             let before = match column.align {
                 Align::Left => 0,
                 Align::Right => gap,
-                Align::Center => gap / 2,
             };
             if at > 0 {
                 line.push_str("  ");
@@ -355,7 +354,7 @@ mod tests {
         let mut table = Table::new([
             Column::left("server"),
             Column::right("figure"),
-            Column::center("met"),
+            Column::left("met"),
         ]);
         table.row([
             Cell::from("nagaya"),
@@ -370,7 +369,7 @@ mod tests {
     fn columns_line_up() {
         assert_eq!(
             table().to_text(Paint::Never),
-            "server  figure  met\n───────────────────\nnagaya  51,300   ✓\nh2o     40,900\n"
+            "server  figure  met\n───────────────────\nnagaya  51,300  ✓\nh2o     40,900\n"
         );
     }
 

@@ -21,123 +21,50 @@ const TIMED_REQUESTS: u64 = 50_000;
 /// Most requests: as many as ApacheBench can count.
 const REQUESTS_MAX: u64 = i32::MAX as u64;
 
-/// A flag.
-struct Flag {
-    /// A single letter.
-    letter: &'static str,
-    /// What its value is called, where it takes one.
-    value: Option<&'static str>,
-    help: &'static str,
-}
-
-const fn flag(letter: &'static str, value: Option<&'static str>, help: &'static str) -> Flag {
-    Flag {
-        letter,
-        value,
-        help,
-    }
-}
+/// A flag: its letter, what its value is called where it takes one, and its help.
+type Flag = (&'static str, &'static str, &'static str);
 
 /// All of them: ApacheBench's of 2.4, and three of its trunk.
+#[rustfmt::skip]
 const FLAGS: [Flag; 38] = [
-    flag("n", Some("requests"), "how many requests, 1 unless said"),
-    flag(
-        "c",
-        Some("connections"),
-        "how many at a time, 1 unless said",
-    ),
-    flag(
-        "t",
-        Some("seconds"),
-        "end after so long; also sets -n 50000, so a larger -n comes after it",
-    ),
-    flag(
-        "s",
-        Some("seconds"),
-        "longest wait for a server that says nothing, 30 unless said",
-    ),
-    flag("k", None, "keep connections for the next request"),
-    flag(
-        "l",
-        None,
-        "bodies may differ in length: for pages that are made anew each time",
-    ),
-    flag("i", None, "HEAD instead of GET"),
-    flag("p", Some("file"), "POST what is in the file; see -T"),
-    flag("u", Some("file"), "PUT what is in the file; see -T"),
-    flag(
-        "m",
-        Some("method"),
-        "any method; with a body: -p file -m PATCH, in this order",
-    ),
-    flag("T", Some("type"), "Content-type of that body (text/plain)"),
-    flag(
-        "H",
-        Some("field"),
-        "a field of the request, 'Name: value'; may be repeated",
-    ),
-    flag(
-        "C",
-        Some("cookie"),
-        "a cookie, name=value; the last one is sent",
-    ),
-    flag("A", Some("user:password"), "Basic authentication"),
-    flag(
-        "P",
-        Some("user:password"),
-        "Basic authentication to the proxy",
-    ),
-    flag("X", Some("proxy[:port]"), "ask through a proxy"),
-    flag("B", Some("address"), "the address connections come from"),
-    flag(
-        "b",
-        Some("bytes"),
-        "send and receive buffers of the sockets",
-    ),
-    flag("r", None, "go on when a connection is refused or reset"),
-    flag("q", None, "no progress"),
-    flag(
-        "v",
-        Some("level"),
-        "2: the request and answers outside 2xx, 3: every status",
-    ),
-    flag("d", None, "no table of percentages"),
-    flag("S", None, "no median, no deviation, no warnings"),
-    flag("w", None, "print HTML tables"),
-    flag("x", Some("attributes"), "of <table>; implies -w"),
-    flag("y", Some("attributes"), "of <tr>; implies -w"),
-    flag("z", Some("attributes"), "of <td> and <th>; implies -w"),
-    flag(
-        "g",
-        Some("file"),
-        "write every request's times, tab separated",
-    ),
-    flag(
-        "e",
-        Some("file"),
-        "write the time of each percentage as CSV",
-    ),
-    flag(
-        "Z",
-        Some("suites"),
-        "TLS cipher suites, a colon between them",
-    ),
-    flag("f", Some("protocol"), "TLS1.2, TLS1.3 or ALL"),
-    flag(
-        "E",
-        Some("file"),
-        "client certificate, its chain and its key, PEM",
-    ),
-    flag("I", None, "do not tell the server's name in TLS (no SNI)"),
-    flag("W", Some("threads"), "threads that send, 1 unless said"),
-    flag(
-        "R",
-        Some("ms"),
-        "milliseconds between new connections at the start",
-    ),
-    flag("Q", None, "no banner"),
-    flag("V", None, "print the version"),
-    flag("h", None, "print this"),
+    ("n", "requests", "how many requests, 1 unless said"),
+    ("c", "connections", "how many at a time, 1 unless said"),
+    ("t", "seconds", "end after so long; also sets -n 50000, so a larger -n comes after it"),
+    ("s", "seconds", "longest wait for a server that says nothing, 30 unless said"),
+    ("k", "", "keep connections for the next request"),
+    ("l", "", "bodies may differ in length: for pages that are made anew each time"),
+    ("i", "", "HEAD instead of GET"),
+    ("p", "file", "POST what is in the file; see -T"),
+    ("u", "file", "PUT what is in the file; see -T"),
+    ("m", "method", "any method; with a body: -p file -m PATCH, in this order"),
+    ("T", "type", "Content-type of that body (text/plain)"),
+    ("H", "field", "a field of the request, 'Name: value'; may be repeated"),
+    ("C", "cookie", "a cookie, name=value; the last one is sent"),
+    ("A", "user:password", "Basic authentication"),
+    ("P", "user:password", "Basic authentication to the proxy"),
+    ("X", "proxy[:port]", "ask through a proxy"),
+    ("B", "address", "the address connections come from"),
+    ("b", "bytes", "send and receive buffers of the sockets"),
+    ("r", "", "go on when a connection is refused or reset"),
+    ("q", "", "no progress"),
+    ("v", "level", "2: the request and answers outside 2xx, 3: every status"),
+    ("d", "", "no table of percentages"),
+    ("S", "", "no median, no deviation, no warnings"),
+    ("w", "", "print HTML tables"),
+    ("x", "attributes", "of <table>; implies -w"),
+    ("y", "attributes", "of <tr>; implies -w"),
+    ("z", "attributes", "of <td> and <th>; implies -w"),
+    ("g", "file", "write every request's times, tab separated"),
+    ("e", "file", "write the time of each percentage as CSV"),
+    ("Z", "suites", "TLS cipher suites, a colon between them"),
+    ("f", "protocol", "TLS1.2, TLS1.3 or ALL"),
+    ("E", "file", "client certificate, its chain and its key, PEM"),
+    ("I", "", "do not tell the server's name in TLS (no SNI)"),
+    ("W", "threads", "threads that send, 1 unless said"),
+    ("R", "ms", "milliseconds between new connections at the start"),
+    ("Q", "", "no banner"),
+    ("V", "", "print the version"),
+    ("h", "", "print this"),
 ];
 
 /// Heading of the flags in the help of `nagaya bench`.
@@ -145,14 +72,15 @@ const HEADING: &str = "ApacheBench's flags; its report is printed then";
 
 /// The flags as the help, completions and man page of `nagaya bench` know them. `-h` is theirs.
 pub(crate) fn arguments() -> impl Iterator<Item = clap::Arg> {
-    FLAGS.iter().filter(|flag| flag.letter != "h").map(|flag| {
-        let argument = clap::Arg::new(flag.letter)
-            .short(flag.letter.chars().next())
-            .help(flag.help)
+    let told = FLAGS.iter().filter(|(letter, ..)| *letter != "h");
+    told.map(|(letter, value, help)| {
+        let argument = clap::Arg::new(*letter)
+            .short(letter.chars().next())
+            .help(*help)
             .help_heading(HEADING);
-        match flag.value {
-            Some(name) => argument.value_name(name),
-            None => argument.action(clap::ArgAction::SetTrue),
+        match *value {
+            "" => argument.action(clap::ArgAction::SetTrue),
+            name => argument.value_name(name),
         }
     })
 }
@@ -287,30 +215,23 @@ pub(crate) fn is_flag(letter: char) -> bool {
 
 /// Whether the value of the last of these clustered flags is the next word.
 pub(crate) fn takes_next_word(cluster: &[u8]) -> bool {
-    let takes = |byte: &u8| find(char::from(*byte)).is_some_and(|flag| flag.value.is_some());
+    let takes = |byte: &u8| find(char::from(*byte)).is_some_and(|name| !name.is_empty());
     cluster.iter().position(takes) == cluster.len().checked_sub(1) && !cluster.is_empty()
 }
 
-fn find(letter: char) -> Option<&'static Flag> {
-    FLAGS.iter().find(|flag| flag.letter.chars().eq([letter]))
+/// What the value of a flag is called; nothing where it takes none.
+fn find(letter: char) -> Option<&'static str> {
+    let found = FLAGS.iter().find(|(known, ..)| known.chars().eq([letter]));
+    found.map(|(_, name, _)| *name)
 }
 
 /// The usage.
 pub(crate) fn usage(program: &str) -> String {
     let mut out =
         format!("Usage: {program} [options] [http[s]://]hostname[:port]/path\nOptions:\n");
-    for Flag {
-        letter,
-        value,
-        help,
-    } in &FLAGS
-    {
+    for (letter, value, help) in &FLAGS {
         // Writing to memory does not fail, here and below.
-        let _ = writeln!(
-            out,
-            "    -{letter} {:<14} {help}",
-            value.unwrap_or_default()
-        );
+        let _ = writeln!(out, "    -{letter} {value:<14} {help}");
     }
     out.push_str(
         "    --json FILE, --html FILE    write the results as well\n    \
@@ -367,17 +288,17 @@ impl Flags {
         words: &mut impl Iterator<Item = &'a OsString>,
     ) -> Result<Option<Wish>, Refusal> {
         for (at, letter) in cluster.iter().map(|byte| char::from(*byte)).enumerate() {
-            let Some(flag) = find(letter) else {
+            let Some(name) = find(letter) else {
                 return refuse(format!("-{letter} is no flag of ApacheBench's: see -h"));
             };
-            let Some(name) = flag.value else {
+            if name.is_empty() {
                 match letter {
                     'h' => return Ok(Some(Wish::Usage)),
                     'V' => return Ok(Some(Wish::Version)),
                     _ => self.turn_on(letter)?,
                 }
                 continue;
-            };
+            }
             let attached = cluster.get(at + 1..).unwrap_or_default();
             let value = if attached.is_empty() {
                 words.next().cloned()

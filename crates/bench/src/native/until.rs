@@ -1,8 +1,6 @@
 //! `--until`: the search on a thread of its own, its progress and report here.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 
 use crate::search::{self, ProbeResult, Search, Tried};
 use load::Error;
@@ -11,8 +9,8 @@ use report::{terminal_width, units};
 
 use super::asked::Order;
 use super::progress::Progress;
-use super::run::{LOOK_EVERY, joined, publish, stop_if};
-use super::versus::without_charts;
+use super::run::{publish, stop_if};
+use super::versus::{told_meanwhile, without_charts};
 
 /// Columns of the report where there is no terminal.
 const WIDTH: usize = 110;
@@ -45,28 +43,16 @@ fn searched(
     let live = Live::new();
     let mut progress = Progress::new(order.volume, order.plan.end);
     progress.milestone(0, "a closed loop, to find a rate to begin with".to_owned());
-    let (tell, told) = mpsc::channel();
-    thread::scope(|scope| {
-        let searching = scope.spawn(|| {
-            let tell = tell;
-            // Nobody listens any more when this thread's owner has panicked.
-            search::run(&order.plan, options, &live, &mut |tried| {
-                let _ = tell.send(line(tried));
-            })
-        });
-        let mut done = 0;
-        loop {
-            stop_if(interrupted, &live);
-            match told.recv_timeout(LOOK_EVERY) {
-                Ok(line) => {
-                    done = (done + PROBE_PERMILLE).min(1000 - PROBE_PERMILLE);
-                    progress.milestone(done, line);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+    let run = |tell: &mut dyn FnMut(String)| {
+        search::run(&order.plan, options, &live, &mut |tried| tell(line(tried)))
+    };
+    let mut done = 0;
+    told_meanwhile(run, |line| match line {
+        Some(line) => {
+            done = (done + PROBE_PERMILLE).min(1000 - PROBE_PERMILLE);
+            progress.milestone(done, line);
         }
-        joined(searching.join())
+        None => stop_if(interrupted, &live),
     })
 }
 

@@ -34,30 +34,37 @@ fn compared(order: &Order, versus: &Versus, interrupted: &AtomicBool) -> Result<
     let live = Live::new();
     let mut progress = Progress::new(order.volume, order.plan.end);
     progress.step(0, "the first block".to_owned());
+    let run = |tell: &mut dyn FnMut(compare::Progress)| {
+        let (plan, options) = (&versus.plan, &versus.options);
+        compare::run(&order.plan, plan, options, &live, &mut |step| tell(*step))
+    };
+    told_meanwhile(run, |step| match step {
+        Some(step) => progress.step(permille(&step), line(&step)),
+        None => stop_if(interrupted, &live),
+    })
+}
+
+/// Runs something on a thread of its own; hears here what it tells, and `None` again and again.
+pub(super) fn told_meanwhile<S: Send, T: Send>(
+    run: impl FnOnce(&mut dyn FnMut(S)) -> T + Send,
+    mut hear: impl FnMut(Option<S>),
+) -> T {
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
-        let comparing = scope.spawn(|| {
+        let running = scope.spawn(|| {
             let tell = tell;
-            compare::run(
-                &order.plan,
-                &versus.plan,
-                &versus.options,
-                &live,
-                // Nobody listens any more when this thread's owner has panicked.
-                &mut |step| {
-                    let _ = tell.send(*step);
-                },
-            )
+            // Nobody listens any more when this thread's owner has panicked.
+            run(&mut |said| drop(tell.send(said)))
         });
         loop {
-            stop_if(interrupted, &live);
+            hear(None);
             match told.recv_timeout(LOOK_EVERY) {
-                Ok(step) => progress.step(permille(&step), line(&step)),
+                Ok(said) => hear(Some(said)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        joined(comparing.join())
+        joined(running.join())
     })
 }
 

@@ -1,14 +1,10 @@
 //! Who asks: a few visitors at each site, at instants of their own, and the crawler.
 
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{CRAWLED, SITES};
 use load::Error;
-use load::client::{
-    self, Arrivals, End, Judge, Live, Outcome, Pace, Plan, RequestBuilder, Series, Url,
-};
+use load::client::{Arrivals, End, Judge, Pace, Plan, RequestBuilder, Running, Series, Url};
 
 /// Visitors' requests to each site a second; all of them are half of what PHP can do.
 pub(super) const VISITS_PER_SECOND: f64 = 2.0;
@@ -21,16 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is being asked of a server.
 pub(super) struct Crowd {
-    sites: Vec<Load>,
-    crawler: Load,
+    sites: Vec<Running>,
+    crawler: Running,
     /// The last wait that each site has told.
     waits_us: Vec<u64>,
-}
-
-/// One load in a thread of its own; dropping it ends it.
-struct Load {
-    live: Arc<Live>,
-    thread: Option<JoinHandle<Result<Outcome, Error>>>,
 }
 
 /// A site at one moment.
@@ -62,10 +52,10 @@ pub(super) struct Seen {
 impl Crowd {
     /// Begins to ask the server on a port.
     pub(super) fn start(port: u16, time: Duration) -> Result<Crowd, Error> {
-        let visitors = (0..SITES).map(|site| Ok(Load::start(visitors(port, site, time)?)));
+        let visitors = (0..SITES).map(|site| Ok(Running::start(visitors(port, site, time)?)));
         Ok(Crowd {
             sites: visitors.collect::<Result<_, Error>>()?,
-            crawler: Load::start(crawler(port, time)?),
+            crawler: Running::start(crawler(port, time)?),
             waits_us: vec![0; SITES],
         })
     }
@@ -73,12 +63,12 @@ impl Crowd {
     /// Whether everybody has been answered.
     pub(super) fn is_over(&self) -> bool {
         let mut all = self.sites.iter().chain(std::iter::once(&self.crawler));
-        all.all(Load::is_over)
+        all.all(Running::is_over)
     }
 
     pub(super) fn look(&mut self) -> Looks {
-        let look = |(load, wait_us): (&Load, &mut u64)| {
-            let seen = load.live.look();
+        let look = |(load, wait_us): (&Running, &mut u64)| {
+            let seen = load.live().look();
             // In a second without a reply nothing was told.
             if seen.p99_us > 0 {
                 *wait_us = seen.p99_us;
@@ -89,7 +79,7 @@ impl Crowd {
                 failed: seen.failed,
             }
         };
-        let crawler = self.crawler.live.look();
+        let crawler = self.crawler.live().look();
         Looks {
             sites: self
                 .sites
@@ -116,37 +106,6 @@ impl Crowd {
             });
         }
         Ok(found)
-    }
-}
-
-impl Load {
-    fn start(plan: Plan) -> Load {
-        let live = Arc::new(Live::new());
-        let own = Arc::clone(&live);
-        let thread = std::thread::spawn(move || client::run(&plan, &own));
-        Load {
-            live,
-            thread: Some(thread),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    fn outcome(&mut self) -> Result<Outcome, Error> {
-        let panicked = || Error::new("ask for pages", "the load generator panicked");
-        let joined = self.thread.take().ok_or_else(panicked)?.join();
-        joined.unwrap_or_else(|_| Err(panicked()))
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.live.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

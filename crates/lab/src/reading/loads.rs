@@ -5,24 +5,10 @@ use std::time::Duration;
 use super::super::model::{Arrivals, Failures, Load, Rate, Window};
 use super::super::source::{Table, Value};
 
-pub(super) const KEYS: [&str; 16] = [
-    "connections",
-    "keep_alive",
-    "requests_per_connection",
-    "seconds",
-    "requests",
-    "blocks",
-    "warm_up_seconds",
-    "rate",
-    "arrivals",
-    "ramp_seconds",
-    "timeout_seconds",
-    "deadline_ms",
-    "failures",
-    "restart_blocks",
-    "rest_seconds",
-    "windows",
-];
+pub(super) const KEYS: &str = "\
+    connections keep_alive requests_per_connection seconds requests blocks warm_up_seconds \
+    rate arrivals ramp_seconds timeout_seconds deadline_ms failures restart_blocks \
+    rest_seconds windows";
 
 impl Default for Load {
     fn default() -> Load {
@@ -130,7 +116,7 @@ pub(super) fn rate(value: &Value<'_>) -> Option<Rate> {
         return value.one_of(&[("full", Rate::Full)]);
     }
     if value.is_table() {
-        let table = value.table("`rate`", &["share"])?;
+        let table = value.table("`rate`", "share")?;
         let share = table.required("share", "share = 0.5")?.number(0.01, 10.0)?;
         return Some(Rate::Share(share));
     }

@@ -15,10 +15,8 @@ use super::source::{FILE_BYTES_MAX, Problem, Problems, Source, Table, Value};
 
 pub(crate) use service::OURS;
 
-const TOP: [&str; 12] = [
-    "title", "question", "report", "values", "files", "backends", "variants", "rows", "load",
-    "read", "before", "after",
-];
+const TOP: &str = "\
+    title question report values files backends variants rows load read before after";
 /// Variants, back ends, rows or files of one experiment.
 const ENTRIES_MAX: usize = 256;
 /// Files one entry of `[files]` may become.
@@ -75,7 +73,7 @@ fn lower(source: &Source, file: &Path) -> Experiment {
         "the file",
         document.get_ref(),
         span.start..span.start,
-        &TOP,
+        TOP,
     );
     let directory = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     let backends = service::backends(&top, &directory);
@@ -86,7 +84,7 @@ fn lower(source: &Source, file: &Path) -> Experiment {
     let variants = service::variants(&top, &directory, &names);
     let base = top
         .get("load")
-        .and_then(|value| value.table("[load]", &loads::KEYS));
+        .and_then(|value| value.table("[load]", loads::KEYS));
     let base = base.map_or_else(Load::default, |table| loads::load(&table, &Load::default()));
     let rows = row::rows(&top, &variants, &names, &base);
     Experiment {
@@ -113,7 +111,7 @@ fn lower(source: &Source, file: &Path) -> Experiment {
 }
 
 fn report(top: &Table<'_>) -> Option<FieldReport> {
-    let table = top.get("report")?.table("[report]", &["source", "words"])?;
+    let table = top.get("report")?.table("[report]", "source words")?;
     Some(FieldReport {
         source: table
             .required("source", "source = \"field report 2\"")?
@@ -162,7 +160,7 @@ fn site_file(name: String, value: &Value<'_>, directory: &Path) -> Option<SiteFi
         });
     }
     let title = format!("the file `{name}`");
-    let table = value.table(title, &["text", "bytes", "from", "repeat", "executable"])?;
+    let table = value.table(title, "text bytes from repeat executable")?;
     let repeat = table.count("repeat", 1, REPEAT_MAX).unwrap_or(1);
     if (repeat > 1) != name.contains("@n@") {
         table.report(format!(

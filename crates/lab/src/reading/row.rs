@@ -11,75 +11,15 @@ use super::service::{named, unknown};
 use super::{command, commands, limited, loads};
 use load::client::REQUESTS_MAX;
 
-const ROW: [&str; 30] = [
-    "name",
-    "note",
-    "variants",
-    "path",
-    "method",
-    "headers",
-    "body",
-    "label",
-    "weight",
-    "patience_ms",
-    "tenant",
-    "requests",
-    "hold",
-    "settle_seconds",
-    "command",
-    "command_seconds",
-    "figures",
-    "better",
-    "targets",
-    "reported",
-    "reported_of",
-    "alike",
-    "status",
-    "load",
-    "background",
-    "read",
-    "before_slice",
-    "after_slice",
-    "control",
-    "scale",
-];
-const SWITCHES: [&str; 2] = ["fresh", "cross_check"];
-const ASK: [&str; 10] = [
-    "label",
-    "method",
-    "path",
-    "headers",
-    "body",
-    "weight",
-    "patience_ms",
-    "tenant",
-    "share",
-    "repeat",
-];
-const BACKGROUND: [&str; 13] = [
-    "label",
-    "method",
-    "path",
-    "headers",
-    "body",
-    "weight",
-    "patience_ms",
-    "tenant",
-    "share",
-    "backend",
-    "connections",
-    "keep_alive",
-    "rate",
-];
-const TARGET: [&str; 7] = [
-    "of",
-    "variant",
-    "than",
-    "row",
-    "at_least",
-    "at_most",
-    "more_at_most",
-];
+const ROW: &str = "\
+    name note variants path method headers body label weight patience_ms tenant requests hold \
+    settle_seconds command command_seconds figures better targets reported reported_of alike \
+    status load background read before_slice after_slice control scale fresh cross_check";
+const ASK: &str = "label method path headers body weight patience_ms tenant share repeat";
+const BACKGROUND: &str = "\
+    label method path headers body weight patience_ms tenant share backend connections \
+    keep_alive rate";
+const TARGET: &str = "of variant than row at_least at_most more_at_most";
 /// Longest body of a request.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const READS: [(&str, Read); 7] = [
@@ -118,10 +58,9 @@ pub(super) fn rows(
         load,
         read: reads(top),
     };
-    let keys: Vec<&str> = ROW.iter().chain(&SWITCHES).copied().collect();
     let mut found: Vec<Row> = Vec::new();
     for value in limited(top, "rows", value.list()) {
-        let table = value.table("[[rows]]", &keys);
+        let table = value.table("[[rows]]", ROW);
         let Some((row, table)) = table.and_then(|table| Some((row(&table, &known)?, table))) else {
             continue;
         };
@@ -219,7 +158,7 @@ fn indices(table: &Table<'_>, known: &Known<'_>) -> Vec<usize> {
 
 fn row_load(table: &Table<'_>, base: &Load) -> Load {
     let given = table.get("load");
-    let given = given.and_then(|value| value.table("`load` of the row", &loads::KEYS));
+    let given = given.and_then(|value| value.table("`load` of the row", loads::KEYS));
     given.map_or_else(|| base.clone(), |given| loads::load(&given, base))
 }
 
@@ -260,7 +199,7 @@ fn measure(table: &Table<'_>, name: &str) -> Measure {
 /// Several requests; an entry with `repeat` stands for as many of them.
 fn asks(value: &Value<'_>) -> Vec<Ask> {
     let repeated = |value: &Value<'_>| {
-        let table = value.table("`requests`", &ASK)?;
+        let table = value.table("`requests`", ASK)?;
         let count = table.count("repeat", 1, REQUESTS_MAX as u64).unwrap_or(1);
         let one = ask(&table, None)?;
         Some((0..count).map(move |n| numbered(&one, n)))
@@ -341,7 +280,7 @@ fn body(value: &Value<'_>) -> Vec<u8> {
     if !value.is_table() {
         return value.text().unwrap_or_default().into_bytes();
     }
-    let table = value.table("`body`", &["bytes"]);
+    let table = value.table("`body`", "bytes");
     let bytes = table.and_then(|table| table.required("bytes", "bytes = 1000"));
     let bytes = bytes.and_then(|bytes| bytes.count(0, BODY_BYTES_MAX));
     vec![b'x'; bytes.unwrap_or(0) as usize]
@@ -373,7 +312,7 @@ fn targets(table: &Table<'_>, names: &[&str], figure: Option<&String>) -> Vec<Ta
         .get("targets")
         .map_or_else(Vec::new, |value| value.list());
     let target = |value: &Value<'_>| {
-        let table = value.table("`targets`", &TARGET)?;
+        let table = value.table("`targets`", TARGET)?;
         let variant = table.text("variant").unwrap_or_else(|| first.to_owned());
         let than = table.text("than");
         let other = than.as_ref().filter(|name| *name != "best");
@@ -491,7 +430,7 @@ fn background(table: &Table<'_>, known: &Known<'_>) -> Vec<Background> {
         .get("background")
         .map_or_else(Vec::new, |value| value.list());
     let one = |value: &Value<'_>| {
-        let table = value.table("`background`", &BACKGROUND)?;
+        let table = value.table("`background`", BACKGROUND)?;
         let backend = table.text("backend");
         if let Some(name) = backend
             .as_ref()

@@ -8,40 +8,12 @@ use super::super::model::{Ready, Service};
 use super::super::source::{Table, Value, nearest};
 use super::{beside, command, commands, limited, stays_below, words};
 
-const BACKEND: [&str; 14] = [
-    "backends",
-    "needs",
-    "command",
-    "config",
-    "configs",
-    "values",
-    "environment",
-    "prepare",
-    "ready",
-    "ready_seconds",
-    "cores",
-    "workers",
-    "before_slice",
-    "after_slice",
-];
-const VARIANT: [&str; 16] = [
-    "name",
-    "nagaya",
-    "backends",
-    "needs",
-    "command",
-    "config",
-    "configs",
-    "values",
-    "environment",
-    "prepare",
-    "ready",
-    "ready_seconds",
-    "cores",
-    "workers",
-    "before_slice",
-    "after_slice",
-];
+const BACKEND: &str = "\
+    backends needs command config configs values environment prepare ready ready_seconds cores \
+    workers before_slice after_slice";
+const VARIANT: &str = "\
+    name nagaya backends needs command config configs values environment prepare ready \
+    ready_seconds cores workers before_slice after_slice";
 /// The core of what is measured.
 const VARIANT_CORE: usize = 0;
 /// The core of everything else, the generator included.
@@ -60,7 +32,7 @@ pub(super) fn backends(top: &Table<'_>, directory: &Path) -> Vec<Service> {
         .map_or_else(Vec::new, |value| value.entries());
     let mut found: Vec<Service> = Vec::new();
     for (name, value) in limited(top, "back ends", entries) {
-        let Some(table) = value.table(format!("[backends.{name}]"), &BACKEND) else {
+        let Some(table) = value.table(format!("[backends.{name}]"), BACKEND) else {
             continue;
         };
         if !is_plain(&name) {
@@ -83,7 +55,7 @@ pub(super) fn variants(top: &Table<'_>, directory: &Path, backends: &[&str]) -> 
     };
     let mut found: Vec<Service> = Vec::new();
     for value in limited(top, "variants", value.list()) {
-        let Some(table) = value.table("[[variants]]", &VARIANT) else {
+        let Some(table) = value.table("[[variants]]", VARIANT) else {
             continue;
         };
         let Some(variant) = variant(&table, directory, backends) else {
@@ -214,7 +186,7 @@ fn cores(table: &Table<'_>) -> Option<Vec<usize>> {
 
 fn ready(value: &Value<'_>) -> Ready {
     if value.is_table() {
-        let table = value.table("`ready`", &["command"]);
+        let table = value.table("`ready`", "command");
         let given = table.and_then(|table| table.required("command", "command = \"true\""));
         return given
             .and_then(|given| command(&given))

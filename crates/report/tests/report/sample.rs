@@ -56,7 +56,7 @@ fn throughput(section: &mut Section) {
         Column::left("server"),
         Column::right("req/CPU-s"),
         Column::right("ours ÷ theirs"),
-        Column::center("wanted"),
+        Column::left("wanted"),
         Column::right("req/s"),
         Column::right("p50"),
         Column::right("p99"),

@@ -143,7 +143,7 @@ fn extras_take_their_value_either_way() {
 #[test]
 fn the_usage_names_every_flag_within_a_line() {
     let usage = usage("ab");
-    for Flag { letter, .. } in &FLAGS {
+    for (letter, ..) in &FLAGS {
         assert!(usage.contains(&format!("    -{letter} ")), "{letter}");
     }
     let long: Vec<_> = usage.lines().filter(|line| line.len() > 100).collect();
