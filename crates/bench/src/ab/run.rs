@@ -109,8 +109,8 @@ impl<'a> Load<'a> {
             self.tell_end(&outcome);
         }
         self.report(&outcome)?;
-        let asked = (flags, &self.target, &self.sent);
-        print(&extras::report(asked, &outcome, watched)?);
+        let asked = (&plan, self.sent.method.as_str());
+        print(&extras::report(flags, asked, &outcome, watched)?);
         Ok(ExitCode::from(u8::from(interrupted)))
     }
 

@@ -1,15 +1,15 @@
 //! `nagaya bench URL --…`: one load, and a report of what it came to.
 //!
-//! The idea: the command line becomes an order (`asked`), the order a plan that the generator
+//! The idea: the command line becomes an order (`order`), the order a plan that the generator
 //! runs, its outcome a [`Report`], and that is what text, page and JSON are made of. Whatever
 //! must be known to read a figure rightly stands beside it (`notes`).
 
-mod asked;
 mod contradictions;
 #[cfg(test)]
 mod fixture;
 mod notes;
 mod options;
+mod order;
 mod page;
 mod progress;
 mod record;
@@ -37,8 +37,8 @@ pub(crate) use page::document;
 pub(crate) use run::try_out;
 pub(crate) use watch::{Watched, table as server_table};
 
-use asked::{Order, Refused};
 use options::Options;
+use order::{Order, Refused};
 
 /// Failed while running.
 const FAILED: u8 = 1;

@@ -1,6 +1,6 @@
 //! The command line of `nagaya bench URL`: long options, each with its default.
 //!
-//! What is said here is only read; whether it goes together is judged in `asked`.
+//! What is said here is only read; whether it goes together is judged in `order`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::order::Order;
 use load::client::{End, LiveLook, Phase};
 use report::units;
 
@@ -12,15 +13,6 @@ use report::units;
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// The rate that is shown is that of about this time.
 const RATE_OVER: Duration = Duration::from_secs(1);
-
-/// How loud a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Volume {
-    /// Progress is shown.
-    Shown,
-    /// Nothing is.
-    Quiet,
-}
 
 /// Shows progress until it is dropped.
 #[derive(Debug)]
@@ -40,16 +32,16 @@ enum Place {
 }
 
 impl Progress {
-    /// Shows a load that ends so.
-    pub(crate) fn new(volume: Volume, end: End) -> Progress {
-        let place = match volume {
-            Volume::Quiet => Place::Nowhere,
-            Volume::Shown if std::io::stderr().is_terminal() => Place::Terminal(bar()),
-            Volume::Shown => Place::Lines(Instant::now()),
+    /// Shows a load, unless it is to be quiet.
+    pub(crate) fn new(order: &Order) -> Progress {
+        let place = match order.options.quiet {
+            true => Place::Nowhere,
+            false if std::io::stderr().is_terminal() => Place::Terminal(bar()),
+            false => Place::Lines(Instant::now()),
         };
         Progress {
             place,
-            end,
+            end: order.plan.end,
             since: None,
             per_second: 0.0,
         }
@@ -222,7 +214,12 @@ mod tests {
             after: None,
             requests: None,
         };
-        let mut progress = Progress::new(Volume::Quiet, endless);
+        let mut progress = Progress {
+            place: Place::Nowhere,
+            end: endless,
+            since: None,
+            per_second: 0.0,
+        };
         let start = Instant::now();
         for (ms, completed, per_second) in [
             (0, 0, 0.0),

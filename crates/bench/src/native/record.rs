@@ -4,10 +4,14 @@
 //! back from JSON prints as it did on the day.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use load::client::{Errors, FirstReply, Interval, LeftOut, Outcome, Schedule};
+use load::client::{
+    Arrivals, Errors, FirstReply, Interval, Judge, LeftOut, Opening, Outcome, Pace, Plan, Reuse,
+    Schedule, WarmUp,
+};
 use load::in_words;
 use report::units;
 
@@ -197,6 +201,80 @@ pub struct FirstRecord {
     pub body_bytes: u64,
     /// Version and cipher suite, where there was TLS.
     pub tls: Option<String>,
+}
+
+impl Asked {
+    /// What a plan asks for. `header_names` are those of fields that were added.
+    #[must_use]
+    pub fn of(
+        plan: &Plan,
+        method: &str,
+        http: &str,
+        header_names: Vec<String>,
+        seed: u64,
+    ) -> Asked {
+        let (pace, rate_per_second, arrivals, ramp) = match plan.pace {
+            Pace::Closed => (PaceWord::Closed, None, None, Duration::ZERO),
+            Pace::Open {
+                per_second,
+                arrivals,
+                ramp,
+            } => {
+                let word = match arrivals {
+                    Arrivals::Poisson(_) => "poisson",
+                    Arrivals::Constant => "constant",
+                    Arrivals::Bursts(_) => "bursts",
+                };
+                (
+                    PaceWord::Open,
+                    Some(per_second),
+                    Some(word.to_owned()),
+                    ramp,
+                )
+            }
+        };
+        let urls = plan.requests.iter().map(|request| AskedUrl {
+            url: request.label.clone(),
+            weight: request.weight,
+        });
+        let body_bytes = plan
+            .requests
+            .first()
+            .map_or(0, |request| request.body_bytes);
+        Asked {
+            urls: urls.collect(),
+            method: method.to_owned(),
+            http: http.to_owned(),
+            header_names,
+            body_bytes: body_bytes as u64,
+            pace,
+            rate_per_second,
+            arrivals,
+            ramp_s: ramp.as_secs_f64(),
+            connections: plan.connections as u64,
+            open_over_s: match plan.opening {
+                Opening::Ramp(time) => time.as_secs_f64(),
+                Opening::AllAtOnce | Opening::FirstAlone => 0.0,
+            },
+            requests_per_connection: match plan.reuse {
+                Reuse::Keep => None,
+                Reuse::Close => Some(1),
+                Reuse::Requests(requests) => Some(requests.into()),
+            },
+            threads: plan.threads as u64,
+            cores: plan.cores.iter().map(|core| *core as u64).collect(),
+            duration_s: plan.end.after.map(|after| after.as_secs_f64()),
+            requests: plan.end.requests,
+            warm_up: match plan.warm_up {
+                WarmUp::None => "none".into(),
+                WarmUp::For(_) => "fixed".into(),
+                WarmUp::UntilSteady(_) => "auto".into(),
+            },
+            timeout_s: plan.timeout.as_secs_f64(),
+            any_status: plan.judge != Judge::Status,
+            seed,
+        }
+    }
 }
 
 impl Report {

@@ -14,7 +14,7 @@ use load::Error;
 use load::client::{self, Live, Outcome, Plan};
 use report::{Document, Paint, Tone, terminal_width};
 
-use super::asked::{Order, Task};
+use super::order::{Order, Task};
 use super::progress::Progress;
 use super::record::Report;
 use super::watch::{ServerRecord, Watched};
@@ -29,7 +29,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Does what was ordered, reports it, and says the exit status.
 pub(crate) fn run(order: &Order) -> Result<u8, Error> {
-    let files = [&order.json, &order.html];
+    let files = [&order.options.json, &order.options.html];
     files
         .into_iter()
         .flatten()
@@ -68,7 +68,7 @@ fn warn(report: &Report) {
 
 /// Whether standard output takes JSON and nothing else.
 fn is_for_program(order: &Order) -> bool {
-    order.json.as_deref() == Some(Path::new("-"))
+    order.options.json.as_deref() == Some(Path::new("-"))
 }
 
 /// The first signal sets the flag; the second ends the process.
@@ -86,21 +86,21 @@ fn measured(
     order: &Order,
     interrupted: &AtomicBool,
 ) -> Result<(Outcome, Option<ServerRecord>), Error> {
-    let watched = order.watch.as_ref().map(Watched::start).transpose()?;
+    let watched = order.watch().as_ref().map(Watched::start).transpose()?;
     let live = Live::new();
-    let mut progress = Progress::new(order.volume, order.plan.end);
+    let mut progress = Progress::new(order);
     let outcome = watch_load(&order.plan, &live, &mut progress, interrupted)?;
     let Some(watched) = watched else {
         return Ok((outcome, None));
     };
-    if let Some(time) = order.cooldown.filter(|_| !live.stopped()) {
+    if let Some(time) = order.options.cooldown.filter(|_| !live.stopped()) {
         progress.say(&format!(
             "The load is over; watching the server for {} s.",
             time.as_secs_f64()
         ));
     }
     let server = thread::scope(|scope| {
-        let cooling = scope.spawn(|| watched.finish(&outcome, order.cooldown, &live));
+        let cooling = scope.spawn(|| watched.finish(&outcome, order.options.cooldown, &live));
         while !cooling.is_finished() {
             stop_if(interrupted, &live);
             thread::sleep(LOOK_EVERY);
@@ -156,14 +156,14 @@ pub(super) fn publish(
         };
         print(&text(paint))?;
     }
-    if let Some(path) = &order.json {
+    if let Some(path) = &order.options.json {
         let json = format!("{json}\n");
         match is_for_program {
             true => print(&json)?,
             false => write(path, &json)?,
         }
     }
-    match &order.html {
+    match &order.options.html {
         Some(path) => write(path, &page().to_html()),
         None => Ok(()),
     }

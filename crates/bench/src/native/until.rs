@@ -7,7 +7,7 @@ use load::Error;
 use load::client::Live;
 use report::{terminal_width, units};
 
-use super::asked::Order;
+use super::order::Order;
 use super::progress::Progress;
 use super::run::{publish, stop_if};
 use super::versus::{told_meanwhile, without_charts};
@@ -41,7 +41,7 @@ fn searched(
     interrupted: &AtomicBool,
 ) -> Result<Search, Error> {
     let live = Live::new();
-    let mut progress = Progress::new(order.volume, order.plan.end);
+    let mut progress = Progress::new(order);
     progress.milestone(0, "a closed loop, to find a rate to begin with".to_owned());
     let run = |tell: &mut dyn FnMut(String)| {
         search::run(&order.plan, options, &live, &mut |tried| tell(line(tried)))

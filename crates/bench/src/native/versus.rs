@@ -9,7 +9,7 @@ use load::Error;
 use load::client::Live;
 use report::{Block, Document, terminal_width, units};
 
-use super::asked::{Order, Versus};
+use super::order::{Order, Versus};
 use super::progress::Progress;
 use super::run::{LOOK_EVERY, joined, publish, stop_if};
 
@@ -32,7 +32,7 @@ pub(super) fn run(order: &Order, versus: &Versus, interrupted: &AtomicBool) -> R
 
 fn compared(order: &Order, versus: &Versus, interrupted: &AtomicBool) -> Result<Comparison, Error> {
     let live = Live::new();
-    let mut progress = Progress::new(order.volume, order.plan.end);
+    let mut progress = Progress::new(order);
     progress.step(0, "the first block".to_owned());
     let run = |tell: &mut dyn FnMut(compare::Progress)| {
         let (plan, options) = (&versus.plan, &versus.options);

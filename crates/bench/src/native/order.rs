@@ -1,7 +1,6 @@
 //! From the command line to what is to be done: contradictions are refused, defaults filled in,
 //! requests built.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,8 +16,7 @@ use load::server::Which;
 
 use super::contradictions;
 use super::options::{ArrivalsWord, HttpWord, Options, TlsWord, WarmUpWord};
-use super::progress::Volume;
-use super::record::{Asked, AskedUrl, PaceWord};
+use super::record::Asked;
 use super::target::{self, Target};
 
 /// Sending without `--duration` and `--requests`.
@@ -47,16 +45,8 @@ pub(crate) struct Order {
     pub(crate) asked: Asked,
     /// One load, a comparison or a search.
     pub(crate) task: Task,
-    /// The server that is watched.
-    pub(crate) watch: Option<Which>,
-    /// How long it is watched after the load.
-    pub(crate) cooldown: Option<Duration>,
-    /// Where JSON goes.
-    pub(crate) json: Option<PathBuf>,
-    /// Where the page goes.
-    pub(crate) html: Option<PathBuf>,
-    /// Whether progress is shown.
-    pub(crate) volume: Volume,
+    /// What else was said: what is watched, where reports go.
+    pub(crate) options: Options,
 }
 
 /// What becomes of the plan.
@@ -112,19 +102,29 @@ impl Order {
             (None, Some(goals)) => Task::Until(until(&options, &plan, goals)),
             (None, None) => Task::Load,
         };
+        let headers = builder.headers.iter().map(|(name, _)| name.clone());
+        let http = match builder.version {
+            HttpVersion::V10 => "1.0",
+            HttpVersion::V11 => "1.1",
+        };
+        let asked = Asked::of(
+            &plan,
+            &builder.method,
+            http,
+            headers.collect(),
+            options.seed,
+        );
         Ok(Order {
-            asked: asked(&options, &targets, &plan, &builder),
             plan,
+            asked,
             task,
-            watch: watched(&options).into_iter().next(),
-            cooldown: options.cooldown,
-            json: options.json,
-            html: options.html,
-            volume: match options.quiet {
-                true => Volume::Quiet,
-                false => Volume::Shown,
-            },
+            options,
         })
+    }
+
+    /// The server that is watched.
+    pub(crate) fn watch(&self) -> Option<Which> {
+        watched(&self.options).into_iter().next()
     }
 }
 
@@ -357,67 +357,6 @@ fn until(options: &Options, plan: &Plan, goals: &Goals) -> search::Options {
         server: server.unwrap_or(Which::MachineOnly),
         probe: options.duration.unwrap_or(PROBE),
         precision: PRECISION,
-    }
-}
-
-fn asked(options: &Options, targets: &[Target], plan: &Plan, builder: &RequestBuilder) -> Asked {
-    let (pace, rate_per_second, arrivals) = match plan.pace {
-        Pace::Closed => (PaceWord::Closed, None, None),
-        Pace::Open {
-            per_second,
-            arrivals,
-            ..
-        } => {
-            let word = match arrivals {
-                Arrivals::Poisson(_) => "poisson",
-                Arrivals::Constant => "constant",
-                Arrivals::Bursts(_) => "bursts",
-            };
-            (PaceWord::Open, Some(per_second), Some(word.to_owned()))
-        }
-    };
-    Asked {
-        urls: targets
-            .iter()
-            .map(|target| AskedUrl {
-                url: target.text.clone(),
-                weight: target.weight,
-            })
-            .collect(),
-        method: builder.method.clone(),
-        http: match builder.version {
-            HttpVersion::V10 => "1.0".into(),
-            HttpVersion::V11 => "1.1".into(),
-        },
-        header_names: builder
-            .headers
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect(),
-        body_bytes: builder.body.len() as u64,
-        pace,
-        rate_per_second,
-        arrivals,
-        ramp_s: options.ramp.unwrap_or_default().as_secs_f64(),
-        connections: options.connections,
-        open_over_s: options.open_over.unwrap_or_default().as_secs_f64(),
-        requests_per_connection: match plan.reuse {
-            Reuse::Keep => None,
-            Reuse::Close => Some(1),
-            Reuse::Requests(requests) => Some(requests.into()),
-        },
-        threads: options.threads,
-        cores: plan.cores.iter().map(|core| *core as u64).collect(),
-        duration_s: plan.end.after.map(|after| after.as_secs_f64()),
-        requests: options.requests,
-        warm_up: match plan.warm_up {
-            WarmUp::None => "none".into(),
-            WarmUp::For(_) => "fixed".into(),
-            WarmUp::UntilSteady(_) => "auto".into(),
-        },
-        timeout_s: options.timeout.as_secs_f64(),
-        any_status: options.accept_any_status,
-        seed: options.seed,
     }
 }
 
