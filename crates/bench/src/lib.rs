@@ -10,8 +10,10 @@
 mod ab;
 mod command;
 pub mod compare;
-pub mod native;
-pub mod search;
+mod native;
+mod search;
+#[cfg(test)]
+mod tests;
 
 pub use ab::NAME as APACHE_BENCH;
 pub use command::{definition, main};

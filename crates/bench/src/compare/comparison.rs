@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use load::stats::{Better, Interval, Verdict};
 use report::units;
@@ -11,7 +11,7 @@ use report::units;
 pub(super) const VERSION: u32 = 1;
 
 /// Which slice of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// A.
@@ -23,7 +23,7 @@ pub enum Side {
 }
 
 /// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// CPU time of the server per request.
@@ -39,7 +39,7 @@ pub enum Metric {
 }
 
 /// What a slice showed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Whole replies per second.
     pub per_second: f64,
@@ -58,7 +58,7 @@ pub struct Figures {
 }
 
 /// A block that counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BlockRecord {
     /// In which order its slices ran.
     pub order: [Side; 3],
@@ -69,15 +69,13 @@ pub struct BlockRecord {
     /// The second slice on A.
     pub again: Figures,
     /// What disturbed it, where it counts nevertheless.
-    #[serde(default)]
     pub noise: Option<String>,
     /// Slices in which the generator may have been the limit.
-    #[serde(default)]
     pub generator_bound: u32,
 }
 
 /// A server over all blocks.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SideRecord {
     /// Quantiles of the response times of all slices together, with microseconds.
     pub quantiles: Vec<(f64, f64)>,
@@ -86,7 +84,7 @@ pub struct SideRecord {
 }
 
 /// Why it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// The verdict fell.
@@ -98,7 +96,7 @@ pub enum Ended {
 }
 
 /// How much a doubt weighs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// To be known.
@@ -108,7 +106,7 @@ pub enum Weight {
 }
 
 /// What speaks against taking figures at face value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doubt {
     /// How much.
     pub weight: Weight,
@@ -117,7 +115,7 @@ pub struct Doubt {
 }
 
 /// What the blocks come to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
     /// In words.
     pub verdict: Verdict,
@@ -142,7 +140,7 @@ pub struct Judgement {
 }
 
 /// A comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Version of this record.
     pub version: u32,

@@ -228,12 +228,15 @@ fn nothing_measured_is_a_report_as_well() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_comparison_is_written_as_json_and_as_a_page() {
     let mut servers = Simulated::new(0.05, 0.01);
     let seen = compare(10, &mut |side| servers.slice(side));
-    let read: Comparison = serde_json::from_str(&seen.to_json()).expect("our own JSON");
-    assert_eq!(read.judgement.verdict, seen.judgement.verdict);
-    assert_eq!(read.blocks.len(), seen.blocks.len());
+    let read: serde_json::Value = serde_json::from_str(&seen.to_json()).expect("our own JSON");
+    assert_eq!(read["judgement"]["verdict"], "Slower");
+    assert_eq!(
+        read["blocks"].as_array().map(Vec::len),
+        Some(seen.blocks.len())
+    );
     let page = seen.document().to_html();
     assert!(page.contains("slower") && page.contains("<svg"), "{page}");
     assert!(!page.contains("10 s<"), "blocks are no seconds: {page}");

@@ -29,9 +29,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-pub use record::*;
-pub use series::{QUANTILES, SeriesRecord, needed_for};
-pub use watch::ServerRecord;
+pub(crate) use record::*;
+pub(crate) use watch::ServerRecord;
 
 pub(crate) use page::document;
 pub(crate) use run::try_out;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use load::client::Series;
 
@@ -10,7 +10,7 @@ use load::client::Series;
 const BEYOND_MIN: f64 = 10.0;
 
 /// Quantiles that reports tell where there are samples enough, and their names.
-pub const QUANTILES: [(&str, f64); 6] = [
+pub(crate) const QUANTILES: [(&str, f64); 6] = [
     ("p50", 0.50),
     ("p75", 0.75),
     ("p90", 0.90),
@@ -20,28 +20,22 @@ pub const QUANTILES: [(&str, f64); 6] = [
 ];
 
 /// A series of times.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SeriesRecord {
-    /// How many.
-    pub count: u64,
-    /// Mean.
-    pub mean_us: f64,
-    /// Standard deviation.
-    pub deviation_us: f64,
-    /// Shortest.
-    pub min_us: u64,
-    /// Longest.
-    pub max_us: u64,
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct SeriesRecord {
+    pub(crate) count: u64,
+    pub(crate) mean_us: f64,
+    pub(crate) deviation_us: f64,
+    pub(crate) min_us: u64,
+    pub(crate) max_us: u64,
     /// Quantiles for which there are samples enough, by name.
-    pub quantiles_us: BTreeMap<String, u64>,
+    pub(crate) quantiles_us: BTreeMap<String, u64>,
     /// Filled buckets in ascending order: `[highest value in microseconds, count]`.
-    pub histogram: Vec<(u64, u64)>,
+    pub(crate) histogram: Vec<(u64, u64)>,
 }
 
 impl SeriesRecord {
     /// Keeps what a report tells of a series.
-    #[must_use]
-    pub fn of(series: &Series) -> SeriesRecord {
+    pub(crate) fn of(series: &Series) -> SeriesRecord {
         let histogram: Vec<(u64, u64)> = series
             .histogram
             .iter_recorded()
@@ -60,8 +54,7 @@ impl SeriesRecord {
     }
 
     /// The same of connecting, which took no time where a connection was kept: those are left out.
-    #[must_use]
-    pub fn of_connects(series: &Series) -> SeriesRecord {
+    pub(crate) fn of_connects(series: &Series) -> SeriesRecord {
         let mut record = SeriesRecord::of(series);
         let sum_us = record.mean_us * record.count as f64;
         let squares = record.deviation_us.powi(2) * record.count.saturating_sub(1) as f64
@@ -86,8 +79,7 @@ impl SeriesRecord {
     }
 
     /// The time that this share of the samples did not exceed; 0 without samples.
-    #[must_use]
-    pub fn quantile_us(&self, quantile: f64) -> u64 {
+    pub(crate) fn quantile_us(&self, quantile: f64) -> u64 {
         let rank = (quantile.clamp(0.0, 1.0) * self.count as f64)
             .ceil()
             .max(1.0) as u64;
@@ -102,15 +94,13 @@ impl SeriesRecord {
     }
 
     /// Whether ten samples lie beyond the quantile, so that it means something.
-    #[must_use]
-    pub fn is_enough_for(&self, quantile: f64) -> bool {
+    pub(crate) fn is_enough_for(&self, quantile: f64) -> bool {
         self.count >= needed_for(quantile)
     }
 }
 
 /// Samples that a quantile takes.
-#[must_use]
-pub fn needed_for(quantile: f64) -> u64 {
+pub(crate) fn needed_for(quantile: f64) -> u64 {
     (BEYOND_MIN / (1.0 - quantile)).round() as u64
 }
 

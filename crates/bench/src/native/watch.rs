@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use load::Error;
 use load::client::{Live, Outcome};
@@ -19,34 +19,34 @@ use report::{Column, Table};
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// What the server spent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ServerRecord {
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ServerRecord {
     /// How it was named: `port 8080`, `process 4711`.
-    pub which: String,
+    pub(crate) which: String,
     /// Whole replies while it was watched, warm-up included.
-    pub replies: u64,
+    pub(crate) replies: u64,
     /// CPU time a whole reply cost it; none without replies.
-    pub cpu_us_per_reply: Option<f64>,
+    pub(crate) cpu_us_per_reply: Option<f64>,
     /// Whole replies per second of its CPU time: the figure that survives a noisy machine.
-    pub replies_per_cpu_second: Option<f64>,
+    pub(crate) replies_per_cpu_second: Option<f64>,
     /// Proportional share of its memory before the load.
-    pub before_pss_bytes: Option<u64>,
+    pub(crate) before_pss_bytes: Option<u64>,
     /// The most of it in a sample of the load.
-    pub most_pss_bytes: Option<u64>,
+    pub(crate) most_pss_bytes: Option<u64>,
     /// The last of it: after the cool-down where there was one.
-    pub after_pss_bytes: Option<u64>,
+    pub(crate) after_pss_bytes: Option<u64>,
     /// The most processes in a sample of the load.
-    pub most_processes: u64,
+    pub(crate) most_processes: u64,
     /// What it and the machine spent over the load.
-    pub spent: Spent,
+    pub(crate) spent: Spent,
     /// CPU time of the machine that went neither to it nor to the generator, as a share.
-    pub foreign_share: f64,
+    pub(crate) foreign_share: f64,
     /// All of this in words, name and value.
-    pub facts: Vec<(String, String)>,
+    pub(crate) facts: Vec<(String, String)>,
     /// The load, sample by sample.
-    pub samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
     /// The cool-down, sample by sample; its time begins anew.
-    pub cooldown: Vec<Sample>,
+    pub(crate) cooldown: Vec<Sample>,
 }
 
 /// A server under watch.

@@ -14,12 +14,10 @@ const REQUESTS_LEAST: f64 = 100.0;
 
 /// A figure that is bounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
+pub(crate) enum Figure {
     /// A quantile of the response times, 0.99 for p99.
     Quantile(f64),
-    /// Their mean.
     Mean,
-    /// Their largest.
     Max,
     /// Share of failed requests.
     Errors,
@@ -27,28 +25,22 @@ pub enum Figure {
 
 /// One bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Goal {
-    /// Of what.
-    pub figure: Figure,
+pub(crate) struct Goal {
+    pub(crate) figure: Figure,
     /// It must be below this: microseconds, or a share.
-    pub below: f64,
+    pub(crate) below: f64,
 }
 
 /// All that must hold at once.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Goals {
+pub(crate) struct Goals {
     goals: Vec<Goal>,
     text: String,
 }
 
 impl Goals {
-    /// Each of them.
-    pub fn each(&self) -> &[Goal] {
-        &self.goals
-    }
-
     /// Requests a probe needs so that each figure means something.
-    pub fn requests_needed(&self) -> f64 {
+    pub(crate) fn requests_needed(&self) -> f64 {
         let needed = self.goals.iter().map(|goal| match goal.figure {
             Figure::Quantile(q) => BEYOND / (1.0 - q),
             // Ten failures are a share.
@@ -59,7 +51,7 @@ impl Goals {
     }
 
     /// What was missed, in words; nothing where all hold.
-    pub fn missed(&self, outcome: &Outcome) -> Vec<String> {
+    pub(crate) fn missed(&self, outcome: &Outcome) -> Vec<String> {
         let missed = self.goals.iter().filter_map(|goal| {
             let value = goal.figure.of(outcome);
             (value >= goal.below).then(|| {
@@ -73,7 +65,7 @@ impl Goals {
 
 impl Figure {
     /// Its value.
-    pub fn of(self, outcome: &Outcome) -> f64 {
+    pub(crate) fn of(self, outcome: &Outcome) -> f64 {
         let times = &outcome.times.response;
         match self {
             Figure::Quantile(q) => times.quantile_us(q) as f64,
@@ -202,14 +194,14 @@ mod tests {
             ("errors<0.01", Figure::Errors, 0.01),
         ] {
             let goals: Goals = text.parse().expect(text);
-            let goal = goals.each()[0];
+            let goal = goals.goals[0];
             assert_eq!(goal.figure, figure, "{text}");
             assert!((goal.below / below - 1.0).abs() < 1e-9, "{text}");
         }
         let goals: Goals = "p99.9<200ms, errors<1%".parse().expect("two goals");
-        assert_eq!(goals.each().len(), 2);
+        assert_eq!(goals.goals.len(), 2);
         assert_eq!(goals.to_string(), "p99.9<200ms, errors<1%");
-        assert_eq!(goals.each()[0].figure.to_string(), "p99.9");
+        assert_eq!(goals.goals[0].figure.to_string(), "p99.9");
         assert!((goals.requests_needed() - 10_000.0).abs() < 1e-6);
     }
 

@@ -15,10 +15,10 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-pub use goals::{Figure, Goal, Goals};
-pub use probe::{Probe, Result as ProbeResult};
+pub(crate) use goals::Goals;
+pub(crate) use probe::{Probe, Result as ProbeResult};
 
 use load::Error;
 use load::client::{Live, Plan};
@@ -29,23 +29,22 @@ const VERSION: u32 = 1;
 
 /// How a search is run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub(crate) struct Options {
     /// What reports call the server.
-    pub name: String,
-    /// What must hold.
-    pub goals: Goals,
+    pub(crate) name: String,
+    pub(crate) goals: Goals,
     /// Its processes, where they are known.
-    pub server: Which,
+    pub(crate) server: Which,
     /// Least length of a probe, warm-up left out. Slow rates and far quantiles take longer.
-    pub probe: Duration,
+    pub(crate) probe: Duration,
     /// The gap at which the search is content, as a share of the rate.
-    pub precision: f64,
+    pub(crate) precision: f64,
 }
 
 /// Which part of the search a probe belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub(crate) enum Step {
     /// A rate that holds and one that does not are looked for.
     Bracket,
     /// The gap between them is halved.
@@ -55,25 +54,18 @@ pub enum Step {
 }
 
 /// A probe of the search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
-    /// What for.
-    pub step: Step,
-    /// What came of it.
-    pub probe: Probe,
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Tried {
+    pub(crate) step: Step,
+    pub(crate) probe: Probe,
 }
 
 /// What a search came to.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Knee {
+pub(crate) enum Knee {
     /// The goals hold at `holds`, three times more than once, and not at `fails`.
-    Found {
-        /// Requests per second.
-        holds: f64,
-        /// Requests per second.
-        fails: f64,
-    },
+    Found { holds: f64, fails: f64 },
     /// The goals hold at `holds`; above it the generator is the limit, and of the server nothing
     /// is known.
     GeneratorBound {
@@ -81,15 +73,9 @@ pub enum Knee {
         holds: f64,
     },
     /// They do not hold at the slowest rate that was tried.
-    Nowhere {
-        /// Requests per second.
-        tried: f64,
-    },
+    Nowhere { tried: f64 },
     /// They held as fast as was tried.
-    Everywhere {
-        /// Requests per second.
-        tried: f64,
-    },
+    Everywhere { tried: f64 },
     /// Somebody stopped it, or the probes were used up; they held at `holds`, not confirmed.
     Unfinished {
         /// Requests per second; 0 where none.
@@ -98,31 +84,25 @@ pub enum Knee {
 }
 
 /// A search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Search {
-    /// Version of this record.
-    pub version: u32,
-    /// What the server is called.
-    pub name: String,
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Search {
+    pub(crate) version: u32,
+    pub(crate) name: String,
     /// What must hold, as it was written.
-    pub goals: String,
-    /// What it came to.
-    pub knee: Knee,
+    pub(crate) goals: String,
+    pub(crate) knee: Knee,
     /// Replies per second of a closed loop, where the search began from.
-    pub closed_loop: f64,
-    /// Connections.
-    pub connections: usize,
-    /// Every probe, in order.
-    pub probes: Vec<Tried>,
-    /// How long it took.
-    pub seconds: f64,
+    pub(crate) closed_loop: f64,
+    pub(crate) connections: usize,
+    pub(crate) probes: Vec<Tried>,
+    pub(crate) seconds: f64,
 }
 
 /// Looks for the highest rate at which the goals hold. `told` hears of each probe.
 ///
 /// # Errors
 /// When the plan cannot be run, the server is not found, or it gives not one whole reply.
-pub fn run(
+pub(crate) fn run(
     plan: &Plan,
     options: &Options,
     live: &Live,
@@ -147,7 +127,7 @@ pub fn run(
 
 impl Search {
     /// 0 where a rate was found, 1 where the goals hold nowhere, 3 where it cannot be told.
-    pub fn exit_status(&self) -> u8 {
+    pub(crate) fn exit_status(&self) -> u8 {
         match self.knee {
             Knee::Found { .. } | Knee::Everywhere { .. } => 0,
             Knee::Nowhere { .. } => 1,
@@ -156,7 +136,7 @@ impl Search {
     }
 
     /// The same as JSON.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain values only")
     }
 }

@@ -7,7 +7,7 @@ use report::{Along, Column, Document, Line, Lines, Panel, Section, Table, Tone, 
 
 impl Search {
     /// The answer in one sentence.
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let goals = &self.goals;
         match self.knee {
             Knee::Found { holds, fails } => format!(
@@ -41,7 +41,7 @@ impl Search {
     }
 
     /// The whole report.
-    pub fn document(&self) -> Document {
+    pub(crate) fn document(&self) -> Document {
         let subtitle = format!(
             "The highest rate at which {} holds {}.",
             self.name, self.goals

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{Goals, Options};
 use load::Error;
@@ -19,9 +19,9 @@ const PROBE_MAX: Duration = Duration::from_secs(30);
 const WARM_UP_LEAST: Duration = Duration::from_millis(300);
 
 /// Whether a rate holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Result {
+pub(crate) enum Result {
     /// The goals, and the rate itself.
     Holds,
     /// It does not, and the generator did its part.
@@ -31,32 +31,25 @@ pub enum Result {
 }
 
 /// What came of a rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Probe {
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Probe {
     /// Requests per second that were due.
-    pub offered: f64,
+    pub(crate) offered: f64,
     /// Whole replies per second.
-    pub achieved: f64,
-    /// Whether it holds.
-    pub result: Result,
+    pub(crate) achieved: f64,
+    pub(crate) result: Result,
     /// What was missed, in words.
-    pub missed: Vec<String>,
-    /// Requests recorded.
-    pub requests: u64,
+    pub(crate) missed: Vec<String>,
+    pub(crate) requests: u64,
     /// Requests the goals' quantiles need.
-    pub requests_needed: u64,
-    /// Response times in microseconds.
-    pub p50_us: f64,
-    /// See `p50_us`.
-    pub p99_us: f64,
-    /// See `p50_us`.
-    pub max_us: f64,
-    /// Share of failed requests.
-    pub failed_share: f64,
-    /// Cores the server kept busy.
-    pub cores_used: Option<f64>,
+    pub(crate) requests_needed: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+    pub(crate) failed_share: f64,
+    pub(crate) cores_used: Option<f64>,
     /// Its proportional share of memory at the end.
-    pub pss_bytes: Option<u64>,
+    pub(crate) pss_bytes: Option<u64>,
 }
 
 /// Tries rates on a server.

@@ -171,11 +171,14 @@ fn a_generator_that_is_always_late_is_given_up() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_search_is_written_as_json_and_as_a_page() {
     let seen = search(1000.0, &mut holds_below(1234.0));
-    let read: Search = serde_json::from_str(&seen.to_json()).expect("our own JSON");
-    assert_eq!(read.knee, seen.knee);
-    assert_eq!(read.probes.len(), seen.probes.len());
+    let read: serde_json::Value = serde_json::from_str(&seen.to_json()).expect("our own JSON");
+    assert!(read["knee"]["found"]["holds"].is_number(), "{read}");
+    assert_eq!(
+        read["probes"].as_array().map(Vec::len),
+        Some(seen.probes.len())
+    );
     assert!(seen.document().to_markdown().contains("holds up to"));
     let page = seen.document().to_html();
     assert!(!page.contains("min<"), "rates are no times: {page}");

@@ -60,10 +60,10 @@ pub struct Outcome {
 }
 
 /// Requests of the warm-up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct LeftOut {
     /// How long it took.
-    #[serde(rename = "seconds", with = "crate::seconds")]
+    #[serde(rename = "seconds", serialize_with = "crate::seconds::seconds")]
     pub time: Duration,
     /// Whole replies in it.
     pub completed: u64,
@@ -72,7 +72,7 @@ pub struct LeftOut {
 }
 
 /// Exchanges without a whole reply, by what went wrong.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Errors {
     /// No connection: refused, unreachable, no local port.
     pub connect: u64,
@@ -156,7 +156,7 @@ pub struct ByRequest {
 }
 
 /// A tenth of a second.
-#[derive(Debug, Clone, Copy, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub struct Interval {
     /// Whole replies.
     pub completed: u64,
@@ -174,7 +174,7 @@ pub struct Interval {
 }
 
 /// How the open loop kept to its schedule.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Schedule {
     /// Requests that were due while recording; 0 in a closed loop.
     pub due: u64,

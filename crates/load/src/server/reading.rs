@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::seconds;
+use crate::seconds::seconds;
 
 /// One look.
 #[derive(Debug, Clone)]
@@ -20,13 +20,13 @@ pub struct Reading {
 
 /// A process tree at a look, or between two: then what counts up is the difference. Counters go on
 /// growing when processes end: what ended processes used is kept.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct TreeFigures {
     /// CPU time of all threads so far, to the nanosecond where the kernel tells.
-    #[serde(with = "seconds")]
+    #[serde(serialize_with = "seconds")]
     pub cpu: Duration,
     /// Time its threads waited for a core so far.
-    #[serde(with = "seconds")]
+    #[serde(serialize_with = "seconds")]
     pub run_queue: Duration,
     /// Processes now.
     pub processes: u64,
@@ -51,14 +51,14 @@ pub struct TreeFigures {
 }
 
 /// What a CPU quota did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Throttling {
     /// Periods so far.
     pub periods: u64,
     /// Of these, such in which the quota ran out.
     pub throttled: u64,
     /// Time its threads stood still for it.
-    #[serde(with = "seconds")]
+    #[serde(serialize_with = "seconds")]
     pub time: Duration,
 }
 

@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::reading::{MachineReading, Reading, Throttling, TreeFigures};
-use crate::seconds;
+use crate::seconds::seconds;
 
 /// The difference of two looks.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Spent {
     /// Time between them.
-    #[serde(with = "seconds")]
+    #[serde(serialize_with = "seconds")]
     pub time: Duration,
     /// Cores of the machine.
     pub cores: u64,
     /// By the server; `None` where none was named.
     pub tree: Option<TreeFigures>,
     /// Time the machine's cores worked for processes, whoever they belong to.
-    #[serde(with = "seconds")]
+    #[serde(serialize_with = "seconds")]
     pub charged: Duration,
     /// Time the machine's cores worked on interrupts.
-    #[serde(with = "seconds")]
+    #[serde(serialize_with = "seconds")]
     pub interrupts: Duration,
     /// The hypervisor's share of the machine's time, 0 to 1.
     pub steal_share: f64,

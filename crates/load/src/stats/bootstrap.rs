@@ -12,7 +12,7 @@ use super::{estimate, summary};
 pub const RESAMPLES: usize = 4000;
 
 /// An estimate with what it may as well be.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

@@ -99,7 +99,7 @@ fn exact_mann_whitney(m: usize, n: usize, u: usize) -> f64 {
 }
 
 /// A correlation of ranks, and how likely it is by chance.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Correlation {
     /// From -1 to 1.
     pub rho: f64,

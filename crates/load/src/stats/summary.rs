@@ -1,7 +1,7 @@
 //! Medians, ranges and quantiles of a handful of slices. Nothing here assumes a distribution.
 
 /// A set of values as reports show it.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Summary {
     /// Half of the values are below.
     pub median: f64,

@@ -5,7 +5,7 @@ use std::fmt;
 use super::bootstrap::Interval;
 
 /// Which way of the ratio is the good one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum Better {
     /// As for latency, and CPU seconds per request.
     Lower,
@@ -14,7 +14,7 @@ pub enum Better {
 }
 
 /// What B is against A.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub enum Verdict {
     /// Better beyond doubt, and by at least the margin as far as one can say.
     Faster,

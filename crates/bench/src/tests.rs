@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bench::compare::{self, Ended, Metric};
-use bench::search::{self, Knee};
+use crate::compare::{self, Ended, Metric};
+use crate::search::{self, Knee};
 use load::client::{Live, Plan, RequestBuilder, Url};
 use load::server::Which;
 
