@@ -3,7 +3,7 @@
 
     births.py WAY COUNT     own v2 join move live busy
 
-`birth` (crates/bench/examples) does it; here are the groups it needs. `busy` is `live`, a living
+`birth` (crates/lab/examples) does it; here are the groups it needs. `busy` is `live`, a living
 process moved to and fro, beside two hundred forks a second.
 """
 

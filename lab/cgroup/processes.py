@@ -1,6 +1,6 @@
 """What the measures here read of /proc, and how they wait and speak.
 
-The idea: each program beside this file is one measure. `nagaya lab` starts the servers, says in the
+The idea: each program beside this file is one measure. `nagaya-lab` starts the servers, says in the
 environment where they are, and reads `name value unit` from what the program prints.
 """
 

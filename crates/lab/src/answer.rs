@@ -27,12 +27,26 @@ pub(crate) struct Answer {
 
 /// Asks a server of this machine.
 pub(crate) fn ask(port: u16, ask: &Ask) -> Result<Answer, String> {
-    let mut head = format!("{} {} HTTP/1.1\r\n", ask.method, ask.path);
-    let has = |name: &str| {
-        ask.headers
-            .iter()
-            .any(|(other, _)| other.eq_ignore_ascii_case(name))
+    let request = request(port, ask, "Connection: close\r\n");
+    let (_, bytes) = exchange(port, &request, &ask.method).map_err(|e| e.to_string())?;
+    parse(&bytes, &ask.method).ok_or_else(|| format!("no whole HTTP reply: {}", shown(&bytes)))
+}
+
+/// A GET of a path.
+pub(crate) fn get(port: u16, path: &str) -> Result<Answer, String> {
+    let plain = Ask {
+        method: "GET".into(),
+        path: path.to_owned(),
+        ..Ask::default()
     };
+    ask(port, &plain)
+}
+
+/// What is sent; `more` are fields on top.
+pub(crate) fn request(port: u16, ask: &Ask, more: &str) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.1\r\n", ask.method, ask.path);
+    let names = || ask.headers.iter().map(|(name, _)| name);
+    let has = |wanted: &str| names().any(|name| name.eq_ignore_ascii_case(wanted));
     if !has("host") {
         head += &format!("Host: 127.0.0.1:{port}\r\n");
     }
@@ -42,26 +56,7 @@ pub(crate) fn ask(port: u16, ask: &Ask) -> Result<Answer, String> {
     if !ask.body.is_empty() && !has("content-length") {
         head += &format!("Content-Length: {}\r\n", ask.body.len());
     }
-    head += "Connection: close\r\n\r\n";
-    let bytes = exchange(port, &[head.as_bytes(), &ask.body].concat(), &ask.method)
-        .map_err(|e| e.to_string())?;
-    parse(&bytes, &ask.method).ok_or_else(|| format!("no whole HTTP reply: {}", shown(&bytes)))
-}
-
-/// A GET of a path.
-pub(crate) fn get(port: u16, path: &str) -> Result<Answer, String> {
-    let plain = Ask {
-        label: String::new(),
-        method: "GET".into(),
-        path: path.to_owned(),
-        headers: Vec::new(),
-        body: Vec::new(),
-        weight: 1,
-        patience: None,
-        tenant: None,
-        share: 1,
-    };
-    ask(port, &plain)
+    [head.as_bytes(), more.as_bytes(), b"\r\n", &ask.body].concat()
 }
 
 /// How two answers differ in what has to be the same; empty where they do not.
@@ -91,7 +86,12 @@ pub(crate) fn differences(ours: &Answer, theirs: &Answer, alike: &Alike) -> Vec<
     found
 }
 
-fn exchange(port: u16, request: &[u8], method: &str) -> std::io::Result<Vec<u8>> {
+/// Connects, asks, and reads until the reply is whole by its own framing, or the end.
+pub(crate) fn exchange(
+    port: u16,
+    request: &[u8],
+    method: &str,
+) -> std::io::Result<(TcpStream, Vec<u8>)> {
     let address: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
     let mut stream = TcpStream::connect_timeout(&address, REPLY_WAIT)?;
     stream.set_read_timeout(Some(REPLY_WAIT))?;
@@ -102,18 +102,18 @@ fn exchange(port: u16, request: &[u8], method: &str) -> std::io::Result<Vec<u8>>
     let mut chunk = vec![0; 64 * 1024];
     loop {
         match stream.read(&mut chunk) {
-            Ok(0) => return Ok(input),
+            Ok(0) => return Ok((stream, input)),
             Ok(count) => input.extend(chunk.iter().take(count)),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Some servers reset what they close; what came may be whole.
             Err(error) if !input.is_empty() && error.kind() == ErrorKind::ConnectionReset => {
-                return Ok(input);
+                return Ok((stream, input));
             }
             Err(error) => return Err(error),
         }
         let is_whole = input.len() < 1024 * 1024 && is_framed(&input, method);
         if is_whole || input.len() > REPLY_BYTES_MAX || Instant::now() > deadline {
-            return Ok(input);
+            return Ok((stream, input));
         }
     }
 }

@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::answer;
@@ -14,8 +13,6 @@ use super::model::Ask;
 use load::Error;
 use load::server::{Server, Which};
 
-/// Longest wait for one reply.
-const REPLY_WAIT: Duration = Duration::from_secs(30);
 /// Connections between two looks at whether an interrupt came.
 const CHECK_EVERY: usize = 200;
 /// Descriptors this program needs besides.
@@ -43,7 +40,7 @@ pub(crate) fn measure(
     };
     let alone = memory(&mut server);
     let watched_before = watched(&server.processes());
-    let request = request(started.port, ask);
+    let request = answer::request(started.port, ask, "");
     let mut held = Vec::with_capacity(connections);
     for count in 0..connections {
         if count % CHECK_EVERY == 0 {
@@ -75,38 +72,13 @@ fn check_descriptors(connections: usize) -> Result<(), String> {
     }
 }
 
-fn request(port: u16, ask: &Ask) -> Vec<u8> {
-    let mut head = format!(
-        "{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n",
-        ask.method, ask.path
-    );
-    for (name, value) in &ask.headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    if !ask.body.is_empty() {
-        head += &format!("Content-Length: {}\r\n", ask.body.len());
-    }
-    head += "\r\n";
-    [head.as_bytes(), &ask.body].concat()
-}
-
 /// Connects, asks, and reads the whole reply.
 fn open(port: u16, request: &[u8], method: &str) -> std::io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), REPLY_WAIT)?;
-    stream.set_read_timeout(Some(REPLY_WAIT))?;
-    stream.write_all(request)?;
-    let mut input = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    while !answer::is_framed(&input, method) {
-        match stream.read(&mut chunk)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            count => input.extend(chunk.iter().take(count)),
-        }
-        if input.len() > 1024 * 1024 {
-            return Err(std::io::Error::other("the reply is longer than 1 MiB"));
-        }
+    let (stream, reply) = answer::exchange(port, request, method)?;
+    match answer::is_framed(&reply, method) {
+        true => Ok(stream),
+        false => Err(std::io::ErrorKind::UnexpectedEof.into()),
     }
-    Ok(stream)
 }
 
 fn wait(time: Duration) -> Result<(), Error> {

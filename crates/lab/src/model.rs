@@ -156,7 +156,7 @@ pub(crate) enum Measure {
 }
 
 /// A request.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Ask {
     pub(crate) label: String,
     pub(crate) method: String,

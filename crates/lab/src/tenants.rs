@@ -107,15 +107,9 @@ mod tests {
 
     fn ask(tenant: &str, share: u32) -> Ask {
         Ask {
-            label: tenant.to_owned(),
-            method: "GET".into(),
-            path: "/".into(),
-            headers: Vec::new(),
-            body: Vec::new(),
-            weight: 1,
-            patience: None,
             tenant: Some(tenant.to_owned()),
             share,
+            ..Ask::default()
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn ordinary() -> Document {
         "Noise",
         "A/A control 1.00 × (0.99 – 1.01); 1 of 80 slices voided",
     );
-    document.fact("Command", "`nagaya lab run static-and-php`");
+    document.fact("Command", "`nagaya-lab run static-and-php`");
     throughput(document.section("Requests per CPU second"));
     over_time(document.section("Over time"));
     curves(document.section("Response times"));
