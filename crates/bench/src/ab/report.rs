@@ -60,124 +60,115 @@ pub(crate) fn banner() -> String {
 /// All of it, from `Server Software` to the longest request.
 pub(crate) fn text(told: Told<'_>) -> String {
     let mut out = String::from("\n\n");
-    // Writing to memory does not fail, here and below.
-    let _ = server(told, &mut out).and_then(|()| {
-        counts(told, &mut out)?;
-        rates(told, &mut out)?;
-        if told.figures.done == 0 {
-            return Ok(());
-        }
-        times(told, &mut out)?;
+    server(told, &mut out);
+    counts(told, &mut out);
+    rates(told, &mut out);
+    if told.figures.done > 0 {
+        times(told, &mut out);
         if told.flags.percentages && told.figures.done > 1 {
-            percentages(told.figures, &mut out)?;
+            percentages(told.figures, &mut out);
         }
-        Ok(())
-    });
+    }
     out
 }
 
-fn server(told: Told<'_>, out: &mut String) -> std::fmt::Result {
-    let Target {
-        host, port, path, ..
-    } = told.target;
-    writeln!(out, "Server Software:        {}", told.software())?;
-    writeln!(out, "Server Hostname:        {host}")?;
-    writeln!(out, "Server Port:            {port}")?;
+/// A line that scripts look for by its label.
+fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
+    // Writing to memory does not fail, here and below.
+    let _ = writeln!(out, "{label:<24}{value}");
+}
+
+fn server(told: Told<'_>, out: &mut String) {
+    line(out, "Server Software:", told.software());
+    line(out, "Server Hostname:", &told.target.host);
+    line(out, "Server Port:", told.target.port);
     if let Some(facts) = told.tls() {
-        writeln!(out, "SSL/TLS Protocol:       {}", tls::shown(facts))?;
+        line(out, "SSL/TLS Protocol:", tls::shown(facts));
         if let Some(key) = &facts.temporary_key {
-            writeln!(out, "Server Temp Key:        {key}")?;
+            line(out, "Server Temp Key:", key);
         }
     }
     if let Some(name) = told.tls_name {
-        writeln!(out, "TLS Server Name:        {name}")?;
+        line(out, "TLS Server Name:", name);
     }
-    writeln!(out, "\nDocument Path:          {path}")?;
-    writeln!(out, "Document Length:        {}\n", told.length())
+    out.push('\n');
+    line(out, "Document Path:", &told.target.path);
+    line(out, "Document Length:", told.length());
+    out.push('\n');
 }
 
-fn counts(told: Told<'_>, out: &mut String) -> std::fmt::Result {
+fn counts(told: Told<'_>, out: &mut String) {
     let figures = told.figures;
     let failed = figures.failed;
-    writeln!(out, "Concurrency Level:      {}", told.flags.connections)?;
-    writeln!(
+    line(out, "Concurrency Level:", told.flags.connections);
+    let seconds = figures.seconds;
+    line(
         out,
-        "Time taken for tests:   {:.3} seconds",
-        figures.seconds
-    )?;
-    writeln!(out, "Complete requests:      {}", figures.done)?;
-    writeln!(out, "Failed requests:        {}", failed.total())?;
+        "Time taken for tests:",
+        format_args!("{seconds:.3} seconds"),
+    );
+    line(out, "Complete requests:", figures.done);
+    line(out, "Failed requests:", failed.total());
     if failed.total() > 0 {
-        writeln!(
+        let _ = writeln!(
             out,
             "   (Connect: {}, Receive: {}, Length: {}, Exceptions: {})",
             failed.connect, failed.receive, failed.length, failed.exceptions
-        )?;
+        );
     }
     if figures.write_errors > 0 {
-        writeln!(out, "Write errors:           {}", figures.write_errors)?;
+        line(out, "Write errors:", figures.write_errors);
     }
     if figures.outside_2xx > 0 {
-        writeln!(out, "Non-2xx responses:      {}", figures.outside_2xx)?;
+        line(out, "Non-2xx responses:", figures.outside_2xx);
     }
     if told.flags.keep_alive {
-        writeln!(out, "Keep-Alive requests:    {}", figures.kept)?;
+        line(out, "Keep-Alive requests:", figures.kept);
     }
-    writeln!(
-        out,
-        "Total transferred:      {} bytes",
-        figures.received_bytes
-    )?;
+    let (received, bodies) = (figures.received_bytes, figures.body_bytes);
+    line(out, "Total transferred:", format_args!("{received} bytes"));
     if told.sends_body() {
-        writeln!(out, "Total body sent:        {}", figures.sent_bytes)?;
+        line(out, "Total body sent:", figures.sent_bytes);
     }
-    writeln!(out, "HTML transferred:       {} bytes", figures.body_bytes)
+    line(out, "HTML transferred:", format_args!("{bodies} bytes"));
 }
 
-fn rates(told: Told<'_>, out: &mut String) -> std::fmt::Result {
+fn rates(told: Told<'_>, out: &mut String) {
     let Figures { done, seconds, .. } = *told.figures;
     if done == 0 || seconds <= 0.0 {
-        return Ok(());
+        return;
     }
-    let each_ms = seconds * 1000.0 / done as f64;
+    let (rate, each_ms) = (done as f64 / seconds, seconds * 1000.0 / done as f64);
+    let all_ms = told.flags.connections as f64 * each_ms;
     let per_second = |bytes: u64| bytes as f64 / 1024.0 / seconds;
-    let received = told.figures.received_bytes;
-    writeln!(
+    let received = per_second(told.figures.received_bytes);
+    let each = format!("{each_ms:.3} [ms] (mean, across all concurrent requests)");
+    line(
         out,
-        "Requests per second:    {:.2} [#/sec] (mean)",
-        done as f64 / seconds
-    )?;
-    writeln!(
+        "Requests per second:",
+        format_args!("{rate:.2} [#/sec] (mean)"),
+    );
+    line(
         out,
-        "Time per request:       {:.3} [ms] (mean)",
-        told.flags.connections as f64 * each_ms
-    )?;
-    writeln!(
+        "Time per request:",
+        format_args!("{all_ms:.3} [ms] (mean)"),
+    );
+    line(out, "Time per request:", each);
+    line(
         out,
-        "Time per request:       {each_ms:.3} [ms] (mean, across all concurrent requests)"
-    )?;
-    writeln!(
-        out,
-        "Transfer rate:          {:.2} [Kbytes/sec] received",
-        per_second(received)
-    )?;
+        "Transfer rate:",
+        format_args!("{received:.2} [Kbytes/sec] received"),
+    );
     if told.sends_body() {
         let sent = told.figures.sent_bytes;
-        writeln!(
-            out,
-            "                        {:.2} kb/s sent",
-            per_second(sent)
-        )?;
-        writeln!(
-            out,
-            "                        {:.2} kb/s total",
-            per_second(received.saturating_add(sent))
-        )?;
+        let both = per_second(told.figures.received_bytes.saturating_add(sent));
+        let sent = per_second(sent);
+        line(out, "", format_args!("{sent:.2} kb/s sent"));
+        line(out, "", format_args!("{both:.2} kb/s total"));
     }
-    Ok(())
 }
 
-fn times(told: Told<'_>, out: &mut String) -> std::fmt::Result {
+fn times(told: Told<'_>, out: &mut String) {
     let figures = told.figures;
     let rows = [
         ("Connect:", "the initial connection time", figures.connect),
@@ -185,18 +176,18 @@ fn times(told: Told<'_>, out: &mut String) -> std::fmt::Result {
         ("Waiting:", "the waiting time", figures.waiting),
         ("Total:", "the total time", figures.total),
     ];
-    writeln!(out, "\nConnection Times (ms)")?;
+    out.push_str("\nConnection Times (ms)\n");
     if !told.flags.confidence {
-        writeln!(out, "              min   avg   max")?;
+        out.push_str("              min   avg   max\n");
         for (label, _, row) in rows {
             let (min, mean, max) = (ms(row.min_us), ms(row.mean_us), ms(row.max_us));
-            writeln!(out, "{label:<12}{min:5} {mean:5}{max:5}")?;
+            let _ = writeln!(out, "{label:<12}{min:5} {mean:5}{max:5}");
         }
-        return Ok(());
+        return;
     }
-    writeln!(out, "              min  mean[+/-sd] median   max")?;
+    out.push_str("              min  mean[+/-sd] median   max\n");
     for (label, _, row) in rows {
-        writeln!(
+        let _ = writeln!(
             out,
             "{label:<12}{:5} {:4} {:5.1} {:6} {:7}",
             ms(row.min_us),
@@ -204,48 +195,41 @@ fn times(told: Told<'_>, out: &mut String) -> std::fmt::Result {
             row.deviation_us / 1000.0,
             ms(row.median_us),
             ms(row.max_us)
-        )?;
+        );
     }
     for (_, what, row) in rows {
-        doubt(what, &row, out)?;
+        out.push_str(&doubt(what, &row));
     }
-    Ok(())
 }
 
 /// Says so where median and mean lie far apart, in milliseconds as shown.
-fn doubt(what: &str, row: &Row, out: &mut String) -> std::fmt::Result {
+fn doubt(what: &str, row: &Row) -> String {
     let apart = ms(row.mean_us).abs_diff(ms(row.median_us)) as f64;
     let deviation = row.deviation_us / 1000.0;
     if apart > 2.0 * deviation {
-        writeln!(
-            out,
+        format!(
             "ERROR: The median and mean for {what} are more than twice the standard\n       \
-             deviation apart. These results are NOT reliable."
+             deviation apart. These results are NOT reliable.\n"
         )
     } else if apart > deviation {
-        writeln!(
-            out,
+        format!(
             "WARNING: The median and mean for {what} are not within a normal deviation\n        \
-             These results are probably not that reliable."
+             These results are probably not that reliable.\n"
         )
     } else {
-        Ok(())
+        String::new()
     }
 }
 
-fn percentages(figures: &Figures<'_>, out: &mut String) -> std::fmt::Result {
-    writeln!(
-        out,
-        "\nPercentage of the requests served within a certain time (ms)"
-    )?;
+fn percentages(figures: &Figures<'_>, out: &mut String) {
+    out.push_str("\nPercentage of the requests served within a certain time (ms)\n");
     for percentage in PERCENTAGES {
         let time = ms(figures.percentage_us(percentage));
-        match percentage {
-            100.. => writeln!(out, " 100%  {time:5} (longest request)")?,
-            _ => writeln!(out, "  {percentage}%  {time:5}")?,
-        }
+        let _ = match percentage {
+            100.. => writeln!(out, " 100%  {time:5} (longest request)"),
+            _ => writeln!(out, "  {percentage}%  {time:5}"),
+        };
     }
-    Ok(())
 }
 
 #[cfg(test)]
