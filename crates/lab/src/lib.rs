@@ -93,27 +93,23 @@ pub fn main() -> ExitCode {
         Command::List => {
             let (text, well) = list::list();
             print!("{text}");
-            Ok(if well {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(status(well))
         }
         Command::Compare(options) => compare(&options),
         Command::Draw(options) => draw_all(&options),
         Command::Figures => figures_drawn(),
     };
-    match done {
-        Ok(status) => status,
-        Err(Failure::Use(text)) => {
-            eprintln!("nagaya-lab: {text}");
-            ExitCode::from(WRONG_USE)
-        }
-        Err(Failure::Run(text)) => {
-            eprintln!("nagaya-lab: {text}");
-            ExitCode::FAILURE
-        }
-    }
+    let (text, status) = match done {
+        Ok(status) => return status,
+        Err(Failure::Use(text)) => (text, ExitCode::from(WRONG_USE)),
+        Err(Failure::Run(text)) => (text, ExitCode::FAILURE),
+    };
+    eprintln!("nagaya-lab: {text}");
+    status
+}
+
+fn status(is_well: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_well))
 }
 
 fn run_all(options: &options::Run) -> Result<ExitCode, Failure> {
@@ -178,11 +174,7 @@ fn run_each(experiments: &[Experiment], options: &options::Run) -> Result<ExitCo
         options.together.as_deref(),
         options.readme.as_deref(),
     )?;
-    Ok(if is_whole {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(is_whole))
 }
 
 /// What the command line changes of an experiment.
@@ -239,11 +231,7 @@ fn compare(options: &options::Compare) -> Result<ExitCode, Failure> {
     let (old, new) = (Record::read(&options.old)?, Record::read(&options.new)?);
     let compared = compare::compare(&old, &new);
     show(&compared.document);
-    Ok(if compared.worse == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status(compared.worse == 0))
 }
 
 fn show(document: &Document) {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use super::refusal::{Refusal, refuse, refuse_plainly};
+use load::client::split_authority;
 
 /// Longest URL.
 const URL_BYTES_MAX: usize = 16 * 1024;
@@ -54,7 +55,7 @@ impl Target {
                 "`{url}` has a user or password in it: give it as -A user:password"
             ));
         }
-        let (host, port) = split_authority(authority)
+        let (host, port) = split(authority)
             .ok_or_else(|| Refusal::usage(format!("`{authority}` in `{url}` is no host[:port]")))?;
         Ok(Target {
             url: url.to_owned(),
@@ -82,39 +83,15 @@ fn own_port(tls: bool) -> u16 {
     if tls { 443 } else { 80 }
 }
 
-/// Host and port of `host`, `host:80`, `[::1]` or `[::1]:80`.
-fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']')?;
-            host.parse::<std::net::Ipv6Addr>().ok()?;
-            match after {
-                "" => (host, None),
-                _ => (host, Some(after.strip_prefix(':')?)),
-            }
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let is_number = |port: &&str| port.bytes().all(|byte| byte.is_ascii_digit());
-    let port = match port {
-        Some(port) => Some(
-            Some(port)
-                .filter(is_number)?
-                .parse()
-                .ok()
-                .filter(|p| *p > 0)?,
-        ),
-        None => None,
-    };
-    (!host.is_empty()).then_some((host, port))
+/// Host and port; a colon without a port is not taken.
+fn split(authority: &str) -> Option<(&str, Option<u16>)> {
+    let parts = split_authority(authority).ok();
+    parts.filter(|_| !authority.ends_with(':'))
 }
 
 /// A proxy, `host[:port]`.
 pub(crate) fn parse_proxy(text: &str) -> Result<(String, u16), Refusal> {
-    match split_authority(text) {
+    match split(text) {
         Some((host, port)) => Ok((host.to_owned(), port.unwrap_or(PROXY_PORT))),
         None => refuse(format!("-X {text}: a proxy is written host:port")),
     }

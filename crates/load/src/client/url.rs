@@ -181,8 +181,11 @@ impl fmt::Display for Url {
     }
 }
 
-/// Host and port of `host`, `host:80`, `[::1]` or `[::1]:80`.
-fn split_authority(authority: &str) -> Result<(&str, Option<u16>), String> {
+/// Host and port of `host`, `host:80`, `[::1]` or `[::1]:80`; the brackets are not the host's.
+///
+/// # Errors
+/// Says what it is instead.
+pub fn split_authority(authority: &str) -> Result<(&str, Option<u16>), String> {
     if authority.contains('@') {
         return Err("a user and password do not belong here; send an Authorization header".into());
     }
