@@ -120,7 +120,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::testbed::Bed;
+    use crate::fixture::Fixture;
 
     const SITES: &str = r#"
 [[listen]]
@@ -144,7 +144,7 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
 
     #[test]
     fn questions_are_answered_until_the_socket_is_replaced() {
-        let bed = Bed::new(SITES);
+        let fixture = Fixture::new(SITES);
         let path = path("control");
         let bind = || {
             let _ = std::fs::remove_file(&path);
@@ -153,27 +153,27 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
         let mut control = Control::default();
         let first = bind();
         let watched = first.try_clone().unwrap();
-        control.replace(Some(first), &bed.shared).unwrap();
+        control.replace(Some(first), &fixture.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         assert!(ask(&path, "status json\n").starts_with("{\"version\":"));
         assert!(ask(&path, "shutdown\n").starts_with("error: unknown question"));
         let longest = "x".repeat(QUESTION_BYTES_MAX) + "\n";
         assert!(ask(&path, &longest).starts_with("error: unknown question"));
-        control.replace(Some(bind()), &bed.shared).unwrap();
+        control.replace(Some(bind()), &fixture.shared).unwrap();
         assert!(ask(&path, "status\n").starts_with("nagaya "));
         drop(watched);
-        control.replace(None, &bed.shared).unwrap();
+        control.replace(None, &fixture.shared).unwrap();
         std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
     fn a_question_without_its_end_is_refused() {
-        let bed = Bed::new(SITES);
+        let fixture = Fixture::new(SITES);
         for question in ["status".to_owned(), "x".repeat(QUESTION_BYTES_MAX + 1)] {
             let (mut client, server) = UnixStream::pair().unwrap();
             client.write_all(question.as_bytes()).unwrap();
             client.shutdown(Shutdown::Write).unwrap();
-            answer(server.into(), &bed.shared).unwrap();
+            answer(server.into(), &fixture.shared).unwrap();
             let mut said = String::new();
             client.read_to_string(&mut said).unwrap();
             assert!(said.starts_with("error: a question is a line"), "{said}");
@@ -182,10 +182,10 @@ rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
 
     #[test]
     fn a_silent_client_is_sent_away() {
-        let bed = Bed::new(SITES);
+        let fixture = Fixture::new(SITES);
         let (client, server) = UnixStream::pair().unwrap();
         let started = Instant::now();
-        let answered = answer(server.into(), &bed.shared);
+        let answered = answer(server.into(), &fixture.shared);
         assert_eq!(answered.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert!(started.elapsed() >= PATIENCE);
         drop(client);

@@ -254,7 +254,7 @@ fn may_complain(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::{Bed, generation_with_files, reply};
+    use crate::fixture::{Fixture, generation_with_files, reply};
 
     const SITES: &str = r#"
 [[listen]]
@@ -269,8 +269,8 @@ reply_headers = { set = { X-Site = "a" } }
   handler = { respond = { status = 200, body = "" } }
 "#;
 
-    fn bed() -> Bed {
-        Bed::of(generation_with_files(SITES, &[("403.html", "<p>ours")]))
+    fn fixture() -> Fixture {
+        Fixture::of(generation_with_files(SITES, &[("403.html", "<p>ours")]))
     }
 
     #[test]
@@ -311,7 +311,7 @@ reply_headers = { set = { X-Site = "a" } }
                 "{\"status\":421,\"error\":\"Misdirected Request\",\"request_id\":\"",
             ),
         ] {
-            let ended = bed().ask(&format!("GET / HTTP/1.1\r\nHost: nobody\r\n{accept}\r\n"));
+            let ended = fixture().ask(&format!("GET / HTTP/1.1\r\nHost: nobody\r\n{accept}\r\n"));
             let (status, fields, body) = reply(&ended);
             assert_eq!(status, 421);
             assert!(
@@ -326,7 +326,7 @@ reply_headers = { set = { X-Site = "a" } }
     #[test]
     fn a_sites_own_page_replaces_ours() {
         let ended =
-            bed().ask("GET /denied HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
+            fixture().ask("GET /denied HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
         let (status, fields, body) = reply(&ended);
         assert_eq!((status, body.as_str()), (403, "<p>ours"));
         assert!(fields.contains(&"X-Site: a".to_owned()));
@@ -343,10 +343,10 @@ reply_headers = { set = { X-Site = "a" } }
             )
             .replace("deny = [\"0.0.0.0/0\"]", "");
         let files = [("403.html", "<p>ours"), ("slow.txt", "slowly!")];
-        let bed = Bed::of(generation_with_files(&text, &files));
+        let fixture = Fixture::of(generation_with_files(&text, &files));
         let ask = |call: &str| {
             let request = format!("GET /denied HTTP/1.1\r\nHost: a\r\nX-Call: {call}\r\n\r\n");
-            let (status, fields, body) = reply(&bed.ask(&request));
+            let (status, fields, body) = reply(&fixture.ask(&request));
             let has = |field: &str| fields.iter().any(|it| it.starts_with(field));
             assert_eq!(
                 has("Retry-After: "),
@@ -364,7 +364,7 @@ reply_headers = { set = { X-Site = "a" } }
 
     #[test]
     fn what_was_prepared_for_another_reply_is_not_sent() {
-        let mut exchange = crate::testbed::exchange(
+        let mut exchange = crate::fixture::exchange(
             crate::exchange::Peer::LOCAL,
             "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         );
@@ -379,10 +379,10 @@ reply_headers = { set = { X-Site = "a" } }
                 .push(name.as_bytes(), value.as_bytes());
         }
         let error = Error::refused(405, "method_not_allowed");
-        let bed = bed();
-        let serving = bed.worker.serving();
-        let answered = answer(bed.arrived(&serving), &mut exchange, &error);
-        crate::testbed::block_on(answered);
+        let fixture = fixture();
+        let serving = fixture.worker.serving();
+        let answered = answer(fixture.arrived(&serving), &mut exchange, &error);
+        crate::fixture::block_on(answered);
         let (_, fields, _) = reply(&exchange);
         let names: Vec<_> = fields
             .iter()

@@ -140,7 +140,7 @@ impl Helpers {
     ) -> Result<T> {
         let places = self.places(lane);
         let own = self.own.as_ref().filter(|_| lane == Lane::Remote);
-        let _seats = (own.map(Seat::take).transpose()?, Seat::take(places)?);
+        let _slots = (own.map(Slot::take).transpose()?, Slot::take(places)?);
         let result = async {
             let own = match own {
                 Some(own) => Some(own.thread().await?),
@@ -233,9 +233,9 @@ fn broken() -> Error {
 }
 
 /// A place among those who wait.
-struct Seat(Arc<AtomicUsize>);
+struct Slot(Arc<AtomicUsize>);
 
-impl Seat {
+impl Slot {
     fn take(places: &Places) -> Result<Self> {
         if places.waiting.load(Relaxed) >= places.waiting_max {
             return Err(Error::new(Kind::Full, "helpers_busy", String::new()));
@@ -245,7 +245,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -254,7 +254,7 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::{Bed, block_on, reply};
+    use crate::fixture::{Fixture, block_on, reply};
 
     const SITES: &str = r#"
 [[listen]]
@@ -296,7 +296,7 @@ rules = [{ handler = { metrics = "json" } }]
             assert_eq!(
                 helpers.lanes.remote.waiting.load(Relaxed),
                 0,
-                "the seat is free"
+                "the slot is free"
             );
             assert_eq!(
                 helpers.lanes.remote.threads.available_permits(),
@@ -308,11 +308,11 @@ rules = [{ handler = { metrics = "json" } }]
 
     #[test]
     fn too_many_who_ask_for_figures_are_told_to_come_again() {
-        let bed = Bed::new(SITES);
-        let helpers = &bed.worker.helpers;
-        let ask = || reply(&bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let fixture = Fixture::new(SITES);
+        let helpers = &fixture.worker.helpers;
+        let ask = || reply(&fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         let seats: Vec<_> = (0..FIGURES_WAITING_MAX)
-            .map(|_| Seat::take(&helpers.lanes.figures).expect("a seat"))
+            .map(|_| Slot::take(&helpers.lanes.figures).expect("a slot"))
             .collect();
         let (status, fields, _) = ask();
         assert_eq!(status, 503);

@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::buffer::BufferPool;
-    use crate::testbed::block_on;
+    use crate::fixture::block_on;
 
     #[test]
     fn bytes_pass_both_ways_and_ends_are_seen() {

@@ -3,9 +3,9 @@
 //! The main thread only reads the link to the supervisor. A new configuration is parsed and
 //! compiled here, off the workers. Whatever can fail comes before the first worker is told; from
 //! then on the new generation is the one in force, here and in the supervisor, and a worker that
-//! is late finds it at its door. A warden thread watches over workers that are held up.
+//! is late finds it in its queue. A warden thread watches over workers that are held up.
 
-mod ear;
+mod receiver;
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -31,10 +31,10 @@ use crate::warden::{self, Watched};
 use crate::worker::commands::{Command, Prepare, Swap};
 use crate::worker::shared::Shared;
 use crate::{access_log, maps};
-use ear::Ear;
 use ipc::server::{
-    Configure, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld, Voice,
+    Configure, LinkSender, ListenerSocket, SOURCES_BYTES_MAX, ToServer, ToSupervisor, Unheld,
 };
+use receiver::LinkReceiver;
 
 /// How long the last access records may take to be written.
 const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
@@ -57,17 +57,17 @@ const END_LOOK: Duration = Duration::from_millis(10);
 /// When the first generation can't be served, or the link breaks.
 pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
     let number = first.generation;
-    let voice = Voice::new(&link).map_err(unheard)?;
-    let mut ear = Ear::new(link);
-    let mut server = match Server::start(first, &voice, &mut ear) {
+    let sender = LinkSender::new(&link).map_err(unheard)?;
+    let mut receiver = LinkReceiver::new(link);
+    let mut server = match Server::start(first, &sender, &mut receiver) {
         Ok(server) => server,
         // It did not come to serving, and has nothing to finish.
         Err(error) if error.reason == ENDING => {
-            return voice.say(&ToSupervisor::Drained).map_err(unheard);
+            return sender.send(&ToSupervisor::Drained).map_err(unheard);
         }
         Err(error) => {
-            voice
-                .say(&ToSupervisor::Refused {
+            sender
+                .send(&ToSupervisor::Refused {
                     generation: number,
                     message: error.to_string(),
                 })
@@ -75,18 +75,18 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
             return Err(error);
         }
     };
-    voice
-        .say(&ToSupervisor::Ready { generation: number })
+    sender
+        .send(&ToSupervisor::Ready { generation: number })
         .map_err(unheard)?;
     loop {
-        let message = match ear.hear() {
+        let message = match receiver.receive() {
             Ok(Ok(message)) => message,
             Ok(Err(unheld)) => {
-                server.go_on_without(unheld, &voice)?;
+                server.go_on_without(unheld, &sender)?;
                 continue;
             }
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                server.drain(&mut ear);
+                server.drain(&mut receiver);
                 return Ok(());
             }
             Err(error) => return Err(internal("link", &error)),
@@ -94,7 +94,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
         match message {
             ToServer::Configure(configure) => {
                 let generation = configure.generation;
-                let answer = match server.configure(configure, &mut ear) {
+                let answer = match server.configure(configure, &mut receiver) {
                     Ok(()) => ToSupervisor::Ready { generation },
                     // That word comes next.
                     Err(error) if error.reason == ENDING => continue,
@@ -103,15 +103,15 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
                         message: error.to_string(),
                     },
                 };
-                voice.say(&answer).map_err(unheard)?;
+                sender.send(&answer).map_err(unheard)?;
             }
             ToServer::Reopen { logs } => server.order(Order::Reopen(logs)),
             ToServer::Programs { links } => server.use_programs(links),
             ToServer::Tally(tally) => server.shared.process.show(&tally),
             ToServer::LogFile { path, result } => server.order(Order::Opened { path, result }),
             ToServer::Drain => {
-                server.drain(&mut ear);
-                return voice.say(&ToSupervisor::Drained).map_err(unheard);
+                server.drain(&mut receiver);
+                return sender.send(&ToSupervisor::Drained).map_err(unheard);
             }
         }
     }
@@ -137,18 +137,18 @@ struct Server {
 }
 
 impl Server {
-    fn start(first: Configure, voice: &Voice, ear: &mut Ear) -> Result<Self> {
+    fn start(first: Configure, sender: &LinkSender, receiver: &mut LinkReceiver) -> Result<Self> {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
         let watched = Arc::new(Watched::new(shared.clone()));
-        let (threads, runtimes) = start_workers(&generation, &shared, receivers, voice)?;
-        let (warden, report) = (Arc::clone(&watched), voice.clone());
+        let (threads, runtimes) = start_workers(&generation, &shared, receivers, sender)?;
+        let (warden, report) = (Arc::clone(&watched), sender.clone());
         spawn("warden", move || warden::run(&warden, &report))?;
-        let (records, ask) = (Arc::clone(&shared.access_log), voice.clone());
+        let (records, ask) = (Arc::clone(&shared.access_log), sender.clone());
         let log_writer = spawn("access-log", move || {
             access_log::run(&records, |path| {
                 let path = path.to_owned();
-                ask.say(&ToSupervisor::OpenLog { path })
+                ask.send(&ToSupervisor::OpenLog { path })
             });
         })?;
         let sampling = Sampling::start(shared.clone());
@@ -165,18 +165,18 @@ impl Server {
             _sampling: sampling,
             asking: None,
         };
-        match server.install(first, &generation, ear) {
+        match server.install(first, &generation, receiver) {
             Ok(()) => Ok(server),
             Err(error) => {
                 if error.reason == ENDING {
-                    server.drain(ear);
+                    server.drain(receiver);
                 }
                 Err(error)
             }
         }
     }
 
-    fn configure(&mut self, configure: Configure, ear: &mut Ear) -> Result<()> {
+    fn configure(&mut self, configure: Configure, receiver: &mut LinkReceiver) -> Result<()> {
         let before = self.shared.generation();
         let (workers, generation) = compile(&configure, before.as_deref())?;
         drop(before);
@@ -187,7 +187,7 @@ impl Server {
             );
             return Err(Error::new(Kind::Internal, "workers_changed", detail));
         }
-        self.install(configure, &generation, ear)
+        self.install(configure, &generation, receiver)
     }
 
     /// Puts a generation in force. What can fail comes first and changes nothing; afterwards
@@ -196,11 +196,11 @@ impl Server {
         &mut self,
         configure: Configure,
         generation: &Arc<Generation>,
-        ear: &mut Ear,
+        receiver: &mut LinkReceiver,
     ) -> Result<()> {
         let (open, added) = self.take(&configure.listeners)?;
         self.ask_agents(generation)?;
-        self.prepare(generation, ear)?;
+        self.prepare(generation, receiver)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
             self.discard(generation.number);
             return Err(error);
@@ -252,7 +252,7 @@ impl Server {
 
     /// Has every worker open what the generation's scripts need. One that cannot refuses the
     /// generation, and so does one that does not answer, or the end of the server.
-    fn prepare(&self, generation: &Arc<Generation>, ear: &mut Ear) -> Result<()> {
+    fn prepare(&self, generation: &Arc<Generation>, receiver: &mut LinkReceiver) -> Result<()> {
         let Some(plan) = &generation.scripts else {
             return Ok(());
         };
@@ -268,7 +268,7 @@ impl Server {
         drop(done);
         let until = Instant::now() + plan.opening_max() + Swap::PATIENCE;
         let mut workers = 0..self.threads.len();
-        let prepared = workers.try_for_each(|_| answer(&waiting, until, ear));
+        let prepared = workers.try_for_each(|_| answer(&waiting, until, receiver));
         if prepared.is_err() {
             // Whoever answers from now on gives up what it has opened by itself.
             drop(waiting);
@@ -345,7 +345,7 @@ impl Server {
             if starts {
                 return START_MAX.saturating_sub(told.elapsed());
             }
-            let silence_us = |worker: &usize| self.shared.board.silence_us(*worker).unwrap_or(0);
+            let silence_us = |worker: &usize| self.shared.loads.silence_us(*worker).unwrap_or(0);
             let least_us = late.iter().map(silence_us).min().unwrap_or(u64::MAX);
             let waited = told.elapsed().max(Duration::from_micros(least_us));
             Swap::PATIENCE.saturating_sub(waited)
@@ -368,25 +368,30 @@ impl Server {
     }
 
     /// Lets the workers finish, then the writer of their records.
-    fn drain(self, ear: &mut Ear) {
+    fn drain(self, receiver: &mut LinkReceiver) {
         // What still waits in the kernel is for the workers, each of which empties its own.
         self.watched.retain(&Arc::from([]));
         for worker in 0..self.threads.len() {
             self.shared.peers.tell(worker, Command::Drain);
         }
-        self.wait_for(&self.threads, self.drain_max + END_MARGIN, ear);
+        self.wait_for(&self.threads, self.drain_max + END_MARGIN, receiver);
         self.shared.access_log.close();
         let writer = std::slice::from_ref(&self.log_writer);
-        self.wait_for(writer, LAST_RECORDS_MAX, ear);
+        self.wait_for(writer, LAST_RECORDS_MAX, receiver);
         self.shared.access_log.say_losses();
     }
 
     /// Waits until the threads have ended, but not for ever. Meanwhile hands on the logs the
     /// supervisor opens: the first record for one may be of what ends now.
-    fn wait_for(&self, threads: &[JoinHandle<()>], patience: Duration, ear: &mut Ear) {
+    fn wait_for(
+        &self,
+        threads: &[JoinHandle<()>],
+        patience: Duration,
+        receiver: &mut LinkReceiver,
+    ) {
         let until = Instant::now() + patience;
         while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
-            match ear.hear_within(END_LOOK) {
+            match receiver.receive_within(END_LOOK) {
                 Ok(Some(Ok(ToServer::LogFile { path, result }))) => {
                     self.order(Order::Opened { path, result });
                 }
@@ -399,7 +404,7 @@ impl Server {
     }
 
     /// Goes on as before where descriptors that came found no room, and says so.
-    fn go_on_without(&self, unheld: Unheld, voice: &Voice) -> Result<()> {
+    fn go_on_without(&self, unheld: Unheld, sender: &LinkSender) -> Result<()> {
         match unheld {
             Unheld::Configure { generation } => {
                 let message = format!("its listeners and logs find no room: {NO_ROOM}");
@@ -407,7 +412,7 @@ impl Server {
                     generation,
                     message,
                 };
-                return voice.say(&refused).map_err(unheard);
+                return sender.send(&refused).map_err(unheard);
             }
             Unheld::Reopen => tracing::error!(
                 "the logs that were opened again find no room, those open until now are written on: {NO_ROOM}; then send USR1 again"
@@ -441,20 +446,20 @@ fn start_workers(
     generation: &Arc<Generation>,
     shared: &Shared,
     receivers: Vec<Receiver<Command>>,
-    voice: &Voice,
+    sender: &LinkSender,
 ) -> Result<(Vec<JoinHandle<()>>, Runtimes)> {
     let (started, waiting) = mpsc::channel();
     let mut threads = Vec::with_capacity(receivers.len());
     for (index, commands) in receivers.into_iter().enumerate() {
         let (generation, its_shared) = (Arc::clone(generation), shared.clone());
-        let (voice, started) = (voice.clone(), started.clone());
+        let (sender, started) = (sender.clone(), started.clone());
         let seed = RandomState::new().hash_one(index);
         let body = move || {
             let run = || thread::run(index, generation, its_shared, seed, commands, &started);
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
                 let report = format!("worker {index} has panicked outside of any request");
                 // The supervisor may be gone as well; this process ends either way.
-                let _ = voice.say(&ToSupervisor::Stuck { report });
+                let _ = sender.send(&ToSupervisor::Stuck { report });
                 std::process::abort();
             }
         };
@@ -476,11 +481,15 @@ fn start_workers(
 ///
 /// # Errors
 /// As it says, when its time is up, or when the server is to end meanwhile.
-fn answer(waiting: &mpsc::Receiver<Result<()>>, until: Instant, ear: &mut Ear) -> Result<()> {
+fn answer(
+    waiting: &mpsc::Receiver<Result<()>>,
+    until: Instant,
+    receiver: &mut LinkReceiver,
+) -> Result<()> {
     loop {
         match waiting.recv_timeout(END_LOOK) {
             Ok(answer) => return answer,
-            Err(RecvTimeoutError::Timeout) if ear.is_told_to_end() => {
+            Err(RecvTimeoutError::Timeout) if receiver.is_told_to_end() => {
                 let detail = "the server is to end while init and worker_init run";
                 return Err(Error::new(Kind::Internal, ENDING, detail));
             }

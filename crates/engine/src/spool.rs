@@ -341,7 +341,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::testbed::block_on;
+    use crate::fixture::block_on;
 
     const CAPS: SpoolCaps = SpoolCaps {
         memory_bytes: 1_000,

@@ -142,10 +142,10 @@ pub struct Replies {
     pub bytes_out: AtomicU64,
 }
 
-/// A site's counters: none until its first exchange, then one sheet a worker.
+/// A site's counters: none until its first exchange, then one counters a worker.
 #[derive(Debug, Default)]
 pub struct SiteStats {
-    sheets: OnceLock<Box<[OnceLock<Box<Replies>>]>>,
+    by_worker: OnceLock<Box<[OnceLock<Box<Replies>>]>>,
 }
 
 /// A request under way at an upstream server.
@@ -414,17 +414,17 @@ impl Replies {
 
 impl SiteStats {
     /// The counters of a worker that serves the site; `None` for a number that no worker has.
-    pub(crate) fn sheet(&self, worker: usize, workers: usize) -> Option<&Replies> {
-        let sheets = self
-            .sheets
+    pub(crate) fn of_worker(&self, worker: usize, workers: usize) -> Option<&Replies> {
+        let by_worker = self
+            .by_worker
             .get_or_init(|| (0..workers).map(|_| OnceLock::new()).collect());
-        Some(sheets.get(worker)?.get_or_init(Box::default))
+        Some(by_worker.get(worker)?.get_or_init(Box::default))
     }
 
-    /// The sheets of the workers that have served the site.
-    pub fn sheets(&self) -> impl Iterator<Item = &Replies> {
-        let sheets = self.sheets.get().into_iter().flatten();
-        sheets.filter_map(|sheet| sheet.get().map(|replies| &**replies))
+    /// The by_worker of the workers that have served the site.
+    pub fn of_workers(&self) -> impl Iterator<Item = &Replies> {
+        let by_worker = self.by_worker.get().into_iter().flatten();
+        by_worker.filter_map(|counters| counters.get().map(|replies| &**replies))
     }
 }
 
@@ -487,10 +487,10 @@ mod tests {
     fn a_site_without_exchanges_costs_next_to_nothing() {
         assert!(size_of::<SiteStats>() + size_of::<Arc<SiteStats>>() <= 64);
         let site = SiteStats::default();
-        assert_eq!(site.sheets().count(), 0);
-        bump(&site.sheet(1, 2).unwrap().bytes_out, 5);
+        assert_eq!(site.of_workers().count(), 0);
+        bump(&site.of_worker(1, 2).unwrap().bytes_out, 5);
         assert_eq!(
-            (site.sheets().count(), site.sheet(2, 2).is_none()),
+            (site.of_workers().count(), site.of_worker(2, 2).is_none()),
             (1, true)
         );
     }

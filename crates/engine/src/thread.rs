@@ -47,8 +47,8 @@ pub fn run(
     commands: Receiver<Command>,
     started: &std::sync::mpsc::Sender<Result<(usize, Handle)>>,
 ) {
-    let board = Arc::clone(&shared.board);
-    let (begin, end) = (Arc::clone(&board), Arc::clone(&board));
+    let loads = Arc::clone(&shared.loads);
+    let (begin, end) = (Arc::clone(&loads), Arc::clone(&loads));
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(helper::threads_max(shared.stats.len()))
@@ -76,7 +76,7 @@ pub fn run(
     runtime.block_on(live(worker, commands));
     // Helpers may be stuck in a slow read; nobody waits for them.
     runtime.shutdown_background();
-    board.leave(index);
+    loads.leave(index);
 }
 
 /// A listener a worker is about to accept from.
@@ -160,7 +160,7 @@ async fn accept(
 }
 
 async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
-    let doors = Doors::default();
+    let open_listeners = OpenListeners::default();
     let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut sweeps = tokio::time::interval(SWEEP);
@@ -176,7 +176,7 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
                     drop(tokio::task::spawn_local(self::prepare(Rc::clone(&worker), *prepare)));
                 }
                 Some(Command::Discard(number)) => worker.discard(number),
-                Some(Command::Swap(swap)) => doors.swap(&worker, *swap),
+                Some(Command::Swap(swap)) => open_listeners.swap(&worker, *swap),
                 Some(Command::Programs(link)) => use_programs(&worker, link),
                 Some(Command::Release(server)) => worker.release(&server),
                 Some(Command::Drain) | None => break,
@@ -186,8 +186,8 @@ async fn live(worker: Rc<Worker>, mut commands: Receiver<Command>) {
         }
     }
     worker.drain();
-    doors.close_all().await;
-    // Nobody hands connections over from here on, but some may wait at the door.
+    open_listeners.close_all().await;
+    // Nobody hands connections over from here on, but some may wait in the queue.
     commands.close();
     while let Ok(command) = commands.try_recv() {
         if let Command::Connection(arrival) = command {
@@ -230,7 +230,7 @@ async fn drain(worker: &Rc<Worker>) {
     let drain_ms = worker.serving().generation.process.timeouts.drain_ms;
     let until = Instant::now() + Duration::from_millis(drain_ms);
     let is_busy = || {
-        worker.board.connections(worker.index) > 0
+        worker.loads.connections(worker.index) > 0
             || worker.scripts_logging.get() > 0
             || worker.is_asked()
     };
@@ -252,27 +252,27 @@ async fn end_scripts(worker: &Worker, until: Instant) {
 }
 
 /// A listener, and the task that accepts from it until its socket is closed.
-struct Door {
+struct OpenListener {
     listener: Arc<Listener>,
     accepting: JoinHandle<()>,
 }
 
 /// The listeners of a worker by address.
 #[derive(Default)]
-struct Doors {
-    open: RefCell<HashMap<ListenAddress, Door>>,
+struct OpenListeners {
+    open: RefCell<HashMap<ListenAddress, OpenListener>>,
 }
 
-impl Doors {
+impl OpenListeners {
     fn swap(&self, worker: &Rc<Worker>, swap: Swap) {
         let generation = Arc::clone(&swap.generation);
         worker.swap(swap.generation);
         maps::start(worker, &generation);
         let mut open = self.open.borrow_mut();
-        open.retain(|address, door| {
+        open.retain(|address, listener| {
             let stays = swap.kept.contains(address);
             if !stays {
-                door.listener.remove();
+                listener.listener.remove();
             }
             stays
         });
@@ -285,11 +285,11 @@ impl Doors {
             let (at, its) = (address.clone(), Arc::clone(&listener));
             let accepts = accept(Rc::clone(worker), at, its, socket);
             let accepting = tokio::task::spawn_local(accepts);
-            let door = Door {
+            let listener = OpenListener {
                 listener,
                 accepting,
             };
-            open.insert(address, door);
+            open.insert(address, listener);
         }
         let took = swap.told.elapsed();
         if took > Swap::PATIENCE {
@@ -308,13 +308,13 @@ impl Doors {
 
     /// Takes every listener out and waits until each was accepted empty and closed.
     async fn close_all(self) {
-        let doors = self.open.into_inner();
-        for door in doors.values() {
-            door.listener.remove();
+        let open_listeners = self.open.into_inner();
+        for listener in open_listeners.values() {
+            listener.listener.remove();
         }
-        for door in doors.into_values() {
+        for listener in open_listeners.into_values() {
             // A task that panicked holds its socket no longer.
-            let _ = door.accepting.await;
+            let _ = listener.accepting.await;
         }
     }
 }

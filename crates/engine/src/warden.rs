@@ -14,7 +14,7 @@ use config::model::ListenAddress;
 use crate::listener::accept::{accept_some, is_full};
 use crate::worker::commands::Opened;
 use crate::worker::shared::Shared;
-use ipc::server::{ToSupervisor, Voice};
+use ipc::server::{LinkSender, ToSupervisor};
 
 /// How often the warden looks while a worker is in a turn.
 const LOOK: Duration = Duration::from_millis(3);
@@ -70,13 +70,13 @@ impl Watched {
     }
 
     fn rescue(&self) {
-        let board = &self.shared.board;
+        let loads = &self.shared.loads;
         for listener in self
             .lock()
             .iter()
-            .filter(|listener| board.is_stuck(listener.worker))
+            .filter(|listener| loads.is_stuck(listener.worker))
         {
-            let Some(rescuer) = board.rescuer(listener.worker) else {
+            let Some(rescuer) = loads.rescuer(listener.worker) else {
                 continue;
             };
             let opened = &listener.opened;
@@ -87,7 +87,7 @@ impl Watched {
             }
             let (socket, listener) = (opened.socket.as_fd(), &opened.listener);
             for arrival in accept_some(socket, listener, room, full_at) {
-                // A full door closes the connection; its client sees that at once.
+                // A full queue closes the connection; its client sees that at once.
                 let _ = self.shared.peers.hand(rescuer, arrival);
             }
         }
@@ -99,13 +99,13 @@ impl Watched {
             return (0, 0);
         };
         let connections_max = generation.connections_max();
-        let left = connections_max.saturating_sub(self.shared.board.connections_total());
+        let left = connections_max.saturating_sub(self.shared.loads.connections_total());
         (left, generation.room.full_at)
     }
 
     /// How long the warden may look away.
     fn rest(&self) -> Duration {
-        match self.shared.board.is_idle() {
+        match self.shared.loads.is_idle() {
             _ if self.shared.stats.len() < 2 => LOOK_ALONE,
             true => LOOK_IDLE,
             false => LOOK,
@@ -113,9 +113,9 @@ impl Watched {
     }
 
     fn silent_worker(&self) -> Option<usize> {
-        let board = &self.shared.board;
+        let loads = &self.shared.loads;
         (0..self.shared.stats.len()).find(|worker| {
-            board
+            loads
                 .silence_us(*worker)
                 .is_some_and(|silence_us| silence_us > SILENCE_MAX_US)
         })
@@ -123,7 +123,7 @@ impl Watched {
 }
 
 /// Watches until the process ends.
-pub fn run(watched: &Watched, voice: &Voice) {
+pub fn run(watched: &Watched, sender: &LinkSender) {
     let mut attention = Attention::begin(Instant::now());
     loop {
         std::thread::sleep(watched.rest());
@@ -131,12 +131,12 @@ pub fn run(watched: &Watched, voice: &Voice) {
         if attention.can_judge(Instant::now())
             && let Some(worker) = watched.silent_worker()
         {
-            let request = watched.shared.board.last_request(worker);
+            let request = watched.shared.loads.last_request(worker);
             let report = format!(
                 "worker {worker} stood still for 10 s; the last request it began was {request:016x}"
             );
             // The supervisor may be gone as well; this process ends either way.
-            let _ = voice.say(&ToSupervisor::Stuck { report });
+            let _ = sender.send(&ToSupervisor::Stuck { report });
             std::process::abort();
         }
     }

@@ -1,7 +1,7 @@
 //! One thread's share of the server: its runtime, listeners, pools and clocks.
 //!
 //! A worker never waits for another. What workers share is the immutable generation and the
-//! [`Board`] on which each shows how busy it is.
+//! [`LoadTable`] on which each shows how busy it is.
 
 pub(crate) mod commands;
 mod peers;
@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use crate::access_log::page::AccessLog;
 use crate::admission::checks::Checks;
-use crate::board::Board;
 use crate::deadline::Deadlines;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
@@ -27,7 +26,8 @@ use crate::exchange::request::RequestId;
 use crate::exchange::spare::Spares;
 use crate::generation::Generation;
 use crate::listener::clients::Clients;
-use crate::maps::inbox::Inbox;
+use crate::load_table::LoadTable;
+use crate::maps::mailbox::Mailbox;
 use crate::permits::scratch::Scratch;
 use crate::programs::link::Programs;
 use crate::scripts::lifecycle::Scripts;
@@ -58,8 +58,8 @@ pub struct Worker {
     /// How a request that a script makes is answered, inside of another.
     pub(crate) serve_inside: ServeInside,
     /// What all workers show each other.
-    pub board: Arc<Board>,
-    /// The other workers' doors.
+    pub loads: Arc<LoadTable>,
+    /// The other workers' command queues.
     pub peers: Peers,
     /// Connections by client.
     pub clients: Arc<Clients>,
@@ -80,7 +80,7 @@ pub struct Worker {
     /// Its scratch for the keys of limits.
     pub(crate) wants: RefCell<Scratch>,
     /// The queues of map programs it hosts.
-    hosted: RefCell<Vec<Arc<Inbox>>>,
+    hosted: RefCell<Vec<Arc<Mailbox>>>,
     serving: RefCell<Rc<Serving>>,
     next_id: Cell<u64>,
     next_draw: Cell<u64>,
@@ -121,7 +121,7 @@ impl Worker {
             resources,
             spares: Spares::default(),
             serve_inside,
-            board: Arc::clone(&shared.board),
+            loads: Arc::clone(&shared.loads),
             peers: shared.peers.clone(),
             clients: Arc::clone(&shared.clients),
             access_log: AccessLog::new(Arc::clone(&shared.access_log)),
@@ -205,7 +205,7 @@ impl Worker {
         let number = self.next_id.get();
         self.next_id.set(number.wrapping_add(1));
         let id = os::random::spread(number);
-        self.board.note_request(self.index, id);
+        self.loads.note_request(self.index, id);
         RequestId::from_number(id)
     }
 
@@ -228,16 +228,16 @@ impl Worker {
     }
 
     /// Notes that it hosts a map's program.
-    pub(crate) fn host_inbox(&self, inbox: &Arc<Inbox>) {
+    pub(crate) fn host_mailbox(&self, mailbox: &Arc<Mailbox>) {
         let mut hosted = self.hosted.borrow_mut();
-        hosted.retain(|inbox| !inbox.has_ended());
-        hosted.push(Arc::clone(inbox));
+        hosted.retain(|mailbox| !mailbox.has_ended());
+        hosted.push(Arc::clone(mailbox));
     }
 
     /// Whether requests, of any worker, wait for a map's program that it hosts.
     pub(crate) fn is_asked(&self) -> bool {
         let hosted = self.hosted.borrow();
-        hosted.iter().any(|inbox| inbox.waiting() > 0)
+        hosted.iter().any(|mailbox| mailbox.waiting() > 0)
     }
 
     /// An empty spool for a body of its owner's.
@@ -263,7 +263,7 @@ impl Worker {
 
     /// Moves the clocks on, so late after that was due.
     pub fn tick_late(&self, late: Duration) {
-        self.board.note_lag(self.index, late);
+        self.loads.note_lag(self.index, late);
         self.tick();
     }
 
@@ -274,7 +274,7 @@ impl Worker {
         self.access_log.tick();
         self.shared.limits.tick(Instant::now());
         self.serving.borrow().files.sweep(self.deadlines.now_ms());
-        self.board.beat(self.index);
+        self.loads.beat(self.index);
     }
 
     fn show_scripts(&self) {
@@ -288,12 +288,12 @@ impl Worker {
     }
 
     /// Closes idle connections to a server whose processes are waited for: this worker's, and through
-    /// their doors the others'. Who is about to keep a connection looks whether anybody waits after
+    /// their queues the others'. Who is about to keep a connection looks whether anybody waits after
     /// having put it away, so none is missed.
     pub fn release_everywhere(&self, server: &Arc<str>) {
         self.release(server);
         for other in (0..self.workers).filter(|other| *other != self.index) {
-            // A full door means a worker that is busy with more than this; its sweep looks too.
+            // A full queue means a worker that is busy with more than this; its sweep looks too.
             self.peers
                 .try_tell(other, Command::Release(Arc::clone(server)));
         }

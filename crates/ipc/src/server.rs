@@ -24,14 +24,14 @@ pub const TO_SUPERVISOR_BYTES_MAX: usize = 64 * 1024;
 /// As much of a text as fits a message to the supervisor beside its numbers.
 const TEXT_BYTES_MAX: usize = TO_SUPERVISOR_BYTES_MAX - 64;
 
-/// The server's voice on the link: any thread may speak, one message at a time.
+/// The server's end of the link to speak by: any thread may, one message at a time.
 #[derive(Debug, Clone)]
-pub struct Voice {
+pub struct LinkSender {
     /// Held while one message is sent: 5 s at most (`os::fdpass`).
     link: Arc<Mutex<OwnedFd>>,
 }
 
-impl Voice {
+impl LinkSender {
     /// Speaks on `link`.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Voice {
     ///
     /// # Errors
     /// When the supervisor has gone or does not listen.
-    pub fn say(&self, message: &ToSupervisor) -> io::Result<()> {
+    pub fn send(&self, message: &ToSupervisor) -> io::Result<()> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         message.send(link.as_fd())
     }

@@ -18,7 +18,7 @@ pub struct LimitId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(pub(crate) u32);
 
-/// A request at the door.
+/// A request that asks to go on.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The worker that asks, from 0; one too high is taken for another.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::Time;
 use crate::adaptive::Outcome;
 use crate::ask::LimitId;
-use crate::ledger::{Charged, Door, End, Holds, Wait};
+use crate::ledger::{Charged, End, Handle, Holds, Wait};
 use crate::refusal::Refusal;
 
 /// The right of one request to go on. Dropped, it is given back.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back at once"]
 pub struct Permit {
-    door: Arc<Door>,
+    handle: Arc<Handle>,
     since: Time,
     holds: Holds,
     /// Whether it was not given back yet.
@@ -42,9 +42,9 @@ pub enum Used {
 
 impl Permit {
     #[inline]
-    pub(crate) fn new(door: Arc<Door>, holds: Holds, since: Time) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, holds: Holds, since: Time) -> Self {
         Self {
-            door,
+            handle,
             since,
             holds,
             is_held: true,
@@ -52,8 +52,8 @@ impl Permit {
         }
     }
 
-    pub(crate) fn after_a_wait(door: Arc<Door>, holds: Holds, since: Time, wait: Wait) -> Self {
-        let mut permit = Self::new(door, holds, since);
+    pub(crate) fn after_a_wait(handle: Arc<Handle>, holds: Holds, since: Time, wait: Wait) -> Self {
+        let mut permit = Self::new(handle, holds, since);
         permit.aside = Some(Arc::new(Aside {
             charged: Some(wait.charged),
             waited: wait.waited,
@@ -118,7 +118,7 @@ impl Permit {
                 let is_given = |it: &mut Charged| given.iter().any(|hold| hold.place() == it.place);
                 aside.charged.take_if(is_given)
             });
-            self.door
+            self.handle
                 .give_back(&given, self.since, charged.as_ref(), &end);
         }
     }
@@ -152,7 +152,7 @@ impl Permit {
         if self.holds.len() == 0 && charged.is_none() {
             return;
         }
-        self.door.give_back(&self.holds, self.since, charged, end);
+        self.handle.give_back(&self.holds, self.since, charged, end);
     }
 }
 

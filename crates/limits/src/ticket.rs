@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Time;
-use crate::ledger::Door;
+use crate::ledger::Handle;
 use crate::permit::Permit;
 use crate::refusal::Refusal;
 
@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 #[derive(Debug)]
 #[must_use = "who drops a ticket leaves the queue"]
 pub struct Ticket {
-    door: Arc<Door>,
+    handle: Arc<Handle>,
     id: u64,
     until: Time,
     /// It was told already what came of the wait.
@@ -20,9 +20,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn new(door: Arc<Door>, id: u64, until: Time) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, id: u64, until: Time) -> Self {
         Self {
-            door,
+            handle,
             id,
             until,
             over: false,
@@ -42,7 +42,7 @@ impl Ticket {
         if self.over {
             return Poll::Pending;
         }
-        match self.door.poll(now, self.id, context.waker().clone()) {
+        match self.handle.poll(now, self.id, context.waker().clone()) {
             Poll::Ready(Some(outcome)) => {
                 self.over = true;
                 Poll::Ready(outcome)
@@ -62,7 +62,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.over {
-            self.door.abandon(self.id);
+            self.handle.abandon(self.id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger beside one that a child could check: a few maps, no locks, no cells, no desk.
+//! The ledger beside one that a child could check: a few maps, no locks, no cells, no wait_queue.
 //! The same events have to bring the same decisions.
 
 use std::collections::BTreeMap;

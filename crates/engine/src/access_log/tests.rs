@@ -1,7 +1,7 @@
 //! What records say, and that none is missing.
 
 use crate::exchange::request::Peer;
-use crate::testbed::{Bed, exchange};
+use crate::fixture::{Fixture, exchange};
 
 const SITES: &str = r#"
 [[listen]]
@@ -22,15 +22,15 @@ env = { TEAM = "outer", SITE = "$host" }
   handler = { respond = { status = 200, body = "" } }
 "#;
 
-fn bed(format: &str) -> Bed {
-    Bed::new(&SITES.replace("{format}", format))
+fn fixture(format: &str) -> Fixture {
+    Fixture::new(&SITES.replace("{format}", format))
 }
 
 /// The record of one request, its time made `[T]`.
 fn record(format: &str, request: &str) -> String {
-    let bed = bed(format);
-    bed.ask(request);
-    let record = bed.records();
+    let fixture = fixture(format);
+    fixture.ask(request);
+    let record = fixture.records();
     assert_eq!(record.matches('\n').count(), 1, "{record}");
     match (record.find('['), record.find(']')) {
         (Some(from), Some(to)) if format.contains("combined") => {
@@ -118,13 +118,13 @@ fn a_record_tells_the_file_that_limits_count_by() {
         "env = { TEAM = \"outer\"",
         &format!("root = {root:?}\nindex = ['index \"1\".html']\nenv = {{ TEAM = \"outer\""),
     );
-    let bed = Bed::new(&text);
+    let fixture = Fixture::new(&text);
     let name = format!("{}/index \\\"1\\\".html", root.display());
     for (path, told) in [("/", format!("\"{name}\"")), ("/hello", "null".to_owned())] {
-        bed.ask(&format!(
+        fixture.ask(&format!(
             "GET {path} HTTP/1.1\r\nHost: www.example.jp\r\n\r\n"
         ));
-        let record = bed.records();
+        let record = fixture.records();
         let told = format!("\"file\":{told},\"upstream\"");
         assert!(record.contains(&told), "{told} is not in {record}");
     }
@@ -143,17 +143,17 @@ fn an_unknown_host_is_recorded_without_a_site() {
 
 #[test]
 fn a_client_without_an_address_is_a_dash() {
-    let bed = bed("combined");
-    bed.ask_from(
+    let fixture = fixture("combined");
+    fixture.ask_from(
         Peer::LOCAL,
         "GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n",
     );
-    assert!(bed.records().starts_with("- - - ["));
+    assert!(fixture.records().starts_with("- - - ["));
 }
 
 #[test]
 fn bytes_that_are_no_request_are_recorded_with_the_reason() {
-    let bed = bed("json");
+    let fixture = fixture("json");
     let mut exchange = exchange(Peer::LOCAL, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let caps = wire::HeadCaps {
         head_bytes: 100,
@@ -165,9 +165,9 @@ fn bytes_that_are_no_request_are_recorded_with_the_reason() {
         .head
         .parse(b"GET / HTTP/1.1\nHost: a\r\n\r\n", &caps)
         .unwrap_err();
-    let refused = crate::pipeline::refuse(&bed.worker, &mut exchange, refusal.into());
-    crate::testbed::block_on(refused).unwrap();
-    let record = bed.records();
+    let refused = crate::pipeline::refuse(&fixture.worker, &mut exchange, refusal.into());
+    crate::fixture::block_on(refused).unwrap();
+    let record = fixture.records();
     assert!(
         record.contains(r#""method":null,"target":null,"version":null,"status":400"#),
         "{record}"
@@ -177,13 +177,13 @@ fn bytes_that_are_no_request_are_recorded_with_the_reason() {
 
 #[test]
 fn a_reload_leaves_no_trace_in_the_text() {
-    let bed = bed("combined");
+    let fixture = fixture("combined");
     for _ in 0..3 {
-        bed.ask("GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n");
-        bed.worker.swap(crate::testbed::generation(
+        fixture.ask("GET /hello HTTP/1.1\r\nHost: www.example.jp\r\n\r\n");
+        fixture.worker.swap(crate::fixture::generation(
             2,
             &SITES.replace("{format}", "combined"),
         ));
     }
-    assert_eq!(bed.records().lines().count(), 3);
+    assert_eq!(fixture.records().lines().count(), 3);
 }

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use limits::{Change, Concurrent};
 
+use crate::fixture::{Fixture, block_on, exchange, generation_with_files, peer, reply};
 use crate::pipeline;
-use crate::testbed::{Bed, block_on, exchange, generation_with_files, peer, reply};
 
 const SITE: &str = r#"
 [[listen]]
@@ -29,9 +29,9 @@ fn configuration(site: &str, rule: &str) -> String {
     SITE.replace("{site}", site).replace("{rule}", rule)
 }
 
-fn status(bed: &Bed, from: &str, path: &str) -> u16 {
+fn status(fixture: &Fixture, from: &str, path: &str) -> u16 {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-    bed.ask_from(peer(from), &request).reply.status()
+    fixture.ask_from(peer(from), &request).reply.status()
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn deny_wins_and_every_level_must_let_in() {
         // An IPv4 client on an IPv6 socket is an IPv4 client.
         (ten, "", "[::ffff:10.0.0.1]:1", "/", 200),
     ] {
-        let bed = Bed::new(&configuration(site, rule));
+        let fixture = Fixture::new(&configuration(site, rule));
         assert_eq!(
-            status(&bed, from, path),
+            status(&fixture, from, path),
             expected,
             "{site} {rule} {from} {path}"
         );
@@ -76,7 +76,7 @@ fn deny_wins_and_every_level_must_let_in() {
 }
 
 /// A site that asks everybody, with another file inside `/in/`.
-fn bed(caps: &str) -> Bed {
+fn fixture(caps: &str) -> Fixture {
     let outer = r#"auth = { realm = "Staff only", file = "{dir}/outer" }"#;
     let inner = r#"auth = { realm = "Inner", file = "{dir}/inner" }"#;
     let files = [
@@ -87,7 +87,7 @@ fn bed(caps: &str) -> Bed {
         ),
     ];
     let text = format!("{caps}\n{}", configuration(outer, inner));
-    Bed::of(generation_with_files(&text, &files))
+    Fixture::of(generation_with_files(&text, &files))
 }
 
 fn request(path: &str, pair: &str) -> String {
@@ -97,7 +97,7 @@ fn request(path: &str, pair: &str) -> String {
 
 #[test]
 fn the_innermost_auth_asks() {
-    let bed = bed("");
+    let fixture = fixture("");
     for (path, pair, expected) in [
         ("/", "u:secret", 200),
         ("/", "u:wrong", 401),
@@ -107,18 +107,18 @@ fn the_innermost_auth_asks() {
         ("/in/", "v:secret ", 401),
         ("/in/", "u:secret", 401),
     ] {
-        let ended = bed.ask(&request(path, pair));
+        let ended = fixture.ask(&request(path, pair));
         assert_eq!(ended.reply.status(), expected, "{path} {pair}");
         assert_eq!(ended.record.user, pair.split(':').next().unwrap());
     }
     let two = request("/", "u:secret").replace("\r\n\r\n", "\r\nAuthorization: Basic YTpi\r\n\r\n");
-    assert_eq!(bed.ask(&two).reply.status(), 401);
+    assert_eq!(fixture.ask(&two).reply.status(), 401);
 }
 
 #[test]
 fn who_is_asked_learns_the_realm_and_nothing_else() {
-    let bed = bed("");
-    let ended = bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let fixture = fixture("");
+    let ended = fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let (status, fields, body) = reply(&ended);
     assert_eq!((status, ended.record.reason), (401, "auth_missing"));
     let asked = r#"WWW-Authenticate: Basic realm="Staff only", charset="UTF-8""#;
@@ -127,13 +127,13 @@ fn who_is_asked_learns_the_realm_and_nothing_else() {
 }
 
 /// Lets so many passwords be compared at once, and so many wait.
-fn turns(bed: &Bed, concurrent: u32, queue: u32) {
-    let generation = bed.shared.generation().expect("a generation");
+fn turns(fixture: &Fixture, concurrent: u32, queue: u32) {
+    let generation = fixture.shared.generation().expect("a generation");
     let limits = &generation.limits;
     let mut known = limits.definitions().iter();
     let at = known.position(|it| it.name == "caps.auth_waiting");
     let id = limits.id(at.expect("a limit")).expect("in force");
-    let limiter = &bed.shared.limits;
+    let limiter = &fixture.shared.limits;
     let now = limiter.time(Instant::now());
     let concurrent = Change::Concurrent(Some(Concurrent::Fixed(concurrent)));
     for change in [concurrent, Change::Queue(queue)] {
@@ -143,25 +143,25 @@ fn turns(bed: &Bed, concurrent: u32, queue: u32) {
 
 #[test]
 fn a_good_answer_is_remembered_and_a_bad_one_is_not() {
-    let bed = bed("");
-    let ask = |pair| bed.ask(&request("/in/", pair)).reply.status();
+    let fixture = fixture("");
+    let ask = |pair| fixture.ask(&request("/in/", pair)).reply.status();
     assert_eq!((ask("v:wrong"), ask("v:secret")), (401, 200));
     // With nobody to compare, only what is known passes.
-    turns(&bed, 0, 0);
+    turns(&fixture, 0, 0);
     assert_eq!((ask("v:secret"), ask("v:wrong")), (200, 503));
 }
 
 #[test]
 fn more_checks_than_may_wait_are_told_to_come_again() {
-    let bed = bed("[caps]\nauth_waiting = 1");
-    turns(&bed, 0, 1);
+    let fixture = fixture("[caps]\nauth_waiting = 1");
+    turns(&fixture, 0, 1);
     block_on(async {
         let mut first = exchange(peer("192.0.2.1:1"), &request("/", "u:secret"));
         let mut second = exchange(peer("192.0.2.1:2"), &request("/", "u:secret"));
-        let serving = pipeline::serve(&bed.worker, &mut first);
+        let serving = pipeline::serve(&fixture.worker, &mut first);
         let refused = async {
-            pipeline::serve(&bed.worker, &mut second).await.unwrap();
-            turns(&bed, 1, 1);
+            pipeline::serve(&fixture.worker, &mut second).await.unwrap();
+            turns(&fixture, 1, 1);
         };
         tokio::join!(serving, refused).0.unwrap();
         let (status, fields, _) = reply(&second);

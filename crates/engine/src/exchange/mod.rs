@@ -31,12 +31,12 @@ use limits::Refusal;
 use self::memory::{MemoryBody, MemoryReply};
 use crate::error::Result;
 use crate::io::HangUp;
-use crate::outbox::Outbox;
 use crate::permits::held::Held;
 use crate::scripts::scripted::Scripted;
 use crate::shedding::note::Note;
 use crate::shedding::tenants::Stay;
 use crate::spool::Spool;
+use crate::write_buffer::WriteBuffer;
 
 /// Stands in records for the status nobody was left to see.
 const CLIENT_LEFT: u16 = 499;
@@ -67,7 +67,7 @@ pub struct Exchange {
     /// What its scripts left behind; `None` until the first one.
     pub scripted: Option<Box<Scripted>>,
     /// Memory for the bytes of a reply, while there is none.
-    pub spare_out: Outbox,
+    pub spare_out: WriteBuffer,
 }
 
 /// Facts gathered on the way, for the access record and the metrics.
@@ -151,7 +151,7 @@ impl Exchange {
             aborts_on_close: false,
             record: Record::default(),
             scripted: None,
-            spare_out: Outbox::default(),
+            spare_out: WriteBuffer::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::collecting::{Collected, Collecting};
 use super::h1::H1Reply;
 use super::memory::{self, MemoryReply};
 use crate::error::{Error, Kind, Result};
-use crate::outbox::Outbox;
+use crate::write_buffer::WriteBuffer;
 
 /// Status and fields of a reply, without framing.
 #[derive(Debug, Default, Clone)]
@@ -97,10 +97,10 @@ impl Reply {
         }
     }
 
-    pub(super) fn into_outbox(self) -> Outbox {
+    pub(super) fn into_write_buffer(self) -> WriteBuffer {
         match self.carrier {
-            Carrier::H1(reply) => reply.into_outbox(),
-            Carrier::Memory(_) => Outbox::default(),
+            Carrier::H1(reply) => reply.into_write_buffer(),
+            Carrier::Memory(_) => WriteBuffer::default(),
         }
     }
 

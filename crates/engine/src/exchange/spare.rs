@@ -36,7 +36,7 @@ impl Spares {
         exchange.reset();
         exchange.body = Body::Memory(MemoryBody::default());
         let reply = std::mem::replace(&mut exchange.reply, MemoryReply::default().into());
-        exchange.spare_out = reply.into_outbox();
+        exchange.spare_out = reply.into_write_buffer();
         let mut kept = self.kept.borrow_mut();
         if kept.len() < KEPT_MAX {
             kept.push(exchange);

@@ -217,7 +217,7 @@ pub fn collect(shared: &Shared) -> Figures {
     figures.shed = shedding::rows::collect(shared);
     figures.programs.running = shared.programs_running.load(Relaxed);
     for (index, stats) in shared.stats.iter().enumerate() {
-        figures.add_worker(shared.board.connections(index), stats);
+        figures.add_worker(shared.loads.connections(index), stats);
     }
     figures.add_agents(&sensors.agents);
     if let Some(generation) = generation {
@@ -226,7 +226,9 @@ pub fn collect(shared: &Shared) -> Figures {
         figures.maps = maps::collect(&generation);
         for site in &generation.sites {
             let mut replies = ReplyFigures::default();
-            site.stats.sheets().for_each(|sheet| replies.add(sheet));
+            site.stats
+                .of_workers()
+                .for_each(|counters| replies.add(counters));
             if replies.count() > 0 {
                 figures.sites.push((site.name.to_string(), replies));
             }

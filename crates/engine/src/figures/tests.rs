@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use os::cgroup::Usage;
 
 use super::*;
-use crate::testbed::{Bed, generation_after, peer, reply};
+use crate::fixture::{Fixture, generation_after, peer, reply};
 use ipc::groups::Owner;
 
 const SITES: &str = r#"
@@ -31,30 +31,32 @@ hosts = ["idle.example.jp"]
 rules = [{ handler = { proxy = "app" } }]
 "#;
 
-fn bed() -> Bed {
-    let bed = Bed::new(SITES);
-    bed.shared.set_generation(&bed.worker.serving().generation);
-    bed
+fn fixture() -> Fixture {
+    let fixture = Fixture::new(SITES);
+    fixture
+        .shared
+        .set_generation(&fixture.worker.serving().generation);
+    fixture
 }
 
-fn ask(bed: &Bed, host: &str, path: &str) -> (u16, Vec<String>, String) {
+fn ask(fixture: &Fixture, host: &str, path: &str) -> (u16, Vec<String>, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    reply(&bed.ask_from(peer("192.0.2.1:1"), &request))
+    reply(&fixture.ask_from(peer("192.0.2.1:1"), &request))
 }
 
-fn used() -> Bed {
-    let bed = bed();
+fn used() -> Fixture {
+    let fixture = fixture();
     for path in ["/", "/", "/gone"] {
-        ask(&bed, "www.example.jp", path);
+        ask(&fixture, "www.example.jp", path);
     }
-    ask(&bed, "elsewhere", "/");
-    bed
+    ask(&fixture, "elsewhere", "/");
+    fixture
 }
 
 #[test]
 fn what_happened_is_counted_by_site_and_status() {
-    let bed = used();
-    let figures = collect(&bed.shared);
+    let fixture = used();
+    let figures = collect(&fixture.shared);
     let [(site, replies)] = &figures.sites[..] else {
         panic!("{:?}", figures.sites);
     };
@@ -83,20 +85,20 @@ fn what_happened_is_counted_by_site_and_status() {
 
 #[test]
 fn a_reload_keeps_what_was_counted() {
-    let bed = used();
-    let before = bed.worker.serving().generation.clone();
+    let fixture = used();
+    let before = fixture.worker.serving().generation.clone();
     let after = generation_after(&before, SITES);
-    bed.worker.swap(after.clone());
-    bed.shared.set_generation(&after);
-    ask(&bed, "www.example.jp", "/");
-    let figures = collect(&bed.shared);
+    fixture.worker.swap(after.clone());
+    fixture.shared.set_generation(&after);
+    ask(&fixture, "www.example.jp", "/");
+    let figures = collect(&fixture.shared);
     assert_eq!((figures.generation, figures.sites[0].1.by_class[1]), (2, 3));
 }
 
 #[test]
 fn prometheus_understands_every_line() {
-    let bed = used();
-    let (status, fields, body) = ask(&bed, "www.example.jp", "/metrics");
+    let fixture = used();
+    let (status, fields, body) = ask(&fixture, "www.example.jp", "/metrics");
     assert_eq!(status, 200);
     assert!(fields.contains(&"Content-Type: text/plain; version=0.0.4; charset=utf-8".to_owned()));
     let samples = parse(&body);
@@ -134,8 +136,8 @@ fn odd_names_are_escaped() {
 
 #[test]
 fn json_is_json() {
-    let bed = used();
-    let (_, fields, body) = ask(&bed, "www.example.jp", "/metrics.json");
+    let fixture = used();
+    let (_, fields, body) = ask(&fixture, "www.example.jp", "/metrics.json");
     assert!(fields.contains(&"Content-Type: application/json".to_owned()));
     assert!(body.contains(r#""sites":[{"site":"www.example.jp","1xx":0,"2xx":2,"3xx":0,"4xx":1"#));
     assert_eq!(after_value(body.trim_end()), "");
@@ -143,8 +145,8 @@ fn json_is_json() {
 
 #[test]
 fn the_table_is_aligned() {
-    let bed = used();
-    let page = table(&collect(&bed.shared));
+    let fixture = used();
+    let page = table(&collect(&fixture.shared));
     assert!(
         page.contains("requests     0 in flight · 4 answered · 2xx 2 · 4xx 2\n"),
         "{page}"

@@ -90,7 +90,7 @@ fn take_turn(
         return Turn::Full(Lack::Descriptors);
     }
     for _ in 0..TURN_MAX {
-        if worker.board.connections_total() >= generation.connections_max() {
+        if worker.loads.connections_total() >= generation.connections_max() {
             return Turn::Full(Lack::Connections);
         }
         match accept_one(socket, listener) {
@@ -115,7 +115,7 @@ fn say(worker: &Worker, lack: Lack, said: &mut Option<Instant>) {
     }
     *said = Some(Instant::now());
     let serving = worker.serving();
-    let (worker, connections) = (worker.index, worker.board.connections_total());
+    let (worker, connections) = (worker.index, worker.loads.connections_total());
     match lack {
         Lack::Connections => {
             let most = serving.generation.connections_max();
@@ -138,7 +138,7 @@ fn say(worker: &Worker, lack: Lack, said: &mut Option<Instant>) {
 }
 
 fn place(worker: &Rc<Worker>, arrival: Arrival) {
-    let target = worker.board.place(worker.index);
+    let target = worker.loads.place(worker.index);
     if target == worker.index {
         connection::start(worker, arrival);
     } else if let Err(arrival) = worker.peers.hand(target, arrival) {

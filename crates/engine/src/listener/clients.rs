@@ -18,7 +18,7 @@ pub struct Clients {
 
 /// A client's place for one connection; given back on drop.
 #[derive(Debug)]
-pub struct ClientSeat {
+pub struct ClientSlot {
     clients: Arc<Clients>,
     key: u64,
 }
@@ -32,19 +32,19 @@ impl Clients {
         })
     }
 
-    /// Takes a seat, unless the client has `seats_max` already (0 is no cap).
-    pub fn seat(self: &Arc<Self>, address: IpAddr, seats_max: usize) -> Option<ClientSeat> {
+    /// Takes a slot, unless the client has `seats_max` already (0 is no cap).
+    pub fn slot(self: &Arc<Self>, address: IpAddr, seats_max: usize) -> Option<ClientSlot> {
         let key = key(address);
         let mut shard = self
             .shard(key)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let seats = shard.entry(key).or_insert(0);
-        if seats_max != 0 && usize::try_from(*seats).unwrap_or(usize::MAX) >= seats_max {
+        let slots = shard.entry(key).or_insert(0);
+        if seats_max != 0 && usize::try_from(*slots).unwrap_or(usize::MAX) >= seats_max {
             return None;
         }
-        *seats += 1;
-        Some(ClientSeat {
+        *slots += 1;
+        Some(ClientSlot {
             clients: Arc::clone(self),
             key,
         })
@@ -57,16 +57,16 @@ impl Clients {
     }
 }
 
-impl Drop for ClientSeat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         let mut shard = self
             .clients
             .shard(self.key)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(seats) = shard.get_mut(&self.key) {
-            *seats -= 1;
-            if *seats == 0 {
+        if let Some(slots) = shard.get_mut(&self.key) {
+            *slots -= 1;
+            if *slots == 0 {
                 shard.remove(&self.key);
             }
         }
@@ -89,15 +89,15 @@ mod tests {
     fn a_client_gets_its_seats_and_no_more() {
         let clients = Clients::new();
         let here: IpAddr = "192.0.2.1".parse().expect("address");
-        let seats: Vec<_> = (0..3).filter_map(|_| clients.seat(here, 2)).collect();
-        assert_eq!(seats.len(), 2);
+        let slots: Vec<_> = (0..3).filter_map(|_| clients.slot(here, 2)).collect();
+        assert_eq!(slots.len(), 2);
         assert!(
             clients
-                .seat("192.0.2.2".parse().expect("address"), 2)
+                .slot("192.0.2.2".parse().expect("address"), 2)
                 .is_some()
         );
-        drop(seats);
-        assert!(clients.seat(here, 2).is_some());
+        drop(slots);
+        assert!(clients.slot(here, 2).is_some());
         assert!(
             clients
                 .shards
@@ -109,15 +109,15 @@ mod tests {
     #[test]
     fn a_64_is_one_client() {
         let clients = Clients::new();
-        let _first = clients.seat("2001:db8::1".parse().expect("address"), 1);
+        let _first = clients.slot("2001:db8::1".parse().expect("address"), 1);
         assert!(
             clients
-                .seat("2001:db8::2".parse().expect("address"), 1)
+                .slot("2001:db8::2".parse().expect("address"), 1)
                 .is_none()
         );
         assert!(
             clients
-                .seat("2001:db8:0:1::2".parse().expect("address"), 1)
+                .slot("2001:db8:0:1::2".parse().expect("address"), 1)
                 .is_some()
         );
     }

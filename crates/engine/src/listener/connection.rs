@@ -13,7 +13,7 @@ use config::model::{Caps, Timeouts};
 use wire::{BodyCaps, HeadCaps, Version};
 
 use super::arrival::{Arrival, Listener};
-use super::clients::ClientSeat;
+use super::clients::ClientSlot;
 use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::Exchange;
@@ -35,15 +35,15 @@ const FAREWELL_MS: u64 = 2_000;
 /// How much of it is read.
 const FAREWELL_BYTES: usize = 1 << 20;
 
-/// What keeps a connection counted: on the board and in its client's seats.
+/// What keeps a connection counted: on the load table and in its client's slots.
 struct Counted {
     worker: Rc<Worker>,
-    _seat: Option<ClientSeat>,
+    _slot: Option<ClientSlot>,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.worker.board.disconnected(self.worker.index);
+        self.worker.loads.disconnected(self.worker.index);
     }
 }
 
@@ -72,18 +72,18 @@ impl Drop for Lingering<'_> {
 /// Starts a connection on this worker, unless its client has too many.
 pub fn start(worker: &Rc<Worker>, arrival: Arrival) {
     let caps = &worker.serving().generation.process.caps;
-    let seat = match arrival.peer.address.ip() {
+    let slot = match arrival.peer.address.ip() {
         address if address.is_unspecified() => None,
-        address => match worker.clients.seat(address, caps.connections_per_client) {
-            Some(seat) => Some(seat),
+        address => match worker.clients.slot(address, caps.connections_per_client) {
+            Some(slot) => Some(slot),
             None => return crate::stats::bump(&worker.stats.refused, 1),
         },
     };
-    worker.board.connected(worker.index);
+    worker.loads.connected(worker.index);
     crate::stats::bump(&worker.stats.accepted, 1);
     let counted = Counted {
         worker: Rc::clone(worker),
-        _seat: seat,
+        _slot: slot,
     };
     match Io::new(arrival.stream) {
         Ok(io) => drop(tokio::task::spawn_local(live(
@@ -102,7 +102,7 @@ pub fn start(worker: &Rc<Worker>, arrival: Arrival) {
 /// As [`start`], for one that another thread accepted and counted as this worker's.
 pub fn start_handed(worker: &Rc<Worker>, arrival: Arrival) {
     start(worker, arrival);
-    worker.board.disconnected(worker.index);
+    worker.loads.disconnected(worker.index);
 }
 
 /// How a busy spell ended.

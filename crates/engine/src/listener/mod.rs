@@ -1,7 +1,7 @@
 //! From a listening socket to connections, spread over the workers and held within their caps.
 //!
 //! Each worker accepts from sockets of its own. A fresh connection is handed, unread, to another
-//! worker when the board says that this one is held up or has clearly more than its share.
+//! worker when the load table says that this one is held up or has clearly more than its share.
 
 pub(crate) mod accept;
 pub(crate) mod arrival;
@@ -10,5 +10,5 @@ mod connection;
 
 pub use accept::{accept_some, is_full, run};
 pub use arrival::{Arrival, Listener};
-pub use clients::{ClientSeat, Clients};
+pub use clients::{ClientSlot, Clients};
 pub use connection::{start, start_handed};

@@ -40,7 +40,7 @@ pub(super) struct FileMap {
     key_bytes: usize,
     answer_bytes: usize,
     /// Its worker, were there any number of them.
-    seat: usize,
+    number: usize,
     is_started: AtomicBool,
     /// Held to copy or replace it.
     table: Mutex<Arc<Table>>,
@@ -78,7 +78,7 @@ impl FileMap {
     ///
     /// # Errors
     /// Why it cannot be read, for the operator.
-    pub(super) fn open(map: &model::Map, path: &Path, seat: usize) -> Result<Self, String> {
+    pub(super) fn open(map: &model::Map, path: &Path, number: usize) -> Result<Self, String> {
         let caps = (map.key_bytes, map.answer_bytes);
         let (table, bad) = read(path, caps).map_err(|error| {
             let (name, path, reason) = (&map.name, path.display(), reason(&error));
@@ -94,7 +94,7 @@ impl FileMap {
             path: path.to_owned(),
             key_bytes: map.key_bytes,
             answer_bytes: map.answer_bytes,
-            seat,
+            number,
             is_started: AtomicBool::new(false),
             table: Mutex::new(Arc::new(table)),
             is_lost: AtomicBool::new(false),
@@ -108,7 +108,7 @@ impl FileMap {
 
     /// Has the file looked at by this worker's helpers, if it hosts it and does not yet.
     pub(super) fn start(this: &Arc<Self>, resources: &Resources) {
-        let is_ours = this.seat % resources.workers == resources.index;
+        let is_ours = this.number % resources.workers == resources.index;
         if !is_ours || this.is_started.swap(true, Relaxed) {
             return;
         }

@@ -51,11 +51,11 @@ pub struct MapStats {
 pub(crate) fn compile(model: &Model, before: &[Arc<Map>]) -> Result<Box<[Arc<Map>]>> {
     let of_name = |name: &str| before.iter().find(|map| map.config.name == name);
     let maps = model.maps.iter().enumerate();
-    let maps = maps.map(|(seat, config)| match of_name(&config.name) {
+    let maps = maps.map(|(number, config)| match of_name(&config.name) {
         Some(map) if map.config == *config => Ok(Arc::clone(map)),
         other => {
             let stats = other.map(|map| Arc::clone(&map.stats)).unwrap_or_default();
-            Map::new(config, seat, stats).map(Arc::new)
+            Map::new(config, number, stats).map(Arc::new)
         }
     });
     let (mut made, mut problems) = (Vec::new(), Vec::new());
@@ -88,14 +88,14 @@ pub(crate) fn retire(before: &[Arc<Map>], next: &[Arc<Map>]) {
 impl Map {
     fn new(
         config: &model::Map,
-        seat: usize,
+        number: usize,
         stats: Arc<MapStats>,
     ) -> std::result::Result<Self, String> {
         let source = match &config.source {
             MapSource::Program(program) => {
-                Source::Program(Arc::new(Program::new(config, program, seat, &stats)))
+                Source::Program(Arc::new(Program::new(config, program, number, &stats)))
             }
-            MapSource::File(path) => Source::File(Arc::new(FileMap::open(config, path, seat)?)),
+            MapSource::File(path) => Source::File(Arc::new(FileMap::open(config, path, number)?)),
         };
         Ok(Self {
             config: config.clone(),

@@ -3,7 +3,7 @@
 //! The idea: a question is one line, and so is its answer. Whoever asks on behalf of a request
 //! gets the answer at once, from a file or from memory, or waits for it while its worker goes on
 //! with others. The processes of a program belong to the server as a whole (as Apache's do), so a
-//! question is put into the queue of one of them by whichever worker has it ([`inbox`]), and
+//! question is put into the queue of one of them by whichever worker has it ([`mailbox`]), and
 //! the worker that hosts the process does the reading and writing for all ([`process`]): all
 //! questions of one turn leave in one write. Whatever becomes of a program, each question is
 //! answered in time, if only with what the map's `on_error` says.
@@ -13,7 +13,7 @@ pub(crate) mod answers;
 mod back_off;
 mod cache;
 mod file;
-pub(crate) mod inbox;
+pub(crate) mod mailbox;
 pub(crate) mod map;
 mod process;
 mod program;
@@ -47,8 +47,8 @@ pub(crate) fn start(worker: &Rc<Worker>, generation: &Generation) {
     for map in &generation.maps {
         match &map.source {
             Source::Program(program) => {
-                for inbox in program.to_be_hosted(worker) {
-                    process::host(worker, Arc::clone(program), Arc::clone(inbox));
+                for mailbox in program.to_be_hosted(worker) {
+                    process::host(worker, Arc::clone(program), Arc::clone(mailbox));
                 }
             }
             Source::File(file) => FileMap::start(file, worker),

@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::answers::Answer;
 use super::back_off::{BackOff, Told};
-use super::inbox::{Inbox, State, Whom};
+use super::mailbox::{Mailbox, State, Whom};
 use super::program::Program;
 use super::protocol::{Flood, Lines};
 use super::stderr::Stderr;
@@ -53,32 +53,32 @@ enum End {
 }
 
 /// Hosts a process until its map has gone.
-pub(super) fn host(worker: &Rc<Worker>, program: Arc<Program>, inbox: Arc<Inbox>) {
-    worker.host_inbox(&inbox);
+pub(super) fn host(worker: &Rc<Worker>, program: Arc<Program>, mailbox: Arc<Mailbox>) {
+    worker.host_mailbox(&mailbox);
     let worker = Rc::clone(worker);
-    tokio::task::spawn_local(live(worker, Hosted { program, inbox }));
+    tokio::task::spawn_local(live(worker, Hosted { program, mailbox }));
 }
 
 /// A process's place, taken. Dropped, nobody may ask there any more.
 struct Hosted {
     program: Arc<Program>,
-    inbox: Arc<Inbox>,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Drop for Hosted {
     fn drop(&mut self) {
-        self.program.tell_failure(self.inbox.enter(State::Ended));
+        self.program.tell_failure(self.mailbox.enter(State::Ended));
     }
 }
 
 async fn live(worker: Rc<Worker>, hosted: Hosted) {
-    let Hosted { program, inbox } = &hosted;
+    let Hosted { program, mailbox } = &hosted;
     let mut back_off = BackOff::default();
     let mut told = Told::default();
     loop {
-        inbox.enter(State::Open);
+        mailbox.enter(State::Open);
         let started = Instant::now();
-        let (end, words, mut unanswered) = run(&worker, program, inbox).await;
+        let (end, words, mut unanswered) = run(&worker, program, mailbox).await;
         if matches!(end, End::Retired) {
             tracing::info!(
                 map = &*program.name,
@@ -89,13 +89,13 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
         let rest = back_off.rest(started.elapsed(), worker.draw());
         // What came since it ended the next one is asked, if that comes at once.
         if !rest.is_zero() {
-            unanswered += tell_failure(program, inbox.enter(State::Resting));
+            unanswered += tell_failure(program, mailbox.enter(State::Resting));
         }
         program.stats.restarts.fetch_add(1, Relaxed);
         if let Some(alike) = told.count(&words, Instant::now()) {
             tell_end(program, &end, &words, (unanswered, alike), rest);
         }
-        if !rest_of(inbox, rest).await {
+        if !rest_of(mailbox, rest).await {
             return;
         }
     }
@@ -134,10 +134,10 @@ fn tell_end(
 }
 
 /// Rests; `false` where the map has gone meanwhile.
-async fn rest_of(inbox: &Inbox, rest: Duration) -> bool {
+async fn rest_of(mailbox: &Mailbox, rest: Duration) -> bool {
     let until = Instant::now() + rest;
     while Instant::now() < until {
-        if inbox.ends().is_some() {
+        if mailbox.ends().is_some() {
             return false;
         }
         let left = until.saturating_duration_since(Instant::now());
@@ -148,7 +148,11 @@ async fn rest_of(inbox: &Inbox, rest: Duration) -> bool {
 
 /// Starts a process and talks to it until its end; why that was, in words, and how many questions
 /// it has left without an answer.
-async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End, String, usize) {
+async fn run(
+    worker: &Rc<Worker>,
+    program: &Arc<Program>,
+    mailbox: &Mailbox,
+) -> (End, String, usize) {
     let (pipes, ends) = match Pipes::open() {
         Ok(opened) => opened,
         Err(error) => {
@@ -170,20 +174,20 @@ async fn run(worker: &Rc<Worker>, program: &Arc<Program>, inbox: &Inbox) -> (End
     };
     // There may be no spawner for a while.
     let ordering = worker.programs.run_map(order);
-    let process = match attended(program, inbox, ordering).await {
+    let process = match attended(program, mailbox, ordering).await {
         Ok(process) => process,
         Err(error) => return (End::Unstarted, error.detail, 0),
     };
     program.running.fetch_add(1, Relaxed);
-    let mut talk = Talk::new(worker, program, inbox, pipes);
+    let mut talk = Talk::new(worker, program, mailbox, pipes);
     let end = poll_fn(|cx| talk.poll(cx)).await;
     let unanswered = match end {
-        End::Retired => inbox.enter(State::Ended),
-        _ => inbox.fail(),
+        End::Retired => mailbox.enter(State::Ended),
+        _ => mailbox.fail(),
     };
     let unanswered = tell_failure(program, unanswered);
     let finishing = finish(&end, &mut talk, &process);
-    let outcome = attended(program, inbox, finishing).await;
+    let outcome = attended(program, mailbox, finishing).await;
     program.running.fetch_sub(1, Relaxed);
     let words = in_words(&end, outcome.as_ref(), talk.last_words());
     let end = match outcome {
@@ -210,14 +214,14 @@ fn place(worker: &Worker, program: &Arc<Program>) -> Option<(u64, u32)> {
 
 /// Waits for something while nobody talks to the program: those who wait for an answer are told in
 /// time that there is none.
-async fn attended<T>(program: &Program, inbox: &Inbox, work: impl Future<Output = T>) -> T {
+async fn attended<T>(program: &Program, mailbox: &Mailbox, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     loop {
         tokio::select! {
             biased;
             done = &mut work => return done,
             () = sleep(tick(program)) => {
-                let (late, _) = inbox.expire(program.timeout(), Instant::now());
+                let (late, _) = mailbox.expire(program.timeout(), Instant::now());
                 program.tell_failure(late);
             }
         }
@@ -270,7 +274,7 @@ fn in_words(end: &End, outcome: Option<&Outcome>, last: &str) -> String {
 /// The conversation with one process.
 struct Talk<'a> {
     program: &'a Program,
-    inbox: &'a Inbox,
+    mailbox: &'a Mailbox,
     /// `None` once it is to hear no more.
     stdin: Option<PipeWriter>,
     stdout: PipeReader,
@@ -291,10 +295,10 @@ struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn new(worker: &Worker, program: &'a Program, inbox: &'a Inbox, pipes: Pipes) -> Self {
+    fn new(worker: &Worker, program: &'a Program, mailbox: &'a Mailbox, pipes: Pipes) -> Self {
         Self {
             program,
-            inbox,
+            mailbox,
             stdin: Some(pipes.stdin),
             stdout: pipes.stdout,
             stderr: Some(pipes.stderr),
@@ -329,7 +333,7 @@ impl<'a> Talk<'a> {
                 self.writing.clear();
                 self.written = 0;
             }
-            let look = self.inbox.attend(cx, &mut self.writing);
+            let look = self.mailbox.attend(cx, &mut self.writing);
             if look.ends.is_some() && self.is_over() {
                 return Poll::Ready(End::Retired);
             }
@@ -351,7 +355,7 @@ impl<'a> Talk<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.inbox.is_over(self.program.timeout(), Instant::now())
+        self.mailbox.is_over(self.program.timeout(), Instant::now())
     }
 
     /// Reads answers and tells them; ready at their end.
@@ -364,7 +368,7 @@ impl<'a> Talk<'a> {
             let now = Instant::now();
             let read = self.lines.push(self.buffer.data(), &mut self.answers);
             self.buffer.consume(self.buffer.data().len());
-            let given = self.inbox.deliver(&mut self.answers, &mut self.told, now);
+            let given = self.mailbox.deliver(&mut self.answers, &mut self.told, now);
             self.program.tell(&mut self.told, now);
             if let Err(flood) = read.and(given) {
                 return Poll::Ready(End::Flood(flood));
@@ -396,7 +400,7 @@ impl<'a> Talk<'a> {
         while self.is_ticking {
             ready!(self.tick.as_mut().poll(cx));
             let now = Instant::now();
-            let (late, is_silent) = self.inbox.expire(self.program.timeout(), now);
+            let (late, is_silent) = self.mailbox.expire(self.program.timeout(), now);
             self.program.tell_failure(late);
             if is_silent {
                 return Poll::Ready(End::Silent);
@@ -404,7 +408,7 @@ impl<'a> Talk<'a> {
             if self.is_over() {
                 return Poll::Ready(End::Retired);
             }
-            self.is_ticking = self.inbox.waiting() > 0 || self.inbox.ends().is_some();
+            self.is_ticking = self.mailbox.waiting() > 0 || self.mailbox.ends().is_some();
             let next = tokio::time::Instant::now() + tick(self.program);
             self.tick.as_mut().reset(next);
         }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::answers::Answer;
 use super::cache::{Cache, Look};
-use super::inbox::{Bounds, Inbox, State, Whom};
+use super::mailbox::{Bounds, Mailbox, State, Whom};
 use super::map::MapStats;
 use super::protocol::can_be_asked;
 use crate::worker::resources::Resources;
@@ -40,7 +40,7 @@ pub(super) struct Program {
     key_bytes: usize,
     on_error: Answer,
     cache: Option<Mutex<Cache>>,
-    processes: Box<[Seat]>,
+    processes: Box<[Process]>,
     pub(super) stats: Arc<MapStats>,
     /// Processes that run.
     pub(super) running: AtomicUsize,
@@ -48,24 +48,24 @@ pub(super) struct Program {
 
 /// One process's place.
 #[derive(Debug)]
-struct Seat {
+struct Process {
     /// Its worker, were there any number of them.
     number: usize,
-    inbox: Arc<Inbox>,
+    mailbox: Arc<Mailbox>,
     is_started: AtomicBool,
 }
 
 impl Program {
-    /// Makes it; its first process sits at the worker of number `seat`, the others at the next.
+    /// Makes it; its first process sits at the worker of number `first`, the others at the next.
     pub(super) fn new(
         map: &model::Map,
         config: &MapProgram,
-        seat: usize,
+        first: usize,
         stats: &Arc<MapStats>,
     ) -> Self {
-        let seats = (seat..seat + config.processes).map(|number| Seat {
+        let processes = (first..first + config.processes).map(|number| Process {
             number,
-            inbox: Arc::default(),
+            mailbox: Arc::default(),
             is_started: AtomicBool::new(false),
         });
         Self {
@@ -75,7 +75,7 @@ impl Program {
             key_bytes: map.key_bytes,
             on_error: config.on_error.as_ref().map(|text| text.as_bytes().into()),
             cache: config.cache.map(|limits| Mutex::new(Cache::new(limits))),
-            processes: seats.collect(),
+            processes: processes.collect(),
             stats: Arc::clone(stats),
             running: AtomicUsize::new(0),
         }
@@ -92,12 +92,15 @@ impl Program {
     }
 
     /// The queues of those processes that this worker is to host and that nobody does yet.
-    pub(super) fn to_be_hosted(&self, resources: &Resources) -> impl Iterator<Item = &Arc<Inbox>> {
+    pub(super) fn to_be_hosted(
+        &self,
+        resources: &Resources,
+    ) -> impl Iterator<Item = &Arc<Mailbox>> {
         let (workers, index) = (resources.workers, resources.index);
-        let ours = self.processes.iter().filter(move |seat| {
-            seat.number % workers == index && !seat.is_started.swap(true, Relaxed)
+        let ours = self.processes.iter().filter(move |process| {
+            process.number % workers == index && !process.is_started.swap(true, Relaxed)
         });
-        ours.map(|seat| &seat.inbox)
+        ours.map(|process| &process.mailbox)
     }
 
     /// What a queue may hold.
@@ -110,8 +113,8 @@ impl Program {
 
     /// Has all its processes end for good soon.
     pub(super) fn retire(&self, now: Instant) {
-        for seat in &self.processes {
-            seat.inbox.retire(now);
+        for process in &self.processes {
+            process.mailbox.retire(now);
         }
     }
 
@@ -166,8 +169,8 @@ impl Program {
         let bounds = self.bounds();
         let first = self.choose(resources);
         let (before, from) = self.processes.split_at(first);
-        for seat in from.iter().chain(before) {
-            match seat.inbox.ask(key, whom, bounds, now) {
+        for process in from.iter().chain(before) {
+            match process.mailbox.ask(key, whom, bounds, now) {
                 Ok(state) => return Ok(state),
                 Err(back) => whom = back,
             }
@@ -180,9 +183,9 @@ impl Program {
         if self.processes.len() <= 1 {
             return 0;
         }
-        let cost = |(_, seat): &(usize, &Seat)| {
-            let is_own = seat.number % resources.workers == resources.index;
-            seat.inbox.waiting() + if is_own { 0 } else { OWN_AHEAD }
+        let cost = |(_, process): &(usize, &Process)| {
+            let is_own = process.number % resources.workers == resources.index;
+            process.mailbox.waiting() + if is_own { 0 } else { OWN_AHEAD }
         };
         let chosen = self.processes.iter().enumerate().min_by_key(cost);
         chosen.map_or(0, |(at, _)| at)

@@ -10,11 +10,11 @@ use config::Sources;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 use crate::exchange::Exchange;
+use crate::fixture::{self, Fixture, block_on, generation_after, peer, reply};
 use crate::generation::Generation;
 use crate::permits::questions;
 use crate::pipeline::tests::{LARGE, read_beginning, release_one};
 use crate::pipeline::{self};
-use crate::testbed::{self, Bed, block_on, generation_after, peer, reply};
 
 /// Turns of the runtime within which what is ready has happened.
 const TURNS: usize = 100;
@@ -54,22 +54,22 @@ fn config(process: &str, site: &str, rule: &str) -> String {
         .replace("{rule}", &rule)
 }
 
-fn bed(process: &str, site: &str, rule: &str) -> Bed {
-    Bed::new(&config(process, site, rule))
+fn fixture(process: &str, site: &str, rule: &str) -> Fixture {
+    Fixture::new(&config(process, site, rule))
 }
 
-/// Exchanges under way on one bed.
+/// Exchanges under way on one fixture.
 struct Crowd<'a> {
-    bed: &'a Bed,
+    fixture: &'a Fixture,
     under_way: Vec<JoinHandle<Exchange>>,
     /// In the order in which they ended.
     ended: Rc<RefCell<Vec<String>>>,
 }
 
 impl<'a> Crowd<'a> {
-    fn new(bed: &'a Bed) -> Self {
+    fn new(fixture: &'a Fixture) -> Self {
         Self {
-            bed,
+            fixture,
             under_way: Vec::new(),
             ended: Rc::default(),
         }
@@ -77,9 +77,9 @@ impl<'a> Crowd<'a> {
 
     /// Begins a request and lets it come as far as it can.
     async fn ask(&mut self, client: &str, host: &str, path: &str) {
-        let (worker, ended) = (Rc::clone(&self.bed.worker), Rc::clone(&self.ended));
+        let (worker, ended) = (Rc::clone(&self.fixture.worker), Rc::clone(&self.ended));
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: id={path}\r\n\r\n");
-        let mut exchange = testbed::exchange(peer(&format!("{client}:40000")), &request);
+        let mut exchange = fixture::exchange(peer(&format!("{client}:40000")), &request);
         let path = path.to_owned();
         self.under_way.push(spawn_local(async move {
             pipeline::serve(&worker, &mut exchange)
@@ -117,8 +117,8 @@ fn statuses(replies: &[(u16, Vec<String>, String)]) -> Vec<u16> {
 }
 
 /// Nothing is held and nobody waits.
-fn check_quiet(bed: &Bed) {
-    let limiter = &bed.shared.limits;
+fn check_quiet(fixture: &Fixture) {
+    let limiter = &fixture.shared.limits;
     let now = limiter.time(std::time::Instant::now());
     for gate in limiter.ledger.look(now, None, 100) {
         assert_eq!((gate.in_flight, gate.queued), (0, 0), "{gate:?}");
@@ -133,9 +133,9 @@ fn field(reply: &(u16, Vec<String>, String), name: &str) -> Option<String> {
 }
 
 /// Sends so many requests for a page that takes its time, at once.
-fn together(bed: &Bed, count: usize) -> Vec<(u16, Vec<String>, String)> {
+fn together(fixture: &Fixture, count: usize) -> Vec<(u16, Vec<String>, String)> {
     block_on(async {
-        let mut crowd = Crowd::new(bed);
+        let mut crowd = Crowd::new(fixture);
         for _ in 0..count {
             crowd.ask("192.0.2.7", "a", "/hold").await;
         }
@@ -145,23 +145,23 @@ fn together(bed: &Bed, count: usize) -> Vec<(u16, Vec<String>, String)> {
 
 #[test]
 fn of_three_at_once_two_pass_and_the_third_is_told_when_to_come_back() {
-    let bed = bed("", r#"{ key = "file", concurrent = 2 }"#, "");
-    let replies = together(&bed, 3);
+    let fixture = fixture("", r#"{ key = "file", concurrent = 2 }"#, "");
+    let replies = together(&fixture, 3);
     assert_eq!(statuses(&replies), [200, 200, 503]);
     let seconds: u64 = field(&replies[2], "Retry-After").unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds));
     let id = field(&replies[2], "X-Request-Id").unwrap();
     assert!(replies[2].2.contains("limit_full") && replies[2].2.contains(&id));
-    check_quiet(&bed);
-    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
+    check_quiet(&fixture);
+    assert_eq!(statuses(&together(&fixture, 2)), [200, 200]);
 }
 
 #[test]
 fn those_that_may_wait_are_served_in_the_order_they_came() {
     let limit = r#"{ key = "site", concurrent = 2, queue = 8, wait = "600s" }"#;
-    let bed = bed("", limit, "");
+    let fixture = fixture("", limit, "");
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         let paths: Vec<String> = (0..10).map(|nth| format!("/hold/{nth}")).collect();
         for path in &paths {
             crowd.ask("192.0.2.7", "a", path).await;
@@ -173,18 +173,18 @@ fn those_that_may_wait_are_served_in_the_order_they_came() {
         assert!(replies[10].2.contains("limit_queue_full"), "{replies:?}");
         assert_eq!(ended.borrow()[1..], paths);
     });
-    check_quiet(&bed);
+    check_quiet(&fixture);
 }
 
 #[test]
 fn a_request_passes_all_its_limits_or_takes_nothing_of_any() {
-    let bed = bed(
+    let fixture = fixture(
         r#"{ concurrent = 3 }"#,
         r#"{ concurrent = 2 }"#,
         r#"{ key = "path", concurrent = 1 }"#,
     );
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         for (host, path) in [
             ("a", "/hold/1"),
             ("a", "/hold/1"),
@@ -198,18 +198,18 @@ fn a_request_passes_all_its_limits_or_takes_nothing_of_any() {
         let replies = crowd.finish().await;
         assert_eq!(statuses(&replies), [200, 503, 200, 503, 200, 503]);
     });
-    let records = bed.records();
+    let records = fixture.records();
     for limit in ["rule a/rule 1/path", "site a/site", "process/process"] {
         let found = format!("\"limit\":\"{limit}\"");
         assert_eq!(records.matches(&found).count(), 1, "{limit}: {records}");
     }
-    check_quiet(&bed);
+    check_quiet(&fixture);
 }
 
 #[test]
 fn requests_that_come_too_fast_are_refused_before_anything_is_asked() {
-    let bed = bed("", r#"{ rate = "1/d", burst = 2 }"#, "");
-    let replies = together(&bed, 3);
+    let fixture = fixture("", r#"{ rate = "1/d", burst = 2 }"#, "");
+    let replies = together(&fixture, 3);
     assert_eq!(statuses(&replies), [200, 200, 503]);
     assert!(replies[2].2.contains("limit_rate"));
     assert_eq!(field(&replies[2], "Retry-After").unwrap(), "3600");
@@ -217,9 +217,9 @@ fn requests_that_come_too_fast_are_refused_before_anything_is_asked() {
 
 #[test]
 fn a_limit_by_client_blames_the_client_and_spares_the_others() {
-    let bed = bed("", r#"{ key = "client", concurrent = 1 }"#, "");
+    let fixture = fixture("", r#"{ key = "client", concurrent = 1 }"#, "");
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         for client in [
             "192.0.2.7",
             "192.0.2.7",
@@ -236,13 +236,13 @@ fn a_limit_by_client_blames_the_client_and_spares_the_others() {
 
 #[test]
 fn who_leaves_out_what_a_key_is_made_of_escapes_nothing() {
-    let bed = bed(
+    let fixture = fixture(
         "",
         r#"{ key = ["cookie:id", "header:x-api-key"], concurrent = 1 }"#,
         "",
     );
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         for path in ["/hold/1", "/hold/1", "/hold/2"] {
             crowd.ask("192.0.2.7", "a", path).await;
         }
@@ -257,17 +257,17 @@ fn a_limit_counts_what_matches_it_while_it_holds() {
         (r#"{ concurrent = 1, match = { path = "/other" } }"#, 200),
         (r#"{ concurrent = 1, when = "daily" }"#, 503),
     ] {
-        let bed = bed("", limit, "");
-        assert_eq!(statuses(&together(&bed, 2)), [200, expected], "{limit}");
-        check_quiet(&bed);
+        let fixture = fixture("", limit, "");
+        assert_eq!(statuses(&together(&fixture, 2)), [200, expected], "{limit}");
+        check_quiet(&fixture);
     }
 }
 
 #[test]
 fn a_panic_and_a_client_that_leaves_hold_nothing() {
-    let bed = bed("", r#"{ concurrent = 2, queue = 8, wait = "600s" }"#, "");
+    let fixture = fixture("", r#"{ concurrent = 2, queue = 8, wait = "600s" }"#, "");
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         for path in ["/hold/panic", "/hold/a", "/hold/b", "/hold/c"] {
             crowd.ask("192.0.2.7", "a", path).await;
         }
@@ -285,16 +285,16 @@ fn a_panic_and_a_client_that_leaves_hold_nothing() {
             500
         );
     });
-    check_quiet(&bed);
+    check_quiet(&fixture);
 }
 
 #[test]
 fn a_client_that_does_not_read_on_holds_no_permit() {
     let text = config("", "{ concurrent = 1 }", "");
-    let bed = Bed::new(&text.replace("fine", &"x".repeat(LARGE)));
+    let fixture = Fixture::new(&text.replace("fine", &"x".repeat(LARGE)));
     let client = block_on(async {
-        let client = read_beginning(&bed).await;
-        check_quiet(&bed);
+        let client = read_beginning(&fixture).await;
+        check_quiet(&fixture);
         client
     });
     drop(client);
@@ -303,14 +303,14 @@ fn a_client_that_does_not_read_on_holds_no_permit() {
 #[test]
 fn a_reload_keeps_counts_and_a_lowered_limit_evicts_nobody() {
     let limit = |count| config("", &format!("{{ concurrent = {count} }}"), "");
-    let bed = Bed::new(&limit(3));
+    let fixture = Fixture::new(&limit(3));
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         for _ in 0..3 {
             crowd.ask("192.0.2.7", "a", "/hold").await;
         }
-        let before = bed.worker.serving();
-        bed.reload(generation_after(&before.generation, &limit(2)));
+        let before = fixture.worker.serving();
+        fixture.reload(generation_after(&before.generation, &limit(2)));
         crowd.ask("192.0.2.7", "a", "/hold").await;
         release_one();
         settle().await;
@@ -323,62 +323,62 @@ fn a_reload_keeps_counts_and_a_lowered_limit_evicts_nobody() {
             [200, 200, 200, 503, 503, 200]
         );
     });
-    check_quiet(&bed);
+    check_quiet(&fixture);
 }
 
 /// The first limit, as `limits list json` has it.
-fn listed(bed: &Bed) -> String {
-    let list = questions::answer(&bed.shared, "limits list json").expect("an answer");
+fn listed(fixture: &Fixture) -> String {
+    let list = questions::answer(&fixture.shared, "limits list json").expect("an answer");
     let end = list.find(",\"keys\"").expect("a limit");
     list[..end].to_owned()
 }
 
 /// Asks what has to be answered without an error.
-fn ask(bed: &Bed, question: &str) -> String {
-    let answer = questions::answer(&bed.shared, question).expect("an answer");
+fn ask(fixture: &Fixture, question: &str) -> String {
+    let answer = questions::answer(&fixture.shared, question).expect("an answer");
     assert!(!answer.starts_with("error: "), "{question}: {answer}");
     answer
 }
 
 #[test]
 fn what_is_kept_is_told_with_its_line_and_forgotten_again() {
-    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
-    ask(&bed, "limits set site a/path queue=3 concurrent=2");
-    let answer = ask(&bed, "limits kept /etc/o:7\tsite a/path\tconcurrent=2");
+    let fixture = fixture("", r#"{ key = "path", concurrent = 1 }"#, "");
+    ask(&fixture, "limits set site a/path queue=3 concurrent=2");
+    let answer = ask(&fixture, "limits kept /etc/o:7\tsite a/path\tconcurrent=2");
     assert!(
         answer.contains("concurrent 2, queue 3") && answer.contains("configured: concurrent 1")
     );
     // The queue was set, and is not kept.
-    assert!(listed(&bed).contains("\"from\":\"set, /etc/o:7\""));
-    let list = ask(&bed, "limits list");
+    assert!(listed(&fixture).contains("\"from\":\"set, /etc/o:7\""));
+    let list = ask(&fixture, "limits list");
     let told = list
         .lines()
         .nth(1)
         .is_some_and(|line| line.ends_with("  set; kept, line 7"));
     assert!(told && list.ends_with("\nkept in /etc/o\n"), "{list}");
     ask(
-        &bed,
+        &fixture,
         "limits kept /etc/o:7\tsite a/path\tconcurrent=2 queue=3",
     );
-    assert!(listed(&bed).contains("\"from\":\"/etc/o:7\""));
-    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
+    assert!(listed(&fixture).contains("\"from\":\"/etc/o:7\""));
+    assert_eq!(statuses(&together(&fixture, 2)), [200, 200]);
     // Another limit's line before this one is gone.
-    ask(&bed, "limits forget 6\tsite z/path");
-    assert!(listed(&bed).contains("\"from\":\"/etc/o:6\""));
-    ask(&bed, "limits set site a/path concurrent=5");
-    let answer = ask(&bed, "limits forget 6\tsite a/path");
+    ask(&fixture, "limits forget 6\tsite z/path");
+    assert!(listed(&fixture).contains("\"from\":\"/etc/o:6\""));
+    ask(&fixture, "limits set site a/path concurrent=5");
+    let answer = ask(&fixture, "limits forget 6\tsite a/path");
     assert!(
         answer.contains("concurrent 1, as configured (was concurrent 5, queue 3"),
         "{answer}"
     );
-    assert!(listed(&bed).contains("\"from\":\"config\""));
-    assert_eq!(statuses(&together(&bed, 2)), [200, 503]);
+    assert!(listed(&fixture).contains("\"from\":\"config\""));
+    assert_eq!(statuses(&together(&fixture, 2)), [200, 503]);
     for order in [
         "limits kept x",
         "limits kept o:1 site a/path queue=1",
         "limits forget x\ty",
     ] {
-        let answer = questions::answer(&bed.shared, order).expect("an answer");
+        let answer = questions::answer(&fixture.shared, order).expect("an answer");
         assert!(answer.starts_with("error: "), "{order}: {answer}");
     }
 }
@@ -389,17 +389,17 @@ fn a_reload_leaves_what_was_set_unless_configuration_or_overrides_change_the_lim
         let limit = format!(r#"{{ concurrent = {concurrent}, queue = 1 }}"#);
         config("", &limit, "")
     };
-    let reload = |bed: &Bed, concurrent: u32, overrides: &str| {
-        let before = bed.worker.serving();
+    let reload = |fixture: &Fixture, concurrent: u32, overrides: &str| {
+        let before = fixture.worker.serving();
         let sources = Sources::from_text("test.toml", &text(concurrent));
         let sources = sources.with_overrides("/o", &format!("[limits]\n{overrides}\n"));
         let model = config::load(&sources).expect("sound");
         let generation = Generation::compile(2, &model, Some(&before.generation));
-        bed.reload(Arc::new(generation.expect("it compiles")));
+        fixture.reload(Arc::new(generation.expect("it compiles")));
     };
-    let check = |bed: &Bed, expected: (&str, u32)| {
+    let check = |fixture: &Fixture, expected: (&str, u32)| {
         let (from, concurrent) = expected;
-        let listed = listed(bed);
+        let listed = listed(fixture);
         let parts = [
             format!("\"from\":\"{from}\""),
             format!("\"concurrent\":{concurrent},"),
@@ -408,37 +408,37 @@ fn a_reload_leaves_what_was_set_unless_configuration_or_overrides_change_the_lim
             parts.iter().all(|part| listed.contains(part)),
             "{expected:?}: {listed}"
         );
-        assert_eq!(bed.shared.limits.ledger.drift(), 0);
+        assert_eq!(fixture.shared.limits.ledger.drift(), 0);
     };
-    let bed = Bed::new(&text(2));
-    ask(&bed, "limits set site a/site concurrent=3");
-    reload(&bed, 2, "");
-    check(&bed, ("set", 3));
-    ask(&bed, "limits set site a/site concurrent=4");
-    reload(&bed, 3, "");
-    check(&bed, ("config", 3));
-    ask(&bed, "limits set site a/site concurrent=4");
+    let fixture = Fixture::new(&text(2));
+    ask(&fixture, "limits set site a/site concurrent=3");
+    reload(&fixture, 2, "");
+    check(&fixture, ("set", 3));
+    ask(&fixture, "limits set site a/site concurrent=4");
+    reload(&fixture, 3, "");
+    check(&fixture, ("config", 3));
+    ask(&fixture, "limits set site a/site concurrent=4");
     let kept = r#""site a/site" = { concurrent = 6 }"#;
-    reload(&bed, 3, kept);
-    check(&bed, ("/o:2", 6));
-    ask(&bed, "limits set site a/site queue=5");
-    reload(&bed, 3, kept);
-    check(&bed, ("set, /o:2", 6));
-    reload(&bed, 9, kept);
-    check(&bed, ("/o:2", 6));
-    reload(&bed, 9, "");
-    check(&bed, ("config", 9));
+    reload(&fixture, 3, kept);
+    check(&fixture, ("/o:2", 6));
+    ask(&fixture, "limits set site a/site queue=5");
+    reload(&fixture, 3, kept);
+    check(&fixture, ("set, /o:2", 6));
+    reload(&fixture, 9, kept);
+    check(&fixture, ("/o:2", 6));
+    reload(&fixture, 9, "");
+    check(&fixture, ("config", 9));
 }
 
 #[test]
 fn a_change_of_something_else_leaves_auto_as_it_is() {
     let auto = r#"{ concurrent = "auto", queue = 9 }"#;
     let text = config(auto, "", "").replacen("limits", "workers = 6\nlimits", 1);
-    let bed = Bed::new(&text);
-    let generation = bed.shared.generation().expect("one is in force");
+    let fixture = Fixture::new(&text);
+    let generation = fixture.shared.generation().expect("one is in force");
     let configured = generation.limits.definitions()[0].clone();
-    let now = || bed.shared.limits.in_force(&configured).0;
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let now = || fixture.shared.limits.in_force(&configured).0;
+    let ask = |question: &str| questions::answer(&fixture.shared, question).expect("an answer");
     ask("limits set process/process queue=5");
     assert_eq!((now().concurrent, now().queue), (configured.concurrent, 5));
     ask("limits set process/process concurrent=4");

@@ -12,9 +12,9 @@ use tokio::sync::Semaphore;
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
 use crate::exchange::request::Peer;
+use crate::fixture::{Fixture, block_on};
 use crate::listener::arrival::Arrival;
 use crate::stage::{Arrived, Chosen};
-use crate::testbed::{Bed, block_on};
 use crate::{listener, reply_head};
 
 const SITES: &str = r#"
@@ -65,7 +65,7 @@ pub(super) async fn break_down(chosen: Chosen<'_>, exchange: &mut Exchange) {
     }
 }
 
-fn connect(bed: &Bed) -> UnixStream {
+fn connect(fixture: &Fixture) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     let server = server.into_std().unwrap();
     let arrival = Arrival {
@@ -73,7 +73,7 @@ fn connect(bed: &Bed) -> UnixStream {
         peer: Peer::LOCAL,
         listener: Arc::default(),
     };
-    listener::start(&bed.worker, arrival);
+    listener::start(&fixture.worker, arrival);
     client
 }
 
@@ -92,17 +92,17 @@ async fn read_all(client: &mut UnixStream) -> String {
 pub(crate) const LARGE: usize = 4 << 20;
 
 /// Asks for a large reply and reads its beginning; the rest waits for the client.
-pub(crate) async fn read_beginning(bed: &Bed) -> UnixStream {
-    let mut client = connect(bed);
+pub(crate) async fn read_beginning(fixture: &Fixture) -> UnixStream {
+    let mut client = connect(fixture);
     say(&mut client, "/").await;
     client.read_exact(&mut [0; 1000]).await.unwrap();
-    assert_eq!(bed.records(), "", "nothing has ended yet");
+    assert_eq!(fixture.records(), "", "nothing has ended yet");
     client
 }
 
 /// Checks the one record of a reply that was not sent to its end.
-fn check_cut(bed: &Bed, reason: &str) {
-    let record = bed.records();
+fn check_cut(fixture: &Fixture, reason: &str) {
+    let record = fixture.records();
     assert_eq!(record.lines().count(), 1, "{record}");
     assert!(
         record.contains(&format!("\"reason\":\"{reason}\"")),
@@ -115,26 +115,26 @@ fn check_cut(bed: &Bed, reason: &str) {
 
 #[test]
 fn a_record_tells_what_was_sent_not_what_was_meant() {
-    let bed = Bed::new(&SITES.replace("fine", &"x".repeat(LARGE)));
+    let fixture = Fixture::new(&SITES.replace("fine", &"x".repeat(LARGE)));
     block_on(async {
-        drop(read_beginning(&bed).await);
-        while bed.worker.board.connections(0) > 0 {
+        drop(read_beginning(&fixture).await);
+        while fixture.worker.loads.connections(0) > 0 {
             tokio::task::yield_now().await;
         }
     });
-    check_cut(&bed, "client_gone");
+    check_cut(&fixture, "client_gone");
 }
 
 #[test]
 fn the_report_on_a_worker_that_stands_still_names_the_request_it_began_last() {
-    let bed = Bed::new(SITES);
+    let fixture = Fixture::new(SITES);
     let reply = block_on(async {
-        let mut client = connect(&bed);
+        let mut client = connect(&fixture);
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         client.write_all(request).await.unwrap();
         read_all(&mut client).await
     });
-    let id = format!("{:016x}", bed.worker.board.last_request(0));
+    let id = format!("{:016x}", fixture.worker.loads.last_request(0));
     assert!(reply.to_lowercase().contains(&id), "{id} is not in {reply}");
 }
 
@@ -142,19 +142,19 @@ fn the_report_on_a_worker_that_stands_still_names_the_request_it_began_last() {
 fn a_client_that_keeps_reading_is_not_cut_however_long_it_takes() {
     const PATIENCE_MS: u64 = 300;
     let config = SITES.replace("fine", &"x".repeat(LARGE));
-    let bed = Bed::new(&format!(
+    let fixture = Fixture::new(&format!(
         "timeouts = {{ write = \"{PATIENCE_MS}ms\" }}\n{config}"
     ));
     let begun = Instant::now();
     let read = block_on(async {
-        let worker = Rc::clone(&bed.worker);
+        let worker = Rc::clone(&fixture.worker);
         let ticks = tokio::task::spawn_local(async move {
             loop {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 worker.tick();
             }
         });
-        let mut client = read_beginning(&bed).await;
+        let mut client = read_beginning(&fixture).await;
         let (mut read, mut block) = (1000, vec![0; 64 * 1024]);
         while let Ok(count @ 1..) = client.read(&mut block).await {
             read += count;
@@ -174,9 +174,9 @@ fn a_client_that_keeps_reading_is_not_cut_however_long_it_takes() {
 #[test]
 fn many_requests_at_once_leave_others_their_turn() {
     const REQUESTS: u64 = 1_000;
-    let bed = Bed::new(SITES);
+    let fixture = Fixture::new(SITES);
     let most = block_on(async {
-        let mut client = connect(&bed);
+        let mut client = connect(&fixture);
         let all = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(REQUESTS as usize);
         client.write_all(all.as_bytes()).await.unwrap();
         let (mut reader, _writer) = client.into_split();
@@ -187,7 +187,7 @@ fn many_requests_at_once_leave_others_their_turn() {
         let (mut most, mut last) = (0, 0);
         while last < REQUESTS {
             tokio::task::yield_now().await;
-            let begun = bed.worker.stats.begun.load(Ordering::Relaxed);
+            let begun = fixture.worker.stats.begun.load(Ordering::Relaxed);
             most = most.max(begun - last);
             last = begun;
         }
@@ -198,17 +198,17 @@ fn many_requests_at_once_leave_others_their_turn() {
 
 #[test]
 fn an_exchange_dropped_on_its_way_is_recorded_once() {
-    let bed = Bed::new(&SITES.replace("fine", &"x".repeat(LARGE)));
-    let client = block_on(read_beginning(&bed));
-    check_cut(&bed, "cut_off");
+    let fixture = Fixture::new(&SITES.replace("fine", &"x".repeat(LARGE)));
+    let client = block_on(read_beginning(&fixture));
+    check_cut(&fixture, "cut_off");
     drop(client);
 }
 
 #[test]
 fn a_panic_is_one_clients_500_and_nobody_elses() {
-    let bed = Bed::new(SITES);
+    let fixture = Fixture::new(SITES);
     block_on(async {
-        let (mut one, mut other) = (connect(&bed), connect(&bed));
+        let (mut one, mut other) = (connect(&fixture), connect(&fixture));
         say(&mut other, "/before").await;
         let mut seen = [0; 12];
         other.read_exact(&mut seen).await.unwrap();
@@ -224,7 +224,7 @@ fn a_panic_is_one_clients_500_and_nobody_elses() {
         let reply = read_all(&mut other).await;
         assert!(reply.matches("fine").count() == 2, "{reply}");
     });
-    let records = bed.records();
+    let records = fixture.records();
     assert_eq!(records.lines().count(), 3);
     let panicked: Vec<_> = records
         .lines()
@@ -232,7 +232,8 @@ fn a_panic_is_one_clients_500_and_nobody_elses() {
         .collect();
     assert!(panicked[0].contains("\"status\":500") && panicked[0].contains("\"reason\":\"panic\""));
     assert_eq!(
-        bed.worker
+        fixture
+            .worker
             .stats
             .panics
             .load(std::sync::atomic::Ordering::Relaxed),
@@ -242,9 +243,9 @@ fn a_panic_is_one_clients_500_and_nobody_elses() {
 
 #[test]
 fn a_panic_after_the_head_cuts_the_reply_short() {
-    let bed = Bed::new(SITES);
+    let fixture = Fixture::new(SITES);
     block_on(async {
-        let mut client = connect(&bed);
+        let mut client = connect(&fixture);
         say(&mut client, "/panic/late").await;
         let reply = read_all(&mut client).await;
         assert!(
@@ -252,5 +253,5 @@ fn a_panic_after_the_head_cuts_the_reply_short() {
             "{reply}"
         );
     });
-    assert_eq!(bed.records().lines().count(), 1);
+    assert_eq!(fixture.records().lines().count(), 1);
 }

@@ -190,7 +190,7 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
     let stats = &worker.stats;
     bump(&stats.ended, 1);
     let replies = match arrived.site(&exchange.route) {
-        Some(site) => site.stats.sheet(worker.index, worker.workers),
+        Some(site) => site.stats.of_worker(worker.index, worker.workers),
         None => Some(&stats.without_site),
     };
     if let Some(replies) = replies {

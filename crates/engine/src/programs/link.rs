@@ -479,7 +479,7 @@ mod tests {
     use tokio::task::{LocalSet, yield_now};
 
     use super::*;
-    use crate::testbed::block_on;
+    use crate::fixture::block_on;
     use ipc::order::End;
 
     fn order(id: u64) -> Run {

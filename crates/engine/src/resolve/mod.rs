@@ -275,11 +275,11 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::fixture::{Fixture, block_on, exchange, generation, peer, reply};
     use crate::helper::Helpers;
-    use crate::testbed::{Bed, block_on, exchange, generation, peer, reply};
 
     /// A site with a file, on a worker that waits for no disk longer than this.
-    fn bed(test: &str, wait_ms: u64) -> (Bed, String) {
+    fn fixture(test: &str, wait_ms: u64) -> (Fixture, String) {
         let root = std::env::temp_dir().join(format!("nagaya-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&root).expect("a directory");
         std::fs::write(root.join("a.txt"), "here").expect("a file");
@@ -287,30 +287,30 @@ mod tests {
             "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"a\"]\nroot = \"{}\"\n",
             root.display()
         );
-        let mut bed = Bed::new(&text);
-        let worker = Rc::get_mut(&mut bed.worker).expect("nobody else has it");
+        let mut fixture = Fixture::new(&text);
+        let worker = Rc::get_mut(&mut fixture.worker).expect("nobody else has it");
         worker.resources.helpers = Helpers::patient_for(Duration::from_millis(wait_ms));
-        (bed, text)
+        (fixture, text)
     }
 
-    async fn ask(bed: &Bed) -> u16 {
+    async fn ask(fixture: &Fixture) -> u16 {
         let mut exchange = exchange(
             peer("192.0.2.7:1"),
             "GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n",
         );
-        let served = crate::pipeline::serve(&bed.worker, &mut exchange).await;
+        let served = crate::pipeline::serve(&fixture.worker, &mut exchange).await;
         served.expect("memory takes all");
         reply(&exchange).0
     }
 
     #[test]
     fn a_root_whose_mount_hangs_leaves_threads_to_those_not_known_yet() {
-        let (bed, _) = bed("hangs", 5_000);
+        let (fixture, _) = fixture("hangs", 5_000);
         block_on(async {
-            let (_, hangs) = bed
+            let (_, hangs) = fixture
                 .worker
                 .mounts
-                .of(Path::new("/hangs"), &bed.worker.helpers);
+                .of(Path::new("/hangs"), &fixture.worker.helpers);
             let mut disks = Vec::new();
             for _ in 0..20 {
                 let (answer, disk) = std::sync::mpsc::channel::<()>();
@@ -322,28 +322,28 @@ mod tests {
             }
             tokio::task::yield_now().await;
             assert!(hangs.is_root_busy());
-            assert_eq!(ask(&bed).await, 200);
+            assert_eq!(ask(&fixture).await, 200);
         });
     }
 
     #[test]
     fn a_reload_makes_no_local_disk_wait_for_mounts_that_hang() {
-        let (bed, text) = bed("reload", 500);
+        let (fixture, text) = fixture("reload", 500);
         block_on(async {
-            assert_eq!(ask(&bed).await, 200);
-            let _disks = bed.worker.helpers.hang(Lane::Remote);
-            bed.worker.swap(generation(2, &text));
-            assert_eq!(ask(&bed).await, 200);
+            assert_eq!(ask(&fixture).await, 200);
+            let _disks = fixture.worker.helpers.hang(Lane::Remote);
+            fixture.worker.swap(generation(2, &text));
+            assert_eq!(ask(&fixture).await, 200);
         });
     }
 
     #[test]
     fn who_waits_for_anothers_search_waits_no_longer_than_for_one() {
-        let (bed, _) = bed("follows", 300);
+        let (fixture, _) = fixture("follows", 300);
         block_on(async {
-            let _disks = bed.worker.helpers.hang(Lane::Remote);
+            let _disks = fixture.worker.helpers.hang(Lane::Remote);
             let since = Instant::now();
-            let three = tokio::join!(ask(&bed), ask(&bed), ask(&bed));
+            let three = tokio::join!(ask(&fixture), ask(&fixture), ask(&fixture));
             assert_eq!(three, (503, 503, 503));
             let waited = since.elapsed();
             assert!(waited < Duration::from_millis(590), "{waited:?}");

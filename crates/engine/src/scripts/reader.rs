@@ -118,7 +118,7 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::block_on;
+    use crate::fixture::block_on;
 
     #[test]
     fn a_file_is_read_whole_or_refused() {

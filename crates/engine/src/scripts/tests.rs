@@ -1,7 +1,7 @@
 //! What scripts do to a request, on exchanges in memory.
 
 use crate::exchange::Exchange;
-use crate::testbed::{Bed, reply};
+use crate::fixture::{Fixture, reply};
 
 /// A site with scripts, whose rules answer `/there` by a handler and `/elsewhere`.
 fn site(scripts: &str, handler: &str) -> String {
@@ -37,20 +37,20 @@ fn code(phase: &str, code: &str) -> String {
     config(&format!("{phase} = {{ code = {code:?} }}"))
 }
 
-fn ask(bed: &Bed) -> Exchange {
-    bed.ask("GET /there?q=1 HTTP/1.1\r\nHost: a\r\nX-Say: hello\r\n\r\n")
+fn ask(fixture: &Fixture) -> Exchange {
+    fixture.ask("GET /there?q=1 HTTP/1.1\r\nHost: a\r\nX-Say: hello\r\n\r\n")
 }
 
 #[track_caller]
 fn check(config: &str, status: u16, body: &str) {
-    let bed = Bed::new(config);
-    let (is, _, said) = reply(&ask(&bed));
+    let fixture = Fixture::new(config);
+    let (is, _, said) = reply(&ask(&fixture));
     assert_eq!(
         (is, said.contains(body)),
         (status, true),
         "{said}\n{config}"
     );
-    let records = bed.records();
+    let records = fixture.records();
     assert_eq!(records.lines().count(), 1, "{records}");
 }
 
@@ -102,7 +102,7 @@ fn a_content_script_answers() {
     ] {
         check(&content(text), status, body);
     }
-    let (_, fields, _) = reply(&ask(&Bed::new(&content("Nginx.rputs('said')"))));
+    let (_, fields, _) = reply(&ask(&Fixture::new(&content("Nginx.rputs('said')"))));
     assert!(
         fields.contains(&"Content-Type: text/plain; charset=utf-8".to_owned()),
         "{fields:?}"
@@ -142,10 +142,10 @@ scripts = { access = { code = "$said += 'site '" } }
 
 #[test]
 fn a_connection_is_closed_without_a_reply_by_444() {
-    let bed = Bed::new(&code("access", "Nginx.return(444)"));
-    let ended = ask(&bed);
+    let fixture = Fixture::new(&code("access", "Nginx.return(444)"));
+    let ended = ask(&fixture);
     assert_eq!(reply(&ended), (0, Vec::new(), String::new()));
-    let record = bed.records();
+    let record = fixture.records();
     assert!(record.contains("\"status\":444"), "{record}");
 }
 
@@ -154,10 +154,10 @@ fn the_log_phase_runs_once_whatever_became_of_the_request() {
     let scripts = "rewrite = { code = \"$logged = 0 unless $logged\" }, \
                    log = { code = \"$logged += 1\" }, \
                    access = { code = \"Nginx.return(503) if $logged == 1; raise 'no' if $logged == 2\" }";
-    let bed = Bed::new(&config(scripts));
-    let said: Vec<_> = (0..4).map(|_| reply(&ask(&bed)).0).collect();
+    let fixture = Fixture::new(&config(scripts));
+    let said: Vec<_> = (0..4).map(|_| reply(&ask(&fixture)).0).collect();
     assert_eq!(said, [200, 503, 500, 200]);
-    let count = |phase| bed.worker.stats.scripts.of(phase);
+    let count = |phase| fixture.worker.stats.scripts.of(phase);
     assert_eq!(count(script::Phase::Log), (4, 0));
     assert_eq!(count(script::Phase::Access), (3, 1));
 }
@@ -166,17 +166,20 @@ fn the_log_phase_runs_once_whatever_became_of_the_request() {
 fn an_unknown_host_is_logged_by_the_scripts_of_the_process() {
     let text = "[[listen]]\naddress = '127.0.0.1:1'\n[scripts]\nlog = { code = '1' }\n\
                 [[sites]]\nhosts = ['a']\nrules = [{ handler = { respond = { body = 'x' } } }]\n";
-    let bed = Bed::new(text);
-    assert_eq!(reply(&bed.ask("GET / HTTP/1.1\r\nHost: b\r\n\r\n")).0, 421);
-    assert_eq!(bed.worker.stats.scripts.of(script::Phase::Log), (1, 0));
+    let fixture = Fixture::new(text);
+    assert_eq!(
+        reply(&fixture.ask("GET / HTTP/1.1\r\nHost: b\r\n\r\n")).0,
+        421
+    );
+    assert_eq!(fixture.worker.stats.scripts.of(script::Phase::Log), (1, 0));
 }
 
 #[test]
 fn a_generation_without_scripts_opens_no_interpreter() {
-    let bed = Bed::new(&config(""));
-    assert!(bed.worker.opened.borrow().is_empty());
-    assert!(bed.worker.serving().scripts.is_none());
-    assert!(ask(&bed).scripted.is_none());
+    let fixture = Fixture::new(&config(""));
+    assert!(fixture.worker.opened.borrow().is_empty());
+    assert!(fixture.worker.serving().scripts.is_none());
+    assert!(ask(&fixture).scripted.is_none());
 }
 
 #[test]
@@ -198,9 +201,9 @@ fn rates_by_the_upstream_count_what_a_script_has_named() {
         )
     });
     for config in [of_upstream, of_rule] {
-        let bed = Bed::new(&config);
+        let fixture = Fixture::new(&config);
         let is_refused = |name| {
-            let ended = bed.ask(&format!("GET /?{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let ended = fixture.ask(&format!("GET /?{name} HTTP/1.1\r\nHost: a\r\n\r\n"));
             ended.record.reason == "limit_rate"
         };
         let refused = ["one", "other", "one"].map(is_refused);

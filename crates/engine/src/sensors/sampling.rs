@@ -152,7 +152,7 @@ fn run(shared: &Shared, stopped: &Receiver<()>) {
 /// Measures the gateway itself; tells how late each worker is.
 fn of_gateway(shared: &Shared, at: Instant, was_frozen: bool, numbers: &mut Numbers) -> Vec<f64> {
     let lag_s = |worker: usize| {
-        let lag_us = shared.board.take_lag_us(worker);
+        let lag_us = shared.loads.take_lag_us(worker);
         let lag_us = lag_us.filter(|_| !was_frozen);
         lag_us.map_or(f64::NAN, |lag_us| lag_us as f64 / 1e6)
     };
@@ -222,8 +222,8 @@ mod tests {
         eventually("in flight is known", || value(Gauge::InFlight) == Some(0.0));
         shared.stats[0].begun.fetch_add(3, Relaxed);
         eventually("it counts", || value(Gauge::InFlight) == Some(3.0));
-        shared.board.beat(1);
-        shared.board.note_lag(1, Duration::from_millis(700));
+        shared.loads.beat(1);
+        shared.loads.note_lag(1, Duration::from_millis(700));
         eventually("a worker is late", || {
             value(Gauge::LoopLag).is_some_and(|lag_s| lag_s >= 0.7)
         });

@@ -33,7 +33,7 @@ struct Running {
     _turn: MutexGuard<'static, ()>,
     server: Option<Server>,
     address: SocketAddr,
-    ear: Ear,
+    receiver: LinkReceiver,
     _supervisor: OwnedFd,
 }
 
@@ -93,14 +93,14 @@ impl Running {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (address, listeners) = listeners(anywhere());
         let (supervisor, link) = os::fdpass::pair().expect("link");
-        let voice = Voice::new(&link).expect("voice");
-        let mut ear = Ear::new(link);
-        let server = Server::start(configure(1, "ok", listeners), &voice, &mut ear);
+        let sender = LinkSender::new(&link).expect("a sender");
+        let mut receiver = LinkReceiver::new(link);
+        let server = Server::start(configure(1, "ok", listeners), &sender, &mut receiver);
         Self {
             _turn: turn,
             server: Some(server.expect("start")),
             address,
-            ear,
+            receiver,
             _supervisor: supervisor,
         }
     }
@@ -108,7 +108,7 @@ impl Running {
     fn configure(&mut self, configure: Configure) {
         let server = self.server.as_mut().expect("running");
         server
-            .configure(configure, &mut self.ear)
+            .configure(configure, &mut self.receiver)
             .expect("in force");
     }
 
@@ -117,7 +117,7 @@ impl Running {
         let rest = Duration::from_secs(3_600);
         let shared = self.shared();
         assert!(shared.peers.tell(0, Command::Spin { busy, rest }));
-        while !shared.board.is_stuck(0) {
+        while !shared.loads.is_stuck(0) {
             std::thread::yield_now();
         }
     }
@@ -150,7 +150,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            server.drain(&mut self.ear);
+            server.drain(&mut self.receiver);
         }
     }
 }
@@ -181,8 +181,8 @@ fn kept_connections_are_shared_evenly() {
     const CONNECTIONS: usize = 200;
     let running = Running::start();
     let _kept: Vec<_> = (0..CONNECTIONS).map(|_| running.ask()).collect();
-    let board = &running.shared().board;
-    let shares = [board.connections(0), board.connections(1)];
+    let loads = &running.shared().loads;
+    let shares = [loads.connections(0), loads.connections(1)];
     println!("{CONNECTIONS} connections: {shares:?}");
     assert_eq!(shares.iter().sum::<usize>(), CONNECTIONS);
     assert!(
@@ -223,8 +223,8 @@ fn a_worker_that_has_drained_is_not_taken_for_one_that_stands_still() {
         std::thread::yield_now();
     }
     // The warden ends a server with a worker that is silent, and others may drain for long.
-    assert_eq!(shared.board.silence_us(0), None);
-    assert!(!shared.board.is_stuck(0));
+    assert_eq!(shared.loads.silence_us(0), None);
+    assert!(!shared.loads.is_stuck(0));
 }
 
 #[test]
@@ -261,10 +261,10 @@ fn a_worker_that_was_silent_before_a_reload_is_not_waited_for() {
     let mut running = Running::start();
     let until = Instant::now() + Duration::from_secs(10);
     let await_silence = |running: &Running, wanted: Duration| {
-        let board = &running.shared().board;
+        let loads = &running.shared().loads;
         let wanted = |silence_us| Duration::from_micros(silence_us) >= wanted;
-        while !board.silence_us(0).is_some_and(wanted) {
-            assert!(Instant::now() < until, "{:?}", board.silence_us(0));
+        while !loads.silence_us(0).is_some_and(wanted) {
+            assert!(Instant::now() < until, "{:?}", loads.silence_us(0));
             std::thread::yield_now();
         }
     };
@@ -311,7 +311,7 @@ fn a_generation_whose_listener_cannot_be_watched_is_refused_and_changes_nothing(
     // No file of a disk can be waited for.
     sockets[1].socket = os::file::memfd("file", b"").expect("memory file");
     let server = running.server.as_mut().expect("running");
-    let refused = server.configure(configure(2, "two", sockets), &mut running.ear);
+    let refused = server.configure(configure(2, "two", sockets), &mut running.receiver);
     let error = refused.expect_err("no socket").to_string();
     assert!(error.contains("worker 1 cannot accept at"), "{error}");
     running.ask();

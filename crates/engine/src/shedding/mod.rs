@@ -1,6 +1,6 @@
-//! Shedding: the door at which requests are sent away while there is too much to do.
+//! Shedding: requests are sent away while there is too much to do.
 //!
-//! A request comes to it when its site and path are known and nothing was done for it. While all
+//! A request comes here when its site and path are known and nothing was done for it. While all
 //! rules are green that is one look at a number all workers share. What is decided there was made
 //! up ten times a second by the thread that reads the sensors ([`stepping`]): whether a rule is
 //! active, and with which share of its requests each tenant is let in. A request only looks.
@@ -11,7 +11,7 @@
 //! Never shed: a request that a script makes inside of another, one for `metrics`, and health checks
 //! ([`Rule::is_health_check`](crate::site::Rule)). One for a place that a rule sends others to is
 //! never sent to another: two rules would send it round for ever. The control socket is not served
-//! by workers and has no door.
+//! by workers and never sheds.
 
 pub(crate) mod compiled;
 pub(crate) mod note;
@@ -39,7 +39,7 @@ pub use remembered::{AllRemembered, Remembered, told};
 use rule::Rule;
 pub use stepping::{let_go, step};
 pub(crate) use tenants::Stay;
-use tenants::{Sheet, Tenant, WHOLE};
+use tenants::{Counters, Tenant, WHOLE};
 
 impl Shedding {
     fn pass(&self, routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
@@ -49,19 +49,19 @@ impl Shedding {
         }
         let worker = routed.worker;
         let tenant = self.tenants.of_site(routed.site_index);
-        let sheet = tenant.and_then(|it| it.load.sheet(worker.index, worker.workers));
-        let (Some(tenant), Some(sheet)) = (tenant, sheet) else {
+        let counters = tenant.and_then(|it| it.load.counters(worker.index, worker.workers));
+        let (Some(tenant), Some(counters)) = (tenant, counters) else {
             return Ok(());
         };
         if active != 0
-            && let Some((rule, share)) = self.judge(active, (tenant, sheet), routed, exchange)
+            && let Some((rule, share)) = self.judge(active, (tenant, counters), routed, exchange)
         {
-            sheet.count_shed();
+            counters.count_shed();
             rule.standing.count_shed();
             return Err(reply::refuse(routed, exchange, rule, (tenant, share)));
         }
         if self.measures {
-            exchange.stay = Some(Stay::begin(sheet, exchange.request.received));
+            exchange.stay = Some(Stay::begin(counters, exchange.request.received));
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Shedding {
     fn judge(
         &self,
         active: u16,
-        (tenant, sheet): (&Tenant, &Sheet),
+        (tenant, counters): (&Tenant, &Counters),
         routed: Routed<'_>,
         exchange: &mut Exchange,
     ) -> Option<(&Rule, u16)> {
@@ -92,7 +92,7 @@ impl Shedding {
             }
         }
         let (index, rule, share) = strictest?;
-        let is_shed = !sheet.lets_in(index, share) && !is_for_health(routed.site, request);
+        let is_shed = !counters.lets_in(index, share) && !is_for_health(routed.site, request);
         is_shed.then_some((rule, share))
     }
 

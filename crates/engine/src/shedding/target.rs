@@ -71,7 +71,7 @@ fn decoded(path: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::exchange::request::Peer;
-    use crate::testbed::exchange;
+    use crate::fixture::exchange;
 
     #[test]
     fn the_place_a_redirect_leads_to_is_known_however_it_is_spelt() {

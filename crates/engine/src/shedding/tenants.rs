@@ -1,8 +1,8 @@
 //! Tenants as shedding sees them: what each uses, and with which share of its requests it is let in.
 //!
-//! What counts is how long its requests stay: from the door until their handler has had its last
+//! What counts is how long its requests stay: from the look of shedding until their handler has had its last
 //! word, but for the time they wait for their bodies and their turn, in which nobody works for them.
-//! Each worker counts on a sheet of its own, which nobody else writes. How many stay and since
+//! Each worker has counters of its own, which nobody else writes. How many stay and since
 //! when in all lies in one word, so that whoever reads sees both of one moment.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(super) const NOBODY: u16 = 0;
 /// The share of somebody who is let in whole.
 pub(super) const WHOLE: u16 = shed::WHOLE;
 
-/// Bits of a sheet's word that count microseconds, over and over again: half a year.
+/// Bits of a counter's word that count microseconds, over and over again: half a year.
 const TIME_BITS: u32 = 44;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 /// What a request is taken to use at least: its head, its record and the writing of its reply.
@@ -58,7 +58,7 @@ pub(super) struct Load {
     pub(super) name: Arc<str>,
     started: Instant,
     /// By worker, from its first request on.
-    sheets: OnceLock<Box<[OnceLock<Arc<Sheet>>]>>,
+    by_worker: OnceLock<Box<[OnceLock<Arc<Counters>>]>>,
     /// Held by the thread that measures.
     measured: Mutex<Measured>,
 }
@@ -75,7 +75,7 @@ struct Measured {
 /// What one worker has counted of a tenant, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Sheet {
+pub(super) struct Counters {
     started: Instant,
     /// How many requests stay, and below that how long others have stayed, less when those began
     /// that stay still.
@@ -91,7 +91,7 @@ pub(super) struct Sheet {
 /// A request's stay. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stay {
-    sheet: Arc<Sheet>,
+    counters: Arc<Counters>,
     /// Whether its time does not count now.
     is_paused: bool,
 }
@@ -225,7 +225,7 @@ impl Load {
         Self {
             name: Arc::from(name),
             started,
-            sheets: OnceLock::new(),
+            by_worker: OnceLock::new(),
             measured: Mutex::new(Measured {
                 at: started,
                 meter: Meter::default(),
@@ -234,33 +234,35 @@ impl Load {
         }
     }
 
-    pub(super) fn sheet(&self, worker: usize, workers: usize) -> Option<&Arc<Sheet>> {
-        let sheets = self
-            .sheets
+    pub(super) fn counters(&self, worker: usize, workers: usize) -> Option<&Arc<Counters>> {
+        let by_worker = self
+            .by_worker
             .get_or_init(|| (0..workers).map(|_| OnceLock::new()).collect());
-        let sheet = sheets.get(worker)?;
-        Some(sheet.get_or_init(|| Arc::new(Sheet::new(self.started))))
+        let counters = by_worker.get(worker)?;
+        Some(counters.get_or_init(|| Arc::new(Counters::new(self.started))))
     }
 
-    fn sheets(&self) -> impl Iterator<Item = &Sheet> {
-        let sheets = self.sheets.get().into_iter().flatten();
-        sheets.filter_map(|sheet| sheet.get().map(|sheet| &**sheet))
+    fn all_counters(&self) -> impl Iterator<Item = &Counters> {
+        let by_worker = self.by_worker.get().into_iter().flatten();
+        by_worker.filter_map(|counters| counters.get().map(|counters| &**counters))
     }
 
     /// Requests shed so far.
     pub(super) fn shed(&self) -> u64 {
-        self.sheets().map(|sheet| sheet.shed.load(Relaxed)).sum()
+        self.all_counters()
+            .map(|counters| counters.shed.load(Relaxed))
+            .sum()
     }
 
     /// Whether a request of it has ever come.
     fn is_known(&self) -> bool {
-        self.sheets.get().is_some()
+        self.by_worker.get().is_some()
     }
 
     fn measure(&self, now: Instant, cpu_us: Option<u64>) {
         let [mut used_us, mut begun, mut shed] = [0; 3];
-        for sheet in self.sheets() {
-            let since = sheet.measure(now);
+        for counters in self.all_counters() {
+            let since = counters.measure(now);
             used_us += since[0];
             begun += since[1];
             shed += since[2];
@@ -285,7 +287,7 @@ impl Load {
     }
 }
 
-impl Sheet {
+impl Counters {
     fn new(started: Instant) -> Self {
         Self {
             started,
@@ -350,11 +352,11 @@ impl Sheet {
 }
 
 impl Stay {
-    pub(super) fn begin(sheet: &Arc<Sheet>, moment: Instant) -> Self {
-        bump(&sheet.begun, 1);
-        sheet.turn(1, moment);
+    pub(super) fn begin(counters: &Arc<Counters>, moment: Instant) -> Self {
+        bump(&counters.begun, 1);
+        counters.turn(1, moment);
         Self {
-            sheet: Arc::clone(sheet),
+            counters: Arc::clone(counters),
             is_paused: false,
         }
     }
@@ -363,7 +365,7 @@ impl Stay {
     pub(crate) fn pause(&mut self, moment: Instant) {
         if !self.is_paused {
             self.is_paused = true;
-            self.sheet.turn(-1, moment);
+            self.counters.turn(-1, moment);
         }
     }
 
@@ -371,7 +373,7 @@ impl Stay {
     pub(crate) fn go_on(&mut self, moment: Instant) {
         if self.is_paused {
             self.is_paused = false;
-            self.sheet.turn(1, moment);
+            self.counters.turn(1, moment);
         }
     }
 }
@@ -379,7 +381,7 @@ impl Stay {
 impl Drop for Stay {
     fn drop(&mut self) {
         if !self.is_paused {
-            self.sheet.turn(-1, Instant::now());
+            self.counters.turn(-1, Instant::now());
         }
     }
 }
@@ -390,19 +392,19 @@ mod tests {
 
     #[test]
     fn a_sheet_knows_how_long_requests_stayed_whenever_it_is_asked() {
-        let sheet = Sheet::new(Instant::now());
-        let at = |ms: u64| sheet.started + Duration::from_millis(ms);
-        let used_ms = |ms: u64| sheet.measure(at(ms))[0] / 1_000;
+        let counters = Counters::new(Instant::now());
+        let at = |ms: u64| counters.started + Duration::from_millis(ms);
+        let used_ms = |ms: u64| counters.measure(at(ms))[0] / 1_000;
         assert_eq!(used_ms(50), 0);
-        sheet.turn(1, at(100));
-        sheet.turn(1, at(150));
+        counters.turn(1, at(100));
+        counters.turn(1, at(150));
         assert_eq!(used_ms(200), 150);
-        sheet.turn(-1, at(300));
+        counters.turn(-1, at(300));
         assert_eq!(used_ms(400), 300);
         assert_eq!(used_ms(390), 0, "asked with a moment that is over");
-        sheet.turn(-1, at(400));
+        counters.turn(-1, at(400));
         assert_eq!(
-            (used_ms(500), sheet.word.load(Relaxed) >> TIME_BITS),
+            (used_ms(500), counters.word.load(Relaxed) >> TIME_BITS),
             (10, 0)
         );
         assert_eq!(used_ms(600), 0);
@@ -410,12 +412,12 @@ mod tests {
 
     #[test]
     fn the_first_request_is_let_in_at_any_share_and_one_in_twenty_after_it() {
-        let sheet = Sheet::new(Instant::now());
+        let counters = Counters::new(Instant::now());
         let share = shed::share(0.05);
-        let let_in = (0..41).filter(|_| sheet.lets_in(0, share)).count();
-        assert!(Sheet::new(Instant::now()).lets_in(3, share));
+        let let_in = (0..41).filter(|_| counters.lets_in(0, share)).count();
+        assert!(Counters::new(Instant::now()).lets_in(3, share));
         assert_eq!(let_in, 3);
-        assert!(!Sheet::new(Instant::now()).lets_in(0, NOBODY));
+        assert!(!Counters::new(Instant::now()).lets_in(0, NOBODY));
     }
 
     /// Whether the group of a tenant with these rules tells all that it uses.
@@ -449,28 +451,28 @@ mod tests {
 
     #[test]
     fn what_a_request_waits_for_its_turn_is_no_use() {
-        let sheet = Arc::new(Sheet::new(Instant::now()));
-        let at = |ms: u64| sheet.started + Duration::from_millis(ms);
-        let mut stay = Stay::begin(&sheet, at(100));
+        let counters = Arc::new(Counters::new(Instant::now()));
+        let at = |ms: u64| counters.started + Duration::from_millis(ms);
+        let mut stay = Stay::begin(&counters, at(100));
         stay.pause(at(150));
         stay.pause(at(160));
-        assert_eq!(sheet.measure(at(10_000)), [50_000, 1, 0]);
+        assert_eq!(counters.measure(at(10_000)), [50_000, 1, 0]);
         stay.go_on(at(20_000));
         stay.go_on(at(20_010));
-        assert_eq!(sheet.measure(at(20_030)), [30_000, 0, 0]);
+        assert_eq!(counters.measure(at(20_030)), [30_000, 0, 0]);
         stay.pause(at(20_040));
         drop(stay);
-        assert_eq!(sheet.measure(at(90_000)), [10_000, 0, 0]);
+        assert_eq!(counters.measure(at(90_000)), [10_000, 0, 0]);
     }
 
     #[test]
     fn a_stay_ends_when_it_is_dropped() {
         let load = Load::new("a");
-        let sheet = load.sheet(0, 1).expect("a sheet");
-        let stay = Stay::begin(sheet, Instant::now());
-        assert_eq!(sheet.word.load(Relaxed) >> TIME_BITS, 1);
+        let counters = load.counters(0, 1).expect("a counters");
+        let stay = Stay::begin(counters, Instant::now());
+        assert_eq!(counters.word.load(Relaxed) >> TIME_BITS, 1);
         drop(stay);
-        assert_eq!(sheet.word.load(Relaxed) >> TIME_BITS, 0);
-        assert!(load.sheet(1, 1).is_none());
+        assert_eq!(counters.word.load(Relaxed) >> TIME_BITS, 0);
+        assert!(load.counters(1, 1).is_none());
     }
 }

@@ -1,9 +1,9 @@
-//! The door, with exchanges in memory and sensors that say what a test wants.
+//! Shedding, with exchanges in memory and sensors that say what a test wants.
 
 use super::rows;
 use crate::figures;
+use crate::fixture::{Fixture, generation_after, generation_with_files, reply};
 use crate::permits::questions;
-use crate::testbed::{Bed, generation_after, generation_with_files, reply};
 
 const SITES: &str = r#"
 [[listen]]
@@ -37,18 +37,18 @@ fn config(rules: &str) -> String {
 }
 
 /// Steps the rules ten times a second, from one moment to another.
-fn live(bed: &Bed, seconds: std::ops::Range<u64>, value: f64) {
+fn live(fixture: &Fixture, seconds: std::ops::Range<u64>, value: f64) {
     for now_ms in (seconds.start * 1_000..seconds.end * 1_000).step_by(100) {
-        super::step(&bed.shared, now_ms, |_| Some(value));
+        super::step(&fixture.shared, now_ms, |_| Some(value));
     }
 }
 
-fn ask(bed: &Bed, host: &str, path: &str) -> (u16, Vec<String>, String) {
-    reply(&bed.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")))
+fn ask(fixture: &Fixture, host: &str, path: &str) -> (u16, Vec<String>, String) {
+    reply(&fixture.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")))
 }
 
-fn status(bed: &Bed, host: &str, path: &str) -> u16 {
-    ask(bed, host, path).0
+fn status(fixture: &Fixture, host: &str, path: &str) -> u16 {
+    ask(fixture, host, path).0
 }
 
 fn has(fields: &[String], wanted: &str) -> bool {
@@ -58,7 +58,7 @@ fn has(fields: &[String], wanted: &str) -> bool {
 #[test]
 fn while_the_load_is_above_three_everybody_is_sent_elsewhere() {
     let target = "respond = { redirect = \"http://b/sorry.html?from=$host\" }\n";
-    let bed = Bed::new(&config(&format!("{KNOWN}{target}")));
+    let fixture = Fixture::new(&config(&format!("{KNOWN}{target}")));
     for (now_s, load, expected) in [
         (0, 3.0, 200),
         (1, 3.01, 302),
@@ -66,29 +66,29 @@ fn while_the_load_is_above_three_everybody_is_sent_elsewhere() {
         (3, 3.5, 302),
         (4, 3.0, 200),
     ] {
-        live(&bed, now_s..now_s + 1, load);
-        assert_eq!(status(&bed, "a", "/"), expected, "{load}");
-        assert_eq!(status(&bed, "b", "/sorry.html"), 200, "{load}");
-        assert_eq!(status(&bed, "a", "/health"), 200, "{load}");
-        assert_eq!(status(&bed, "a", "/metrics"), 200, "{load}");
-        assert_eq!(status(&bed, "nobody", "/"), 421, "{load}");
+        live(&fixture, now_s..now_s + 1, load);
+        assert_eq!(status(&fixture, "a", "/"), expected, "{load}");
+        assert_eq!(status(&fixture, "b", "/sorry.html"), 200, "{load}");
+        assert_eq!(status(&fixture, "a", "/health"), 200, "{load}");
+        assert_eq!(status(&fixture, "a", "/metrics"), 200, "{load}");
+        assert_eq!(status(&fixture, "nobody", "/"), 421, "{load}");
     }
-    live(&bed, 5..6, 9.0);
-    let (_, fields, body) = ask(&bed, "a", "/page");
+    live(&fixture, 5..6, 9.0);
+    let (_, fields, body) = ask(&fixture, "a", "/page");
     assert!(
         has(&fields, "Location: http://b/sorry.html?from=a"),
         "{fields:?}"
     );
     assert!(has(&fields, "Cache-Control: no-store") && !has(&fields, "Retry-After"));
     assert_eq!(body, "");
-    assert_eq!(status(&bed, "b", "/other.html"), 302);
+    assert_eq!(status(&fixture, "b", "/other.html"), 302);
 }
 
 #[test]
 fn those_who_are_shed_see_the_whale_and_are_told_when_to_come_back() {
-    let bed = Bed::new(&config(KNOWN));
-    live(&bed, 0..1, 4.0);
-    let ended = bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let fixture = Fixture::new(&config(KNOWN));
+    live(&fixture, 0..1, 4.0);
+    let ended = fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let (status, fields, body) = reply(&ended);
     assert_eq!(status, 503);
     let small = format!("<small>{}</small>\n", ended.request.id);
@@ -106,7 +106,7 @@ fn those_who_are_shed_see_the_whale_and_are_told_when_to_come_back() {
         .find_map(|field| field.strip_prefix("Retry-After: "));
     let after: u32 = after.expect("a time").parse().expect("seconds");
     assert!((10..=15).contains(&after), "{after}");
-    let json = bed.ask("GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
+    let json = fixture.ask("GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n");
     let (status, _, body) = reply(&json);
     assert_eq!(status, 503);
     let id = json.request.id;
@@ -114,7 +114,10 @@ fn those_who_are_shed_see_the_whale_and_are_told_when_to_come_back() {
         "{{\"status\":503,\"error\":\"Service Unavailable\",\"reason\":\"shed\",\"request_id\":\"{id}\"}}\n"
     );
     assert_eq!(body, told);
-    assert_eq!(reply(&bed.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")).0, 503);
+    assert_eq!(
+        reply(&fixture.ask("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")).0,
+        503
+    );
 }
 
 #[test]
@@ -134,9 +137,9 @@ fn a_page_of_the_rule_or_of_the_site_takes_the_whales_place() {
         let rules = format!("{KNOWN}{respond}");
         let text = SITES.replace("{rules}", &rules).replace("{site}", site);
         let files = [("busy.svg", "ours"), ("503.txt", "ours")];
-        let bed = Bed::of(generation_with_files(&text, &files));
-        live(&bed, 0..1, 4.0);
-        let (status, fields, body) = ask(&bed, "a", "/");
+        let fixture = Fixture::of(generation_with_files(&text, &files));
+        live(&fixture, 0..1, 4.0);
+        let (status, fields, body) = ask(&fixture, "a", "/");
         assert_eq!((status, body.as_str()), (503, "ours"));
         assert!(
             has(&fields, &format!("Content-Type: {expected}")),
@@ -148,12 +151,15 @@ fn a_page_of_the_rule_or_of_the_site_takes_the_whales_place() {
 
 #[test]
 fn only_what_matches_is_shed() {
-    let bed = Bed::new(&config(&format!(
+    let fixture = Fixture::new(&config(&format!(
         "{KNOWN}match = {{ not = {{ path = \"/admin/*\" }} }}\n"
     )));
-    live(&bed, 0..1, 4.0);
+    live(&fixture, 0..1, 4.0);
     assert_eq!(
-        [status(&bed, "a", "/"), status(&bed, "a", "/admin/x")],
+        [
+            status(&fixture, "a", "/"),
+            status(&fixture, "a", "/admin/x")
+        ],
         [503, 200]
     );
 }
@@ -167,24 +173,24 @@ fn whoever_is_above_its_share_pays() {
 
 /// Has one tenant ask a hundred times as often as the other while there is too much to do.
 fn is_the_small_tenant_spared() -> bool {
-    let bed = Bed::new(&config("[[shed]]\nsensor = \"cpu_pressure\"\n"));
+    let fixture = Fixture::new(&config("[[shed]]\nsensor = \"cpu_pressure\"\n"));
     let (mut of_big, mut of_small) = (0, 0);
     for now_s in 0..12 {
         for _ in 0..100 {
-            of_big += u64::from(status(&bed, "a", "/") == 503);
+            of_big += u64::from(status(&fixture, "a", "/") == 503);
         }
-        of_small += u64::from(status(&bed, "b", "/") == 503);
-        live(&bed, now_s..now_s + 1, 0.9);
+        of_small += u64::from(status(&fixture, "b", "/") == 503);
+        live(&fixture, now_s..now_s + 1, 0.9);
     }
-    let figures = rows::collect(&bed.shared);
+    let figures = rows::collect(&fixture.shared);
     let [rule] = &figures.rules[..] else {
         panic!("{figures:?}");
     };
     assert_eq!((rule.state.word(), rule.shed), ("red", of_big + of_small));
     assert!(rule.share < 0.8, "{rule:?}");
-    live(&bed, 12..72, 0.0);
+    live(&fixture, 12..72, 0.0);
     for host in ["a", "b"].repeat(20) {
-        assert_eq!(status(&bed, host, "/"), 200, "{host}");
+        assert_eq!(status(&fixture, host, "/"), 200, "{host}");
     }
     let is_told = figures.tenants == [("big".into(), of_big)];
     of_small == 0 && is_told && (100..1_100).contains(&of_big)
@@ -192,33 +198,35 @@ fn is_the_small_tenant_spared() -> bool {
 
 #[test]
 fn a_reload_keeps_how_a_rule_stands_if_it_looks_at_the_same() {
-    let bed = Bed::new(&config(KNOWN));
-    live(&bed, 0..1, 4.0);
-    assert_eq!(status(&bed, "a", "/"), 503);
-    let before = bed.worker.serving().generation.clone();
+    let fixture = Fixture::new(&config(KNOWN));
+    live(&fixture, 0..1, 4.0);
+    assert_eq!(status(&fixture, "a", "/"), 503);
+    let before = fixture.worker.serving().generation.clone();
     let other_answer = format!("{KNOWN}respond = {{ redirect = \"/sorry\" }}\n");
     let same = generation_after(&before, &config(&other_answer));
-    bed.reload(same.clone());
-    assert_eq!(status(&bed, "a", "/"), 302, "without a further step");
-    assert_eq!(rows::collect(&bed.shared).rules[0].shed, 2);
+    fixture.reload(same.clone());
+    assert_eq!(status(&fixture, "a", "/"), 302, "without a further step");
+    assert_eq!(rows::collect(&fixture.shared).rules[0].shed, 2);
     let other = config(&KNOWN.replace("3.0", "3.5"));
-    bed.reload(generation_after(&same, &other));
-    assert_eq!(status(&bed, "a", "/"), 200, "it begins in green");
-    live(&bed, 1..2, 4.0);
-    assert_eq!(status(&bed, "a", "/"), 503);
+    fixture.reload(generation_after(&same, &other));
+    assert_eq!(status(&fixture, "a", "/"), 200, "it begins in green");
+    live(&fixture, 1..2, 4.0);
+    assert_eq!(status(&fixture, "a", "/"), 503);
 }
 
 #[test]
 fn a_reload_keeps_what_a_tenant_is_let_in_with() {
     let text = config("[[shed]]\nsensor = \"cpu_pressure\"\n");
-    let bed = Bed::new(&text);
+    let fixture = Fixture::new(&text);
     for now_s in 0..30 {
-        assert!([200, 503].contains(&status(&bed, "a", "/")));
-        live(&bed, now_s..now_s + 1, 0.9);
+        assert!([200, 503].contains(&status(&fixture, "a", "/")));
+        live(&fixture, now_s..now_s + 1, 0.9);
     }
-    let before = bed.worker.serving().generation.clone();
-    bed.reload(generation_after(&before, &text));
-    let shed = (0..100).filter(|_| status(&bed, "a", "/") == 503).count();
+    let before = fixture.worker.serving().generation.clone();
+    fixture.reload(generation_after(&before, &text));
+    let shed = (0..100)
+        .filter(|_| status(&fixture, "a", "/") == 503)
+        .count();
     assert!(shed >= 94, "without a further step: {shed} of 100");
 }
 
@@ -226,12 +234,14 @@ fn a_reload_keeps_what_a_tenant_is_let_in_with() {
 fn however_many_rules_are_red_one_request_of_twenty_is_let_in() {
     let rules = ["cpu_pressure", "io_pressure", "loop_lag"];
     let rules = rules.map(|sensor| format!("[[shed]]\nsensor = \"{sensor}\"\n"));
-    let bed = Bed::new(&config(&rules.concat()));
+    let fixture = Fixture::new(&config(&rules.concat()));
     for now_s in 0..30 {
-        assert!([200, 503].contains(&status(&bed, "a", "/")));
-        live(&bed, now_s..now_s + 1, 0.9);
+        assert!([200, 503].contains(&status(&fixture, "a", "/")));
+        live(&fixture, now_s..now_s + 1, 0.9);
     }
-    let let_in = (0..400).filter(|_| status(&bed, "a", "/") == 200).count();
+    let let_in = (0..400)
+        .filter(|_| status(&fixture, "a", "/") == 200)
+        .count();
     assert!((19..=21).contains(&let_in), "{let_in} of 400");
 }
 
@@ -241,8 +251,8 @@ fn two_rules_never_send_a_request_round() {
     let rules = [to("/busy"), to("http://b/sorry/"), String::new()];
     let rules = rules.map(|respond| format!("{KNOWN}{respond}"));
     let [busy, sorry, whale] = &rules;
-    let bed = Bed::new(&config(&format!("{busy}{sorry}")));
-    live(&bed, 0..1, 4.0);
+    let fixture = Fixture::new(&config(&format!("{busy}{sorry}")));
+    live(&fixture, 0..1, 4.0);
     for (host, path, expected) in [
         ("a", "/", 302),
         ("a", "/busy", 200),
@@ -250,26 +260,26 @@ fn two_rules_never_send_a_request_round() {
         ("b", "/sorry", 200),
         ("a", "/sorry", 302),
     ] {
-        assert_eq!(status(&bed, host, path), expected, "{host}{path}");
+        assert_eq!(status(&fixture, host, path), expected, "{host}{path}");
     }
-    let bed = Bed::new(&config(&format!("{busy}{whale}")));
-    live(&bed, 0..1, 4.0);
-    assert_eq!(status(&bed, "a", "/busy"), 503, "that is no round");
+    let fixture = Fixture::new(&config(&format!("{busy}{whale}")));
+    live(&fixture, 0..1, 4.0);
+    assert_eq!(status(&fixture, "a", "/busy"), 503, "that is no round");
 }
 
 #[test]
 fn nobody_is_shed_once_nobody_steps() {
     let rules = format!("{KNOWN}[[shed]]\nsensor = \"cpu_pressure\"\n");
-    let bed = Bed::new(&config(&rules));
-    live(&bed, 0..30, 4.0);
-    assert_eq!(status(&bed, "a", "/"), 503);
-    super::let_go(&bed.shared);
-    let before = bed.worker.serving().generation.clone();
+    let fixture = Fixture::new(&config(&rules));
+    live(&fixture, 0..30, 4.0);
+    assert_eq!(status(&fixture, "a", "/"), 503);
+    super::let_go(&fixture.shared);
+    let before = fixture.worker.serving().generation.clone();
     for _ in 0..20 {
-        assert_eq!(status(&bed, "a", "/"), 200);
+        assert_eq!(status(&fixture, "a", "/"), 200);
     }
-    bed.reload(generation_after(&before, &config(&rules)));
-    assert_eq!(status(&bed, "a", "/"), 200);
+    fixture.reload(generation_after(&before, &config(&rules)));
+    assert_eq!(status(&fixture, "a", "/"), 200);
 }
 
 #[test]
@@ -281,10 +291,10 @@ fn a_health_check_is_known_behind_rules_that_look_at_files() {
         .replace("{rules}", KNOWN)
         .replace("{site}", &root)
         .replacen("{ match = { path = \"/health\" }", of_files, 1);
-    let bed = Bed::new(&text);
+    let fixture = Fixture::new(&text);
     for (now_s, load) in [(0, 1.0), (1, 4.0)] {
-        live(&bed, now_s..now_s + 1, load);
-        let (status, _, body) = ask(&bed, "a", "/health");
+        live(&fixture, now_s..now_s + 1, load);
+        let (status, _, body) = ask(&fixture, "a", "/health");
         assert_eq!((status, body.as_str()), (200, "well"), "{load}");
     }
 }
@@ -293,22 +303,22 @@ fn a_health_check_is_known_behind_rules_that_look_at_files() {
 fn a_file_says_who_is_spared() {
     let file = std::env::temp_dir().join(format!("nagaya-friends-{}", std::process::id()));
     std::fs::write(&file, "192.0.2.7 yes\n").expect("a file");
-    let bed = Bed::new(&config(&format!(
+    let fixture = Fixture::new(&config(&format!(
         "{KNOWN}match = {{ map = \"friends\", key = \"$client\", answered = false }}\n\
          [maps.friends]\nfile = {file:?}\n"
     )));
     std::fs::remove_file(&file).expect("removed");
-    live(&bed, 0..1, 4.0);
-    assert_eq!(status(&bed, "a", "/"), 200, "192.0.2.7 is a friend");
-    let stranger = crate::testbed::peer("192.0.2.8:40000");
-    let ended = bed.ask_from(stranger, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    live(&fixture, 0..1, 4.0);
+    assert_eq!(status(&fixture, "a", "/"), 200, "192.0.2.7 is a friend");
+    let stranger = crate::fixture::peer("192.0.2.8:40000");
+    let ended = fixture.ask_from(stranger, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(reply(&ended).0, 503);
 }
 
 #[test]
 fn why_says_that_what_is_not_too_much_still_eases() {
     let rule = KNOWN.replace("leave = 3.0", "leave = 1.0");
-    let bed = Bed::new(&config(&rule));
+    let fixture = Fixture::new(&config(&rule));
     for (value, expected) in [
         (4.0, "load1 was 4.00; too much is above 3.00\n"),
         (
@@ -316,24 +326,24 @@ fn why_says_that_what_is_not_too_much_still_eases() {
             "load1 was 3.00; too much is above 3.00, still easing: leaves at 1.00\n",
         ),
     ] {
-        live(&bed, 0..1, value);
-        let id = bed.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").request.id;
-        let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+        live(&fixture, 0..1, value);
+        let id = fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").request.id;
+        let why = questions::answer(&fixture.shared, &format!("why {id}")).expect("an answer");
         assert!(why.contains(expected), "{why}");
     }
-    let page = figures::table(&figures::collect(&bed.shared));
+    let page = figures::table(&figures::collect(&fixture.shared));
     assert!(page.contains("  3.00, too much above 3.00  "), "{page}");
 }
 
 #[test]
 fn record_figures_and_why_say_what_was_shed() {
-    let bed = Bed::new(&config(&format!("{KNOWN}name = \"whale\"\n")));
-    live(&bed, 0..1, 4.25);
-    let (_, fields, _) = ask(&bed, "a", "/");
+    let fixture = Fixture::new(&config(&format!("{KNOWN}name = \"whale\"\n")));
+    live(&fixture, 0..1, 4.25);
+    let (_, fields, _) = ask(&fixture, "a", "/");
     let id = fields
         .iter()
         .find_map(|field| field.strip_prefix("X-Request-Id: "));
-    let why = questions::answer(&bed.shared, &format!("why {}", id.expect("an id")));
+    let why = questions::answer(&fixture.shared, &format!("why {}", id.expect("an id")));
     let why = why.expect("an answer");
     for line in [
         "site        a\npath        /\n",
@@ -345,10 +355,10 @@ fn record_figures_and_why_say_what_was_shed() {
     ] {
         assert!(why.contains(line), "{line}\n{why}");
     }
-    let records = bed.records();
+    let records = fixture.records();
     assert!(records.contains("\"reason\":\"shed\""), "{records}");
     assert!(records.contains("\"shed\":\"whale\""), "{records}");
-    let figures = figures::collect(&bed.shared);
+    let figures = figures::collect(&fixture.shared);
     let table = figures::table(&figures);
     assert!(table.contains("load1 4.25, too much above 3.00"), "{table}");
     let json = figures::json(&figures);
@@ -386,12 +396,12 @@ fn scripted(rules: &str) -> String {
 
 #[test]
 fn optional_scripts_are_left_out_while_there_is_too_much_to_do() {
-    let bed = Bed::new(&scripted(&format!(
+    let fixture = Fixture::new(&scripted(&format!(
         "{KNOWN}degrade = [\"optional_scripts\"]\n"
     )));
     for (now_s, load, is_optional_run) in [(0, 1.0, true), (1, 4.0, false), (2, 1.0, true)] {
-        live(&bed, now_s..now_s + 1, load);
-        let (status, fields, _) = ask(&bed, "a", "/health");
+        live(&fixture, now_s..now_s + 1, load);
+        let (status, fields, _) = ask(&fixture, "a", "/health");
         assert_eq!(status, 200);
         assert_eq!(has(&fields, "X-Optional: "), is_optional_run, "{fields:?}");
         assert!(
@@ -403,9 +413,9 @@ fn optional_scripts_are_left_out_while_there_is_too_much_to_do() {
 
 #[test]
 fn no_script_sees_what_is_shed() {
-    let bed = Bed::new(&scripted(KNOWN));
-    live(&bed, 0..1, 4.0);
-    let (status, fields, _) = ask(&bed, "a", "/");
+    let fixture = Fixture::new(&scripted(KNOWN));
+    live(&fixture, 0..1, 4.0);
+    let (status, fields, _) = ask(&fixture, "a", "/");
     assert_eq!(status, 503);
     assert!(
         !has(&fields, "X-Needed: ") && !has(&fields, "X-Filtered: "),
@@ -421,9 +431,9 @@ fn a_request_inside_of_another_is_not_shed() {
     );
     let not_script = format!("{KNOWN}match = {{ not = {{ path = \"/script\" }} }}\n");
     let text = config(&not_script).replacen("{ match = { path = \"/health\" }", &rule, 1);
-    let bed = Bed::new(&text);
-    live(&bed, 0..1, 4.0);
-    assert_eq!(status(&bed, "a", "/page"), 503);
-    let (_, _, body) = ask(&bed, "a", "/script");
+    let fixture = Fixture::new(&text);
+    live(&fixture, 0..1, 4.0);
+    assert_eq!(status(&fixture, "a", "/page"), 503);
+    let (_, _, body) = ask(&fixture, "a", "/script");
     assert_eq!(body, "200");
 }

@@ -220,7 +220,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::testbed::{Bed, block_on};
+    use crate::fixture::{Fixture, block_on};
 
     const CONFIG: &str = r#"
 timeouts = { upstream_connect = "20ms" }
@@ -236,22 +236,22 @@ rules = [{ handler = { respond = { status = 200, body = "" } } }]
 
     #[test]
     fn a_name_server_that_hangs_has_one_question_and_nobody_waits_longer_than_to_connect() {
-        let bed = Bed::new(CONFIG);
+        let fixture = Fixture::new(CONFIG);
         let names = Rc::new(Names::default());
         block_on(async {
             let (answer, server) = channel();
             let first = move || server.recv().map_err(io::Error::other);
-            let late = names.addresses(&bed.worker, "a.test", first).await;
+            let late = names.addresses(&fixture.worker, "a.test", first).await;
             assert!(late.expect_err("none").detail.ends_with("no answer yet"));
             let never = || -> io::Result<Vec<_>> { panic!("it is under way or known") };
             for _ in 0..10 {
-                let late = names.addresses(&bed.worker, "a.test", never).await;
+                let late = names.addresses(&fixture.worker, "a.test", never).await;
                 assert!(late.expect_err("none").detail.ends_with("no answer yet"));
             }
             // Those who asked have gone; the answer still counts.
             answer.send(vec![HERE]).expect("a helper waits");
             for _ in 0..500 {
-                match names.addresses(&bed.worker, "a.test", never).await {
+                match names.addresses(&fixture.worker, "a.test", never).await {
                     Ok(known) => return assert_eq!(*known, [HERE]),
                     Err(error) => assert!(error.detail.ends_with("no answer yet")),
                 }
@@ -262,15 +262,15 @@ rules = [{ handler = { respond = { status = 200, body = "" } } }]
 
     #[test]
     fn a_name_nobody_knows_is_not_looked_up_for_each_request() {
-        let bed = Bed::new(CONFIG);
+        let fixture = Fixture::new(CONFIG);
         let names = Rc::new(Names::default());
         block_on(async {
             let missing = || Err(io::ErrorKind::NotFound.into());
-            let first = names.addresses(&bed.worker, "a.test", missing).await;
+            let first = names.addresses(&fixture.worker, "a.test", missing).await;
             let first = first.expect_err("none");
             assert_eq!(first.reason, "upstream_name");
             let again = || -> io::Result<Vec<_>> { panic!("it was looked up just now") };
-            let second = names.addresses(&bed.worker, "a.test", again).await;
+            let second = names.addresses(&fixture.worker, "a.test", again).await;
             assert_eq!(second.expect_err("none").detail, first.detail);
         });
     }

@@ -157,7 +157,7 @@ fn upstream((name, addresses): &Key) -> model::Upstream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::Bed;
+    use crate::fixture::Fixture;
     use crate::upstream::server::InFlight;
 
     const CONFIG: &str = r#"
@@ -168,26 +168,31 @@ hosts = ["a"]
 rules = [{ handler = { respond = { status = 200, body = "" } } }]
 "#;
 
-    fn pool(dynamic: &Dynamic, bed: &Bed, port: u16) -> Option<Rc<Pool>> {
+    fn pool(dynamic: &Dynamic, fixture: &Fixture, port: u16) -> Option<Rc<Pool>> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        dynamic.pool(&bed.worker, &address.to_string(), vec![address])
+        dynamic.pool(&fixture.worker, &address.to_string(), vec![address])
     }
 
     #[test]
     fn an_idle_pool_makes_room_and_a_busy_one_does_not() {
-        let (bed, dynamic) = (Bed::new(CONFIG), Dynamic::default());
-        let first = pool(&dynamic, &bed, 1).expect("room");
-        let again = pool(&dynamic, &bed, 1).expect("it is there");
+        let (fixture, dynamic) = (Fixture::new(CONFIG), Dynamic::default());
+        let first = pool(&dynamic, &fixture, 1).expect("room");
+        let again = pool(&dynamic, &fixture, 1).expect("it is there");
         assert!(Rc::ptr_eq(&first, &again), "pools are reused");
         drop((first, again));
         let at_work: Vec<_> = (1..=4)
-            .map(|port| InFlight::new(&pool(&dynamic, &bed, port).expect("room").servers()[0], 0))
+            .map(|port| {
+                InFlight::new(
+                    &pool(&dynamic, &fixture, port).expect("room").servers()[0],
+                    0,
+                )
+            })
             .collect();
-        assert!(pool(&dynamic, &bed, 5).is_none(), "all are at work");
+        assert!(pool(&dynamic, &fixture, 5).is_none(), "all are at work");
         drop(at_work);
-        assert!(pool(&dynamic, &bed, 5).is_some());
+        assert!(pool(&dynamic, &fixture, 5).is_some());
         assert_eq!(dynamic.pools.borrow().len(), 4);
-        let told = bed.worker.stats.upstreams();
+        let told = fixture.worker.stats.upstreams();
         assert_eq!(told.len(), 1, "figures tell of all together: {told:?}");
         assert_eq!(
             told[0].requests.load(std::sync::atomic::Ordering::Relaxed),
@@ -197,10 +202,10 @@ rules = [{ handler = { respond = { status = 200, body = "" } } }]
 
     #[test]
     fn the_same_name_with_other_addresses_is_another_pool() {
-        let (bed, dynamic) = (Bed::new(CONFIG), Dynamic::default());
+        let (fixture, dynamic) = (Fixture::new(CONFIG), Dynamic::default());
         let of = |last| {
             let address = SocketAddr::from(([10, 0, 0, last], 80));
-            dynamic.pool(&bed.worker, "app.test", vec![address])
+            dynamic.pool(&fixture.worker, "app.test", vec![address])
         };
         let (one, other) = (of(1).expect("room"), of(2).expect("room"));
         assert!(!Rc::ptr_eq(&one, &other));

@@ -10,7 +10,7 @@ use crate::buffer::{BufferPool, ReadBuffer};
 use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
 use crate::io::Io;
-use crate::outbox::Outbox;
+use crate::write_buffer::WriteBuffer;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Link {
     /// The head of its last reply.
     pub reply: ReplyHead,
     /// Bytes not yet sent.
-    pub out: Outbox,
+    pub out: WriteBuffer,
     /// Runs while the server is the one to speak.
     pub deadline: Deadline,
     /// Runs while it takes nothing.
@@ -40,7 +40,7 @@ impl Link {
             io,
             buffer: ReadBuffer::new(pool),
             reply: ReplyHead::default(),
-            out: Outbox::default(),
+            out: WriteBuffer::default(),
             deadline: deadlines.register(),
             sending: deadlines.register(),
             untaken_bytes: 0,

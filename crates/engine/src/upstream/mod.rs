@@ -313,7 +313,7 @@ pub enum Fresh {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::{Bed, generation_after};
+    use crate::fixture::{Fixture, generation_after};
 
     const CONFIG: &str = r#"
 [[listen]]
@@ -327,12 +327,12 @@ rules = [{ handler = { proxy = "app" } }]
 
     /// Whether the pool outlives a reload that puts this line in the place of the servers'.
     fn check(line: &str, is_kept: bool) {
-        let bed = Bed::new(CONFIG);
-        let before = bed.worker.serving();
+        let fixture = Fixture::new(CONFIG);
+        let before = fixture.worker.serving();
         let servers = r#"servers = ["127.0.0.1:9000"]"#;
         let changed = CONFIG.replace(servers, line);
-        bed.reload(generation_after(&before.generation, &changed));
-        let after = bed.worker.serving();
+        fixture.reload(generation_after(&before.generation, &changed));
+        let after = fixture.worker.serving();
         let same = Rc::ptr_eq(&before.pools[0], &after.pools[0]);
         assert_eq!(same, is_kept, "{line}");
         assert_eq!(before.pools[0].is_retired.get(), !is_kept, "{line}");
@@ -350,23 +350,23 @@ rules = [{ handler = { proxy = "app" } }]
 
     #[test]
     fn the_oldest_request_is_known_through_a_reload_and_forgotten_with_its_end() {
-        let bed = Bed::new(CONFIG);
-        let before = bed.worker.serving();
-        let oldest = || bed.worker.stats.upstreams()[0].under_way().1;
+        let fixture = Fixture::new(CONFIG);
+        let before = fixture.worker.serving();
+        let oldest = || fixture.worker.stats.upstreams()[0].under_way().1;
         let first = InFlight::new(&before.pools[0].servers()[0], 5);
         let second = InFlight::new(&before.pools[0].servers()[0], 7);
         assert_eq!(oldest(), Some(5));
         let changed = format!("{CONFIG}[upstreams.b]\nservers = [\"127.0.0.1:1\"]")
             .replace("9000\"]", "9000\"]\nkeepalive = 3");
-        bed.reload(generation_after(&before.generation, &changed));
-        let after = bed.worker.serving();
+        fixture.reload(generation_after(&before.generation, &changed));
+        let after = fixture.worker.serving();
         let third = InFlight::new(&after.pools[0].servers()[0], 9);
         assert_eq!(oldest(), Some(5));
         drop(first);
         assert_eq!(oldest(), Some(7));
         drop(second);
         assert_eq!(oldest(), Some(9));
-        let in_flight = || bed.worker.stats.upstreams()[0].under_way().0;
+        let in_flight = || fixture.worker.stats.upstreams()[0].under_way().0;
         assert_eq!(in_flight(), 1);
         drop(third);
         assert_eq!((in_flight(), oldest()), (0, None));

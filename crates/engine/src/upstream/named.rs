@@ -205,7 +205,7 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::{Bed, block_on};
+    use crate::fixture::{Fixture, block_on};
 
     const CONFIG: &str = r#"
 [[listen]]
@@ -230,15 +230,15 @@ hosts = ["a"]
 
     /// Where what a script has said leads: an upstream's name and its servers, or why nowhere.
     fn led(said: &str) -> String {
-        let bed = Bed::new(CONFIG);
-        let serving = bed.worker.serving();
+        let fixture = Fixture::new(CONFIG);
+        let serving = fixture.worker.serving();
         let handlers = serving.generation.sites[0].rules.iter();
         let handler = handlers.last().expect("rules").handler.as_ref();
         let Some(config::model::Handler::Proxy(proxy)) = handler else {
             panic!("a proxy");
         };
         let allow = &proxy.allow;
-        match block_on(choose(&bed.worker, &serving, allow, said.as_bytes())) {
+        match block_on(choose(&fixture.worker, &serving, allow, said.as_bytes())) {
             Ok(Destination::Configured(index)) => serving.pools[index].name().to_owned(),
             Ok(Destination::Dynamic(pool)) => {
                 let servers: Vec<_> = pool.servers().iter().map(|it| &*it.label).collect();

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use super::commands::Command;
 use super::peers::Peers;
 use crate::access_log::queue::Queue;
-use crate::board::Board;
 use crate::generation::Generation;
 use crate::listener::clients::Clients;
+use crate::load_table::LoadTable;
 use crate::permits::limiter::Limiter;
 use crate::refused::RefusedClients;
 use crate::sensors::gauges::Sensors;
@@ -21,15 +21,15 @@ use crate::stats::{ProcessStats, WorkerStats};
 use crate::stderr_log::Complaints;
 use crate::upstream::slots::AllSlots;
 
-/// Commands waiting at one worker's door.
+/// Commands waiting in one worker's queue.
 const COMMANDS_MAX: usize = 4_096;
 
 /// What all workers of a server share.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// How busy each is.
-    pub board: Arc<Board>,
-    /// Their doors.
+    pub loads: Arc<LoadTable>,
+    /// Their command queues.
     pub peers: Peers,
     /// Connections by client.
     pub clients: Arc<Clients>,
@@ -62,18 +62,18 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Makes what so many workers share, and the receiving end of each one's door.
+    /// Makes what so many workers share, and the receiving end of each one's queue.
     pub fn new(workers: usize) -> (Self, Vec<mpsc::Receiver<Command>>) {
-        let (doors, receivers) = (0..workers)
+        let (queues, receivers) = (0..workers)
             .map(|_| mpsc::channel(COMMANDS_MAX))
             .unzip::<_, _, Vec<_>, Vec<_>>();
         let process = Arc::<ProcessStats>::default();
         let sensors = Arc::new(Sensors::new(workers));
-        let board = Arc::new(Board::new(workers));
+        let loads = Arc::new(LoadTable::new(workers));
         let shared = Self {
             limits: Arc::new(Limiter::new(workers, process.started)),
-            board: Arc::clone(&board),
-            peers: Peers::new(doors, board),
+            loads: Arc::clone(&loads),
+            peers: Peers::new(queues, loads),
             clients: Clients::new(),
             stats: (0..workers).map(|_| Arc::default()).collect(),
             access_log: Arc::default(),

@@ -1,5 +1,5 @@
 //! The way of nearly every request: all gates looked at and passed under a worker's own lock and
-//! the locks of a few shards. What cannot be decided here goes to the desk.
+//! the locks of a few shards. What cannot be decided here goes to the wait_queue.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) enum Attempt {
     /// One gate is full and has no queue.
     Refused(Facts),
     /// Somebody has to wait, or permits are to be called in.
-    Desk,
+    WaitQueue,
     /// Nothing was done for want of something.
     Need(Need),
 }
@@ -81,11 +81,11 @@ impl Books {
             let full = gate.in_flight >= entry.cap();
             if route.draws.has(at) {
                 if full {
-                    return Attempt::Desk;
+                    return Attempt::WaitQueue;
                 }
             } else if gate.stops(entry) {
                 if gate.waiting > 0 || entry.settings.queue > 0 {
-                    return Attempt::Desk;
+                    return Attempt::WaitQueue;
                 }
                 gate.note_refusal(entry, Why::Full, now);
                 let (entry, gate) = (entry.clone(), gate.clone());
@@ -122,7 +122,7 @@ impl Books {
         Attempt::Taken(over)
     }
 
-    /// Gives permits back. Those are told that somebody waits for at the desk, by their place.
+    /// Gives permits back. Those are told that somebody waits for at the wait_queue, by their place.
     pub(super) fn give_back(&self, worker: usize, holds: &Holds, how: &Held) -> Bits {
         let mut freed = Bits::default();
         let mut own = self.cells[worker].lock();

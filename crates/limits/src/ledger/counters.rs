@@ -16,7 +16,7 @@ use crate::refusal::Why;
 /// Counts of one limit, but for those admitted by workers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Admitted at the desk, or by cells that are no more.
+    /// Admitted at the wait_queue, or by cells that are no more.
     admitted: AtomicU64,
     waited: AtomicU64,
     would_refuse: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Counters {
 }
 
 impl Gate {
-    /// Gives a permit from the desk. Tells whether the limit, in shadow, would not have.
+    /// Gives a permit from the wait_queue. Tells whether the limit, in shadow, would not have.
     pub(super) fn admit_at_desk(&mut self, entry: Option<&Arc<Entry>>) -> bool {
         let Some(entry) = entry else {
             self.in_flight += 1;

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use super::Books;
 use super::cells::{Cell, Counted};
 use super::counters::Counters;
-use super::desk::{Desk, Wakers};
 use super::entry::{Entry, KeyCount, Life, Settings, Table, Tenant};
 use super::gate::Standing;
 use super::holds::{Hold, Place};
+use super::wait_queue::{WaitQueue, Wakers};
 use crate::Time;
 use crate::adaptive::Adaptive;
 use crate::ask::{LimitId, TenantId};
@@ -78,12 +78,12 @@ impl Books {
     }
 
     fn in_force(&self) -> Arc<Table> {
-        self.desk.lock().table.clone()
+        self.wait_queue.lock().table.clone()
     }
 
     fn put_in_force(&self, now: Time, table: Table) {
-        let before = self.at_desk(Some(now), |desk, now, wakers| {
-            self.replace(desk, now, table, wakers)
+        let before = self.at_desk(Some(now), |wait_queue, now, wakers| {
+            self.replace(wait_queue, now, table, wakers)
         });
         // Thousands of limits may go with it: here nobody waits for that.
         drop(before);
@@ -93,11 +93,11 @@ impl Books {
     pub(super) fn forget_retired(
         &self,
         register: &mut Register,
-        desk: &mut Desk,
+        wait_queue: &mut WaitQueue,
         now: Time,
         wakers: &mut Wakers,
     ) {
-        let gone: Vec<Arc<Entry>> = desk
+        let gone: Vec<Arc<Entry>> = wait_queue
             .table
             .limits
             .iter()
@@ -108,7 +108,7 @@ impl Books {
         if gone.is_empty() {
             return;
         }
-        let mut table = (*desk.table).clone();
+        let mut table = (*wait_queue.table).clone();
         for entry in &gone {
             if let Some(place) = table.limits.get_mut(entry.index() as usize) {
                 *place = None;
@@ -117,7 +117,7 @@ impl Books {
                 register.by_identity.remove(&*entry.identity);
             }
         }
-        self.replace(desk, now, table, wakers);
+        self.replace(wait_queue, now, table, wakers);
         for entry in gone.iter().filter(|entry| entry.is_fixed()) {
             let Place { shard, slot } = entry.place;
             self.shards[usize::from(shard)].lock().vacate(slot);
@@ -224,8 +224,14 @@ impl Books {
 
     /// Puts another table in force, everywhere at once, and serves whom it lets pass. The one
     /// before comes back.
-    fn replace(&self, desk: &mut Desk, now: Time, table: Table, wakers: &mut Wakers) -> Arc<Table> {
-        let before = desk.table.clone();
+    fn replace(
+        &self,
+        wait_queue: &mut WaitQueue,
+        now: Time,
+        table: Table,
+        wakers: &mut Wakers,
+    ) -> Arc<Table> {
+        let before = wait_queue.table.clone();
         let changed: Vec<Arc<Entry>> = table
             .limits
             .iter()
@@ -234,13 +240,13 @@ impl Books {
             .cloned()
             .collect();
         for entry in &changed {
-            if desk.is_open(entry.index()) {
-                self.close(desk, Hold::new(entry.index(), entry.place, true));
+            if wait_queue.is_open(entry.index()) {
+                self.close(wait_queue, Hold::new(entry.index(), entry.place, true));
             }
         }
         let table = Arc::new(table);
         let limits = table.limits.len();
-        desk.open.resize(limits, false);
+        wait_queue.open.resize(limits, false);
         // What every worker counts with changes under the locks of all of them, once a reload.
         let mut all: Vec<_> = self.cells.iter().map(|cells| cells.lock()).collect();
         for entry in &changed {
@@ -261,26 +267,26 @@ impl Books {
             }
         }
         drop(all);
-        desk.table = table;
+        wait_queue.table = table;
         for entry in &changed {
             if !entry.suits_cells(self.cells.len()) {
                 continue;
             }
             if before.is_new(entry) {
-                self.open(desk, entry.index());
+                self.open(wait_queue, entry.index());
             } else {
                 // Counted in cells again when it has settled.
-                desk.unsettled.insert(entry.index(), None);
+                wait_queue.unsettled.insert(entry.index(), None);
             }
         }
-        for here in desk.queues.values_mut() {
-            let entry = desk.table.at(here.limit);
+        for here in wait_queue.queues.values_mut() {
+            let entry = wait_queue.table.at(here.limit);
             here.queue
                 .set_late(entry.and_then(|entry| entry.settings.late));
         }
-        let places: Vec<Place> = desk.queues.keys().copied().collect();
+        let places: Vec<Place> = wait_queue.queues.keys().copied().collect();
         for place in places {
-            self.serve(desk, now, place, wakers);
+            self.serve(wait_queue, now, place, wakers);
         }
         before
     }

@@ -53,7 +53,7 @@ pub(crate) struct Gate {
     pub(crate) standing: Standing,
     text_len: u8,
     text: [u8; TEXT_BYTES],
-    /// It has a queue at the desk, perhaps an empty one.
+    /// It has a queue at the wait_queue, perhaps an empty one.
     pub(crate) queue: bool,
 }
 

@@ -1,17 +1,17 @@
 //! The ledger: who holds which permits, who waits, for all workers. Start reading here.
 //!
-//! Three kinds of locks, always taken in this order: the **desk** (everything that waits), the
+//! Three kinds of locks, always taken in this order: the **wait_queue** (everything that waits), the
 //! **cells** of workers by index (each a few permits of every fixed limit), the **shards** by index
 //! (all gates). A request locks its own worker's cells, which nobody else wants, and there finds
 //! either a permit of every limit, or which shards to lock besides. It takes a permit everywhere
 //! or nowhere while all of these locks are held, so nobody ever sees half of an attempt.
 //!
-//! What stops a request for longer than that goes to the desk: a gate that is full or waited at,
+//! What stops a request for longer than that goes to the wait_queue: a gate that is full or waited at,
 //! and permits that lie in other workers' cells. Those are called in, all cells locked, before
 //! anybody is refused or queued; the gate is then counted in its shard alone, until it has been
 //! little used for a while. So a limit is never exceeded, and no permit lies idle while one waits.
 //!
-//! Limits are read from a table that each worker has under its own lock. Who holds the desk and
+//! Limits are read from a table that each worker has under its own lock. Who holds the wait_queue and
 //! all cells may replace it: no request is between two tables. A new one is made beforehand, by
 //! the one who holds the **register**, which is locked before all others.
 //!
@@ -23,11 +23,10 @@ mod attempt;
 mod cells;
 mod counters;
 mod define;
-mod desk;
 mod digest;
-mod door;
 mod entry;
 mod gate;
+mod handle;
 mod holds;
 mod rates;
 mod route;
@@ -35,6 +34,7 @@ mod settle;
 mod shadow;
 mod shard;
 mod view;
+mod wait_queue;
 mod waiting;
 
 use std::fmt;
@@ -53,16 +53,16 @@ use crate::ticket::Ticket;
 use attempt::Attempt;
 use cells::Cells;
 use define::Register;
-use desk::Desk;
 use digest::Secret;
 use route::{Bits, FEW, Keys};
 use shadow::Shadow;
 use shard::Shard;
+use wait_queue::WaitQueue;
 use waiting::Verdict;
 
-pub(crate) use desk::Charged;
-pub(crate) use door::{Door, End};
+pub(crate) use handle::{End, Handle};
 pub(crate) use holds::Holds;
+pub(crate) use wait_queue::Charged;
 pub(crate) use waiting::Wait;
 
 /// Shards for each worker, so that two rarely meet at one.
@@ -73,7 +73,7 @@ const SHARDS: std::ops::RangeInclusive<usize> = 8..=64;
 /// All limits of a process and what is counted at them. Workers share one.
 pub struct Ledger {
     /// One for each worker.
-    doors: Box<[Arc<Door>]>,
+    handles: Box<[Arc<Handle>]>,
 }
 
 /// What the ledger says to a request.
@@ -92,7 +92,7 @@ pub(crate) struct Books {
     cells: Box<[Apart<Lock<Cells>>]>,
     shards: Box<[Apart<Lock<Shard>>]>,
     register: Lock<Register>,
-    desk: Apart<Lock<Desk>>,
+    wait_queue: Apart<Lock<WaitQueue>>,
     secret: Secret,
     /// For what queues hash.
     queue_seed: u64,
@@ -113,13 +113,15 @@ impl Ledger {
                 .map(|_| Apart(Lock::new(Shard::new())))
                 .collect(),
             register: Lock::default(),
-            desk: Apart::default(),
+            wait_queue: Apart::default(),
             secret: Secret([first, second]),
             queue_seed,
         });
-        let door = |worker| Door::new(worker, books.clone());
+        let handle = |worker| Handle::new(worker, books.clone());
         Self {
-            doors: (0..workers).map(|worker| Arc::new(door(worker))).collect(),
+            handles: (0..workers)
+                .map(|worker| Arc::new(handle(worker)))
+                .collect(),
         }
     }
 
@@ -147,21 +149,21 @@ impl Ledger {
     /// # Errors
     /// One is exceeded.
     pub fn check_rates(&self, now: Time, ask: &Ask<'_>) -> Result<Vec<Refusal>, Box<Refusal>> {
-        let door = self.door(ask.worker);
-        door.books.check_rates(door.worker, now, ask)
+        let handle = self.handle(ask.worker);
+        handle.books.check_rates(handle.worker, now, ask)
     }
 
     /// Takes a permit at every gate of a request, or at none.
     pub fn admit(&self, now: Time, ask: &Ask<'_>) -> Admission {
-        let door = self.door(ask.worker);
+        let handle = self.handle(ask.worker);
         if let [only] = ask.wants {
-            let taken = door.books.cells[door.worker].lock().take_one(only);
+            let taken = handle.books.cells[handle.worker].lock().take_one(only);
             if let Some(hold) = taken {
                 let holds = Holds::of_one(hold);
-                return Admission::Admitted(Permit::new(door.clone(), holds, now));
+                return Admission::Admitted(Permit::new(handle.clone(), holds, now));
             }
         }
-        admit_elsewhere(door, now, ask)
+        admit_elsewhere(handle, now, ask)
     }
 
     /// Does what time asks for: ends waits, forgets idle keys, settles. A few times a second.
@@ -197,12 +199,12 @@ impl Ledger {
     }
 
     fn books(&self) -> &Books {
-        &self.door(0).books
+        &self.handle(0).books
     }
 
-    fn door(&self, worker: usize) -> &Arc<Door> {
+    fn handle(&self, worker: usize) -> &Arc<Handle> {
         // There is at least one.
-        self.doors.get(worker).unwrap_or(&self.doors[0])
+        self.handles.get(worker).unwrap_or(&self.handles[0])
     }
 }
 
@@ -210,7 +212,7 @@ impl fmt::Debug for Ledger {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Ledger")
-            .field("workers", &self.doors.len())
+            .field("workers", &self.handles.len())
             .finish_non_exhaustive()
     }
 }
@@ -218,49 +220,53 @@ impl fmt::Debug for Ledger {
 /// The way of a request that has several limits, or did not find the permit of its only one in its
 /// worker's cells. Apart, so that those who did pay for none of its room on the stack.
 #[inline(never)]
-fn admit_elsewhere(door: &Arc<Door>, now: Time, ask: &Ask<'_>) -> Admission {
+fn admit_elsewhere(handle: &Arc<Handle>, now: Time, ask: &Ask<'_>) -> Admission {
     let wants = ask.wants.get(..WANTS_MAX).unwrap_or(ask.wants);
     if wants.len() != 1 && wants.iter().all(|want| want.key.is_none()) {
         let mut holds = Holds::with_capacity(wants.len());
-        let taken = door.books.cells[door.worker].lock().take(wants, &mut holds);
+        let taken = handle.books.cells[handle.worker]
+            .lock()
+            .take(wants, &mut holds);
         if taken {
-            return Admission::Admitted(Permit::new(door.clone(), holds, now));
+            return Admission::Admitted(Permit::new(handle.clone(), holds, now));
         }
     }
     let ask = Ask { wants, ..*ask };
     match wants.len() {
-        ..=FEW => admit_among_shards::<FEW>(door, now, &ask),
-        _ => admit_among_shards::<WANTS_MAX>(door, now, &ask),
+        ..=FEW => admit_among_shards::<FEW>(handle, now, &ask),
+        _ => admit_among_shards::<WANTS_MAX>(handle, now, &ask),
     }
 }
 
 /// Looks at all gates of at most `N` limits at once.
-fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>) -> Admission {
+fn admit_among_shards<const N: usize>(handle: &Arc<Handle>, now: Time, ask: &Ask<'_>) -> Admission {
     let mut holds = Holds::with_capacity(ask.wants.len());
-    let books = &door.books;
+    let books = &handle.books;
     let mut keys = books.keys::<N>(ask.wants);
     loop {
         // Each need is met or replaced by a lesser one, so this ends after a few turns.
-        match books.attempt(door.worker, now, ask, &keys, &mut holds) {
+        match books.attempt(handle.worker, now, ask, &keys, &mut holds) {
             Attempt::Taken(over) if over.is_empty() => {
-                return Admission::Admitted(Permit::new(door.clone(), holds, now));
+                return Admission::Admitted(Permit::new(handle.clone(), holds, now));
             }
-            Attempt::Taken(over) => return admitted_in_shadow(door, now, ask, holds, &keys, over),
+            Attempt::Taken(over) => {
+                return admitted_in_shadow(handle, now, ask, holds, &keys, over);
+            }
             Attempt::Refused(facts) => {
                 let refusal = facts.refuse(Why::Full, Duration::ZERO, None);
                 return Admission::Refused(Box::new(refusal));
             }
-            Attempt::Desk => break,
+            Attempt::WaitQueue => break,
             Attempt::Need(need) => {
-                let table = books.cells[door.worker].lock().table.clone();
+                let table = books.cells[handle.worker].lock().table.clone();
                 books.provide(now, ask, &table, &mut keys, need);
             }
         }
     }
     let mut keys = keys.widened();
     match books.ask_desk(now, ask, &mut keys, &mut holds) {
-        Verdict::Admitted(over) => admitted_in_shadow(door, now, ask, holds, &keys, over),
-        Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(door.clone(), id, until)),
+        Verdict::Admitted(over) => admitted_in_shadow(handle, now, ask, holds, &keys, over),
+        Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(handle.clone(), id, until)),
         Verdict::Refused(refusal) => Admission::Refused(refusal),
     }
 }
@@ -269,15 +275,15 @@ fn admit_among_shards<const N: usize>(door: &Arc<Door>, now: Time, ask: &Ask<'_>
 #[cold]
 #[inline(never)]
 fn admitted_in_shadow<const N: usize>(
-    door: &Arc<Door>,
+    handle: &Arc<Handle>,
     now: Time,
     ask: &Ask<'_>,
     holds: Holds,
     keys: &Keys<N>,
     over: Bits,
 ) -> Admission {
-    let mut permit = Permit::new(door.clone(), holds, now);
-    let shadows = door.books.shadows(now, ask, keys, over, Shadow::Permits);
+    let mut permit = Permit::new(handle.clone(), holds, now);
+    let shadows = handle.books.shadows(now, ask, keys, over, Shadow::Permits);
     if !shadows.is_empty() {
         permit.keep_shadows(shadows);
     }

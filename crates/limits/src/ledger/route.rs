@@ -237,7 +237,7 @@ impl Books {
         Some(shard.gate(slot).clone())
     }
 
-    /// Brings what is missing; nothing but the desk may be locked.
+    /// Brings what is missing; nothing but the wait_queue may be locked.
     pub(super) fn provide<const N: usize>(
         &self,
         now: Time,

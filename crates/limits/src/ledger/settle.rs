@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Books;
 use super::cells::Counted;
-use super::desk::{Charged, Desk, GateQueue, Wakers};
 use super::holds::{Hold, Place};
 use super::route::forgotten;
 use super::shard::Forget;
+use super::wait_queue::{Charged, GateQueue, WaitQueue, Wakers};
 use crate::Time;
 use crate::permit::Used;
 use crate::refusal::Why;
@@ -30,12 +30,12 @@ impl Books {
     pub(super) fn tick(&self, now: Time) {
         // Somebody who has it replaces all limits: then the next tick will do.
         let mut register = self.register.try_lock();
-        self.at_desk(Some(now), |desk, now, wakers| {
-            self.visit_queues(desk, now, wakers);
-            self.adapt(desk, now, wakers);
-            self.settle(desk, now);
+        self.at_desk(Some(now), |wait_queue, now, wakers| {
+            self.visit_queues(wait_queue, now, wakers);
+            self.adapt(wait_queue, now, wakers);
+            self.settle(wait_queue, now);
             if let Some(register) = &mut register {
-                self.forget_retired(register, desk, now, wakers);
+                self.forget_retired(register, wait_queue, now, wakers);
             }
         });
         drop(register);
@@ -43,17 +43,17 @@ impl Books {
     }
 
     /// Counts a limit at its gate alone: every permit in a cell is called in.
-    pub(super) fn close(&self, desk: &mut Desk, hold: Hold) {
-        let Some(open) = desk.open.get_mut(hold.limit as usize) else {
+    pub(super) fn close(&self, wait_queue: &mut WaitQueue, hold: Hold) {
+        let Some(open) = wait_queue.open.get_mut(hold.limit as usize) else {
             return;
         };
         *open = false;
-        if desk
+        if wait_queue
             .table
             .at(hold.limit)
             .is_some_and(|entry| entry.suits_cells(self.cells.len()))
         {
-            desk.unsettled.insert(hold.limit, None);
+            wait_queue.unsettled.insert(hold.limit, None);
         }
         let mut all = Vec::with_capacity(self.cells.len());
         all.extend(self.cells.iter().map(|cells| cells.lock()));
@@ -72,8 +72,8 @@ impl Books {
     }
 
     /// Lets workers count a limit in their cells. Nobody may wait at its gate.
-    pub(super) fn open(&self, desk: &mut Desk, limit: u32) {
-        let Some(entry) = desk.table.at(limit) else {
+    pub(super) fn open(&self, wait_queue: &mut WaitQueue, limit: u32) {
+        let Some(entry) = wait_queue.table.at(limit) else {
             return;
         };
         let batch = entry.batch(self.cells.len());
@@ -85,17 +85,17 @@ impl Books {
                 cell.batch = batch;
             }
         }
-        if let Some(open) = desk.open.get_mut(limit as usize) {
+        if let Some(open) = wait_queue.open.get_mut(limit as usize) {
             *open = true;
         }
     }
 
     /// Opens the cells of limits that have been little used for a while.
-    fn settle(&self, desk: &mut Desk, now: Time) {
+    fn settle(&self, wait_queue: &mut WaitQueue, now: Time) {
         let mut settled = Vec::new();
-        let mut unsettled = std::mem::take(&mut desk.unsettled);
+        let mut unsettled = std::mem::take(&mut wait_queue.unsettled);
         unsettled.retain(|limit, since| {
-            let Some(entry) = desk.table.at(*limit) else {
+            let Some(entry) = wait_queue.table.at(*limit) else {
                 return false;
             };
             if !entry.suits_cells(self.cells.len()) {
@@ -114,52 +114,52 @@ impl Books {
             }
             true
         });
-        desk.unsettled = unsettled;
+        wait_queue.unsettled = unsettled;
         for limit in settled {
-            self.open(desk, limit);
+            self.open(wait_queue, limit);
         }
     }
 
     /// Ends waits whose time is up and drops queues in which nothing is worth keeping, in a bounded
     /// number of queues at a time: whoever waits asks by itself when its time is up.
-    fn visit_queues(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
-        let behind = (Bound::Excluded(desk.visited), Bound::Unbounded);
-        let queues = desk.queues.range(behind);
-        let queues = queues.chain(desk.queues.range(..=desk.visited));
+    fn visit_queues(&self, wait_queue: &mut WaitQueue, now: Time, wakers: &mut Wakers) {
+        let behind = (Bound::Excluded(wait_queue.visited), Bound::Unbounded);
+        let queues = wait_queue.queues.range(behind);
+        let queues = queues.chain(wait_queue.queues.range(..=wait_queue.visited));
         let places: Vec<Place> = queues
             .take(QUEUES_A_TICK)
             .map(|(place, _)| *place)
             .collect();
         for place in places {
-            desk.visited = place;
-            self.end_waits(desk, now, place, wakers);
-            self.drop_idle_queue(desk, now, place);
+            wait_queue.visited = place;
+            self.end_waits(wait_queue, now, place, wakers);
+            self.drop_idle_queue(wait_queue, now, place);
         }
     }
 
-    fn end_waits(&self, desk: &mut Desk, now: Time, place: Place, wakers: &mut Wakers) {
+    fn end_waits(&self, wait_queue: &mut WaitQueue, now: Time, place: Place, wakers: &mut Wakers) {
         // Each turn takes one out of the queue, which is bounded.
-        while let Some(waiter) = desk
+        while let Some(waiter) = wait_queue
             .queues
             .get_mut(&place)
             .and_then(|here| here.queue.expired(now))
         {
-            self.turn_away(desk, now, waiter.id, Why::WaitedTooLong, wakers);
+            self.turn_away(wait_queue, now, waiter.id, Why::WaitedTooLong, wakers);
         }
     }
 
-    fn drop_idle_queue(&self, desk: &mut Desk, now: Time, place: Place) {
+    fn drop_idle_queue(&self, wait_queue: &mut WaitQueue, now: Time, place: Place) {
         let is_idle = |here: &GateQueue| here.queue.is_idle(now);
-        if desk.queues.get(&place).is_some_and(is_idle) {
-            desk.queues.remove(&place);
+        if wait_queue.queues.get(&place).is_some_and(is_idle) {
+            wait_queue.queues.remove(&place);
             let mut shard = self.shards[usize::from(place.shard)].lock();
             shard.gate(place.slot).queue = false;
         }
     }
 
     /// Lets `auto` notice what does not come back.
-    fn adapt(&self, desk: &mut Desk, now: Time, wakers: &mut Wakers) {
-        let table = desk.table.clone();
+    fn adapt(&self, wait_queue: &mut WaitQueue, now: Time, wakers: &mut Wakers) {
+        let table = wait_queue.table.clone();
         for entry in table
             .limits
             .iter()
@@ -174,17 +174,17 @@ impl Books {
                     entry.set_cap(adaptive.limit());
                 }
             }
-            self.serve(desk, now, entry.place, wakers);
+            self.serve(wait_queue, now, entry.place, wakers);
         }
     }
 
     /// Forgets keys that were not used for a while, a bounded number at a time.
     fn forget_keys(&self, now: Time) {
-        let (table, first) = self.at_desk(Some(now), |desk, _, _| {
-            let first = desk.sweep as usize;
-            let tenants = desk.table.tenants.len().max(1);
-            desk.sweep = u32::try_from((first + TENANTS_A_TICK) % tenants).unwrap_or(0);
-            (desk.table.clone(), first)
+        let (table, first) = self.at_desk(Some(now), |wait_queue, _, _| {
+            let first = wait_queue.sweep as usize;
+            let tenants = wait_queue.table.tenants.len().max(1);
+            wait_queue.sweep = u32::try_from((first + TENANTS_A_TICK) % tenants).unwrap_or(0);
+            (wait_queue.table.clone(), first)
         });
         let tenants = table.tenants.len();
         let bounds = Forget {
@@ -202,7 +202,7 @@ impl Books {
     }
 }
 
-impl Desk {
+impl WaitQueue {
     /// Replaces what a queue charged in advance by what was really taken.
     pub(super) fn settle(&mut self, now: Time, charged: &Charged, used: Option<Used>) {
         let Some(here) = self.queues.get_mut(&charged.place) else {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Books;
-use super::desk::State;
 use super::entry::{Entry, Table};
 use super::gate::{Gate, Standing};
 use super::shard::Shard;
+use super::wait_queue::State;
 use crate::Time;
 use crate::ask::LimitId;
 use crate::look::{GateLook, LimitLook};
@@ -23,15 +23,15 @@ struct InCells {
 impl Books {
     /// Shows the busiest gates.
     pub(super) fn look(&self, now: Time, limit: Option<LimitId>, keys_max: usize) -> Vec<GateLook> {
-        let (table, oldest) = self.at_desk(Some(now), |desk, now, _| {
-            let oldest: HashMap<(u16, u32), Duration> = desk
+        let (table, oldest) = self.at_desk(Some(now), |wait_queue, now, _| {
+            let oldest: HashMap<(u16, u32), Duration> = wait_queue
                 .queues
                 .iter()
                 .filter_map(|(place, here)| {
                     Some(((place.shard, place.slot), now - here.queue.oldest()?))
                 })
                 .collect();
-            (desk.table.clone(), oldest)
+            (wait_queue.table.clone(), oldest)
         });
         let cells = self.in_cells(table.limits.len());
         let mut looks = Vec::new();
@@ -58,19 +58,19 @@ impl Books {
     /// How long the oldest waiter has waited. Those who came first stand first, before them at most
     /// some whose wait is over and who have not looked yet.
     pub(super) fn oldest_wait(&self, now: Time) -> Option<Duration> {
-        let desk = self.desk.lock();
-        let mut records = desk.records.values();
+        let wait_queue = self.wait_queue.lock();
+        let mut records = wait_queue.records.values();
         let oldest = records.find(|record| matches!(record.state, State::Waiting(_)))?;
         Some(now - oldest.arrived)
     }
 
     /// Tells what each limit holds and has come to.
     pub(super) fn totals(&self) -> Vec<LimitLook> {
-        // At the desk, where a limit that is not in force any more takes over from its cells: so
+        // At the wait_queue, where a limit that is not in force any more takes over from its cells: so
         // nothing is counted twice, or not at all.
-        let (cells, mut looks) = self.at_desk(None, |desk, _, _| {
-            let cells = self.in_cells(desk.table.limits.len());
-            let limits = desk.table.limits.iter().zip(&cells);
+        let (cells, mut looks) = self.at_desk(None, |wait_queue, _, _| {
+            let cells = self.in_cells(wait_queue.table.limits.len());
+            let limits = wait_queue.table.limits.iter().zip(&cells);
             let look = |(entry, cells): (&Option<Arc<Entry>>, &InCells)| {
                 let entry = entry.as_ref().filter(|entry| !entry.retired)?;
                 Some(entry.look(cells))
@@ -96,9 +96,9 @@ impl Books {
 
     /// By how much permits and counts differ.
     pub(super) fn drift(&self) -> u64 {
-        let desk = self.desk.lock();
+        let wait_queue = self.wait_queue.lock();
         let all: Vec<_> = self.cells.iter().map(|cells| cells.lock()).collect();
-        let mut permits = desk.holds;
+        let mut permits = wait_queue.holds;
         let mut free = HashMap::<u32, i64>::new();
         for cells in &all {
             permits += cells.holds;

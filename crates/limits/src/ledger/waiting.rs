@@ -1,4 +1,4 @@
-//! The way of a request that could not pass at once: admitted, refused or queued at the desk.
+//! The way of a request that could not pass at once: admitted, refused or queued at the wait_queue.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::Books;
 use super::attempt::Facts;
-use super::desk::{Charged, Desk, GateQueue, Record, State, Wakers};
 use super::entry::Entry;
 use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
 use super::route::{Bits, Keys, Need};
+use super::wait_queue::{Charged, GateQueue, Record, State, WaitQueue, Wakers};
 use crate::Time;
 use crate::ask::{Ask, WANTS_MAX};
 use crate::queue::{Prefix, Queue, Share, Waiter};
@@ -19,7 +19,7 @@ use crate::refusal::{Refusal, Why};
 /// Times a gate that has both a free permit and waiters is served before a newcomer is judged.
 const SERVES_MAX: u32 = 4;
 
-/// What the desk says to a newcomer.
+/// What the wait_queue says to a newcomer.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// It holds its permits; these of its limits, in shadow, would have refused it.
@@ -45,7 +45,7 @@ enum Considered {
 }
 
 impl Books {
-    /// Decides what could not be decided without the desk.
+    /// Decides what could not be decided without the wait_queue.
     pub(super) fn ask_desk(
         &self,
         now: Time,
@@ -53,26 +53,26 @@ impl Books {
         keys: &mut Keys<WANTS_MAX>,
         holds: &mut Holds,
     ) -> Verdict {
-        self.at_desk(Some(now), |desk, now, wakers| {
+        self.at_desk(Some(now), |wait_queue, now, wakers| {
             let mut serves = 0;
             loop {
-                match self.consider(desk, now, ask, keys, holds, serves < SERVES_MAX) {
+                match self.consider(wait_queue, now, ask, keys, holds, serves < SERVES_MAX) {
                     Considered::Admitted(over) => {
-                        desk.holds += i64::try_from(holds.len()).unwrap_or(0);
+                        wait_queue.holds += i64::try_from(holds.len()).unwrap_or(0);
                         return Verdict::Admitted(over);
                     }
-                    Considered::Close(hold) => self.close(desk, hold),
+                    Considered::Close(hold) => self.close(wait_queue, hold),
                     Considered::Serve(place) => {
                         serves += 1;
-                        self.serve(desk, now, place, wakers);
+                        self.serve(wait_queue, now, place, wakers);
                     }
                     Considered::Need(need) => {
-                        let table = desk.table.clone();
+                        let table = wait_queue.table.clone();
                         self.provide(now, ask, &table, keys, need);
                     }
                     Considered::Queued(among, facts, gates) => {
-                        let record = record(desk, now, ask, &facts, among, gates);
-                        return self.join(desk, now, record, &facts, wakers);
+                        let record = record(wait_queue, now, ask, &facts, among, gates);
+                        return self.join(wait_queue, now, record, &facts, wakers);
                     }
                     Considered::Full(facts) => {
                         let refusal = facts.refuse(Why::Full, Duration::ZERO, None);
@@ -86,14 +86,14 @@ impl Books {
     /// Looks at all gates at once, and counts the newcomer where it passes or waits.
     fn consider(
         &self,
-        desk: &Desk,
+        wait_queue: &WaitQueue,
         now: Time,
         ask: &Ask<'_>,
         keys: &Keys<WANTS_MAX>,
         holds: &mut Holds,
         may_serve: bool,
     ) -> Considered {
-        let table = &*desk.table;
+        let table = &*wait_queue.table;
         let mut gates = Vec::with_capacity(ask.wants.len());
         let counted = |entry: &Entry| entry.settings.concurrent.is_some();
         let mut route = self.route(table, ask.wants, keys, &[], counted);
@@ -111,7 +111,7 @@ impl Books {
             let gate = shards.gate(place);
             let full = gate.in_flight >= entry.cap();
             if stopped.is_none() {
-                if full && desk.is_open(entry.index()) {
+                if full && wait_queue.is_open(entry.index()) {
                     return Considered::Close(hold);
                 }
                 if gate.stops(entry) {
@@ -155,26 +155,26 @@ impl Books {
     /// Lets a newcomer, who is counted at its gate already, wait there if it may.
     fn join(
         &self,
-        desk: &mut Desk,
+        wait_queue: &mut WaitQueue,
         now: Time,
         record: Record,
         facts: &Facts,
         wakers: &mut Wakers,
     ) -> Verdict {
         let place = record.gates[record.at].place();
-        desk.last_id += 1;
-        let id = desk.last_id;
+        wait_queue.last_id += 1;
+        let id = wait_queue.last_id;
         let newcomer = waiter(id, &record);
         let until = record.until;
-        let (refused, predicted) = self.judge(desk, now, place, facts, &newcomer, wakers);
+        let (refused, predicted) = self.judge(wait_queue, now, place, facts, &newcomer, wakers);
         let Some(why) = refused else {
-            desk.records.insert(id, record);
+            wait_queue.records.insert(id, record);
             self.count(place, |gate| gate.note_wait(&facts.entry));
-            self.queue_up(desk, now, id);
+            self.queue_up(wait_queue, now, id);
             return Verdict::Waiting(id, until);
         };
         self.unpin(&record);
-        let now_so = self.facts(desk, record.gates[record.at], |gate, entry| {
+        let now_so = self.facts(wait_queue, record.gates[record.at], |gate, entry| {
             gate.note_refusal(entry, why, now)
         });
         let refusal = now_so
@@ -187,7 +187,7 @@ impl Books {
     /// Whether a newcomer may wait; one who takes more than its share may have to make room.
     fn judge(
         &self,
-        desk: &mut Desk,
+        wait_queue: &mut WaitQueue,
         now: Time,
         place: Place,
         facts: &Facts,
@@ -196,7 +196,7 @@ impl Books {
     ) -> (Option<Why>, Option<Duration>) {
         let entry = &facts.entry;
         let seed = self.queue_seed;
-        let here = desk
+        let here = wait_queue
             .queues
             .entry(place)
             .or_insert_with(|| GateQueue::new(now, facts, seed));
@@ -216,29 +216,29 @@ impl Books {
         let Some(victim) = here.queue.push_out(newcomer) else {
             return (Some(Why::QueueFull), predicted);
         };
-        if desk
+        if wait_queue
             .records
             .get(&victim.id)
             .is_none_or(|record| record.guest)
         {
             // Who moved here counts against nothing, so it makes no room either.
-            if let Some(here) = desk.queues.get_mut(&place) {
+            if let Some(here) = wait_queue.queues.get_mut(&place) {
                 here.queue.push(now, victim);
             }
             return (Some(Why::QueueFull), predicted);
         }
-        self.turn_away(desk, now, victim.id, Why::QueueFull, wakers);
+        self.turn_away(wait_queue, now, victim.id, Why::QueueFull, wakers);
         (None, predicted)
     }
 
     /// Puts somebody into the queue of the gate where it is counted as waiting.
-    pub(super) fn queue_up(&self, desk: &mut Desk, now: Time, id: u64) {
-        let Desk {
+    pub(super) fn queue_up(&self, wait_queue: &mut WaitQueue, now: Time, id: u64) {
+        let WaitQueue {
             records,
             queues,
             table,
             ..
-        } = desk;
+        } = wait_queue;
         let Some(record) = records.get(&id) else {
             return;
         };
@@ -258,15 +258,15 @@ impl Books {
 
     /// Asks for what came of a wait; while nothing has, the waker is kept.
     pub(super) fn poll(&self, now: Time, id: u64, waker: Waker) -> Poll<Option<Outcome>> {
-        self.at_desk(Some(now), |desk, now, wakers| {
-            if desk
+        self.at_desk(Some(now), |wait_queue, now, wakers| {
+            if wait_queue
                 .records
                 .get(&id)
                 .is_some_and(|record| record.is_over(now))
             {
-                self.expire(desk, now, id, wakers);
+                self.expire(wait_queue, now, id, wakers);
             }
-            let Some(record) = desk.records.get_mut(&id) else {
+            let Some(record) = wait_queue.records.get_mut(&id) else {
                 wakers.drop.push(waker);
                 return Poll::Ready(None);
             };
@@ -275,38 +275,44 @@ impl Books {
                 return Poll::Pending;
             }
             wakers.drop.push(waker);
-            Poll::Ready(desk.records.remove(&id).map(outcome))
+            Poll::Ready(wait_queue.records.remove(&id).map(outcome))
         })
     }
 
     /// Ends a wait whose time is up.
-    pub(super) fn expire(&self, desk: &mut Desk, now: Time, id: u64, wakers: &mut Wakers) {
-        let place = desk
+    pub(super) fn expire(
+        &self,
+        wait_queue: &mut WaitQueue,
+        now: Time,
+        id: u64,
+        wakers: &mut Wakers,
+    ) {
+        let place = wait_queue
             .records
             .get(&id)
             .and_then(|record| record.gates.get(record.at))
             .map(Hold::place);
-        if let Some(here) = place.and_then(|place| desk.queues.get_mut(&place)) {
+        if let Some(here) = place.and_then(|place| wait_queue.queues.get_mut(&place)) {
             here.queue.remove(id);
         }
-        self.turn_away(desk, now, id, Why::WaitedTooLong, wakers);
+        self.turn_away(wait_queue, now, id, Why::WaitedTooLong, wakers);
     }
 
     /// Lets somebody go who does not want to know any more what came of its wait.
     pub(super) fn abandon(&self, id: u64) {
-        let gone = self.at_desk(None, |desk, now, wakers| {
-            let record = desk.records.remove(&id)?;
+        let gone = self.at_desk(None, |wait_queue, now, wakers| {
+            let record = wait_queue.records.remove(&id)?;
             match &record.state {
                 State::Waiting(_) => {
                     let place = record.gates[record.at].place();
-                    if let Some(here) = desk.queues.get_mut(&place) {
+                    if let Some(here) = wait_queue.queues.get_mut(&place) {
                         here.queue.remove(id);
                     }
-                    desk.leave(place, &record);
+                    wait_queue.leave(place, &record);
                     self.unpin(&record);
                 }
                 State::Granted(_, charged, _) => {
-                    if let Some(here) = desk.queues.get_mut(&charged.place) {
+                    if let Some(here) = wait_queue.queues.get_mut(&charged.place) {
                         let Charged {
                             tenant,
                             client,
@@ -315,8 +321,8 @@ impl Books {
                         } = *charged;
                         here.queue.refund(now, tenant, client, charge);
                     }
-                    desk.holds -= i64::try_from(record.gates.len()).unwrap_or(0);
-                    self.free_here(desk, now, &record.gates, wakers);
+                    wait_queue.holds -= i64::try_from(record.gates.len()).unwrap_or(0);
+                    self.free_here(wait_queue, now, &record.gates, wakers);
                 }
                 State::Refused(_) => {}
             }
@@ -326,13 +332,19 @@ impl Books {
         drop(gone);
     }
 
-    /// Gives permits back from the desk, which no worker has had.
-    fn free_here(&self, desk: &mut Desk, now: Time, gates: &[Hold], wakers: &mut Wakers) {
+    /// Gives permits back from the wait_queue, which no worker has had.
+    fn free_here(
+        &self,
+        wait_queue: &mut WaitQueue,
+        now: Time,
+        gates: &[Hold],
+        wakers: &mut Wakers,
+    ) {
         for hold in gates {
             self.count(hold.place(), |gate| gate.in_flight -= 1);
         }
         for hold in gates {
-            self.serve(desk, now, hold.place(), wakers);
+            self.serve(wait_queue, now, hold.place(), wakers);
         }
     }
 }
@@ -417,7 +429,7 @@ fn waiter(id: u64, record: &Record) -> Waiter {
 }
 
 fn record(
-    desk: &Desk,
+    wait_queue: &WaitQueue,
     now: Time,
     ask: &Ask<'_>,
     facts: &Facts,
@@ -426,7 +438,7 @@ fn record(
 ) -> Record {
     Record {
         tenant: ask.tenant.0,
-        weight: desk
+        weight: wait_queue
             .table
             .tenant(ask.tenant)
             .map_or(1, |tenant| tenant.weight),

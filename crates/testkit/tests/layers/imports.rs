@@ -68,7 +68,7 @@ fn reached<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
 /// A file's name below `source`; `None` for tests.
 fn name_of(source: &Path, file: &Path) -> Option<String> {
     let name = file.strip_prefix(source).ok()?.to_str()?;
-    let is_test = name.ends_with("tests.rs") || name.contains("tests/") || name == "testbed.rs";
+    let is_test = name.ends_with("tests.rs") || name.contains("tests/") || name == "fixture.rs";
     (!is_test).then(|| name.to_owned())
 }
 

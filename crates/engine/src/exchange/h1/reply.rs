@@ -17,8 +17,8 @@ use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::reply::{BodySize, Outgoing};
 use crate::io::Io;
-use crate::outbox::Outbox;
 use crate::status;
+use crate::write_buffer::WriteBuffer;
 
 /// Writes replies.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct H1Reply {
     timer: Rc<Deadlines>,
     clock: Rc<Clock>,
     deadline: Deadline,
-    out: Outbox,
+    out: WriteBuffer,
     coding: Coding,
     facts: Facts,
     pace: Pace,
@@ -85,7 +85,7 @@ struct Facts {
 
 impl H1Reply {
     /// Makes the writing half of a connection.
-    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>, out: Outbox) -> Self {
+    pub fn new(io: Rc<Io>, timer: &Rc<Deadlines>, clock: &Rc<Clock>, out: WriteBuffer) -> Self {
         Self {
             io,
             timer: Rc::clone(timer),
@@ -394,7 +394,7 @@ impl H1Reply {
     }
 
     /// Leaves its memory to another reply.
-    pub(crate) fn into_outbox(mut self) -> Outbox {
+    pub(crate) fn into_write_buffer(mut self) -> WriteBuffer {
         self.out.clear();
         self.out
     }
@@ -434,7 +434,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::block_on;
+    use crate::fixture::block_on;
 
     /// A reply, and the other end of its connection.
     fn reply() -> (H1Reply, std::os::unix::net::UnixStream) {
@@ -442,7 +442,10 @@ mod tests {
         ours.set_nonblocking(true).expect("a socket");
         let io = Rc::new(Io::new(ours.into()).expect("registered"));
         let (timer, clock) = (Deadlines::new(), Rc::new(Clock::new()));
-        (H1Reply::new(io, &timer, &clock, Outbox::default()), theirs)
+        (
+            H1Reply::new(io, &timer, &clock, WriteBuffer::default()),
+            theirs,
+        )
     }
 
     #[test]

@@ -157,7 +157,7 @@ fn known(address: IpAddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
     use crate::exchange::request::Peer;
-    use crate::testbed::{exchange, peer};
+    use crate::fixture::{exchange, peer};
 
     #[test]
     fn behind_a_unix_socket_the_port_is_that_of_the_url() {

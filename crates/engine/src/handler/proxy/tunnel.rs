@@ -15,10 +15,10 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
 use crate::io::Io;
-use crate::outbox::Outbox;
 use crate::reply_head;
 use crate::stage::Arrived;
 use crate::upstream::link::Link;
+use crate::write_buffer::WriteBuffer;
 
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Lane {
         to: &Io,
         silence: &Deadline,
     ) -> Poll<io::Result<()>> {
-        let mut out = Outbox::default();
+        let mut out = WriteBuffer::default();
         while !self.is_over {
             if buffer.is_empty() && ready!(from.poll_fill(cx, buffer))? == 0 {
                 to.shutdown_write();

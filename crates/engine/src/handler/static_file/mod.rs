@@ -248,7 +248,7 @@ async fn list(routed: Routed<'_>, exchange: &mut Exchange, handle: &Arc<Handle>)
 
 #[cfg(test)]
 mod tests {
-    use crate::testbed::{Bed, reply};
+    use crate::fixture::{Fixture, reply};
 
     const CONFIG: &str = r#"
 [[listen]]
@@ -273,10 +273,10 @@ handler = { respond = { status = 200, body = "a program" } }
     fn what_is_fresh_is_sent_without_a_look_at_the_disk() {
         let root = directory("fresh");
         std::fs::write(root.join("a.txt"), "from disk").expect("a file");
-        let bed = Bed::new(&CONFIG.replace("{dir}", &root.display().to_string()));
+        let fixture = Fixture::new(&CONFIG.replace("{dir}", &root.display().to_string()));
         let ask = |path: &str| {
             let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
-            let (status, _, body) = reply(&bed.ask(&request));
+            let (status, _, body) = reply(&fixture.ask(&request));
             (status, body)
         };
         assert_eq!(ask("/a.txt"), (200, "from disk".into()));
@@ -293,14 +293,14 @@ handler = { respond = { status = 200, body = "a program" } }
         let root = directory("rules");
         std::fs::write(root.join("run.php"), "<?php secret").expect("a file");
         std::fs::write(root.join("page.html"), "<p>").expect("a file");
-        let bed = Bed::new(&CONFIG.replace("{dir}", &root.display().to_string()));
+        let fixture = Fixture::new(&CONFIG.replace("{dir}", &root.display().to_string()));
         for (path, status, body) in [
             ("/run.php/info", 200, "a program"),
             ("/page.html", 200, "<p>"),
             ("/none.php", 404, ""),
         ] {
             let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
-            let exchange = bed.ask(&request);
+            let exchange = fixture.ask(&request);
             let (found, _, text) = reply(&exchange);
             assert_eq!(found, status, "{path}");
             if status == 200 {

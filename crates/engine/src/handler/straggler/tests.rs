@@ -6,8 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::fixture::{self, Fixture, block_on, peer};
 use crate::permits;
-use crate::testbed::{self, Bed, block_on, peer};
 use crate::upstream::{Fresh, Reached, Tried};
 
 const CONFIG: &str = r#"
@@ -32,22 +32,22 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 /// Where a server listens.
-enum Door {
+enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 /// A worker, and the server it asks.
 struct Scene {
-    bed: Bed,
-    door: Door,
+    fixture: Fixture,
+    socket: Socket,
 }
 
 impl Scene {
     fn tcp(read: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address").to_string();
-        Self::new(Door::Tcp(listener), &address, read)
+        Self::new(Socket::Tcp(listener), &address, read)
     }
 
     fn unix(read: &str) -> Self {
@@ -57,29 +57,29 @@ impl Scene {
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).expect("a socket");
         let address = format!("unix:{}", path.display());
-        Self::new(Door::Unix(listener), &address, read)
+        Self::new(Socket::Unix(listener), &address, read)
     }
 
-    fn new(door: Door, address: &str, read: &str) -> Self {
+    fn new(socket: Socket, address: &str, read: &str) -> Self {
         let config = CONFIG.replace("{server}", address).replace("{read}", read);
-        let bed = Bed::new(&config);
-        Self { bed, door }
+        let fixture = Fixture::new(&config);
+        Self { fixture, socket }
     }
 
     fn accept(&self) -> Box<dyn Stream> {
-        match &self.door {
-            Door::Tcp(listener) => Box::new(listener.accept().expect("a connection").0),
-            Door::Unix(listener) => Box::new(listener.accept().expect("a connection").0),
+        match &self.socket {
+            Socket::Tcp(listener) => Box::new(listener.accept().expect("a connection").0),
+            Socket::Unix(listener) => Box::new(listener.accept().expect("a connection").0),
         }
     }
 
     /// An exchange admitted to the limit.
     async fn admitted(&self) -> Exchange {
         let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let mut exchange = testbed::exchange(peer("192.0.2.7:40000"), request);
+        let mut exchange = fixture::exchange(peer("192.0.2.7:40000"), request);
         exchange.route.site_index = Some(0);
-        let serving = self.bed.worker.serving();
-        let routed = self.bed.arrived(&serving).routed(&exchange.route);
+        let serving = self.fixture.worker.serving();
+        let routed = self.fixture.arrived(&serving).routed(&exchange.route);
         let chosen = routed.expect("a site").chosen(&exchange.route);
         let admitted = permits::admit(chosen, &mut exchange, Instant::now()).await;
         admitted.expect("there is room");
@@ -89,10 +89,12 @@ impl Scene {
 
     /// Connects to the server and leaves it at work for an exchange.
     async fn leave(&self, exchange: &mut Exchange) -> Box<dyn Stream> {
-        let serving = self.bed.worker.serving();
+        let serving = self.fixture.worker.serving();
         let pool = &serving.pools[0];
         let mut tried = Tried::default();
-        let reached = pool.reach(&self.bed.worker, &mut tried, Fresh::Yes).await;
+        let reached = pool
+            .reach(&self.fixture.worker, &mut tried, Fresh::Yes)
+            .await;
         let Reached { link, in_flight } = reached.expect("it listens");
         let server = self.accept();
         let rest = Rest::Bytes;
@@ -101,7 +103,7 @@ impl Scene {
             in_flight,
             rest,
         };
-        let routed = self.bed.arrived(&serving).routed(&exchange.route);
+        let routed = self.fixture.arrived(&serving).routed(&exchange.route);
         follow_server(routed.expect("a site"), exchange, abandoned);
         server
     }
@@ -115,13 +117,13 @@ impl Scene {
     }
 
     fn in_flight(&self) -> u32 {
-        let limiter = &self.bed.shared.limits;
+        let limiter = &self.fixture.shared.limits;
         let gates = limiter.ledger.look(limiter.time(Instant::now()), None, 100);
         gates.iter().map(|gate| gate.in_flight).sum()
     }
 
     fn ended(&self, end: StragglerEnd) -> u64 {
-        let counter = self.bed.worker.stats.stragglers.ended(end);
+        let counter = self.fixture.worker.stats.stragglers.ended(end);
         counter.load(std::sync::atomic::Ordering::Relaxed)
     }
 
@@ -130,11 +132,11 @@ impl Scene {
         let mut looks = tokio::time::interval(Duration::from_millis(5));
         for _ in 0..LOOKS_MAX {
             if self.in_flight() == 0 {
-                assert_eq!(self.bed.worker.stats.stragglers.now(), 0);
+                assert_eq!(self.fixture.worker.stats.stragglers.now(), 0);
                 return;
             }
             looks.tick().await;
-            self.bed.worker.tick();
+            self.fixture.worker.tick();
         }
         panic!("a permit is held for ever");
     }
@@ -230,7 +232,7 @@ fn an_exchange_that_holds_nothing_leaves_nobody_behind() {
         exchange.held = None;
         let mut server = scene.leave(&mut exchange).await;
         assert_eq!(server.read(&mut [0]).expect("no reset"), 0);
-        assert_eq!(scene.bed.worker.stats.stragglers.now(), 0);
+        assert_eq!(scene.fixture.worker.stats.stragglers.now(), 0);
     });
 }
 
@@ -239,6 +241,6 @@ fn a_worker_that_ends_waits_for_none() {
     let scene = Scene::tcp(LONG);
     let server = block_on(scene.abandon());
     assert_eq!(scene.in_flight(), 0);
-    assert_eq!(scene.bed.worker.stats.stragglers.now(), 0);
+    assert_eq!(scene.fixture.worker.stats.stragglers.now(), 0);
     drop(server);
 }

@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use limits::Why;
 
-use super::{Crowd, bed, check_quiet, config, field, statuses, together};
+use super::{Crowd, check_quiet, config, field, fixture, statuses, together};
+use crate::fixture::{Fixture, block_on, peer};
 use crate::permits::refusals::REMEMBERED_MAX;
 use crate::permits::refuse::retry_after_s;
 use crate::permits::{questions, rows};
-use crate::testbed::{Bed, block_on, peer};
 
 #[test]
 fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
-    let bed = bed(
+    let fixture = fixture(
         r#"{ concurrent = 2, mode = "shadow" }"#,
         r#"{ key = "path", concurrent = 1, mode = "shadow" }"#,
         "",
     );
-    let replies = together(&bed, 3);
+    let replies = together(&fixture, 3);
     assert_eq!(statuses(&replies), [200, 200, 200]);
-    let rows = rows::collect(&bed.shared);
+    let rows = rows::collect(&fixture.shared);
     let of = |row: &rows::Row| (row.look.totals.shadow_refused, row.refused_total());
     assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
     let id = field(&replies[2], "X-Request-Id").unwrap();
-    let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+    let why = questions::answer(&fixture.shared, &format!("why {id}")).expect("an answer");
     for part in [
         "limit       site a/path",
         "key         /hold",
@@ -35,11 +35,11 @@ fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
     ] {
         assert!(why.contains(part), "{part}: {why}");
     }
-    let records = bed.records();
+    let records = fixture.records();
     let shadow = "\"reason\":null,\"limit\":null,\"limit_key\":null,\
         \"shadow_reason\":\"limit_full\",\"shadow_limit\":\"site a/path\",\"shadow_key\":\"/hold\"";
     assert_eq!(records.matches(shadow).count(), 2, "{records}");
-    let lines = bed.shared.limits.refusals.take_lines();
+    let lines = fixture.shared.limits.refusals.take_lines();
     assert_eq!(
         lines,
         [
@@ -47,20 +47,20 @@ fn a_limit_in_shadow_refuses_nobody_and_says_whom_it_would_have() {
             "limit process concurrent 2/2 queue 0/0: 1 would be refused (shadow)",
         ]
     );
-    check_quiet(&bed);
+    check_quiet(&fixture);
 }
 
 #[test]
 fn a_request_that_a_shadow_and_a_limit_refuse_is_told_of_both() {
-    let bed = bed(
+    let fixture = fixture(
         r#"{ concurrent = 1 }"#,
         r#"{ rate = "1/d", burst = 1, mode = "shadow" }"#,
         "",
     );
-    let replies = together(&bed, 2);
+    let replies = together(&fixture, 2);
     assert_eq!(statuses(&replies), [200, 503]);
     let id = field(&replies[1], "X-Request-Id").unwrap();
-    let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+    let why = questions::answer(&fixture.shared, &format!("why {id}")).expect("an answer");
     let (refused, shadow) = why.split_once("\n\n").expect("two parts");
     assert!(refused.contains("process/process") && !refused.contains("passed"));
     assert!(shadow.contains("limit_rate") && shadow.contains("passed"));
@@ -68,9 +68,9 @@ fn a_request_that_a_shadow_and_a_limit_refuse_is_told_of_both() {
 
 #[test]
 fn an_operator_asks_and_changes_what_a_limit_is() {
-    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
-    let replies = together(&bed, 2);
+    let fixture = fixture("", r#"{ key = "path", concurrent = 1 }"#, "");
+    let ask = |question: &str| questions::answer(&fixture.shared, question).expect("an answer");
+    let replies = together(&fixture, 2);
     let id = field(&replies[1], "X-Request-Id").unwrap();
     let why = ask(&format!("why {id}"));
     for part in ["site a/path", "/hold", "limit_full", "concurrent 1/1"] {
@@ -85,7 +85,7 @@ fn an_operator_asks_and_changes_what_a_limit_is() {
         answer.starts_with("site a/path: concurrent 2, queue 3, wait 5s"),
         "{answer}"
     );
-    assert_eq!(statuses(&together(&bed, 2)), [200, 200]);
+    assert_eq!(statuses(&together(&fixture, 2)), [200, 200]);
     assert!(ask("limits list").contains("set"));
     for (order, part) in [
         ("limits set site a/path", "what to set"),
@@ -100,19 +100,19 @@ fn an_operator_asks_and_changes_what_a_limit_is() {
             "{order}: {answer}"
         );
     }
-    assert_eq!(questions::answer(&bed.shared, "what"), None);
+    assert_eq!(questions::answer(&fixture.shared, "what"), None);
 }
 
 #[test]
 fn the_last_refusal_of_each_flow_is_remembered_however_often_another_is_refused() {
-    let bed = bed("", r#"{ key = "path", rate = "1/d", burst = 1 }"#, "");
+    let fixture = fixture("", r#"{ key = "path", rate = "1/d", burst = 1 }"#, "");
     let ask = |client: &str, path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-        let exchange = bed.ask_from(peer(&format!("{client}:40000")), &request);
+        let exchange = fixture.ask_from(peer(&format!("{client}:40000")), &request);
         exchange.request.id.to_string()
     };
     let is_known = |id: &str| {
-        let why = questions::answer(&bed.shared, &format!("why {id}")).expect("an answer");
+        let why = questions::answer(&fixture.shared, &format!("why {id}")).expect("an answer");
         !why.starts_with("error: ")
     };
     for path in ["/one", "/two"] {
@@ -139,9 +139,9 @@ fn the_last_refusal_of_each_flow_is_remembered_however_often_another_is_refused(
 
 #[test]
 fn the_log_is_told_of_refusals_by_the_second() {
-    let bed = bed("", r#"{ concurrent = 1 }"#, "");
-    together(&bed, 5);
-    let told = bed.shared.limits.refusals.take_lines();
+    let fixture = fixture("", r#"{ concurrent = 1 }"#, "");
+    together(&fixture, 5);
+    let told = fixture.shared.limits.refusals.take_lines();
     assert_eq!(told, ["limit site concurrent 1/1 queue 0/0: 4 refused"]);
 }
 
@@ -165,11 +165,11 @@ fn what_is_told_to_wait_is_whole_seconds_within_bounds() {
 
 #[test]
 fn the_busiest_keys_are_shown_and_how_many_are_not() {
-    let bed = bed("", r#"{ key = "path", concurrent = 9 }"#, "");
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let fixture = fixture("", r#"{ key = "path", concurrent = 9 }"#, "");
+    let ask = |question: &str| questions::answer(&fixture.shared, question).expect("an answer");
     assert_eq!(ask("limits top"), "no key of a limit is in use\n");
     block_on(async {
-        let mut crowd = Crowd::new(&bed);
+        let mut crowd = Crowd::new(&fixture);
         crowd.ask("192.0.2.7", "a", "/hold/busy").await;
         assert_eq!(
             ask("limits top").lines().count(),
@@ -199,10 +199,10 @@ const KEYS: usize = 10_000;
 #[test]
 fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
     let text = config("", r#"{ key = "path", concurrent = 9 }"#, "");
-    let bed = Bed::new(&text.replace("[log]", "[caps]\nlimit_keys = 20000\n[log]"));
-    let serving = bed.worker.serving();
+    let fixture = Fixture::new(&text.replace("[log]", "[caps]\nlimit_keys = 20000\n[log]"));
+    let serving = fixture.worker.serving();
     let defined = serving.generation.limits.defined().expect("in force");
-    let ledger = &bed.shared.limits.ledger;
+    let ledger = &fixture.shared.limits.ledger;
     let admit = |key: &str| {
         let want = limits::Want {
             limit: defined.limits[0],
@@ -221,7 +221,7 @@ fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
     };
     let mut held: Vec<_> = (0..KEYS).map(|nth| admit(&format!("/{nth}"))).collect();
     held.extend([admit("/777"), admit("/777"), admit("/42")]);
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let ask = |question: &str| questions::answer(&fixture.shared, question).expect("an answer");
     let top = ask("limits top 3");
     let lines: Vec<&str> = top.lines().collect();
     assert!(
@@ -252,8 +252,8 @@ fn a_list_tells_what_counts_some_requests_and_what_does_not_hold_now() {
         {{ name = "posts", concurrent = 1, match = {{ method = "POST" }}, when = "daily" }},
         {{ name = "other", concurrent = 1 }}"#
     );
-    let bed = bed("", &limits, "");
-    let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+    let fixture = fixture("", &limits, "");
+    let ask = |question: &str| questions::answer(&fixture.shared, question).expect("an answer");
     let (list, json) = (ask("limits list"), ask("limits list json"));
     for (name, is, members) in [
         (
@@ -287,8 +287,8 @@ fn a_change_is_kept_of_a_rule_that_has_a_name() {
     let named = text.replace("rules = [{ limits", "rules = [{ name = \"x\", limits");
     let limit = "concurrent=2";
     for (text, rule, is_refused) in [(&text, "rule 1", true), (&named, "x", false)] {
-        let bed = Bed::new(text);
-        let ask = |question: &str| questions::answer(&bed.shared, question).expect("an answer");
+        let fixture = Fixture::new(text);
+        let ask = |question: &str| questions::answer(&fixture.shared, question).expect("an answer");
         let answer = ask(&format!("limits keep rule a/{rule}/path\t{limit}"));
         let told = answer.starts_with("error: rule 1 of a has no name");
         assert_eq!(told, is_refused, "{answer}");
@@ -300,14 +300,14 @@ fn a_change_is_kept_of_a_rule_that_has_a_name() {
 
 #[test]
 fn what_is_wrong_with_an_order_is_told_in_a_line_without_places() {
-    let bed = bed("", r#"{ key = "path", concurrent = 1 }"#, "");
+    let fixture = fixture("", r#"{ key = "path", concurrent = 1 }"#, "");
     for (change, part) in [
         ("concurrent=0", "`concurrent`"),
         ("wait=2d", "from 1ms to 1h"),
         ("mode=loud", "`mode`"),
     ] {
         let order = format!("limits set site a/path {change}");
-        let answer = questions::answer(&bed.shared, &order).expect("an answer");
+        let answer = questions::answer(&fixture.shared, &order).expect("an answer");
         let why = answer.strip_prefix("error: ").unwrap_or_default();
         let is_a_line = why.lines().count() == 1 && !why.contains("error");
         assert!(is_a_line && why.contains(part), "{answer}");

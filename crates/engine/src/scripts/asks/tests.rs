@@ -5,8 +5,8 @@ use script::{Ask, Request as _};
 use super::*;
 use crate::exchange::body::Body;
 use crate::exchange::memory::MemoryBody;
+use crate::fixture::{Fixture, block_on, exchange, peer, reply};
 use crate::pipeline;
-use crate::testbed::{Bed, block_on, exchange, peer, reply};
 
 /// A site whose `/script` is this, beside a page, a private page and a loop.
 fn config(code: &str) -> String {
@@ -34,10 +34,10 @@ rules = [
 
 /// The reply to a script, and how many records there are then.
 fn said(code: &str) -> (u16, String, usize) {
-    let bed = Bed::new(&config(code));
-    let ended = bed.ask("GET /script?q=1 HTTP/1.1\r\nHost: a\r\nX-Say: hello\r\n\r\n");
+    let fixture = Fixture::new(&config(code));
+    let ended = fixture.ask("GET /script?q=1 HTTP/1.1\r\nHost: a\r\nX-Say: hello\r\n\r\n");
     let (status, _, body) = reply(&ended);
-    (status, body, bed.records().lines().count())
+    (status, body, fixture.records().lines().count())
 }
 
 #[test]
@@ -79,14 +79,14 @@ fn fields_of_a_reply_inside_are_told() {
 
 #[test]
 fn a_body_is_read_as_often_as_asked_and_too_long_ones_raise() {
-    let bed = Bed::new(&config("1"));
+    let fixture = Fixture::new(&config("1"));
     block_on(async {
         let mut exchange = exchange(
             peer("192.0.2.7:1"),
             "POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n",
         );
         exchange.body = Body::Memory(MemoryBody::new(*b"body"));
-        pipeline::tests::begin(bed.arrived(&bed.worker.serving()), &mut exchange);
+        pipeline::tests::begin(fixture.arrived(&fixture.worker.serving()), &mut exchange);
         for _ in 0..2 {
             let read = exchange.perform(Ask::Body { bytes_max: 4 }).await;
             assert!(matches!(read, Woken::Value(Datum::Bytes(bytes)) if bytes == b"body"));
@@ -102,7 +102,7 @@ fn a_body_is_read_as_often_as_asked_and_too_long_ones_raise() {
 
 #[test]
 fn a_permit_is_held_until_the_request_ends() {
-    let bed = Bed::new(&config("1"));
+    let fixture = Fixture::new(&config("1"));
     let acquire = |wait_ms| Ask::Acquire {
         key: b"k".to_vec(),
         concurrent: 1,
@@ -114,7 +114,7 @@ fn a_permit_is_held_until_the_request_ends() {
         let request = "GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
         let [mut one, mut other] = [1, 2].map(|port| {
             let mut exchange = exchange(peer(&format!("192.0.2.7:{port}")), request);
-            pipeline::tests::begin(bed.arrived(&bed.worker.serving()), &mut exchange);
+            pipeline::tests::begin(fixture.arrived(&fixture.worker.serving()), &mut exchange);
             exchange
         });
         assert!(is(&one.perform(acquire(0)).await, true));

@@ -23,7 +23,7 @@ fn who_came_from_another_gate_stands_where_it_came() {
     assert_eq!(order, [1, 3, 2]);
 }
 
-/// As the desk does when another gate of the one who is next is full.
+/// As the wait_queue does when another gate of the one who is next is full.
 fn put_back(queue: &mut Queue, now: Time, waiter: Waiter, charge: Charge) {
     queue.refund(now, waiter.tenant, waiter.client, charge);
     queue.push(now, waiter);

@@ -15,12 +15,12 @@ const KEPT_MAX: usize = 64;
 
 /// The server's end of the link.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct LinkReceiver {
     link: OwnedFd,
     kept: VecDeque<io::Result<Word>>,
 }
 
-impl Ear {
+impl LinkReceiver {
     pub(super) fn new(link: OwnedFd) -> Self {
         Self {
             link,
@@ -29,7 +29,7 @@ impl Ear {
     }
 
     /// Waits for the next word; the supervisor's end is `UnexpectedEof`.
-    pub(super) fn hear(&mut self) -> io::Result<Word> {
+    pub(super) fn receive(&mut self) -> io::Result<Word> {
         match self.kept.pop_front() {
             Some(word) => word,
             None => ToServer::recv(self.link.as_fd()),
@@ -37,7 +37,7 @@ impl Ear {
     }
 
     /// The next word, if one comes within `patience`.
-    pub(super) fn hear_within(&mut self, patience: Duration) -> io::Result<Option<Word>> {
+    pub(super) fn receive_within(&mut self, patience: Duration) -> io::Result<Option<Word>> {
         if let Some(word) = self.kept.pop_front() {
             return word.map(Some);
         }
@@ -77,22 +77,22 @@ mod tests {
     #[test]
     fn an_end_is_noticed_and_nothing_said_before_it_is_lost() {
         let (supervisor, link) = os::fdpass::pair().expect("a link");
-        let mut ear = Ear::new(link);
+        let mut receiver = LinkReceiver::new(link);
         let say = |word: ToServer| word.send(supervisor.as_fd()).expect("said");
-        assert!(!ear.is_told_to_end());
+        assert!(!receiver.is_told_to_end());
         say(ToServer::Tally(Tally::default()));
-        assert!(!ear.is_told_to_end());
+        assert!(!receiver.is_told_to_end());
         say(ToServer::Drain);
-        assert!(ear.is_told_to_end() && ear.is_told_to_end());
-        assert!(matches!(ear.hear(), Ok(Ok(ToServer::Tally(_)))));
+        assert!(receiver.is_told_to_end() && receiver.is_told_to_end());
+        assert!(matches!(receiver.receive(), Ok(Ok(ToServer::Tally(_)))));
         assert!(matches!(
-            ear.hear_within(Duration::ZERO),
+            receiver.receive_within(Duration::ZERO),
             Ok(Some(Ok(ToServer::Drain)))
         ));
-        assert!(!ear.is_told_to_end());
+        assert!(!receiver.is_told_to_end());
         drop(supervisor);
-        assert!(ear.is_told_to_end());
-        let ended = ear.hear().expect_err("nobody is there");
+        assert!(receiver.is_told_to_end());
+        let ended = receiver.receive().expect_err("nobody is there");
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -1,6 +1,6 @@
 //! How busy each worker is, for all to see: connections, the turn it is in, its last heartbeat.
 //!
-//! A worker's loop is either parked (waiting for events) or in a turn. The board notes when a
+//! A worker's loop is either parked (waiting for events) or in a turn. The load table notes when a
 //! turn began, so that others can tell a worker that is held up from one that is idle. Long turns
 //! are summed up and forgotten by halves. A worker that was held up more than another lately, or
 //! has clearly more connections than its share, is not given new ones.
@@ -21,17 +21,17 @@ const HALF_LIFE_US: u64 = 250_000;
 /// Connections above the mean that are no imbalance yet.
 const SLACK: usize = 4;
 
-/// The board.
+/// The load table.
 #[derive(Debug)]
-pub struct Board {
+pub struct LoadTable {
     started: Instant,
-    workers: Vec<Sheet>,
+    workers: Vec<WorkerLoad>,
 }
 
-/// One worker's place on it; a cache line of its own.
+/// One worker's load; a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Sheet {
+struct WorkerLoad {
     connections: AtomicUsize,
     /// When the present turn began; 0 while parked.
     turn_us: AtomicU64,
@@ -44,54 +44,54 @@ struct Sheet {
     request: AtomicU64,
 }
 
-impl Board {
-    /// Makes a board for so many workers.
+impl LoadTable {
+    /// Makes a load table for so many workers.
     pub fn new(workers: usize) -> Self {
         Self {
             started: Instant::now(),
-            workers: (0..workers).map(|_| Sheet::default()).collect(),
+            workers: (0..workers).map(|_| WorkerLoad::default()).collect(),
         }
     }
 
-    /// Microseconds since the board was made; never 0.
+    /// Microseconds since the load table was made; never 0.
     pub fn now_us(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX - 1) + 1
     }
 
     /// The worker's loop begins a turn.
     pub fn turn_begins(&self, worker: usize) {
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.turn_us.store(self.now_us(), Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.turn_us.store(self.now_us(), Relaxed);
         }
     }
 
     /// The worker's loop goes to sleep.
     pub fn turn_ends(&self, worker: usize) {
-        let Some(sheet) = self.workers.get(worker) else {
+        let Some(load) = self.workers.get(worker) else {
             return;
         };
-        let began_us = sheet.turn_us.swap(0, Relaxed);
+        let began_us = load.turn_us.swap(0, Relaxed);
         let now_us = self.now_us();
         let turn_us = now_us.saturating_sub(began_us);
         if began_us != 0 && turn_us > TURN_LONG_US {
-            let held_up_us = sheet.past_us(now_us).saturating_add(turn_us);
-            sheet.held_up_us.store(held_up_us, Relaxed);
-            sheet.held_up_at_us.store(now_us, Relaxed);
+            let held_up_us = load.past_us(now_us).saturating_add(turn_us);
+            load.held_up_us.store(held_up_us, Relaxed);
+            load.held_up_at_us.store(now_us, Relaxed);
         }
     }
 
     /// The worker is alive.
     pub fn beat(&self, worker: usize) {
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.beat_us.store(self.now_us(), Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.beat_us.store(self.now_us(), Relaxed);
         }
     }
 
     /// A tick of the worker's came so late: that long nothing that was ready was looked at.
     pub fn note_lag(&self, worker: usize, late: Duration) {
         let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.lag_us.fetch_max(late_us, Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.lag_us.fetch_max(late_us, Relaxed);
         }
     }
 
@@ -99,15 +99,15 @@ impl Board {
     /// that is due now; `None` before its first heartbeat and after its end. Asked by one alone.
     pub fn take_lag_us(&self, worker: usize) -> Option<u64> {
         let overdue_us = self.silence_us(worker)?.saturating_sub(TICK_MS * 1_000);
-        let sheet = self.workers.get(worker)?;
-        Some(sheet.lag_us.swap(0, Relaxed).max(overdue_us))
+        let load = self.workers.get(worker)?;
+        Some(load.lag_us.swap(0, Relaxed).max(overdue_us))
     }
 
     /// The worker has ended: nobody waits for its next heartbeat, or for the end of its turn.
     pub fn leave(&self, worker: usize) {
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.beat_us.store(0, Relaxed);
-            sheet.turn_us.store(0, Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.beat_us.store(0, Relaxed);
+            load.turn_us.store(0, Relaxed);
         }
     }
 
@@ -120,8 +120,8 @@ impl Board {
 
     /// Notes the id of the request a worker has begun, for the report on one that stands still.
     pub fn note_request(&self, worker: usize, number: u64) {
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.request.store(number, Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.request.store(number, Relaxed);
         }
     }
 
@@ -129,20 +129,20 @@ impl Board {
     pub fn last_request(&self, worker: usize) -> u64 {
         self.workers
             .get(worker)
-            .map_or(0, |sheet| sheet.request.load(Relaxed))
+            .map_or(0, |load| load.request.load(Relaxed))
     }
 
     /// A worker has one connection more.
     pub fn connected(&self, worker: usize) {
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.connections.fetch_add(1, Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.connections.fetch_add(1, Relaxed);
         }
     }
 
     /// A worker has one connection less.
     pub fn disconnected(&self, worker: usize) {
-        if let Some(sheet) = self.workers.get(worker) {
-            sheet.connections.fetch_sub(1, Relaxed);
+        if let Some(load) = self.workers.get(worker) {
+            load.connections.fetch_sub(1, Relaxed);
         }
     }
 
@@ -150,20 +150,20 @@ impl Board {
     pub fn connections(&self, worker: usize) -> usize {
         self.workers
             .get(worker)
-            .map_or(0, |sheet| sheet.connections.load(Relaxed))
+            .map_or(0, |load| load.connections.load(Relaxed))
     }
 
     /// Connections of all workers.
     pub fn connections_total(&self) -> usize {
         self.workers
             .iter()
-            .map(|sheet| sheet.connections.load(Relaxed))
+            .map(|load| load.connections.load(Relaxed))
             .sum()
     }
 
     /// Whether every worker is parked.
     pub fn is_idle(&self) -> bool {
-        let parked = |sheet: &Sheet| sheet.turn_us.load(Relaxed) == 0;
+        let parked = |load: &WorkerLoad| load.turn_us.load(Relaxed) == 0;
         self.workers.iter().all(parked)
     }
 
@@ -223,8 +223,8 @@ impl Board {
 
     /// How long the worker was held up lately, its present turn included.
     fn held_up_us(&self, worker: usize) -> u64 {
-        let sheet = self.workers.get(worker);
-        let past_us = sheet.map_or(0, |sheet| sheet.past_us(self.now_us()));
+        let load = self.workers.get(worker);
+        let past_us = load.map_or(0, |load| load.past_us(self.now_us()));
         match self.turn_us(worker) {
             long @ TURN_LONG_US.. => past_us.saturating_add(long),
             _ => past_us,
@@ -236,7 +236,7 @@ impl Board {
         match self
             .workers
             .get(worker)
-            .map(|sheet| sheet.turn_us.load(Relaxed))
+            .map(|load| load.turn_us.load(Relaxed))
         {
             None | Some(0) => 0,
             Some(began_us) => self.now_us().saturating_sub(began_us),
@@ -244,7 +244,7 @@ impl Board {
     }
 }
 
-impl Sheet {
+impl WorkerLoad {
     /// What is left of the long turns of the past.
     fn past_us(&self, now_us: u64) -> u64 {
         let held_up_us = self.held_up_us.load(Relaxed);
@@ -258,86 +258,86 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Lets time pass, as the board sees it.
-    fn pass(board: &mut Board, ms: u64) {
-        board.started -= Duration::from_millis(ms);
+    /// Lets time pass, as the load table sees it.
+    fn pass(loads: &mut LoadTable, ms: u64) {
+        loads.started -= Duration::from_millis(ms);
     }
 
     #[test]
     fn a_connection_stays_where_it_arrived_while_loads_are_even() {
-        let board = Board::new(2);
+        let loads = LoadTable::new(2);
         for _ in 0..50 {
-            board.connected(0);
-            board.connected(1);
+            loads.connected(0);
+            loads.connected(1);
         }
-        assert_eq!((board.place(0), board.place(1)), (0, 1));
+        assert_eq!((loads.place(0), loads.place(1)), (0, 1));
     }
 
     #[test]
     fn a_worker_with_more_than_its_share_hands_over() {
-        let board = Board::new(2);
+        let loads = LoadTable::new(2);
         for _ in 0..50 {
-            board.connected(0);
+            loads.connected(0);
         }
-        assert_eq!((board.place(0), board.place(1)), (1, 1));
+        assert_eq!((loads.place(0), loads.place(1)), (1, 1));
     }
 
     #[test]
     fn a_worker_that_was_held_up_hands_over() {
-        let mut board = Board::new(2);
-        board.turn_begins(0);
-        pass(&mut board, 7);
-        assert!(board.is_stuck(0));
-        assert_eq!(board.rescuer(0), Some(1));
-        assert_eq!(board.place(0), 0, "one long turn is soon over");
-        pass(&mut board, 40);
-        board.turn_ends(0);
-        assert_eq!(board.place(0), 1);
+        let mut loads = LoadTable::new(2);
+        loads.turn_begins(0);
+        pass(&mut loads, 7);
+        assert!(loads.is_stuck(0));
+        assert_eq!(loads.rescuer(0), Some(1));
+        assert_eq!(loads.place(0), 0, "one long turn is soon over");
+        pass(&mut loads, 40);
+        loads.turn_ends(0);
+        assert_eq!(loads.place(0), 1);
     }
 
     #[test]
     fn of_two_that_were_held_up_the_less_is_chosen() {
-        let board = Board::new(2);
+        let loads = LoadTable::new(2);
         let hold_up = |worker: usize, long_us| {
-            board.workers[worker].held_up_us.store(long_us, Relaxed);
-            board.workers[worker]
+            loads.workers[worker].held_up_us.store(long_us, Relaxed);
+            loads.workers[worker]
                 .held_up_at_us
-                .store(board.now_us(), Relaxed);
+                .store(loads.now_us(), Relaxed);
         };
         hold_up(0, 100_000);
         hold_up(1, 10_000);
-        assert_eq!((board.place(0), board.place(1)), (1, 1));
+        assert_eq!((loads.place(0), loads.place(1)), (1, 1));
         hold_up(1, 90_000);
-        assert_eq!((board.place(0), board.place(1)), (0, 1));
+        assert_eq!((loads.place(0), loads.place(1)), (0, 1));
     }
 
     #[test]
     fn what_held_a_worker_up_is_forgotten() {
-        let sheet = Sheet::default();
-        sheet.held_up_us.store(50_000, Relaxed);
-        sheet.held_up_at_us.store(1, Relaxed);
-        assert_eq!(sheet.past_us(1), 50_000);
-        assert_eq!(sheet.past_us(1 + 2 * HALF_LIFE_US), 12_500);
-        assert_eq!(sheet.past_us(1 + 100 * HALF_LIFE_US), 0);
+        let load = WorkerLoad::default();
+        load.held_up_us.store(50_000, Relaxed);
+        load.held_up_at_us.store(1, Relaxed);
+        assert_eq!(load.past_us(1), 50_000);
+        assert_eq!(load.past_us(1 + 2 * HALF_LIFE_US), 12_500);
+        assert_eq!(load.past_us(1 + 100 * HALF_LIFE_US), 0);
     }
 
     #[test]
     fn a_worker_is_as_late_as_its_worst_tick_and_the_one_that_is_due() {
-        let mut board = Board::new(2);
-        assert_eq!((board.take_lag_us(0), board.take_lag_us(7)), (None, None));
-        board.beat(0);
+        let mut loads = LoadTable::new(2);
+        assert_eq!((loads.take_lag_us(0), loads.take_lag_us(7)), (None, None));
+        loads.beat(0);
         for late_ms in [3, 2_000_000, 1] {
-            board.note_lag(0, Duration::from_millis(late_ms));
+            loads.note_lag(0, Duration::from_millis(late_ms));
         }
-        assert_eq!(board.take_lag_us(0), Some(2_000_000_000));
+        assert_eq!(loads.take_lag_us(0), Some(2_000_000_000));
         assert!(
-            board
+            loads
                 .take_lag_us(0)
                 .is_some_and(|lag_us| lag_us < 1_000_000_000)
         );
-        pass(&mut board, TICK_MS + 20);
-        assert!(board.take_lag_us(0).is_some_and(|lag_us| lag_us >= 20_000));
-        board.leave(0);
-        assert_eq!(board.take_lag_us(0), None);
+        pass(&mut loads, TICK_MS + 20);
+        assert!(loads.take_lag_us(0).is_some_and(|lag_us| lag_us >= 20_000));
+        loads.leave(0);
+        assert_eq!(loads.take_lag_us(0), None);
     }
 }

@@ -13,12 +13,12 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 /// Bytes that wait to be sent.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct WriteBuffer {
     bytes: Vec<u8>,
     sent: usize,
 }
 
-impl Outbox {
+impl WriteBuffer {
     /// Where to append.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

@@ -7,9 +7,9 @@ use std::task::{Poll, Waker};
 
 use super::Books;
 use super::attempt::Held;
-use super::desk::Charged;
 use super::holds::Holds;
 use super::route::Bits;
+use super::wait_queue::Charged;
 use super::waiting::Outcome as Waited;
 use crate::Time;
 use crate::adaptive::Outcome;
@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 
 /// A worker's way into the ledger.
 #[repr(align(128))]
-pub(crate) struct Door {
+pub(crate) struct Handle {
     pub(super) worker: usize,
     pub(super) books: Arc<Books>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct End {
     pub(crate) outcome: Outcome,
 }
 
-impl Door {
+impl Handle {
     pub(super) fn new(worker: usize, books: Arc<Books>) -> Self {
         Self { worker, books }
     }
@@ -67,14 +67,14 @@ impl Door {
         end: &End,
         held_ns: Option<u64>,
     ) {
-        self.books.at_desk(end.now, |desk, now, wakers| {
+        self.books.at_desk(end.now, |wait_queue, now, wakers| {
             if let Some(charged) = charged {
-                desk.settle(now, charged, end.used);
+                wait_queue.settle(now, charged, end.used);
             }
             let all = holds.iter().enumerate();
             for (_, hold) in all.filter(|(at, _)| freed.has(*at)) {
-                desk.note_service(hold.place(), held_ns);
-                self.books.serve(desk, now, hold.place(), wakers);
+                wait_queue.note_service(hold.place(), held_ns);
+                self.books.serve(wait_queue, now, hold.place(), wakers);
             }
         });
     }
@@ -102,10 +102,10 @@ impl Door {
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Handle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Door")
+            .debug_struct("Handle")
             .field("worker", &self.worker)
             .finish_non_exhaustive()
     }

@@ -18,12 +18,12 @@ use crate::worker::shared::Shared;
 use crate::{access_log, pipeline};
 
 /// One worker that serves a configuration.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) worker: Rc<Worker>,
     pub(crate) shared: Shared,
 }
 
-impl Bed {
+impl Fixture {
     pub(crate) fn new(configuration: &str) -> Self {
         Self::of(generation(1, configuration))
     }
@@ -39,15 +39,15 @@ impl Bed {
             1,
             pipeline::serve_inside,
         );
-        let bed = Self {
+        let fixture = Self {
             worker: Rc::new(worker),
             shared,
         };
         if generation.scripts.is_some() {
-            block_on(bed.worker.prepare(&generation)).expect("scripts that start");
-            bed.worker.swap(generation);
+            block_on(fixture.worker.prepare(&generation)).expect("scripts that start");
+            fixture.worker.swap(generation);
         }
-        bed
+        fixture
     }
 
     /// The first stage of a request in a generation.

@@ -1,8 +1,8 @@
-//! The desk: everything that waits. Queues, waiters, and the hand-over of what was freed.
+//! The wait_queue: everything that waits. Queues, waiters, and the hand-over of what was freed.
 //!
-//! Whoever holds the desk is the only one who queues, serves and opens or closes cells; others
+//! Whoever holds the wait_queue is the only one who queues, serves and opens or closes cells; others
 //! may still pass gates that nobody waits at. A gate that somebody waits at is counted centrally
-//! and says so under its shard's lock, so a permit freed there always comes by the desk.
+//! and says so under its shard's lock, so a permit freed there always comes by the wait_queue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Everything that waits.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct WaitQueue {
     /// The limits in force; the same as in all cells.
     pub(super) table: Arc<Table>,
     /// The latest instant heard of, for those who give back without knowing the time.
@@ -101,18 +101,18 @@ pub(super) struct Wakers {
 }
 
 impl Books {
-    /// Does something at the desk, and calls the wakers afterwards.
+    /// Does something at the wait_queue, and calls the wakers afterwards.
     pub(super) fn at_desk<R>(
         &self,
         now: Option<Time>,
-        work: impl FnOnce(&mut Desk, Time, &mut Wakers) -> R,
+        work: impl FnOnce(&mut WaitQueue, Time, &mut Wakers) -> R,
     ) -> R {
         let mut wakers = Wakers::default();
         let result = {
-            let mut desk = self.desk.lock();
-            desk.latest = desk.latest.max(now.unwrap_or_default());
-            let now = now.unwrap_or(desk.latest);
-            work(&mut desk, now, &mut wakers)
+            let mut wait_queue = self.wait_queue.lock();
+            wait_queue.latest = wait_queue.latest.max(now.unwrap_or_default());
+            let now = now.unwrap_or(wait_queue.latest);
+            work(&mut wait_queue, now, &mut wakers)
         };
         for waker in wakers.wake {
             waker.wake();
@@ -121,15 +121,24 @@ impl Books {
     }
 
     /// Hands on what is free at a gate, until nothing is free or nobody waits.
-    pub(super) fn serve(&self, desk: &mut Desk, now: Time, place: Place, wakers: &mut Wakers) {
+    pub(super) fn serve(
+        &self,
+        wait_queue: &mut WaitQueue,
+        now: Time,
+        place: Place,
+        wakers: &mut Wakers,
+    ) {
         // Each turn takes one out of this queue, and nobody joins it meanwhile while it has a
         // free permit; the bound is for what was not foreseen.
-        let turns_max = desk.queues.get(&place).map_or(0, |queue| queue.queue.len());
+        let turns_max = wait_queue
+            .queues
+            .get(&place)
+            .map_or(0, |queue| queue.queue.len());
         for _ in 0..=turns_max {
-            if !self.has_free(desk, place) {
+            if !self.has_free(wait_queue, place) {
                 return;
             }
-            let Some(next) = desk
+            let Some(next) = wait_queue
                 .queues
                 .get_mut(&place)
                 .and_then(|queue| queue.queue.next(now))
@@ -138,14 +147,14 @@ impl Books {
             };
             match next {
                 Next::Late(waiter) => {
-                    self.turn_away(desk, now, waiter.id, Why::Late, wakers);
+                    self.turn_away(wait_queue, now, waiter.id, Why::Late, wakers);
                 }
                 Next::Serve(waiter, charge) if waiter.until <= now => {
-                    desk.refund(now, place, waiter.id, charge);
-                    self.turn_away(desk, now, waiter.id, Why::WaitedTooLong, wakers);
+                    wait_queue.refund(now, place, waiter.id, charge);
+                    self.turn_away(wait_queue, now, waiter.id, Why::WaitedTooLong, wakers);
                 }
                 Next::Serve(waiter, charge) => {
-                    self.serve_one(desk, now, place, waiter.id, charge, wakers);
+                    self.serve_one(wait_queue, now, place, waiter.id, charge, wakers);
                 }
             }
         }
@@ -154,42 +163,42 @@ impl Books {
     /// Takes all permits of a waiter whose turn has come, or lets it wait at another gate.
     fn serve_one(
         &self,
-        desk: &mut Desk,
+        wait_queue: &mut WaitQueue,
         now: Time,
         place: Place,
         id: u64,
         charge: Charge,
         wakers: &mut Wakers,
     ) {
-        let Some(mut record) = desk.records.remove(&id) else {
+        let Some(mut record) = wait_queue.records.remove(&id) else {
             return;
         };
-        match self.take_all(desk, &record) {
+        match self.take_all(wait_queue, &record) {
             Ok(over) => {
-                desk.holds += i64::try_from(record.gates.len()).unwrap_or(0);
-                desk.leave(place, &record);
+                wait_queue.holds += i64::try_from(record.gates.len()).unwrap_or(0);
+                wait_queue.leave(place, &record);
                 let charged = Charged {
                     place,
                     tenant: record.tenant,
                     client: record.client,
                     charge,
                 };
-                let shadows = self.shadows_of(desk, now, &record, over);
+                let shadows = self.shadows_of(wait_queue, now, &record, over);
                 let granted = State::Granted(now, charged, shadows);
                 if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, granted) {
                     wakers.wake.push(waker);
                 }
-                desk.records.insert(id, record);
+                wait_queue.records.insert(id, record);
             }
             Err(at) => {
-                desk.leave(place, &record);
-                desk.records.insert(id, record);
-                desk.refund(now, place, id, charge);
-                if let Some(record) = desk.records.get_mut(&id) {
+                wait_queue.leave(place, &record);
+                wait_queue.records.insert(id, record);
+                wait_queue.refund(now, place, id, charge);
+                if let Some(record) = wait_queue.records.get_mut(&id) {
                     record.guest |= record.at != at;
                     record.at = at;
                 }
-                self.queue_up(desk, now, id);
+                self.queue_up(wait_queue, now, id);
             }
         }
     }
@@ -197,8 +206,8 @@ impl Books {
     /// Takes a permit at every gate of a waiter, and tells which of them, in shadow, would have
     /// refused it. If one is full, tells which, and the waiter is counted there from then on; gates
     /// are asked most specific first.
-    fn take_all(&self, desk: &mut Desk, record: &Record) -> Result<Bits, usize> {
-        let table = desk.table.clone();
+    fn take_all(&self, wait_queue: &mut WaitQueue, record: &Record) -> Result<Bits, usize> {
+        let table = wait_queue.table.clone();
         let mask = record
             .gates
             .iter()
@@ -213,7 +222,7 @@ impl Books {
                 };
                 let gate = shards.gate(hold.place());
                 let full = gate.in_flight >= entry.cap();
-                if full && hold.fixed && desk.is_open(hold.limit) {
+                if full && hold.fixed && wait_queue.is_open(hold.limit) {
                     blocked = Some((at, true));
                     break;
                 }
@@ -226,7 +235,7 @@ impl Books {
             match blocked {
                 Some((at, true)) => {
                     drop(shards);
-                    self.close(desk, record.gates[at]);
+                    self.close(wait_queue, record.gates[at]);
                 }
                 Some((at, false)) => {
                     shards.gate(record.gates[record.at].place()).waiting -= 1;
@@ -254,24 +263,26 @@ impl Books {
     /// Ends a wait without a permit. The waiter has left its queue already.
     pub(super) fn turn_away(
         &self,
-        desk: &mut Desk,
+        wait_queue: &mut WaitQueue,
         now: Time,
         id: u64,
         why: Why,
         wakers: &mut Wakers,
     ) {
-        let Some(mut record) = desk.records.remove(&id) else {
+        let Some(mut record) = wait_queue.records.remove(&id) else {
             return;
         };
         let Some(hold) = record.gates.get(record.at).copied() else {
             return;
         };
         self.unpin(&record);
-        let facts = self.facts(desk, hold, |gate, entry| gate.note_refusal(entry, why, now));
-        desk.leave(hold.place(), &record);
+        let facts = self.facts(wait_queue, hold, |gate, entry| {
+            gate.note_refusal(entry, why, now)
+        });
+        wait_queue.leave(hold.place(), &record);
         let waited = now - record.arrived;
         let refusal = facts.map(|facts| {
-            let predicted = desk.predicted(now, hold.place(), &facts);
+            let predicted = wait_queue.predicted(now, hold.place(), &facts);
             facts.refuse(why, waited, predicted)
         });
         let Some(refusal) = refusal else {
@@ -281,7 +292,7 @@ impl Books {
         if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, refused) {
             wakers.wake.push(waker);
         }
-        desk.records.insert(id, record);
+        wait_queue.records.insert(id, record);
     }
 
     /// Takes a waiter's marks from its gates.
@@ -298,9 +309,15 @@ impl Books {
     }
 
     /// What the limits in shadow among a waiter's gates would have said.
-    fn shadows_of(&self, desk: &Desk, now: Time, record: &Record, over: Bits) -> Vec<Refusal> {
+    fn shadows_of(
+        &self,
+        wait_queue: &WaitQueue,
+        now: Time,
+        record: &Record,
+        over: Bits,
+    ) -> Vec<Refusal> {
         let holds = over.iter().filter_map(|at| record.gates.get(at));
-        let facts = holds.filter_map(|hold| self.facts(desk, *hold, |_, _| {}));
+        let facts = holds.filter_map(|hold| self.facts(wait_queue, *hold, |_, _| {}));
         facts
             .map(|facts| facts.shadow(now, Shadow::Permits))
             .collect()
@@ -309,11 +326,11 @@ impl Books {
     /// Counts something at a gate of a waiter, and notes how the gate stands.
     pub(super) fn facts(
         &self,
-        desk: &Desk,
+        wait_queue: &WaitQueue,
         hold: Hold,
         counting: impl FnOnce(&mut Gate, &Entry),
     ) -> Option<Facts> {
-        let entry = desk.table.at(hold.limit)?.clone();
+        let entry = wait_queue.table.at(hold.limit)?.clone();
         let place = hold.place();
         let mut shard = self.shards[usize::from(place.shard)].lock();
         let gate = shard.gate(place.slot);
@@ -323,17 +340,17 @@ impl Books {
     }
 
     /// Whether a waiter of a gate could have a permit of it.
-    fn has_free(&self, desk: &Desk, place: Place) -> bool {
+    fn has_free(&self, wait_queue: &WaitQueue, place: Place) -> bool {
         let mut shard = self.shards[usize::from(place.shard)].lock();
         let gate = shard.gate(place.slot);
-        let Some(entry) = desk.table.at(gate.limit) else {
+        let Some(entry) = wait_queue.table.at(gate.limit) else {
             return gate.waiting > 0;
         };
         gate.waiting > 0 && (!entry.enforces() || gate.in_flight < entry.cap())
     }
 }
 
-impl Desk {
+impl WaitQueue {
     pub(super) fn is_open(&self, limit: u32) -> bool {
         self.open.get(limit as usize).copied().unwrap_or(false)
     }

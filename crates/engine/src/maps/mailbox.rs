@@ -28,7 +28,7 @@ const BEHIND: Duration = Duration::from_secs(30);
 
 /// The questions to one process.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
+pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     /// Questions without an answer, for who chooses among processes.
     waiting: AtomicUsize,
@@ -103,7 +103,7 @@ pub(super) struct Look {
     pub(super) ends: Option<Instant>,
 }
 
-impl Inbox {
+impl Mailbox {
     /// Takes a question; `whom` comes back where it cannot be asked. The state is that of now.
     pub(super) fn ask(
         &self,
@@ -303,26 +303,26 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(2);
 
-    fn ask(inbox: &Inbox, key: &str, now: Instant) -> Option<oneshot::Receiver<Answer>> {
+    fn ask(mailbox: &Mailbox, key: &str, now: Instant) -> Option<oneshot::Receiver<Answer>> {
         let (hear, heard) = oneshot::channel();
         let bounds = Bounds {
             waiting_max: 3,
             patience: PATIENCE,
         };
-        let asked = inbox.ask(key.as_bytes(), Whom::One(hear), bounds, now);
+        let asked = mailbox.ask(key.as_bytes(), Whom::One(hear), bounds, now);
         asked.ok().map(|_| heard)
     }
 
-    fn unsent(inbox: &Inbox) -> String {
+    fn unsent(mailbox: &Mailbox) -> String {
         let mut writing = Vec::new();
-        inbox.attend(&Context::from_waker(Waker::noop()), &mut writing);
+        mailbox.attend(&Context::from_waker(Waker::noop()), &mut writing);
         String::from_utf8(writing).expect("text")
     }
 
-    fn deliver(inbox: &Inbox, answers: &[&str], now: Instant) -> Result<usize, Flood> {
+    fn deliver(mailbox: &Mailbox, answers: &[&str], now: Instant) -> Result<usize, Flood> {
         let answer = |text: &&str| Some(Arc::from(text.as_bytes()));
         let (mut answers, mut told) = (answers.iter().map(answer).collect(), Vec::new());
-        let result = inbox.deliver(&mut answers, &mut told, now);
+        let result = mailbox.deliver(&mut answers, &mut told, now);
         let count = told.len();
         for (whom, answer) in told {
             let Whom::One(hear) = whom else {
@@ -336,54 +336,54 @@ mod tests {
 
     #[test]
     fn answers_go_to_who_asked_in_the_order_of_the_lines() {
-        let (inbox, now) = (Inbox::default(), Instant::now());
-        let first = ask(&inbox, "a", now).expect("room");
-        let second = ask(&inbox, "", now).expect("room");
-        assert_eq!(unsent(&inbox), "a\n\n");
-        assert_eq!(deliver(&inbox, &["1"], now), Ok(1));
-        let third = ask(&inbox, "c", now).expect("room");
-        assert_eq!(unsent(&inbox), "c\n");
-        assert_eq!(deliver(&inbox, &["2", "3"], now), Ok(2));
+        let (mailbox, now) = (Mailbox::default(), Instant::now());
+        let first = ask(&mailbox, "a", now).expect("room");
+        let second = ask(&mailbox, "", now).expect("room");
+        assert_eq!(unsent(&mailbox), "a\n\n");
+        assert_eq!(deliver(&mailbox, &["1"], now), Ok(1));
+        let third = ask(&mailbox, "c", now).expect("room");
+        assert_eq!(unsent(&mailbox), "c\n");
+        assert_eq!(deliver(&mailbox, &["2", "3"], now), Ok(2));
         for (heard, expected) in [(first, "1"), (second, "2"), (third, "3")] {
             let answer = heard.blocking_recv().expect("told").expect("an answer");
             assert_eq!(&*answer, expected.as_bytes());
         }
-        assert_eq!(deliver(&inbox, &["4"], now), Err(Flood::Unasked));
+        assert_eq!(deliver(&mailbox, &["4"], now), Err(Flood::Unasked));
     }
 
     #[test]
     fn questions_are_refused_where_too_many_wait_or_nobody_answers() {
-        let (inbox, now) = (Inbox::default(), Instant::now());
-        let held: Vec<_> = (0..3).map(|_| ask(&inbox, "k", now)).collect();
-        assert!(held.iter().all(Option::is_some) && ask(&inbox, "k", now).is_none());
-        assert_eq!(inbox.enter(State::Resting).len(), 3);
-        assert_eq!((inbox.waiting(), unsent(&inbox)), (0, String::new()));
-        assert!(ask(&inbox, "k", now).is_none());
-        inbox.enter(State::Open);
-        assert!(ask(&inbox, "k", now).is_some());
-        assert_eq!(inbox.enter(State::Ended).len(), 1);
-        inbox.enter(State::Open);
-        assert!(ask(&inbox, "k", now).is_none(), "the end is the end");
+        let (mailbox, now) = (Mailbox::default(), Instant::now());
+        let held: Vec<_> = (0..3).map(|_| ask(&mailbox, "k", now)).collect();
+        assert!(held.iter().all(Option::is_some) && ask(&mailbox, "k", now).is_none());
+        assert_eq!(mailbox.enter(State::Resting).len(), 3);
+        assert_eq!((mailbox.waiting(), unsent(&mailbox)), (0, String::new()));
+        assert!(ask(&mailbox, "k", now).is_none());
+        mailbox.enter(State::Open);
+        assert!(ask(&mailbox, "k", now).is_some());
+        assert_eq!(mailbox.enter(State::Ended).len(), 1);
+        mailbox.enter(State::Open);
+        assert!(ask(&mailbox, "k", now).is_none(), "the end is the end");
     }
 
     #[test]
     fn who_waited_long_is_told_and_the_answer_that_comes_then_is_nobodys() {
-        let (inbox, now) = (Inbox::default(), Instant::now());
+        let (mailbox, now) = (Mailbox::default(), Instant::now());
         let second = Duration::from_secs(1);
-        let held = [ask(&inbox, "a", now), ask(&inbox, "b", now + second)];
+        let held = [ask(&mailbox, "a", now), ask(&mailbox, "b", now + second)];
         assert_eq!(held.iter().flatten().count(), 2);
-        let (late, is_silent) = inbox.expire(PATIENCE, now + second);
+        let (late, is_silent) = mailbox.expire(PATIENCE, now + second);
         assert!(late.is_empty() && !is_silent);
-        assert_eq!(deliver(&inbox, &["1"], now + second), Ok(1));
-        let third = ask(&inbox, "c", now + second * 2);
-        let (late, is_silent) = inbox.expire(PATIENCE, now + second * 3);
+        assert_eq!(deliver(&mailbox, &["1"], now + second), Ok(1));
+        let third = ask(&mailbox, "c", now + second * 2);
+        let (late, is_silent) = mailbox.expire(PATIENCE, now + second * 3);
         assert_eq!(
             (late.len(), is_silent),
             (1, true),
             "b waited 2 s, and nothing was said"
         );
-        assert_eq!(deliver(&inbox, &["2"], now + second * 3), Ok(0));
-        let (late, is_silent) = inbox.expire(PATIENCE, now + second * 4);
+        assert_eq!(deliver(&mailbox, &["2"], now + second * 3), Ok(0));
+        let (late, is_silent) = mailbox.expire(PATIENCE, now + second * 4);
         assert_eq!(
             (late.len(), is_silent),
             (1, false),
@@ -391,36 +391,39 @@ mod tests {
         );
         // Whoever holds the other end says nothing more.
         drop(late);
-        assert_eq!(deliver(&inbox, &["3"], now + second * 4), Ok(0));
+        assert_eq!(deliver(&mailbox, &["3"], now + second * 4), Ok(0));
         assert!(third.is_some_and(|third| third.blocking_recv().is_err()));
     }
 
     #[test]
     fn a_program_that_is_to_go_may_be_asked_for_a_moment() {
-        let (inbox, now) = (Inbox::default(), Instant::now());
-        inbox.retire(now);
-        inbox.retire(now + LINGER);
-        assert_eq!(inbox.ends(), Some(now + LINGER));
-        assert!(!inbox.is_over(PATIENCE, now) && inbox.is_over(PATIENCE, now + LINGER));
-        assert!(ask(&inbox, "k", now).is_some());
+        let (mailbox, now) = (Mailbox::default(), Instant::now());
+        mailbox.retire(now);
+        mailbox.retire(now + LINGER);
+        assert_eq!(mailbox.ends(), Some(now + LINGER));
+        assert!(!mailbox.is_over(PATIENCE, now) && mailbox.is_over(PATIENCE, now + LINGER));
+        assert!(ask(&mailbox, "k", now).is_some());
     }
 
     #[test]
     fn a_program_that_is_to_go_answers_first_what_it_was_asked() {
-        let (inbox, now) = (Inbox::default(), Instant::now());
-        let held = ask(&inbox, "k", now);
-        inbox.retire(now);
+        let (mailbox, now) = (Mailbox::default(), Instant::now());
+        let held = ask(&mailbox, "k", now);
+        mailbox.retire(now);
         let ends = now + LINGER;
-        assert!(held.is_some() && !inbox.is_over(PATIENCE, ends));
-        assert!(inbox.is_over(PATIENCE, ends + PATIENCE), "but not for ever");
-        assert_eq!(deliver(&inbox, &["1"], ends), Ok(1));
-        assert!(inbox.is_over(PATIENCE, ends));
+        assert!(held.is_some() && !mailbox.is_over(PATIENCE, ends));
+        assert!(
+            mailbox.is_over(PATIENCE, ends + PATIENCE),
+            "but not for ever"
+        );
+        assert_eq!(deliver(&mailbox, &["1"], ends), Ok(1));
+        assert!(mailbox.is_over(PATIENCE, ends));
     }
 
     /// Asks so many questions a second of a program that answers ten, for two minutes; how many
     /// of its answers came in time.
     fn answered_in_time(asked_per_second: u64) -> usize {
-        let (inbox, began) = (Inbox::default(), Instant::now());
+        let (mailbox, began) = (Mailbox::default(), Instant::now());
         let bounds = Bounds {
             waiting_max: 1_000,
             patience: PATIENCE,
@@ -432,13 +435,13 @@ mod tests {
                 let (hear, hears) = oneshot::channel();
                 heard.push(hears);
                 // Refused, it is told at once.
-                let _ = inbox.ask(b"k", Whom::One(hear), bounds, now);
+                let _ = mailbox.ask(b"k", Whom::One(hear), bounds, now);
             }
-            if now_ms % 100 == 99 && inbox.waiting() > 0 {
-                in_time += deliver(&inbox, &["v"], now).expect("asked");
+            if now_ms % 100 == 99 && mailbox.waiting() > 0 {
+                in_time += deliver(&mailbox, &["v"], now).expect("asked");
             }
             if now_ms % 250 == 0 {
-                let _ = inbox.expire(PATIENCE, now);
+                let _ = mailbox.expire(PATIENCE, now);
             }
         }
         in_time
