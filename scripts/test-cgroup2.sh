@@ -84,7 +84,7 @@ pack_files() {
 chosen_tests() {
   local name
   cargo test --locked --no-run -p nagaya -p os 2>&1 | tee "$work/build.log" |
-    sed -nE 's|.*Executable tests/([a-z_0-9]+)\.rs \((.*)\)|\1 \2|p' |
+    sed -nE 's|.*Executable tests/([a-z_0-9]+)(/main)?\.rs \((.*)\)|\1 \3|p' |
     while read -r name path; do
       for wanted in "${names[@]}"; do
         case $name in "$wanted"*) realpath -m "$path" ;; esac

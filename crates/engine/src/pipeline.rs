@@ -88,6 +88,7 @@ async fn answer_there(
 ) -> Result<Next> {
     resolve::before_rules(routed, exchange).await?;
     let chosen = rules::choose(routed, exchange).await;
+    permits::leave_program(chosen, exchange, lately(exchange, waited));
     admission::check_client(chosen, exchange)?;
     maps::ask_for_limits(chosen, exchange).await;
     permits::rates(chosen, exchange)?;

@@ -41,7 +41,7 @@ const LAST_RECORDS_MAX: Duration = Duration::from_secs(2);
 /// Beyond the drain's own deadline: closing and ending.
 const END_MARGIN: Duration = Duration::from_secs(2);
 /// What is said of a worker that has not opened its VM in time.
-const SCRIPTS_LATE: &str = "a worker has not run init and worker_init in their time: it is held up, or they wait for what does not come";
+const SCRIPTS_LATE: &str = "a worker has not opened its scripts in their time: it is held up, or init or worker_init waits for what does not come";
 /// Why a generation does not come into force when the server is told to end meanwhile.
 const ENDING: &str = "ending";
 /// What is said of descriptors that cannot be taken, and what to do.
@@ -266,7 +266,7 @@ impl Server {
             self.shared.peers.tell(worker, prepare);
         }
         drop(done);
-        let until = Instant::now() + plan.opening_max() + Swap::PATIENCE;
+        let until = Instant::now() + plan.opening_max + Swap::PATIENCE;
         let mut workers = 0..self.threads.len();
         let prepared = workers.try_for_each(|_| answer(&waiting, until, receiver));
         if prepared.is_err() {

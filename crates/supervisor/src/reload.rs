@@ -106,7 +106,7 @@ impl Generation {
         let logs = Logs::open(&model, before.map(|before| &before.logs));
         let overrides = sources.overrides_alone();
         let changed = config::overrides::told(&model);
-        let scripts = starting_scripts(&model);
+        let scripts = model.scripts_start_max();
         let sources = keep(&sources);
         let sources =
             sources.map_err(|error| format!("keep the configuration: {}", reason(&error)));
@@ -260,13 +260,6 @@ fn fields(problem: &Problem) -> (Option<String>, Option<String>, Option<&str>) {
     let other = problem.other.as_ref();
     let other = other.map(|(part, at)| format!("{part}: {}", shown(at)));
     (place, other, problem.help.as_deref())
-}
-
-/// The longest that `init` and `worker_init` take: each has its own time.
-fn starting_scripts(model: &Model) -> Duration {
-    let own = [&model.scripts.init, &model.scripts.worker_init];
-    let wall = Duration::from_millis(model.scripts.budgets.wall_ms);
-    own.into_iter().flatten().map(|_| wall).sum()
 }
 
 /// Refuses what only a new supervisor can change.

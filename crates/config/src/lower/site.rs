@@ -133,7 +133,16 @@ fn site(
         .into_iter()
         .flatten()
         .any(PhaseScripts::may_name_upstreams);
-    if !by_levels && !rules.iter().any(Rule::may_name_upstreams) {
+    // What was not understood may have been a script that does; its own mistake is told.
+    let is_understood =
+        |value: Option<Value<'_>>, scripts: &PhaseScripts| value.is_none() || !scripts.is_empty();
+    let understood = is_understood(table.get("scripts"), &scripts)
+        && rules.len() == rule_values.len()
+        && rules
+            .iter()
+            .zip(&rule_values)
+            .all(|(rule, value)| is_understood(value.member("scripts"), &rule.scripts));
+    if understood && !by_levels && !rules.iter().any(Rule::may_name_upstreams) {
         rule_values.iter().for_each(handler::refuse_allow);
     }
     judge_answers(&table, rooted, &rules, &rule_values);

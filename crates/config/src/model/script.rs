@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -222,7 +223,20 @@ impl AllowedAddress {
     }
 }
 
+/// How long compiling a script may take beside requests that are served.
+const COMPILE_MAX: Duration = Duration::from_millis(10);
+
 impl Model {
+    /// The longest that scripts take to start: those of `init` and `worker_init` have a time of
+    /// their own each, and all are compiled.
+    #[must_use]
+    pub fn scripts_start_max(&self) -> Duration {
+        let own = [&self.scripts.init, &self.scripts.worker_init];
+        let wall = Duration::from_millis(self.scripts.budgets.wall_ms);
+        let starting: Duration = own.into_iter().flatten().map(|_| wall).sum();
+        starting + self.all_scripts().map(|_| COMPILE_MAX).sum::<Duration>()
+    }
+
     /// Every script, of every level and handler, outer levels first.
     pub fn all_scripts(&self) -> impl Iterator<Item = &Script> {
         let own = &self.scripts;

@@ -15,6 +15,8 @@ pub struct Held {
     pub(super) before_tunnel_ns: Option<u64>,
     /// Whether a place for a program is among it.
     pub(super) has_place: bool,
+    /// Processor time of programs that ended before it was taken: it is charged already.
+    pub(super) cpu_before_ns: u64,
 }
 
 impl Held {

@@ -100,14 +100,10 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) ->
     // As above: what it was admitted to, it keeps, and waits for nothing more; but where it comes to
     // a program only now it asks for everything anew, as who waits holds nothing.
     if let Some(held) = &exchange.held {
-        match (held.has_place, chosen.runs_program()) {
-            (false, true) => end_at(chosen.worker, exchange, now, Outcome::Ignored),
-            (true, false) => {
-                give_place_back(chosen, exchange, now);
-                return Ok(());
-            }
-            (true, true) | (false, false) => return Ok(()),
+        if held.has_place || !chosen.runs_program() {
+            return Ok(());
         }
+        end_at(chosen.worker, exchange, now, Outcome::Ignored);
     }
     if let Some((permit, since)) = take(chosen, exchange, Phase::Permits, now).await? {
         hold(chosen, exchange, permit, since);
@@ -115,13 +111,17 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) ->
     Ok(())
 }
 
-/// Gives back the place of a program that has ended, or is not started after all.
-fn give_place_back(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) {
+/// Gives back the place of a program that has ended, where what answers now is none: nothing that
+/// the request waits for next needs it.
+pub fn leave_program(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) {
+    if chosen.runs_program() || !exchange.held.as_ref().is_some_and(|held| held.has_place) {
+        return;
+    }
     let places: Vec<_> = chosen.serving.generation.limits.of_programs().collect();
     let program = exchange.record.program;
     if let Some(mut held) = exchange.held.take() {
         held.has_place = false;
-        let used = program.map_or(Used::Nothing, |it| Used::Measured(cpu_ns(it)));
+        let used = program.map_or(Used::Nothing, |it| Used::Measured(charged_ns(&held, it)));
         exchange.held = held.without(chosen.worker.shared.limits.time(now), used, &places);
     }
 }
@@ -211,7 +211,7 @@ pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: O
         // A program's processor time says more about what it cost than how long it took; but where
         // a program has sent the request elsewhere, its place was held for that.
         let programs = exchange.record.program.filter(|_| held.has_place);
-        let used_ns = programs.map_or_else(|| held.used_ns(now), cpu_ns);
+        let used_ns = programs.map_or_else(|| held.used_ns(now), |it| charged_ns(held, it));
         (worker.shared.limits.time(now), used_ns)
     };
     held.permit
@@ -272,6 +272,7 @@ fn hold(chosen: Chosen<'_>, exchange: &mut Exchange, mut permit: Permit, since: 
         since,
         before_tunnel_ns: None,
         has_place: chosen.runs_program(),
+        cpu_before_ns: exchange.record.program.map_or(0, cpu_ns),
     });
 }
 
@@ -303,6 +304,11 @@ async fn wait(
         Poll::Pending
     })
     .await
+}
+
+/// What the programs took for which these permits were held.
+fn charged_ns(held: &Held, program: ProgramUse) -> u64 {
+    cpu_ns(program).saturating_sub(held.cpu_before_ns)
 }
 
 fn cpu_ns(program: ProgramUse) -> u64 {

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use script::{Failure, Interpreter, Phase, Script, Settings};
 use tokio::sync::Notify;
@@ -17,6 +18,9 @@ use super::plan::{Plan, Use};
 use super::reader::HelperReader;
 use crate::generation::Generation;
 use crate::worker::resources::Resources;
+
+/// How long scripts are compiled before requests have their turn.
+const COMPILING_AT_A_STRETCH: Duration = Duration::from_millis(2);
 
 /// The scripts of a generation, compiled for one worker.
 pub(crate) struct Scripts {
@@ -58,11 +62,15 @@ impl Scripts {
         let compiled: Box<[Script]> = planned
             .map(|planned| Script::new(planned.name.clone(), planned.source.clone()))
             .collect();
+        let mut since = Instant::now();
         for (script, planned) in compiled.iter().zip(&plan.scripts) {
             if !is_compiled_each_time(&planned.source) {
                 interpreter.check(script).await?;
                 // There may be many, and requests are served meanwhile.
-                tokio::task::yield_now().await;
+                if since.elapsed() > COMPILING_AT_A_STRETCH {
+                    tokio::task::yield_now().await;
+                    since = Instant::now();
+                }
             }
         }
         let all = |phase, used: &[Use]| -> Vec<(Phase, Script)> {

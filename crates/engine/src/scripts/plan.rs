@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(super) body_filter_bytes: usize,
     /// Names of environment variables.
     pub(super) env: Vec<String>,
+    /// The longest that opening a VM takes.
+    pub(crate) opening_max: Duration,
     phases: Phases,
 }
 
@@ -96,13 +98,6 @@ impl Plan {
     /// What the scripts of one request may write, in all.
     pub(super) fn output_bytes(&self) -> usize {
         self.budgets.output_bytes
-    }
-
-    /// The longest that opening a VM takes: each script of `init`, then of `worker_init`, has a
-    /// time of its own.
-    pub(crate) fn opening_max(&self) -> Duration {
-        let scripts = self.init.iter().chain(&self.worker_init);
-        scripts.map(|_| self.budgets.wall).sum()
     }
 }
 
@@ -199,6 +194,7 @@ impl Builder {
             budgets: budgets(&own.budgets),
             body_filter_bytes: own.budgets.body_filter_bytes,
             env: own.env.to_vec(),
+            opening_max: model.scripts_start_max(),
             phases: self.phases,
         })
     }

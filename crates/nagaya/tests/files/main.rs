@@ -4,5 +4,4 @@
 mod fixtures;
 
 mod changing_files;
-mod slow_files;
 mod static_files;

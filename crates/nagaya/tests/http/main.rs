@@ -3,10 +3,8 @@
 mod admission;
 mod exchanges;
 mod garden;
-mod idle;
 mod mutations;
 mod refused_clients;
 mod replies;
-mod slow_clients;
 mod steady_clients;
 mod vectors;

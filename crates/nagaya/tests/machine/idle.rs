@@ -69,6 +69,7 @@ fn ask_again(stream: &mut TcpStream) {
 
 #[test]
 fn ten_thousand_idle_connections_fit_in_thirty_megabytes() {
+    let _alone = super::alone();
     let count = CONNECTIONS.min(descriptors() / 3);
     let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG).start();
     let server = gateway.server_pid();

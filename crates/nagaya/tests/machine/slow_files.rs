@@ -61,6 +61,7 @@ fn p99(gateway: &Gateway, lasting: Duration) -> Duration {
 
 #[test]
 fn a_cold_file_on_a_slow_mount_holds_up_nobody_else() {
+    let _alone = super::alone();
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), CONFIG);
     let directory = builder.directory();
     directory.write("www/small.txt", "small");
@@ -124,6 +125,7 @@ root = "{dir}/www"
 
 #[test]
 fn a_client_that_takes_nothing_of_a_large_file_is_given_up() {
+    let _alone = super::alone();
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), IMPATIENT);
     let directory = builder.directory();
     directory.write("www/large", vec![0; 64 << 20]);

@@ -213,11 +213,13 @@ fn attack_in_every_mode(seconds: u64) {
 
 #[test]
 fn slow_clients_do_not_slow_others() {
+    let _alone = super::alone();
     attack_in_every_mode(3);
 }
 
 #[test]
 #[ignore = "soak: a minute"]
 fn slow_clients_do_not_slow_others_for_a_minute() {
+    let _alone = super::alone();
     attack_in_every_mode(15);
 }
