@@ -202,6 +202,17 @@ fn allow_in_a_proxy_that_no_script_may_send_elsewhere_is_refused() {
         );
         assert!(told.contains(r#"allow = ["10.0.0.0/8"]"#), "{told}");
     }
+    // A mistake in what may have been a script is told alone.
+    let wrong = r#"{ match = { path = "/a" }, handler = { script = 7 } }, "#;
+    for (site, rules) in [
+        ("scripts = { access = { code = \"\" } }", ""),
+        ("scripts = { acess = \"a.rb\" }", ""),
+        ("scripts = { access = 7 }", ""),
+        ("", wrong),
+    ] {
+        let told = told("", site, rules);
+        assert!(!told.is_empty() && !told.contains("without a script"), "{site} {rules}: {told}");
+    }
     // A script may stand where nothing could be read.
     let text = format!("{LISTEN}{SITE}rules = [{proxy}]\n[scripts\naccess = \"a.rb\"\n");
     let told = load(&Sources::from_text("nagaya.toml", &text)).unwrap_err();

@@ -578,6 +578,26 @@ fn a_program_that_sent_its_request_to_a_back_end_has_given_its_place_back() {
 }
 
 #[test]
+fn a_program_that_sent_its_request_to_a_script_that_waits_has_given_its_place_back() {
+    let rule = r#"  [[sites.rules]]
+  match = { path = "/slow" }
+  handler = { proxy = { script = { code = "Nagaya.log(:error, 'waits'); sleep 60" } } }
+"#;
+    let first = "  [[sites.rules]]\n";
+    let config = CONFIG.replacen(first, &format!("{rule}{first}"), 1)
+        + "[scripts]\nwall = \"120s\"\n";
+    let builder = builder_of(&config, "", "", "programs = 1");
+    for (name, text) in [("go.cgi", GO), ("asked.cgi", ASKED)] {
+        program(builder.directory().path(), name, text);
+    }
+    let gateway = builder.start();
+    let mut slow = gateway.client().with_deadline(PATIENCE);
+    slow.send(&request("GET /go.cgi?/slow", ""));
+    gateway.await_log("waits");
+    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
+}
+
+#[test]
 fn an_answer_to_head_has_no_body_and_the_connection_goes_on() {
     let say = "#!/bin/sh\nprintf 'Content-Length: 5\\n\\nhello'\n";
     let gateway = gateway("", "", &[("say.cgi", say)]);
