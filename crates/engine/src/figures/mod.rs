@@ -7,6 +7,8 @@ mod groups;
 pub(crate) mod json;
 mod maps;
 mod prometheus;
+#[cfg(test)]
+pub(crate) mod sample_tests;
 mod shed;
 mod table;
 #[cfg(test)]

@@ -443,3 +443,47 @@ fn tenths(duration: Duration) -> String {
         ms => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::sample_tests::{assert_stored, limits};
+
+    /// Keys of a limit: one that is full, and one of which little is known.
+    fn gates() -> Vec<GateLook> {
+        let full = GateLook {
+            limit: limits().remove(0).look.limit,
+            name: "all".into(),
+            identity: "all".into(),
+            key: "a \"b\" \\ c\n\u{7f}é".to_owned(),
+            overflow: true,
+            in_flight: 4,
+            cap: Some(4),
+            queued: 2,
+            queue_max: 10,
+            admitted: 1_234,
+            refused: 5,
+            shadow_refused: 6,
+            waited: 7,
+            oldest: Some(Duration::from_millis(1_250)),
+        };
+        let other = GateLook {
+            key: String::new(),
+            overflow: false,
+            cap: None,
+            oldest: None,
+            ..full.clone()
+        };
+        vec![full, other]
+    }
+
+    #[test]
+    fn limits_are_listed_as_they_were() {
+        let (rows, gates) = (limits(), gates());
+        assert_stored("limits-list.txt", &list(&rows));
+        assert_stored("limits-list.json", &list_json(&rows));
+        assert_stored("limits-top.txt", &top(&gates, 5));
+        assert_stored("limits-top.json", &top_json(&gates));
+        assert_eq!(list_json(&[]) + &top_json(&[]), "[]\n[]\n");
+    }
+}
