@@ -4,7 +4,7 @@
 //! that ten thousand sites of which ten are busy make ten lines.
 
 mod groups;
-pub(crate) mod json;
+mod json;
 mod maps;
 mod prometheus;
 #[cfg(test)]
@@ -16,7 +16,6 @@ mod tests;
 
 pub use groups::GroupFigures;
 pub use json::json;
-pub(crate) use json::text as quoted;
 pub use maps::MapFigures;
 pub use prometheus::prometheus;
 pub use table::table;

@@ -1,8 +1,7 @@
-//! Rules that shed, in all three forms.
+//! Rules that shed, as a table and for Prometheus.
 
 use std::fmt::Write as _;
 
-use super::json::{list, text};
 use super::prometheus::Text;
 use super::table::{count, duration, grid};
 use crate::shedding::rows::{RuleFigures, ShedFigures};
@@ -30,37 +29,6 @@ pub(super) fn table(figures: &ShedFigures, out: &mut String) {
     if let more @ 1.. = figures.tenants.len().saturating_sub(TENANTS_MAX) {
         let _ = writeln!(out, "and {more} more: nagaya status --json");
     }
-}
-
-/// A value that the sensor does not have is left out.
-pub(super) fn json(figures: &ShedFigures, out: &mut String) {
-    list("shedding", &figures.rules, out, |rule, out| {
-        // Writing to memory does not fail, here and below.
-        let _ = write!(
-            out,
-            "\"rule\":{},\"sensor\":{},\"enter\":{},\"leave\":{},\"state\":\"{}\",\"since_ms\":{},\
-             \"admitted_share\":{},\"shed\":{}",
-            text(&rule.name),
-            text(&rule.sensor.name()),
-            rule.enter,
-            rule.leave,
-            rule.state.word(),
-            rule.since.as_millis(),
-            rule.share,
-            rule.shed,
-        );
-        if let Some(value) = rule.value {
-            let _ = write!(out, ",\"value\":{value}");
-        }
-    });
-    list(
-        "shed_by_tenant",
-        &figures.tenants,
-        out,
-        |(tenant, shed), out| {
-            let _ = write!(out, "\"tenant\":{},\"shed\":{shed}", text(tenant));
-        },
-    );
 }
 
 /// States are numbers: 0 green, 1 yellow, 2 red.

@@ -15,7 +15,7 @@ use super::gates::GatesLook;
 use super::refusals::{REMEMBERED_MAX, Remembered};
 use super::rows::{self, Row};
 use super::set;
-use crate::figures::{count, grid, quoted};
+use crate::figures::{count, grid};
 use crate::shedding;
 use crate::worker::Shared;
 
@@ -77,6 +77,10 @@ fn about_limits(shared: &Shared, rest: &str) -> String {
         ("top", Form::Json) => top_json(&busiest(shared, number.unwrap_or(TOP))),
         _ => "error: known are: limits list, limits top, limits set, why\n".to_owned(),
     }
+}
+
+fn list_json(rows: &[Row]) -> String {
+    control::json(&rows.iter().map(listed).collect::<Vec<_>>())
 }
 
 fn list(rows: &[Row]) -> String {
@@ -187,67 +191,40 @@ pub(super) fn spelled(duration: Duration) -> String {
     config::duration(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn list_json(rows: &[Row]) -> String {
-    let mut out = String::from("[");
-    for (at, row) in rows.iter().enumerate() {
-        out.push_str(if at == 0 { "{" } else { ",{" });
-        row_json(row, &mut out);
-        out.push('}');
-    }
-    out.push_str("]\n");
-    out
-}
-
-/// The members of a limit, without braces.
-pub(crate) fn row_json(row: &Row, out: &mut String) {
+/// A limit as an answer has it.
+pub(crate) fn listed(row: &Row) -> control::Limit {
     let (limit, look, totals) = (&row.limit, &row.look, &row.look.totals);
-    // Writing to memory does not fail, here and below.
-    let _ = write!(
-        out,
-        "\"limit\":{},\"name\":{},\"from\":{},\"mode\":\"{}\",\"holds\":{},\"match\":{}",
-        quoted(&limit.identity),
-        quoted(&limit.name),
-        quoted(&row.origin.to_string()),
-        mode_word(limit.mode),
-        row.holds,
-        row.has_match,
-    );
-    match limit.concurrent {
-        None => {}
-        Some(Concurrent::Fixed(count)) => {
-            let _ = write!(out, ",\"concurrent\":{count}");
-        }
-        Some(Concurrent::Auto { .. }) => {
-            let now = row.look.cap.unwrap_or_default();
-            let _ = write!(out, ",\"concurrent\":\"auto\",\"concurrent_now\":{now}");
-        }
+    let is_auto = matches!(limit.concurrent, Some(Concurrent::Auto { .. }));
+    let has_queue = limit.concurrent.is_some();
+    let reasons = Why::ALL.map(Why::word).into_iter();
+    control::Limit {
+        limit: limit.identity.clone(),
+        name: limit.name.clone(),
+        from: row.origin.to_string(),
+        mode: mode_word(limit.mode),
+        holds: row.holds,
+        has_match: row.has_match,
+        concurrent: limit.concurrent.map(|concurrent| match concurrent {
+            Concurrent::Fixed(count) => control::Concurrent::Fixed(count),
+            Concurrent::Auto { .. } => control::Concurrent::Word("auto"),
+        }),
+        concurrent_now: is_auto.then(|| look.cap.unwrap_or_default()),
+        queue: has_queue.then_some(limit.queue),
+        wait_ms: has_queue.then_some(limit.wait.as_millis()),
+        late_ms: limit
+            .late
+            .filter(|_| has_queue)
+            .map(|late| late.as_millis()),
+        rate: limit.rate.map(|rate| rate.to_string()),
+        burst: limit.rate.map(|rate| rate.burst),
+        keys: look.keys,
+        in_flight: look.in_flight,
+        queued: look.queued,
+        admitted: totals.admitted,
+        waited: totals.waited,
+        shadow_refused: totals.shadow_refused,
+        refused: reasons.zip(totals.refused).collect(),
     }
-    if limit.concurrent.is_some() {
-        let wait_ms = limit.wait.as_millis();
-        let _ = write!(out, ",\"queue\":{},\"wait_ms\":{wait_ms}", limit.queue);
-        if let Some(late) = limit.late {
-            let _ = write!(out, ",\"late_ms\":{}", late.as_millis());
-        }
-    }
-    if let Some(rate) = &limit.rate {
-        let _ = write!(out, ",\"rate\":\"{rate}\",\"burst\":{}", rate.burst);
-    }
-    let _ = write!(
-        out,
-        ",\"keys\":{},\"in_flight\":{},\"queued\":{},\"admitted\":{},\"waited\":{},\
-         \"shadow_refused\":{},\"refused\":{{",
-        look.keys,
-        look.in_flight,
-        look.queued,
-        totals.admitted,
-        totals.waited,
-        totals.shadow_refused
-    );
-    for (at, (reason, count)) in Why::ALL.iter().zip(totals.refused).enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        let _ = write!(out, "{comma}\"{}\":{count}", reason.word());
-    }
-    out.push('}');
 }
 
 /// The word of a mode.
@@ -323,34 +300,21 @@ fn top(gates: &[GateLook], keys: u64) -> String {
 }
 
 fn top_json(gates: &[GateLook]) -> String {
-    let mut out = String::from("[");
-    for (at, gate) in gates.iter().enumerate() {
-        out.push_str(if at == 0 { "{" } else { ",{" });
-        let _ = write!(
-            out,
-            "\"limit\":{},\"key\":{},\"overflow\":{},\"in_flight\":{},\"queued\":{},\
-             \"queue\":{},\"admitted\":{},\"waited\":{},\"refused\":{},\"shadow_refused\":{}",
-            quoted(&gate.identity),
-            quoted(&gate.key),
-            gate.overflow,
-            gate.in_flight,
-            gate.queued,
-            gate.queue_max,
-            gate.admitted,
-            gate.waited,
-            gate.refused,
-            gate.shadow_refused,
-        );
-        if let Some(cap) = gate.cap {
-            let _ = write!(out, ",\"concurrent\":{cap}");
-        }
-        if let Some(oldest) = gate.oldest {
-            let _ = write!(out, ",\"oldest_ms\":{}", oldest.as_millis());
-        }
-        out.push('}');
-    }
-    out.push_str("]\n");
-    out
+    let key = |gate: &GateLook| control::Key {
+        limit: gate.identity.to_string(),
+        key: gate.key.clone(),
+        overflow: gate.overflow,
+        in_flight: gate.in_flight,
+        queued: gate.queued,
+        queue: gate.queue_max,
+        admitted: gate.admitted,
+        waited: gate.waited,
+        refused: gate.refused,
+        shadow_refused: gate.shadow_refused,
+        concurrent: gate.cap,
+        oldest_ms: gate.oldest.map(|oldest| oldest.as_millis()),
+    };
+    control::json(&gates.iter().map(key).collect::<Vec<_>>())
 }
 
 fn why(shared: &Shared, id: &str) -> String {

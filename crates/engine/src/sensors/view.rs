@@ -8,8 +8,6 @@ use os::sensors::OpenDescriptors;
 use super::advice::{self, Advice};
 use super::gauges::{Missing, Snapshot};
 use super::sampling::Here;
-use crate::figures::json::number;
-use crate::figures::quoted;
 use crate::shedding;
 use crate::worker::Shared;
 
@@ -55,6 +53,19 @@ impl Row {
             mean,
             rules: Vec::new(),
         }
+    }
+
+    /// Its name, and what an answer says of it.
+    fn told(&self) -> (String, control::Sensor) {
+        let sensor = control::Sensor {
+            value: self.value,
+            mean_10s: self.mean,
+            too_much: self.sensor.gauge().too_much(),
+            unit: self.sensor.unit().about(),
+            meaning: self.sensor.meaning(),
+            rules: self.rules.clone(),
+        };
+        (self.sensor.name(), sensor)
     }
 
     /// What is too much on any machine, in words.
@@ -182,63 +193,23 @@ impl Report {
 
     /// As one JSON object and a line feed; what is not known is `null`.
     pub fn json(&self) -> String {
-        let mut out = String::from("{\"sensors\":{");
-        for (at, row) in self.rows.iter().enumerate() {
-            let _ = write!(
-                out,
-                "{}{}:{{\"value\":{},\"mean_10s\":{},\"too_much\":{},\"unit\":{},\"meaning\":{},\"rules\":[{}]}}",
-                comma(at),
-                quoted(&row.sensor.name()),
-                number(row.value),
-                number(row.mean),
-                number(row.sensor.gauge().too_much()),
-                quoted(row.sensor.unit().about()),
-                quoted(row.sensor.meaning()),
-                quoted_each(&row.rules),
-            );
-        }
-        out.push_str("},\"loop_lag_s\":[");
-        for (at, lag_s) in self.lags_s.iter().enumerate() {
-            let _ = write!(out, "{}{}", comma(at), number(*lag_s));
-        }
-        out.push_str("],\"missing\":[");
-        for (at, lack) in self.missing.iter().enumerate() {
-            let names: Vec<_> = lack
-                .gauges
-                .iter()
-                .map(|gauge| quoted(gauge.name()))
-                .collect();
-            let (names, why, remedy) = (names.join(","), quoted(&lack.why), quoted(lack.remedy));
-            let _ = write!(
-                out,
-                "{}{{\"sensors\":[{names}],\"why\":{why},\"remedy\":{remedy}}}",
-                comma(at)
-            );
-        }
-        out.push_str("],\"advice\":[");
-        for (
-            at,
-            Advice {
-                gauge,
-                state,
-                commands,
-                cost,
-                ..
-            },
-        ) in self.advice.iter().enumerate()
-        {
-            let _ = write!(
-                out,
-                "{}{{\"sensor\":{},\"state\":{},\"commands\":[{}],\"cost\":{}}}",
-                comma(at),
-                quoted(gauge.name()),
-                quoted(state),
-                quoted_each(commands),
-                quoted(cost)
-            );
-        }
-        out.push_str("]}\n");
-        out
+        let lacks = self.missing.iter().map(|lack| control::Missing {
+            sensors: lack.gauges.iter().map(|gauge| gauge.name()).collect(),
+            why: lack.why.clone(),
+            remedy: lack.remedy,
+        });
+        let advice = self.advice.iter().map(|advice| control::Advice {
+            sensor: advice.gauge.name(),
+            state: advice.state.clone(),
+            commands: advice.commands.clone(),
+            cost: advice.cost.clone(),
+        });
+        control::json(&control::Sensors {
+            sensors: self.rows.iter().map(Row::told).collect(),
+            loop_lag_s: self.lags_s.clone(),
+            missing: lacks.collect(),
+            advice: advice.collect(),
+        })
     }
 }
 
@@ -316,15 +287,6 @@ fn lines<'a>(
         column += width;
     }
     out.push('\n');
-}
-
-fn quoted_each(texts: &[String]) -> String {
-    let quoted: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
-    quoted.join(",")
-}
-
-fn comma(at: usize) -> &'static str {
-    if at == 0 { "" } else { "," }
 }
 
 #[cfg(test)]

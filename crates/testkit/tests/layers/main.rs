@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Own crates each crate may depend on. Nothing depends on the test tools but tests.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     (
         "nagaya",
         &[
@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
         "engine",
         &[
             "config",
+            "control",
             "error_log",
             "fastcgi",
             "ipc",
@@ -53,6 +54,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("load", &["os", "report"]),
     ("report", &["os"]),
     ("config", &[]),
+    ("control", &[]),
     ("limits", &[]),
     ("os", &[]),
     ("testkit", &[]),

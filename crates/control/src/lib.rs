@@ -1,0 +1,22 @@
+//! What the running gateway answers to an operator who asks over its control socket.
+//!
+//! The idea: an answer is a type, and its JSON is made of the type's fields in their order. The
+//! server fills them and knows no JSON. How a machine is measured, what a limit is, and how a
+//! question is read is not known here.
+
+#![forbid(unsafe_code)]
+
+mod json;
+mod limits;
+mod named;
+mod sensors;
+mod status;
+
+pub use json::json;
+pub use limits::{Concurrent, Key, Limit};
+pub use named::Named;
+pub use sensors::{Advice, Missing, Sensor, Sensors};
+pub use status::{
+    Group, Map, Phase, Programs, Replies, Scripts, ShedRule, ShedTenant, Site, Status, Stragglers,
+    Time, Times, Upstream, Worker,
+};

@@ -1,0 +1,99 @@
+//! What `limits list` and `limits top` answer.
+
+use serde::Serialize;
+
+use crate::Named;
+
+/// A limit, and what all its keys together have come to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Limit {
+    /// What it is told from all others by.
+    pub limit: String,
+    /// What the configuration calls it.
+    pub name: String,
+    /// Who says that it is as it is.
+    pub from: String,
+    /// `enforce` or `shadow`.
+    pub mode: &'static str,
+    /// Whether its `when` holds now.
+    pub holds: bool,
+    /// Whether it counts some requests only.
+    #[serde(rename = "match")]
+    pub has_match: bool,
+    /// Permits for each key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent: Option<Concurrent>,
+    /// Permits there are now, where that changes by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent_now: Option<u32>,
+    /// Requests of a key that may wait, where it has permits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u32>,
+    /// How long they may wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u128>,
+    /// After how long a wait a request is late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_ms: Option<u128>,
+    /// Its rate, as the configuration spells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Requests at once within that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// Keys in use.
+    pub keys: u64,
+    /// Requests that hold a permit.
+    pub in_flight: u64,
+    /// Requests that wait.
+    pub queued: u64,
+    /// Requests admitted.
+    pub admitted: u64,
+    /// Requests that waited, whatever came of it.
+    pub waited: u64,
+    /// Requests it would have refused, were it not in shadow.
+    pub shadow_refused: u64,
+    /// Requests refused, by reason.
+    pub refused: Named<u64>,
+}
+
+/// Permits of a limit.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum Concurrent {
+    /// So many.
+    Fixed(u32),
+    /// A word that says who decides.
+    Word(&'static str),
+}
+
+/// A key of a limit, and what it has come to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Key {
+    /// What the limit is told from all others by.
+    pub limit: String,
+    /// The key; empty where the limit has one alone.
+    pub key: String,
+    /// Whether it stands for all keys there was no room for.
+    pub overflow: bool,
+    /// Requests that hold a permit.
+    pub in_flight: u32,
+    /// Requests that wait.
+    pub queued: u32,
+    /// Requests that may wait.
+    pub queue: u32,
+    /// Requests admitted.
+    pub admitted: u64,
+    /// Requests that waited, whatever came of it.
+    pub waited: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Requests it would have refused, were it not in shadow.
+    pub shadow_refused: u64,
+    /// Permits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent: Option<u32>,
+    /// How long the oldest that waits has waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ms: Option<u128>,
+}

@@ -1,0 +1,20 @@
+//! Values under names that only the one who fills them knows.
+
+use serde::{Serialize, Serializer};
+
+/// Values under their names, in the order they were put in: an object in JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Named<T>(Vec<(String, T)>);
+
+impl<N: Into<String>, T> FromIterator<(N, T)> for Named<T> {
+    fn from_iter<I: IntoIterator<Item = (N, T)>>(values: I) -> Self {
+        let values = values.into_iter();
+        Self(values.map(|(name, value)| (name.into(), value)).collect())
+    }
+}
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}

@@ -1,0 +1,272 @@
+//! What `status` answers: everything the server counts, all workers together.
+
+use serde::Serialize;
+
+use crate::{Limit, Named};
+
+/// Everything, at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// The gateway's version.
+    pub version: &'static str,
+    /// The process that takes signals.
+    pub pid: u32,
+    /// Number of the generation that serves.
+    pub generation: u64,
+    /// Since the server started.
+    pub uptime_s: u64,
+    /// Generations taken over after the first.
+    pub reloads: u64,
+    /// Reloads that changed nothing.
+    pub reloads_refused: u64,
+    /// Servers started again after an unwanted end.
+    pub restarts: u64,
+    /// Access records lost.
+    pub access_records_lost: u64,
+    /// Lines of the error log lost.
+    pub error_lines_lost: u64,
+    /// Sites the generation has, busy or not.
+    pub sites_configured: usize,
+    /// How long exchanges took.
+    pub time: Time,
+    /// What each worker did.
+    pub workers: Vec<Worker>,
+    /// What became of programs.
+    pub programs: Programs,
+    /// What became of work for clients that have gone.
+    pub stragglers: Stragglers,
+    /// What became of scripts.
+    pub scripts: Scripts,
+    /// Exchanges that came to no site.
+    pub without_site: Replies,
+    /// Sites that had exchanges.
+    pub sites: Vec<Site>,
+    /// Servers of upstreams.
+    pub upstreams: Vec<Upstream>,
+    /// What maps were asked.
+    pub maps: Vec<Map>,
+    /// Limits that requests have met.
+    pub limits: Vec<Limit>,
+    /// What each sensor says; `null` for one that this machine does not have.
+    pub sensors: Named<Option<f64>>,
+    /// How late each worker is, in seconds.
+    pub loop_lag_s: Vec<Option<f64>>,
+    /// Rules that shed.
+    pub shedding: Vec<ShedRule>,
+    /// Whom they shed, those with most first.
+    pub shed_by_tenant: Vec<ShedTenant>,
+    /// What programs used, by group.
+    pub groups: Vec<Group>,
+    /// Groups beyond those, at least.
+    pub groups_left_out: usize,
+}
+
+/// How long exchanges took.
+#[derive(Debug, Clone, Serialize)]
+pub struct Time {
+    /// Upper bounds of the buckets, but for the last, in microseconds.
+    pub bounds_us: Vec<u64>,
+    /// Whole exchanges.
+    pub total: Times,
+    /// The upstreams' part.
+    pub upstream: Times,
+}
+
+/// Durations in buckets.
+#[derive(Debug, Clone, Serialize)]
+pub struct Times {
+    /// By bucket, not added up.
+    pub counts: Vec<u64>,
+    /// All together, in microseconds.
+    pub sum_us: u64,
+}
+
+/// What a worker did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Worker {
+    /// Connections open.
+    pub connections: usize,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed because of a cap.
+    pub refused: u64,
+    /// Connections given to another worker.
+    pub handed_over: u64,
+    /// Exchanges under way.
+    pub in_flight: u64,
+    /// Exchanges that ended.
+    pub ended: u64,
+    /// Handlers that panicked.
+    pub panics: u64,
+}
+
+/// What became of programs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Programs {
+    /// Programs that run.
+    pub running: usize,
+    /// Programs that ran.
+    pub started: u64,
+    /// Programs that could not be started.
+    pub failed: u64,
+    /// Programs killed, by reason.
+    pub killed: Named<u64>,
+}
+
+/// What became of servers and programs at work for clients that have gone.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stragglers {
+    /// Those there are.
+    pub now: u64,
+    /// Those there were, by their end.
+    #[serde(flatten)]
+    pub ended: Named<u64>,
+}
+
+/// What became of scripts.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scripts {
+    /// VMs open.
+    pub vms: u64,
+    /// Bytes they hold.
+    pub memory_bytes: u64,
+    /// Scripts that wait.
+    pub parked: u64,
+    /// What became of them by phase.
+    pub phases: Named<Phase>,
+}
+
+/// What became of the scripts of a phase.
+#[derive(Debug, Clone, Serialize)]
+pub struct Phase {
+    /// Scripts that came to their end.
+    pub ended: u64,
+    /// Scripts that failed.
+    pub failed: u64,
+}
+
+/// A site, and what its exchanges came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Site {
+    /// Its name.
+    pub site: String,
+    /// What they came to.
+    #[serde(flatten)]
+    pub replies: Replies,
+}
+
+/// What exchanges came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Replies {
+    /// By hundreds of the status: `2xx`.
+    #[serde(flatten)]
+    pub by_class: Named<u64>,
+    /// Bytes of request bodies.
+    pub bytes_in: u64,
+    /// Bytes of reply bodies.
+    pub bytes_out: u64,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Clone, Serialize)]
+pub struct Upstream {
+    /// The upstream's name.
+    pub upstream: String,
+    /// The server's address.
+    pub server: String,
+    /// Requests it was chosen for.
+    pub requests: u64,
+    /// Failures.
+    pub failures: u64,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// How long the oldest of them is under way.
+    pub oldest_s: Option<f64>,
+    /// Requests it let wait for too long.
+    pub timeouts: u64,
+    /// Failures in a row, of the worker that saw most.
+    pub fails_in_row: u64,
+    /// Workers that have asked it.
+    pub workers: usize,
+    /// Workers for which it is out.
+    pub workers_out: usize,
+    /// Workers that ask it on though it fails.
+    pub workers_failing: usize,
+    /// How much of its weight counts, as its agent says.
+    pub agent_weight: Option<f64>,
+    /// Whether its agent wants it left alone.
+    pub drain: bool,
+}
+
+/// What a map was asked.
+#[derive(Debug, Clone, Serialize)]
+pub struct Map {
+    /// Its name.
+    pub map: String,
+    /// Questions.
+    pub questions: u64,
+    /// Of these, those that were answered from memory.
+    pub cached: u64,
+    /// Questions that got what `on_error` says.
+    pub errors: u64,
+    /// Times that a process had to be started again.
+    pub restarts: u64,
+    /// Processes that run; none for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<usize>,
+    /// Processes there are to be; none for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<usize>,
+}
+
+/// A rule that sheds.
+#[derive(Debug, Clone, Serialize)]
+pub struct ShedRule {
+    /// Its name.
+    pub rule: String,
+    /// What it looks at.
+    pub sensor: String,
+    /// Beyond it there is too much to do.
+    pub enter: f64,
+    /// Back at it there is not any more.
+    pub leave: f64,
+    /// `green`, `yellow` or `red`.
+    pub state: &'static str,
+    /// For how long.
+    pub since_ms: u128,
+    /// The share of requests that is admitted.
+    pub admitted_share: f64,
+    /// Requests it has shed.
+    pub shed: u64,
+    /// The sensor's last value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+}
+
+/// A tenant of which requests were shed.
+#[derive(Debug, Clone, Serialize)]
+pub struct ShedTenant {
+    /// Its name.
+    pub tenant: String,
+    /// How many.
+    pub shed: u64,
+}
+
+/// What the programs of a group used.
+#[derive(Debug, Clone, Serialize)]
+pub struct Group {
+    /// The tenant.
+    pub tenant: String,
+    /// The site, unless it is the tenant's group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// The rule, unless it is the site's or the tenant's group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// What the script that made it calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// What was counted, by the figure's name; what the machine does not count is left out.
+    #[serde(flatten)]
+    pub used: Named<u64>,
+}
