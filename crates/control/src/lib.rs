@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod json;
 mod limits;
 mod named;
 mod sensors;
 mod status;
 
+pub use agent::Agent;
 pub use json::json;
 pub use limits::{Concurrent, Key, Limit};
 pub use named::Named;

@@ -181,15 +181,12 @@ fn answer(mut stream: TcpStream, line: &Line) -> io::Result<()> {
 }
 
 fn json(line: &Line) -> String {
-    let values = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
-    let values = values.map(|gauge| {
-        let value = line.value(gauge);
-        let value = value.map_or_else(|| "null".to_owned(), |value| value.to_string());
-        format!("\"{}\":{value}", gauge.name())
-    });
-    let state = if line.percent == 0 { "drain" } else { "up" };
-    let (percent, values) = (line.percent, values.collect::<Vec<_>>().join(","));
-    format!("{{\"state\":\"{state}\",\"percent\":{percent},\"sensors\":{{{values}}}}}\n")
+    let gauges = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
+    control::json(&control::Agent {
+        state: if line.percent == 0 { "drain" } else { "up" },
+        percent: line.percent,
+        sensors: gauges.map(|it| (it.name(), line.value(it))).collect(),
+    })
 }
 
 #[cfg(test)]

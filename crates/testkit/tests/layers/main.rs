@@ -17,6 +17,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
         &[
             "bench",
             "config",
+            "control",
             "engine",
             "error_log",
             "ipc",
