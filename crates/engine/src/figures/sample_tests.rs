@@ -11,9 +11,9 @@ use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
 
 use super::*;
+use crate::fixture::Fixture;
 use crate::permits::limiter::Origin;
 use crate::shedding::rows::RuleFigures;
-use crate::testbed::Bed;
 use ipc::groups::Owner;
 
 const LIMITED: &str = r#"
@@ -40,10 +40,12 @@ pub(crate) fn assert_stored(name: &str, text: &str) {
 
 /// Limits of each kind.
 pub(crate) fn limits() -> Vec<Row> {
-    let bed = Bed::new(LIMITED);
-    bed.shared.set_generation(&bed.worker.serving().generation);
+    let fixture = Fixture::new(LIMITED);
+    fixture
+        .shared
+        .set_generation(&fixture.worker.serving().generation);
     let made = |identity: &str, origin, change: fn(&mut Row)| {
-        let mut row = rows::collect(&bed.shared).remove(0);
+        let mut row = rows::collect(&fixture.shared).remove(0);
         row.limit.identity = identity.to_owned();
         row.origin = origin;
         row.look = LimitLook {
