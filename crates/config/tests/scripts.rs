@@ -211,7 +211,10 @@ fn allow_in_a_proxy_that_no_script_may_send_elsewhere_is_refused() {
         ("", wrong),
     ] {
         let told = told("", site, rules);
-        assert!(!told.is_empty() && !told.contains("without a script"), "{site} {rules}: {told}");
+        assert!(
+            !told.is_empty() && !told.contains("without a script"),
+            "{site} {rules}: {told}"
+        );
     }
     // A script may stand where nothing could be read.
     let text = format!("{LISTEN}{SITE}rules = [{proxy}]\n[scripts\naccess = \"a.rb\"\n");

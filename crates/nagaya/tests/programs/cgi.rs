@@ -584,8 +584,8 @@ fn a_program_that_sent_its_request_to_a_script_that_waits_has_given_its_place_ba
   handler = { proxy = { script = { code = "Nagaya.log(:error, 'waits'); sleep 60" } } }
 "#;
     let first = "  [[sites.rules]]\n";
-    let config = CONFIG.replacen(first, &format!("{rule}{first}"), 1)
-        + "[scripts]\nwall = \"120s\"\n";
+    let config =
+        CONFIG.replacen(first, &format!("{rule}{first}"), 1) + "[scripts]\nwall = \"120s\"\n";
     let builder = builder_of(&config, "", "", "programs = 1");
     for (name, text) in [("go.cgi", GO), ("asked.cgi", ASKED)] {
         program(builder.directory().path(), name, text);
@@ -593,7 +593,7 @@ fn a_program_that_sent_its_request_to_a_script_that_waits_has_given_its_place_ba
     let gateway = builder.start();
     let mut slow = gateway.client().with_deadline(PATIENCE);
     slow.send(&request("GET /go.cgi?/slow", ""));
-    gateway.await_log("waits");
+    gateway.wait_for_message("waits");
     assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
 }
 
