@@ -4,7 +4,7 @@
 //! worker's VM for it, from opening to its last script; [`phases`] runs the scripts of a
 //! phase, level by level, and [`outcome`] says what their words mean for the request, which they
 //! see through [`request`]; [`mod@set`] names upstreams, [`filters`] has the reply seen, and [`asks`]
-//! does what scripts wait for that only the engine can do. What they leave behind lies in the exchange ([`Scripted`]).
+//! does what scripts wait for that only the engine can do. What they leave behind lies in the exchange ([`scripted::Scripted`]).
 //!
 //! Left out: Ruby, budgets and the classes scripts use. They are the crate `script`.
 
