@@ -16,11 +16,11 @@ pub fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let process = [&chosen.serving.generation.process.request_headers];
     let levels = chosen.settings(route);
     let levels = levels.map(|settings| &settings.request_headers);
-    for edits in process.into_iter().chain(levels) {
-        let known = (&*request, &route.answers);
+    let known = (&*request, &route.answers);
+    process.into_iter().chain(levels).for_each(|edits| {
         replace(edits, known, &mut fields);
         add(edits, known, &mut fields, route.was_edited);
-    }
+    });
     request.head.fields = fields;
     route.was_edited = true;
 }
@@ -36,11 +36,11 @@ pub fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let process = [&arrived.serving.generation.process.reply_headers];
     let levels = arrived.settings(route);
     let levels = levels.map(|settings| &settings.reply_headers);
-    for edits in process.into_iter().chain(levels) {
-        let known = (&*request, &route.answers);
+    let known = (&*request, &route.answers);
+    process.into_iter().chain(levels).for_each(|edits| {
         replace(edits, known, &mut outgoing.fields);
         add(edits, known, &mut outgoing.fields, false);
-    }
+    });
 }
 
 fn replace(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields) {

@@ -63,7 +63,10 @@ impl<'a> Arrived<'a> {
 
     /// All that scripts of this request may stand on, outermost first.
     pub(crate) fn levels(self, route: &Route) -> impl Iterator<Item = Level<'a>> {
-        levels(self.routed(route), route, std::iter::empty()).rev()
+        let routed = self.routed(route);
+        let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
+        let site = routed.map(|routed| routed.site);
+        levels(rules, site, std::iter::empty()).rev()
     }
 
     /// Settings of the site and of each matched rule, outer first.
@@ -101,22 +104,18 @@ pub(crate) enum Level<'a> {
     Process,
 }
 
-/// The levels of a request, innermost first: the one place that says their order. `handlers` are
-/// those that its handler adds.
+/// The levels of a request by the rules that matched, in order, and its site, innermost first: the
+/// one place that says their order. `handlers` are those that its handler adds.
 fn levels<'a>(
-    routed: Option<Routed<'a>>,
-    route: &Route,
+    rules: impl DoubleEndedIterator<Item = &'a Rule>,
+    site: Option<&'a Site>,
     handlers: impl DoubleEndedIterator<Item = Level<'a>>,
 ) -> impl DoubleEndedIterator<Item = Level<'a>> {
-    let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
-    let site = routed.into_iter().flat_map(|routed| {
-        let site = routed.site;
-        [Level::Site(site), Level::Tenant(site)]
-    });
     rules
         .rev()
         .map(Level::Rule)
-        .chain(site)
+        .chain(site.map(Level::Site))
+        .chain(site.map(Level::Tenant))
         .chain(handlers)
         .chain([Level::Process])
 }
@@ -155,7 +154,8 @@ impl<'a> Chosen<'a> {
     pub(crate) fn levels(self, route: &Route) -> impl DoubleEndedIterator<Item = Level<'a>> {
         let upstream = self.upstream_index(route).map(Level::Upstream);
         let programs = self.runs_program().then_some(Level::Programs);
-        levels(Some(*self), route, upstream.into_iter().chain(programs))
+        let handlers = upstream.into_iter().chain(programs);
+        levels(self.rules(route), Some(self.site), handlers)
     }
 
     /// The word for its handler in records.

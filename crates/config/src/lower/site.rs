@@ -134,14 +134,16 @@ fn site(
         .flatten()
         .any(PhaseScripts::may_name_upstreams);
     // What was not understood may have been a script that does; its own mistake is told.
-    let is_understood =
-        |value: Option<Value<'_>>, scripts: &PhaseScripts| value.is_none() || !scripts.is_empty();
-    let understood = is_understood(table.get("scripts"), &scripts)
+    let is_lowered = |rule: &Rule, value: &Value<'_>| {
+        let scripts = value.member("scripts").is_none() || !rule.scripts.is_empty();
+        scripts && (value.member("handler").is_none() || rule.handler.is_some())
+    };
+    let understood = (table.get("scripts").is_none() || !scripts.is_empty())
         && rules.len() == rule_values.len()
         && rules
             .iter()
             .zip(&rule_values)
-            .all(|(rule, value)| is_understood(value.member("scripts"), &rule.scripts));
+            .all(|(rule, value)| is_lowered(rule, value));
     if understood && !by_levels && !rules.iter().any(Rule::may_name_upstreams) {
         rule_values.iter().for_each(handler::refuse_allow);
     }

@@ -34,15 +34,15 @@ use credentials::Credentials;
 /// 403 for a client kept out.
 pub fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()> {
     let client = exchange.request.client;
-    for level in chosen.settings(&exchange.route) {
+    chosen.settings(&exchange.route).try_for_each(|level| {
         if level.deny.iter().any(|net| net.contains(&client)) {
             return Err(Error::refused(403, "client_denied"));
         }
         if !level.allow.is_empty() && !level.allow.iter().any(|net| net.contains(&client)) {
             return Err(Error::refused(403, "client_not_allowed"));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Lets the request pass or refuses it, by its credentials.

@@ -228,9 +228,12 @@ impl Scratch {
         if phase == Phase::Password {
             return self.add(&facts.limits.passwords, facts, ids, asks);
         }
-        for level in facts.chosen.levels(facts.route) {
-            self.add(facts.limits.of_level(level), facts, ids, asks);
-        }
+        facts.chosen.levels(facts.route).for_each(|level| {
+            let limits = facts.limits.of_level(level);
+            if !limits.is_empty() {
+                self.add(limits, facts, ids, asks);
+            }
+        });
     }
 
     fn add(

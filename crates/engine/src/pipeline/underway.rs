@@ -55,8 +55,12 @@ impl<'a> Underway<'a> {
     /// Answers the request, to the reply's last byte. `waited` is told when it had to wait.
     pub(super) async fn serve(&mut self, waited: &Cell<bool>) -> Result<()> {
         // Pinned where it is made: moved, it would be copied whole, with the room of every handler.
-        let work = answer(self.arrived, self.exchange, waited);
-        let outcome = caught(self.arrived.worker, pin!(work), waited).await;
+        let outcome = caught(
+            self.arrived.worker,
+            pin!(answer(self.arrived, self.exchange, waited)),
+            waited,
+        )
+        .await;
         self.give_back(&outcome, waited);
         self.finish(outcome).await
     }
