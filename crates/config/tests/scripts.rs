@@ -300,3 +300,21 @@ fn a_file_with_the_text_that_was_read_goes_with_the_model() {
     let guarded: Vec<_> = model.guarded.iter().map(|file| &file.path).collect();
     assert_eq!(guarded, [&PathBuf::from("/a.rb")]);
 }
+
+#[test]
+fn scripts_have_time_to_start_by_how_many_there_are() {
+    let site = |number: usize| {
+        format!(
+            "[[sites]]\nhosts = [\"s{number}\"]\nroot = \"/srv\"\nscripts = {{ access = {{ code = \"{number}\" }} }}\n"
+        )
+    };
+    let sites = |count| (0..count).map(site).collect::<String>();
+    let start_max = |sites: &str| {
+        let model = model(&format!(
+            "{LISTEN}[scripts]\nwall = \"7s\"\ninit = {{ code = \"1\" }}\n{sites}"
+        ));
+        model.scripts_start_max().as_millis()
+    };
+    assert_eq!(start_max(&sites(1)), 7_020);
+    assert_eq!(start_max(&sites(3_000)), 37_010);
+}

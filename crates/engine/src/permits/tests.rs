@@ -5,11 +5,12 @@ mod told;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use config::Sources;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, ProgramUse};
 use crate::fixture::{self, Fixture, block_on, generation_after, peer, reply};
 use crate::generation::Generation;
 use crate::permits::questions;
@@ -444,4 +445,33 @@ fn a_change_of_something_else_leaves_auto_as_it_is() {
     ask("limits set process/process concurrent=4");
     ask("limits set process/process concurrent=auto");
     assert_eq!(now().concurrent, configured.concurrent);
+}
+
+#[test]
+fn what_programs_took_before_a_place_was_held_is_not_charged_again() {
+    const PROGRAM: &str = "
+[[listen]]
+address = '127.0.0.1:1'
+[[sites]]
+hosts = ['a']
+root = '/nowhere'
+rules = [{ handler = { cgi = true } }]
+";
+    let fixture = Fixture::new(PROGRAM);
+    let serving = fixture.worker.serving();
+    let request = "GET /b.cgi HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut exchange = fixture::exchange(peer("192.0.2.7:1"), request);
+    exchange.route.site_index = Some(0);
+    exchange.route.add_rule(0);
+    let took = |cpu_us| ProgramUse {
+        cpu_us,
+        peak_bytes: 0,
+    };
+    exchange.record.program = Some(took(5_000));
+    let routed = fixture.arrived(&serving).routed(&exchange.route);
+    let chosen = routed.expect("a site").chosen(&exchange.route);
+    let admitted = block_on(super::admit(chosen, &mut exchange, Instant::now()));
+    admitted.expect("there is room");
+    let held = exchange.held.as_ref().expect("a place");
+    assert_eq!(super::charged_ns(held, took(7_000)), 2_000_000);
 }
