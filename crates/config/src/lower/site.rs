@@ -90,6 +90,21 @@ fn allowed(table: &Table<'_>) -> Vec<IpNet> {
     values::networks(&value)
 }
 
+/// Whether all that may have been a script was understood: otherwise its own mistake is told.
+fn is_understood(
+    table: &Table<'_>,
+    scripts: &PhaseScripts,
+    (rules, values): (&[Rule], &[Value<'_>]),
+) -> bool {
+    let is_lowered = |(rule, value): (&Rule, &Value<'_>)| {
+        let scripts = value.member("scripts").is_none() || !rule.scripts.is_empty();
+        scripts && (value.member("handler").is_none() || rule.handler.is_some())
+    };
+    (table.get("scripts").is_none() || !scripts.is_empty())
+        && rules.len() == values.len()
+        && rules.iter().zip(values).all(is_lowered)
+}
+
 fn site(
     value: &Value<'_>,
     upstreams: &mut Upstreams,
@@ -133,18 +148,8 @@ fn site(
         .into_iter()
         .flatten()
         .any(PhaseScripts::may_name_upstreams);
-    // What was not understood may have been a script that does; its own mistake is told.
-    let is_lowered = |rule: &Rule, value: &Value<'_>| {
-        let scripts = value.member("scripts").is_none() || !rule.scripts.is_empty();
-        scripts && (value.member("handler").is_none() || rule.handler.is_some())
-    };
-    let understood = (table.get("scripts").is_none() || !scripts.is_empty())
-        && rules.len() == rule_values.len()
-        && rules
-            .iter()
-            .zip(&rule_values)
-            .all(|(rule, value)| is_lowered(rule, value));
-    if understood && !by_levels && !rules.iter().any(Rule::may_name_upstreams) {
+    let may_name = by_levels || rules.iter().any(Rule::may_name_upstreams);
+    if !may_name && is_understood(&table, &scripts, (&rules, &rule_values)) {
         rule_values.iter().for_each(handler::refuse_allow);
     }
     judge_answers(&table, rooted, &rules, &rule_values);
