@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Appends an address; an IPv4 one that came over an IPv6 socket in its own form.
-pub fn push(address: IpAddr, out: &mut Vec<u8>) {
+pub(crate) fn push(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             for (at, octet) in v4.octets().into_iter().enumerate() {
@@ -23,7 +23,7 @@ pub fn push(address: IpAddr, out: &mut Vec<u8>) {
 }
 
 /// The network a client is in, as fair turns see it: /24 for IPv4, /56 for IPv6.
-pub fn network(client: IpAddr) -> IpAddr {
+pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() >> 8 << 8).into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 72 << 72).into(),

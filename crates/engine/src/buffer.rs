@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Size of a block: the most that is buffered of one side of a connection.
-pub const BLOCK_BYTES: usize = 128 * 1024;
+pub(crate) const BLOCK_BYTES: usize = 128 * 1024;
 /// Blocks a worker keeps for later.
 const POOLED_MAX: usize = 64;
 

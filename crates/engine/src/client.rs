@@ -15,7 +15,7 @@ use crate::generation::Generation;
 const HOPS_MAX: usize = 32;
 
 /// Fills in the client and the id.
-pub fn identify(exchange: &mut Exchange, generation: &Generation, id: RequestId) {
+pub(crate) fn identify(exchange: &mut Exchange, generation: &Generation, id: RequestId) {
     let request = &mut exchange.request;
     let peer = request.peer.address.ip().to_canonical();
     request.id = id;

@@ -18,7 +18,7 @@ use crate::template;
 
 /// Conditions that must all hold.
 #[derive(Debug)]
-pub struct Conditions(Box<[Test]>);
+pub(crate) struct Conditions(Box<[Test]>);
 
 /// A compiled condition.
 #[derive(Debug)]
@@ -50,13 +50,13 @@ impl Conditions {
     ///
     /// # Errors
     /// When a pattern's compiled form is too large.
-    pub fn compile(conditions: &[Condition], whose: &str) -> Result<Self, regex::Error> {
+    pub(crate) fn compile(conditions: &[Condition], whose: &str) -> Result<Self, regex::Error> {
         compile_all(conditions, whose).map(Self)
     }
 
     /// Whether a request meets all of them, for who cannot wait: what a map must answer does not
     /// hold.
-    pub fn hold(&self, request: &Request, file: Option<&Resolved>) -> bool {
+    pub(crate) fn hold(&self, request: &Request, file: Option<&Resolved>) -> bool {
         self.judge(request, file, &Answers::NONE) == Some(true)
     }
 
@@ -113,7 +113,7 @@ fn question_of(
 }
 
 /// Whether one of them looks at the resolved file.
-pub fn need_file(conditions: &[Condition]) -> bool {
+pub(crate) fn need_file(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
         Condition::File(_) | Condition::Exists(_) => true,
         Condition::Not(inner) => need_file(inner),
@@ -122,7 +122,7 @@ pub fn need_file(conditions: &[Condition]) -> bool {
 }
 
 /// Whether one of them asks a map.
-pub fn ask_maps(conditions: &[Condition]) -> bool {
+pub(crate) fn ask_maps(conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| match condition {
         Condition::Map(_) => true,
         Condition::Not(inner) => ask_maps(inner),

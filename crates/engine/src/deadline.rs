@@ -12,10 +12,10 @@ use std::time::Instant;
 use slab::Slab;
 
 /// How often a worker looks at its deadlines, in milliseconds.
-pub const TICK_MS: u64 = 50;
+pub(crate) const TICK_MS: u64 = 50;
 
 /// How long after a drain began a fresh connection may still send its first request.
-pub const FRESH_MS: u64 = 500;
+pub(crate) const FRESH_MS: u64 = 500;
 
 const NEVER: u64 = u64::MAX;
 

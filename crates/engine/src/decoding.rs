@@ -11,7 +11,7 @@ use crate::buffer::ReadBuffer;
 
 /// A decoder and its place in a buffer.
 #[derive(Debug)]
-pub struct Decoding {
+pub(crate) struct Decoding {
     decoder: BodyDecoder,
     /// Decoded bytes not yet used.
     data: Range<usize>,
@@ -21,7 +21,7 @@ pub struct Decoding {
 
 impl Decoding {
     /// Begins at the buffer's next byte.
-    pub fn new(decoder: BodyDecoder) -> Self {
+    pub(crate) fn new(decoder: BodyDecoder) -> Self {
         Self {
             decoder,
             data: 0..0,
@@ -33,7 +33,7 @@ impl Decoding {
     ///
     /// # Errors
     /// When the framing is wrong.
-    pub fn advance(&mut self, buffer: &mut ReadBuffer) -> Result<(), Refusal> {
+    pub(crate) fn advance(&mut self, buffer: &mut ReadBuffer) -> Result<(), Refusal> {
         while self.data.is_empty() && !self.decoder.is_done() && !buffer.is_empty() {
             let input = buffer.data();
             let decoded = self.decoder.decode(input)?;
@@ -58,12 +58,12 @@ impl Decoding {
     }
 
     /// The data found.
-    pub fn data<'a>(&self, buffer: &'a ReadBuffer) -> &'a [u8] {
+    pub(crate) fn data<'a>(&self, buffer: &'a ReadBuffer) -> &'a [u8] {
         buffer.data().get(self.data.clone()).unwrap_or_default()
     }
 
     /// Forgets the first `count` bytes of the data.
-    pub fn consume(&mut self, count: usize, buffer: &mut ReadBuffer) {
+    pub(crate) fn consume(&mut self, count: usize, buffer: &mut ReadBuffer) {
         debug_assert!(count <= self.data.len());
         self.data.start = (self.data.start + count).min(self.data.end);
         if self.data.is_empty() {
@@ -73,12 +73,12 @@ impl Decoding {
     }
 
     /// Whether every byte was decoded and used.
-    pub fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         self.data.is_empty() && self.decoder.is_done()
     }
 
     /// Whether what is there now is the last of it.
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.decoder.is_done()
     }
 
@@ -86,7 +86,7 @@ impl Decoding {
     ///
     /// # Errors
     /// When it was cut short.
-    pub fn eof(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn eof(&mut self) -> Result<(), Refusal> {
         self.decoder.eof()
     }
 }

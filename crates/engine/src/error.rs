@@ -51,7 +51,7 @@ pub enum Kind {
 }
 
 /// What engine functions return.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// Whether the upstream may go on with the request it was given, its connection being sound:

@@ -33,7 +33,7 @@ const HTML_MIDDLE: &str = "</title>\n<style>\
     </style>\n<h1>";
 
 /// The status a client sees for an error; `None` when nobody is left to see one.
-pub fn status_of(kind: Kind) -> Option<u16> {
+pub(crate) fn status_of(kind: Kind) -> Option<u16> {
     match kind {
         Kind::Refused(status) | Kind::OverLimit { status, .. } | Kind::Shed(status) => Some(status),
         Kind::ClientGone => None,
@@ -46,7 +46,7 @@ pub fn status_of(kind: Kind) -> Option<u16> {
 }
 
 /// Answers an error, or cuts the reply short when one has begun.
-pub async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, error: &Error) {
+pub(crate) async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, error: &Error) {
     log(arrived, exchange, error);
     let answered = match status_of(error.kind) {
         Some(status) if !exchange.reply.has_started() => {
@@ -109,7 +109,7 @@ fn retry_after_s(kind: Kind) -> Option<u16> {
 ///
 /// # Errors
 /// A script refused it.
-pub async fn page(arrived: Arrived<'_>, exchange: &mut Exchange, status: u16) -> Result<()> {
+pub(crate) async fn page(arrived: Arrived<'_>, exchange: &mut Exchange, status: u16) -> Result<()> {
     page_for(arrived, exchange, status, None).await
 }
 

@@ -10,7 +10,7 @@ use crate::stage::{Arrived, Chosen};
 use crate::template::expand;
 
 /// Changes the request's fields before a handler sees them.
-pub fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
+pub(crate) fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let Exchange { request, route, .. } = exchange;
     let mut fields = std::mem::take(&mut request.head.fields);
     let process = [&chosen.serving.generation.process.request_headers];
@@ -26,7 +26,7 @@ pub fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
 }
 
 /// Changes the reply's fields just before its head is sent.
-pub fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
+pub(crate) fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let Exchange {
         request,
         route,

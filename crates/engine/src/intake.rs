@@ -18,7 +18,7 @@ use crate::worker::serving::Serving;
 ///
 /// # Errors
 /// Whatever ends an upload, and 413 or 503 where it can't be kept.
-pub async fn whole(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn whole(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     if exchange.spooled.is_none() && !exchange.body.is_ended() {
         exchange.spooled = Some(take(arrived, exchange).await?);
     }

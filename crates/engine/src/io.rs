@@ -16,7 +16,7 @@ use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 
 /// Most bytes one `sendfile` hands to the kernel, so that one download can't hold a worker.
-pub const SENDFILE_MAX: usize = 256 * 1024;
+pub(crate) const SENDFILE_MAX: usize = 256 * 1024;
 
 /// A byte stream.
 #[derive(Debug)]
@@ -263,7 +263,7 @@ fn receive(
     deprecated,
     reason = "unsound only for types whose descriptor may change; an OwnedFd's can't"
 )]
-pub fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor, interest)
 }
 

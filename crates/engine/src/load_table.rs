@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::deadline::TICK_MS;
 
 /// A turn longer than this holds up new connections.
-pub const TURN_LONG_US: u64 = 5_000;
+pub(crate) const TURN_LONG_US: u64 = 5_000;
 /// Long turns of late, in total, that make a worker hand its new connections over. One alone may
 /// be the machine's doing.
 const HELD_UP_US: u64 = 40_000;

@@ -12,11 +12,11 @@ use crate::io::register;
 
 /// The end a program's output comes from.
 #[derive(Debug)]
-pub struct PipeReader(AsyncFd<OwnedFd>);
+pub(crate) struct PipeReader(AsyncFd<OwnedFd>);
 
 /// The end a program's input goes into; dropped, it tells the program that there is no more.
 #[derive(Debug)]
-pub struct PipeWriter(AsyncFd<OwnedFd>);
+pub(crate) struct PipeWriter(AsyncFd<OwnedFd>);
 
 /// Our ends of a program's standard streams.
 pub(crate) struct Pipes {
@@ -48,14 +48,14 @@ impl PipeReader {
     ///
     /// # Errors
     /// When epoll takes no more descriptors.
-    pub fn new(end: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(end: OwnedFd) -> io::Result<Self> {
         register(end, Interest::READABLE).map(Self)
     }
 
     /// Reads what is there into a buffer, which takes its block only once there is something to
     /// read. `Ok(0)` is the end. A full buffer is an error: whoever reads on must use what came
     /// before.
-    pub fn poll_fill(
+    pub(crate) fn poll_fill(
         &self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuffer,
@@ -88,12 +88,12 @@ impl PipeWriter {
     ///
     /// # Errors
     /// When epoll takes no more descriptors.
-    pub fn new(end: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(end: OwnedFd) -> io::Result<Self> {
         register(end, Interest::WRITABLE).map(Self)
     }
 
     /// Writes as much as the pipe takes. `BrokenPipe` says that nobody will read it.
-    pub fn poll_write(&self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             match os::net::write(self.0.as_fd(), data) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

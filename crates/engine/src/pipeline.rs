@@ -26,7 +26,7 @@ use crate::{admission, client, fields, handler, maps, permits, resolve, rules, s
 ///
 /// # Errors
 /// When the client did not take it all.
-pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
     let serving = worker.serving();
     let arrived = Arrived {
         worker,
@@ -42,7 +42,11 @@ pub async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Result<()> {
 ///
 /// # Errors
 /// As [`serve`].
-pub async fn refuse(worker: &Rc<Worker>, exchange: &mut Exchange, error: Error) -> Result<()> {
+pub(crate) async fn refuse(
+    worker: &Rc<Worker>,
+    exchange: &mut Exchange,
+    error: Error,
+) -> Result<()> {
     let serving = worker.serving();
     let arrived = Arrived {
         worker,

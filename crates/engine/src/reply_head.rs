@@ -19,7 +19,11 @@ use crate::stage::Arrived;
 ///
 /// # Errors
 /// A script refused it; no head was sent.
-pub async fn send(arrived: Arrived<'_>, exchange: &mut Exchange, size: BodySize) -> Result<()> {
+pub(crate) async fn send(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    size: BodySize,
+) -> Result<()> {
     let id = exchange.request.id;
     let fields = &mut exchange.outgoing.fields;
     fields.push_known(FieldId::XRequestId, id.as_bytes());
@@ -37,7 +41,11 @@ pub async fn send(arrived: Arrived<'_>, exchange: &mut Exchange, size: BodySize)
 ///
 /// # Errors
 /// As [`send`].
-pub async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, body: &[u8]) -> Result<()> {
+pub(crate) async fn answer(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    body: &[u8],
+) -> Result<()> {
     let size = BodySize::Length(body.len() as u64);
     send(arrived, exchange, size).await?;
     exchange.reply.push(body);

@@ -58,7 +58,7 @@ struct Held {
 }
 
 /// What a single client may hold of `room` while nobody else holds any.
-pub fn most_of(room: u64) -> u64 {
+pub(crate) fn most_of(room: u64) -> u64 {
     // In this order nothing overflows.
     (room - room / LAST_PART) / (NETWORK_TIMES + 1) * NETWORK_TIMES
 }

@@ -215,13 +215,13 @@ pub struct Histogram {
 }
 
 /// Upper bounds of the buckets, in microseconds.
-pub const BOUNDS_US: [u64; 18] = [
+pub(crate) const BOUNDS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// Adds to a counter that only this thread writes: no locked instruction is needed.
-pub fn bump(counter: &AtomicU64, by: u64) {
+pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
 }
 

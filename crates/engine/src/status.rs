@@ -1,7 +1,7 @@
 //! Status codes and their phrases (RFC 9110 §15 and the registry).
 
 /// Appends the line a reply's head begins with (RFC 9112 §4).
-pub fn encode_line(code: u16, out: &mut Vec<u8>) {
+pub(crate) fn encode_line(code: u16, out: &mut Vec<u8>) {
     if code == 200 {
         // What most replies begin with, in one piece.
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
@@ -14,7 +14,7 @@ pub fn encode_line(code: u16, out: &mut Vec<u8>) {
 }
 
 /// The usual phrase of a status code; empty for one without.
-pub fn phrase(code: u16) -> &'static str {
+pub(crate) fn phrase(code: u16) -> &'static str {
     match code {
         100 => "Continue",
         101 => "Switching Protocols",

@@ -7,7 +7,7 @@ use crate::maps::answers::Answers;
 
 /// Appends a template's text, its variables filled in from the request, and what it asks of maps
 /// from what was answered.
-pub fn expand(template: &Template, request: &Request, answers: &Answers, out: &mut Vec<u8>) {
+pub(crate) fn expand(template: &Template, request: &Request, answers: &Answers, out: &mut Vec<u8>) {
     let head = &request.head;
     for part in &template.parts {
         match part {

@@ -36,10 +36,10 @@ const END_LOOK: Duration = Duration::from_millis(5);
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 /// The runtime of each worker.
-pub type Runtimes = BTreeMap<usize, Handle>;
+pub(crate) type Runtimes = BTreeMap<usize, Handle>;
 
 /// Runs a worker until it was drained; `started` hears whether it can be run, and why not.
-pub fn run(
+pub(crate) fn run(
     index: usize,
     generation: Arc<Generation>,
     shared: Shared,
@@ -80,7 +80,7 @@ pub fn run(
 }
 
 /// A listener a worker is about to accept from.
-pub struct Added {
+pub(crate) struct Added {
     /// Who is to.
     pub worker: usize,
     /// Its copy, registered with its runtime.
@@ -95,7 +95,7 @@ impl Added {
     ///
     /// # Errors
     /// When there is no descriptor for it, or the kernel does not watch it.
-    pub fn copy(from: &ListenerSocket, worker: usize, runtime: &Handle) -> Result<Self> {
+    pub(crate) fn copy(from: &ListenerSocket, worker: usize, runtime: &Handle) -> Result<Self> {
         let listener = Arc::<Listener>::default();
         let copy = || -> std::io::Result<_> {
             Ok(Opened {
@@ -118,7 +118,7 @@ impl Added {
 
 /// Why a server does not start, or refuses a generation: the sockets of a worker that cannot
 /// accept would be accepted from by nobody.
-pub fn not_accepting(detail: String) -> Error {
+pub(crate) fn not_accepting(detail: String) -> Error {
     Error::new(Kind::Internal, "not_accepting", detail)
 }
 

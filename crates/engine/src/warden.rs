@@ -31,7 +31,7 @@ const RESCUED_MAX: usize = 64;
 
 /// What the warden watches.
 #[derive(Debug)]
-pub struct Watched {
+pub(crate) struct Watched {
     shared: Shared,
     /// Held while listeners change and while stuck workers' listeners are looked at.
     listeners: Mutex<Vec<WatchedListener>>,
@@ -45,7 +45,7 @@ struct WatchedListener {
 
 impl Watched {
     /// Makes a watch over these workers.
-    pub fn new(shared: Shared) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         Self {
             shared,
             listeners: Mutex::default(),
@@ -53,12 +53,12 @@ impl Watched {
     }
 
     /// Watches a listener too.
-    pub fn add(&self, worker: usize, opened: Opened<OwnedFd>) {
+    pub(crate) fn add(&self, worker: usize, opened: Opened<OwnedFd>) {
         self.lock().push(WatchedListener { worker, opened });
     }
 
     /// Forgets listeners whose address is not among `kept`.
-    pub fn retain(&self, kept: &Arc<[ListenAddress]>) {
+    pub(crate) fn retain(&self, kept: &Arc<[ListenAddress]>) {
         self.lock()
             .retain(|listener| kept.contains(&listener.opened.address));
     }
@@ -123,7 +123,7 @@ impl Watched {
 }
 
 /// Watches until the process ends.
-pub fn run(watched: &Watched, sender: &LinkSender) {
+pub(crate) fn run(watched: &Watched, sender: &LinkSender) {
     let mut attention = Attention::begin(Instant::now());
     loop {
         std::thread::sleep(watched.rest());

@@ -34,19 +34,19 @@ use crate::scripts::lifecycle::Scripts;
 use crate::shares::Owner;
 use crate::spool::{Spool, SpoolCaps};
 
-pub use commands::{Command, Opened, Prepare, Swap};
-pub use peers::Peers;
-pub use resources::Resources;
-pub use serving::Serving;
-pub use shared::Shared;
+pub(crate) use commands::Command;
+pub(crate) use peers::Peers;
+pub(crate) use resources::Resources;
+pub(crate) use serving::Serving;
+pub(crate) use shared::Shared;
 
 /// The pipeline as scripts come back to it with a request of their own. It is made known to the
 /// worker, so that what runs scripts need not know the pipeline.
-pub type ServeInside =
+pub(crate) type ServeInside =
     for<'a> fn(&'a Rc<Worker>, &'a Rc<Serving>, &'a mut Exchange) -> Answered<'a>;
 
 /// A request being answered. Done when its reply was taken, or with why it was not.
-pub type Answered<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+pub(crate) type Answered<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
 /// What one thread serves with.
 #[derive(Debug)]

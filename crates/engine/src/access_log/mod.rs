@@ -18,10 +18,7 @@ mod tests;
 mod times;
 mod writer;
 
-pub use page::AccessLog;
-pub use queue::{Order, Queue};
-pub use targets::{TargetIndex, Targets, TargetsBuilder};
-pub use writer::run;
+pub(crate) use writer::run;
 
 use std::time::Instant;
 
@@ -33,7 +30,7 @@ use crate::stage::Arrived;
 
 /// Writes the record of an exchange that ended at this moment, or one for many where its client
 /// is refused all the time.
-pub fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
+pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
     let worker = arrived.worker;
     if exchange.record.is_sampled && !worker.draw().is_multiple_of(SAMPLE) {
         return;
@@ -60,7 +57,7 @@ pub fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
 
 /// Every record that waits for the writer, for tests without one.
 #[cfg(test)]
-pub(crate) fn waiting(queue: &Queue) -> String {
+pub(crate) fn waiting(queue: &queue::Queue) -> String {
     let mut text = String::new();
     while let queue::Work::Batch(batch) = queue.next(std::time::Duration::ZERO) {
         for (_, run) in batch.runs() {

@@ -20,7 +20,7 @@ pub struct Targets {
 
 /// Gathers [`Targets`].
 #[derive(Debug)]
-pub struct TargetsBuilder {
+pub(crate) struct TargetsBuilder {
     targets: Targets,
     known: HashMap<Arc<LogTarget>, TargetIndex>,
 }
@@ -39,7 +39,7 @@ impl Targets {
 
 impl TargetsBuilder {
     /// Begins with the target of exchanges that come to no site.
-    pub fn new(process: &LogTarget) -> Self {
+    pub(crate) fn new(process: &LogTarget) -> Self {
         let mut builder = Self {
             targets: Targets::default(),
             known: HashMap::new(),
@@ -52,7 +52,7 @@ impl TargetsBuilder {
     }
 
     /// Where records of exchanges go that come to `site` by `host`; `None` is nowhere.
-    pub fn add(&mut self, site: &Site, host: &HostPattern) -> Option<TargetIndex> {
+    pub(crate) fn add(&mut self, site: &Site, host: &HostPattern) -> Option<TargetIndex> {
         self.place(match &site.log {
             LogTarget::File(template) => LogTarget::File(log_paths::fill(template, site, host)),
             target => target.clone(),
@@ -60,7 +60,7 @@ impl TargetsBuilder {
     }
 
     /// Ends the gathering.
-    pub fn finish(self) -> Targets {
+    pub(crate) fn finish(self) -> Targets {
         self.targets
     }
 

@@ -13,7 +13,7 @@ const LAST_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// Writes until the queue is closed and empty and every log that was asked for has come.
 /// `ask` asks the supervisor to open a log.
-pub fn run(queue: &Queue, ask: impl FnMut(&str) -> io::Result<()>) {
+pub(crate) fn run(queue: &Queue, ask: impl FnMut(&str) -> io::Result<()>) {
     let mut files = Files::new(ask);
     let mut end = None;
     loop {

@@ -25,14 +25,13 @@ use crate::exchange::route::Route;
 use crate::permits;
 use crate::stage::Chosen;
 
-pub use checks::Checks;
 use credentials::Credentials;
 
 /// Lets the client pass or refuses it, by its address.
 ///
 /// # Errors
 /// 403 for a client kept out.
-pub fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()> {
+pub(crate) fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()> {
     let client = exchange.request.client;
     chosen.settings(&exchange.route).try_for_each(|level| {
         if level.deny.iter().any(|net| net.contains(&client)) {
@@ -49,7 +48,7 @@ pub fn check_client(chosen: Chosen<'_>, exchange: &Exchange) -> Result<()> {
 ///
 /// # Errors
 /// 401 for wrong ones, 503 when too many are being compared.
-pub async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     let Some(auth) = asking(chosen, &exchange.route) else {
         return Ok(());
     };

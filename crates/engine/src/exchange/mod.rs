@@ -7,19 +7,18 @@
 
 pub(crate) mod body;
 pub(crate) mod collecting;
-pub mod h1;
-pub mod memory;
+pub(crate) mod h1;
+pub(crate) mod memory;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod route;
 pub(crate) mod spare;
 
-pub use body::Body;
-pub use collecting::Collected;
-pub use reply::{BodySize, Outgoing, Reply};
-pub use request::{Peer, Request, RequestId};
-pub use route::Route;
-pub use spare::Spares;
+pub(crate) use body::Body;
+pub(crate) use reply::{BodySize, Outgoing, Reply};
+pub(crate) use request::{Peer, Request};
+pub(crate) use route::Route;
+pub(crate) use spare::Spares;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

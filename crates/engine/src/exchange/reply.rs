@@ -31,7 +31,7 @@ impl Outgoing {
 
 /// How long a reply's body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodySize {
+pub(crate) enum BodySize {
     /// There is none and no length is said (204, 304, tunnels).
     None,
     /// So many bytes.

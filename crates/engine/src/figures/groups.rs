@@ -13,7 +13,7 @@ const GROUPS_MAX: usize = 1_000;
 
 /// What groups have used.
 #[derive(Debug, Default)]
-pub struct GroupFigures {
+pub(crate) struct GroupFigures {
     /// In the order of the configuration, each after those it is in, and in whose figures it is
     /// contained.
     pub groups: Vec<(Owner, Usage)>,

@@ -14,7 +14,7 @@ use crate::stats::BOUNDS_US;
 use ipc::groups::Owner;
 
 /// Puts figures into one JSON object and a line feed.
-pub fn json(figures: &Figures) -> String {
+pub(crate) fn json(figures: &Figures) -> String {
     control::json(&status(figures))
 }
 

@@ -7,7 +7,7 @@ use crate::maps::Map;
 
 /// What one map was asked.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct MapFigures {
+pub(crate) struct MapFigures {
     /// Its name.
     pub name: String,
     /// Questions.

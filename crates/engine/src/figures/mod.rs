@@ -14,11 +14,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use groups::GroupFigures;
-pub use json::json;
-pub use maps::MapFigures;
-pub use prometheus::prometheus;
-pub use table::table;
+pub(crate) use groups::GroupFigures;
+pub(crate) use json::json;
+pub(crate) use maps::MapFigures;
+pub(crate) use prometheus::prometheus;
+pub(crate) use table::table;
 pub(crate) use table::{bytes, count, grid};
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ use crate::worker::Shared;
 
 /// Everything, at one moment (or nearly so: the workers go on counting).
 #[derive(Debug, Default)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Number of the generation that serves.
     pub generation: u64,
     /// The process that takes signals: the supervisor's.
@@ -96,7 +96,7 @@ pub struct Figures {
 
 /// What one worker did.
 #[derive(Debug, Default)]
-pub struct WorkerFigures {
+pub(crate) struct WorkerFigures {
     /// Connections open.
     pub connections: usize,
     /// Connections accepted.
@@ -115,7 +115,7 @@ pub struct WorkerFigures {
 
 /// What exchanges came to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ReplyFigures {
+pub(crate) struct ReplyFigures {
     /// By hundreds of the status, from 1xx.
     pub by_class: [u64; 5],
     /// Bytes of request bodies.
@@ -126,7 +126,7 @@ pub struct ReplyFigures {
 
 /// What is known of an upstream's server, all workers together.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct UpstreamFigures {
+pub(crate) struct UpstreamFigures {
     /// Requests it was chosen for.
     pub requests: u64,
     /// Failures.
@@ -151,7 +151,7 @@ pub struct UpstreamFigures {
 
 /// What became of programs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ProgramFigures {
+pub(crate) struct ProgramFigures {
     /// Programs that run.
     pub running: usize,
     /// Programs that ran.
@@ -164,7 +164,7 @@ pub struct ProgramFigures {
 
 /// What became of stragglers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct StragglerFigures {
+pub(crate) struct StragglerFigures {
     /// Those there are.
     pub now: u64,
     /// Those there were, in the order of [`StragglerEnd::ALL`].
@@ -173,7 +173,7 @@ pub struct StragglerFigures {
 
 /// What became of scripts.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ScriptFigures {
+pub(crate) struct ScriptFigures {
     /// VMs open.
     pub vms: u64,
     /// Bytes they hold.
@@ -186,7 +186,7 @@ pub struct ScriptFigures {
 
 /// Durations in the buckets of [`BOUNDS_US`].
 #[derive(Debug, Default, Clone)]
-pub struct Times {
+pub(crate) struct Times {
     /// By bucket, not added up.
     pub counts: [u64; BOUNDS_US.len() + 1],
     /// All together.
@@ -194,7 +194,7 @@ pub struct Times {
 }
 
 /// Collects everything.
-pub fn collect(shared: &Shared) -> Figures {
+pub(crate) fn collect(shared: &Shared) -> Figures {
     // First: a reload that is counted is in force.
     let reloads = shared.process.reloads.load(Acquire);
     let (process, generation) = (&shared.process, shared.generation());
@@ -286,12 +286,12 @@ impl Figures {
     }
 
     /// A figure of all workers together.
-    pub fn sum(&self, of: impl Fn(&WorkerFigures) -> u64) -> u64 {
+    pub(crate) fn sum(&self, of: impl Fn(&WorkerFigures) -> u64) -> u64 {
         self.workers.iter().map(of).sum()
     }
 
     /// Exchanges of all sites and of none.
-    pub fn replies(&self) -> ReplyFigures {
+    pub(crate) fn replies(&self) -> ReplyFigures {
         let mut sum = self.without_site;
         for (_, replies) in &self.sites {
             sum.merge(replies);
@@ -319,7 +319,7 @@ impl ReplyFigures {
     }
 
     /// How many exchanges they are.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.by_class.iter().sum()
     }
 }
@@ -333,12 +333,12 @@ impl StragglerFigures {
     }
 
     /// Whether there ever was one.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.now > 0 || self.ended.iter().any(|count| *count > 0)
     }
 
     /// How they ended, and how often.
-    pub fn ended(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn ended(&self) -> impl Iterator<Item = (&'static str, u64)> {
         StragglerEnd::ALL
             .map(StragglerEnd::word)
             .into_iter()
@@ -359,19 +359,19 @@ impl ScriptFigures {
     }
 
     /// Whether there ever was one.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.vms > 0 || self.phases().any(|(_, runs, failures)| runs + failures > 0)
     }
 
     /// The phases of requests, with the scripts that came to their end and those that failed.
-    pub fn phases(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+    pub(crate) fn phases(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         let phases = Phase::ALL.into_iter().zip(self.by_phase);
         let of_requests = phases.skip_while(|(phase, _)| *phase != Phase::Rewrite);
         of_requests.map(|(phase, (runs, failures))| (phase.name(), runs, failures))
     }
 
     /// Scripts that came to their end, and those that failed.
-    pub fn sum(&self) -> (u64, u64) {
+    pub(crate) fn sum(&self) -> (u64, u64) {
         let add = |sum: (u64, u64), (_, runs, failures)| (sum.0 + runs, sum.1 + failures);
         self.phases().fold((0, 0), add)
     }
@@ -387,12 +387,12 @@ impl ProgramFigures {
     }
 
     /// Whether there ever was one.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.started + self.failed > 0 || self.running > 0
     }
 
     /// Programs killed, by reason.
-    pub fn killed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn killed(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let words = Killed::ALL.into_iter().map(Killed::word);
         words.zip(self.killed)
     }
@@ -400,18 +400,18 @@ impl ProgramFigures {
 
 impl UpstreamFigures {
     /// Whether a worker that has asked it does not find it failing; one never asked is up.
-    pub fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         let down = self.workers_out + self.workers_failing;
         down == 0 || down < self.workers
     }
 
     /// How much of its weight counts, as its agent says: 1 is all of it, 0 none.
-    pub fn agent_weight(&self) -> Option<f64> {
+    pub(crate) fn agent_weight(&self) -> Option<f64> {
         self.agent_percent.map(|percent| f64::from(percent) / 100.0)
     }
 
     /// Whether its agent wants it left alone.
-    pub fn drains(&self) -> bool {
+    pub(crate) fn drains(&self) -> bool {
         self.agent_percent == Some(0)
     }
 }
@@ -425,13 +425,13 @@ impl Times {
     }
 
     /// How many durations they are.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// The bound that so many thousandths of the durations do not pass; `None` where there are no
     /// durations or no bound holds.
-    pub fn quantile_us(&self, thousandths: u64) -> Option<u64> {
+    pub(crate) fn quantile_us(&self, thousandths: u64) -> Option<u64> {
         let wanted = (self.count() * thousandths).div_ceil(1_000).max(1);
         let mut seen = 0;
         let bucket = self.counts.iter().position(|count| {

@@ -14,7 +14,7 @@ use crate::permits::rows::Row;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
-pub fn prometheus(figures: &Figures) -> String {
+pub(crate) fn prometheus(figures: &Figures) -> String {
     let mut text = Text {
         out: String::with_capacity(8192 + 800 * figures.sites.len()),
     };

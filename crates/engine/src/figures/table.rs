@@ -23,7 +23,7 @@ const UP: &str = "up";
 const GROUPS_MAX: usize = 30;
 
 /// Puts figures into a page of aligned lines.
-pub fn table(figures: &Figures) -> String {
+pub(crate) fn table(figures: &Figures) -> String {
     let mut out = String::new();
     let replies = figures.replies();
     // Writing to memory does not fail, here and below.

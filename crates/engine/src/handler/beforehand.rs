@@ -12,7 +12,7 @@ use crate::stage::Chosen;
 ///
 /// # Errors
 /// Whatever ends an upload, and 413 or 503 where it can't be kept; what the handler refuses.
-pub async fn beforehand(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn beforehand(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     if exchange.body.is_ended() {
         return Ok(());
     }

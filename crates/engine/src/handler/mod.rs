@@ -20,13 +20,13 @@ use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::scripts::{self, Next};
 use crate::stage::Chosen;
-pub use beforehand::beforehand;
+pub(crate) use beforehand::beforehand;
 
 /// Runs the handler the route chose.
 ///
 /// # Errors
 /// Whatever kept it from answering.
-pub async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
+pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
     let handler = chosen.handler;
     exchange.record.handler = chosen.handler_word();
     exchange.aborts_on_close = aborts_on_close(handler);
@@ -53,7 +53,7 @@ pub async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
 ///
 /// # Errors
 /// As [`run`].
-pub async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     match chosen.handler {
         Handler::Proxy(_) => proxy::check(exchange),
         Handler::FastCgi(_) => fastcgi::check(chosen, exchange).await,

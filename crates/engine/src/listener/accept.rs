@@ -27,7 +27,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// When its socket fails.
-pub async fn run(
+pub(crate) async fn run(
     listener: Arc<Listener>,
     worker: Rc<Worker>,
     socket: AsyncFd<OwnedFd>,
@@ -152,7 +152,7 @@ fn place(worker: &Rc<Worker>, arrival: Arrival) {
 /// whose descriptor is `full_at` or above: the others are for those who are here.
 ///
 /// An error ends it; what came before is kept, and the worker will meet the error itself.
-pub fn accept_some(
+pub(crate) fn accept_some(
     socket: BorrowedFd<'_>,
     listener: &Arc<Listener>,
     count_max: usize,
@@ -171,7 +171,7 @@ pub fn accept_some(
 }
 
 /// Whether the descriptors that are left are for those who are here.
-pub fn is_full(full_at: u64) -> bool {
+pub(crate) fn is_full(full_at: u64) -> bool {
     os::process::next_descriptor().map_or(true, |next| next >= full_at)
 }
 

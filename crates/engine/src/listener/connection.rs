@@ -70,7 +70,7 @@ impl Drop for Lingering<'_> {
 }
 
 /// Starts a connection on this worker, unless its client has too many.
-pub fn start(worker: &Rc<Worker>, arrival: Arrival) {
+pub(crate) fn start(worker: &Rc<Worker>, arrival: Arrival) {
     let caps = &worker.serving().generation.process.caps;
     let slot = match arrival.peer.address.ip() {
         address if address.is_unspecified() => None,
@@ -100,7 +100,7 @@ pub fn start(worker: &Rc<Worker>, arrival: Arrival) {
 }
 
 /// As [`start`], for one that another thread accepted and counted as this worker's.
-pub fn start_handed(worker: &Rc<Worker>, arrival: Arrival) {
+pub(crate) fn start_handed(worker: &Rc<Worker>, arrival: Arrival) {
     start(worker, arrival);
     worker.loads.disconnected(worker.index);
 }

@@ -6,9 +6,7 @@
 pub(crate) mod accept;
 pub(crate) mod arrival;
 pub(crate) mod clients;
-mod connection;
+pub(crate) mod connection;
 
-pub use accept::{accept_some, is_full, run};
-pub use arrival::{Arrival, Listener};
-pub use clients::{ClientSlot, Clients};
-pub use connection::{start, start_handed};
+pub(crate) use accept::run;
+pub(crate) use connection::start_handed;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// A map's answer; `None` is none.
-pub type Answer = Option<Arc<[u8]>>;
+pub(crate) type Answer = Option<Arc<[u8]>>;
 
 /// What maps have answered to one request. It asks nothing twice, so all that looks at an answer
 /// sees the same one.

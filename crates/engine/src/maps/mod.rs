@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 use config::model::{MapLookup, Template};
 
+pub(crate) use answers::Answers;
 pub(crate) use answers::Question;
-pub use answers::{Answer, Answers};
+pub(crate) use map::Map;
 pub(crate) use map::retire;
-pub use map::{Map, MapStats};
 
 use self::file::FileMap;
 use self::map::Source;

@@ -73,7 +73,7 @@ fn connect(fixture: &Fixture) -> UnixStream {
         peer: Peer::LOCAL,
         listener: Arc::default(),
     };
-    listener::start(&fixture.worker, arrival);
+    listener::connection::start(&fixture.worker, arrival);
     client
 }
 

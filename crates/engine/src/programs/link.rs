@@ -214,7 +214,7 @@ impl Drop for Permit {
 }
 
 /// There is no spawner to ask or to hear from.
-pub fn lost() -> Error {
+pub(crate) fn lost() -> Error {
     let detail = "the spawner has ended; it is started again, see the error log";
     Error::new(Kind::UpstreamDown, "spawner_lost", detail)
 }

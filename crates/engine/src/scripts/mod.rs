@@ -28,7 +28,7 @@ mod tests;
 pub(crate) use content::content;
 pub(crate) use filters::{arm_filters, ask_for_identity, filter_body, keep_upstream};
 pub(crate) use log::log;
-pub use next::Next;
+pub(crate) use next::Next;
 pub(crate) use outcome::serve_locally;
 pub(crate) use phases::{access, rewrite};
 pub(crate) use set::{set, take_named};

@@ -2,7 +2,7 @@
 
 /// What is next for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// Its next phase.
     On,
     /// It is sent elsewhere, inside: it is resolved anew.

@@ -199,7 +199,7 @@ fn a_connection_handed_to_a_worker_about_to_drain_is_served() {
     assert!(peers.tell(0, Command::Drain));
     let (mut client, ours) = UnixStream::pair().expect("a pair");
     ours.set_nonblocking(true).expect("an option");
-    let arrival = crate::listener::Arrival {
+    let arrival = crate::listener::arrival::Arrival {
         stream: ours.into(),
         peer: crate::exchange::Peer::LOCAL,
         listener: Arc::default(),

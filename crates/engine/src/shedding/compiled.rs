@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// The rules of a generation that shed, and whom.
 #[derive(Debug)]
-pub struct Shedding {
+pub(crate) struct Shedding {
     pub(super) rules: Box<[Rule]>,
     pub(super) tenants: Tenants,
     /// A bit for each rule that is not green, or not yet lets everybody in again.

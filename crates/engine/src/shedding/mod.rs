@@ -17,7 +17,7 @@ pub(crate) mod compiled;
 pub(crate) mod note;
 pub(crate) mod remembered;
 pub(crate) mod reply;
-pub mod rows;
+pub(crate) mod rows;
 mod rule;
 mod standing;
 mod stepping;
@@ -34,10 +34,10 @@ use crate::exchange::request::Request;
 use crate::maps;
 use crate::site::Site;
 use crate::stage::Routed;
-pub use compiled::Shedding;
-pub use remembered::{AllRemembered, Remembered, told};
+pub(crate) use compiled::Shedding;
+pub(crate) use remembered::told;
 use rule::Rule;
-pub use stepping::{let_go, step};
+pub(crate) use stepping::{let_go, step};
 pub(crate) use tenants::Stay;
 use tenants::{Counters, Tenant, WHOLE};
 
@@ -108,7 +108,7 @@ impl Shedding {
 ///
 /// # Errors
 /// It is shed.
-pub fn pass(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
+pub(crate) fn pass(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
     match &routed.serving.generation.shedding {
         Some(shedding) if !exchange.is_inside() => shedding.pass(routed, exchange),
         _ => Ok(()),

@@ -83,7 +83,7 @@ pub(super) fn beginning(path: &[u8]) -> Box<[u8]> {
 }
 
 /// What `nagaya why` says of it; `moment` is when that was.
-pub fn told(remembered: &Remembered, moment: &str) -> String {
+pub(crate) fn told(remembered: &Remembered, moment: &str) -> String {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let of_tenant = f64::from(remembered.tenant_share) / f64::from(WHOLE);
     let mut out = String::new();

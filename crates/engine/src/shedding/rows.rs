@@ -10,7 +10,7 @@ use crate::worker::Shared;
 
 /// All of it.
 #[derive(Debug, Default)]
-pub struct ShedFigures {
+pub(crate) struct ShedFigures {
     /// The rules, in their order.
     pub rules: Vec<RuleFigures>,
     /// Tenants of which requests were shed, those with most first.
@@ -19,7 +19,7 @@ pub struct ShedFigures {
 
 /// A rule that sheds.
 #[derive(Debug)]
-pub struct RuleFigures {
+pub(crate) struct RuleFigures {
     /// Its name.
     pub name: Arc<str>,
     /// What it looks at.
@@ -42,7 +42,7 @@ pub struct RuleFigures {
 
 impl RuleFigures {
     /// `cpu_pressure 12.3%, too much above 40.0%`; without the sensor's name where the rule has it.
-    pub fn reading(&self) -> String {
+    pub(crate) fn reading(&self) -> String {
         let unit = self.sensor.unit();
         let value = self.value.map_or("-".to_owned(), |value| unit.show(value));
         let beyond = self.sensor.beyond(self.enter);
@@ -55,7 +55,7 @@ impl RuleFigures {
 }
 
 /// Collects them.
-pub fn collect(shared: &Shared) -> ShedFigures {
+pub(crate) fn collect(shared: &Shared) -> ShedFigures {
     let generation = shared.generation();
     let Some(shedding) = generation.as_ref().and_then(|it| it.shedding.as_ref()) else {
         return ShedFigures::default();

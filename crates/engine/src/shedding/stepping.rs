@@ -20,7 +20,7 @@ const MEASURED_EVERY_MS: u64 = 500;
 
 /// Takes a step with the rules of the generation in force: after each sample of the sensors, which
 /// `read` gives.
-pub fn step(shared: &Shared, now_ms: u64, read: impl Fn(&Sensor) -> Option<f64>) {
+pub(crate) fn step(shared: &Shared, now_ms: u64, read: impl Fn(&Sensor) -> Option<f64>) {
     let Some(generation) = shared.generation() else {
         return;
     };
@@ -30,7 +30,7 @@ pub fn step(shared: &Shared, now_ms: u64, read: impl Fn(&Sensor) -> Option<f64>)
 }
 
 /// Lets everybody in: the thread that steps has ended, however that came.
-pub fn let_go(shared: &Shared) {
+pub(crate) fn let_go(shared: &Shared) {
     let Some(generation) = shared.generation() else {
         return;
     };

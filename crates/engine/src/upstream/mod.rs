@@ -20,11 +20,10 @@ use std::sync::Arc;
 
 use config::model::{self, Protocol};
 
-pub use dynamic::Dynamic;
-pub use link::Link;
+pub(crate) use link::Link;
 pub(crate) use server::label;
-pub use server::{InFlight, Server};
-pub use slots::{AllSlots, PATIENCE, Slots, Waiting};
+pub(crate) use server::{InFlight, Server};
+pub(crate) use slots::AllSlots;
 
 use crate::agents::Agents;
 use crate::error::{Error, Kind, Result};

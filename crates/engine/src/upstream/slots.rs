@@ -24,7 +24,7 @@ const STUCK_MS: u64 = 60_000;
 const TOLD_MS: u64 = 60_000;
 
 /// How long a fresh connection waits before others make room for it.
-pub const PATIENCE: Duration = Duration::from_millis(5);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The processes of one server, as far as anybody here waits for them.
 #[derive(Debug)]

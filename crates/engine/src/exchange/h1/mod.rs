@@ -7,8 +7,8 @@
 pub(crate) mod body;
 pub(crate) mod reply;
 
-pub use body::{H1Body, HeadRead};
-pub use reply::H1Reply;
+pub(crate) use body::H1Body;
+pub(crate) use reply::H1Reply;
 
 /// How long a client may make us wait.
 #[derive(Debug, Clone, Copy, Default)]

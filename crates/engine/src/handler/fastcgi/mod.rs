@@ -3,7 +3,7 @@
 //! Each process of such a server takes one connection at a time, so what a slow client would make
 //! of that is kept away from it: the request's body is taken before a connection is
 //! ([`crate::intake`]), and the reply is taken off its hands as fast as it comes (`delivery`).
-//! Connections are kept, but not while anybody waits for a process ([`crate::upstream::Slots`]).
+//! Connections are kept, but not while anybody waits for a process ([`crate::upstream::slots::Slots`]).
 //! A request is tried again only where nothing of it reached the server, or where it is
 //! idempotent, without a body, and a reused connection had closed. Whoever leaves has the
 //! connection closed: that is how a program learns of it. Where permits are held for the program,
