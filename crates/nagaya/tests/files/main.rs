@@ -4,4 +4,5 @@
 mod fixtures;
 
 mod changing_files;
+mod hidden;
 mod static_files;

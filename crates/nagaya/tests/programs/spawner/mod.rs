@@ -1,0 +1,308 @@
+//! The spawner alone, with a supervisor and workers that are this test.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod orders;
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ipc::manifest::{FromSpawner, Manifest, RuleManifest, SiteManifest, ToSpawner};
+use ipc::order::{End, Ended, Failure, LimitHit, Order, Report, Run};
+use os::file::Symlinks;
+use testkit::temp::TempDir;
+use testkit::wait::eventually;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const FINE: &str = "#!/bin/sh\nexit 0\n";
+
+/// The site's directory: `site`, with the root `site/www`, and `outside` beside it.
+struct Tenant(TempDir);
+
+impl Tenant {
+    fn new() -> Tenant {
+        let tenant = Tenant(TempDir::new());
+        for directory in ["", "site", "site/www", "outside"] {
+            fs::create_dir_all(tenant.path(directory)).unwrap();
+            tenant.mode(directory, 0o755);
+        }
+        tenant.program("fine", FINE);
+        tenant
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn script(&self, name: &str, text: &str, mode: u32) {
+        self.0.write(name, text);
+        self.mode(name, mode);
+    }
+
+    /// A program below the root.
+    fn program(&self, name: &str, text: &str) {
+        self.script(&format!("site/www/{name}"), text, 0o755);
+    }
+
+    fn site(&self, index: u32, symlinks: Symlinks) -> SiteManifest {
+        SiteManifest {
+            index,
+            name: "tenant.test".into(),
+            root: self.path("site/www"),
+            within: self.path("site"),
+            symlinks,
+            user: os::process::is_root().then(|| "nobody".into()),
+            rules: vec![RuleManifest {
+                index: 3,
+                names: vec!["APP".into()],
+                ..RuleManifest::default()
+            }],
+        }
+    }
+
+    /// One site for each policy for links: 0 denies, 1 asks for the owner, 2 allows.
+    fn plan(&self) -> Manifest {
+        Manifest {
+            generation: 1,
+            programs_max: 8,
+            sites: vec![
+                self.site(0, Symlinks::Deny),
+                self.site(1, Symlinks::Owner),
+                self.site(2, Symlinks::Allow),
+            ],
+            ..Manifest::default()
+        }
+    }
+}
+
+/// The program as a spawner; killed when dropped.
+struct Spawner {
+    process: Child,
+    link: Option<OwnedFd>,
+}
+
+impl Spawner {
+    fn start(plan: Manifest) -> Spawner {
+        let (link, its_link) = os::fdpass::pair().unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_nagaya"))
+            .args(["spawner", "--link"])
+            .env("LD_LIBRARY_PATH", "/nonexistent")
+            .env("SECRET", "of the supervisor")
+            .stdin(Stdio::from(its_link))
+            .spawn()
+            .unwrap();
+        let spawner = Spawner {
+            process,
+            link: Some(link),
+        };
+        spawner.tell(plan);
+        spawner
+    }
+
+    fn link(&self) -> &OwnedFd {
+        self.link.as_ref().unwrap()
+    }
+
+    fn tell(&self, plan: Manifest) {
+        let generation = plan.generation;
+        ToSpawner::Manifest(plan).send(self.link().as_fd()).unwrap();
+        let answer = FromSpawner::recv(self.link().as_fd()).unwrap();
+        assert_eq!(answer, FromSpawner::Ready { generation });
+    }
+
+    fn worker(&self) -> Worker {
+        let (ours, its) = os::fdpass::packet_pair().unwrap();
+        let links = vec![its];
+        let workers = ToSpawner::Workers { links };
+        workers.send(self.link().as_fd()).unwrap();
+        Worker {
+            link: ours,
+            next: 1,
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn descriptors(&self) -> usize {
+        let list = fs::read_dir(format!("/proc/{}/fd", self.pid()));
+        list.unwrap().count()
+    }
+
+    fn resident_kb(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.unwrap().split_whitespace().next();
+        number.unwrap().parse().unwrap()
+    }
+
+    /// Its children, zombies included.
+    fn children(&self) -> Vec<u32> {
+        let id = self.pid();
+        let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let text = text.unwrap_or_default();
+        text.split_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .collect()
+    }
+
+    fn await_no_children(&self) {
+        eventually(PATIENCE, "the spawner to have no children", || {
+            self.children().is_empty().then_some(())
+        });
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Worker {
+    link: OwnedFd,
+    next: u64,
+}
+
+/// What a run came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Came {
+    /// It ran; what it said, and how it ended.
+    Ran(String, End, Option<LimitHit>),
+    Refused(Failure),
+}
+
+impl Worker {
+    /// An order with nothing on standard input; comes with our end of standard output and error.
+    fn order(&mut self, script: &str, environment: &[(&str, &str)]) -> (Run, OwnedFd) {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let (output, its_output) = os::pipe::from_program().unwrap();
+        let (_, its_input) = os::pipe::to_program().unwrap();
+        let id = self.next;
+        self.next += 1;
+        let run = Run {
+            id,
+            generation: 1,
+            site: 0,
+            rule: 3,
+            group: None,
+            script: bytes(script),
+            says_start: true,
+            environment: environment
+                .iter()
+                .map(|(name, value)| (bytes(name), bytes(value)))
+                .collect(),
+            stdin: its_input,
+            stderr: its_output.try_clone().unwrap(),
+            stdout: its_output,
+        };
+        (run, output)
+    }
+
+    fn send(&self, order: &Order) {
+        order.try_send(self.link.as_fd()).unwrap();
+    }
+
+    fn hear(&self) -> io::Result<Report> {
+        let waits = os::net::wait_readable(&[self.link.as_fd()], Some(PATIENCE))?;
+        assert_eq!(waits, [true], "no word of the spawner");
+        Report::try_recv(self.link.as_fd())
+    }
+
+    fn hear_ended(&self) -> Ended {
+        match self.hear().unwrap() {
+            Report::Ended(ended) => ended,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn came(&self, run: Run, output: OwnedFd) -> Came {
+        let id = run.id;
+        self.send(&Order::Run(run));
+        match self.hear().unwrap() {
+            Report::Started { id: told, .. } => {
+                assert_eq!(told, id);
+                let ended = self.hear_ended();
+                assert_eq!(ended.id, id);
+                Came::Ran(read(output), ended.end, ended.limit)
+            }
+            Report::Failed {
+                id: told,
+                failure,
+                detail,
+            } => {
+                assert_eq!(told, id);
+                assert!(!detail.is_empty());
+                Came::Refused(failure)
+            }
+            Report::Ended(ended) => panic!("{ended:?}"),
+        }
+    }
+
+    fn run(&mut self, script: &str) -> Came {
+        let (run, output) = self.order(script, &[]);
+        self.came(run, output)
+    }
+
+    /// Starts a program that stays; its number, its process and its output.
+    fn stay(&mut self, script: &str) -> (u64, u32, OwnedFd) {
+        let (run, output) = self.order(script, &[]);
+        let id = run.id;
+        self.send(&Order::Run(run));
+        match self.hear().unwrap() {
+            Report::Started { pid, .. } => (id, pid, output),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn is_dropped(&self) {
+        let error = self.hear().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
+
+fn fine() -> Came {
+    Came::Ran(String::new(), End::Exit(0), None)
+}
+
+fn read(from: OwnedFd) -> String {
+    rustix::fs::fcntl_setfl(&from, rustix::fs::OFlags::empty()).unwrap();
+    let mut said = String::new();
+    fs::File::from(from).read_to_string(&mut said).unwrap();
+    said
+}
+
+fn read_line(from: &OwnedFd) -> String {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let waits = os::net::wait_readable(&[from.as_fd()], Some(PATIENCE)).unwrap();
+        assert_eq!(waits, [true]);
+        let mut byte = [0];
+        assert_eq!(
+            os::net::read(from.as_fd(), &mut byte).unwrap(),
+            1,
+            "the end"
+        );
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap().trim_end().to_owned()
+}
+
+fn await_gone(pid: impl std::fmt::Display) {
+    eventually(PATIENCE, &format!("process {pid} to end"), || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    });
+}
