@@ -19,7 +19,7 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    fn take(&self) -> Box<[u8]> {
+    fn acquire(&self) -> Box<[u8]> {
         let pooled = self.blocks.borrow_mut().pop();
         pooled.unwrap_or_else(|| vec![0; BLOCK_BYTES].into_boxed_slice())
     }
@@ -80,7 +80,7 @@ impl ReadBuffer {
     ///
     /// Follow it with [`Self::filled`], even if nothing came.
     pub fn room(&mut self) -> &mut [u8] {
-        let block = self.block.get_or_insert_with(|| self.pool.take());
+        let block = self.block.get_or_insert_with(|| self.pool.acquire());
         if self.end == block.len() && self.start > 0 {
             block.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);

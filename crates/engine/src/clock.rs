@@ -1,4 +1,5 @@
-//! The wall clock of a worker, read once a tick: `Date` fields and log times need no better.
+//! The clocks of a worker: the wall clock, read once a tick, since `Date` fields and log times need no
+//! better; and the steady one, read once a turn, which is as long as a request has to wait for nothing.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,6 +16,8 @@ pub struct Clock {
     date_line: Cell<[u8; DATE_LINE_BYTES]>,
     /// The two clocks as read in the same moment.
     read: Cell<(Instant, Duration)>,
+    /// When the turn began, or was first asked about; `None` is a turn that nobody asked about yet.
+    turn: Cell<Option<Instant>>,
 }
 
 impl Default for Clock {
@@ -30,6 +33,7 @@ impl Clock {
             unix_s: Cell::new(0),
             date_line: Cell::new([0; DATE_LINE_BYTES]),
             read: Cell::new((Instant::now(), Duration::ZERO)),
+            turn: Cell::new(None),
         };
         clock.tick();
         clock
@@ -46,6 +50,24 @@ impl Clock {
             self.unix_s.set(now_s);
             self.date_line.set(date_line(now_s));
         }
+    }
+
+    /// Begins a turn at this moment, which is returned.
+    pub fn begin_turn(&self) -> Instant {
+        self.end_turn();
+        self.moment()
+    }
+
+    /// The turn is over: who asks next for the [`moment`](Self::moment) reads the clock anew.
+    pub fn end_turn(&self) {
+        self.turn.set(None);
+    }
+
+    /// A moment ago at most: the first answer of a turn is all its answers.
+    pub fn moment(&self) -> Instant {
+        let moment = self.turn.get().unwrap_or_else(Instant::now);
+        self.turn.set(Some(moment));
+        moment
     }
 
     /// The time since 1970 at a moment of the steady clock near the last tick.

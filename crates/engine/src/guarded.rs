@@ -19,10 +19,10 @@ use crate::backups::original;
 
 /// The guarded files of a generation, for all its sites and workers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Guarded(Arc<Known>);
+pub(crate) struct Guarded(Arc<GuardedFiles>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct GuardedFiles {
     names: HashSet<Box<[u8]>>,
     /// Device and inode of each: held for one look or one change.
     files: RwLock<HashMap<(u64, u64), Of>>,
@@ -44,7 +44,7 @@ impl Guarded {
             let born_ns = identity.born_ns;
             Some(((identity.device, identity.inode), Of { born_ns, name }))
         });
-        Self(Arc::new(Known {
+        Self(Arc::new(GuardedFiles {
             names: files.iter().map(|file| bytes(&file.path)).collect(),
             files: RwLock::new(known.collect()),
         }))

@@ -140,7 +140,7 @@ impl Helpers {
     ) -> Result<T> {
         let places = self.places(lane);
         let own = self.own.as_ref().filter(|_| lane == Lane::Remote);
-        let _slots = (own.map(Slot::take).transpose()?, Slot::take(places)?);
+        let _slots = (own.map(Slot::acquire).transpose()?, Slot::acquire(places)?);
         let result = async {
             let own = match own {
                 Some(own) => Some(own.thread().await?),
@@ -236,7 +236,7 @@ fn broken() -> Error {
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
-    fn take(places: &Places) -> Result<Self> {
+    fn acquire(places: &Places) -> Result<Self> {
         if places.waiting.load(Relaxed) >= places.waiting_max {
             return Err(Error::new(Kind::Full, "helpers_busy", String::new()));
         }
@@ -312,7 +312,7 @@ rules = [{ handler = { metrics = "json" } }]
         let helpers = &fixture.worker.helpers;
         let ask = || reply(&fixture.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         let seats: Vec<_> = (0..FIGURES_WAITING_MAX)
-            .map(|_| Slot::take(&helpers.lanes.figures).expect("a slot"))
+            .map(|_| Slot::acquire(&helpers.lanes.figures).expect("a slot"))
             .collect();
         let (status, fields, _) = ask();
         assert_eq!(status, 503);

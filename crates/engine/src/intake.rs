@@ -20,7 +20,7 @@ use crate::worker::serving::Serving;
 /// Whatever ends an upload, and 413 or 503 where it can't be kept.
 pub(crate) async fn whole(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     if exchange.spooled.is_none() && !exchange.body.is_ended() {
-        exchange.spooled = Some(take(arrived, exchange).await?);
+        exchange.spooled = Some(receive(arrived, exchange).await?);
     }
     Ok(())
 }
@@ -29,7 +29,7 @@ pub(crate) async fn whole(arrived: Arrived<'_>, exchange: &mut Exchange) -> Resu
 ///
 /// # Errors
 /// As [`whole`].
-pub(crate) async fn take(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Spool> {
+pub(crate) async fn receive(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Spool> {
     let serving = arrived.serving;
     let caps = &serving.generation.process.caps;
     let kept_bytes_max = shares::most_of(caps.spool_disk_bytes) + caps.spool_memory_bytes as u64;

@@ -8,7 +8,6 @@
 pub(crate) mod tests;
 mod underway;
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -33,7 +32,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, exchange: &mut Exchange) -> Resul
         serving: &serving,
     };
     let mut underway = Underway::begin(arrived, exchange);
-    let sent = underway.serve(&Cell::new(false)).await;
+    let sent = underway.serve().await;
     underway.log();
     sent
 }
@@ -66,12 +65,11 @@ pub(crate) fn serve_inside<'a>(
 ) -> Answered<'a> {
     Box::pin(async move {
         let mut underway = Underway::inside(Arrived { worker, serving }, exchange);
-        underway.serve(&Cell::new(true)).await
+        underway.serve().await
     })
 }
 
-/// `waited` says whether it had to wait for something so far.
-async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, waited: &Cell<bool>) -> Result<()> {
+async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     let routed = find_site(arrived, exchange)?;
     scripts::arm_filters(arrived, exchange);
     make_canonical(routed, exchange)?;
@@ -79,20 +77,16 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, waited: &Cell<boo
     check_announced_length(routed, exchange)?;
     let mut next = scripts::rewrite(routed, exchange).await?;
     while next != Next::Answered {
-        next = answer_there(routed, exchange, waited).await?;
+        next = answer_there(routed, exchange).await?;
     }
     Ok(())
 }
 
 /// Answers the request at the path it has now; a script may send it elsewhere, [`Next::Anew`].
-async fn answer_there(
-    routed: Routed<'_>,
-    exchange: &mut Exchange,
-    waited: &Cell<bool>,
-) -> Result<Next> {
+async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
     resolve::before_rules(routed, exchange).await?;
     let chosen = rules::choose(routed, exchange).await;
-    permits::leave_program(chosen, exchange, lately(exchange, waited));
+    permits::leave_program(chosen, exchange);
     admission::check_client(chosen, exchange)?;
     maps::ask_for_limits(chosen, exchange).await;
     permits::rates(chosen, exchange)?;
@@ -101,10 +95,10 @@ async fn answer_there(
     if next != Next::On {
         return Ok(next);
     }
-    turn_stay(exchange, waited, Stay::pause);
-    handler::beforehand(chosen, exchange).await?;
-    permits::admit(chosen, exchange, lately(exchange, waited)).await?;
-    turn_stay(exchange, waited, Stay::go_on);
+    turn_stay(chosen.worker, exchange, Stay::pause);
+    handler::take_body(chosen, exchange).await?;
+    permits::admit(chosen, exchange).await?;
+    turn_stay(chosen.worker, exchange, Stay::go_on);
     let next = scripts::access(chosen, exchange).await?;
     if next != Next::On {
         return Ok(next);
@@ -113,30 +107,21 @@ async fn answer_there(
     fields::edit_request(chosen, exchange);
     #[cfg(test)]
     tests::break_down(chosen, exchange).await;
-    exchange.record.handler_started = Some(lately(exchange, waited));
+    exchange.record.handler_started = Some(chosen.worker.clock.moment());
     handler::run(chosen, exchange).await
 }
 
 /// Pauses the time that counts as use of the exchange's tenant, or lets it go on.
-fn turn_stay(exchange: &mut Exchange, waited: &Cell<bool>, turn: fn(&mut Stay, Instant)) {
-    if let Some(mut stay) = exchange.stay.take() {
-        turn(&mut stay, lately(exchange, waited));
-        exchange.stay = Some(stay);
-    }
-}
-
-/// A moment ago at most: while nothing had to be waited for, no clock need be read.
-fn lately(exchange: &Exchange, waited: &Cell<bool>) -> Instant {
-    match waited.get() {
-        true => Instant::now(),
-        false => exchange.request.received,
+fn turn_stay(worker: &Worker, exchange: &mut Exchange, turn: fn(&mut Stay, Instant)) {
+    if let Some(stay) = &mut exchange.stay {
+        turn(stay, worker.clock.moment());
     }
 }
 
 /// Fixes the client and the request's id.
 fn begin(arrived: Arrived<'_>, exchange: &mut Exchange) {
     let generation = &arrived.serving.generation;
-    exchange.request.received = Instant::now();
+    exchange.request.received = arrived.worker.clock.begin_turn();
     client::identify(exchange, generation, arrived.worker.next_request_id());
     exchange.route.log = generation.logs.without_site();
 }

@@ -59,7 +59,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
     let number = first.generation;
     let sender = LinkSender::new(&link).map_err(unheard)?;
     let mut receiver = LinkReceiver::new(link);
-    let mut server = match Server::start(first, &sender, &mut receiver) {
+    let mut server = match ServerThreads::start(first, &sender, &mut receiver) {
         Ok(server) => server,
         // It did not come to serving, and has nothing to finish.
         Err(error) if error.reason == ENDING => {
@@ -120,7 +120,7 @@ pub fn serve(link: OwnedFd, first: Configure) -> Result<()> {
 /// Listeners by address and worker that are being accepted from.
 type Open = HashSet<(ListenAddress, usize)>;
 
-struct Server {
+struct ServerThreads {
     shared: Shared,
     threads: Vec<JoinHandle<()>>,
     /// That of each worker.
@@ -136,7 +136,7 @@ struct Server {
     asking: Option<Asking>,
 }
 
-impl Server {
+impl ServerThreads {
     fn start(first: Configure, sender: &LinkSender, receiver: &mut LinkReceiver) -> Result<Self> {
         let (workers, generation) = compile(&first, None)?;
         let (shared, receivers) = Shared::new(workers);
@@ -198,7 +198,7 @@ impl Server {
         generation: &Arc<Generation>,
         receiver: &mut LinkReceiver,
     ) -> Result<()> {
-        let (open, added) = self.take(&configure.listeners)?;
+        let (open, added) = self.adopt(&configure.listeners)?;
         self.ask_agents(generation)?;
         self.prepare(generation, receiver)?;
         if let Err(error) = self.control.replace(configure.control, &self.shared) {
@@ -285,7 +285,7 @@ impl Server {
 
     /// Copies the sockets that are not accepted from yet, and registers them; what will be open,
     /// and what is new.
-    fn take(&self, listeners: &[ListenerSocket]) -> Result<(Open, Vec<Added>)> {
+    fn adopt(&self, listeners: &[ListenerSocket]) -> Result<(Open, Vec<Added>)> {
         let (mut open, mut added) = (Open::new(), Vec::new());
         for listener in listeners {
             let targets = listener

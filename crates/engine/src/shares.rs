@@ -79,7 +79,7 @@ impl Held {
 
 impl Shares {
     /// Takes `count` of `room` for somebody, if all of it is within his share.
-    pub fn take(&self, owner: &Owner, count: u64, room: u64) -> Result<(), TooMuch> {
+    pub fn acquire(&self, owner: &Owner, count: u64, room: u64) -> Result<(), TooMuch> {
         let mut held = self.lock();
         let after = |before: Option<&u64>| before.map_or(count, |it| it.saturating_add(count));
         let tenant = after(held.tenants.get(&owner.tenant));
@@ -142,7 +142,7 @@ mod tests {
 
     /// Takes in pieces as much as somebody gets.
     fn fill(shares: &Shares, owner: &Owner) -> u64 {
-        let takes = (0..).take_while(|_| shares.take(owner, 100, ROOM).is_ok());
+        let takes = (0..).take_while(|_| shares.acquire(owner, 100, ROOM).is_ok());
         takes.count() as u64 * 100
     }
 
@@ -161,7 +161,7 @@ mod tests {
         }
         let tenant = Owner::test("b", "203.0.113.1");
         for owner in [&other, &tenant] {
-            assert!(shares.take(owner, ROOM / 40, ROOM).is_ok());
+            assert!(shares.acquire(owner, ROOM / 40, ROOM).is_ok());
         }
         for (owner, count) in [(&other, ROOM / 40), (&tenant, ROOM / 40)] {
             shares.give_back(owner, count);
@@ -182,7 +182,7 @@ mod tests {
         for tenant in ["greedy 0", "greedy 1", "modest"] {
             for at in 0..10 {
                 let modest = Owner::test(tenant, &format!("198.51.{at}.1"));
-                assert!(shares.take(&modest, 300, ROOM).is_ok(), "{tenant} {at}");
+                assert!(shares.acquire(&modest, 300, ROOM).is_ok(), "{tenant} {at}");
             }
         }
         // Greedy by the number of networks, a tenant still leaves some to others.
@@ -197,11 +197,11 @@ mod tests {
     fn a_room_made_smaller_takes_nothing_from_anybody() {
         let shares = Shares::default();
         let (one, other) = (Owner::test("a", "192.0.2.1"), Owner::test("b", "192.0.2.1"));
-        assert!(shares.take(&one, 20_000, ROOM).is_ok());
+        assert!(shares.acquire(&one, 20_000, ROOM).is_ok());
         for owner in [&one, &other] {
-            assert_eq!(shares.take(owner, 1, 10_000), Err(TooMuch));
+            assert_eq!(shares.acquire(owner, 1, 10_000), Err(TooMuch));
         }
         shares.give_back(&one, 20_000);
-        assert!(shares.take(&other, 1, 10_000).is_ok());
+        assert!(shares.acquire(&other, 1, 10_000).is_ok());
     }
 }

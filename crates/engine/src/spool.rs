@@ -106,7 +106,7 @@ enum Done {
 
 impl Purse {
     fn reserve(&self, bytes: u64, cap: u64) -> Option<Reserved> {
-        let taken = self.disk.take(&self.owner, bytes, cap);
+        let taken = self.disk.acquire(&self.owner, bytes, cap);
         taken.ok().map(|()| Reserved {
             purse: self.clone(),
             bytes,

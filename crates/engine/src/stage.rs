@@ -158,20 +158,6 @@ impl<'a> Chosen<'a> {
         levels(self.rules(route), Some(self.site), handlers)
     }
 
-    /// The word for its handler in records.
-    pub fn handler_word(self) -> &'static str {
-        match self.handler {
-            Handler::Static => "static",
-            Handler::Proxy(_) => "proxy",
-            Handler::FastCgi(_) => "fastcgi",
-            Handler::Cgi(_) => "cgi",
-            Handler::Respond(_) => "respond",
-            Handler::Redirect(_) => "redirect",
-            Handler::Metrics(_) => "metrics",
-            Handler::Script(_) => "script",
-        }
-    }
-
     /// Whether a program is started for it.
     pub fn runs_program(self) -> bool {
         matches!(self.handler, Handler::Cgi(_))
@@ -182,9 +168,7 @@ impl<'a> Chosen<'a> {
         match (self.handler, &route.upstream) {
             (Handler::Proxy(_), Some(Destination::Configured(index))) => Some(*index),
             (Handler::Proxy(_), Some(Destination::Dynamic(_))) => None,
-            (Handler::Proxy(proxy), None) => proxy.upstream(),
-            (Handler::FastCgi(fastcgi), _) => Some(fastcgi.upstream),
-            _ => None,
+            (handler, _) => handler.upstream(),
         }
     }
 

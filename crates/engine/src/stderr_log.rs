@@ -47,11 +47,11 @@ pub struct Complaints {
 pub(crate) struct Texts {
     hasher: RandomState,
     /// Held to look one up for each line that is said.
-    known: Mutex<Known>,
+    known: Mutex<SaidByName>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct SaidByName {
     count: usize,
     by_name: HashMap<Box<str>, HashMap<u64, Said>>,
 }
@@ -93,7 +93,7 @@ impl Complaints {
 
 impl Texts {
     /// Whether a text is to be logged: it was not within the last minute. Else it is counted.
-    pub(crate) fn take(&self, name: &str, text: &str, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, name: &str, text: &str, now: Instant) -> bool {
         let key = self.hasher.hash_one(text);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = known.count < TEXTS_MAX;
@@ -154,7 +154,7 @@ impl StderrShares {
     }
 
     /// Whether the site may log another line.
-    pub(crate) fn take(&self, site_index: u32, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, site_index: u32, now: Instant) -> bool {
         let mut sites = self.sites.borrow_mut();
         if sites.len() >= SITES_MAX && !sites.contains_key(&site_index) {
             sites.clear();
@@ -256,12 +256,12 @@ mod tests {
     fn a_site_says_only_so_much_a_second_and_leaves_others_theirs() {
         let shares = StderrShares::new(&Arc::default());
         let now = Instant::now();
-        let said = |site, at| (0..1_000).filter(|_| shares.take(site, at)).count();
+        let said = |site, at| (0..1_000).filter(|_| shares.is_due(site, at)).count();
         assert_eq!((said(1, now), said(1, now)), (SITE_LINES_MAX, 0));
         assert_eq!(said(2, now), SITE_LINES_MAX);
         assert_eq!(said(1, now + SHARE_TIME), SITE_LINES_MAX);
         for site in 0..5_000 {
-            shares.take(site, now);
+            shares.is_due(site, now);
         }
         assert!(shares.sites.borrow().len() <= SITES_MAX);
     }
@@ -280,7 +280,7 @@ mod tests {
         };
         let said = |name, text, seconds| {
             (0..1_000)
-                .filter(|_| texts.take(name, text, at(seconds)))
+                .filter(|_| texts.is_due(name, text, at(seconds)))
                 .count()
         };
         assert_eq!((said("a", "oops", 0), said("a", "oops", 59)), (1, 0));
@@ -289,13 +289,13 @@ mod tests {
             (1, 1),
             "others are others'"
         );
-        assert!(texts.take("a", "just once", at(2)));
+        assert!(texts.is_due("a", "just once", at(2)));
         assert!(repeated(at(59)).is_empty(), "its minute is not over");
         assert_eq!(repeated(at(60)), ["a oops 1999"]);
         let mut later = repeated(at(62));
         later.sort();
         assert_eq!(later, ["a else 999", "b oops 999"]);
-        assert!(texts.take("a", "just once", at(62)), "forgotten");
+        assert!(texts.is_due("a", "just once", at(62)), "forgotten");
         assert_eq!(said("a", "oops", 100), 0, "told a minute ago");
         assert_eq!(repeated(at(120)), ["a oops 1000"]);
         assert!(repeated(at(1_000)).is_empty());
@@ -315,8 +315,8 @@ mod tests {
         let start = Instant::now();
         for number in 0..100 {
             let name = format!("site {number}");
-            texts.take(&name, "oops", start);
-            texts.take(&name, "oops", start);
+            texts.is_due(&name, "oops", start);
+            texts.is_due(&name, "oops", start);
         }
         let told = || {
             let mut told = 0;
@@ -335,7 +335,7 @@ mod tests {
         let now = Instant::now();
         for name in 0..100 {
             for number in 0..100 {
-                assert!(texts.take(&format!("site {name}"), &format!("{number}"), now));
+                assert!(texts.is_due(&format!("site {name}"), &format!("{number}"), now));
             }
         }
         let known = texts.known.lock().expect("nobody panicked");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use config::model::sensor::{Gauge, Sensor};
-use engine::agents::line::Line;
+use engine::agents::line::AgentLine;
 use engine::sensors::gauges::Sensors;
 use engine::sensors::sampling::Here;
 
@@ -96,7 +96,7 @@ fn answer_all(listener: &TcpListener, sensors: &Arc<Sensors>, drain: Option<&Pat
             std::thread::sleep(SILENCE);
             continue;
         };
-        let place = Place::take(&open);
+        let place = ConnectionSlot::acquire(&open);
         let (Some(place), line) = (place, line(sensors, drain)) else {
             continue;
         };
@@ -110,31 +110,31 @@ fn answer_all(listener: &TcpListener, sensors: &Arc<Sensors>, drain: Option<&Pat
 }
 
 /// A place among the connections there may be.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+impl ConnectionSlot {
+    fn acquire(open: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(Arc::clone(open));
         // Taken by one thread alone, so nobody comes between.
         (open.fetch_add(1, Relaxed) < CONNECTIONS_MAX).then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
 /// What there is to say now.
-fn line(sensors: &Sensors, drain: Option<&Path>) -> Line {
+fn line(sensors: &Sensors, drain: Option<&Path>) -> AgentLine {
     let of_machine = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
     let values = of_machine.filter_map(|gauge| Some((gauge, sensors.value(&Sensor::Here(gauge))?)));
     let percent = match drain.is_some_and(Path::exists) {
         true => 0,
         false => percent(|gauge| sensors.mean(&Sensor::Here(gauge))),
     };
-    Line::new(percent, values)
+    AgentLine::new(percent, values)
 }
 
 /// How much of its weight a server here is up to: what is left beside the time lost for want of
@@ -152,7 +152,7 @@ fn percent(mean: impl Fn(Gauge) -> Option<f64>) -> u32 {
     percent
 }
 
-fn answer(mut stream: TcpStream, line: &Line) -> io::Result<()> {
+fn answer(mut stream: TcpStream, line: &AgentLine) -> io::Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(WRITE))?;
     let mut question = [0; QUESTION_BYTES_MAX];
@@ -180,7 +180,7 @@ fn answer(mut stream: TcpStream, line: &Line) -> io::Result<()> {
     )
 }
 
-fn json(line: &Line) -> String {
+fn json(line: &AgentLine) -> String {
     let gauges = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_machine());
     control::json(&control::Agent {
         state: if line.percent == 0 { "drain" } else { "up" },
@@ -230,10 +230,12 @@ mod tests {
     #[test]
     fn there_are_only_so_many_places() {
         let open = Arc::<AtomicUsize>::default();
-        let places: Vec<_> = (0..CONNECTIONS_MAX).map(|_| Place::take(&open)).collect();
-        assert!(places.iter().all(Option::is_some) && Place::take(&open).is_none());
+        let places: Vec<_> = (0..CONNECTIONS_MAX)
+            .map(|_| ConnectionSlot::acquire(&open))
+            .collect();
+        assert!(places.iter().all(Option::is_some) && ConnectionSlot::acquire(&open).is_none());
         drop(places);
-        assert!(Place::take(&open).is_some());
+        assert!(ConnectionSlot::acquire(&open).is_some());
         assert_eq!(open.load(Relaxed), 0);
     }
 }

@@ -28,7 +28,7 @@ const DESCRIPTORS_WANTED: u64 = 65_536;
 #[derive(Debug)]
 struct Finding {
     what: String,
-    state: State,
+    state: CheckState,
     /// What was found, in words.
     detail: String,
     /// What would mend it.
@@ -36,7 +36,7 @@ struct Finding {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CheckState {
     Fine,
     /// Not here, and not needed by the configuration.
     Lacking,
@@ -70,7 +70,9 @@ pub(crate) fn run(config: &Path) -> Outcome {
         findings.extend(needs(&host, model));
     }
     let outcome = print(page(&findings, model.as_ref().map(|_| config)).as_bytes());
-    let lacks = findings.iter().any(|found| found.state == State::Needed);
+    let lacks = findings
+        .iter()
+        .any(|found| found.state == CheckState::Needed);
     match outcome {
         Outcome::Fine if lacks => Outcome::Failed,
         outcome => outcome,
@@ -81,9 +83,9 @@ fn finding(what: &str, is_there: bool, detail: &str, remedy: &str) -> Finding {
     Finding {
         what: what.to_owned(),
         state: if is_there {
-            State::Fine
+            CheckState::Fine
         } else {
-            State::Lacking
+            CheckState::Lacking
         },
         detail: detail.to_owned(),
         remedy: (!is_there).then(|| remedy.to_owned()),
@@ -260,7 +262,7 @@ fn needs(host: &Host, model: &Model) -> Vec<Finding> {
 fn needed(message: String) -> Finding {
     Finding {
         what: "configuration".to_owned(),
-        state: State::Needed,
+        state: CheckState::Needed,
         detail: message,
         remedy: None,
     }
@@ -273,9 +275,9 @@ fn page(findings: &[Finding], config: Option<&Path>) -> String {
     let mut told = BTreeSet::new();
     for found in findings {
         let state = match found.state {
-            State::Fine => "fine",
-            State::Lacking => "lacking",
-            State::Needed => "NEEDED",
+            CheckState::Fine => "fine",
+            CheckState::Lacking => "lacking",
+            CheckState::Needed => "NEEDED",
         };
         let (what, detail) = (&found.what, &found.detail);
         out.push_str(&format!("{what:width$}  {state:7}  {detail}\n"));
@@ -283,8 +285,8 @@ fn page(findings: &[Finding], config: Option<&Path>) -> String {
             out.push_str(&format!("{:width$}           to have it: {remedy}\n", ""));
         }
     }
-    let lacking = count(findings, State::Lacking);
-    let needed = count(findings, State::Needed);
+    let lacking = count(findings, CheckState::Lacking);
+    let needed = count(findings, CheckState::Needed);
     out.push('\n');
     out.push_str(&match (config, needed, lacking) {
         (Some(config), 0, _) => format!("{} has all it needs here.\n", config.display()),
@@ -297,7 +299,7 @@ fn page(findings: &[Finding], config: Option<&Path>) -> String {
     out
 }
 
-fn count(findings: &[Finding], state: State) -> usize {
+fn count(findings: &[Finding], state: CheckState) -> usize {
     findings.iter().filter(|found| found.state == state).count()
 }
 
@@ -344,9 +346,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("sensors of pressure", State::Lacking),
-                ("sensors of connection tracking", State::Fine),
-                ("sensors load1, load5", State::Lacking),
+                ("sensors of pressure", CheckState::Lacking),
+                ("sensors of connection tracking", CheckState::Fine),
+                ("sensors load1, load5", CheckState::Lacking),
             ]
         );
     }

@@ -25,6 +25,79 @@ pub enum Handler {
     Script(Box<Script>),
 }
 
+impl Handler {
+    /// The word for it in records.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Proxy(_) => "proxy",
+            Self::FastCgi(_) => "fastcgi",
+            Self::Cgi(_) => "cgi",
+            Self::Respond(_) => "respond",
+            Self::Redirect(_) => "redirect",
+            Self::Metrics(_) => "metrics",
+            Self::Script(_) => "script",
+        }
+    }
+
+    /// Index of the upstream it goes to, in [`super::Model::upstreams`]; `None` where it goes to
+    /// none, or a script chooses.
+    #[must_use]
+    pub fn upstream(&self) -> Option<usize> {
+        match self {
+            Self::Proxy(proxy) => proxy.upstream(),
+            Self::FastCgi(fastcgi) => Some(fastcgi.upstream),
+            _ => None,
+        }
+    }
+
+    /// The script that answers, or names the upstream.
+    #[must_use]
+    pub fn script(&self) -> Option<&Script> {
+        match self {
+            Self::Script(script) => Some(script),
+            Self::Proxy(proxy) => proxy.script(),
+            _ => None,
+        }
+    }
+
+    /// Whether it wants a body whole before it begins. A program must be told the length, so one
+    /// without `length` is always taken first.
+    #[must_use]
+    pub fn takes_body_first(&self, length: Option<u64>) -> bool {
+        match self {
+            Self::Proxy(proxy) => proxy.buffer_request,
+            Self::FastCgi(fastcgi) => fastcgi.buffer_request || length.is_none(),
+            Self::Cgi(cgi) => cgi.buffer_request || length.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether a client that ends its side of the connection has gone.
+    #[must_use]
+    pub fn aborts_on_close(&self) -> bool {
+        match self {
+            Self::Cgi(cgi) => cgi.abort_on_close,
+            Self::FastCgi(fastcgi) => fastcgi.abort_on_close,
+            _ => false,
+        }
+    }
+
+    /// Its texts, which may ask maps.
+    pub fn texts(&self) -> impl Iterator<Item = &Template> {
+        let (one, params) = match self {
+            Self::Redirect(redirect) => (Some(&redirect.target), &[][..]),
+            Self::Respond(respond) => (Some(&respond.body), &[][..]),
+            Self::Cgi(cgi) => (None, &*cgi.params),
+            Self::FastCgi(fastcgi) => (None, &*fastcgi.params),
+            _ => (None, &[][..]),
+        };
+        let params = params.iter().filter_map(|(_, template)| template.as_ref());
+        one.into_iter().chain(params)
+    }
+}
+
 /// `handler = { proxy = … }`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proxy {

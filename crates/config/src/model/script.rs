@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Handler, Model, Rule};
+use super::{Model, Rule};
 
 /// `[scripts]`: what the process says of scripts.
 #[derive(Debug, Clone, PartialEq)]
@@ -251,18 +251,6 @@ impl Model {
         process
             .chain(levels.flat_map(|level| level.iter()))
             .chain(handlers)
-    }
-}
-
-impl Handler {
-    /// The script that answers, or names the upstream.
-    #[must_use]
-    pub fn script(&self) -> Option<&Script> {
-        match self {
-            Handler::Script(script) => Some(script),
-            Handler::Proxy(proxy) => proxy.script(),
-            _ => None,
-        }
     }
 }
 

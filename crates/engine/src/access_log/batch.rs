@@ -11,12 +11,12 @@ const KEPT_BYTES: usize = 256 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     text: Vec<u8>,
-    runs: Vec<Run>,
+    runs: Vec<TargetRun>,
 }
 
 /// Neighbouring records with one target.
 #[derive(Debug)]
-struct Run {
+struct TargetRun {
     target: Arc<LogTarget>,
     /// Where it ends in the text.
     end: usize,
@@ -33,9 +33,9 @@ impl Batch {
 
     /// The text, for one more line that goes to `target`.
     pub(super) fn line_for(&mut self, target: &Arc<LogTarget>) -> &mut Vec<u8> {
-        let goes_on = |run: &Run| Arc::ptr_eq(&run.target, target) || run.target == *target;
+        let goes_on = |run: &TargetRun| Arc::ptr_eq(&run.target, target) || run.target == *target;
         if !self.runs.last().is_some_and(goes_on) {
-            self.runs.push(Run {
+            self.runs.push(TargetRun {
                 target: Arc::clone(target),
                 end: self.text.len(),
             });

@@ -28,7 +28,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Every descriptor in use. Each method says how many records were lost.
 pub(super) struct Files<Ask> {
     open: HashMap<LogTarget, OpenFile>,
-    asked: HashMap<String, Asked>,
+    asked: HashMap<String, AskedLog>,
     waiting_bytes: usize,
     files_max: usize,
     /// Counts writes: the age of descriptors.
@@ -37,7 +37,7 @@ pub(super) struct Files<Ask> {
 }
 
 /// A path the supervisor was asked for.
-struct Asked {
+struct AskedLog {
     since: Instant,
     /// Refused: records are lost until it is asked again.
     refused: bool,
@@ -112,7 +112,7 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
             }
             Err(error) => {
                 tracing::error!(path, error, "access log not opened");
-                self.asked.insert(path, Asked::refused());
+                self.asked.insert(path, AskedLog::refused());
                 lines(&text)
             }
         }
@@ -136,7 +136,7 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
         self.forget(|_| true)
     }
 
-    fn forget(&mut self, is_over: impl Fn(&Asked) -> bool) -> u64 {
+    fn forget(&mut self, is_over: impl Fn(&AskedLog) -> bool) -> u64 {
         let (mut lost, mut bytes) = (0, 0);
         self.asked.retain(|_, asked| {
             let stays = !is_over(asked);
@@ -158,11 +158,11 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
     fn keep(&mut self, path: &str, text: &[u8]) -> u64 {
         if !self.asked.contains_key(path) {
             let asked = match (self.ask)(path) {
-                Ok(()) => Asked::now(),
+                Ok(()) => AskedLog::now(),
                 Err(error) => {
                     let error = config::reason(&error);
                     tracing::error!(path, error, "access log not asked for");
-                    Asked::refused()
+                    AskedLog::refused()
                 }
             };
             self.asked.insert(path.to_owned(), asked);
@@ -199,7 +199,7 @@ impl<Ask: FnMut(&str) -> io::Result<()>> Files<Ask> {
     }
 }
 
-impl Asked {
+impl AskedLog {
     fn now() -> Self {
         Self {
             since: Instant::now(),

@@ -21,7 +21,7 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Queue {
     /// Held to move a batch or an order in or out, never while anything is written.
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     filled: Condvar,
     /// Records lost since the start.
     dropped: AtomicU64,
@@ -32,7 +32,7 @@ pub struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     batches: VecDeque<Batch>,
     orders: VecDeque<Order>,
     spare: Vec<Batch>,
@@ -114,7 +114,7 @@ impl Queue {
 
     /// Waits for something to do, but no longer than `patience`.
     pub(super) fn next(&self, patience: Duration) -> Work {
-        let idle = |state: &mut State| {
+        let idle = |state: &mut QueueState| {
             state.orders.is_empty() && state.batches.is_empty() && !state.closed
         };
         let (mut state, _) = self
@@ -133,7 +133,7 @@ impl Queue {
 
     /// Waits for an order, but no longer than `patience`: what a closed queue may still get.
     pub(super) fn wait_for_order(&self, patience: Duration) {
-        let idle = |state: &mut State| state.orders.is_empty();
+        let idle = |state: &mut QueueState| state.orders.is_empty();
         let waited = self.filled.wait_timeout_while(self.lock(), patience, idle);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
@@ -179,7 +179,7 @@ impl Queue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

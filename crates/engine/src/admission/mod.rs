@@ -57,7 +57,8 @@ pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchang
     };
     // Sent elsewhere inside, it may ask again.
     exchange.record.user.clone_from(&credentials.user);
-    match authenticate(chosen, exchange, auth, credentials).await? {
+    // Boxed: few sites ask for credentials, and the others need not have room for it, nor move it.
+    match Box::pin(authenticate(chosen, exchange, auth, credentials)).await? {
         true => Ok(()),
         false => Err(ask(auth, exchange, "auth_wrong")),
     }

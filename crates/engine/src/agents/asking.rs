@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::names::Names;
-use super::{Agents, Key, Line, Told};
+use super::{AgentKey, AgentLine, Agents, Told};
 use crate::upstream::label;
 use crate::worker::Shared;
 
@@ -81,22 +81,22 @@ impl Drop for Asking {
 
 /// An agent that is to be asked.
 #[derive(Clone)]
-struct Asked {
+struct AskedAgent {
     /// Its upstream, and its server.
-    key: Key,
-    place: Place,
+    key: AgentKey,
+    place: AgentAddress,
     told: Arc<Told>,
 }
 
 /// Where an agent is.
 #[derive(Clone)]
-enum Place {
+enum AgentAddress {
     At(SocketAddr),
     Named(String, u16),
 }
 
 /// Rounds in which an agent has been silent, by upstream and server.
-type Silences = HashMap<Key, u32>;
+type Silences = HashMap<AgentKey, u32>;
 
 /// Takes back what was told.
 struct Heard<'a>(&'a Agents);
@@ -113,12 +113,12 @@ fn run(shared: &Shared, runtime: &runtime::Runtime, stopped: &Receiver<()>) {
     loop {
         let begun = Instant::now();
         let asked = asked(shared);
-        let keys: HashSet<&Key> = asked.iter().map(|asked| &asked.key).collect();
+        let keys: HashSet<&AgentKey> = asked.iter().map(|asked| &asked.key).collect();
         silences.retain(|key, _| keys.contains(key));
-        names.retain(&asked.iter().filter_map(Asked::host).collect());
+        names.retain(&asked.iter().filter_map(AskedAgent::host).collect());
         let answers = answers(&asked, &mut names, runtime);
         for (asked, answer) in asked.iter().zip(answers) {
-            take(asked, answer, &mut silences);
+            record(asked, answer, &mut silences);
         }
         heard.0.keep(&keys);
         let rest = EVERY.saturating_sub(begun.elapsed());
@@ -128,12 +128,12 @@ fn run(shared: &Shared, runtime: &runtime::Runtime, stopped: &Receiver<()>) {
     }
 }
 
-impl Asked {
+impl AskedAgent {
     /// Its name, where it has one that must be looked up.
     fn host(&self) -> Option<&str> {
         match &self.place {
-            Place::At(_) => None,
-            Place::Named(host, _) => Some(host),
+            AgentAddress::At(_) => None,
+            AgentAddress::Named(host, _) => Some(host),
         }
     }
 
@@ -144,8 +144,8 @@ impl Asked {
         runtime: &runtime::Runtime,
     ) -> Result<Vec<SocketAddr>, String> {
         let (host, port) = match &self.place {
-            Place::At(address) => return Ok(vec![*address]),
-            Place::Named(host, port) => (host, *port),
+            AgentAddress::At(address) => return Ok(vec![*address]),
+            AgentAddress::Named(host, port) => (host, *port),
         };
         let name = host.clone();
         let look_up = move || Ok((name.as_str(), 0).to_socket_addrs()?.collect());
@@ -160,14 +160,14 @@ impl Asked {
 
     fn port(&self) -> u16 {
         match &self.place {
-            Place::At(address) => address.port(),
-            Place::Named(_, port) => *port,
+            AgentAddress::At(address) => address.port(),
+            AgentAddress::Named(_, port) => *port,
         }
     }
 }
 
 /// The agents of the generation in force.
-fn asked(shared: &Shared) -> Vec<Asked> {
+fn asked(shared: &Shared) -> Vec<AskedAgent> {
     let Some(generation) = shared.generation() else {
         return Vec::new();
     };
@@ -177,7 +177,7 @@ fn asked(shared: &Shared) -> Vec<Asked> {
             Some((place(&server.address, port?), label(&server.address)))
         });
         let name = &upstream.name;
-        let asked = servers.map(|(place, server)| Asked {
+        let asked = servers.map(|(place, server)| AskedAgent {
             told: shared.sensors.agents.of(name, &server),
             key: (name.clone(), server),
             place,
@@ -192,25 +192,25 @@ fn asked(shared: &Shared) -> Vec<Asked> {
 }
 
 /// Where the agent of a server answers.
-fn place(server: &ServerAddress, port: u16) -> Place {
+fn place(server: &ServerAddress, port: u16) -> AgentAddress {
     match server {
         ServerAddress::Tcp(address) => {
             let mut address = *address;
             address.set_port(port);
-            Place::At(address)
+            AgentAddress::At(address)
         }
-        ServerAddress::Name { host, .. } => Place::Named(host.clone(), port),
+        ServerAddress::Name { host, .. } => AgentAddress::Named(host.clone(), port),
         // It can be nowhere but here.
-        ServerAddress::Unix(_) => Place::At(SocketAddr::from(([127, 0, 0, 1], port))),
+        ServerAddress::Unix(_) => AgentAddress::At(SocketAddr::from(([127, 0, 0, 1], port))),
     }
 }
 
 /// What each answers, in their order.
 fn answers(
-    asked: &[Asked],
+    asked: &[AskedAgent],
     names: &mut Names,
     runtime: &runtime::Runtime,
-) -> Vec<Result<Line, String>> {
+) -> Vec<Result<AgentLine, String>> {
     let addresses = asked.iter().map(|asked| asked.addresses(names, runtime));
     let addresses: Vec<_> = addresses.collect();
     runtime.block_on(async {
@@ -235,12 +235,12 @@ fn answers(
     })
 }
 
-async fn answer(addresses: &[SocketAddr]) -> Result<Line, String> {
+async fn answer(addresses: &[SocketAddr]) -> Result<AgentLine, String> {
     let said = timeout(PATIENCE, said(addresses)).await;
     let said = said.map_err(|_| format!("no answer within {} ms", PATIENCE.as_millis()))?;
     let said = said.map_err(|error| config::reason(&error))?;
     let text = String::from_utf8_lossy(&said);
-    Line::read(&text).ok_or_else(|| {
+    AgentLine::read(&text).ok_or_else(|| {
         let begin: String = text.chars().take(40).collect();
         format!("it says {begin:?}, which is no state")
     })
@@ -268,7 +268,7 @@ async fn said(addresses: &[SocketAddr]) -> io::Result<Vec<u8>> {
 }
 
 /// Notes what an agent answered, and says what of that is news.
-fn take(asked: &Asked, answer: Result<Line, String>, silences: &mut Silences) {
+fn record(asked: &AskedAgent, answer: Result<AgentLine, String>, silences: &mut Silences) {
     let key = asked.key.clone();
     let (upstream, server) = &asked.key;
     let was_percent = asked.told.percent();
@@ -331,7 +331,7 @@ mod tests {
         let (address, agent) = agent(|mut stream| while stream.write_all(&[b'x'; 1024]).is_ok() {});
         let said = runtime().block_on(said(&[address])).expect("some of it");
         assert_eq!(said.len(), ANSWER_BYTES_MAX);
-        assert_eq!(Line::read(&String::from_utf8_lossy(&said)), None);
+        assert_eq!(AgentLine::read(&String::from_utf8_lossy(&said)), None);
         agent.join().expect("it was let go");
     }
 
@@ -362,21 +362,21 @@ mod tests {
     #[test]
     fn who_is_silent_is_forgotten_after_some_rounds_and_not_before() {
         let told = Arc::<Told>::default();
-        let asked = Asked {
+        let asked = AskedAgent {
             key: ("app".to_owned(), "a:1".into()),
-            place: Place::Named("a".to_owned(), 9_707),
+            place: AgentAddress::Named("a".to_owned(), 9_707),
             told: Arc::clone(&told),
         };
         let mut silences = Silences::new();
         let silent = || Err("no answer".to_owned());
-        take(&asked, Ok(Line::new(0, [])), &mut silences);
+        record(&asked, Ok(AgentLine::new(0, [])), &mut silences);
         for _ in 1..SILENCES_MAX {
-            take(&asked, silent(), &mut silences);
+            record(&asked, silent(), &mut silences);
             assert_eq!(told.percent(), 0);
         }
-        take(&asked, silent(), &mut silences);
+        record(&asked, silent(), &mut silences);
         assert_eq!(told.percent(), 100);
-        take(&asked, Ok(Line::new(30, [])), &mut silences);
+        record(&asked, Ok(AgentLine::new(30, [])), &mut silences);
         assert!(silences.is_empty() && told.percent() == 30);
     }
 
@@ -387,7 +387,7 @@ mod tests {
             (ServerAddress::Tcp(tcp), "[fe80::1%3]:9"),
             (ServerAddress::Unix("/run/app.sock".into()), "127.0.0.1:9"),
         ] {
-            let Place::At(address) = place(&server, 9) else {
+            let AgentAddress::At(address) = place(&server, 9) else {
                 panic!("{server:?} has no name");
             };
             assert_eq!(address.to_string(), expected);
@@ -398,7 +398,7 @@ mod tests {
     fn what_was_heard_is_taken_back_at_the_end() {
         let agents = Agents::default();
         let told = agents.of("app", &"a:1".into());
-        told.note(&Line::new(0, []));
+        told.note(&AgentLine::new(0, []));
         drop(Heard(&agents));
         assert_eq!(told.percent(), 100);
     }

@@ -15,13 +15,13 @@ const PERCENT_MAX: u32 = 256;
 
 /// What an agent says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct AgentLine {
     /// How much of its weight the server is up to; 0: it is to be left alone.
     pub percent: u32,
     values: Vec<(Gauge, f64)>,
 }
 
-impl Line {
+impl AgentLine {
     /// Makes a line of what is known.
     pub fn new(percent: u32, values: impl IntoIterator<Item = (Gauge, f64)>) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Line {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for AgentLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.percent {
             0 => f.write_str("drain")?,
@@ -121,14 +121,14 @@ mod tests {
             ("# up 75%", None),
             ("", None),
         ] {
-            let found = Line::read(text).map(|line| line.percent);
+            let found = AgentLine::read(text).map(|line| line.percent);
             assert_eq!(found, percent, "{text:?}");
         }
     }
 
     #[test]
     fn sensors_stand_behind_the_sign() {
-        let line = Line::read(
+        let line = AgentLine::read(
             "up # load1=1.5 cpu_pressure=nan io_pressure=-1 swap_in=1e999 loop_lag=3 what=1 load5 load15=x memory_pressure=0.5",
         );
         let line = line.expect("a line");
@@ -139,26 +139,29 @@ mod tests {
             known.collect::<Vec<_>>(),
             [Gauge::Load1, Gauge::MemoryPressure]
         );
-        let line = Line::read("up # cpu_pressure=7 load1=1e300\nload5=1").expect("a line");
+        let line = AgentLine::read("up # cpu_pressure=7 load1=1e300\nload5=1").expect("a line");
         assert_eq!(line.value(Gauge::CpuPressure), Some(1.0));
         assert_eq!(line.value(Gauge::Load1), Some(1e300));
         assert_eq!(line.value(Gauge::Load5), None);
         let flood = format!("up #{}", " load1=1".repeat(10_000));
-        assert_eq!(Line::read(&flood).map(|line| line.values.len()), Some(18));
+        assert_eq!(
+            AgentLine::read(&flood).map(|line| line.values.len()),
+            Some(18)
+        );
     }
 
     #[test]
     fn what_is_written_is_read() {
         for (line, text) in [
-            (Line::new(0, []), "drain"),
-            (Line::new(80, []), "up ready 80%"),
+            (AgentLine::new(0, []), "drain"),
+            (AgentLine::new(80, []), "up ready 80%"),
             (
-                Line::new(7, [(Gauge::Load1, 0.25), (Gauge::SwapIn, 3.0)]),
+                AgentLine::new(7, [(Gauge::Load1, 0.25), (Gauge::SwapIn, 3.0)]),
                 "up ready 7% # load1=0.25 swap_in=3",
             ),
         ] {
             assert_eq!(line.to_string(), text);
-            assert_eq!(Line::read(text), Some(line));
+            assert_eq!(AgentLine::read(text), Some(line));
         }
     }
 }

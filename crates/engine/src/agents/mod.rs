@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::model::sensor::{Gauge, Worse};
 
-use line::Line;
+use line::AgentLine;
 
 /// What a server is up to whose agent has said nothing: all of its weight.
 pub(crate) const WHOLE_PERCENT: u32 = 100;
@@ -23,7 +23,7 @@ pub(crate) const WHOLE_PERCENT: u32 = 100;
 const ANSWERS_KEPT: usize = 10;
 
 /// An upstream, and a server of it as it is called.
-pub(crate) type Key = (String, Arc<str>);
+pub(crate) type AgentKey = (String, Arc<str>);
 
 /// What one agent said last.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Told {
     percent: AtomicU32,
     numbers: [AtomicU64; Gauge::ALL.len()],
     /// The last answers, for means. Held to add one, or to look.
-    answers: Mutex<VecDeque<Line>>,
+    answers: Mutex<VecDeque<AgentLine>>,
 }
 
 impl Default for Told {
@@ -71,12 +71,12 @@ impl Told {
         Some(sum / count).filter(|mean: &f64| mean.is_finite())
     }
 
-    fn answers(&self) -> MutexGuard<'_, VecDeque<Line>> {
+    fn answers(&self) -> MutexGuard<'_, VecDeque<AgentLine>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over what it says now.
-    pub(crate) fn note(&self, line: &Line) {
+    pub(crate) fn note(&self, line: &AgentLine) {
         let mut answers = self.answers();
         if answers.len() >= ANSWERS_KEPT {
             answers.pop_front();
@@ -103,7 +103,7 @@ impl Told {
 #[derive(Debug, Default)]
 pub struct Agents {
     /// Held for the length of a look; by workers when pools are made, and when a script asks.
-    told: Mutex<HashMap<Key, Arc<Told>>>,
+    told: Mutex<HashMap<AgentKey, Arc<Told>>>,
 }
 
 impl Agents {
@@ -115,7 +115,7 @@ impl Agents {
     }
 
     /// What agents say their servers are up to, in percent; those that have said something.
-    pub(crate) fn percents(&self) -> Vec<(Key, u32)> {
+    pub(crate) fn percents(&self) -> Vec<(AgentKey, u32)> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let said = told.iter();
         said.filter_map(|(key, told)| Some((key.clone(), told.percent_told()?)))
@@ -151,7 +151,7 @@ impl Agents {
     ///
     /// A generation that is on its way out may still have such a server: nobody brings what its
     /// agent said up to date.
-    fn keep(&self, asked: &HashSet<&Key>) {
+    fn keep(&self, asked: &HashSet<&AgentKey>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|key, told| {
             let is_asked = asked.contains(key);
@@ -177,7 +177,7 @@ mod tests {
             "up 50% # load1=1.5 memory_available=0.25",
             "drain # load1=0.5 memory_available=0.75",
         ]) {
-            told.note(&Line::read(line).expect("a line"));
+            told.note(&AgentLine::read(line).expect("a line"));
         }
         assert_eq!(agents.value("app", Gauge::Load1), Some(1.5));
         assert_eq!(agents.value("app", Gauge::MemoryAvailable), Some(0.25));
@@ -199,11 +199,11 @@ mod tests {
         let told = agents.of("app", &Arc::from("a:1"));
         assert_eq!(agents.mean("app", Gauge::Load1), None);
         for load in [100.0, 1.0, 2.0, 3.0] {
-            told.note(&Line::new(100, [(Gauge::Load1, load)]));
+            told.note(&AgentLine::new(100, [(Gauge::Load1, load)]));
         }
         assert_eq!(agents.mean("app", Gauge::Load1), Some(26.5));
         for _ in 0..ANSWERS_KEPT {
-            told.note(&Line::new(100, [(Gauge::Load1, 2.0)]));
+            told.note(&AgentLine::new(100, [(Gauge::Load1, 2.0)]));
         }
         assert_eq!(agents.mean("app", Gauge::Load1), Some(2.0));
         assert_eq!(agents.mean("app", Gauge::SwapIn), None);
@@ -216,7 +216,7 @@ mod tests {
         let agents = Agents::default();
         let key = ("app".to_owned(), Arc::from("a:1"));
         let told = agents.of(&key.0, &key.1);
-        told.note(&Line::new(30, [(Gauge::Load1, 9.0)]));
+        told.note(&AgentLine::new(30, [(Gauge::Load1, 9.0)]));
         agents.keep(&HashSet::from([&key]));
         assert_eq!(agents.value("app", Gauge::Load1), Some(9.0));
         // A pool of the generation before has it still.

@@ -79,11 +79,11 @@ pub struct MemoryReply {
     sent_bytes: u64,
     /// The most that is kept of it.
     room: Option<usize>,
-    state: State,
+    state: ReplyState,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReplyState {
     #[default]
     Waiting,
     Started,
@@ -98,7 +98,7 @@ impl MemoryReply {
             status,
             sent: body_bytes,
             sent_bytes,
-            state: State::Finished,
+            state: ReplyState::Finished,
             ..Self::default()
         }
     }
@@ -123,12 +123,12 @@ impl MemoryReply {
 
     /// Whether the reply came to its proper end.
     pub fn is_finished(&self) -> bool {
-        self.state == State::Finished
+        self.state == ReplyState::Finished
     }
 
     pub(super) fn start(&mut self, outgoing: &Outgoing, _: BodySize) {
         self.status = outgoing.status;
-        self.state = State::Started;
+        self.state = ReplyState::Started;
         self.fields = outgoing
             .fields
             .iter()
@@ -143,7 +143,7 @@ impl MemoryReply {
     }
 
     pub(super) fn has_started(&self) -> bool {
-        self.state != State::Waiting
+        self.state != ReplyState::Waiting
     }
 
     pub(super) fn is_head_only(&self) -> bool {
@@ -160,7 +160,7 @@ impl MemoryReply {
 
     /// Whether more came than there was room for, or the reply broke off.
     pub(super) fn is_aborted(&self) -> bool {
-        self.state == State::Aborted
+        self.state == ReplyState::Aborted
     }
 
     pub(super) fn send_file(
@@ -175,13 +175,13 @@ impl MemoryReply {
     }
 
     pub(super) fn finish(&mut self) {
-        if self.state != State::Aborted {
-            self.state = State::Finished;
+        if self.state != ReplyState::Aborted {
+            self.state = ReplyState::Finished;
         }
     }
 
     pub(super) fn abort(&mut self) {
-        self.state = State::Aborted;
+        self.state = ReplyState::Aborted;
     }
 
     pub(super) fn body_bytes(&self) -> u64 {

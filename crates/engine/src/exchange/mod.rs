@@ -158,8 +158,6 @@ impl Exchange {
     pub fn reset(&mut self) {
         self.route.clear();
         self.spooled = None;
-        self.held = None;
-        self.stay = None;
         self.outgoing.clear();
         self.aborts_on_close = false;
         self.record.clear();
@@ -171,7 +169,7 @@ impl Exchange {
     /// Moves what is known of the exchange into one of its own, for what goes on when this one
     /// begins with its next request.
     pub(crate) fn depart(&mut self, spares: &Spares) -> Box<Self> {
-        let mut departed = spares.take();
+        let mut departed = spares.acquire();
         let (body_bytes, sent_bytes) = (self.reply.body_bytes(), self.reply.sent_bytes());
         departed.body = Body::Memory(MemoryBody::taken(self.body.bytes_read()));
         departed.reply = MemoryReply::sent(self.status(), body_bytes, sent_bytes).into();

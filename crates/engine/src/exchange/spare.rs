@@ -22,7 +22,7 @@ pub struct Spares {
 
 impl Spares {
     /// Takes one, or makes one. It has neither a body to read nor a reply to write.
-    pub fn take(&self) -> Box<Exchange> {
+    pub fn acquire(&self) -> Box<Exchange> {
         let kept = self.kept.borrow_mut().pop();
         kept.unwrap_or_else(|| {
             let (body, reply) = (MemoryBody::default(), MemoryReply::default());

@@ -29,7 +29,7 @@ pub(super) struct Delivery {
 
 /// Where bytes stand in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum BodyPart {
     /// More may follow.
     Within,
     /// They are its last.
@@ -56,7 +56,7 @@ impl Delivery {
         routed: Routed<'_>,
         reply: &mut Reply,
         data: &[u8],
-        place: Place,
+        place: BodyPart,
     ) -> Poll<Result<usize>> {
         match self.poll_client(cx, reply, data, place) {
             Poll::Ready(count) => Poll::Ready(count),
@@ -88,13 +88,13 @@ impl Delivery {
         cx: &mut Context<'_>,
         reply: &mut Reply,
         data: &[u8],
-        place: Place,
+        place: BodyPart,
     ) -> Poll<Result<usize>> {
         ready!(self.poll_rest(cx, reply))?;
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        if place == Place::Last && data.len() <= PUSHED_BYTES_MAX {
+        if place == BodyPart::Last && data.len() <= PUSHED_BYTES_MAX {
             reply.push(data);
             return Poll::Ready(Ok(data.len()));
         }

@@ -1,6 +1,5 @@
 //! Handlers: exactly one answers each request.
 
-mod beforehand;
 mod cgi;
 mod delivery;
 mod fastcgi;
@@ -18,9 +17,9 @@ use config::model::Handler;
 
 use crate::error::Result;
 use crate::exchange::Exchange;
+use crate::intake;
 use crate::scripts::{self, Next};
 use crate::stage::Chosen;
-pub(crate) use beforehand::beforehand;
 
 /// Runs the handler the route chose.
 ///
@@ -28,8 +27,8 @@ pub(crate) use beforehand::beforehand;
 /// Whatever kept it from answering.
 pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
     let handler = chosen.handler;
-    exchange.record.handler = chosen.handler_word();
-    exchange.aborts_on_close = aborts_on_close(handler);
+    exchange.record.handler = handler.word();
+    exchange.aborts_on_close = handler.aborts_on_close();
     scripts::take_named(chosen, exchange).await?;
     scripts::ask_for_identity(**chosen, exchange);
     let answered = match handler {
@@ -49,27 +48,30 @@ pub(crate) async fn run(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
     answered.map(|()| Next::Answered)
 }
 
-/// Refuses what the chosen handler will refuse whatever the request's body says.
+/// Takes the whole body, where there is one and the handler wants it first. What the handler would
+/// refuse anyway is refused before the client has sent it.
 ///
 /// # Errors
-/// As [`run`].
-pub(crate) async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+/// Whatever ends an upload, and 413 or 503 where it can't be kept; what the handler refuses.
+pub(crate) async fn take_body(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
+    let body = &exchange.body;
+    if !body.is_ended() && chosen.handler.takes_body_first(body.length()) {
+        // Boxed: most exchanges take nothing beforehand and need not have room for it.
+        let taken = Box::pin(async {
+            check(chosen, exchange).await?;
+            intake::receive(**chosen, exchange).await
+        });
+        exchange.spooled = Some(taken.await?);
+    }
+    Ok(())
+}
+
+/// Refuses what the chosen handler will refuse whatever the request's body says.
+async fn check(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     match chosen.handler {
         Handler::Proxy(_) => proxy::check(exchange),
         Handler::FastCgi(_) => fastcgi::check(chosen, exchange).await,
         Handler::Cgi(_) => cgi::check(chosen, exchange).await,
-        Handler::Static
-        | Handler::Respond(_)
-        | Handler::Redirect(_)
-        | Handler::Metrics(_)
-        | Handler::Script(_) => Ok(()),
-    }
-}
-
-fn aborts_on_close(handler: &Handler) -> bool {
-    match handler {
-        Handler::Cgi(cgi) => cgi.abort_on_close,
-        Handler::FastCgi(fastcgi) => fastcgi.abort_on_close,
-        _ => false,
+        _ => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use crate::upstream::link::Link;
 /// Where an upload stands.
 #[derive(Debug)]
 pub(super) struct Upload {
-    state: State,
+    state: UploadState,
     source: Source,
     coding: Coding,
     /// Bytes still owed of the open piece.
@@ -39,7 +39,7 @@ pub(super) enum Coding {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum UploadState {
     /// Bytes come from the client.
     Passing,
     /// All was read; the last bytes are being sent.
@@ -54,7 +54,7 @@ impl Upload {
     /// Begins with whatever head waits in the link.
     pub(super) fn new(coding: Coding, spooled: Option<Spool>, write_ms: u64) -> Self {
         Self {
-            state: State::Passing,
+            state: UploadState::Passing,
             coding,
             source: Source::new(spooled),
             piece_left: 0,
@@ -75,18 +75,18 @@ impl Upload {
 
     /// Whether everything was sent.
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == UploadState::Done
     }
 
     /// Whether there is nothing left to do.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.state, State::Done | State::Stopped)
+        matches!(self.state, UploadState::Done | UploadState::Stopped)
     }
 
     /// Gives up.
     pub(super) fn stop(&mut self) {
         if !self.is_over() {
-            self.state = State::Stopped;
+            self.state = UploadState::Stopped;
         }
     }
 
@@ -97,7 +97,7 @@ impl Upload {
         body: &mut Body,
         link: &mut Link,
     ) -> Poll<Result<()>> {
-        while self.state == State::Passing {
+        while self.state == UploadState::Passing {
             if self.source.is_read(body) {
                 self.end(link);
             } else if self.source.data(body).is_empty() {
@@ -113,10 +113,10 @@ impl Upload {
                 ready!(self.poll_pass(cx, body, link))?;
             }
         }
-        if self.state == State::Flushing {
+        if self.state == UploadState::Flushing {
             ready!(link.poll_send(cx, &[], self.write_ms))?;
             self.has_sent = true;
-            self.state = State::Done;
+            self.state = UploadState::Done;
         }
         Poll::Ready(Ok(()))
     }
@@ -145,7 +145,7 @@ impl Upload {
 
     fn end(&mut self, link: &mut Link) {
         self.coding.end(link.out.bytes());
-        self.state = State::Flushing;
+        self.state = UploadState::Flushing;
     }
 }
 

@@ -42,9 +42,9 @@ pub(crate) async fn run(
                 let turn = take_turn(&worker, &listener, socket.get_ref().as_fd(), lack);
                 lack = None;
                 match turn {
-                    Turn::Empty => ready.clear_ready(),
-                    Turn::More => tokio::task::yield_now().await,
-                    Turn::Full(of) => {
+                    AcceptTurn::Empty => ready.clear_ready(),
+                    AcceptTurn::More => tokio::task::yield_now().await,
+                    AcceptTurn::Full(of) => {
                         lack = Some(of);
                         say(&worker, of, &mut said);
                         tokio::time::sleep(REST).await;
@@ -56,11 +56,11 @@ pub(crate) async fn run(
     if !worker.is_draining() {
         tokio::time::sleep(FAREWELL).await;
     }
-    while let Turn::More = take_turn(&worker, &listener, socket.get_ref().as_fd(), lack) {}
+    while let AcceptTurn::More = take_turn(&worker, &listener, socket.get_ref().as_fd(), lack) {}
     Ok(())
 }
 
-enum Turn {
+enum AcceptTurn {
     Empty,
     More,
     Full(Lack),
@@ -83,29 +83,31 @@ fn take_turn(
     listener: &Arc<Listener>,
     socket: BorrowedFd<'_>,
     lack: Option<Lack>,
-) -> Turn {
+) -> AcceptTurn {
     let generation = Arc::clone(&worker.serving().generation);
     let full_at = generation.room.full_at;
     if lack == Some(Lack::Descriptors) && is_full(full_at) {
-        return Turn::Full(Lack::Descriptors);
+        return AcceptTurn::Full(Lack::Descriptors);
     }
     for _ in 0..TURN_MAX {
         if worker.loads.connections_total() >= generation.connections_max() {
-            return Turn::Full(Lack::Connections);
+            return AcceptTurn::Full(Lack::Connections);
         }
         match accept_one(socket, listener) {
             Ok(Some(arrival)) => {
                 let number = arrival.number();
                 place(worker, arrival);
                 if number >= full_at {
-                    return Turn::Full(Lack::Descriptors);
+                    return AcceptTurn::Full(Lack::Descriptors);
                 }
             }
-            Ok(None) => return Turn::Empty,
-            Err(error) => return Turn::Full(Lack::Accepting(error.raw_os_error().unwrap_or(0))),
+            Ok(None) => return AcceptTurn::Empty,
+            Err(error) => {
+                return AcceptTurn::Full(Lack::Accepting(error.raw_os_error().unwrap_or(0)));
+            }
         }
     }
-    Turn::More
+    AcceptTurn::More
 }
 
 /// Tells the log that accepting rests, now and then.

@@ -226,7 +226,7 @@ impl Connection {
 
     fn exchange(&self) -> Box<Exchange> {
         let worker = &self.worker;
-        let mut exchange = worker.spares.take();
+        let mut exchange = worker.spares.acquire();
         let io = || Rc::clone(&self.io);
         let out = std::mem::take(&mut exchange.spare_out);
         exchange.request.peer = self.peer;

@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 128;
 #[derive(Debug)]
 pub(super) struct Cache {
     limits: MapCache,
-    kept: HashMap<Box<[u8]>, Kept>,
+    kept: HashMap<Box<[u8]>, CachedAnswer>,
     /// Keys in the order their answers came, with the answers' numbers: that of a key that has been
     /// answered again since differs.
     order: VecDeque<(Box<[u8]>, u64)>,
@@ -30,7 +30,7 @@ pub(super) struct Cache {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedAnswer {
     answer: Answer,
     came: Instant,
     number: u64,
@@ -62,7 +62,7 @@ impl Cache {
     /// Looks for a key's answer.
     pub(super) fn look(&mut self, key: &[u8], now: Instant) -> Look {
         let life = Duration::from_millis(self.limits.ms);
-        let is_fresh = |kept: &&Kept| now.saturating_duration_since(kept.came) < life;
+        let is_fresh = |kept: &&CachedAnswer| now.saturating_duration_since(kept.came) < life;
         if let Some(kept) = self.kept.get(key).filter(is_fresh) {
             return Look::Fresh(kept.answer.clone());
         }
@@ -97,7 +97,7 @@ impl Cache {
             let number = self.next;
             self.next += 1;
             self.order.push_back((key.clone(), number));
-            let kept = Kept {
+            let kept = CachedAnswer {
                 answer,
                 came: now,
                 number,

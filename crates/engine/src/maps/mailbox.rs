@@ -36,11 +36,11 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Queue {
-    state: State,
+    state: MailboxState,
     /// Lines that are to be written.
     unsent: Vec<u8>,
     /// Who asked, in the order of the lines.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<QueuedQuestion>,
     /// How many of those at the front wait no more.
     expired: usize,
     /// Since when the first one has been the first.
@@ -66,7 +66,7 @@ pub(super) struct Bounds {
 
 /// Who takes questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum State {
+pub(super) enum MailboxState {
     /// Nobody yet; the host will be there soon.
     #[default]
     Unattended,
@@ -88,7 +88,7 @@ pub(super) enum Whom {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct QueuedQuestion {
     /// `None` where nobody waits any more.
     whom: Option<Whom>,
     since: Instant,
@@ -111,9 +111,9 @@ impl Mailbox {
         whom: Whom,
         bounds: Bounds,
         now: Instant,
-    ) -> Result<State, Whom> {
+    ) -> Result<MailboxState, Whom> {
         let mut queue = self.lock();
-        let is_taken = matches!(queue.state, State::Unattended | State::Open);
+        let is_taken = matches!(queue.state, MailboxState::Unattended | MailboxState::Open);
         let is_full = queue.asked.len() >= bounds.waiting_max
             || queue.unsent.len() + key.len() >= UNSENT_BYTES_MAX;
         if !is_taken || is_full {
@@ -127,7 +127,7 @@ impl Mailbox {
         queue.unsent.push(b'\n');
         queue.first_since.get_or_insert(now);
         let whom = Some(whom);
-        queue.asked.push_back(Asked { whom, since: now });
+        queue.asked.push_back(QueuedQuestion { whom, since: now });
         self.waiting.store(queue.asked.len(), Relaxed);
         let (state, host) = (queue.state, queue.host.take());
         drop(queue);
@@ -144,19 +144,19 @@ impl Mailbox {
 
     /// Whether nobody will be asked here any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.lock().state == State::Ended
+        self.lock().state == MailboxState::Ended
     }
 
     /// Goes into another state, unless it has ended; those who wait no more come back.
-    pub(super) fn enter(&self, state: State) -> Vec<Whom> {
+    pub(super) fn enter(&self, state: MailboxState) -> Vec<Whom> {
         let mut queue = self.lock();
-        if queue.state == State::Ended {
+        if queue.state == MailboxState::Ended {
             return Vec::new();
         }
         queue.state = state;
         match state {
-            State::Unattended | State::Open => Vec::new(),
-            State::Resting | State::Ended => self.give_up(&mut queue),
+            MailboxState::Unattended | MailboxState::Open => Vec::new(),
+            MailboxState::Resting | MailboxState::Ended => self.give_up(&mut queue),
         }
     }
 
@@ -356,13 +356,13 @@ mod tests {
         let (mailbox, now) = (Mailbox::default(), Instant::now());
         let held: Vec<_> = (0..3).map(|_| ask(&mailbox, "k", now)).collect();
         assert!(held.iter().all(Option::is_some) && ask(&mailbox, "k", now).is_none());
-        assert_eq!(mailbox.enter(State::Resting).len(), 3);
+        assert_eq!(mailbox.enter(MailboxState::Resting).len(), 3);
         assert_eq!((mailbox.waiting(), unsent(&mailbox)), (0, String::new()));
         assert!(ask(&mailbox, "k", now).is_none());
-        mailbox.enter(State::Open);
+        mailbox.enter(MailboxState::Open);
         assert!(ask(&mailbox, "k", now).is_some());
-        assert_eq!(mailbox.enter(State::Ended).len(), 1);
-        mailbox.enter(State::Open);
+        assert_eq!(mailbox.enter(MailboxState::Ended).len(), 1);
+        mailbox.enter(MailboxState::Open);
         assert!(ask(&mailbox, "k", now).is_none(), "the end is the end");
     }
 

@@ -33,7 +33,7 @@ pub(crate) use map::retire;
 
 use self::file::FileMap;
 use self::map::Source;
-use self::texts::{of_edits, of_handler, of_settings};
+use self::texts::{of_edits, of_settings};
 use crate::conditions::Conditions;
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
@@ -118,8 +118,7 @@ fn questions(chosen: Chosen<'_>, exchange: &Exchange) -> Vec<Question> {
     let of_process = [&process.request_headers, &process.reply_headers];
     let of_process = of_process.into_iter().flat_map(of_edits);
     let of_levels = chosen.settings(route).flat_map(of_settings);
-    let of_handler = of_handler(chosen.handler);
-    let templates = of_process.chain(of_levels).chain(of_handler);
+    let templates = of_process.chain(of_levels).chain(chosen.handler.texts());
     let lookups = templates.flat_map(Template::lookups);
     let question = |lookup: &MapLookup| {
         let mut key = Vec::new();

@@ -17,14 +17,14 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::answers::Answer;
 use super::back_off::{BackOff, Told};
-use super::mailbox::{Mailbox, State, Whom};
+use super::mailbox::{Mailbox, MailboxState, Whom};
 use super::program::Program;
 use super::protocol::{Flood, Lines};
 use super::stderr::Stderr;
 use crate::buffer::ReadBuffer;
 use crate::pipe::{PipeReader, PipeWriter, Pipes};
 use crate::programs;
-use crate::programs::link::Outcome;
+use crate::programs::link::ProgramOutcome;
 use crate::worker::Worker;
 use ipc::order::{End as Ended, RunMap};
 
@@ -67,7 +67,8 @@ struct Hosted {
 
 impl Drop for Hosted {
     fn drop(&mut self) {
-        self.program.tell_failure(self.mailbox.enter(State::Ended));
+        self.program
+            .tell_failure(self.mailbox.enter(MailboxState::Ended));
     }
 }
 
@@ -76,7 +77,7 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
     let mut back_off = BackOff::default();
     let mut told = Told::default();
     loop {
-        mailbox.enter(State::Open);
+        mailbox.enter(MailboxState::Open);
         let started = Instant::now();
         let (end, words, mut unanswered) = run(&worker, program, mailbox).await;
         if matches!(end, End::Retired) {
@@ -89,7 +90,7 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
         let rest = back_off.rest(started.elapsed(), worker.draw());
         // What came since it ended the next one is asked, if that comes at once.
         if !rest.is_zero() {
-            unanswered += tell_failure(program, mailbox.enter(State::Resting));
+            unanswered += tell_failure(program, mailbox.enter(MailboxState::Resting));
         }
         program.stats.restarts.fetch_add(1, Relaxed);
         if let Some(alike) = told.count(&words, Instant::now()) {
@@ -182,7 +183,7 @@ async fn run(
     let mut talk = Talk::new(worker, program, mailbox, pipes);
     let end = poll_fn(|cx| talk.poll(cx)).await;
     let unanswered = match end {
-        End::Retired => mailbox.enter(State::Ended),
+        End::Retired => mailbox.enter(MailboxState::Ended),
         _ => mailbox.fail(),
     };
     let unanswered = tell_failure(program, unanswered);
@@ -191,7 +192,7 @@ async fn run(
     program.running.fetch_sub(1, Relaxed);
     let words = in_words(&end, outcome.as_ref(), talk.last_words());
     let end = match outcome {
-        Some(Outcome::Failed(..)) if !matches!(end, End::Retired) => End::Unstarted,
+        Some(ProgramOutcome::Failed(..)) if !matches!(end, End::Retired) => End::Unstarted,
         _ => end,
     };
     (end, words, unanswered)
@@ -233,7 +234,11 @@ fn tick(program: &Program) -> Duration {
 }
 
 /// Ends a process and hears how it ended. One whose map has gone may end by itself.
-async fn finish(end: &End, talk: &mut Talk<'_>, process: &programs::Program) -> Option<Outcome> {
+async fn finish(
+    end: &End,
+    talk: &mut Talk<'_>,
+    process: &programs::Program,
+) -> Option<ProgramOutcome> {
     talk.stdin = None;
     let outcome = || poll_fn(|cx| process.poll_outcome(cx));
     if matches!(end, End::Retired | End::Closed)
@@ -249,11 +254,11 @@ async fn finish(end: &End, talk: &mut Talk<'_>, process: &programs::Program) -> 
 }
 
 /// How a process ended, for the log.
-fn in_words(end: &End, outcome: Option<&Outcome>, last: &str) -> String {
+fn in_words(end: &End, outcome: Option<&ProgramOutcome>, last: &str) -> String {
     let outcome = match outcome {
-        Some(Outcome::Failed(_, detail)) => return detail.clone(),
-        Some(Outcome::Lost) => "the spawner has gone and took it along".to_owned(),
-        Some(Outcome::Ended(ended)) => match ended.end {
+        Some(ProgramOutcome::Failed(_, detail)) => return detail.clone(),
+        Some(ProgramOutcome::Lost) => "the spawner has gone and took it along".to_owned(),
+        Some(ProgramOutcome::Ended(ended)) => match ended.end {
             Ended::Exit(status) => format!("it ended with status {status}"),
             Ended::Signal(signal) => format!("it was ended by signal {signal}"),
         },

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::answers::Answer;
 use super::cache::{Cache, Look};
-use super::mailbox::{Bounds, Mailbox, State, Whom};
+use super::mailbox::{Bounds, Mailbox, MailboxState, Whom};
 use super::map::MapStats;
 use super::protocol::can_be_asked;
 use crate::worker::resources::Resources;
@@ -165,7 +165,7 @@ impl Program {
         key: &[u8],
         mut whom: Whom,
         now: Instant,
-    ) -> Result<State, Whom> {
+    ) -> Result<MailboxState, Whom> {
         let bounds = self.bounds();
         let first = self.choose(resources);
         let (before, from) = self.processes.split_at(first);
@@ -228,10 +228,12 @@ fn tell_all(waiting: impl IntoIterator<Item = oneshot::Sender<Answer>>, answer: 
     }
 }
 
-fn later(state: State, heard: oneshot::Receiver<Answer>) -> Asked {
+fn later(state: MailboxState, heard: oneshot::Receiver<Answer>) -> Asked {
     match state {
-        State::Open => Asked::Later(heard),
-        State::Unattended | State::Resting | State::Ended => Asked::Unattended(heard),
+        MailboxState::Open => Asked::Later(heard),
+        MailboxState::Unattended | MailboxState::Resting | MailboxState::Ended => {
+            Asked::Unattended(heard)
+        }
     }
 }
 

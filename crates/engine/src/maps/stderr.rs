@@ -37,7 +37,7 @@ impl Stderr {
         let (last, complaints) = (&mut self.last, &self.complaints);
         self.lines.push(bytes, |line| {
             *last = String::from_utf8_lossy(line).into_owned();
-            if complaints.maps.take(map, last, now) {
+            if complaints.maps.is_due(map, last, now) {
                 tracing::warn!(map, text = &**last, "a map program's standard error");
             }
         });
@@ -47,7 +47,7 @@ impl Stderr {
     pub(super) fn last_words(&mut self, map: &str) -> &str {
         if let Some(line) = self.lines.last() {
             self.last = String::from_utf8_lossy(&line).into_owned();
-            if self.complaints.maps.take(map, &self.last, Instant::now()) {
+            if self.complaints.maps.is_due(map, &self.last, Instant::now()) {
                 tracing::warn!(map, text = &*self.last, "a map program's standard error");
             }
         }
@@ -57,7 +57,7 @@ impl Stderr {
 
     fn say_cut(&mut self, map: &str) {
         let bytes = self.lines.renew();
-        if bytes > 0 && self.complaints.maps.take(map, CUT, Instant::now()) {
+        if bytes > 0 && self.complaints.maps.is_due(map, CUT, Instant::now()) {
             tracing::warn!(map, bytes, "a map program's standard error was cut");
         }
     }

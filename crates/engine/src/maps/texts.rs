@@ -3,7 +3,7 @@
 //! The idea: a text is put together at once, wherever that may be. So what those of a request
 //! ask is asked before its handler runs, and stands in its answers. Here is which texts ask.
 
-use config::model::{FieldEdits, Handler, Model, Settings, Template};
+use config::model::{FieldEdits, Model, Settings, Template};
 
 /// Whether any text of a configuration asks a map.
 pub(crate) fn texts_ask(model: &Model) -> bool {
@@ -15,7 +15,7 @@ pub(crate) fn texts_ask(model: &Model) -> bool {
         && (of_process.any(asks)
             || sites.any(|settings| of_settings(settings).any(asks))
             || rules.any(|rule| {
-                let handler = rule.handler.iter().flat_map(of_handler);
+                let handler = rule.handler.iter().flat_map(config::model::Handler::texts);
                 of_settings(&rule.settings).chain(handler).any(asks)
             }))
 }
@@ -35,17 +35,4 @@ pub(super) fn of_settings(settings: &Settings) -> impl Iterator<Item = &Template
     let fields = [&settings.request_headers, &settings.reply_headers];
     let env = settings.env.iter().map(|(_, template)| template);
     fields.into_iter().flat_map(of_edits).chain(env)
-}
-
-/// The texts of a handler.
-pub(super) fn of_handler(handler: &Handler) -> impl Iterator<Item = &Template> {
-    let (one, params) = match handler {
-        Handler::Redirect(redirect) => (Some(&redirect.target), &[][..]),
-        Handler::Respond(respond) => (Some(&respond.body), &[][..]),
-        Handler::Cgi(cgi) => (None, &*cgi.params),
-        Handler::FastCgi(fastcgi) => (None, &*fastcgi.params),
-        _ => (None, &[][..]),
-    };
-    let params = params.iter().filter_map(|(_, template)| template.as_ref());
-    one.into_iter().chain(params)
 }

@@ -20,14 +20,14 @@ const KEYS_MAX: usize = 8;
 /// What the log has yet to hear.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    lines: Vec<Line>,
+    lines: Vec<RefusalLine>,
     /// Those of further limits: refused, and would have been.
     unnamed: [u64; 2],
 }
 
 /// What one limit has refused.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct RefusalLine {
     limit: LimitId,
     mode: Mode,
     count: u64,
@@ -56,7 +56,7 @@ impl Lines {
         if let Some(line) = known.next() {
             line.note(refusal, request);
         } else if self.lines.len() < LINES_MAX {
-            self.lines.push(Line {
+            self.lines.push(RefusalLine {
                 limit,
                 mode,
                 count: 1,
@@ -91,11 +91,11 @@ impl Lines {
     /// The lines as the log would get them.
     #[cfg(test)]
     pub(super) fn told(self) -> Vec<String> {
-        self.lines.iter().map(Line::to_string).collect()
+        self.lines.iter().map(RefusalLine::to_string).collect()
     }
 }
 
-impl Line {
+impl RefusalLine {
     fn note(&mut self, refusal: &Refusal, request: RequestId) {
         self.count += 1;
         let mut known = self.keys.iter_mut();
@@ -141,7 +141,7 @@ impl Counted {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for RefusalLine {
     /// `limit file=/srv/a.php concurrent 2/2 queue 0/0: 41 refused (and 120 of 7 other keys)`
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(top) = self.top() else {

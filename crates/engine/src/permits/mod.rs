@@ -89,23 +89,24 @@ fn charge(chosen: Chosen<'_>, exchange: &mut Exchange, phase: Phase, now: Instan
 }
 
 /// Takes a permit at every limit the request meets, at once, and waits for it where that is
-/// allowed. `now` is a moment ago at most.
+/// allowed.
 ///
 /// # Errors
 /// The request may not go on, or its client left while it waited.
-pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) -> Result<()> {
+pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<()> {
     if !chosen.serving.generation.limits.has_permits {
         return Ok(());
     }
+    let now = chosen.worker.clock.moment();
     // As above: what it was admitted to, it keeps, and waits for nothing more; but where it comes to
     // a program only now it asks for everything anew, as who waits holds nothing.
     if let Some(held) = &exchange.held {
         if held.has_place || !chosen.runs_program() {
             return Ok(());
         }
-        end_at(chosen.worker, exchange, now, Outcome::Ignored);
+        end_permits(chosen.worker, exchange, Outcome::Ignored);
     }
-    if let Some((permit, since)) = take(chosen, exchange, Phase::Permits, now).await? {
+    if let Some((permit, since)) = acquire(chosen, exchange, Phase::Permits, now).await? {
         hold(chosen, exchange, permit, since);
     }
     Ok(())
@@ -113,7 +114,7 @@ pub async fn admit(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) ->
 
 /// Gives back the place of a program that has ended, where what answers now is none: nothing that
 /// the request waits for next needs it.
-pub fn leave_program(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) {
+pub fn leave_program(chosen: Chosen<'_>, exchange: &mut Exchange) {
     if chosen.runs_program() || !exchange.held.as_ref().is_some_and(|held| held.has_place) {
         return;
     }
@@ -121,6 +122,7 @@ pub fn leave_program(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) 
     let program = exchange.record.program;
     if let Some(mut held) = exchange.held.take() {
         held.has_place = false;
+        let now = chosen.worker.clock.moment();
         let used = program.map_or(Used::Nothing, |it| Used::Measured(charged_ns(&held, it)));
         exchange.held = held.without(chosen.worker.shared.limits.time(now), used, &places);
     }
@@ -128,13 +130,13 @@ pub fn leave_program(chosen: Chosen<'_>, exchange: &mut Exchange, now: Instant) 
 
 /// A turn to have a password compared; given back when dropped at the latest.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct PasswordTurn {
     permit: Permit,
     since: Instant,
     limiter: Arc<Limiter>,
 }
 
-impl Turn {
+impl PasswordTurn {
     /// Gives it back; what the comparison took is charged to whoever wanted it.
     pub(crate) fn end(self) {
         let now = Instant::now();
@@ -151,9 +153,9 @@ impl Turn {
 pub(crate) async fn password_turn(
     chosen: Chosen<'_>,
     exchange: &mut Exchange,
-) -> Result<Option<Turn>> {
-    let taken = take(chosen, exchange, Phase::Password, Instant::now()).await?;
-    Ok(taken.map(|(permit, since)| Turn {
+) -> Result<Option<PasswordTurn>> {
+    let taken = acquire(chosen, exchange, Phase::Password, Instant::now()).await?;
+    Ok(taken.map(|(permit, since)| PasswordTurn {
         permit,
         since,
         limiter: Arc::clone(&chosen.worker.shared.limits),
@@ -162,7 +164,7 @@ pub(crate) async fn password_turn(
 
 /// Takes a permit at every limit of a phase, and says since when it is held; `None` where no limit
 /// has anything to say.
-async fn take(
+async fn acquire(
     chosen: Chosen<'_>,
     exchange: &mut Exchange,
     phase: Phase,
@@ -182,7 +184,7 @@ async fn take(
             let before_us = exchange.record.waited_us.unwrap_or(0);
             exchange.record.waited_us = Some(before_us.saturating_add(micros(now)));
             match waited? {
-                Ok(permit) => Ok(Some((permit, Instant::now()))),
+                Ok(permit) => Ok(Some((permit, chosen.worker.clock.moment()))),
                 Err(refusal) => Err(refuse::refuse(chosen, exchange, refusal)),
             }
         }
@@ -193,17 +195,15 @@ async fn take(
 /// Gives back what the exchange holds, and its stay: the source of its reply has said its last.
 pub fn end(worker: &Worker, exchange: &mut Exchange, outcome: Outcome) {
     exchange.stay = None;
-    if exchange.held.is_some() {
-        end_at(worker, exchange, Instant::now(), outcome);
-    }
+    end_permits(worker, exchange, outcome);
 }
 
-/// As [`end`], at a moment that is known already.
-pub fn end_at(worker: &Worker, exchange: &mut Exchange, now: Instant, outcome: Outcome) {
+fn end_permits(worker: &Worker, exchange: &mut Exchange, outcome: Outcome) {
     // Ended where it lies: every exchange that met a limit comes through here.
     let Some(held) = &mut exchange.held else {
         return;
     };
+    let now = worker.clock.moment();
     let (now, used_ns) = if now == held.since {
         // No clock was read meanwhile: it took no time to speak of.
         (held.permit.since(), 0)

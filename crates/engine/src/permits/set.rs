@@ -24,11 +24,11 @@ use crate::worker::Shared;
 /// What is wrong with it, for the operator.
 pub(super) fn set(shared: &Shared, order: &str) -> Result<String, String> {
     let (identity, pairs) = taken_apart(shared, order)?;
-    let known = Known::find(shared, identity)?;
+    let known = CurrentLimit::find(shared, identity)?;
     change(shared, &known, &pairs)
 }
 
-fn change(shared: &Shared, known: &Known, pairs: &Pairs<'_>) -> Result<String, String> {
+fn change(shared: &Shared, known: &CurrentLimit, pairs: &Pairs<'_>) -> Result<String, String> {
     let identity = &*known.configured.identity;
     let (now, _) = shared.limits.in_force(&known.configured);
     let wanted = read(known.limits(), &now, pairs)?;
@@ -51,7 +51,7 @@ fn change(shared: &Shared, known: &Known, pairs: &Pairs<'_>) -> Result<String, S
 /// As [`set`], and where the limit stands on a rule without a name.
 pub(super) fn set_to_keep(shared: &Shared, order: &str) -> Result<String, String> {
     let (identity, changes) = order.split_once('\t').ok_or(NO_PLACE)?;
-    let known = Known::find(shared, identity)?;
+    let known = CurrentLimit::find(shared, identity)?;
     match known.limits().is_on_unnamed_rule(known.at) {
         false => change(shared, &known, &changes_of(changes)?),
         true => Err(unnamed(identity)),
@@ -81,7 +81,7 @@ pub(super) fn keep(shared: &Shared, order: &str) -> Result<String, String> {
     let line = line.parse().map_err(|_| NO_PLACE)?;
     let (identity, changes) = order.split_once('\t').ok_or(NO_PLACE)?;
     let mut pairs = changes_of(changes)?;
-    let known = Known::find(shared, identity)?;
+    let known = CurrentLimit::find(shared, identity)?;
     let configured = &known.configured;
     // As at the next start, where they are warned of.
     pairs.retain(|(key, _)| can_be_set(configured, key));
@@ -114,7 +114,7 @@ pub(super) fn forget(shared: &Shared, order: &str) -> Result<String, String> {
     if line > 0 {
         shared.limits.move_up_from(line);
     }
-    let known = match Known::find(shared, identity) {
+    let known = match CurrentLimit::find(shared, identity) {
         Err(_) if line > 0 => return Ok(format!("{identity}: no limit is called so any more\n")),
         found => found?,
     };
@@ -133,13 +133,13 @@ pub(super) fn forget(shared: &Shared, order: &str) -> Result<String, String> {
 const NO_PLACE: &str = "nagaya limits set --keep and --forget say this, nobody else";
 
 /// A limit of the generation in force.
-struct Known {
+struct CurrentLimit {
     generation: Arc<Generation>,
     at: usize,
     configured: Definition,
 }
 
-impl Known {
+impl CurrentLimit {
     fn find(shared: &Shared, identity: &str) -> Result<Self, String> {
         let generation = shared.generation();
         let generation = generation.ok_or("no configuration is in force yet")?;

@@ -5,7 +5,6 @@ mod told;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use config::Sources;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
@@ -470,7 +469,7 @@ rules = [{ handler = { cgi = true } }]
     exchange.record.program = Some(took(5_000));
     let routed = fixture.arrived(&serving).routed(&exchange.route);
     let chosen = routed.expect("a site").chosen(&exchange.route);
-    let admitted = block_on(super::admit(chosen, &mut exchange, Instant::now()));
+    let admitted = block_on(super::admit(chosen, &mut exchange));
     admitted.expect("there is room");
     let held = exchange.held.as_ref().expect("a place");
     assert_eq!(super::charged_ns(held, took(7_000)), 2_000_000);

@@ -1,14 +1,13 @@
 //! An exchange from its head to its record, whatever happens on the way.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Instant;
 
-use super::{answer, begin, lately};
+use super::{answer, begin};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::stage::Arrived;
@@ -52,31 +51,26 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// Answers the request, to the reply's last byte. `waited` is told when it had to wait.
-    pub(super) async fn serve(&mut self, waited: &Cell<bool>) -> Result<()> {
+    /// Answers the request, to the reply's last byte.
+    pub(super) async fn serve(&mut self) -> Result<()> {
         // Pinned where it is made: moved, it would be copied whole, with the room of every handler.
         let outcome = caught(
             self.arrived.worker,
-            pin!(answer(self.arrived, self.exchange, waited)),
-            waited,
+            pin!(answer(self.arrived, self.exchange)),
         )
         .await;
-        self.give_back(&outcome, waited);
+        self.give_back(&outcome);
         self.finish(outcome).await
     }
 
     /// Gives back the permits of a handler that has not done so itself, its source having ended.
-    fn give_back(&mut self, outcome: &Result<()>, waited: &Cell<bool>) {
-        self.exchange.stay = None;
-        if self.exchange.held.is_some() {
-            let now = lately(self.exchange, waited);
-            let outcome = match outcome {
-                // What we answered ourselves says nothing about a back end.
-                Ok(()) => limits::Outcome::Ignored,
-                Err(error) => permits::outcome_of(error),
-            };
-            permits::end_at(self.arrived.worker, self.exchange, now, outcome);
-        }
+    fn give_back(&mut self, outcome: &Result<()>) {
+        let outcome = match outcome {
+            // What we answered ourselves says nothing about a back end.
+            Ok(()) => limits::Outcome::Ignored,
+            Err(error) => permits::outcome_of(error),
+        };
+        permits::end(self.arrived.worker, self.exchange, outcome);
     }
 
     /// An end for the reply, or an answer for an error; done when the kernel has its last byte.
@@ -126,8 +120,6 @@ impl<'a> Underway<'a> {
     /// Runs the `log` scripts and writes the record. What waits goes on without the connection.
     pub(super) fn log(mut self) {
         let ended = Instant::now();
-        self.exchange.held = None;
-        self.exchange.stay = None;
         // Whatever happens in them, they run once.
         self.is_request = false;
         let rest = scripts::log(self.arrived, self.exchange, ended);
@@ -213,15 +205,16 @@ fn count(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) {
 async fn caught(
     worker: &Worker,
     mut work: Pin<&mut impl Future<Output = Result<()>>>,
-    waited: &Cell<bool>,
 ) -> Result<()> {
+    let mut waited = false;
     poll_fn(|cx| {
+        if waited {
+            worker.clock.end_turn();
+        }
         // What the panic left behind is either dropped with `work` or given up with the connection.
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
             Ok(poll) => {
-                if poll.is_pending() {
-                    waited.set(true);
-                }
+                waited = poll.is_pending();
                 poll
             }
             Err(payload) => {

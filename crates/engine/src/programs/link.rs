@@ -46,7 +46,7 @@ pub struct Programs {
 
 /// What became of a program that was to run.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum ProgramOutcome {
     /// It never ran.
     Failed(Failure, String),
     /// It has ended.
@@ -67,7 +67,7 @@ pub struct Program {
 #[derive(Debug)]
 struct Slot {
     started: Cell<bool>,
-    outcome: RefCell<Option<Outcome>>,
+    outcome: RefCell<Option<ProgramOutcome>>,
     waker: RefCell<Option<Waker>>,
     /// Given back when the program has ended, not when its exchange has.
     permit: Permit,
@@ -138,7 +138,7 @@ impl Programs {
         programs_max: usize,
         order: impl FnOnce(u64) -> Run,
     ) -> Result<Program> {
-        let permit = Permit::take(&self.running, programs_max)?;
+        let permit = Permit::acquire(&self.running, programs_max)?;
         self.order(permit, |id| Order::Run(order(id))).await
     }
 
@@ -148,7 +148,7 @@ impl Programs {
     /// # Errors
     /// As [`Self::run`].
     pub async fn run_map(&self, order: impl FnOnce(u64) -> RunMap) -> Result<Program> {
-        let permit = Permit::take(&Arc::default(), 1)?;
+        let permit = Permit::acquire(&Arc::default(), 1)?;
         self.order(permit, |id| Order::RunMap(order(id))).await
     }
 
@@ -187,7 +187,7 @@ impl Programs {
 }
 
 impl Permit {
-    fn take(running: &Arc<AtomicUsize>, programs_max: usize) -> Result<Self> {
+    fn acquire(running: &Arc<AtomicUsize>, programs_max: usize) -> Result<Self> {
         let more = |count: usize| (count < programs_max).then_some(count + 1);
         match running.fetch_update(Relaxed, Relaxed, more) {
             Ok(_) => Ok(Self(Arc::clone(running))),
@@ -230,7 +230,7 @@ impl Program {
     }
 
     /// Ready once there is an outcome.
-    pub fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
+    pub fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<ProgramOutcome> {
         if let Some(outcome) = &*self.slot.outcome.borrow() {
             return Poll::Ready(outcome.clone());
         }
@@ -268,7 +268,7 @@ impl Slot {
         }
     }
 
-    fn end(&self, outcome: Outcome) {
+    fn end(&self, outcome: ProgramOutcome) {
         *self.outcome.borrow_mut() = Some(outcome);
         self.wake();
     }
@@ -370,7 +370,7 @@ impl Link {
                     drop(orders);
                     if let Some(id) = order.and_then(|order| order.starts()) {
                         let detail = format!("tell the spawner: {}", config::reason(&error));
-                        let failed = Outcome::Failed(Failure::EnvironmentRefused, detail);
+                        let failed = ProgramOutcome::Failed(Failure::EnvironmentRefused, detail);
                         self.end(id, failed);
                     }
                 }
@@ -400,7 +400,7 @@ impl Link {
         }
         let slots = std::mem::take(&mut *self.slots.borrow_mut());
         for slot in slots.values() {
-            slot.end(Outcome::Lost);
+            slot.end(ProgramOutcome::Lost);
         }
         Poll::Ready(())
     }
@@ -453,12 +453,12 @@ impl Link {
                 id,
                 failure,
                 detail,
-            } => self.end(id, Outcome::Failed(failure, detail)),
-            Report::Ended(ended) => self.end(ended.id, Outcome::Ended(ended)),
+            } => self.end(id, ProgramOutcome::Failed(failure, detail)),
+            Report::Ended(ended) => self.end(ended.id, ProgramOutcome::Ended(ended)),
         }
     }
 
-    fn end(&self, id: u64, outcome: Outcome) {
+    fn end(&self, id: u64, outcome: ProgramOutcome) {
         let slot = self.slots.borrow_mut().remove(&id);
         if let Some(slot) = slot {
             slot.end(outcome);
@@ -533,7 +533,7 @@ mod tests {
         })
     }
 
-    async fn outcome(program: &Program) -> Outcome {
+    async fn outcome(program: &Program) -> ProgramOutcome {
         poll_fn(|cx| program.poll_outcome(cx)).await
     }
 
@@ -563,12 +563,12 @@ mod tests {
             );
             assert!(matches!(
                 outcome(&first).await,
-                Outcome::Failed(Failure::NotFound, _)
+                ProgramOutcome::Failed(Failure::NotFound, _)
             ));
             // Nobody may be harmed by what is said of strangers.
             say(&spawner, &ended(99));
             say(&spawner, &ended(1));
-            let Outcome::Ended(ended) = outcome(&second).await else {
+            let ProgramOutcome::Ended(ended) = outcome(&second).await else {
                 panic!("it ended");
             };
             assert_eq!((ended.cpu_us, ended.end), (7, End::Exit(3)));
@@ -605,8 +605,8 @@ mod tests {
             let first = programs.run(2, order).await.expect("a program");
             let second = programs.run(2, order).await.expect("a program");
             drop(spawner);
-            assert!(matches!(outcome(&first).await, Outcome::Lost));
-            assert!(matches!(outcome(&second).await, Outcome::Lost));
+            assert!(matches!(outcome(&first).await, ProgramOutcome::Lost));
+            assert!(matches!(outcome(&second).await, ProgramOutcome::Lost));
             drop((first, second));
             assert_eq!(programs.running.load(Relaxed), 0);
             let (ours, spawner) = os::fdpass::packet_pair().expect("a pair");
@@ -628,8 +628,8 @@ mod tests {
             say(&before, &ended(0));
             let (ours, _spawner) = os::fdpass::packet_pair().expect("a pair");
             programs.use_link(ours).expect("registered");
-            assert!(matches!(outcome(&first).await, Outcome::Ended(_)));
-            assert!(matches!(outcome(&second).await, Outcome::Lost));
+            assert!(matches!(outcome(&first).await, ProgramOutcome::Ended(_)));
+            assert!(matches!(outcome(&second).await, ProgramOutcome::Lost));
         });
     }
 
@@ -646,7 +646,7 @@ mod tests {
             let program = program.expect("a program");
             assert_eq!(told(&next), [('r', 0)]);
             say(&next, &ended(0));
-            assert!(matches!(outcome(&program).await, Outcome::Ended(_)));
+            assert!(matches!(outcome(&program).await, ProgramOutcome::Ended(_)));
         });
     }
 
@@ -691,7 +691,7 @@ mod tests {
             let refused = outcome(&program).await;
             assert!(matches!(
                 refused,
-                Outcome::Failed(Failure::EnvironmentRefused, _)
+                ProgramOutcome::Failed(Failure::EnvironmentRefused, _)
             ));
             let program = programs.run(9, order).await.expect("ordered");
             assert_eq!(told(&spawner), [('r', 1)]);

@@ -39,7 +39,7 @@ pub(super) struct Key<'a> {
 }
 
 /// What the cache knows of a path.
-pub(super) enum Known {
+pub(super) enum Lookup {
     /// To be used as it is.
     Fresh(Rc<Resolved>),
     /// To be compared with a new look.
@@ -81,14 +81,14 @@ impl Cache {
         }
     }
 
-    pub(super) fn get(&self, key: &Key<'_>, now_ms: u64) -> Known {
+    pub(super) fn get(&self, key: &Key<'_>, now_ms: u64) -> Lookup {
         let known = match self.found.borrow_mut().get(key, now_ms) {
-            Known::Nothing => self.missing.borrow_mut().get(key, now_ms),
+            Lookup::Nothing => self.missing.borrow_mut().get(key, now_ms),
             known => return known,
         };
         // What was missing is looked for from scratch.
         match known {
-            Known::Stale(_) => Known::Nothing,
+            Lookup::Stale(_) => Lookup::Nothing,
             known => known,
         }
     }
@@ -169,20 +169,20 @@ impl Shelf {
         }
     }
 
-    fn get(&mut self, key: &Key<'_>, now_ms: u64) -> Known {
+    fn get(&mut self, key: &Key<'_>, now_ms: u64) -> Lookup {
         let place = self.places.get(&key.hash);
         let Some(slot) = place.and_then(|place| self.slots.get_mut(*place)) else {
-            return Known::Nothing;
+            return Lookup::Nothing;
         };
         if slot.site != key.site || *slot.path != *key.path {
-            return Known::Nothing;
+            return Lookup::Nothing;
         }
         slot.used = true;
         let resolved = Rc::clone(&slot.resolved);
         if now_ms.saturating_sub(slot.seen_ms) < FRESH_MS {
-            Known::Fresh(resolved)
+            Lookup::Fresh(resolved)
         } else {
-            Known::Stale(resolved)
+            Lookup::Stale(resolved)
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
 
     fn is_fresh(cache: &Cache, path: &[u8], now_ms: u64) -> bool {
         let key = cache.key(0, path);
-        matches!(cache.get(&key, now_ms), Known::Fresh(_))
+        matches!(cache.get(&key, now_ms), Lookup::Fresh(_))
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         assert!(is_fresh(&cache, b"/a", 5_850));
         assert!(!is_fresh(&cache, b"/a", 5_950));
         let other_site = cache.key(1, b"/a");
-        assert!(matches!(cache.get(&other_site, 5_000), Known::Nothing));
+        assert!(matches!(cache.get(&other_site, 5_000), Lookup::Nothing));
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         let key = cache.key(0, b"/a");
         cache.put(&key, &resolved(Found::Unslashed), 0);
         cache.put(&key, &resolved(Found::Missing("no_file")), 0);
-        let Known::Fresh(now) = cache.get(&key, 0) else {
+        let Lookup::Fresh(now) = cache.get(&key, 0) else {
             panic!("it was put in just now");
         };
         assert!(!now.exists());

@@ -92,7 +92,7 @@ impl Handle {
             descriptor: Some(opened.descriptor),
             lane: opened.lane,
             helpers: helpers.clone(),
-            _share: handles.take(1),
+            _share: handles.share(1),
         }
     }
 
@@ -145,7 +145,7 @@ impl Budget {
     }
 
     /// Takes a share, be there room or not.
-    pub(super) fn take(&self, amount: usize) -> Share {
+    pub(super) fn share(&self, amount: usize) -> Share {
         self.used.fetch_add(amount, Relaxed);
         Share {
             used: Arc::clone(&self.used),

@@ -53,7 +53,7 @@ impl Files {
         let has_room = || self.memory.has_room(bytes);
         self.cache
             .make_room(has_room, |_| true)
-            .then(|| self.memory.take(bytes))
+            .then(|| self.memory.share(bytes))
     }
 
     /// Whether the error log is to hear of a site's root again: it does at most once in
@@ -109,14 +109,14 @@ pub(super) struct Pending {
 }
 
 /// A search that goes on; whoever waits for it is woken when it ends, however it ends.
-pub(super) struct Turn<'a> {
+pub(super) struct SearchTurn<'a> {
     files: &'a Files,
     hash: u64,
     pending: Rc<Pending>,
 }
 
-impl<'a> Turn<'a> {
-    pub(super) fn take(files: &'a Files, hash: u64) -> Self {
+impl<'a> SearchTurn<'a> {
+    pub(super) fn begin(files: &'a Files, hash: u64) -> Self {
         let pending = Rc::<Pending>::default();
         let taken = Rc::clone(&pending);
         files.pending.borrow_mut().insert(hash, taken);
@@ -134,7 +134,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for SearchTurn<'_> {
     fn drop(&mut self) {
         let mut pending = self.files.pending.borrow_mut();
         // Another one may look for it by now.

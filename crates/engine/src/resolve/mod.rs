@@ -32,10 +32,10 @@ use crate::exchange::Exchange;
 use crate::helper::{Helpers, Lane};
 use crate::site::Site;
 use crate::stage::Routed;
-use cache::{Key, Known};
+use cache::{Key, Lookup};
 use file::Opened;
-use files::Turn;
-use search::{Ending, Outcome, Root, Seen, leads_to_source};
+use files::SearchTurn;
+use search::{Ending, Root, SearchOutcome, Seen, leads_to_source};
 
 /// How often an exchange lets another one look for it.
 const FOLLOWS_MAX: usize = 3;
@@ -68,8 +68,9 @@ pub async fn file(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Option<
     let cache = &routed.serving.files.cache;
     let key = cache.key(routed.site_index, route.lookup_path(request));
     let resolved = match cache.get(&key, routed.worker.deadlines.now_ms()) {
-        Known::Fresh(resolved) => resolved,
-        known => resolve(routed, &key, known).await?,
+        Lookup::Fresh(resolved) => resolved,
+        // Boxed: most find it in the cache, and need not have room for a search, nor move it.
+        known => Box::pin(resolve(routed, &key, known)).await?,
     };
     route.file = Some(Rc::clone(&resolved));
     Ok(Some(resolved))
@@ -141,7 +142,7 @@ async fn ask<T: Send + 'static>(
 }
 
 /// Looks for a path the cache has no fresh answer for, or waits for another one that does.
-async fn resolve(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<Resolved>> {
+async fn resolve(routed: Routed<'_>, key: &Key<'_>, known: Lookup) -> Result<Rc<Resolved>> {
     let (worker, files) = (routed.worker, &routed.serving.files);
     if files.pending(key.hash).is_none() {
         return lead(routed, key, known).await;
@@ -155,20 +156,20 @@ async fn resolve(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<R
             if let Some(error) = other.failure.get() {
                 return Err(error.clone());
             }
-            if let Known::Fresh(resolved) = files.cache.get(key, worker.deadlines.now_ms()) {
+            if let Lookup::Fresh(resolved) = files.cache.get(key, worker.deadlines.now_ms()) {
                 return Ok(resolved);
             }
         }
         lead(routed, key, known).await
     };
-    // Rare, and no reason to make room for it in every exchange.
+    // Boxed, since it is moved on the way.
     worker.helpers.in_time(Box::pin(follow)).await
 }
 
 /// Looks for a path, and lets others who want it wait for the result.
-async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<Resolved>> {
+async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Lookup) -> Result<Rc<Resolved>> {
     let files = &routed.serving.files;
-    let turn = Turn::take(files, key.hash);
+    let turn = SearchTurn::begin(files, key.hash);
     let generation = Arc::clone(&routed.serving.generation);
     let path = key.path().to_vec();
     let look = move |root: &Root, index: u32, wait| {
@@ -180,8 +181,8 @@ async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<Reso
     let outcome = ask(routed, look).await;
     let outcome = outcome.map_err(|error| turn.fail(error))?;
     let last = match known {
-        Known::Stale(last) => Some(last),
-        Known::Fresh(_) | Known::Nothing => None,
+        Lookup::Stale(last) => Some(last),
+        Lookup::Fresh(_) | Lookup::Nothing => None,
     };
     let resolved = Rc::new(finish(routed, outcome, last.as_deref()));
     let now_ms = routed.worker.deadlines.now_ms();
@@ -192,7 +193,7 @@ async fn lead(routed: Routed<'_>, key: &Key<'_>, known: Known) -> Result<Rc<Reso
 }
 
 /// Gives an outcome its full name, and the file what is known of it since last time.
-fn finish(routed: Routed<'_>, outcome: Outcome, last: Option<&Resolved>) -> Resolved {
+fn finish(routed: Routed<'_>, outcome: SearchOutcome, last: Option<&Resolved>) -> Resolved {
     let site = routed.site;
     let root = site.root.as_ref();
     let mut name = root.map_or(Vec::new(), |root| root.path.as_os_str().as_bytes().to_vec());

@@ -186,7 +186,7 @@ pub(super) enum Seen {
 
 /// What a path came to, with its name below the root.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct SearchOutcome {
     pub(super) relative: Vec<u8>,
     /// How much of the path's end is no part of the file's name.
     pub(super) path_info: Vec<u8>,
@@ -213,7 +213,12 @@ pub(super) enum Ending {
 ///
 /// # Errors
 /// `WouldBlock` or `CrossesDevices` where it must not wait and might have to; anything else is the machine's trouble.
-pub(super) fn search(site: &Site, root: &Root, path: &[u8], wait: Wait) -> io::Result<Outcome> {
+pub(super) fn search(
+    site: &Site,
+    root: &Root,
+    path: &[u8],
+    wait: Wait,
+) -> io::Result<SearchOutcome> {
     let relative = relative_of(path);
     let search = Search {
         site,
@@ -223,7 +228,7 @@ pub(super) fn search(site: &Site, root: &Root, path: &[u8], wait: Wait) -> io::R
     };
     let mut outcome = if is_hidden(relative) {
         let found = search.fixed_only()?;
-        found.unwrap_or_else(|| Outcome::named(relative, Ending::Missing("dotfile")))
+        found.unwrap_or_else(|| SearchOutcome::named(relative, Ending::Missing("dotfile")))
     } else {
         search.run()?
     };
@@ -247,7 +252,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self) -> io::Result<Outcome> {
+    fn run(&self) -> io::Result<SearchOutcome> {
         // What `$path` found, for `$path/` to go on from.
         let mut seen = None;
         let mut why = "no_file";
@@ -268,11 +273,11 @@ impl Search<'_> {
                 return Ok(found);
             }
         }
-        Ok(Outcome::named(self.relative, Ending::Missing(why)))
+        Ok(SearchOutcome::named(self.relative, Ending::Missing(why)))
     }
 
     /// A hidden path is nobody's file; the front controller may still answer for it.
-    fn fixed_only(&self) -> io::Result<Option<Outcome>> {
+    fn fixed_only(&self) -> io::Result<Option<SearchOutcome>> {
         for entry in self.site.resolve.iter() {
             let found = self.fixed(entry)?;
             if found.is_some() {
@@ -282,11 +287,11 @@ impl Search<'_> {
         Ok(None)
     }
 
-    fn file_or_note(&self, found: Seen, note: &mut Option<Seen>) -> Option<Outcome> {
+    fn file_or_note(&self, found: Seen, note: &mut Option<Seen>) -> Option<SearchOutcome> {
         match found {
-            Seen::File(opened) => Some(Outcome::named(self.relative, Ending::File(opened))),
-            Seen::Unreadable => Some(Outcome::named(self.relative, Ending::Unreadable)),
-            Seen::Denied => Some(Outcome::named(self.relative, Ending::Denied)),
+            Seen::File(opened) => Some(SearchOutcome::named(self.relative, Ending::File(opened))),
+            Seen::Unreadable => Some(SearchOutcome::named(self.relative, Ending::Unreadable)),
+            Seen::Denied => Some(SearchOutcome::named(self.relative, Ending::Denied)),
             other => {
                 *note = Some(other);
                 None
@@ -295,18 +300,18 @@ impl Search<'_> {
     }
 
     /// A regular file stands in the middle of the path: what follows it is PATH_INFO.
-    fn cut(&self) -> io::Result<Option<Outcome>> {
+    fn cut(&self) -> io::Result<Option<SearchOutcome>> {
         let slashes = self.relative.iter().enumerate();
         for (at, _) in slashes.filter(|(_, byte)| **byte == b'/') {
             let (name, path_info) = self.relative.split_at(at);
             let ending = match self.root.look(name, self.wait)? {
                 Seen::File(opened) => Ending::File(opened),
                 Seen::Unreadable => Ending::Unreadable,
-                Seen::Denied => return Ok(Some(Outcome::named(name, Ending::Denied))),
+                Seen::Denied => return Ok(Some(SearchOutcome::named(name, Ending::Denied))),
                 Seen::Directory(_) => continue,
                 Seen::Nothing(_) | Seen::FileInTheWay => break,
             };
-            let mut outcome = Outcome::named(name, ending);
+            let mut outcome = SearchOutcome::named(name, ending);
             outcome.path_info = path_info.to_vec();
             return Ok(Some(outcome));
         }
@@ -314,7 +319,7 @@ impl Search<'_> {
     }
 
     /// The directory's index, the directory itself if it may be listed, or nothing.
-    fn directory(&self, seen: Option<Seen>) -> io::Result<Option<Outcome>> {
+    fn directory(&self, seen: Option<Seen>) -> io::Result<Option<SearchOutcome>> {
         let seen = match seen {
             Some(seen) => seen,
             None => self.root.look(self.relative, self.wait)?,
@@ -333,23 +338,23 @@ impl Search<'_> {
                 Seen::Denied => Ending::Denied,
                 _ => continue,
             };
-            return Ok(Some(Outcome::named(&name, ending)));
+            return Ok(Some(SearchOutcome::named(&name, ending)));
         }
         match (self.site.files.listing, slashed) {
             (false, _) => Ok(None),
             (true, false) => self.unslashed(),
             (true, true) => {
                 let listed = Ending::Directory(opened);
-                Ok(Some(Outcome::named(self.relative, listed)))
+                Ok(Some(SearchOutcome::named(self.relative, listed)))
             }
         }
     }
 
-    fn unslashed(&self) -> io::Result<Option<Outcome>> {
-        Ok(Some(Outcome::named(self.relative, Ending::Unslashed)))
+    fn unslashed(&self) -> io::Result<Option<SearchOutcome>> {
+        Ok(Some(SearchOutcome::named(self.relative, Ending::Unslashed)))
     }
 
-    fn suffixed(&self, suffix: &str) -> io::Result<Option<Outcome>> {
+    fn suffixed(&self, suffix: &str) -> io::Result<Option<SearchOutcome>> {
         if self.relative.is_empty() || self.relative.ends_with(b"/") {
             return Ok(None);
         }
@@ -357,25 +362,25 @@ impl Search<'_> {
         self.file(&name)
     }
 
-    fn fixed(&self, entry: &TryEntry) -> io::Result<Option<Outcome>> {
+    fn fixed(&self, entry: &TryEntry) -> io::Result<Option<SearchOutcome>> {
         match entry {
             TryEntry::Fixed(file) => self.file(relative_of(file.as_bytes())),
             TryEntry::Status(status) => {
                 let ending = Ending::Status(*status);
-                Ok(Some(Outcome::named(self.relative, ending)))
+                Ok(Some(SearchOutcome::named(self.relative, ending)))
             }
             TryEntry::Path | TryEntry::Directory | TryEntry::Suffix(_) => Ok(None),
         }
     }
 
-    fn file(&self, name: &[u8]) -> io::Result<Option<Outcome>> {
+    fn file(&self, name: &[u8]) -> io::Result<Option<SearchOutcome>> {
         let ending = match self.root.look(name, self.wait)? {
             Seen::File(opened) => Ending::File(opened),
             Seen::Unreadable => Ending::Unreadable,
             Seen::Denied => Ending::Denied,
             _ => return Ok(None),
         };
-        Ok(Some(Outcome::named(name, ending)))
+        Ok(Some(SearchOutcome::named(name, ending)))
     }
 }
 
@@ -390,7 +395,7 @@ impl Seen {
     }
 }
 
-impl Outcome {
+impl SearchOutcome {
     fn named(relative: &[u8], ending: Ending) -> Self {
         Self {
             relative: relative.to_vec(),

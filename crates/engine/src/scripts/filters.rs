@@ -13,7 +13,7 @@ use script::{Phase, Redirect, Refused};
 use wire::{FieldId, Fields};
 
 use super::outcome;
-use super::phases::{self, Place, scripts_of};
+use super::phases::{self, Cursor, scripts_of};
 use super::request::arrived;
 use super::scripted::{Filtered, Filters};
 use crate::compression::filtered::compress_filtered;
@@ -69,7 +69,7 @@ pub(crate) fn ask_for_identity(arrived: Arrived<'_>, exchange: &mut Exchange) {
 /// Whether a body filter stands on a level of this request.
 fn has_body_filter(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
     scripts_of(arrived, Phase::BodyFilter).is_some_and(|_| {
-        let first = Place::default().next(arrived, &exchange.route, Phase::BodyFilter);
+        let first = Cursor::default().next(arrived, &exchange.route, Phase::BodyFilter);
         first.is_some()
     })
 }
@@ -154,7 +154,7 @@ async fn run_filters(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase
     let Some(scripts) = scripts_of(arrived, phase) else {
         return Ok(());
     };
-    let mut place = Place::default();
+    let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
         match phases::run(arrived, scripts, exchange, phase, used).await? {
             Ok(_) => settle_head(exchange),
@@ -225,7 +225,7 @@ fn tell_too_long(arrived: Arrived<'_>, exchange: &Exchange) {
     let Some(scripts) = scripts_of(arrived, Phase::BodyFilter) else {
         return;
     };
-    let mut place = Place::default();
+    let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, Phase::BodyFilter) {
         if let Some(script) = scripts.tell_once(used) {
             let (id, host) = (exchange.request.id, exchange.request.head.host());

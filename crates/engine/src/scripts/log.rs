@@ -11,7 +11,7 @@ use std::time::Instant;
 use script::{Failure, Phase, Run, Step, Wait};
 
 use super::lifecycle::Scripts;
-use super::phases::{Place, scripts_of};
+use super::phases::{Cursor, scripts_of};
 use super::plan::Use;
 use super::scripted::Scripted;
 use crate::exchange::Exchange;
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 4_096;
 
 /// What is left of a `log` phase that has to wait.
 pub(crate) struct Rest {
-    place: Place,
+    place: Cursor,
     next: Next,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant)
     scripted.enter(arrived.worker, arrived.serving, Phase::Log);
     scripted.ended = Some(ended);
     let mut rest = Rest {
-        place: Place::default(),
+        place: Cursor::default(),
         next: Next::Script,
     };
     rest.run(arrived, scripts, exchange);

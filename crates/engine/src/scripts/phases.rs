@@ -44,7 +44,7 @@ async fn all(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Res
     let Some(scripts) = scripts_of(arrived, phase) else {
         return Ok(Next::On);
     };
-    let mut place = Place::default();
+    let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
         if let Err(failure) = run(arrived, scripts, exchange, phase, used).await? {
             outcome::failed(exchange, phase, used.on_error, &failure)?;
@@ -60,12 +60,12 @@ async fn all(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Res
 
 /// Where a phase has got to among a request's levels.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct Cursor {
     level: usize,
     script: usize,
 }
 
-impl Place {
+impl Cursor {
     /// The script that comes next.
     pub(super) fn next(
         &mut self,

@@ -223,7 +223,7 @@ fn read_route(exchange: &Exchange, property: Property, out: &mut Vec<u8>) -> boo
             return word(chosen.upstream_name(route).unwrap_or_default(), out);
         }
         Property::Handler => {
-            let handler = routed.chosen(route).handler_word();
+            let handler = routed.chosen(route).handler.word();
             out.extend_from_slice(handler.as_bytes());
         }
         _ => return false,

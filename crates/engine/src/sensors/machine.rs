@@ -45,7 +45,7 @@ enum Pace {
 }
 
 /// A file, and what it serves.
-struct Kind {
+struct FileSpec {
     /// Below `/proc`.
     path: &'static str,
     gauges: &'static [Gauge],
@@ -63,20 +63,20 @@ const NO_SWAP: &str =
 const NO_TABLE: &str =
     "/proc/net/tcp readable for the gateway's user (a mount of /proc with subset=pid has none)";
 
-const KINDS: [Kind; 11] = [
-    Kind {
+const FILES: [FileSpec; 11] = [
+    FileSpec {
         path: "pressure/cpu",
         gauges: &[Gauge::CpuPressure],
         pace: Pace::EachSample,
         take: |text, facts| {
-            facts.take(
+            facts.record(
                 Gauge::CpuPressure,
                 pressure(text).map(|it| it.some.as_secs_f64()),
             )
         },
         remedy: NO_PRESSURE,
     },
-    Kind {
+    FileSpec {
         path: "pressure/memory",
         gauges: &[Gauge::MemoryPressure, Gauge::MemoryPressureFull],
         pace: Pace::EachSample,
@@ -85,26 +85,26 @@ const KINDS: [Kind; 11] = [
         },
         remedy: NO_PRESSURE,
     },
-    Kind {
+    FileSpec {
         path: "pressure/io",
         gauges: &[Gauge::IoPressure, Gauge::IoPressureFull],
         pace: Pace::EachSample,
         take: |text, facts| facts.set_pressure(text, Gauge::IoPressure, Gauge::IoPressureFull),
         remedy: NO_PRESSURE,
     },
-    Kind {
+    FileSpec {
         path: "meminfo",
         gauges: &[Gauge::MemoryAvailable],
         pace: Pace::EachSample,
         take: |text, facts| {
-            facts.take(
+            facts.record(
                 Gauge::MemoryAvailable,
                 memory(text).map(|it| it.available_share()),
             )
         },
         remedy: NO_PROC,
     },
-    Kind {
+    FileSpec {
         path: "sys/net/netfilter/nf_conntrack_count",
         gauges: &[Gauge::Conntrack],
         pace: Pace::EachSample,
@@ -114,7 +114,7 @@ const KINDS: [Kind; 11] = [
         },
         remedy: NO_CONNTRACK,
     },
-    Kind {
+    FileSpec {
         path: "loadavg",
         gauges: &[Gauge::Load1, Gauge::Load5, Gauge::Load15],
         pace: Pace::EachSecond,
@@ -130,19 +130,19 @@ const KINDS: [Kind; 11] = [
         },
         remedy: NO_PROC,
     },
-    Kind {
+    FileSpec {
         path: "vmstat",
         gauges: &[Gauge::SwapIn],
         pace: Pace::EachSecond,
         take: |text, facts| {
-            facts.take(
+            facts.record(
                 Gauge::SwapIn,
                 pages_swapped_in(text).map(|pages| pages as f64),
             )
         },
         remedy: NO_SWAP,
     },
-    Kind {
+    FileSpec {
         path: "sys/net/netfilter/nf_conntrack_max",
         gauges: &[Gauge::Conntrack],
         pace: Pace::EachSecond,
@@ -152,31 +152,31 @@ const KINDS: [Kind; 11] = [
         },
         remedy: NO_CONNTRACK,
     },
-    Kind {
+    FileSpec {
         path: "net/stat/nf_conntrack",
         gauges: &[Gauge::ConntrackDrops],
         pace: Pace::EachSecond,
         take: |text, facts| {
-            facts.take(
+            facts.record(
                 Gauge::ConntrackDrops,
                 conntrack_refused(text).map(|drops| drops as f64),
             )
         },
         remedy: NO_CONNTRACK,
     },
-    Kind {
+    FileSpec {
         path: "net/netstat",
         gauges: &[Gauge::ListenOverflows],
         pace: Pace::EachSecond,
         take: |text, facts| {
-            facts.take(
+            facts.record(
                 Gauge::ListenOverflows,
                 listen_overflows(text).map(|found| found as f64),
             )
         },
         remedy: NO_PROC,
     },
-    Kind {
+    FileSpec {
         path: "sys/net/ipv4/ip_local_port_range",
         gauges: &[Gauge::Ports],
         pace: Pace::EachSecond,
@@ -205,7 +205,7 @@ impl Facts {
     }
 
     /// Takes over what a text says of a gauge.
-    fn take(&mut self, gauge: Gauge, number: Option<f64>) -> Option<()> {
+    fn record(&mut self, gauge: Gauge, number: Option<f64>) -> Option<()> {
         self.set(gauge, number?);
         Some(())
     }
@@ -220,8 +220,8 @@ impl Facts {
 }
 
 /// A file of the table, as it was found.
-struct Source {
-    kind: &'static Kind,
+struct MachineFile {
+    spec: &'static FileSpec,
     file: Option<KeptFile>,
     /// Why it says nothing.
     why: Option<String>,
@@ -229,9 +229,9 @@ struct Source {
     due_us: u64,
 }
 
-impl Source {
+impl MachineFile {
     fn look(&mut self, root: &Path) {
-        let path = root.join(self.kind.path);
+        let path = root.join(self.spec.path);
         match KeptFile::open(&path) {
             Ok(file) => (self.file, self.why) = (Some(file), None),
             Err(error) => {
@@ -244,7 +244,7 @@ impl Source {
     /// Sees that it is read this time, if it is due.
     fn is_due(&mut self, at_us: u64) -> bool {
         let is_due = at_us >= self.due_us;
-        if is_due && self.kind.pace == Pace::EachSecond {
+        if is_due && self.spec.pace == Pace::EachSecond {
             // In step with itself; who was held up for longer begins anew.
             let next_us = self.due_us + SECOND_US;
             self.due_us = match next_us > at_us {
@@ -260,20 +260,20 @@ impl Source {
         let Some(file) = &self.file else {
             return;
         };
-        let path = self.kind.path;
+        let path = self.spec.path;
         // What is read at each sample is of one piece, and short.
-        let text = match self.kind.pace {
+        let text = match self.spec.pace {
             Pace::EachSample => file.read_short(room),
             Pace::EachSecond => file.read(room),
         };
         let why = match text {
-            Ok(text) => match (self.kind.take)(text, facts) {
+            Ok(text) => match (self.spec.take)(text, facts) {
                 Some(()) => return,
                 None => format!("/proc/{path}: it says something that is not known here"),
             },
             Err(error) => format!("/proc/{path}: {}", config::reason(&error)),
         };
-        for gauge in self.kind.gauges {
+        for gauge in self.spec.gauges {
             facts.set(*gauge, f64::NAN);
         }
         (self.file, self.why) = (None, Some(why));
@@ -283,7 +283,7 @@ impl Source {
 /// Reads the machine's gauges.
 pub(super) struct Machine {
     root: PathBuf,
-    sources: Vec<Source>,
+    sources: Vec<MachineFile>,
     facts: Facts,
     room: Vec<u8>,
     look_again_us: u64,
@@ -296,8 +296,8 @@ impl Machine {
     /// Opens what there is below `/proc`, or what stands for it.
     pub(super) fn below(root: &Path) -> Self {
         let source = |kind| {
-            let mut source = Source {
-                kind,
+            let mut source = MachineFile {
+                spec: kind,
                 file: None,
                 why: None,
                 due_us: 0,
@@ -307,7 +307,7 @@ impl Machine {
         };
         Self {
             root: root.to_owned(),
-            sources: KINDS.iter().map(source).collect(),
+            sources: FILES.iter().map(source).collect(),
             facts: Facts {
                 numbers: [f64::NAN; GAUGES],
                 conntrack_count: f64::NAN,
@@ -380,7 +380,7 @@ impl Machine {
         let of_files = self
             .sources
             .iter()
-            .filter_map(|source| lack(source.kind.gauges, &source.why, source.kind.remedy));
+            .filter_map(|source| lack(source.spec.gauges, &source.why, source.spec.remedy));
         let of_process = [
             lack(&[Gauge::Descriptors], &self.descriptors.why, NO_PROC),
             lack(&[Gauge::Ports], &self.ports.why, NO_TABLE),
@@ -407,10 +407,10 @@ fn fill(count: f64, most: f64) -> f64 {
 }
 
 /// Whether every file that serves it is there.
-fn all_there(sources: &[Source], gauge: Gauge) -> bool {
+fn all_there(sources: &[MachineFile], gauge: Gauge) -> bool {
     let mut of_gauge = sources
         .iter()
-        .filter(|source| source.kind.gauges.contains(&gauge));
+        .filter(|source| source.spec.gauges.contains(&gauge));
     of_gauge.all(|source| source.file.is_some())
 }
 

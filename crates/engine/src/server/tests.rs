@@ -31,7 +31,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// A server of two workers in this process.
 struct Running {
     _turn: MutexGuard<'static, ()>,
-    server: Option<Server>,
+    server: Option<ServerThreads>,
     address: SocketAddr,
     receiver: LinkReceiver,
     _supervisor: OwnedFd,
@@ -95,7 +95,7 @@ impl Running {
         let (supervisor, link) = os::fdpass::pair().expect("link");
         let sender = LinkSender::new(&link).expect("a sender");
         let mut receiver = LinkReceiver::new(link);
-        let server = Server::start(configure(1, "ok", listeners), &sender, &mut receiver);
+        let server = ServerThreads::start(configure(1, "ok", listeners), &sender, &mut receiver);
         Self {
             _turn: turn,
             server: Some(server.expect("start")),

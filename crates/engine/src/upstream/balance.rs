@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::agents::Agents;
-    use crate::agents::line::Line;
+    use crate::agents::line::AgentLine;
     use crate::stats::{Health, WorkerStats};
     use crate::upstream::server::InFlight;
     use config::model;
@@ -140,14 +140,14 @@ mod tests {
             let choose = |_| choose(&servers, balance, &Tried::default(), 0);
             (0..4).filter_map(choose).collect()
         };
-        second.note(&Line::new(50, []));
+        second.note(&AgentLine::new(50, []));
         assert_eq!(chosen(Balance::RoundRobin), [0, 1, 0, 1]);
-        first.note(&Line::new(0, []));
+        first.note(&AgentLine::new(0, []));
         for balance in [Balance::RoundRobin, Balance::LeastRequests] {
             assert_eq!(chosen(balance), [1; 4]);
         }
         // Where all are to be left alone somebody has to answer: all of them, as configured.
-        second.note(&Line::new(0, []));
+        second.note(&AgentLine::new(0, []));
         for balance in [Balance::RoundRobin, Balance::LeastRequests] {
             let twelve = [chosen(balance), chosen(balance), chosen(balance)].concat();
             let by_first = twelve.iter().filter(|server| **server == 0).count();

@@ -37,17 +37,17 @@ const TOGETHER: (&str, &str) = ("(named by scripts)", "any");
 /// Upstreams that scripts have named.
 #[derive(Debug, Default)]
 pub struct Dynamic {
-    pools: RefCell<HashMap<Key, Entry>>,
+    pools: RefCell<HashMap<DynamicKey, DynamicPool>>,
     names: RefCell<HashMap<Box<str>, Rc<Names>>>,
     together: OnceCell<Arc<UpstreamStats>>,
     is_retired: Cell<bool>,
 }
 
 /// What a script has said, and the addresses it may mean.
-type Key = (Box<str>, Vec<SocketAddr>);
+type DynamicKey = (Box<str>, Vec<SocketAddr>);
 
 #[derive(Debug)]
-struct Entry {
+struct DynamicPool {
     pool: Rc<Pool>,
     used_ms: u64,
 }
@@ -78,7 +78,7 @@ impl Dynamic {
         if self.is_retired.get() {
             pool.retire();
         }
-        let entry = Entry {
+        let entry = DynamicPool {
             pool: Rc::clone(&pool),
             used_ms,
         };
@@ -124,7 +124,7 @@ impl Dynamic {
 }
 
 /// Gives up the pool that nobody has used for longest; `None` when all are in use.
-fn make_room(pools: &mut HashMap<Key, Entry>) -> Option<()> {
+fn make_room(pools: &mut HashMap<DynamicKey, DynamicPool>) -> Option<()> {
     let idle = pools
         .iter()
         .filter(|(_, entry)| Rc::strong_count(&entry.pool) == 1 && !entry.pool.is_busy());
@@ -134,7 +134,7 @@ fn make_room(pools: &mut HashMap<Key, Entry>) -> Option<()> {
     Some(())
 }
 
-fn upstream((name, addresses): &Key) -> model::Upstream {
+fn upstream((name, addresses): &DynamicKey) -> model::Upstream {
     let server = |address: &SocketAddr| model::Server {
         address: ServerAddress::Tcp(*address),
         weight: 1,

@@ -43,11 +43,11 @@ pub struct Slots {
 #[derive(Debug, Default)]
 pub struct AllSlots {
     /// Held to look one up when pools are made.
-    known: Mutex<Known>,
+    known: Mutex<SlotsByName>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct SlotsByName {
     slots: HashMap<Arc<str>, Weak<Slots>>,
     /// How many there may be before those that nobody has any more are looked for.
     tidy_at: usize,

@@ -16,7 +16,7 @@ use limits::Time;
 use limits::replay::Arrival;
 use report::units;
 
-use super::log::{self, Clock, Entry, Line, LoggedFile, Refused};
+use super::log::{self, Clock, LogEntry, LogLine, LoggedFile, Refused};
 use super::only::{Only, Subject};
 use crate::outcome::{Outcome, complain};
 use doubts::WholeNumbers;
@@ -194,7 +194,7 @@ impl History {
         }
     }
 
-    fn add(&mut self, line: &Line) {
+    fn add(&mut self, line: &LogLine) {
         let (entry, clock) = (&line.entry, line.clock);
         let file = match &entry.file {
             LoggedFile::Named(file) => file,
@@ -229,7 +229,7 @@ impl History {
     }
 
     /// Whether `--only` selects a request, or may do so when others have told its file.
-    fn may_be_selected(&self, entry: &Entry, file: &str) -> bool {
+    fn may_be_selected(&self, entry: &LogEntry, file: &str) -> bool {
         let untold = entry.file == LoggedFile::Untold && entry.refused == Refused::ByLimit;
         let matches = |only: &Only| only.matches(&entry.path) || only.matches(file);
         self.only

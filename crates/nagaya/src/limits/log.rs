@@ -18,7 +18,7 @@ const FIELDS_MAX: usize = 64;
 
 /// A request as a log tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LogEntry {
     /// When it came in, microseconds after 1970.
     pub(crate) arrived_us: i64,
     /// How long it was being worked on, without any wait for a permit before.
@@ -66,8 +66,8 @@ pub(crate) enum Clock {
 
 /// What is made of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) entry: Entry,
+pub(crate) struct LogLine {
+    pub(crate) entry: LogEntry,
     pub(crate) clock: Clock,
     /// Of its times from UTC.
     pub(crate) offset: Offset,
@@ -88,7 +88,7 @@ pub(crate) fn unpacker(begin: &[u8]) -> Option<&'static str> {
 ///
 /// # Errors
 /// Why it could not be read, in words.
-pub(crate) fn read(line: &str) -> Result<Line, &'static str> {
+pub(crate) fn read(line: &str) -> Result<LogLine, &'static str> {
     let line = line.trim_end_matches(['\n', '\r']);
     if line.len() > LINE_BYTES_MAX {
         return Err("it is longer than 64 KiB");
@@ -100,7 +100,7 @@ pub(crate) fn read(line: &str) -> Result<Line, &'static str> {
     }
 }
 
-fn json(line: &str) -> Result<Line, &'static str> {
+fn json(line: &str) -> Result<LogLine, &'static str> {
     let record: serde_json::Value =
         serde_json::from_str(line).map_err(|_| "it is no JSON object")?;
     let value = |name: &str| match record.get(name)? {
@@ -111,7 +111,7 @@ fn json(line: &str) -> Result<Line, &'static str> {
     ours(value, record.get("file").is_some())
 }
 
-fn ltsv(line: &str) -> Result<Line, &'static str> {
+fn ltsv(line: &str) -> Result<LogLine, &'static str> {
     let value = |name: &str| {
         let mut fields = line.split('\t').filter_map(|field| field.split_once(':'));
         let (_, value) = fields.find(|(label, _)| *label == name)?;
@@ -121,7 +121,10 @@ fn ltsv(line: &str) -> Result<Line, &'static str> {
 }
 
 /// A record of ours, by the names of its values; older ones tell no files.
-fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Line, &'static str> {
+fn ours(
+    value: impl Fn(&str) -> Option<String>,
+    tells_files: bool,
+) -> Result<LogLine, &'static str> {
     let number = |name| value(name).and_then(|text| text.parse::<u64>().ok());
     let time = value("time").ok_or("it has no `time`")?;
     let time: Timestamp = time.parse().map_err(|_| "its `time` is no time")?;
@@ -136,8 +139,8 @@ fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Lin
         Some(reason) if reason.starts_with("limit_") => Refused::ByLimit,
         _ => Refused::No,
     };
-    Ok(Line {
-        entry: Entry {
+    Ok(LogLine {
+        entry: LogEntry {
             arrived_us: time.as_microsecond(),
             held_us,
             client: address(value("client").as_deref()),
@@ -158,7 +161,7 @@ fn ours(value: impl Fn(&str) -> Option<String>, tells_files: bool) -> Result<Lin
 }
 
 /// A line of Apache's or nginx's: `[vhost:port] client - user [time] "request" status bytes … duration`.
-fn classic(line: &str) -> Result<Line, &'static str> {
+fn classic(line: &str) -> Result<LogLine, &'static str> {
     let fields = fields(line);
     let at = fields
         .iter()
@@ -185,8 +188,8 @@ fn classic(line: &str) -> Result<Line, &'static str> {
         _ => logged,
     };
     let client = text(at - 3);
-    Ok(Line {
-        entry: Entry {
+    Ok(LogLine {
+        entry: LogEntry {
             arrived_us,
             held_us,
             client: address(client),
@@ -327,7 +330,7 @@ fn address(text: Option<&str>) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn entry(line: &str) -> Entry {
+    fn entry(line: &str) -> LogEntry {
         read(line).expect(line).entry
     }
 

@@ -12,7 +12,7 @@ const PORT: u16 = 40_000;
 
 /// Method and target.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct RequestLine {
     method: String,
     target: String,
 }
@@ -25,13 +25,13 @@ pub(super) struct Field {
 }
 
 /// Reads `GET /x.php`; a version behind it is passed over.
-pub(super) fn line(text: &str) -> Result<Line, String> {
+pub(super) fn line(text: &str) -> Result<RequestLine, String> {
     let mut words = text.split(' ').filter(|word| !word.is_empty());
     match (words.next(), words.next(), words.next(), words.next()) {
         (Some(method), Some(target), None | Some("HTTP/1.1" | "HTTP/1.0"), None)
             if target.starts_with('/') =>
         {
-            Ok(Line {
+            Ok(RequestLine {
                 method: method.to_owned(),
                 target: target.to_owned(),
             })
@@ -83,7 +83,7 @@ pub(super) fn request(options: &RunOptions) -> Option<Trial> {
     if options.phase.is_of_vm() {
         return None;
     }
-    let Line { method, target } = &options.request;
+    let RequestLine { method, target } = &options.request;
     let mut trial = Trial::get(target);
     let mut set = |property, value: &str| {
         trial.properties.insert(property, value.into());

@@ -72,7 +72,7 @@ pub(crate) struct RunOptions {
     phase: Phase,
     /// Method and target of the request
     #[arg(long, value_name = "REQUEST", default_value = "GET /", value_parser = made_up::line)]
-    request: made_up::Line,
+    request: made_up::RequestLine,
     /// A field of the request, as often as there are fields
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = made_up::field)]
     fields: Vec<made_up::Field>,

@@ -20,7 +20,7 @@ use crate::handler::program::stderr::StderrLog;
 use crate::handler::straggler;
 use crate::permits;
 use crate::pipe::{PipeReader, Pipes};
-use crate::programs::link::{Outcome, Program, lost};
+use crate::programs::link::{Program, ProgramOutcome, lost};
 use crate::spool::Spool;
 use crate::stage::Routed;
 use crate::stats::{Killed, bump};
@@ -248,11 +248,11 @@ impl<'a> Relay<'a> {
     fn poll_silent(&mut self, cx: &mut Context<'_>, awaited: Awaited) -> Poll<Result<()>> {
         match self.program.poll_outcome(cx) {
             // Somebody it has left behind may hold its output open.
-            Poll::Ready(Outcome::Ended(_)) => {
+            Poll::Ready(ProgramOutcome::Ended(_)) => {
                 self.grace.set_if_clear(GRACE_MS);
                 self.grace.poll_expired(cx).map(Ok)
             }
-            Poll::Ready(Outcome::Failed(..) | Outcome::Lost) => Poll::Ready(Ok(())),
+            Poll::Ready(ProgramOutcome::Failed(..) | ProgramOutcome::Lost) => Poll::Ready(Ok(())),
             Poll::Pending if awaited == Awaited::Program => self.poll_silence(cx),
             Poll::Pending => Poll::Pending,
         }
@@ -279,7 +279,7 @@ impl<'a> Relay<'a> {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
-    ) -> Poll<Result<Option<Outcome>>> {
+    ) -> Poll<Result<Option<ProgramOutcome>>> {
         self.errors.poll(cx);
         if let Poll::Ready(sent) = self.poll_client(cx, exchange) {
             sent?;
@@ -304,7 +304,7 @@ impl<'a> Relay<'a> {
     }
 
     /// What became of the program, which is killed where it still runs; waited for shortly.
-    async fn last_report(&mut self) -> Option<Outcome> {
+    async fn last_report(&mut self) -> Option<ProgramOutcome> {
         self.program.kill();
         self.grace.set(LAST_REPORT_MS);
         let outcome = poll_fn(|cx| match self.program.poll_outcome(cx) {
@@ -322,16 +322,21 @@ impl<'a> Relay<'a> {
     }
 
     /// Writes down what the program took and how it ended.
-    fn note(&self, exchange: &mut Exchange, outcome: Option<&Outcome>, answered: &Result<()>) {
+    fn note(
+        &self,
+        exchange: &mut Exchange,
+        outcome: Option<&ProgramOutcome>,
+        answered: &Result<()>,
+    ) {
         let stats = &self.routed.worker.stats.programs;
         match outcome {
-            Some(Outcome::Failed(..)) => bump(&stats.failed, 1),
+            Some(ProgramOutcome::Failed(..)) => bump(&stats.failed, 1),
             _ => bump(&stats.started, 1),
         }
         if let Some(killed) = killed(outcome, answered) {
             bump(stats.killed(killed), 1);
         }
-        let Some(Outcome::Ended(ended)) = outcome else {
+        let Some(ProgramOutcome::Ended(ended)) = outcome else {
             return;
         };
         // Another may have run before it and sent the request here.
@@ -374,11 +379,11 @@ impl Errors {
 }
 
 /// Why a program was killed; `None` where it was not.
-fn killed(outcome: Option<&Outcome>, answered: &Result<()>) -> Option<Killed> {
+fn killed(outcome: Option<&ProgramOutcome>, answered: &Result<()>) -> Option<Killed> {
     let reason = match (outcome, answered) {
-        (Some(Outcome::Lost), _) => lost().reason,
+        (Some(ProgramOutcome::Lost), _) => lost().reason,
         (
-            Some(Outcome::Ended(Ended {
+            Some(ProgramOutcome::Ended(Ended {
                 limit: Some(limit), ..
             })),
             _,

@@ -4,21 +4,21 @@
 //! learns only which kind it was.
 
 use crate::error::{Error, Kind};
-use crate::programs::link::{Outcome, lost};
+use crate::programs::link::{ProgramOutcome, lost};
 use ipc::order::{End, Ended, Failure, LimitHit};
 
 /// Why there is no reply, or not all of one. `flaw` is what was wrong with what the program said.
-pub(super) fn failure(outcome: &Outcome, flaw: Error) -> Error {
+pub(super) fn failure(outcome: &ProgramOutcome, flaw: Error) -> Error {
     match outcome {
-        Outcome::Lost => lost(),
-        Outcome::Failed(failure, detail) => not_started(*failure, detail),
-        Outcome::Ended(ended) => ended_early(ended, flaw),
+        ProgramOutcome::Lost => lost(),
+        ProgramOutcome::Failed(failure, detail) => not_started(*failure, detail),
+        ProgramOutcome::Ended(ended) => ended_early(ended, flaw),
     }
 }
 
 /// Whether a reply whose length nobody said may have been cut short by the program's end.
-pub(super) fn is_violent(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::Ended(ended) if matches!(ended.end, End::Exit(_)))
+pub(super) fn is_violent(outcome: &ProgramOutcome) -> bool {
+    !matches!(outcome, ProgramOutcome::Ended(ended) if matches!(ended.end, End::Exit(_)))
 }
 
 fn not_started(failure: Failure, detail: &str) -> Error {
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use crate::error_reply::status_of;
 
-    fn ended(end: End, limit: Option<LimitHit>) -> Outcome {
-        Outcome::Ended(Ended {
+    fn ended(end: End, limit: Option<LimitHit>) -> ProgramOutcome {
+        ProgramOutcome::Ended(Ended {
             id: 0,
             end,
             cpu_us: 0,
@@ -92,9 +92,9 @@ mod tests {
     fn every_end_has_its_status_and_reason() {
         let group = || "t/s/r".to_owned();
         let (killed, failed) = (End::Signal(9), End::Exit(1));
-        let refused = |failure| Outcome::Failed(failure, "why".into());
+        let refused = |failure| ProgramOutcome::Failed(failure, "why".into());
         for (outcome, status, reason) in [
-            (Outcome::Lost, 502, "spawner_lost"),
+            (ProgramOutcome::Lost, 502, "spawner_lost"),
             (refused(Failure::OwnerMismatch), 500, "owner_mismatch"),
             (refused(Failure::UserIsRoot), 500, "user_is_root"),
             (refused(Failure::NotAProgram), 500, "not_a_program"),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use fastcgi::reply::{HeadCaps, ReplyHead};
 use wire::Method;
 
-use super::super::delivery::{Delivery, Place};
+use super::super::delivery::{BodyPart, Delivery};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::{BodySize, Reply};
@@ -130,13 +130,20 @@ impl ProgramReply {
             return Poll::Ready(Ok(data.len()));
         }
         let (run, place) = match self.owed {
-            None => (data, Place::Within),
+            None => (data, BodyPart::Within),
             Some(0) if !data.is_empty() => return Poll::Ready(Err(broken("body_too_long"))),
             Some(owed) => {
                 let length = usize::try_from(owed).map_or(data.len(), |owed| data.len().min(owed));
                 let run = data.get(..length).unwrap_or_default();
                 let is_last = run.len() as u64 == owed;
-                (run, if is_last { Place::Last } else { Place::Within })
+                (
+                    run,
+                    if is_last {
+                        BodyPart::Last
+                    } else {
+                        BodyPart::Within
+                    },
+                )
             }
         };
         let reply = &mut exchange.reply;

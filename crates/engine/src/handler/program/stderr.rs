@@ -45,12 +45,12 @@ impl StderrLog {
     fn may_say(&self, text: &str) -> bool {
         let (now, name) = (Instant::now(), self.site().unwrap_or_default());
         let (shares, texts) = (&self.serving.stderr, &self.serving.stderr.complaints.sites);
-        if !texts.take(name, text, now) {
+        if !texts.is_due(name, text, now) {
             return false;
         }
-        let may_say = shares.take(self.site_index, now);
+        let may_say = shares.is_due(self.site_index, now);
         if !may_say {
-            texts.take(name, text, now);
+            texts.is_due(name, text, now);
         }
         may_say
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use config::model::Proxy;
 use wire::{BodyCaps, BodyDecoder, REPLY_BYTES_MAX, ReplyFraming};
 
-use super::super::delivery::{Delivery, Place};
+use super::super::delivery::{BodyPart, Delivery};
 use super::{Forward, cut};
 use crate::buffer::ReadBuffer;
 use crate::decoding::Decoding;
@@ -89,8 +89,8 @@ impl Download {
             let data = decoding.data(&link.buffer);
             let has_data = !data.is_empty();
             let place = match decoding.is_last() {
-                true => Place::Last,
-                false => Place::Within,
+                true => BodyPart::Last,
+                false => BodyPart::Within,
             };
             let taken = self
                 .delivery

@@ -50,7 +50,7 @@ struct Forward<'a> {
 }
 
 /// An attempt that failed.
-struct Failure {
+struct FailedAttempt {
     error: Error,
     retry: Retry,
 }
@@ -131,7 +131,7 @@ fn hops(fields: &Fields) -> usize {
         .count()
 }
 
-impl Failure {
+impl FailedAttempt {
     /// A failure that trying again would not mend.
     fn last(error: Error) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Forward<'_> {
         pool: &Pool,
         reached: Reached,
         spooled: Option<Spool>,
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), FailedAttempt> {
         let Reached {
             mut link,
             in_flight,
@@ -207,7 +207,7 @@ impl Forward<'_> {
         if let Err(error) = attempt.pass_on(self, exchange, &mut link).await {
             in_flight.note_end(self.chosen.worker, &error);
             self.abandon(exchange, attempt, Head::Read, (link, in_flight), &error);
-            return Err(Failure::last(error));
+            return Err(FailedAttempt::last(error));
         }
         exchange.record.note_upstream_time(self.started);
         let outcome = permits::outcome_of_reply(&exchange.outgoing);
@@ -219,7 +219,10 @@ impl Forward<'_> {
         // What the client has still to take is no business of the server's.
         drop(in_flight);
         permits::end(self.chosen.worker, exchange, outcome);
-        attempt.send_rest(exchange).await.map_err(Failure::last)
+        attempt
+            .send_rest(exchange)
+            .await
+            .map_err(FailedAttempt::last)
     }
 
     /// Leaves an attempt that failed: a server that may be at work keeps the permits.
@@ -250,7 +253,7 @@ impl Forward<'_> {
         exchange: &mut Exchange,
         mut link: Box<Link>,
         in_flight: InFlight,
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), FailedAttempt> {
         permits::begin_tunnel(self.chosen, exchange);
         let tunnel_ms = self.chosen.serving.generation.process.timeouts.tunnel_ms;
         let upgrade = self.upgrade.as_deref();
@@ -267,7 +270,7 @@ impl Forward<'_> {
             };
             straggler::follow_server(*self.chosen, exchange, abandoned);
         }
-        over.map(drop).map_err(Failure::last)
+        over.map(drop).map_err(FailedAttempt::last)
     }
 }
 

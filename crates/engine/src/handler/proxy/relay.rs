@@ -9,7 +9,7 @@ use super::super::upload::{Coding, Upload};
 use super::download::Download;
 use super::heading::Heading;
 use super::rest::Rest;
-use super::{Failure, Forward, Retry};
+use super::{FailedAttempt, Forward, Retry};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::body::Body;
@@ -68,7 +68,7 @@ impl Attempt {
         &mut self,
         exchange: &mut Exchange,
         link: &mut Link,
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), FailedAttempt> {
         let method = exchange.request.head.method;
         poll_fn(|cx| {
             loop {
@@ -93,13 +93,13 @@ impl Attempt {
         cx: &mut Context<'_>,
         body: &mut Body,
         link: &mut Link,
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), FailedAttempt> {
         if self.upload.is_over() {
             return Ok(());
         }
         match self.upload.poll(cx, body, link) {
             Poll::Ready(Err(error)) if error.kind == Kind::UpstreamBroken => self.upload.stop(),
-            Poll::Ready(Err(error)) => return Err(Failure::last(error)),
+            Poll::Ready(Err(error)) => return Err(FailedAttempt::last(error)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         Ok(())
@@ -110,39 +110,46 @@ impl Attempt {
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
-    ) -> Poll<std::result::Result<(), Failure>> {
+    ) -> Poll<std::result::Result<(), FailedAttempt>> {
         if self.upload.is_over() {
             if exchange.poll_client_gone(cx).is_ready() {
-                return Poll::Ready(Err(Failure::last(client_gone())));
+                return Poll::Ready(Err(FailedAttempt::last(client_gone())));
             }
             let error = ready!(link.poll_silence(cx, self.read_ms));
-            return Poll::Ready(Err(Failure::last(error)));
+            return Poll::Ready(Err(FailedAttempt::last(error)));
         }
         Poll::Pending
     }
 
     /// Reads a head from the buffer; `true` when it is the final one.
-    fn parse(&mut self, link: &mut Link, method: Method) -> std::result::Result<bool, Failure> {
-        let is_final = self.heading.parse(link, method).map_err(Failure::last)?;
+    fn parse(
+        &mut self,
+        link: &mut Link,
+        method: Method,
+    ) -> std::result::Result<bool, FailedAttempt> {
+        let is_final = self
+            .heading
+            .parse(link, method)
+            .map_err(FailedAttempt::last)?;
         if is_final {
             self.download.begin(link.reply.framing);
         }
         Ok(is_final)
     }
 
-    fn closed(&self, link: &Link) -> Failure {
+    fn closed(&self, link: &Link) -> FailedAttempt {
         let error = Error::new(Kind::UpstreamBroken, "upstream_closed", String::new());
         self.failed(link, error)
     }
 
     /// A reused connection that closed before a byte of its reply may just have been too old.
-    fn failed(&self, link: &Link, error: Error) -> Failure {
+    fn failed(&self, link: &Link, error: Error) -> FailedAttempt {
         let retry =
             match link.buffer.is_empty() && self.heading.is_before_first() && self.may_repeat {
                 true => Retry::Reconnect,
                 false => Retry::No,
             };
-        Failure { error, retry }
+        FailedAttempt { error, retry }
     }
 
     /// Sends the reply's head to the client and passes its body on, until the upstream has said

@@ -89,7 +89,7 @@ struct Counted(Arc<WorkerStats>);
 /// Follows a server to its end if the exchange holds permits, which stay held meanwhile. Closes
 /// the connection where it holds none.
 pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandoned: Abandoned) {
-    let Some(holding) = Holding::take(routed.worker, exchange) else {
+    let Some(holding) = Holding::acquire(routed.worker, exchange) else {
         return;
     };
     abandoned.link.io.shutdown_write();
@@ -105,7 +105,7 @@ pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandon
 
 /// Waits for the end of a program that was killed, if the exchange holds permits.
 pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, program: Program) {
-    let Some(holding) = Holding::take(routed.worker, exchange) else {
+    let Some(holding) = Holding::acquire(routed.worker, exchange) else {
         return;
     };
     let patience = patience(routed);
@@ -187,7 +187,7 @@ impl Straggler {
 impl Holding {
     /// Takes the permits over. `None` where the exchange has none, or where there is no room for
     /// one more: then they stay with the exchange, and go with it.
-    fn take(worker: &Worker, exchange: &mut Exchange) -> Option<Self> {
+    fn acquire(worker: &Worker, exchange: &mut Exchange) -> Option<Self> {
         let stragglers = &worker.stats.stragglers;
         if exchange.held.is_some() && stragglers.now() >= STRAGGLERS_MAX {
             bump(stragglers.ended(StragglerEnd::Crowded), 1);

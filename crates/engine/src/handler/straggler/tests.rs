@@ -81,7 +81,7 @@ impl Scene {
         let serving = self.fixture.worker.serving();
         let routed = self.fixture.arrived(&serving).routed(&exchange.route);
         let chosen = routed.expect("a site").chosen(&exchange.route);
-        let admitted = permits::admit(chosen, &mut exchange, Instant::now()).await;
+        let admitted = permits::admit(chosen, &mut exchange).await;
         admitted.expect("there is room");
         assert!(exchange.held.is_some());
         exchange
