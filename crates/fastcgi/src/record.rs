@@ -201,7 +201,7 @@ pub struct Decoded<'a> {
 /// Reads one reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Decoder {
-    state: State,
+    state: RecordState,
     /// A header or an end whose last bytes have not come.
     partial: [u8; 8],
     partial_bytes: usize,
@@ -209,7 +209,7 @@ pub struct Decoder {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum RecordState {
     #[default]
     Header,
     Content {
@@ -237,7 +237,7 @@ enum Stream {
 impl Decoder {
     /// Whether the reply has ended.
     pub fn is_over(&self) -> bool {
-        self.state == State::Over
+        self.state == RecordState::Over
     }
 
     /// Reads up to the next event.
@@ -281,7 +281,7 @@ impl Decoder {
     /// Takes what one state can use.
     fn step<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Event<'a>), Refusal> {
         match self.state {
-            State::Header => {
+            RecordState::Header => {
                 let taken = self.gather(input);
                 if let Some(header) = self.gathered() {
                     self.state = self.read_header(header)?;
@@ -289,7 +289,7 @@ impl Decoder {
                 // What needs no further byte is not to wait for one.
                 Ok((taken, Event::More))
             }
-            State::Content {
+            RecordState::Content {
                 stream,
                 left,
                 padding,
@@ -298,7 +298,7 @@ impl Decoder {
                 let left = left - u16::try_from(data.len()).unwrap_or(left);
                 self.state = match left {
                     0 => after(padding),
-                    left => State::Content {
+                    left => RecordState::Content {
                         stream,
                         left,
                         padding,
@@ -311,7 +311,7 @@ impl Decoder {
                 };
                 Ok((data.len(), event))
             }
-            State::End { padding } => {
+            RecordState::End { padding } => {
                 let taken = self.gather(input);
                 let Some(body) = self.gathered() else {
                     return Ok((taken, Event::More));
@@ -319,21 +319,21 @@ impl Decoder {
                 let end = read_end(body)?;
                 Ok((taken, self.pad(padding, Some(end))))
             }
-            State::Padding { left, end } => {
+            RecordState::Padding { left, end } => {
                 let taken = input.len().min(usize::from(left));
                 let left = left - u8::try_from(taken).unwrap_or(left);
                 Ok((taken, self.pad(left, end)))
             }
-            State::Over => Ok((0, Event::More)),
+            RecordState::Over => Ok((0, Event::More)),
         }
     }
 
     /// Goes on to padding, or past it.
     fn pad(&mut self, left: u8, end: Option<End>) -> Event<'static> {
         let (state, event) = match (left, end) {
-            (0, None) => (State::Header, Event::More),
-            (0, Some(end)) => (State::Over, Event::End(end)),
-            (left, end) => (State::Padding { left, end }, Event::More),
+            (0, None) => (RecordState::Header, Event::More),
+            (0, Some(end)) => (RecordState::Over, Event::End(end)),
+            (left, end) => (RecordState::Padding { left, end }, Event::More),
         };
         self.state = state;
         event
@@ -359,7 +359,7 @@ impl Decoder {
         })
     }
 
-    fn read_header(&mut self, header: [u8; 8]) -> Result<State, Refusal> {
+    fn read_header(&mut self, header: [u8; 8]) -> Result<RecordState, Refusal> {
         let [version, kind, id_high, id_low, high, low, padding, _] = header;
         let left = u16::from_be_bytes([high, low]);
         if version != VERSION {
@@ -372,7 +372,9 @@ impl Decoder {
             STDOUT if self.stdout_ended => return Err(refused("record_after_stdout")),
             STDOUT => Stream::Stdout,
             STDERR => Stream::Stderr,
-            END_REQUEST if usize::from(left) == END_BYTES => return Ok(State::End { padding }),
+            END_REQUEST if usize::from(left) == END_BYTES => {
+                return Ok(RecordState::End { padding });
+            }
             END_REQUEST => return Err(refused("record_end")),
             _ => return Err(refused("record_type")),
         };
@@ -380,7 +382,7 @@ impl Decoder {
             self.stdout_ended |= stream == Stream::Stdout;
             return Ok(after(padding));
         }
-        Ok(State::Content {
+        Ok(RecordState::Content {
             stream,
             left,
             padding,
@@ -388,10 +390,10 @@ impl Decoder {
     }
 }
 
-fn after(padding: u8) -> State {
+fn after(padding: u8) -> RecordState {
     match padding {
-        0 => State::Header,
-        left => State::Padding { left, end: None },
+        0 => RecordState::Header,
+        left => RecordState::Padding { left, end: None },
     }
 }
 

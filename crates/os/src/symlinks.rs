@@ -49,7 +49,7 @@ enum Outcome {
     Swapped,
 }
 
-enum Step {
+enum LinkStep {
     Name(Vec<u8>),
     /// What was reached must belong to this user.
     OwnedBy(u32),
@@ -67,7 +67,7 @@ struct Walk<'dir> {
     /// The last component reached where it is no directory: its parent is the stack's top.
     leaf: Option<(Vec<u8>, Stat)>,
     /// What is left to walk, next one last.
-    steps: Vec<Step>,
+    steps: Vec<LinkStep>,
     links: usize,
     symlinks: Symlinks,
     wait: Wait,
@@ -122,11 +122,11 @@ impl<'dir> Walk<'dir> {
         Err(Errno::NAMETOOLONG)
     }
 
-    fn take(&mut self, step: Step) -> Result<(), Errno> {
+    fn take(&mut self, step: LinkStep) -> Result<(), Errno> {
         match step {
-            Step::OwnedBy(owner) if self.reached()?.st_uid == owner => Ok(()),
-            Step::OwnedBy(_) => Err(Errno::LOOP),
-            Step::Name(name) => self.enter(name),
+            LinkStep::OwnedBy(owner) if self.reached()?.st_uid == owner => Ok(()),
+            LinkStep::OwnedBy(_) => Err(Errno::LOOP),
+            LinkStep::Name(name) => self.enter(name),
         }
     }
 
@@ -163,13 +163,13 @@ impl<'dir> Walk<'dir> {
         }
         // A trailing slash asks for a directory, as a trailing `.` does.
         if path.ends_with(b"/") {
-            self.steps.push(Step::Name(b".".to_vec()));
+            self.steps.push(LinkStep::Name(b".".to_vec()));
         }
         let names = path
             .split(|byte| *byte == b'/')
             .filter(|name| !name.is_empty());
         self.steps
-            .extend(names.rev().map(|name| Step::Name(name.to_vec())));
+            .extend(names.rev().map(|name| LinkStep::Name(name.to_vec())));
         if self.steps.len() > STEPS_MAX {
             Err(Errno::NAMETOOLONG)
         } else {
@@ -232,7 +232,7 @@ impl<'dir> Walk<'dir> {
             return Err(Errno::LOOP);
         }
         if self.symlinks == Symlinks::Owner {
-            self.steps.push(Step::OwnedBy(owner));
+            self.steps.push(LinkStep::OwnedBy(owner));
         }
         self.push_path(text.as_bytes())
     }

@@ -20,7 +20,7 @@ use os::cgroup::{Error, Group, Hits, Leaf, Limits, Tree};
 use os::spawn::Birthplace;
 
 use super::Refusal;
-use super::manifests::{Entry, Known};
+use super::manifests::{Authority, Known};
 
 /// Groups of scripts below one group of a manifest.
 const WISHED_MAX: usize = 64;
@@ -102,7 +102,7 @@ impl Groups {
     /// Where a program of a rule is born; `wish` is the group a script wants it in.
     pub(super) fn cradle(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &Authority<'_>,
         wish: Option<&Group>,
     ) -> Result<Cradle<'_>, Refusal> {
         let manifest = &entry.known.manifest;

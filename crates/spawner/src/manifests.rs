@@ -35,7 +35,7 @@ pub(super) struct Known {
 
 /// What a manifest says of an order.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct Authority<'a> {
     pub(super) known: &'a Rc<Known>,
     pub(super) site: &'a SiteManifest,
     pub(super) rule: &'a RuleManifest,
@@ -83,7 +83,7 @@ impl Manifests {
     }
 
     /// What the manifest that an order names says of it.
-    pub(super) fn find(&self, run: &Run) -> Result<Entry<'_>, Refusal> {
+    pub(super) fn find(&self, run: &Run) -> Result<Authority<'_>, Refusal> {
         let is_meant = |known: &&Rc<Known>| known.manifest.generation == run.generation;
         let found = self.kept.iter().rfind(is_meant).and_then(|known| {
             let sites = &known.manifest.sites;
@@ -92,7 +92,7 @@ impl Manifests {
             let rules = &site.rules;
             let at = rules.binary_search_by_key(&run.rule, |rule| rule.index);
             let rule = rules.get(at.ok()?)?;
-            Some(Entry { known, site, rule })
+            Some(Authority { known, site, rule })
         });
         found.ok_or_else(|| {
             let (generation, site, rule) = (run.generation, run.site, run.rule);
@@ -102,7 +102,7 @@ impl Manifests {
     }
 }
 
-impl Entry<'_> {
+impl Authority<'_> {
     /// Who the program runs as, where that was looked up for this manifest.
     pub(super) fn known_user(&self) -> Option<Arc<User>> {
         let users = self.known.users.borrow();

@@ -26,14 +26,14 @@ const ORPHANS_LOOK: Duration = Duration::from_millis(5);
 /// The spawner, or the wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    state: State,
+    state: SpawnerState,
     /// Children of this process from before it was the gateway's, as an entry point may leave them.
     strangers: Vec<u32>,
     back_off: BackOff,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum SpawnerState {
     /// None was started yet.
     #[default]
     Absent,
@@ -57,22 +57,22 @@ impl Programs {
     /// What becomes readable when the spawner ends.
     pub(super) fn link(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
-            State::Running(spawner) => spawner.link(),
-            State::Absent | State::Resting { .. } => None,
+            SpawnerState::Running(spawner) => spawner.link(),
+            SpawnerState::Absent | SpawnerState::Resting { .. } => None,
         }
     }
 
     /// When the next spawner is to be started.
     pub(super) fn until(&self) -> Option<Instant> {
         match &self.state {
-            State::Resting { until } => Some(*until),
-            State::Absent | State::Running(_) => None,
+            SpawnerState::Resting { until } => Some(*until),
+            SpawnerState::Absent | SpawnerState::Running(_) => None,
         }
     }
 
     /// Whether a spawner is there.
     pub(super) fn is_running(&self) -> bool {
-        matches!(self.state, State::Running(_))
+        matches!(self.state, SpawnerState::Running(_))
     }
 
     /// Starts a spawner, and tells it these manifests.
@@ -83,7 +83,7 @@ impl Programs {
             format!("start the spawner: {reason}")
         })?;
         tracing::info!(pid = spawner.pid(), "spawner started");
-        self.state = State::Running(spawner);
+        self.state = SpawnerState::Running(spawner);
         manifests
             .iter()
             .try_for_each(|manifest| self.tell(manifest))
@@ -91,7 +91,7 @@ impl Programs {
 
     /// Tells the spawner a manifest, and hears whether it takes it.
     pub(super) fn tell(&mut self, manifest: &Manifest) -> Result<(), String> {
-        let State::Running(spawner) = &self.state else {
+        let SpawnerState::Running(spawner) = &self.state else {
             return Err("there is no spawner".into());
         };
         let answer = spawner
@@ -115,7 +115,7 @@ impl Programs {
     /// Links between the spawner and a server's workers: the workers' ends; none while there is
     /// no spawner.
     pub(super) fn links(&mut self, workers: usize) -> Vec<OwnedFd> {
-        let State::Running(spawner) = &self.state else {
+        let SpawnerState::Running(spawner) = &self.state else {
             return Vec::new();
         };
         let made = (0..workers).map(|_| os::fdpass::packet_pair());
@@ -134,7 +134,7 @@ impl Programs {
     /// Ends the spawner, if it has not ended, and rests before the next.
     pub(super) fn lose(&mut self, why: &str) {
         let spawner = match std::mem::take(&mut self.state) {
-            State::Running(spawner) => spawner,
+            SpawnerState::Running(spawner) => spawner,
             // Lost already.
             state => return self.state = state,
         };
@@ -155,7 +155,7 @@ impl Programs {
 
     /// Ends the spawner, and with it all programs.
     pub(super) fn end(&mut self) {
-        self.state = State::Absent;
+        self.state = SpawnerState::Absent;
         self.end_orphans(None);
     }
 
@@ -190,7 +190,7 @@ impl Programs {
         let (failures, rest_ms) = (self.back_off.failures(), rest.as_millis());
         tracing::warn!(failures, rest_ms, "the spawner is started again");
         let until = Instant::now() + rest;
-        self.state = State::Resting { until };
+        self.state = SpawnerState::Resting { until };
     }
 }
 

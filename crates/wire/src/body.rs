@@ -47,7 +47,7 @@ pub struct Decoded<'a> {
 /// Decodes one body, piece by piece.
 #[derive(Debug, Clone)]
 pub struct BodyDecoder {
-    state: State,
+    state: BodyState,
     caps: BodyCaps,
     /// 400 for a client's body, 502 for an upstream's.
     status: u16,
@@ -58,7 +58,7 @@ pub struct BodyDecoder {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BodyState {
     /// Content that ends after so many bytes.
     Length(u64),
     /// Content that ends with the connection.
@@ -83,9 +83,9 @@ impl BodyDecoder {
     /// A decoder for a request's body.
     pub fn new(framing: Framing, caps: &BodyCaps) -> BodyDecoder {
         let state = match framing {
-            Framing::None | Framing::Length(0) => State::Done,
-            Framing::Length(bytes) => State::Length(bytes),
-            Framing::Chunked => State::Size(0, 0),
+            Framing::None | Framing::Length(0) => BodyState::Done,
+            Framing::Length(bytes) => BodyState::Length(bytes),
+            Framing::Chunked => BodyState::Size(0, 0),
         };
         BodyDecoder::start(state, 400, caps)
     }
@@ -93,15 +93,15 @@ impl BodyDecoder {
     /// A decoder for a reply's body.
     pub fn for_reply(framing: ReplyFraming, caps: &BodyCaps) -> BodyDecoder {
         let state = match framing {
-            ReplyFraming::None | ReplyFraming::Length(0) => State::Done,
-            ReplyFraming::Length(bytes) => State::Length(bytes),
-            ReplyFraming::Chunked => State::Size(0, 0),
-            ReplyFraming::UntilClose => State::UntilClose,
+            ReplyFraming::None | ReplyFraming::Length(0) => BodyState::Done,
+            ReplyFraming::Length(bytes) => BodyState::Length(bytes),
+            ReplyFraming::Chunked => BodyState::Size(0, 0),
+            ReplyFraming::UntilClose => BodyState::UntilClose,
         };
         BodyDecoder::start(state, 502, caps)
     }
 
-    fn start(state: State, status: u16, caps: &BodyCaps) -> BodyDecoder {
+    fn start(state: BodyState, status: u16, caps: &BodyCaps) -> BodyDecoder {
         BodyDecoder {
             state,
             caps: *caps,
@@ -115,7 +115,7 @@ impl BodyDecoder {
 
     /// Whether the body has ended.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == BodyState::Done
     }
 
     /// Takes bytes from the start of `input` up to the end of its first run of content, and the framing after it.
@@ -125,7 +125,7 @@ impl BodyDecoder {
         let mut consumed = 0;
         let mut data: &'a [u8] = &[];
         while let Some(rest @ [byte, ..]) = input.get(consumed..) {
-            if self.state == State::Done {
+            if self.state == BodyState::Done {
                 break;
             }
             if let Some(left) = self.content_left() {
@@ -152,9 +152,9 @@ impl BodyDecoder {
     /// The input has ended: fine when the body is done, or lasts until then.
     pub fn eof(&mut self) -> Result<(), Refusal> {
         match self.state {
-            State::Done => Ok(()),
-            State::UntilClose => {
-                self.state = State::Done;
+            BodyState::Done => Ok(()),
+            BodyState::UntilClose => {
+                self.state = BodyState::Done;
                 Ok(())
             }
             _ => Err(self.refuse("body_cut_short")),
@@ -164,8 +164,8 @@ impl BodyDecoder {
     /// How much content may follow right here, if that is what follows.
     fn content_left(&self) -> Option<u64> {
         match self.state {
-            State::Length(left) | State::Data(left) => Some(left),
-            State::UntilClose => Some(u64::MAX),
+            BodyState::Length(left) | BodyState::Data(left) => Some(left),
+            BodyState::UntilClose => Some(u64::MAX),
             _ => None,
         }
     }
@@ -177,17 +177,17 @@ impl BodyDecoder {
             Err(_) => rest,
         };
         let bytes = data.len() as u64;
-        self.grant(if self.state == State::UntilClose {
+        self.grant(if self.state == BodyState::UntilClose {
             bytes
         } else {
             left
         })?;
         self.data_bytes += bytes;
         self.state = match self.state {
-            State::Length(left) if left == bytes => State::Done,
-            State::Length(left) => State::Length(left - bytes),
-            State::Data(left) if left == bytes => State::DataEnd,
-            State::Data(left) => State::Data(left - bytes),
+            BodyState::Length(left) if left == bytes => BodyState::Done,
+            BodyState::Length(left) => BodyState::Length(left - bytes),
+            BodyState::Data(left) if left == bytes => BodyState::DataEnd,
+            BodyState::Data(left) => BodyState::Data(left - bytes),
             other => other,
         };
         Ok(data)
@@ -208,23 +208,23 @@ impl BodyDecoder {
     fn step(&mut self, byte: u8) -> Result<(), Refusal> {
         let next = match (self.state, byte) {
             (
-                State::Size(size, digits @ 0..SIZE_DIGITS_MAX),
+                BodyState::Size(size, digits @ 0..SIZE_DIGITS_MAX),
                 b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F',
-            ) => State::Size(size << 4 | u64::from(digit_value(byte)), digits + 1),
-            (State::Size(size, 1..), b'\r') => State::SizeEnd(size),
-            (State::Size(size, 1..), b';') => State::Extension(size, false),
-            (State::Size(..), _) => return Err(self.refuse("bad_chunk_size")),
-            (State::Extension(size, true), b'\r') => State::SizeEnd(size),
-            (State::Extension(size, _), byte) => self.extension(size, byte)?,
-            (State::SizeEnd(0), b'\n') => State::Trailers(Lines::LineStart),
-            (State::SizeEnd(size), b'\n') => {
+            ) => BodyState::Size(size << 4 | u64::from(digit_value(byte)), digits + 1),
+            (BodyState::Size(size, 1..), b'\r') => BodyState::SizeEnd(size),
+            (BodyState::Size(size, 1..), b';') => BodyState::Extension(size, false),
+            (BodyState::Size(..), _) => return Err(self.refuse("bad_chunk_size")),
+            (BodyState::Extension(size, true), b'\r') => BodyState::SizeEnd(size),
+            (BodyState::Extension(size, _), byte) => self.extension(size, byte)?,
+            (BodyState::SizeEnd(0), b'\n') => BodyState::Trailers(Lines::LineStart),
+            (BodyState::SizeEnd(size), b'\n') => {
                 self.grant(size)?;
-                State::Data(size)
+                BodyState::Data(size)
             }
-            (State::DataEnd, b'\r') => State::DataEndLf,
-            (State::DataEndLf, b'\n') => State::Size(0, 0),
-            (State::Trailers(lines), byte) => self.trailer(lines, byte)?,
-            (State::SizeEnd(_) | State::DataEnd | State::DataEndLf, _) => {
+            (BodyState::DataEnd, b'\r') => BodyState::DataEndLf,
+            (BodyState::DataEndLf, b'\n') => BodyState::Size(0, 0),
+            (BodyState::Trailers(lines), byte) => self.trailer(lines, byte)?,
+            (BodyState::SizeEnd(_) | BodyState::DataEnd | BodyState::DataEndLf, _) => {
                 return Err(self.refuse("bad_chunk_end"));
             }
             (content, _) => content,
@@ -239,7 +239,7 @@ impl BodyDecoder {
         Ok(())
     }
 
-    fn extension(&mut self, size: u64, byte: u8) -> Result<State, Refusal> {
+    fn extension(&mut self, size: u64, byte: u8) -> Result<BodyState, Refusal> {
         if byte == b'\t' || !is_value_byte(byte) {
             return Err(self.refuse("bad_chunk_extension"));
         }
@@ -247,10 +247,10 @@ impl BodyDecoder {
         if self.extension_bytes > self.caps.chunk_extension_bytes {
             return Err(self.refuse("chunk_extension_too_long"));
         }
-        Ok(State::Extension(size, true))
+        Ok(BodyState::Extension(size, true))
     }
 
-    fn trailer(&mut self, lines: Lines, byte: u8) -> Result<State, Refusal> {
+    fn trailer(&mut self, lines: Lines, byte: u8) -> Result<BodyState, Refusal> {
         let next = lines
             .step(byte)
             .map_err(|refusal| self.refuse(refusal.reason))?;
@@ -260,9 +260,9 @@ impl BodyDecoder {
             return Err(self.refuse("trailers_too_long"));
         }
         Ok(if next == Lines::End {
-            State::Done
+            BodyState::Done
         } else {
-            State::Trailers(next)
+            BodyState::Trailers(next)
         })
     }
 

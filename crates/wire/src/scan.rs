@@ -24,18 +24,18 @@ pub(crate) enum StartLine {
 pub(crate) fn first_fault(input: &[u8], start: StartLine, caps: &HeadCaps) -> Option<Refusal> {
     let window = head::window(input, caps);
     let mut place = match start {
-        StartLine::Request => Place::Start,
-        StartLine::Status => Place::Status(0),
+        StartLine::Request => ScanState::Start,
+        StartLine::Status => ScanState::Status(0),
     };
     let (mut index, mut fields) = (0, 0);
     while let Some(&byte) = window.get(index) {
         let next = match place.step(byte, caps) {
-            Ok(Place::Lines(Lines::End)) => return None,
+            Ok(ScanState::Lines(Lines::End)) => return None,
             Ok(next) => next,
             Err(refusal) => return Some(refusal),
         };
         fields += usize::from(
-            place == Place::Lines(Lines::LineStart) && next == Place::Lines(Lines::Name),
+            place == ScanState::Lines(Lines::LineStart) && next == ScanState::Lines(Lines::Name),
         );
         if fields > caps.fields.min(FIELDS_MAX) {
             return Some(Refusal::new(431, "too_many_fields"));
@@ -63,7 +63,7 @@ fn run_of(fine: impl Fn(u8) -> bool, bytes: &[u8]) -> usize {
 
 /// Where the machine stands in a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanState {
     /// Before a request line.
     Start,
     /// After the CR of the one empty line a request may begin with.
@@ -82,64 +82,66 @@ enum Place {
     Lines(Lines),
 }
 
-impl Place {
+impl ScanState {
     /// How many of the bytes that follow change nothing but a count: long targets and values need
     /// no machine, and a head that comes in many pieces is looked at many times.
     fn run(self, rest: &[u8], caps: &HeadCaps) -> usize {
         match self {
-            Place::Target(length) => {
+            ScanState::Target(length) => {
                 let room = rest.len().min(caps.target_bytes.saturating_sub(length));
                 run_of(
                     |byte| byte.is_ascii_graphic(),
                     rest.get(..room).unwrap_or_default(),
                 )
             }
-            Place::Lines(Lines::Value) => run_of(is_value_byte, rest),
+            ScanState::Lines(Lines::Value) => run_of(is_value_byte, rest),
             _ => 0,
         }
     }
 
     /// The place after a run.
-    fn after(self, run: usize) -> Place {
+    fn after(self, run: usize) -> ScanState {
         match self {
-            Place::Target(length) => Place::Target(length + run),
+            ScanState::Target(length) => ScanState::Target(length + run),
             place => place,
         }
     }
 
-    fn step(self, byte: u8, caps: &HeadCaps) -> Result<Place, Refusal> {
+    fn step(self, byte: u8, caps: &HeadCaps) -> Result<ScanState, Refusal> {
         match (self, byte) {
-            (Place::Lines(lines), byte) => lines.step(byte).map(Place::Lines),
-            (Place::Start, b'\r') => Ok(Place::EmptyLine),
-            (Place::EmptyLine, b'\n') => Ok(Place::Method0),
-            (Place::EmptyLine | Place::StartLineEnd, byte) if byte != b'\n' => {
+            (ScanState::Lines(lines), byte) => lines.step(byte).map(ScanState::Lines),
+            (ScanState::Start, b'\r') => Ok(ScanState::EmptyLine),
+            (ScanState::EmptyLine, b'\n') => Ok(ScanState::Method0),
+            (ScanState::EmptyLine | ScanState::StartLineEnd, byte) if byte != b'\n' => {
                 Err(Refusal::bad("bare_cr"))
             }
-            (Place::StartLineEnd, _) => Ok(Place::Lines(Lines::LineStart)),
+            (ScanState::StartLineEnd, _) => Ok(ScanState::Lines(Lines::LineStart)),
             (_, b'\n') => Err(Refusal::bad("bare_lf")),
-            (Place::Start | Place::Method0 | Place::Method, byte) if is_token_byte(byte) => {
-                Ok(Place::Method)
+            (ScanState::Start | ScanState::Method0 | ScanState::Method, byte)
+                if is_token_byte(byte) =>
+            {
+                Ok(ScanState::Method)
             }
-            (Place::Method, b' ') => Ok(Place::Target(0)),
-            (Place::Target(length), 0x21..=0x7e) if length >= caps.target_bytes => {
+            (ScanState::Method, b' ') => Ok(ScanState::Target(0)),
+            (ScanState::Target(length), 0x21..=0x7e) if length >= caps.target_bytes => {
                 Err(Refusal::new(414, "target_too_long"))
             }
-            (Place::Target(length), 0x21..=0x7e) => Ok(Place::Target(length + 1)),
-            (Place::Target(1..), b' ') => Ok(Place::Version(0, [0; 8])),
-            (Place::Target(_), b'\r') => Err(Refusal::bad("no_version")),
-            (Place::Target(_), _) => Err(Refusal::bad("bad_target")),
-            (Place::Version(length, read), byte) => version(length, read, byte),
-            (Place::Status(index), byte) => status(index, byte),
+            (ScanState::Target(length), 0x21..=0x7e) => Ok(ScanState::Target(length + 1)),
+            (ScanState::Target(1..), b' ') => Ok(ScanState::Version(0, [0; 8])),
+            (ScanState::Target(_), b'\r') => Err(Refusal::bad("no_version")),
+            (ScanState::Target(_), _) => Err(Refusal::bad("bad_target")),
+            (ScanState::Version(length, read), byte) => version(length, read, byte),
+            (ScanState::Status(index), byte) => status(index, byte),
             _ => Err(Refusal::bad("bad_method")),
         }
     }
 }
 
 /// One more byte of a request line's version. 1.0 and 1.1 are ours, others are answered 505.
-fn version(length: usize, mut read: [u8; 8], byte: u8) -> Result<Place, Refusal> {
+fn version(length: usize, mut read: [u8; 8], byte: u8) -> Result<ScanState, Refusal> {
     if byte == b'\r' {
         return match &read {
-            b"HTTP/1.0" | b"HTTP/1.1" => Ok(Place::StartLineEnd),
+            b"HTTP/1.0" | b"HTTP/1.1" => Ok(ScanState::StartLineEnd),
             [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
                 Err(Refusal::new(505, "unknown_version"))
             }
@@ -155,14 +157,14 @@ fn version(length: usize, mut read: [u8; 8], byte: u8) -> Result<Place, Refusal>
     match read.get_mut(length) {
         Some(slot) if fits => {
             *slot = byte;
-            Ok(Place::Version(length + 1, read))
+            Ok(ScanState::Version(length + 1, read))
         }
         _ => Err(Refusal::bad("bad_version")),
     }
 }
 
 /// One more byte of a status line.
-fn status(index: usize, byte: u8) -> Result<Place, Refusal> {
+fn status(index: usize, byte: u8) -> Result<ScanState, Refusal> {
     let fits = match index {
         0..7 => b"HTTP/1.".get(index) == Some(&byte),
         7 => matches!(byte, b'0' | b'1'),
@@ -173,8 +175,8 @@ fn status(index: usize, byte: u8) -> Result<Place, Refusal> {
         _ => is_value_byte(byte) || byte == b'\r',
     };
     match (fits, byte) {
-        (true, b'\r') => Ok(Place::StartLineEnd),
-        (true, _) => Ok(Place::Status(index.saturating_add(1))),
+        (true, b'\r') => Ok(ScanState::StartLineEnd),
+        (true, _) => Ok(ScanState::Status(index.saturating_add(1))),
         (false, _) => Err(Refusal::bad("bad_status_line")),
     }
 }

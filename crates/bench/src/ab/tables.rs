@@ -20,7 +20,7 @@ pub(crate) fn banner() -> String {
 
 /// The table.
 pub(crate) fn text(told: Told<'_>, attributes: &Attributes) -> String {
-    let mut table = Table {
+    let mut table = HtmlTable {
         out: format!("\n\n<table {}>\n", attributes.table),
         attributes,
     };
@@ -34,12 +34,12 @@ pub(crate) fn text(told: Told<'_>, attributes: &Attributes) -> String {
     table.out
 }
 
-struct Table<'a> {
+struct HtmlTable<'a> {
     out: String,
     attributes: &'a Attributes,
 }
 
-impl Table<'_> {
+impl HtmlTable<'_> {
     fn row(&mut self, label: &str, value: &str) {
         let Attributes { row, cell, .. } = self.attributes;
         // Writing to memory does not fail, here and below.
@@ -68,7 +68,7 @@ impl Table<'_> {
     }
 }
 
-fn server(told: Told<'_>, table: &mut Table<'_>) {
+fn server(told: Told<'_>, table: &mut HtmlTable<'_>) {
     table.row("Server Software:", told.software());
     table.row("Server Hostname:", &told.target.host);
     table.row("Server Port:", &told.target.port.to_string());
@@ -76,7 +76,7 @@ fn server(told: Told<'_>, table: &mut Table<'_>) {
     table.row("Document Length:", &told.length());
 }
 
-fn counts(told: Told<'_>, table: &mut Table<'_>) {
+fn counts(told: Told<'_>, table: &mut HtmlTable<'_>) {
     let figures = told.figures;
     let failed = figures.failed;
     table.row("Concurrency Level:", &told.flags.connections.to_string());
@@ -115,7 +115,7 @@ fn counts(told: Told<'_>, table: &mut Table<'_>) {
     );
 }
 
-fn rates(told: Told<'_>, table: &mut Table<'_>) {
+fn rates(told: Told<'_>, table: &mut HtmlTable<'_>) {
     let figures = told.figures;
     if figures.seconds <= 0.0 {
         return;
@@ -135,7 +135,7 @@ fn rates(told: Told<'_>, table: &mut Table<'_>) {
     }
 }
 
-fn times(told: Told<'_>, table: &mut Table<'_>) {
+fn times(told: Told<'_>, table: &mut HtmlTable<'_>) {
     let Attributes { row, cell, .. } = table.attributes;
     let _ = writeln!(
         table.out,

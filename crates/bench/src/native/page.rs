@@ -107,12 +107,12 @@ fn course(document: &mut Document, report: &Report) {
     if steps.is_empty() {
         return;
     }
-    let line = |name: &str, of: fn(&timeline::Step) -> f64| Line {
+    let line = |name: &str, of: fn(&timeline::TimelineStep) -> f64| Line {
         name: name.to_owned(),
         points: steps.iter().map(|step| (step.end_s, of(step))).collect(),
     };
     // Where no reply came there is no time to show, least of all a short one.
-    let times = |name: &str, of: fn(&timeline::Step) -> f64| Line {
+    let times = |name: &str, of: fn(&timeline::TimelineStep) -> f64| Line {
         name: name.to_owned(),
         points: steps
             .iter()

@@ -6,7 +6,7 @@ use report::{Cell, Column, Document, Paint, Table, Tone};
 use super::notes;
 use super::record::{Asked, PaceWord, Report, per_second};
 use super::tables;
-use super::timeline::{self, Step};
+use super::timeline::{self, TimelineStep};
 use super::watch;
 
 /// What a line over time has beside its blocks: its name, and from what to what it goes.
@@ -205,10 +205,10 @@ fn course(report: &Report, width: usize) -> Option<(String, Table)> {
     let steps = timeline::steps(&report.timeline, room);
     let step = units::seconds(steps.first()?.end_s);
     let mut table = Table::new(["", "", ""].map(Column::left));
-    let mut line = |name: &str, of: fn(&Step) -> f64, say: fn(f64) -> String| {
+    let mut line = |name: &str, of: fn(&TimelineStep) -> f64, say: fn(f64) -> String| {
         let values = steps.iter().map(of);
         // Where no reply came there is no time, least of all a short one.
-        let told = |step: &&Step| name != TIMES || step.per_second > 0.0;
+        let told = |step: &&TimelineStep| name != TIMES || step.per_second > 0.0;
         let most = values.clone().fold(0.0, f64::max);
         let least = steps.iter().filter(told).map(of).fold(most, f64::min);
         let range = format!("{} to {}", say(least), say(most));

@@ -9,7 +9,7 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 
 /// Some tenths of a second together.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct TimelineStep {
     /// Seconds since recording began, at its end.
     pub(crate) end_s: f64,
     /// Whole replies a second.
@@ -25,7 +25,7 @@ pub(crate) struct Step {
 }
 
 /// The course in at most so many steps. The last tenth is left out: it is hardly ever a whole one.
-pub(crate) fn steps(timeline: &[Interval], most: usize) -> Vec<Step> {
+pub(crate) fn steps(timeline: &[Interval], most: usize) -> Vec<TimelineStep> {
     let whole = timeline
         .get(..timeline.len().saturating_sub(1))
         .unwrap_or(&[]);
@@ -40,7 +40,7 @@ pub(crate) fn steps(timeline: &[Interval], most: usize) -> Vec<Step> {
         .collect()
 }
 
-fn step(tenths: &[Interval], end_s: f64) -> Step {
+fn step(tenths: &[Interval], end_s: f64) -> TimelineStep {
     let seconds = tenths.len() as f64 / 10.0;
     let completed: u64 = tenths.iter().map(|tenth| tenth.completed).sum();
     let failed: u64 = tenths.iter().map(|tenth| tenth.failed).sum();
@@ -49,7 +49,7 @@ fn step(tenths: &[Interval], end_s: f64) -> Step {
         .map(|tenth| tenth.p50_us as f64 * tenth.completed as f64)
         .sum();
     let worst = |of: fn(&Interval) -> u64| tenths.iter().map(of).max().unwrap_or(0) as f64;
-    Step {
+    TimelineStep {
         end_s,
         per_second: completed as f64 / seconds,
         failed_per_second: failed as f64 / seconds,

@@ -29,7 +29,7 @@ use crate::sources::Overrides;
 const ENTRIES_MAX: usize = 1_000;
 
 /// An entry of the overrides file.
-pub(crate) struct Entry<'a> {
+pub(crate) struct OverrideEntry<'a> {
     /// The limit, as `limits list` names it.
     pub(crate) identity: &'a str,
     /// Where its name stands.
@@ -72,7 +72,7 @@ pub(crate) fn apply(context: &Context<'_>, model: &mut Model) {
     let number = sources.files.len();
     let document = syntax::parse(context, number);
     let entries = entries(context, number, &document);
-    let mut wanted: HashMap<&str, &Entry<'_>> = entries
+    let mut wanted: HashMap<&str, &OverrideEntry<'_>> = entries
         .iter()
         .map(|entry| (entry.identity, entry))
         .collect();
@@ -141,7 +141,7 @@ pub(crate) fn entries<'a>(
     context: &'a Context<'a>,
     file: usize,
     document: &'a Spanned<DeTable<'a>>,
-) -> Vec<Entry<'a>> {
+) -> Vec<OverrideEntry<'a>> {
     let span = document.span();
     let top = Table::open(context, file, &keys::OVERRIDES, document.get_ref(), span);
     let members = top.entries("limits");
@@ -154,16 +154,16 @@ pub(crate) fn entries<'a>(
         context.report(problem(spot, message).help(help));
     }
     let members = members.into_iter().take(ENTRIES_MAX);
-    members.filter_map(Entry::read).collect()
+    members.filter_map(OverrideEntry::read).collect()
 }
 
-impl<'a> Entry<'a> {
-    fn read(member: Member<'a>) -> Option<Entry<'a>> {
+impl<'a> OverrideEntry<'a> {
+    fn read(member: Member<'a>) -> Option<OverrideEntry<'a>> {
         let table = member.value.table(&keys::OVERRIDE)?;
         let small = |count: Option<u64>| count.and_then(|count| u32::try_from(count).ok());
         let rate = table.get("rate");
         let rate = rate.and_then(|value| value.rate(limit::REQUESTS_MAX));
-        Some(Entry {
+        Some(OverrideEntry {
             identity: member.name,
             end: member.value.spot().end,
             concurrent: table.get("concurrent").and_then(|it| concurrent(&it)),

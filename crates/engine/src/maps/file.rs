@@ -43,7 +43,7 @@ pub(super) struct FileMap {
     number: usize,
     is_started: AtomicBool,
     /// Held to copy or replace it.
-    table: Mutex<Arc<Table>>,
+    table: Mutex<Arc<FileTable>>,
     /// Whether the last look failed.
     is_lost: AtomicBool,
 }
@@ -53,7 +53,7 @@ type Entries = HashMap<Box<[u8]>, Arc<[u8]>>;
 
 /// What a file said when it was read.
 #[derive(Debug)]
-struct Table {
+struct FileTable {
     entries: Entries,
     facts: Facts,
 }
@@ -154,7 +154,7 @@ impl FileMap {
         }
     }
 
-    fn table(&self) -> Arc<Table> {
+    fn table(&self) -> Arc<FileTable> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&table)
     }
@@ -186,7 +186,7 @@ impl Facts {
 }
 
 /// Reads a file and what it says, with the lines that say nothing.
-fn read(path: &Path, caps: (usize, usize)) -> io::Result<(Table, Vec<BadLine>)> {
+fn read(path: &Path, caps: (usize, usize)) -> io::Result<(FileTable, Vec<BadLine>)> {
     // Opened without waiting: it may be a pipe, or have become one since it was looked at.
     let file = File::from(os::file::open(path, Wait::Allowed)?);
     let metadata = file.metadata()?;
@@ -205,7 +205,7 @@ fn read(path: &Path, caps: (usize, usize)) -> io::Result<(Table, Vec<BadLine>)> 
         return Err(io::Error::other(error));
     }
     let (entries, bad) = parse(&text, caps);
-    Ok((Table { entries, facts }, bad))
+    Ok((FileTable { entries, facts }, bad))
 }
 
 /// The keys and values of a text. As in Apache, the first line of a key counts, lines that begin

@@ -21,12 +21,12 @@ const UNATTENDED: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Map {
     pub(super) config: model::Map,
-    pub(super) source: Source,
+    pub(super) source: Asker,
     stats: Arc<MapStats>,
 }
 
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum Asker {
     Program(Arc<Program>),
     File(Arc<FileMap>),
 }
@@ -77,7 +77,7 @@ pub(crate) fn compile(model: &Model, before: &[Arc<Map>]) -> Result<Box<[Arc<Map
 pub(crate) fn retire(before: &[Arc<Map>], next: &[Arc<Map>]) {
     for map in before {
         let stays = next.iter().any(|kept| Arc::ptr_eq(kept, map));
-        if let Source::Program(program) = &map.source
+        if let Asker::Program(program) = &map.source
             && !stays
         {
             program.retire(Instant::now());
@@ -93,9 +93,9 @@ impl Map {
     ) -> std::result::Result<Self, String> {
         let source = match &config.source {
             MapSource::Program(program) => {
-                Source::Program(Arc::new(Program::new(config, program, number, &stats)))
+                Asker::Program(Arc::new(Program::new(config, program, number, &stats)))
             }
-            MapSource::File(path) => Source::File(Arc::new(FileMap::open(config, path, number)?)),
+            MapSource::File(path) => Asker::File(Arc::new(FileMap::open(config, path, number)?)),
         };
         Ok(Self {
             config: config.clone(),
@@ -117,24 +117,24 @@ impl Map {
     /// Processes that run, and those there are to be; `None` for a file.
     pub fn processes(&self) -> Option<(usize, usize)> {
         match &self.source {
-            Source::Program(program) => Some(program.processes()),
-            Source::File(_) => None,
+            Asker::Program(program) => Some(program.processes()),
+            Asker::File(_) => None,
         }
     }
 
     /// Whether this program is the map's.
     pub(super) fn is_of(&self, program: &Arc<Program>) -> bool {
-        matches!(&self.source, Source::Program(own) if Arc::ptr_eq(own, program))
+        matches!(&self.source, Asker::Program(own) if Arc::ptr_eq(own, program))
     }
 
     /// The answer of a file to a key, or the program that is to be asked.
     pub(super) fn look_up(&self, key: &[u8]) -> std::result::Result<Answer, &Arc<Program>> {
         match &self.source {
-            Source::File(file) => {
+            Asker::File(file) => {
                 self.stats.questions.fetch_add(1, Relaxed);
                 Ok(file.answer(key))
             }
-            Source::Program(program) => Err(program),
+            Asker::Program(program) => Err(program),
         }
     }
 

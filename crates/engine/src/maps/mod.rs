@@ -32,7 +32,7 @@ pub(crate) use map::Map;
 pub(crate) use map::retire;
 
 use self::file::FileMap;
-use self::map::Source;
+use self::map::Asker;
 use self::texts::{of_edits, of_settings};
 use crate::conditions::Conditions;
 use crate::exchange::Exchange;
@@ -46,12 +46,12 @@ use crate::worker::Worker;
 pub(crate) fn start(worker: &Rc<Worker>, generation: &Generation) {
     for map in &generation.maps {
         match &map.source {
-            Source::Program(program) => {
+            Asker::Program(program) => {
                 for mailbox in program.to_be_hosted(worker) {
                     process::host(worker, Arc::clone(program), Arc::clone(mailbox));
                 }
             }
-            Source::File(file) => FileMap::start(file, worker),
+            Asker::File(file) => FileMap::start(file, worker),
         }
     }
 }

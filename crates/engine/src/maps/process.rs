@@ -39,7 +39,7 @@ const STDERR_READS_MAX: usize = 4;
 
 /// Why a process is talked to no more.
 #[derive(Debug)]
-enum End {
+enum ProcessEnd {
     /// The map has gone.
     Retired,
     /// It closed its output: it has ended, or will.
@@ -80,7 +80,7 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
         mailbox.enter(MailboxState::Open);
         let started = Instant::now();
         let (end, words, mut unanswered) = run(&worker, program, mailbox).await;
-        if matches!(end, End::Retired) {
+        if matches!(end, ProcessEnd::Retired) {
             tracing::info!(
                 map = &*program.name,
                 "a map program has ended: its map has gone"
@@ -105,14 +105,14 @@ async fn live(worker: Rc<Worker>, hosted: Hosted) {
 /// Tells of an end, and of how many before it nothing was said.
 fn tell_end(
     program: &Program,
-    end: &End,
+    end: &ProcessEnd,
     words: &str,
     (unanswered, alike): (usize, u64),
     rest: Duration,
 ) {
     let (map, rest_ms) = (&*program.name, rest.as_millis());
     let alike = (alike > 0).then_some(alike);
-    if matches!(end, End::Unstarted) {
+    if matches!(end, ProcessEnd::Unstarted) {
         let again = match rest_ms {
             0 => "tried again at once".to_owned(),
             rest_ms => format!("tried again in {rest_ms} ms"),
@@ -153,16 +153,16 @@ async fn run(
     worker: &Rc<Worker>,
     program: &Arc<Program>,
     mailbox: &Mailbox,
-) -> (End, String, usize) {
+) -> (ProcessEnd, String, usize) {
     let (pipes, ends) = match Pipes::open() {
         Ok(opened) => opened,
         Err(error) => {
             let why = format!("open its pipes: {}", config::reason(&error));
-            return (End::Unstarted, why, 0);
+            return (ProcessEnd::Unstarted, why, 0);
         }
     };
     let Some((generation, map)) = place(worker, program) else {
-        return (End::Retired, String::new(), 0);
+        return (ProcessEnd::Retired, String::new(), 0);
     };
     let [stdin, stdout, stderr] = ends;
     let order = |id| RunMap {
@@ -177,13 +177,13 @@ async fn run(
     let ordering = worker.programs.run_map(order);
     let process = match attended(program, mailbox, ordering).await {
         Ok(process) => process,
-        Err(error) => return (End::Unstarted, error.detail, 0),
+        Err(error) => return (ProcessEnd::Unstarted, error.detail, 0),
     };
     program.running.fetch_add(1, Relaxed);
     let mut talk = Talk::new(worker, program, mailbox, pipes);
     let end = poll_fn(|cx| talk.poll(cx)).await;
     let unanswered = match end {
-        End::Retired => mailbox.enter(MailboxState::Ended),
+        ProcessEnd::Retired => mailbox.enter(MailboxState::Ended),
         _ => mailbox.fail(),
     };
     let unanswered = tell_failure(program, unanswered);
@@ -192,7 +192,9 @@ async fn run(
     program.running.fetch_sub(1, Relaxed);
     let words = in_words(&end, outcome.as_ref(), talk.last_words());
     let end = match outcome {
-        Some(ProgramOutcome::Failed(..)) if !matches!(end, End::Retired) => End::Unstarted,
+        Some(ProgramOutcome::Failed(..)) if !matches!(end, ProcessEnd::Retired) => {
+            ProcessEnd::Unstarted
+        }
         _ => end,
     };
     (end, words, unanswered)
@@ -235,13 +237,13 @@ fn tick(program: &Program) -> Duration {
 
 /// Ends a process and hears how it ended. One whose map has gone may end by itself.
 async fn finish(
-    end: &End,
+    end: &ProcessEnd,
     talk: &mut Talk<'_>,
     process: &programs::Program,
 ) -> Option<ProgramOutcome> {
     talk.stdin = None;
     let outcome = || poll_fn(|cx| process.poll_outcome(cx));
-    if matches!(end, End::Retired | End::Closed)
+    if matches!(end, ProcessEnd::Retired | ProcessEnd::Closed)
         && let Ok(outcome) = timeout(LAST_WORDS, outcome()).await
     {
         talk.hear_last_words().await;
@@ -254,7 +256,7 @@ async fn finish(
 }
 
 /// How a process ended, for the log.
-fn in_words(end: &End, outcome: Option<&ProgramOutcome>, last: &str) -> String {
+fn in_words(end: &ProcessEnd, outcome: Option<&ProgramOutcome>, last: &str) -> String {
     let outcome = match outcome {
         Some(ProgramOutcome::Failed(_, detail)) => return detail.clone(),
         Some(ProgramOutcome::Lost) => "the spawner has gone and took it along".to_owned(),
@@ -265,10 +267,12 @@ fn in_words(end: &End, outcome: Option<&ProgramOutcome>, last: &str) -> String {
         None => "it was killed and does not end".to_owned(),
     };
     let why = match end {
-        End::Retired | End::Unstarted => String::new(),
-        End::Closed => outcome,
-        End::Silent => "it answered nothing for as long as a question may take (timeout)".into(),
-        End::Flood(flood) => flood.describe().to_owned(),
+        ProcessEnd::Retired | ProcessEnd::Unstarted => String::new(),
+        ProcessEnd::Closed => outcome,
+        ProcessEnd::Silent => {
+            "it answered nothing for as long as a question may take (timeout)".into()
+        }
+        ProcessEnd::Flood(flood) => flood.describe().to_owned(),
     };
     match last {
         "" => why,
@@ -319,7 +323,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ProcessEnd> {
         if let Poll::Ready(end) = self.poll_write(cx) {
             return Poll::Ready(end);
         }
@@ -332,7 +336,7 @@ impl<'a> Talk<'a> {
 
     /// Writes what was asked; ready where the map has gone. A program that reads no more may still
     /// answer what it has read.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<ProcessEnd> {
         loop {
             if self.written == self.writing.len() {
                 self.writing.clear();
@@ -340,7 +344,7 @@ impl<'a> Talk<'a> {
             }
             let look = self.mailbox.attend(cx, &mut self.writing);
             if look.ends.is_some() && self.is_over() {
-                return Poll::Ready(End::Retired);
+                return Poll::Ready(ProcessEnd::Retired);
             }
             let is_due = look.is_busy || look.ends.is_some();
             if is_due && !self.is_ticking {
@@ -364,10 +368,10 @@ impl<'a> Talk<'a> {
     }
 
     /// Reads answers and tells them; ready at their end.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<ProcessEnd> {
         loop {
             match ready!(self.stdout.poll_fill(cx, &mut self.buffer)) {
-                Ok(0) | Err(_) => return Poll::Ready(End::Closed),
+                Ok(0) | Err(_) => return Poll::Ready(ProcessEnd::Closed),
                 Ok(_) => {}
             }
             let now = Instant::now();
@@ -376,7 +380,7 @@ impl<'a> Talk<'a> {
             let given = self.mailbox.deliver(&mut self.answers, &mut self.told, now);
             self.program.tell(&mut self.told, now);
             if let Err(flood) = read.and(given) {
-                return Poll::Ready(End::Flood(flood));
+                return Poll::Ready(ProcessEnd::Flood(flood));
             }
         }
     }
@@ -401,17 +405,17 @@ impl<'a> Talk<'a> {
     }
 
     /// Tells those who have waited too long; ready where the process answers nobody.
-    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<ProcessEnd> {
         while self.is_ticking {
             ready!(self.tick.as_mut().poll(cx));
             let now = Instant::now();
             let (late, is_silent) = self.mailbox.expire(self.program.timeout(), now);
             self.program.tell_failure(late);
             if is_silent {
-                return Poll::Ready(End::Silent);
+                return Poll::Ready(ProcessEnd::Silent);
             }
             if self.is_over() {
-                return Poll::Ready(End::Retired);
+                return Poll::Ready(ProcessEnd::Retired);
             }
             self.is_ticking = self.mailbox.waiting() > 0 || self.mailbox.ends().is_some();
             let next = tokio::time::Instant::now() + tick(self.program);

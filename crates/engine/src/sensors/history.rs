@@ -24,7 +24,7 @@ const ROWS_MAX: usize = 128;
 
 /// How a gauge's value comes from what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum GaugeKind {
     /// It is what was read last.
     Level,
     /// It is the highest of the last second.
@@ -83,9 +83,9 @@ impl History {
     fn now(&self, gauge: Gauge) -> f64 {
         let last = self.rows.back().map_or(f64::NAN, |row| number(row, gauge));
         match kind(gauge) {
-            Kind::Level => last,
-            Kind::Peak => self.peak(|row| number(row, gauge)),
-            Kind::Total => bounded(gauge, self.growth(gauge, SHORT_US)),
+            GaugeKind::Level => last,
+            GaugeKind::Peak => self.peak(|row| number(row, gauge)),
+            GaugeKind::Total => bounded(gauge, self.growth(gauge, SHORT_US)),
         }
     }
 
@@ -97,7 +97,7 @@ impl History {
     }
 
     fn mean(&self, gauge: Gauge) -> f64 {
-        if kind(gauge) == Kind::Total {
+        if kind(gauge) == GaugeKind::Total {
             return bounded(gauge, self.growth(gauge, LONG_US));
         }
         let numbers = self.since(LONG_US).map(|row| number(row, gauge));
@@ -160,7 +160,7 @@ fn bounded(gauge: Gauge, value: f64) -> f64 {
 }
 
 /// How its value comes from what is read.
-pub(super) fn kind(gauge: Gauge) -> Kind {
+pub(super) fn kind(gauge: Gauge) -> GaugeKind {
     match gauge {
         Gauge::CpuPressure
         | Gauge::MemoryPressure
@@ -169,8 +169,8 @@ pub(super) fn kind(gauge: Gauge) -> Kind {
         | Gauge::IoPressureFull
         | Gauge::SwapIn
         | Gauge::ConntrackDrops
-        | Gauge::ListenOverflows => Kind::Total,
-        Gauge::LoopLag => Kind::Peak,
+        | Gauge::ListenOverflows => GaugeKind::Total,
+        Gauge::LoopLag => GaugeKind::Peak,
         Gauge::Load1
         | Gauge::Load5
         | Gauge::Load15
@@ -179,7 +179,7 @@ pub(super) fn kind(gauge: Gauge) -> Kind {
         | Gauge::Descriptors
         | Gauge::Ports
         | Gauge::InFlight
-        | Gauge::QueueAge => Kind::Level,
+        | Gauge::QueueAge => GaugeKind::Level,
     }
 }
 

@@ -17,7 +17,7 @@ use os::sensors::{
 };
 
 use super::gauges::{GAUGES, Missing, Numbers};
-use super::history::{Kind as Value, kind};
+use super::history::{GaugeKind as Value, kind};
 
 /// How often what does not move fast is read.
 const SECOND_US: u64 = 1_000_000;

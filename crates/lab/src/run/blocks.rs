@@ -10,7 +10,7 @@ use super::super::record::{Arm, Slice};
 use super::super::slice::{self, Measured};
 use super::super::summary::rounded;
 use super::super::wrk;
-use super::{Place, Run};
+use super::{Contender, Run};
 use load::Error;
 use report::{Tone, units};
 
@@ -25,7 +25,7 @@ const BLOCKS_FACTOR: usize = 2;
 
 impl Run<'_> {
     /// The rate of the row: its own, or a share of the slowest variant's, found out here.
-    pub(super) fn rate(&mut self, row: &Row, places: &[Place]) -> Result<Rate, Error> {
+    pub(super) fn rate(&mut self, row: &Row, places: &[Contender]) -> Result<Rate, Error> {
         let Measure::Load(asks) = &row.measure else {
             return Ok(Rate::Full);
         };
@@ -70,7 +70,12 @@ impl Run<'_> {
     }
 
     /// Runs blocks until enough of them count.
-    pub(super) fn blocks(&mut self, row: &Row, places: &[Place], rate: Rate) -> Result<(), Error> {
+    pub(super) fn blocks(
+        &mut self,
+        row: &Row,
+        places: &[Contender],
+        rate: Rate,
+    ) -> Result<(), Error> {
         let wanted = row.load.blocks;
         let from = self.record.slices.len();
         let (mut good, mut void) = (0, 0);
@@ -150,7 +155,7 @@ impl Run<'_> {
         found
     }
 
-    fn restart(&mut self, row: &Row, places: &[Place]) -> Result<(), Error> {
+    fn restart(&mut self, row: &Row, places: &[Contender]) -> Result<(), Error> {
         for place in places {
             self.running.remove(&place.process());
         }
@@ -165,7 +170,7 @@ impl Run<'_> {
     fn block(
         &mut self,
         row: &Row,
-        places: &[Place],
+        places: &[Contender],
         rate: Rate,
         (block, good, wanted): (usize, usize, usize),
     ) -> Result<Option<String>, Error> {
@@ -188,7 +193,7 @@ impl Run<'_> {
     fn slices(
         &mut self,
         row: &Row,
-        order: Vec<Place>,
+        order: Vec<Contender>,
         rate: Rate,
         (block, good, wanted): (usize, usize, usize),
         seed: u64,
@@ -242,7 +247,13 @@ impl Run<'_> {
     }
 
     /// One slice of one place, with the commands around it.
-    fn slice(&mut self, row: &Row, place: Place, rate: Rate, seed: u64) -> Result<Measured, Error> {
+    fn slice(
+        &mut self,
+        row: &Row,
+        place: Contender,
+        rate: Rate,
+        seed: u64,
+    ) -> Result<Measured, Error> {
         if row.fresh {
             self.running.remove(&place.process());
             self.bring_up(row, place.process())?;
@@ -319,7 +330,7 @@ impl Run<'_> {
         })
     }
 
-    fn check_alive(&mut self, place: Place) -> Result<(), Error> {
+    fn check_alive(&mut self, place: Contender) -> Result<(), Error> {
         self.bed.check_backends()?;
         match self.running.get_mut(&place.process()) {
             Some(started) => started.check(),

@@ -49,16 +49,16 @@ pub(crate) enum Stored {
 
 /// What is measured side by side in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Contender {
     variant: usize,
     arm: Arm,
 }
 
-impl Place {
+impl Contender {
     /// Where it runs: wrk loads the variant itself.
-    fn process(self) -> Place {
+    fn process(self) -> Contender {
         match self.arm {
-            Arm::Wrk => Place {
+            Arm::Wrk => Contender {
                 arm: Arm::Variant,
                 ..self
             },
@@ -71,7 +71,7 @@ struct Run<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
     /// Dropped before the bed.
-    running: BTreeMap<Place, Started>,
+    running: BTreeMap<Contender, Started>,
     bed: Bed,
     /// Variants that are not there or did not come up.
     absent: BTreeSet<usize>,
@@ -348,7 +348,7 @@ impl Run<'_> {
         let mut places = self.places(row);
         let slices = places.len() * row.load.blocks;
         self.progress.row(&row.name, slices as u32, later);
-        let processes: BTreeSet<Place> = places.iter().map(|place| place.process()).collect();
+        let processes: BTreeSet<Contender> = places.iter().map(|place| place.process()).collect();
         self.running.retain(|place, _| processes.contains(place));
         for place in processes {
             self.bring_up(row, place)?;
@@ -373,15 +373,15 @@ impl Run<'_> {
     }
 
     /// Who takes part: the variants that are there, the control, and wrk.
-    fn places(&self, row: &Row) -> Vec<Place> {
+    fn places(&self, row: &Row) -> Vec<Contender> {
         let present = self.present(row);
         let place = |arm| {
-            move |variant: &usize| Place {
+            move |variant: &usize| Contender {
                 variant: *variant,
                 arm,
             }
         };
-        let mut places: Vec<Place> = present.iter().map(place(Arm::Variant)).collect();
+        let mut places: Vec<Contender> = present.iter().map(place(Arm::Variant)).collect();
         if row.control == Control::Again && present.len() > 1 {
             places.extend(present.first().map(place(Arm::Control)));
         }
@@ -394,7 +394,7 @@ impl Run<'_> {
 
     /// Starts what does not run yet. A variant that does not come up is written down, and absent
     /// from then on.
-    fn bring_up(&mut self, row: &Row, place: Place) -> Result<(), Error> {
+    fn bring_up(&mut self, row: &Row, place: Contender) -> Result<(), Error> {
         if self.running.contains_key(&place) || self.absent.contains(&place.variant) {
             return Ok(());
         }
@@ -423,7 +423,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn started(&self, place: Place) -> Result<&Started, Error> {
+    fn started(&self, place: Contender) -> Result<&Started, Error> {
         let found = self.running.get(&place.process());
         found.ok_or_else(|| {
             Error::new(
@@ -462,7 +462,7 @@ impl Run<'_> {
     }
 
     /// Asks every variant once for everything; differences are written down.
-    fn answer_alike(&mut self, row: &Row, places: &[Place]) -> Result<bool, Error> {
+    fn answer_alike(&mut self, row: &Row, places: &[Contender]) -> Result<bool, Error> {
         let asks: &[Ask] = match &row.measure {
             Measure::Load(asks) => asks,
             Measure::Hold { ask, .. } => std::slice::from_ref(ask),

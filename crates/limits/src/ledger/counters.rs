@@ -25,7 +25,7 @@ pub(crate) struct Counters {
 
 impl Gate {
     /// Gives a permit from the wait_queue. Tells whether the limit, in shadow, would not have.
-    pub(super) fn admit_at_desk(&mut self, entry: Option<&Arc<Entry>>) -> bool {
+    pub(super) fn admit_queued(&mut self, entry: Option<&Arc<Entry>>) -> bool {
         let Some(entry) = entry else {
             self.in_flight += 1;
             return false;

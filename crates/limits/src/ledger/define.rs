@@ -82,7 +82,7 @@ impl Books {
     }
 
     fn put_in_force(&self, now: Time, table: Table) {
-        let before = self.at_desk(Some(now), |wait_queue, now, wakers| {
+        let before = self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
             self.replace(wait_queue, now, table, wakers)
         });
         // Thousands of limits may go with it: here nobody waits for that.

@@ -67,16 +67,17 @@ impl Handle {
         end: &End,
         held_ns: Option<u64>,
     ) {
-        self.books.at_desk(end.now, |wait_queue, now, wakers| {
-            if let Some(charged) = charged {
-                wait_queue.settle(now, charged, end.used);
-            }
-            let all = holds.iter().enumerate();
-            for (_, hold) in all.filter(|(at, _)| freed.has(*at)) {
-                wait_queue.note_service(hold.place(), held_ns);
-                self.books.serve(wait_queue, now, hold.place(), wakers);
-            }
-        });
+        self.books
+            .with_wait_queue(end.now, |wait_queue, now, wakers| {
+                if let Some(charged) = charged {
+                    wait_queue.settle(now, charged, end.used);
+                }
+                let all = holds.iter().enumerate();
+                for (_, hold) in all.filter(|(at, _)| freed.has(*at)) {
+                    wait_queue.note_service(hold.place(), held_ns);
+                    self.books.serve(wait_queue, now, hold.place(), wakers);
+                }
+            });
     }
 
     /// Asks what came of a wait; `None` if that was told before.

@@ -264,7 +264,7 @@ fn admit_among_shards<const N: usize>(handle: &Arc<Handle>, now: Time, ask: &Ask
         }
     }
     let mut keys = keys.widened();
-    match books.ask_desk(now, ask, &mut keys, &mut holds) {
+    match books.ask_wait_queue(now, ask, &mut keys, &mut holds) {
         Verdict::Admitted(over) => admitted_in_shadow(handle, now, ask, holds, &keys, over),
         Verdict::Waiting(id, until) => Admission::Waiting(Ticket::new(handle.clone(), id, until)),
         Verdict::Refused(refusal) => Admission::Refused(refusal),

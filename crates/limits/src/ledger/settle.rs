@@ -30,7 +30,7 @@ impl Books {
     pub(super) fn tick(&self, now: Time) {
         // Somebody who has it replaces all limits: then the next tick will do.
         let mut register = self.register.try_lock();
-        self.at_desk(Some(now), |wait_queue, now, wakers| {
+        self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
             self.visit_queues(wait_queue, now, wakers);
             self.adapt(wait_queue, now, wakers);
             self.settle(wait_queue, now);
@@ -180,7 +180,7 @@ impl Books {
 
     /// Forgets keys that were not used for a while, a bounded number at a time.
     fn forget_keys(&self, now: Time) {
-        let (table, first) = self.at_desk(Some(now), |wait_queue, _, _| {
+        let (table, first) = self.with_wait_queue(Some(now), |wait_queue, _, _| {
             let first = wait_queue.sweep as usize;
             let tenants = wait_queue.table.tenants.len().max(1);
             wait_queue.sweep = u32::try_from((first + TENANTS_A_TICK) % tenants).unwrap_or(0);

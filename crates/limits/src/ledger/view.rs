@@ -8,7 +8,7 @@ use super::Books;
 use super::entry::{Entry, Table};
 use super::gate::{Gate, Standing};
 use super::shard::Shard;
-use super::wait_queue::State;
+use super::wait_queue::WaiterState;
 use crate::Time;
 use crate::ask::LimitId;
 use crate::look::{GateLook, LimitLook};
@@ -23,7 +23,7 @@ struct InCells {
 impl Books {
     /// Shows the busiest gates.
     pub(super) fn look(&self, now: Time, limit: Option<LimitId>, keys_max: usize) -> Vec<GateLook> {
-        let (table, oldest) = self.at_desk(Some(now), |wait_queue, now, _| {
+        let (table, oldest) = self.with_wait_queue(Some(now), |wait_queue, now, _| {
             let oldest: HashMap<(u16, u32), Duration> = wait_queue
                 .queues
                 .iter()
@@ -60,7 +60,7 @@ impl Books {
     pub(super) fn oldest_wait(&self, now: Time) -> Option<Duration> {
         let wait_queue = self.wait_queue.lock();
         let mut records = wait_queue.records.values();
-        let oldest = records.find(|record| matches!(record.state, State::Waiting(_)))?;
+        let oldest = records.find(|record| matches!(record.state, WaiterState::Waiting(_)))?;
         Some(now - oldest.arrived)
     }
 
@@ -68,7 +68,7 @@ impl Books {
     pub(super) fn totals(&self) -> Vec<LimitLook> {
         // At the wait_queue, where a limit that is not in force any more takes over from its cells: so
         // nothing is counted twice, or not at all.
-        let (cells, mut looks) = self.at_desk(None, |wait_queue, _, _| {
+        let (cells, mut looks) = self.with_wait_queue(None, |wait_queue, _, _| {
             let cells = self.in_cells(wait_queue.table.limits.len());
             let limits = wait_queue.table.limits.iter().zip(&cells);
             let look = |(entry, cells): (&Option<Arc<Entry>>, &InCells)| {

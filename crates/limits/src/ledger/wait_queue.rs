@@ -70,12 +70,12 @@ pub(super) struct Record {
     pub(super) at: usize,
     /// Whether it came from another gate.
     pub(super) guest: bool,
-    pub(super) state: State,
+    pub(super) state: WaiterState,
 }
 
 /// How far a waiter has come.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum WaiterState {
     /// In a queue.
     Waiting(Option<Waker>),
     /// Its permits are taken, and counted; what limits in shadow would have refused.
@@ -102,7 +102,7 @@ pub(super) struct Wakers {
 
 impl Books {
     /// Does something at the wait_queue, and calls the wakers afterwards.
-    pub(super) fn at_desk<R>(
+    pub(super) fn with_wait_queue<R>(
         &self,
         now: Option<Time>,
         work: impl FnOnce(&mut WaitQueue, Time, &mut Wakers) -> R,
@@ -184,8 +184,10 @@ impl Books {
                     charge,
                 };
                 let shadows = self.shadows_of(wait_queue, now, &record, over);
-                let granted = State::Granted(now, charged, shadows);
-                if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, granted) {
+                let granted = WaiterState::Granted(now, charged, shadows);
+                if let WaiterState::Waiting(Some(waker)) =
+                    std::mem::replace(&mut record.state, granted)
+                {
                     wakers.wake.push(waker);
                 }
                 wait_queue.records.insert(id, record);
@@ -249,7 +251,7 @@ impl Books {
                     let mut over = Bits::default();
                     for (at, hold) in record.gates.iter().enumerate() {
                         let gate = shards.gate(hold.place());
-                        if gate.admit_at_desk(table.at(hold.limit)) {
+                        if gate.admit_queued(table.at(hold.limit)) {
                             over.add(at);
                         }
                         gate.pins -= 1;
@@ -288,8 +290,8 @@ impl Books {
         let Some(refusal) = refusal else {
             return;
         };
-        let refused = State::Refused(Box::new(refusal));
-        if let State::Waiting(Some(waker)) = std::mem::replace(&mut record.state, refused) {
+        let refused = WaiterState::Refused(Box::new(refusal));
+        if let WaiterState::Waiting(Some(waker)) = std::mem::replace(&mut record.state, refused) {
             wakers.wake.push(waker);
         }
         wait_queue.records.insert(id, record);

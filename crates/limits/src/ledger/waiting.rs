@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::gate::Gate;
 use super::holds::{Hold, Holds, Place};
 use super::route::{Bits, Keys, Need};
-use super::wait_queue::{Charged, GateQueue, Record, State, WaitQueue, Wakers};
+use super::wait_queue::{Charged, GateQueue, Record, WaitQueue, WaiterState, Wakers};
 use crate::Time;
 use crate::ask::{Ask, WANTS_MAX};
 use crate::queue::{Prefix, Queue, Share, Waiter};
@@ -46,14 +46,14 @@ enum Considered {
 
 impl Books {
     /// Decides what could not be decided without the wait_queue.
-    pub(super) fn ask_desk(
+    pub(super) fn ask_wait_queue(
         &self,
         now: Time,
         ask: &Ask<'_>,
         keys: &mut Keys<WANTS_MAX>,
         holds: &mut Holds,
     ) -> Verdict {
-        self.at_desk(Some(now), |wait_queue, now, wakers| {
+        self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
             let mut serves = 0;
             loop {
                 match self.consider(wait_queue, now, ask, keys, holds, serves < SERVES_MAX) {
@@ -127,7 +127,7 @@ impl Books {
             let mut over = Bits::default();
             for (at, hold) in route.stops.iter().zip(gates) {
                 let gate = shards.gate(hold.place());
-                if gate.admit_at_desk(table.at(hold.limit)) {
+                if gate.admit_queued(table.at(hold.limit)) {
                     over.add(at);
                 }
                 holds.push(hold);
@@ -258,7 +258,7 @@ impl Books {
 
     /// Asks for what came of a wait; while nothing has, the waker is kept.
     pub(super) fn poll(&self, now: Time, id: u64, waker: Waker) -> Poll<Option<Outcome>> {
-        self.at_desk(Some(now), |wait_queue, now, wakers| {
+        self.with_wait_queue(Some(now), |wait_queue, now, wakers| {
             if wait_queue
                 .records
                 .get(&id)
@@ -270,7 +270,7 @@ impl Books {
                 wakers.drop.push(waker);
                 return Poll::Ready(None);
             };
-            if let State::Waiting(kept) = &mut record.state {
+            if let WaiterState::Waiting(kept) = &mut record.state {
                 wakers.drop.extend(kept.replace(waker));
                 return Poll::Pending;
             }
@@ -300,10 +300,10 @@ impl Books {
 
     /// Lets somebody go who does not want to know any more what came of its wait.
     pub(super) fn abandon(&self, id: u64) {
-        let gone = self.at_desk(None, |wait_queue, now, wakers| {
+        let gone = self.with_wait_queue(None, |wait_queue, now, wakers| {
             let record = wait_queue.records.remove(&id)?;
             match &record.state {
-                State::Waiting(_) => {
+                WaiterState::Waiting(_) => {
                     let place = record.gates[record.at].place();
                     if let Some(here) = wait_queue.queues.get_mut(&place) {
                         here.queue.remove(id);
@@ -311,7 +311,7 @@ impl Books {
                     wait_queue.leave(place, &record);
                     self.unpin(&record);
                 }
-                State::Granted(_, charged, _) => {
+                WaiterState::Granted(_, charged, _) => {
                     if let Some(here) = wait_queue.queues.get_mut(&charged.place) {
                         let Charged {
                             tenant,
@@ -324,7 +324,7 @@ impl Books {
                     wait_queue.holds -= i64::try_from(record.gates.len()).unwrap_or(0);
                     self.free_here(wait_queue, now, &record.gates, wakers);
                 }
-                State::Refused(_) => {}
+                WaiterState::Refused(_) => {}
             }
             // Its waker is somebody else's code: dropped outside.
             Some(record)
@@ -394,7 +394,7 @@ impl GateQueue {
 
 impl Record {
     fn is_over(&self, now: Time) -> bool {
-        matches!(self.state, State::Waiting(_)) && self.until <= now
+        matches!(self.state, WaiterState::Waiting(_)) && self.until <= now
     }
 }
 
@@ -402,7 +402,7 @@ fn outcome(record: Record) -> Outcome {
     let arrived = record.arrived;
     let gates = record.gates;
     match record.state {
-        State::Granted(since, charged, shadows) => {
+        WaiterState::Granted(since, charged, shadows) => {
             let mut holds = Holds::with_capacity(gates.len());
             gates.iter().for_each(|hold| holds.push(*hold));
             let wait = Wait {
@@ -412,8 +412,8 @@ fn outcome(record: Record) -> Outcome {
             };
             Outcome::Granted(since, holds, wait)
         }
-        State::Refused(refusal) => Outcome::Refused(refusal),
-        State::Waiting(_) => unreachable!("only a wait that is over has an outcome"),
+        WaiterState::Refused(refusal) => Outcome::Refused(refusal),
+        WaiterState::Waiting(_) => unreachable!("only a wait that is over has an outcome"),
     }
 }
 
@@ -448,6 +448,6 @@ fn record(
         gates: gates.into_boxed_slice(),
         at,
         guest: false,
-        state: State::Waiting(None),
+        state: WaiterState::Waiting(None),
     }
 }

@@ -67,11 +67,11 @@ pub(crate) struct Pulse {
     offset_ns: u64,
     /// When recording begins; `u64::MAX` while that is not known.
     recording_at: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<PulseState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PulseState {
     /// The tenth each thread is in; `u64::MAX` once it has left.
     reached: Vec<u64>,
     /// The tenth at the front of `open`.
@@ -115,7 +115,7 @@ impl Pulse {
         let mut pulse = Pulse {
             offset_ns,
             recording_at: AtomicU64::new(recording_at),
-            state: Mutex::new(State {
+            state: Mutex::new(PulseState {
                 reached: vec![0; threads],
                 first_open: 0,
                 open: VecDeque::new(),
@@ -191,7 +191,7 @@ impl Pulse {
     }
 }
 
-impl State {
+impl PulseState {
     fn take(&mut self, tenth: u64, beat: &Beat) {
         // A tenth that was closed without this thread counts in the oldest that is open.
         let at = tenth.saturating_sub(self.first_open) as usize;

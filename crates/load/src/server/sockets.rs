@@ -24,7 +24,7 @@ const BETWEEN_PORTS: Duration = Duration::from_secs(5);
 pub(super) struct Sockets {
     /// The tables of the server's network namespace.
     directory: String,
-    source: Source,
+    source: SocketSource,
     ports: BTreeSet<u16>,
     /// When the ports were looked for; `None` where they were given.
     looked: Looked,
@@ -32,7 +32,7 @@ pub(super) struct Sockets {
 
 /// Where sockets are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum SocketSource {
     /// The kernel is asked, which answers for this process's network namespace.
     Kernel,
     /// The tables are read.
@@ -65,9 +65,9 @@ impl Sockets {
         Sockets {
             directory,
             source: if is_ours {
-                Source::Kernel
+                SocketSource::Kernel
             } else {
-                Source::Tables
+                SocketSource::Tables
             },
             ports,
             looked,
@@ -99,12 +99,12 @@ impl Sockets {
             return (BTreeMap::new(), false);
         }
         let asked = match self.source {
-            Source::Kernel => self.ask_kernel(),
-            Source::Tables => None,
+            SocketSource::Kernel => self.ask_kernel(),
+            SocketSource::Tables => None,
         };
         asked.unwrap_or_else(|| {
             // It will not answer the next time either.
-            self.source = Source::Tables;
+            self.source = SocketSource::Tables;
             self.read_tables()
         })
     }
@@ -223,7 +223,7 @@ mod tests {
         let port = listener.local_addr().expect("an address").port();
         let own = std::process::id();
         let mut sockets = Sockets::new(&Which::Pid(own), Some(own));
-        assert_eq!(sockets.source, Source::Kernel);
+        assert_eq!(sockets.source, SocketSource::Kernel);
         sockets.find_ports(&[own]);
         assert!(sockets.ports.contains(&port), "{sockets:?}");
     }

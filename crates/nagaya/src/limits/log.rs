@@ -165,7 +165,7 @@ fn classic(line: &str) -> Result<LogLine, &'static str> {
     let fields = fields(line);
     let at = fields
         .iter()
-        .position(|field| field.kind == Kind::Bracketed)
+        .position(|field| field.kind == Quoting::Bracketed)
         .filter(|at| (3..=4).contains(at))
         .ok_or("it has no [time]")?;
     let text = |index: usize| fields.get(index).map(|field| field.text.as_str());
@@ -214,7 +214,7 @@ fn classic(line: &str) -> Result<LogLine, &'static str> {
 fn behind(fields: &[Field]) -> &[Field] {
     match fields {
         [referer, user_agent, rest @ ..]
-            if referer.kind == Kind::Quoted && user_agent.kind == Kind::Quoted =>
+            if referer.kind == Quoting::Quoted && user_agent.kind == Quoting::Quoted =>
         {
             rest
         }
@@ -230,7 +230,7 @@ fn duration(behind: &[Field]) -> Result<(u64, Clock), &'static str> {
         return Ok((held_us, Clock::EndSecond));
     }
     let whole = |field: &Field| match field.kind {
-        Kind::Bare => field.text.parse().ok(),
+        Quoting::Bare => field.text.parse().ok(),
         _ => None,
     };
     match behind {
@@ -261,7 +261,7 @@ fn seconds(field: &str) -> Option<u64> {
 
 /// Where a field of a line stood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Quoting {
     Bare,
     Quoted,
     Bracketed,
@@ -269,7 +269,7 @@ enum Kind {
 
 #[derive(Debug)]
 struct Field {
-    kind: Kind,
+    kind: Quoting,
     text: String,
 }
 
@@ -283,11 +283,11 @@ fn fields(line: &str) -> Vec<Field> {
             [b'[', ..] => {
                 let inside = rest.get(1..).unwrap_or_default();
                 let (text, after) = inside.split_once(']').unwrap_or((inside, ""));
-                (Kind::Bracketed, text.to_owned(), after)
+                (Quoting::Bracketed, text.to_owned(), after)
             }
             _ => {
                 let (text, after) = rest.split_once(' ').unwrap_or((rest, ""));
-                (Kind::Bare, text.to_owned(), after)
+                (Quoting::Bare, text.to_owned(), after)
             }
         };
         found.push(Field { kind, text });
@@ -297,17 +297,23 @@ fn fields(line: &str) -> Vec<Field> {
 }
 
 /// Up to the closing quote; a backslash keeps what follows it.
-fn quoted(text: &str) -> (Kind, String, &str) {
+fn quoted(text: &str) -> (Quoting, String, &str) {
     let mut inside = String::new();
     let mut characters = text.char_indices();
     while let Some((at, character)) = characters.next() {
         match character {
-            '"' => return (Kind::Quoted, inside, text.get(at + 1..).unwrap_or_default()),
+            '"' => {
+                return (
+                    Quoting::Quoted,
+                    inside,
+                    text.get(at + 1..).unwrap_or_default(),
+                );
+            }
             '\\' => inside.extend(characters.next().map(|(_, kept)| kept)),
             other => inside.push(other),
         }
     }
-    (Kind::Quoted, inside, "")
+    (Quoting::Quoted, inside, "")
 }
 
 /// What is before the query; of an absolute target what follows its host.

@@ -1,6 +1,6 @@
 //! What this machine lets this process have of control groups.
 //!
-//! The idea: for each controller one answer, a [`Place`] or what is in the way. Looking changes
+//! The idea: for each controller one answer, a [`OwnGroup`] or what is in the way. Looking changes
 //! nothing. Where the texts of `/proc` come from is the caller's choice, so that a made-up tree
 //! can be looked at as well.
 
@@ -29,7 +29,7 @@ pub struct Sight {
 
 /// Where this process's own group is, in the hierarchy a controller is had from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct OwnGroup {
     /// The hierarchy's version.
     pub version: Version,
     /// The directory of this process's own group.
@@ -39,7 +39,7 @@ pub struct Place {
 /// Every controller, and what stands in the way of those that cannot be had.
 #[derive(Debug, Clone)]
 pub struct Host {
-    places: [Result<Place, Lack>; Controller::ALL.len()],
+    places: [Result<OwnGroup, Lack>; Controller::ALL.len()],
     /// This process's group in version 2, whatever controllers are there.
     pub(super) unified: Option<PathBuf>,
 }
@@ -83,7 +83,7 @@ impl Host {
     ///
     /// # Errors
     /// What is in the way.
-    pub fn place(&self, controller: Controller) -> Result<&Place, &Lack> {
+    pub fn place(&self, controller: Controller) -> Result<&OwnGroup, &Lack> {
         self.places[controller as usize].as_ref()
     }
 
@@ -99,7 +99,7 @@ fn place(
     sight: &Sight,
     mounts: &[Mount],
     memberships: &[Membership],
-) -> Result<Place, Lack> {
+) -> Result<OwnGroup, Lack> {
     let own = memberships.iter().find(|own| own.is_of(controller));
     let candidates = mounts.iter().filter(|mount| mount.has(controller));
     match (own, candidates.collect::<Vec<_>>().as_slice()) {
@@ -114,7 +114,7 @@ fn place(
                 });
             };
             usable(&directory, &["cgroup.procs"])?;
-            Ok(Place {
+            Ok(OwnGroup {
                 version: Version::V1,
                 directory,
             })
@@ -128,7 +128,7 @@ fn place_v2(
     sight: &Sight,
     mounts: &[Mount],
     memberships: &[Membership],
-) -> Result<Place, Lack> {
+) -> Result<OwnGroup, Lack> {
     let Some(mount) = mounts.iter().find(|mount| mount.version == Version::V2) else {
         return Err(not_mounted(controller, sight));
     };
@@ -162,7 +162,7 @@ fn place_v2(
             });
         }
     }
-    Ok(Place {
+    Ok(OwnGroup {
         version: Version::V2,
         directory,
     })

@@ -32,7 +32,7 @@ use std::io;
 pub use self::base::Base;
 pub use self::controllers::{Controller, Controllers};
 pub use self::device::{Device, device_of};
-pub use self::host::{Host, Place, Sight};
+pub use self::host::{Host, OwnGroup, Sight};
 pub use self::kill::kill_all;
 pub use self::lack::Lack;
 pub use self::layout::{Hierarchy, Layout, Version};

@@ -84,10 +84,10 @@ unsafe fn become_program(
     result.err().unwrap_or((Stage::Exec, libc::EINVAL))
 }
 
-type Step = Result<(), (Stage, c_int)>;
+type ChildResult = Result<(), (Stage, c_int)>;
 
 /// First of all, and while it is still privileged.
-unsafe fn enter_groups(join: &[BorrowedFd<'_>], enter: Option<BorrowedFd<'_>>) -> Step {
+unsafe fn enter_groups(join: &[BorrowedFd<'_>], enter: Option<BorrowedFd<'_>>) -> ChildResult {
     for group in join {
         // SAFETY: writes one byte of a constant.
         unsafe { enter_by(group.as_raw_fd())? };
@@ -105,7 +105,7 @@ unsafe fn enter_groups(join: &[BorrowedFd<'_>], enter: Option<BorrowedFd<'_>>) -
 }
 
 /// `0` is whoever writes it.
-unsafe fn enter_by(procs: RawFd) -> Step {
+unsafe fn enter_by(procs: RawFd) -> ChildResult {
     // SAFETY: writes one byte of a constant.
     check(Stage::Group, unsafe {
         libc::write(procs, c"0".as_ptr().cast(), 1) as c_long
@@ -113,7 +113,7 @@ unsafe fn enter_by(procs: RawFd) -> Step {
 }
 
 /// A session of its own, no descriptor but its three, no signal blocked or ignored.
-unsafe fn own_session(ready: &Ready<'_>) -> Step {
+unsafe fn own_session(ready: &Ready<'_>) -> ChildResult {
     // SAFETY: calls on numbers; the set is live and all zero, which is the empty set.
     unsafe {
         check(Stage::Session, libc::setsid().into())?;
@@ -203,7 +203,7 @@ unsafe fn close_the_rest(ready: &Ready<'_>) {
     }
 }
 
-unsafe fn limit(ready: &Ready<'_>) -> Step {
+unsafe fn limit(ready: &Ready<'_>) -> ChildResult {
     for (resource, limit) in ready.limits {
         // SAFETY: reads a live structure.
         let done = unsafe { libc::setrlimit(*resource, limit) };
@@ -213,7 +213,7 @@ unsafe fn limit(ready: &Ready<'_>) -> Step {
 }
 
 /// The calls themselves: those of the C library would tell threads that are not here.
-unsafe fn become_user(ready: &Ready<'_>) -> Step {
+unsafe fn become_user(ready: &Ready<'_>) -> ChildResult {
     // SAFETY: calls on numbers, and on a list of groups as long as told.
     unsafe {
         if let Some(user) = ready.user {
@@ -250,7 +250,7 @@ unsafe fn become_user(ready: &Ready<'_>) -> Step {
     Ok(())
 }
 
-unsafe fn exec(ready: &Ready<'_>) -> Step {
+unsafe fn exec(ready: &Ready<'_>) -> ChildResult {
     let pause = libc::timespec {
         tv_sec: 0,
         tv_nsec: BUSY_PAUSE_NS,
@@ -271,7 +271,7 @@ unsafe fn exec(ready: &Ready<'_>) -> Step {
     }
 }
 
-fn check(stage: Stage, result: c_long) -> Step {
+fn check(stage: Stage, result: c_long) -> ChildResult {
     if result < 0 {
         // SAFETY: the number of this thread's last error.
         Err((stage, unsafe { *libc::__errno_location() }))

@@ -12,7 +12,7 @@ const INSTRUCTIONS_MAX: usize = 20_000;
 
 /// One step of the matcher.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum Instruction {
     /// These bytes.
     Bytes(Box<[u8]>),
     One(One),
@@ -64,7 +64,7 @@ pub(super) enum One {
 
 #[derive(Debug)]
 pub(super) struct Program {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Instruction>,
     pub(super) groups: usize,
     pub(super) names: Vec<(String, Vec<usize>)>,
     /// Places that are remembered, those of loops too.
@@ -76,7 +76,7 @@ pub(super) struct Program {
 }
 
 struct Compiler {
-    steps: Vec<Step>,
+    steps: Vec<Instruction>,
     groups: usize,
     slots: usize,
     names: HashMap<String, Vec<usize>>,
@@ -90,7 +90,7 @@ pub(super) fn compile(parsed: Parsed) -> Result<Program, Syntax> {
         names: parsed.names.iter().cloned().collect(),
     };
     compiler.node(&parsed.node)?;
-    compiler.add(Step::Match)?;
+    compiler.add(Instruction::Match)?;
     let mut first = Box::new([false; 256]);
     let may_be_empty = may_begin(&parsed.node, &mut first);
     Ok(Program {
@@ -105,12 +105,12 @@ pub(super) fn compile(parsed: Parsed) -> Result<Program, Syntax> {
 
 impl Program {
     pub(super) fn bytes(&self) -> usize {
-        self.steps.len() * size_of::<Step>() + 512
+        self.steps.len() * size_of::<Instruction>() + 512
     }
 }
 
 impl Compiler {
-    fn add(&mut self, step: Step) -> Result<usize, Syntax> {
+    fn add(&mut self, step: Instruction) -> Result<usize, Syntax> {
         if self.steps.len() >= INSTRUCTIONS_MAX {
             return Err(Syntax(format!(
                 "it would take more than {INSTRUCTIONS_MAX} instructions: count less"
@@ -124,7 +124,7 @@ impl Compiler {
         self.steps.len()
     }
 
-    fn put(&mut self, at: usize, step: Step) {
+    fn put(&mut self, at: usize, step: Instruction) {
         if let Some(place) = self.steps.get_mut(at) {
             *place = step;
         }
@@ -135,16 +135,16 @@ impl Compiler {
             Node::Empty => {}
             Node::Char(..) | Node::Byte(_) | Node::Any(_) | Node::Set(..) => {
                 if let Some(one) = one(node) {
-                    self.add(Step::One(one))?;
+                    self.add(Instruction::One(one))?;
                 }
             }
             Node::Assert(assert) => {
-                self.add(Step::Assert(*assert))?;
+                self.add(Instruction::Assert(*assert))?;
             }
             Node::Group(number, inner) => {
-                self.add(Step::Save(2 * number))?;
+                self.add(Instruction::Save(2 * number))?;
                 self.node(inner)?;
-                self.add(Step::Save(2 * number + 1))?;
+                self.add(Instruction::Save(2 * number + 1))?;
             }
             Node::Concat(all) => self.concat(all)?,
             Node::Alternate(all) => self.alternate(all)?,
@@ -153,21 +153,21 @@ impl Compiler {
             }
             Node::Back(reference, folds) => {
                 let groups = self.resolve(reference)?;
-                self.add(Step::Back(groups, *folds))?;
+                self.add(Instruction::Back(groups, *folds))?;
             }
             Node::Look(inner, look) => self.look(inner, *look)?,
             Node::Atomic(inner) => self.atomic(|this| this.node(inner))?,
             Node::Keep => {
-                self.add(Step::Keep)?;
+                self.add(Instruction::Keep)?;
             }
             Node::If(reference, yes, no) => {
                 let groups = self.resolve(reference)?;
-                let condition = self.add(Step::Match)?;
+                let condition = self.add(Instruction::Match)?;
                 self.node(yes)?;
-                let over = self.add(Step::Match)?;
-                self.put(condition, Step::If(groups, over + 1));
+                let over = self.add(Instruction::Match)?;
+                self.put(condition, Instruction::If(groups, over + 1));
                 self.node(no)?;
-                self.put(over, Step::Jump(self.here()));
+                self.put(over, Instruction::Jump(self.here()));
             }
         }
         Ok(())
@@ -194,7 +194,7 @@ impl Compiler {
     fn bytes(&mut self, bytes: &mut Vec<u8>) -> Result<(), Syntax> {
         if !bytes.is_empty() {
             let bytes = std::mem::take(bytes);
-            self.add(Step::Bytes(bytes.into_boxed_slice()))?;
+            self.add(Instruction::Bytes(bytes.into_boxed_slice()))?;
         }
         Ok(())
     }
@@ -206,13 +206,13 @@ impl Compiler {
                 self.node(node)?;
                 break;
             }
-            let split = self.add(Step::Match)?;
+            let split = self.add(Instruction::Match)?;
             self.node(node)?;
-            ends.push(self.add(Step::Match)?);
-            self.put(split, Step::Split(split + 1, self.here()));
+            ends.push(self.add(Instruction::Match)?);
+            self.put(split, Instruction::Split(split + 1, self.here()));
         }
         for end in ends {
-            self.put(end, Step::Jump(self.here()));
+            self.put(end, Instruction::Jump(self.here()));
         }
         Ok(())
     }
@@ -221,10 +221,10 @@ impl Compiler {
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<(), Syntax>,
     ) -> Result<(), Syntax> {
-        let atomic = self.add(Step::Match)?;
+        let atomic = self.add(Instruction::Match)?;
         inner(self)?;
-        self.add(Step::Match)?;
-        self.put(atomic, Step::Atomic { next: self.here() });
+        self.add(Instruction::Match)?;
+        self.put(atomic, Instruction::Atomic { next: self.here() });
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Compiler {
         {
             let possessive = manner == Manner::Possessive;
             let most = most.unwrap_or(u32::MAX);
-            self.add(Step::Run {
+            self.add(Instruction::Run {
                 one,
                 least,
                 most,
@@ -261,12 +261,12 @@ impl Compiler {
     }
 
     fn endless(&mut self, inner: &Node, manner: Manner) -> Result<(), Syntax> {
-        let begin = self.add(Step::Match)?;
+        let begin = self.add(Instruction::Match)?;
         let slot = self.slots;
         self.slots += 1;
-        self.add(Step::Save(slot))?;
+        self.add(Instruction::Save(slot))?;
         self.node(inner)?;
-        self.add(Step::Again { slot, begin })?;
+        self.add(Instruction::Again { slot, begin })?;
         let end = self.here();
         self.put(begin, split(manner, begin + 1, end));
         Ok(())
@@ -276,7 +276,7 @@ impl Compiler {
     fn optional(&mut self, inner: &Node, count: u32, manner: Manner) -> Result<(), Syntax> {
         let mut splits = Vec::new();
         for _ in 0..count {
-            splits.push(self.add(Step::Match)?);
+            splits.push(self.add(Instruction::Match)?);
             self.node(inner)?;
         }
         let end = self.here();
@@ -307,24 +307,24 @@ impl Compiler {
                 self.look_once(node, look, width)?;
                 break;
             }
-            let split = self.add(Step::Match)?;
+            let split = self.add(Instruction::Match)?;
             self.look_once(node, look, width)?;
-            ends.push(self.add(Step::Match)?);
-            self.put(split, Step::Split(split + 1, self.here()));
+            ends.push(self.add(Instruction::Match)?);
+            self.put(split, Instruction::Split(split + 1, self.here()));
         }
         for end in ends {
-            self.put(end, Step::Jump(self.here()));
+            self.put(end, Instruction::Jump(self.here()));
         }
         Ok(())
     }
 
     fn look_once(&mut self, inner: &Node, look: Look, width: usize) -> Result<(), Syntax> {
-        let at = self.add(Step::Match)?;
+        let at = self.add(Instruction::Match)?;
         self.node(inner)?;
-        self.add(Step::Match)?;
+        self.add(Instruction::Match)?;
         self.put(
             at,
-            Step::Look {
+            Instruction::Look {
                 look,
                 width,
                 next: self.here(),
@@ -345,10 +345,10 @@ impl Compiler {
     }
 }
 
-fn split(manner: Manner, inner: usize, over: usize) -> Step {
+fn split(manner: Manner, inner: usize, over: usize) -> Instruction {
     match manner {
-        Manner::Lazy => Step::Split(over, inner),
-        _ => Step::Split(inner, over),
+        Manner::Lazy => Instruction::Split(over, inner),
+        _ => Instruction::Split(inner, over),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::class::{Property, lower};
-use super::compile::{One, Program, Step};
+use super::compile::{Instruction, One, Program};
 use super::parse::Assert;
 use super::{Spans, before, decode};
 
@@ -203,7 +203,7 @@ impl<'a> Runner<'a> {
             self.budget.take(1)?;
             let program = self.program;
             let next = match program.steps.get(step) {
-                Some(Step::Match) | None => return Ok(Some(at)),
+                Some(Instruction::Match) | None => return Ok(Some(at)),
                 Some(other) => self.step(other, step, at)?,
             };
             (step, at) = match next.or_else(|| self.back(base)) {
@@ -236,21 +236,21 @@ impl<'a> Runner<'a> {
     /// Does a step; `None` where it does not match.
     fn step(
         &mut self,
-        step: &Step,
+        step: &Instruction,
         number: usize,
         at: usize,
     ) -> Result<Option<(usize, usize)>, Exhausted> {
         Ok(match step {
-            Step::Bytes(bytes) => {
+            Instruction::Bytes(bytes) => {
                 self.budget.take((bytes.len() / COMPARED_A_STEP) as u64)?;
                 let rest = self.text.get(at..).unwrap_or_default();
                 rest.starts_with(bytes)
                     .then_some((number + 1, at + bytes.len()))
             }
-            Step::One(one) => one
+            Instruction::One(one) => one
                 .at(self.text, at)
                 .map(|length| (number + 1, at + length)),
-            Step::Run {
+            Instruction::Run {
                 one,
                 least,
                 most,
@@ -269,20 +269,20 @@ impl<'a> Runner<'a> {
                 }
                 Some((number + 1, end))
             }
-            Step::Split(first, second) => {
+            Instruction::Split(first, second) => {
                 self.push(Frame::Branch { step: *second, at })?;
                 Some((*first, at))
             }
-            Step::Jump(to) => Some((*to, at)),
-            Step::Save(slot) => {
+            Instruction::Jump(to) => Some((*to, at)),
+            Instruction::Save(slot) => {
                 self.save(*slot, at)?;
                 Some((number + 1, at))
             }
-            Step::Assert(assert) => self.holds(*assert, at).then_some((number + 1, at)),
-            Step::Back(groups, folds) => {
+            Instruction::Assert(assert) => self.holds(*assert, at).then_some((number + 1, at)),
+            Instruction::Back(groups, folds) => {
                 self.again(groups, *folds, at)?.map(|end| (number + 1, end))
             }
-            Step::Look { look, width, next } => {
+            Instruction::Look { look, width, next } => {
                 self.budget.take((*width / BACK_A_STEP) as u64)?;
                 let found = match self.start(at, *width) {
                     Some(start) => self.aside(number + 1, start, look.negative)?,
@@ -290,20 +290,22 @@ impl<'a> Runner<'a> {
                 };
                 (found.is_some() != look.negative).then_some((*next, at))
             }
-            Step::Atomic { next } => self.aside(number + 1, at, false)?.map(|end| (*next, end)),
-            Step::Keep => {
+            Instruction::Atomic { next } => {
+                self.aside(number + 1, at, false)?.map(|end| (*next, end))
+            }
+            Instruction::Keep => {
                 self.save(0, at)?;
                 Some((number + 1, at))
             }
-            Step::If(groups, otherwise) => {
+            Instruction::If(groups, otherwise) => {
                 let is_met = groups.iter().any(|group| self.slot(2 * group + 1) != NONE);
                 Some((if is_met { number + 1 } else { *otherwise }, at))
             }
-            Step::Again { slot, begin } => match self.slot(*slot) == at {
+            Instruction::Again { slot, begin } => match self.slot(*slot) == at {
                 true => Some((number + 1, at)),
                 false => Some((*begin, at)),
             },
-            Step::Match => Some((number, at)),
+            Instruction::Match => Some((number, at)),
         })
     }
 

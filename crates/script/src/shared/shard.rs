@@ -19,7 +19,7 @@ const SLACK_BYTES_MAX: usize = 64;
 pub(super) struct Shard {
     /// First entry of each chain; a power of two, or none at all.
     heads: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<ShardEntry>,
     /// First of the entries that are free, chained like the others.
     free: Option<u32>,
     live: usize,
@@ -27,7 +27,7 @@ pub(super) struct Shard {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ShardEntry {
     hash: u64,
     next: u32,
     state: Seen,
@@ -109,7 +109,7 @@ impl Shard {
 
     /// Calls `each` with every key.
     pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
-        let live = |entry: &&Entry| entry.state != Seen::Free;
+        let live = |entry: &&ShardEntry| entry.state != Seen::Free;
         self.entries
             .iter()
             .filter(live)
@@ -118,7 +118,7 @@ impl Shard {
 
     /// Keys and values, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let bytes = |entry: &Entry| entry.key.len() + entry.value.len();
+        let bytes = |entry: &ShardEntry| entry.key.len() + entry.value.len();
         self.entries.iter().map(bytes).sum()
     }
 
@@ -139,7 +139,7 @@ impl Shard {
             self.grow();
         }
         let chain = self.chain(hash);
-        let fresh = Entry {
+        let fresh = ShardEntry {
             hash,
             next: self.heads.get(chain).copied().unwrap_or(NONE),
             state: Seen::NotSince,

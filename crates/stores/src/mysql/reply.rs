@@ -162,7 +162,7 @@ pub enum MysqlReply {
 
 /// What the next packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum NextPacket {
     Head,
     /// Descriptions of `?`, which nobody needs.
     Binds(usize),
@@ -177,7 +177,7 @@ enum Step {
 pub struct MysqlDecoder {
     dialect: Dialect,
     question: MysqlQuestion,
-    step: Step,
+    step: NextPacket,
     /// The number of the next packet.
     sequence: u8,
     prepared: Option<Prepared>,
@@ -206,7 +206,7 @@ impl MysqlDecoder {
         Self {
             dialect,
             question,
-            step: Step::Head,
+            step: NextPacket::Head,
             sequence: 1,
             prepared: None,
             fresh: None,
@@ -264,17 +264,17 @@ impl MysqlDecoder {
         }
         self.sequence = sequence.wrapping_add(1);
         match (self.step, first) {
-            (Step::Head, _) => self.head(first, payload),
-            (Step::Binds(left), _) => self.bind(left),
-            (Step::BindsEnd, END) => self.after_binds(),
-            (Step::Columns(left), _) => {
+            (NextPacket::Head, _) => self.head(first, payload),
+            (NextPacket::Binds(left), _) => self.bind(left),
+            (NextPacket::BindsEnd, END) => self.after_binds(),
+            (NextPacket::Columns(left), _) => {
                 self.column(payload)?;
                 self.after_column(left - 1)
             }
-            (Step::ColumnsEnd, END) => self.after_columns(),
-            (Step::Rows, END) => self.end(payload),
-            (Step::Rows, _) => self.row(payload).map(|()| None),
-            (Step::BindsEnd | Step::ColumnsEnd, _) => Err(MysqlFault::Unknown),
+            (NextPacket::ColumnsEnd, END) => self.after_columns(),
+            (NextPacket::Rows, END) => self.end(payload),
+            (NextPacket::Rows, _) => self.row(payload).map(|()| None),
+            (NextPacket::BindsEnd | NextPacket::ColumnsEnd, _) => Err(MysqlFault::Unknown),
         }
     }
 
@@ -316,7 +316,7 @@ impl MysqlDecoder {
         match binds {
             0 => self.after_binds(),
             left => {
-                self.step = Step::Binds(left.into());
+                self.step = NextPacket::Binds(left.into());
                 Ok(None)
             }
         }
@@ -324,9 +324,9 @@ impl MysqlDecoder {
 
     fn bind(&mut self, left: usize) -> Result<Option<MysqlReply>, MysqlFault> {
         self.step = match (left - 1, self.dialect) {
-            (0, Dialect::Old) => Step::BindsEnd,
+            (0, Dialect::Old) => NextPacket::BindsEnd,
             (0, _) => return self.after_binds(),
-            (left, _) => Step::Binds(left),
+            (left, _) => NextPacket::Binds(left),
         };
         Ok(None)
     }
@@ -335,7 +335,7 @@ impl MysqlDecoder {
         match self.columns_count {
             0 => Ok(self.prepared.take().map(MysqlReply::Prepared)),
             count => {
-                self.step = Step::Columns(count);
+                self.step = NextPacket::Columns(count);
                 Ok(None)
             }
         }
@@ -353,7 +353,7 @@ impl MysqlDecoder {
             return Err(MysqlFault::Unknown);
         }
         if follow {
-            self.step = Step::Columns(self.columns_count);
+            self.step = NextPacket::Columns(self.columns_count);
             return Ok(None);
         }
         let known = self
@@ -374,7 +374,7 @@ impl MysqlDecoder {
 
     fn column(&mut self, payload: &[u8]) -> Result<(), MysqlFault> {
         let (name, of) = column(payload).ok_or(MysqlFault::Unknown)?;
-        let Step::Columns(left) = self.step else {
+        let NextPacket::Columns(left) = self.step else {
             return Err(MysqlFault::Unknown);
         };
         let place = self.columns_count.saturating_sub(left);
@@ -395,9 +395,9 @@ impl MysqlDecoder {
 
     fn after_column(&mut self, left: usize) -> Result<Option<MysqlReply>, MysqlFault> {
         self.step = match (left, self.dialect) {
-            (0, Dialect::Old) => Step::ColumnsEnd,
+            (0, Dialect::Old) => NextPacket::ColumnsEnd,
             (0, _) => return self.after_columns(),
-            (left, _) => Step::Columns(left),
+            (left, _) => NextPacket::Columns(left),
         };
         Ok(None)
     }
@@ -426,7 +426,7 @@ impl MysqlDecoder {
     }
 
     fn begin_rows(&mut self) {
-        self.step = Step::Rows;
+        self.step = NextPacket::Rows;
         if self.results == 1 {
             let fields = self.columns.as_ref().map(|it| Rc::clone(&it.names));
             self.answer.table = Some(Table {
@@ -478,7 +478,7 @@ impl MysqlDecoder {
             table.rows = std::mem::take(&mut self.rows);
         }
         if status & STATUS_MORE_RESULTS != 0 {
-            self.step = Step::Head;
+            self.step = NextPacket::Head;
             return None;
         }
         let columns = self.columns.take().filter(|_| self.results == 1);

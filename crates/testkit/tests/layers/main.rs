@@ -4,6 +4,7 @@
 //! Every rule reads the tree as it is and reports all breaches at once.
 
 mod imports;
+mod names;
 mod tree;
 
 use std::collections::BTreeSet;

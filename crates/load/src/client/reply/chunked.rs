@@ -12,7 +12,7 @@ const DIGITS_MAX: u32 = 15;
 /// Where in a chunked body the bytes have led.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chunks {
-    place: Place,
+    place: ChunkState,
     /// Of the chunk's data, or its size while that is read.
     left: u64,
     /// Digits of the size, then bytes of the extension or of the trailers.
@@ -20,7 +20,7 @@ pub(super) struct Chunks {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     Size,
     Extension,
     SizeEnd,
@@ -36,7 +36,7 @@ enum Place {
 impl Default for Chunks {
     fn default() -> Self {
         Chunks {
-            place: Place::Size,
+            place: ChunkState::Size,
             left: 0,
             count: 0,
         }
@@ -52,18 +52,18 @@ impl Chunks {
     ) -> Result<Option<usize>, Fault> {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
-            if self.place == Place::Data {
+            if self.place == ChunkState::Data {
                 let taken = self.left.min((bytes.len() - at) as u64);
                 *body_bytes = body_bytes.saturating_add(taken);
                 self.left -= taken;
                 at += taken as usize;
                 if self.left == 0 {
-                    self.place = Place::DataReturn;
+                    self.place = ChunkState::DataReturn;
                 }
                 continue;
             }
             at += 1;
-            if self.place == Place::LastEnd && *byte == b'\n' {
+            if self.place == ChunkState::LastEnd && *byte == b'\n' {
                 return Ok(Some(at));
             }
             self.place = self.step(*byte)?;
@@ -71,8 +71,8 @@ impl Chunks {
         Ok(None)
     }
 
-    fn step(&mut self, byte: u8) -> Result<Place, Fault> {
-        use Place::{
+    fn step(&mut self, byte: u8) -> Result<ChunkState, Fault> {
+        use ChunkState::{
             Data, DataEnd, DataReturn, Extension, LastEnd, Size, SizeEnd, Trailer, TrailerBegin,
             TrailerEnd,
         };
@@ -109,7 +109,7 @@ impl Chunks {
         Ok(next)
     }
 
-    fn digit(&mut self, byte: u8) -> Result<Place, Fault> {
+    fn digit(&mut self, byte: u8) -> Result<ChunkState, Fault> {
         let digit = (byte as char)
             .to_digit(16)
             .ok_or("a chunk's size that is no number")?;
@@ -121,10 +121,10 @@ impl Chunks {
         }
         self.left = self.left * 16 + u64::from(digit);
         self.count += 1;
-        Ok(Place::Size)
+        Ok(ChunkState::Size)
     }
 
-    fn within(&mut self, most: u32, place: Place) -> Result<Place, Fault> {
+    fn within(&mut self, most: u32, place: ChunkState) -> Result<ChunkState, Fault> {
         self.count += 1;
         if self.count > most {
             return Err("a chunk's extension or trailers without end");

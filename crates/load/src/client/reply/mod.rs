@@ -58,7 +58,7 @@ pub(crate) enum Notes {
 /// Reads replies, one after the other.
 #[derive(Debug)]
 pub(crate) struct Scanner {
-    state: State,
+    state: ReplyState,
     reply: ReplyTo,
     notes: Notes,
     /// The beginning of a head that came in pieces.
@@ -73,7 +73,7 @@ pub(crate) struct Scanner {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum ReplyState {
     Head,
     /// So much of the body is still to come.
     Length(u64),
@@ -85,7 +85,7 @@ enum State {
 impl Scanner {
     pub(crate) fn new() -> Scanner {
         Scanner {
-            state: State::Head,
+            state: ReplyState::Head,
             reply: ReplyTo::Other,
             notes: Notes::Drop,
             part: Vec::new(),
@@ -100,7 +100,7 @@ impl Scanner {
 
     /// Forgets the last reply and expects the next.
     pub(crate) fn expect(&mut self, reply: ReplyTo, notes: Notes) {
-        self.state = State::Head;
+        self.state = ReplyState::Head;
         self.reply = reply;
         self.notes = notes;
         self.part.clear();
@@ -142,34 +142,34 @@ impl Scanner {
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             match self.state {
-                State::Head => match self.feed_head(rest) {
+                ReplyState::Head => match self.feed_head(rest) {
                     Ok(None) => return Scan::More,
                     Ok(Some(used)) => at += used,
                     Err(fault) => return self.broken(fault),
                 },
-                State::Length(left) => {
+                ReplyState::Length(left) => {
                     let taken = left.min(rest.len() as u64);
                     self.body_bytes += taken;
-                    self.state = State::Length(left - taken);
+                    self.state = ReplyState::Length(left - taken);
                     return match left - taken {
                         0 => Scan::Whole(at + taken as usize),
                         _ => Scan::More,
                     };
                 }
-                State::Chunked(mut chunks) => {
+                ReplyState::Chunked(mut chunks) => {
                     let fed = chunks.feed(rest, &mut self.body_bytes);
-                    self.state = State::Chunked(chunks);
+                    self.state = ReplyState::Chunked(chunks);
                     return match fed {
                         Ok(None) => Scan::More,
                         Ok(Some(used)) => Scan::Whole(at + used),
                         Err(fault) => self.broken(fault),
                     };
                 }
-                State::UntilEnd => {
+                ReplyState::UntilEnd => {
                     self.body_bytes = self.body_bytes.saturating_add(rest.len() as u64);
                     return Scan::More;
                 }
-                State::Broken(fault) => return Scan::Broken(fault),
+                ReplyState::Broken(fault) => return Scan::Broken(fault),
             }
         }
     }
@@ -178,13 +178,13 @@ impl Scanner {
     pub(crate) fn end(&self) -> Ended {
         match self.state {
             _ if !self.begun => Ended::Before,
-            State::UntilEnd => Ended::Whole,
+            ReplyState::UntilEnd => Ended::Whole,
             _ => Ended::Within,
         }
     }
 
     fn broken(&mut self, fault: Fault) -> Scan {
-        self.state = State::Broken(fault);
+        self.state = ReplyState::Broken(fault);
         Scan::Broken(fault)
     }
 
@@ -241,12 +241,12 @@ impl Scanner {
         }
         let without_body = self.reply == ReplyTo::Head || matches!(head.status, 204 | 304);
         self.state = match head.body {
-            _ if without_body => State::Length(0),
-            Body::Length(length) => State::Length(length),
-            Body::Chunked => State::Chunked(Chunks::default()),
+            _ if without_body => ReplyState::Length(0),
+            Body::Length(length) => ReplyState::Length(length),
+            Body::Chunked => ReplyState::Chunked(Chunks::default()),
             Body::UntilEnd => {
                 self.keep = false;
-                State::UntilEnd
+                ReplyState::UntilEnd
             }
         };
         Ok(())
