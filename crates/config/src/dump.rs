@@ -3,30 +3,28 @@
 //! The idea: what is printed loads again to the same model. Upstreams that came from a URL are
 //! left out of the list, for the handler's URL makes them anew.
 
+mod conditions;
+mod handler;
 mod limit;
 mod map;
 mod script;
 mod shed;
+pub(crate) mod write;
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
-use std::path::Path;
-
+use crate::keys;
+use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
-use crate::lower::script::Place;
-use crate::lower::{FASTCGI_PREFIX, spell, spell_cpu};
+use crate::lower::template::spell;
 use crate::model::{
-    Caps, Cgi, Cgroup, Condition, FastCgi, FieldEdits, Files, Glob, Handler, HostPattern, IoLimit,
-    Limit, ListenAddress, LogTarget, Model, Proxy, ProxyHost, ProxyTarget, Root, Rule, Server,
-    Settings, Site, Template, Timeouts, TryEntry, Upstream,
+    Caps, Cgroup, FieldEdits, Files, HostPattern, IoLimit, Limit, ListenAddress, LogTarget, Model,
+    Root, Rule, Server, Settings, Site, Template, Timeouts, TryEntry, Upstream,
 };
-use crate::units;
+pub use write::quote;
+use write::{Lines, braces, list, quote_path, some_count, some_duration, some_size};
 
 /// The configuration `model` came from, in full.
 pub fn dump(model: &Model) -> String {
-    let mut out = Lines {
-        text: String::new(),
-    };
+    let mut out = Lines::default();
     out.kept(model);
     out.key("workers", model.workers);
     out.key("user", quote(&model.user));
@@ -56,8 +54,10 @@ pub fn dump(model: &Model) -> String {
     out.key("format", quote(model.log.format.name()));
     out.key("level", quote(model.log.level.name()));
     out.key("files_max", model.log.files_max);
-    out.timeouts(&model.timeouts);
-    out.caps(&model.caps);
+    out.section("[timeouts]");
+    out.numbers(&keys::TIMEOUTS, &model.timeouts, &Timeouts::FIELDS);
+    out.section("[caps]");
+    out.numbers(&keys::CAPS, &model.caps, &Caps::FIELDS);
     out.scripts(&model.scripts);
     for upstream in model
         .upstreams
@@ -90,69 +90,7 @@ fn is_inline(upstream: &Upstream) -> bool {
     upstream.name.contains(':')
 }
 
-/// The text so far, a key a line.
-struct Lines {
-    text: String,
-}
-
 impl Lines {
-    fn section(&mut self, title: &str) {
-        self.text.push_str(&format!("\n{title}\n"));
-    }
-
-    fn key(&mut self, name: &str, value: impl fmt::Display) {
-        self.text.push_str(&format!("{name} = {value}\n"));
-    }
-
-    fn duration(&mut self, name: &str, ms: u64) {
-        self.key(name, quote(units::duration(ms)));
-    }
-
-    fn size(&mut self, name: &str, bytes: u64) {
-        self.key(name, quote(units::size(bytes)));
-    }
-
-    fn timeouts(&mut self, timeouts: &Timeouts) {
-        self.section("[timeouts]");
-        self.duration("header", timeouts.header_ms);
-        self.duration("body", timeouts.body_ms);
-        self.duration("write", timeouts.write_ms);
-        self.duration("idle", timeouts.idle_ms);
-        self.duration("upstream_connect", timeouts.upstream_connect_ms);
-        self.duration("upstream_read", timeouts.upstream_read_ms);
-        self.duration("upstream_write", timeouts.upstream_write_ms);
-        self.duration("upstream_idle", timeouts.upstream_idle_ms);
-        self.duration("tunnel", timeouts.tunnel_ms);
-        self.duration("drain", timeouts.drain_ms);
-        self.duration("resolve", timeouts.resolve_ms);
-    }
-
-    fn caps(&mut self, caps: &Caps) {
-        self.section("[caps]");
-        self.size("head_bytes", caps.head_bytes as u64);
-        self.size("target_bytes", caps.target_bytes as u64);
-        self.key("fields", caps.fields);
-        self.size("body_bytes", caps.body_bytes);
-        self.size("chunk_extension_bytes", caps.chunk_extension_bytes as u64);
-        self.size("trailer_bytes", caps.trailer_bytes as u64);
-        self.size("drain_bytes", caps.drain_bytes);
-        self.size("upstream_head_bytes", caps.upstream_head_bytes as u64);
-        self.key("connections", caps.connections);
-        self.key("connections_per_client", caps.connections_per_client);
-        self.key("refusals_per_client", caps.refusals_per_client);
-        self.key("requests_per_connection", caps.requests_per_connection);
-        self.size("body_rate_min", caps.body_rate_min);
-        self.size("write_rate_min", caps.write_rate_min);
-        self.size("spool_memory_bytes", caps.spool_memory_bytes as u64);
-        self.size("spool_disk_bytes", caps.spool_disk_bytes);
-        self.size("cached_file_bytes", caps.cached_file_bytes as u64);
-        self.size("file_cache_bytes", caps.file_cache_bytes as u64);
-        self.key("auth_waiting", caps.auth_waiting);
-        self.key("programs", caps.programs);
-        self.size("env_bytes", caps.env_bytes as u64);
-        self.key("limit_keys", caps.limit_keys);
-    }
-
     fn upstream(&mut self, upstream: &Upstream) {
         self.section(&format!("[upstreams.{}]", quote(&upstream.name)));
         self.key("protocol", quote(upstream.protocol.name()));
@@ -260,10 +198,10 @@ impl Lines {
         let name = if rule.is_named { "name" } else { "# name" };
         self.key(name, quote(&rule.name));
         if !rule.conditions.is_empty() {
-            self.key("match", conditions(&rule.conditions));
+            self.key("match", conditions::conditions(&rule.conditions));
         }
         if let Some(given) = &rule.handler {
-            self.key("handler", handler(given, upstreams));
+            self.key("handler", handler::handler(given, upstreams));
         }
         self.limits(&rule.limits);
         self.level_scripts(&rule.scripts);
@@ -295,35 +233,27 @@ impl Lines {
 }
 
 fn cgroup(cgroup: &Cgroup) -> String {
-    let size = |name, bytes: Option<u64>| {
-        bytes.map(|bytes| format!("{name} = {}", quote(units::size(bytes))))
-    };
-    let count = |name, number: Option<u32>| number.map(|number| format!("{name} = {number}"));
     let cpu = cgroup.cpu_millicores.map(spell_cpu);
     let burst_ms = cgroup.cpu_burst_us.map(|us| us / 1_000);
     let entries = [
         cpu.map(|cpu| format!("cpu = {}", quote(cpu))),
-        burst_ms.map(|ms| format!("burst = {}", quote(units::duration(ms)))),
-        count("cpu_weight", cgroup.cpu_weight),
-        size("memory", cgroup.memory_bytes),
-        size("memory_high", cgroup.memory_high_bytes),
-        count("pids", cgroup.pids),
+        some_duration("burst", burst_ms),
+        some_count("cpu_weight", cgroup.cpu_weight),
+        some_size("memory", cgroup.memory_bytes),
+        some_size("memory_high", cgroup.memory_high_bytes),
+        some_count("pids", cgroup.pids),
         (!cgroup.io.is_empty()).then(|| format!("io = {}", list(&cgroup.io, io_limit))),
     ];
     braces(entries.into_iter().flatten())
 }
 
 fn io_limit(limit: &IoLimit) -> String {
-    let size = |name, bytes: Option<u64>| {
-        bytes.map(|bytes| format!("{name} = {}", quote(units::size(bytes))))
-    };
-    let count = |name, number: Option<u64>| number.map(|number| format!("{name} = {number}"));
     let entries = [
         Some(format!("device = {}", quote_path(&limit.device))),
-        size("read", limit.read_bytes),
-        size("write", limit.write_bytes),
-        count("read_ops", limit.read_ops),
-        count("write_ops", limit.write_ops),
+        some_size("read", limit.read_bytes),
+        some_size("write", limit.write_bytes),
+        some_count("read_ops", limit.read_ops),
+        some_count("write_ops", limit.write_ops),
     ];
     braces(entries.into_iter().flatten())
 }
@@ -383,199 +313,4 @@ fn templates(named: &[(String, Template)]) -> String {
             .iter()
             .map(|(name, template)| format!("{} = {}", quote(name), quote(spell(template)))),
     )
-}
-
-fn conditions(conditions: &[Condition]) -> String {
-    let mut single = Vec::new();
-    let mut tables: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for condition in conditions {
-        match condition {
-            Condition::File(glob) => single.push(format!("file = {}", quote(&glob.0))),
-            Condition::Path(glob) => single.push(format!("path = {}", quote(&glob.0))),
-            Condition::PathRegex(regex) => single.push(format!("path_regex = {}", quote(regex))),
-            Condition::Method(methods) => single.push(format!("method = {}", list(methods, quote))),
-            Condition::Client(networks) => {
-                single.push(format!("client = {}", list(networks, quote)))
-            }
-            Condition::Exists(exists) => single.push(format!("exists = {exists}")),
-            Condition::Map(asked) => single.extend(map::conditions(asked)),
-            Condition::Not(inner) => single.push(format!("not = {}", self::conditions(inner))),
-            Condition::Header(name, glob) => tables
-                .entry("header")
-                .or_default()
-                .push(presence(name, glob)),
-            Condition::Query(name, glob) => tables
-                .entry("query")
-                .or_default()
-                .push(presence(name, glob)),
-        }
-    }
-    let tables = tables
-        .into_iter()
-        .map(|(name, entries)| format!("{name} = {}", braces(entries.into_iter())));
-    braces(single.into_iter().chain(tables))
-}
-
-fn presence(name: &str, glob: &Option<Glob>) -> String {
-    let value = glob
-        .as_ref()
-        .map_or("true".to_owned(), |glob| quote(&glob.0));
-    format!("{} = {value}", quote(name))
-}
-
-fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
-    match handler {
-        Handler::Static => "{ static = true }".to_owned(),
-        Handler::Proxy(settings) => format!("{{ proxy = {} }}", proxy(settings, upstreams)),
-        Handler::FastCgi(settings) => format!("{{ fastcgi = {} }}", fastcgi(settings, upstreams)),
-        Handler::Cgi(settings) => format!("{{ cgi = {} }}", cgi(settings)),
-        Handler::Respond(reply) => format!(
-            "{{ respond = {{ status = {}, body = {}, content_type = {} }} }}",
-            reply.status,
-            quote(spell(&reply.body)),
-            quote(&reply.content_type)
-        ),
-        Handler::Redirect(redirect) => {
-            format!(
-                "{{ redirect = {}, status = {} }}",
-                quote(spell(&redirect.target)),
-                redirect.status
-            )
-        }
-        Handler::Metrics(format) => format!("{{ metrics = {} }}", quote(format.name())),
-        Handler::Script(given) => {
-            format!("{{ script = {} }}", script::script(given, Place::Content))
-        }
-    }
-}
-
-fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
-    let target = match &proxy.target {
-        ProxyTarget::Script(given) => format!("script = {}", script::script(given, Place::Set)),
-        ProxyTarget::Upstream(index) => {
-            let name = upstreams.get(*index).map_or("", |upstream| &upstream.name);
-            format!("upstream = {}", quote(name))
-        }
-    };
-    let host = match &proxy.host {
-        ProxyHost::Client => "client",
-        ProxyHost::Upstream => "upstream",
-        ProxyHost::Fixed(host) => host,
-    };
-    let strip = proxy
-        .strip_prefix
-        .iter()
-        .map(|prefix| format!("strip_prefix = {}", quote(prefix)));
-    let add = proxy
-        .add_prefix
-        .iter()
-        .map(|prefix| format!("add_prefix = {}", quote(prefix)));
-    let rest = [
-        format!("host = {}", quote(host)),
-        format!("buffer_request = {}", proxy.buffer_request),
-        format!("tunnels = {}", proxy.tunnels),
-    ];
-    let aside = proxy.buffer_reply.map(buffer_reply);
-    let entries = std::iter::once(target).chain(script::allow(&proxy.allow));
-    let entries = entries.chain(strip).chain(add);
-    braces(entries.chain(rest).chain(aside))
-}
-
-fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {
-    let upstream = upstreams.get(fastcgi.upstream);
-    let name = upstream.map_or("", |upstream| &upstream.name);
-    let address = name.strip_prefix(FASTCGI_PREFIX).unwrap_or(name);
-    let root = fastcgi.root.as_deref();
-    let entries = [
-        Some(format!("address = {}", quote(address))),
-        root.map(|root| format!("root = {}", quote_path(root))),
-        Some(params(&fastcgi.params)),
-        Some(format!("buffer_request = {}", fastcgi.buffer_request)),
-        Some(buffer_reply(fastcgi.buffer_reply_bytes)),
-        Some(format!("abort_on_close = {}", fastcgi.abort_on_close)),
-    ];
-    braces(entries.into_iter().flatten())
-}
-
-fn cgi(cgi: &Cgi) -> String {
-    let size = |name, bytes: Option<u64>| {
-        bytes.map(|bytes| format!("{name} = {}", quote(units::size(bytes))))
-    };
-    let count = |name, number: Option<u64>| number.map(|number| format!("{name} = {number}"));
-    let cpu_ms = cgi.limits.cpu_s.map(|seconds| seconds * 1_000);
-    let entries = [
-        Some(format!(
-            "timeout = {}",
-            quote(units::duration(cgi.timeout_ms))
-        )),
-        Some(params(&cgi.params)),
-        Some(format!("buffer_request = {}", cgi.buffer_request)),
-        Some(buffer_reply(cgi.buffer_reply_bytes)),
-        Some(format!("abort_on_close = {}", cgi.abort_on_close)),
-        cpu_ms.map(|ms| format!("cpu_time = {}", quote(units::duration(ms)))),
-        size("memory", cgi.limits.memory_bytes),
-        count("files", cgi.limits.files),
-        count("processes", cgi.limits.processes),
-        size("file_size", cgi.limits.file_size_bytes),
-    ];
-    braces(entries.into_iter().flatten())
-}
-
-fn params(params: &[(String, Option<Template>)]) -> String {
-    let set = params.iter().filter_map(|(name, template)| {
-        let template = template.as_ref()?;
-        Some(format!("{} = {}", quote(name), quote(spell(template))))
-    });
-    let removed = params.iter().filter(|(_, template)| template.is_none());
-    let removed: Vec<&String> = removed.map(|(name, _)| name).collect();
-    format!(
-        "params = {{ set = {}, remove = {} }}",
-        braces(set),
-        list(&removed, quote)
-    )
-}
-
-fn buffer_reply(bytes: u64) -> String {
-    match bytes {
-        0 => "buffer_reply = false".to_owned(),
-        bytes => format!("buffer_reply = {}", quote(units::size(bytes))),
-    }
-}
-
-fn list<'t, T>(items: &'t [T], spell: impl Fn(&'t T) -> String) -> String {
-    format!(
-        "[{}]",
-        items.iter().map(spell).collect::<Vec<_>>().join(", ")
-    )
-}
-
-fn braces(entries: impl Iterator<Item = String>) -> String {
-    let entries: Vec<String> = entries.collect();
-    if entries.is_empty() {
-        "{}".to_owned()
-    } else {
-        format!("{{ {} }}", entries.join(", "))
-    }
-}
-
-fn quote_path(path: &Path) -> String {
-    quote(path.display())
-}
-
-/// Writes a text as a basic string of TOML, quotes and all.
-#[must_use]
-pub fn quote(text: impl fmt::Display) -> String {
-    let mut out = String::from("\"");
-    for c in text.to_string().chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            // Writing to a text cannot fail.
-            c if c.is_control() => write!(out, "\\u{:04X}", u32::from(c)).unwrap_or_default(),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }

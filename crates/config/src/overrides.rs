@@ -8,21 +8,11 @@
 use std::fmt;
 
 use crate::diagnostics::Diagnostics;
-use crate::dump::quote;
+use crate::dump::write::quote;
+pub use crate::keys::limit::KEYS;
 use crate::lower;
 use crate::model::Model;
 use crate::sources::{Existence, Sources};
-
-/// What a change of a limit may name.
-pub const KEYS: [&str; 7] = [
-    "concurrent",
-    "queue",
-    "wait",
-    "late",
-    "rate",
-    "burst",
-    "mode",
-];
 
 /// How a file begins that was not there.
 const HEAD: &str = "\

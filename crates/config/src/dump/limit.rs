@@ -1,8 +1,9 @@
 //! An entry of `limits`, every default written out.
 
-use super::{braces, conditions, list, quote, quote_path};
+use super::conditions::conditions;
+use super::write::{braces, list, quote, quote_path};
+use crate::lower::limits::{key, when};
 use crate::lower::names::Named;
-use crate::lower::{spell_key, spell_when};
 use crate::model::{Concurrent, Limit, Rate};
 use crate::units;
 
@@ -11,8 +12,8 @@ use crate::units;
 pub(super) fn limit(limit: &Limit) -> String {
     let limit = &limit.in_force();
     let key = match limit.key.as_slice() {
-        [only] => quote(spell_key(only)),
-        several => list(several, |key| quote(spell_key(key))),
+        [only] => quote(key::spell(only)),
+        several => list(several, |key| quote(key::spell(key))),
     };
     let mut entries = vec![
         format!("name = {}", quote(&limit.name)),
@@ -28,14 +29,14 @@ pub(super) fn limit(limit: &Limit) -> String {
         entries.push(format!("match = {}", conditions(&limit.conditions)));
     }
     if let Some(when) = &limit.when {
-        entries.push(format!("when = {}", list(&spell_when(when), quote)));
+        entries.push(format!("when = {}", list(&when::spell(when), quote)));
     }
     entries.push(format!("mode = {}", quote(limit.mode.name())));
     entries.push(format!("status = {}", limit.status));
     if let Some(page) = &limit.page {
         entries.push(format!("page = {}", quote_path(&page.file)));
     }
-    braces(entries.into_iter())
+    braces(entries)
 }
 
 fn concurrent(limit: &Limit, most: Concurrent) -> [String; 5] {

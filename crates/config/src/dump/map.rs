@@ -1,8 +1,7 @@
-//! Maps, and what is asked of them, as TOML.
+//! Maps as TOML.
 
-use super::{Lines, list, quote, quote_path};
-use crate::lower::spell;
-use crate::model::{Map, MapMatch, MapProgram, MapSource};
+use super::write::{Lines, list, quote, quote_path};
+use crate::model::{Map, MapProgram, MapSource};
 use crate::units;
 
 impl Lines {
@@ -33,21 +32,4 @@ impl Lines {
             self.key("on_error", quote(text));
         }
     }
-}
-
-/// The entries of a `match` that asks a map.
-pub(super) fn conditions(asked: &MapMatch) -> Vec<String> {
-    let mut entries = vec![format!("map = {}", quote(&asked.name))];
-    if !asked.key.parts.is_empty() {
-        entries.push(format!("key = {}", quote(spell(&asked.key))));
-    }
-    if !asked.answered {
-        entries.push("answered = false".to_owned());
-    }
-    // Debug keeps the point that makes it a fraction again, and every digit.
-    entries.extend(asked.above.map(|above| format!("above = {above:?}")));
-    entries.extend(asked.below.map(|below| format!("below = {below:?}")));
-    let equals = asked.equals.as_ref();
-    entries.extend(equals.map(|text| format!("equals = {}", quote(text))));
-    entries
 }

@@ -1,9 +1,10 @@
 //! Scripts, as they are written.
 
-use super::{Lines, braces, list, quote, quote_path};
+use super::write::{Lines, braces, list, quote, quote_path};
+use crate::keys;
 use crate::lower::names::Named;
 use crate::lower::script::Place;
-use crate::model::{AllowedAddress, PhaseScripts, Script, Scripts, Source};
+use crate::model::{AllowedAddress, Budgets, PhaseScripts, Script, Scripts, Source};
 
 /// A level's scripts by phase, and where each stands.
 type Phases<'a> = [(&'static str, &'a [Script], Place); 5];
@@ -28,20 +29,7 @@ impl Lines {
                 self.key(name, list(given, |given| script(given, place)));
             }
         }
-        let budgets = &scripts.budgets;
-        self.duration("cpu", budgets.cpu_ms);
-        self.duration("wall", budgets.wall_ms);
-        self.duration("log_wall", budgets.log_wall_ms);
-        self.size("memory", budgets.memory_bytes);
-        self.key("parked", budgets.parked);
-        self.size("output", budgets.output_bytes);
-        self.size("body_filter_bytes", budgets.body_filter_bytes as u64);
-        self.duration("connect_timeout", budgets.connect_timeout_ms);
-        self.duration("store_timeout", budgets.store_timeout_ms);
-        self.key("store_connections", budgets.store_connections);
-        self.size("cache_bytes", budgets.cache_bytes);
-        self.key("cache_entries", budgets.cache_entries);
-        self.size("read_bytes", budgets.read_bytes);
+        self.numbers(&keys::SCRIPTS, &scripts.budgets, &Budgets::FIELDS);
         self.key("env", list(&scripts.env, quote));
     }
 
@@ -55,7 +43,7 @@ impl Lines {
             })
             .collect();
         if !given.is_empty() {
-            self.key("scripts", braces(given.into_iter()));
+            self.key("scripts", braces(given));
         }
     }
 }

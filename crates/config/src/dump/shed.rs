@@ -1,8 +1,9 @@
 //! `[[shed]]`, every default written out.
 
-use super::{Lines, braces, conditions, list, quote, quote_path};
+use super::conditions::conditions;
+use super::write::{Lines, braces, list, quote, quote_path};
 use crate::lower::names::Named;
-use crate::lower::spell;
+use crate::lower::template::spell;
 use crate::model::{Shed, ShedReply};
 
 impl Lines {

@@ -1,8 +1,8 @@
 //! Keys of handlers that run no programs: files, forwarding, fixed replies, scripts.
 
-use super::Fallback::{Absent, Value};
+use super::key::Fallback::{Absent, Value};
+use super::key::{Kind, Section, key};
 use super::script::{ALLOW_OF_PROXY, SCRIPT_OF_HANDLER, SCRIPT_OF_PROXY};
-use super::{Kind, Section, key};
 
 pub(crate) const HANDLER: Section = Section {
     title: "handler = { … }",

@@ -1,7 +1,18 @@
 //! Keys of limits: `limits = [{ … }]` on every level, and a tenant's weight.
 
-use super::Fallback::{Absent, Value};
-use super::{Key, Kind, Section, key};
+use super::key::Fallback::{Absent, Value};
+use super::key::{Key, Kind, Section, key};
+
+/// What a change of a limit may name.
+pub const KEYS: [&str; 7] = [
+    "concurrent",
+    "queue",
+    "wait",
+    "late",
+    "rate",
+    "burst",
+    "mode",
+];
 
 /// Most requests that a limit, its queue or its rate may name.
 pub(crate) const REQUESTS_MAX: u64 = 1_000_000;

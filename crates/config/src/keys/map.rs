@@ -1,7 +1,7 @@
 //! Keys of `[maps.NAME]`.
 
-use super::Fallback::{Absent, Value};
-use super::{Kind, Section, key};
+use super::key::Fallback::{Absent, Value};
+use super::key::{Kind, Section, key};
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;

@@ -1,9 +1,9 @@
 //! Keys of the process: everything outside `[[sites]]`.
 
-use super::Fallback::{Absent, Required, Value};
+use super::key::Fallback::{Absent, Required, Value};
+use super::key::{Kind, Section, key};
 use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
 use super::script::SCRIPTS_OF_PROCESS;
-use super::{Kind, Section, key};
 
 /// The longest duration: a day.
 const DAY: u64 = 86_400_000;

@@ -1,9 +1,9 @@
 //! Keys of programs and of whom they run for: `fastcgi`, `cgi`, cgroups and tenants.
 
-use super::Fallback::{Absent, Required, Value};
+use super::key::Fallback::{Absent, Required, Value};
+use super::key::{Key, Kind, Section, key};
 use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
 use super::script::SCRIPTS_OF_LEVEL;
-use super::{Key, Kind, Section, key};
 
 /// The longest duration: a day.
 const DAY: u64 = 86_400_000;

@@ -1,7 +1,7 @@
 //! Keys of scripts: `[scripts]`, the levels' `scripts`, and a script itself.
 
-use super::Fallback::{Absent, Value};
-use super::{Key, Kind, Section, key};
+use super::key::Fallback::{Absent, Value};
+use super::key::{Key, Kind, Section, key};
 
 /// The longest wait: beyond it no client is left.
 const HOUR: u64 = 3_600_000;

@@ -1,7 +1,7 @@
 //! Keys of `[[shed]]`.
 
-use super::Fallback::{Absent, Required, Value};
-use super::{Kind, Section, key};
+use super::key::Fallback::{Absent, Required, Value};
+use super::key::{Kind, Section, key};
 
 /// The longest that a state is made to last.
 const HOUR: u64 = 3_600_000;

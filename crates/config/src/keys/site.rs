@@ -1,10 +1,10 @@
 //! Keys of `[[sites]]`, of their rules and of what stands within them, but for handlers.
 
-use super::Fallback::{Absent, Required, Value};
+use super::key::Fallback::{Absent, Required, Value};
+use super::key::{Key, Kind, Section, key};
 use super::limit::LIMITS_OF_LEVEL;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 use super::script::SCRIPTS_OF_LEVEL;
-use super::{Key, Kind, Section, key};
 
 const REQUEST_HEADERS: Key = key(
     "request_headers",

@@ -49,11 +49,11 @@ pub(crate) fn cgroup(level: &Table<'_>, enforcement: Enforcement) -> Option<Box<
     let cpu = table.get("cpu").and_then(|value| cpu(&value));
     let cgroup = Cgroup {
         cpu_millicores: cpu,
-        cpu_burst_us: table.some_duration("burst").map(|ms| ms * 1_000),
-        cpu_weight: table.some_count("cpu_weight").map(|weight| weight as u32),
-        memory_bytes: table.some_size("memory"),
-        memory_high_bytes: table.some_size("memory_high"),
-        pids: table.some_count("pids").map(|pids| pids as u32),
+        cpu_burst_us: table.some_number("burst").map(|ms| ms * 1_000),
+        cpu_weight: table.some_number("cpu_weight").map(|weight| weight as u32),
+        memory_bytes: table.some_number("memory"),
+        memory_high_bytes: table.some_number("memory_high"),
+        pids: table.some_number("pids").map(|pids| pids as u32),
         io: io(&table),
         required: enforcement == Enforcement::Required,
     };
@@ -198,10 +198,10 @@ fn io_limit(value: &Value<'_>) -> Option<IoLimit> {
     let device = table.required("device");
     let limit = IoLimit {
         device: values::path(&device?)?,
-        read_bytes: table.some_size("read"),
-        write_bytes: table.some_size("write"),
-        read_ops: table.some_count("read_ops"),
-        write_ops: table.some_count("write_ops"),
+        read_bytes: table.some_number("read"),
+        write_bytes: table.some_number("write"),
+        read_ops: table.some_number("read_ops"),
+        write_ops: table.some_number("write_ops"),
     };
     let limits = ["read", "write", "read_ops", "write_ops"];
     if !limits.iter().any(|name| table.get(name).is_some()) && !table.has_strangers() {

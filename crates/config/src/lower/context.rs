@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeTable;
 
+use super::file_cache::FileCache;
 use crate::diagnostics::{Diagnostics, Place, Problem, Severity};
 use crate::sources::Sources;
 
@@ -27,7 +28,7 @@ pub(crate) struct Context<'a> {
     /// The names of the maps, by their index; known before anything asks one.
     pub(crate) maps: RefCell<Vec<String>>,
     /// Files that keys name, judged.
-    pub(crate) files: super::files::FileCache,
+    pub(crate) files: FileCache,
 }
 
 /// A place in a file.

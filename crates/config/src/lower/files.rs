@@ -3,7 +3,6 @@
 //! The idea: each file is judged once, however many sites name it, and shared by all of them;
 //! a problem is reported where the file was first named.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +16,6 @@ use crate::{keys, lower::values};
 const PAGE_BYTES_MAX: usize = 256 << 10;
 /// Cost of a bcrypt hash at most; each step doubles the time a check takes.
 const BCRYPT_COST_MAX: u32 = 16;
-
-/// Files judged so far; `None` stands for one that was found wrong.
-#[derive(Default)]
-pub(crate) struct FileCache {
-    users: RefCell<BTreeMap<PathBuf, Option<Users>>>,
-    pages: RefCell<BTreeMap<PathBuf, Option<Arc<[u8]>>>>,
-    pub(super) scripts: RefCell<super::script::Judged>,
-}
-
-type Users = Arc<BTreeMap<String, String>>;
 
 /// `auth = { … }`.
 pub(crate) fn auth(value: &Value<'_>) -> Option<Auth> {

@@ -4,17 +4,13 @@ use super::context::problem;
 use super::program;
 use super::script::{self, Place};
 use super::table::Table;
-use super::template::{Purpose, template};
+use super::template::{Purpose, leads_somewhere, template};
 use super::upstream::{self, Upstreams};
 use super::value::Value;
 use super::values;
-use crate::model::{
-    Handler, Proxy, ProxyHost, ProxyTarget, Redirect, Respond, Template, TemplatePart,
-};
-use crate::{keys, units};
+use crate::keys;
+use crate::model::{Handler, Proxy, ProxyHost, ProxyTarget, Redirect, Respond};
 
-/// Largest `buffer_reply`.
-const BUFFER_BYTES_MAX: u64 = 1 << 40;
 /// The keys that choose a handler.
 const CHOICES: [&str; 8] = [
     "static", "proxy", "fastcgi", "cgi", "respond", "redirect", "metrics", "script",
@@ -169,7 +165,7 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
         buffer_request: table.flag("buffer_request"),
         buffer_reply: table
             .get("buffer_reply")
-            .and_then(|value| buffer_reply(&value)),
+            .and_then(|value| values::buffer_reply(&value)),
         tunnels: table.flag("tunnels"),
     }
 }
@@ -193,19 +189,6 @@ fn proxy_host(value: &Value<'_>) -> Option<ProxyHost> {
     Some(ProxyHost::Fixed(
         port.map_or(host.clone(), |port| format!("{host}:{port}")),
     ))
-}
-
-/// `false`, or how much.
-pub(crate) fn buffer_reply(value: &Value<'_>) -> Option<u64> {
-    match value.as_flag() {
-        Some(false) => Some(0),
-        Some(true) => {
-            let help = format!("as in `buffer_reply = {:?}`", units::size(8 << 20));
-            value.report_help("`buffer_reply` must say how much", help);
-            None
-        }
-        None => value.size(1, BUFFER_BYTES_MAX),
-    }
 }
 
 fn respond(value: &Value<'_>) -> Option<Handler> {
@@ -244,19 +227,6 @@ fn redirect(value: &Value<'_>, table: &Table<'_>) -> Option<Handler> {
         value.report_help("`redirect` must be a path or a URL", help);
     }
     Some(Handler::Redirect(Redirect { target, status }))
-}
-
-/// Whether a target begins as a path or a URL does.
-pub(crate) fn leads_somewhere(target: &Template) -> bool {
-    match target.parts.first() {
-        Some(TemplatePart::Text(text)) => ["/", "http://", "https://"]
-            .iter()
-            .any(|start| text.starts_with(start)),
-        Some(
-            TemplatePart::Path | TemplatePart::Uri | TemplatePart::Scheme | TemplatePart::Map(_),
-        ) => true,
-        _ => false,
-    }
 }
 
 fn redirect_status(value: &Value<'_>) -> Option<u16> {

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use super::context::{Spot, problem};
 use super::table::Table;
-use super::template::{Purpose, template};
 use super::tops::Tops;
+use super::user::{Role, wrong_user};
 use super::value::Value;
-use super::{Role, values, wrong_user};
+use super::values;
 use crate::keys;
-use crate::model::{Condition, Map, MapCache, MapMatch, MapProgram, MapSource, Template};
+use crate::model::{Map, MapCache, MapProgram, MapSource};
 
 /// Maps there may be.
 const MAPS_MAX: usize = 1_000;
@@ -32,9 +32,6 @@ const OF_PROGRAMS: [&str; 8] = [
 ];
 /// What stands before a program in Apache.
 const APACHES: &str = "prg:";
-/// Keys of a match that say something beside `map` alone.
-const OF_MAPS: [&str; 5] = ["key", "above", "below", "equals", "answered"];
-
 /// Takes in every `[maps.NAME]`; `user` is the server's.
 pub(crate) fn define_all(tops: &Tops<'_>, user: &str) -> Vec<Map> {
     let mut maps: Vec<Map> = Vec::new();
@@ -152,7 +149,7 @@ fn program(table: &Table<'_>, server_user: &str) -> MapProgram {
         }
         Some(name.to_owned())
     });
-    let cache = table.some_duration("cache").map(|ms| MapCache {
+    let cache = table.some_number("cache").map(|ms| MapCache {
         ms,
         entries: table.count("cache_entries") as usize,
         bytes: table.size("cache_bytes") as usize,
@@ -229,63 +226,4 @@ fn on_error(value: Value<'_>) -> Option<String> {
         value.report("`on_error` must be a line of text");
     }
     Some(text.to_owned())
-}
-
-/// What `map` and the keys beside it ask; `None` where there is no map, or it was reported.
-pub(crate) fn condition(table: &Table<'_>) -> Option<Condition> {
-    let Some(value) = table.get("map") else {
-        for name in OF_MAPS {
-            if let Some(stray) = table.get(name) {
-                let help = "name the map beside it: `map = \"NAME\"`";
-                stray.report_help(format!("`{name}` says nothing without `map`"), help);
-            }
-        }
-        return None;
-    };
-    let name = value.text()?;
-    let map = find(&value, name, value.spot());
-    let key = table.get("key");
-    let key = key.map_or(Some(Template::default()), |key| {
-        template(&key, Purpose::Key)
-    });
-    let compared = ["above", "below", "equals"].map(|name| table.get(name));
-    let [above, below, equals] = &compared;
-    let answered = table.flag("answered");
-    if let (false, Some(stray)) = (answered, compared.iter().flatten().next()) {
-        let message = format!(
-            "`{}` asks for an answer, `answered = false` for none",
-            stray.name
-        );
-        stray.report(message);
-    }
-    let condition = MapMatch {
-        map: map?,
-        name: name.to_owned(),
-        key: key?,
-        answered,
-        above: above.as_ref().and_then(Value::number),
-        below: below.as_ref().and_then(Value::number),
-        equals: equals.as_ref().and_then(Value::text).map(str::to_owned),
-    };
-    if let (Some(least), Some(most), Some(below)) = (condition.above, condition.below, below)
-        && least >= most
-    {
-        below.report(format!("no number is above {least} and below {most}"));
-    }
-    Some(Condition::Map(Box::new(condition)))
-}
-
-/// The index of the map of this name; what names it stands at `spot`.
-pub(crate) fn find(value: &Value<'_>, name: &str, spot: Spot) -> Option<usize> {
-    let known = value.context.maps.borrow();
-    let found = known.iter().position(|known| known == name);
-    if found.is_none() {
-        let finding = problem(spot, format!("there is no map `{name}`"));
-        let finding = match keys::nearest(name, known.iter().map(String::as_str)) {
-            Some(meant) => finding.meant(Some(meant)),
-            None => finding.help(format!("describe it: `[maps.{name}]`")),
-        };
-        value.context.report(finding.absence());
-    }
-    found
 }

@@ -3,27 +3,31 @@
 //! The idea: each part is lowered as far as it goes, whatever is wrong elsewhere, with a default
 //! standing in for what could not be read; the model is handed out only if nothing was reported.
 
-mod cgroup;
+pub(crate) mod cgroup;
+mod conditions;
 mod context;
 mod fields;
+mod file_cache;
 mod files;
 mod handler;
-mod limits;
+pub(crate) mod limits;
 mod map;
 pub(crate) mod names;
 pub(crate) mod overrides;
 mod program;
 mod rule;
 pub(crate) mod script;
+mod settings;
 mod sharing;
 mod shed;
 mod site;
 mod syntax;
 mod table;
-mod template;
+pub(crate) mod template;
 mod tenant;
 mod tops;
-mod upstream;
+pub(crate) mod upstream;
+mod user;
 mod value;
 mod values;
 
@@ -38,19 +42,14 @@ use crate::model::{Caps, Control, ListenAddress, Listener, Log, LogTarget, Model
 use crate::sources::Sources;
 use crate::units;
 use cgroup::Enforcement;
-pub(crate) use cgroup::spell_cpu;
 pub(crate) use context::{Context, line_start};
-use context::{Spot, problem, problem_overall};
+use context::{Spot, problem};
 use fields::Side;
 use limits::Level;
-pub use limits::spell_key;
-pub(crate) use limits::spell_when;
 pub(crate) use syntax::parse;
 use table::Table;
-pub(crate) use template::spell;
 use tenant::Tenants;
 use tops::Tops;
-pub(crate) use upstream::FASTCGI_PREFIX;
 use upstream::Upstreams;
 use value::Value;
 
@@ -73,7 +72,7 @@ pub fn load_and_warn(sources: &Sources) -> Result<(Model, Diagnostics), Diagnost
 
 fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) -> Model {
     let tops = Tops::open(context, documents);
-    let (log, user) = (log(&tops), user(&tops));
+    let (log, user) = (log(&tops), user::server(&tops));
     // First: whatever is a text may ask them.
     let maps = map::define_all(&tops, &user);
     let mut upstreams = Upstreams::default();
@@ -100,7 +99,9 @@ fn lower<'a>(context: &'a Context<'a>, documents: &'a [Spanned<DeTable<'a>>]) ->
         workers: workers(&tops),
         control: tops.single("control").and_then(|value| control(&value)),
         listeners: listeners(&tops),
-        timeouts: timeouts(&tops.table("timeouts", &keys::TIMEOUTS)),
+        timeouts: tops
+            .table("timeouts", &keys::TIMEOUTS)
+            .numbers(&Timeouts::FIELDS),
         caps: caps(&tops.table("caps", &keys::CAPS)),
         trusted_proxies: tops
             .single("trusted_proxies")
@@ -134,56 +135,6 @@ fn workers(tops: &Tops<'_>) -> usize {
         Some(_) => table.count("workers") as usize,
         None => tops.context.sources.cores,
     }
-}
-
-fn user(tops: &Tops<'_>) -> String {
-    let table = tops.holder("user");
-    let name = table.text("user");
-    let written = table.get("user");
-    if written.is_none_or(|value| value.is_text())
-        && let Some((message, help)) = wrong_user(tops.context.sources, Role::Server, &name)
-    {
-        match written {
-            Some(value) => value.report_help(message, help),
-            None => tops.context.report(problem_overall(message).help(help)),
-        }
-    }
-    name
-}
-
-/// Who becomes a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// The server.
-    Server,
-    /// Programs of a site or a map.
-    Programs,
-    /// Nobody: the site has no programs.
-    Nobody,
-}
-
-/// Why the server, or programs, cannot become a user, and what to do.
-fn wrong_user(sources: &Sources, role: Role, name: &str) -> Option<(String, &'static str)> {
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.$@".contains(&byte);
-    if name.is_empty() || !name.bytes().all(known) {
-        let message = format!("`{name}` is no user name");
-        return Some((message, "one looks like `www-data`"));
-    }
-    if name == "root" || name.bytes().all(|byte| byte == b'0') {
-        let help = "name a user without privileges, such as `www-data`";
-        let message = match role {
-            Role::Server => "the server must not stay root",
-            Role::Programs | Role::Nobody => "a site's programs must not run as root",
-        };
-        return Some((message.to_owned(), help));
-    }
-    let why = sources.users.get(name)?.as_ref().err();
-    let message = match role {
-        Role::Server => format!("the server cannot become user `{name}`: {}", why?),
-        Role::Programs => format!("programs cannot run as user `{name}`: {}", why?),
-        Role::Nobody => return None,
-    };
-    Some((message, "create it, or let `user` name another"))
 }
 
 fn control(value: &Value<'_>) -> Option<Control> {
@@ -230,47 +181,8 @@ fn log(tops: &Tops<'_>) -> Log {
     }
 }
 
-fn timeouts(table: &Table<'_>) -> Timeouts {
-    Timeouts {
-        header_ms: table.duration("header"),
-        body_ms: table.duration("body"),
-        write_ms: table.duration("write"),
-        idle_ms: table.duration("idle"),
-        upstream_connect_ms: table.duration("upstream_connect"),
-        upstream_read_ms: table.duration("upstream_read"),
-        upstream_write_ms: table.duration("upstream_write"),
-        upstream_idle_ms: table.duration("upstream_idle"),
-        tunnel_ms: table.duration("tunnel"),
-        drain_ms: table.duration("drain"),
-        resolve_ms: table.duration("resolve"),
-    }
-}
-
 fn caps(table: &Table<'_>) -> Caps {
-    let caps = Caps {
-        head_bytes: table.size("head_bytes") as usize,
-        target_bytes: table.size("target_bytes") as usize,
-        fields: table.count("fields") as usize,
-        body_bytes: table.size("body_bytes"),
-        chunk_extension_bytes: table.size("chunk_extension_bytes") as usize,
-        trailer_bytes: table.size("trailer_bytes") as usize,
-        drain_bytes: table.size("drain_bytes"),
-        upstream_head_bytes: table.size("upstream_head_bytes") as usize,
-        connections: table.count("connections") as usize,
-        connections_per_client: table.count("connections_per_client") as usize,
-        refusals_per_client: table.count("refusals_per_client"),
-        requests_per_connection: table.count("requests_per_connection"),
-        body_rate_min: table.size("body_rate_min"),
-        write_rate_min: table.size("write_rate_min"),
-        spool_memory_bytes: table.size("spool_memory_bytes") as usize,
-        spool_disk_bytes: table.size("spool_disk_bytes"),
-        cached_file_bytes: table.size("cached_file_bytes") as usize,
-        file_cache_bytes: table.size("file_cache_bytes") as usize,
-        auth_waiting: table.count("auth_waiting") as usize,
-        programs: table.count("programs") as usize,
-        env_bytes: table.size("env_bytes") as usize,
-        limit_keys: table.count("limit_keys") as usize,
-    };
+    let caps = table.numbers(&Caps::FIELDS);
     if caps.target_bytes > caps.head_bytes {
         let message = format!(
             "`target_bytes` ({}) is more than `head_bytes` ({})",

@@ -167,11 +167,11 @@ impl<'a> OverrideEntry<'a> {
             identity: member.name,
             end: member.value.spot().end,
             concurrent: table.get("concurrent").and_then(|it| concurrent(&it)),
-            queue: small(table.some_count("queue")),
-            wait_ms: table.some_duration("wait"),
-            late_ms: table.some_duration("late"),
+            queue: small(table.some_number("queue")),
+            wait_ms: table.some_number("wait"),
+            late_ms: table.some_number("late"),
             rate: rate.and_then(|(count, per_ms)| Some((u32::try_from(count).ok()?, per_ms))),
-            burst: small(table.some_count("burst")),
+            burst: small(table.some_number("burst")),
             mode: table.get("mode").and_then(|value| value.choice()),
             name_spot: member.name_spot,
             table,
@@ -180,7 +180,7 @@ impl<'a> OverrideEntry<'a> {
 
     /// What it changes, as it would be typed after `limits set`.
     pub(crate) fn typed(&self) -> Vec<(&'static str, String)> {
-        let names = crate::overrides::KEYS.iter();
+        let names = limit::KEYS.iter();
         let typed = |name: &&'static str| Some((*name, self.table.get(name)?.typed()?));
         names.filter_map(typed).collect()
     }

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 
 use super::context::{Spot, problem};
 use super::fields;
-use super::handler::buffer_reply;
 use super::table::Table;
 use super::template::{Purpose, template};
 use super::upstream::Upstreams;
 use super::value::Value;
-use super::values;
+use super::values::{self, buffer_reply};
 use crate::keys::{self, Section};
 use crate::model::{Cgi, FastCgi, Handler, Rlimits, Template};
 use crate::units;
@@ -54,10 +53,10 @@ pub(crate) fn cgi(value: &Value<'_>) -> Option<Handler> {
         abort_on_close: table.flag("abort_on_close"),
         limits: Rlimits {
             cpu_s: cpu_time(&table),
-            memory_bytes: table.some_size("memory"),
-            files: table.some_count("files"),
-            processes: table.some_count("processes"),
-            file_size_bytes: table.some_size("file_size"),
+            memory_bytes: table.some_number("memory"),
+            files: table.some_number("files"),
+            processes: table.some_number("processes"),
+            file_size_bytes: table.some_number("file_size"),
         },
     })))
 }
@@ -94,7 +93,7 @@ fn buffered(table: &Table<'_>, section: &'static Section) -> u64 {
 }
 
 fn cpu_time(table: &Table<'_>) -> Option<u64> {
-    let ms = table.some_duration("cpu_time")?;
+    let ms = table.some_number("cpu_time")?;
     if !ms.is_multiple_of(1_000) {
         table.report_at(&["cpu_time"], "`cpu_time` must be whole seconds");
     }

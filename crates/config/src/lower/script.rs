@@ -47,9 +47,6 @@ pub(crate) enum Level {
     Rule,
 }
 
-/// Files of scripts judged so far: `Err` was found wrong.
-pub(super) type Judged = BTreeMap<PathBuf, Result<Option<Arc<[u8]>>, ()>>;
-
 impl Place {
     /// Why a script here does not say this of itself.
     pub(crate) fn objection(self, key: &str) -> Option<&'static str> {
@@ -236,21 +233,7 @@ fn from_code(value: &Value<'_>) -> Option<Named> {
 }
 
 fn budgets(table: &Table<'_>) -> Budgets {
-    let budgets = Budgets {
-        cpu_ms: table.duration("cpu"),
-        wall_ms: table.duration("wall"),
-        log_wall_ms: table.duration("log_wall"),
-        memory_bytes: table.size("memory"),
-        parked: table.count("parked") as usize,
-        output_bytes: table.size("output"),
-        body_filter_bytes: table.size("body_filter_bytes") as usize,
-        connect_timeout_ms: table.duration("connect_timeout"),
-        store_timeout_ms: table.duration("store_timeout"),
-        store_connections: table.count("store_connections") as usize,
-        cache_bytes: table.size("cache_bytes"),
-        cache_entries: table.count("cache_entries") as usize,
-        read_bytes: table.size("read_bytes"),
-    };
+    let budgets = table.numbers(&Budgets::FIELDS);
     let more = |name, than, spelt: (String, String)| {
         let message = format!("`{name}` ({}) is more than `{than}` ({})", spelt.0, spelt.1);
         table.report_at(&[name, than], message);

@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
+use super::conditions::{SiteFiles, conditions};
 use super::context::{Spot, problem};
-use super::handler::leads_somewhere;
-use super::rule::{SiteFiles, conditions};
 use super::table::Table;
-use super::template::{Purpose, template};
+use super::template::{Purpose, leads_somewhere, template};
 use super::tops::Tops;
 use super::upstream::Upstreams;
 use super::value::Value;
@@ -55,7 +54,7 @@ impl Rules {
         let name = self.name(table, sensor.as_ref());
         let scope = table.choice("scope");
         let rest = (respond(table), matched(table, maps), degrade(table));
-        let dwell = table.some_duration("dwell");
+        let dwell = table.some_number("dwell");
         let Some(sensor) = sensor else {
             // What it would be compared with is not known, but some values are wrong for all.
             for value in ["enter", "leave"].map(|name| table.get(name)) {

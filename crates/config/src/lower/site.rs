@@ -4,26 +4,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ipnet::IpNet;
-
 use super::cgroup::{Enforcement, cgroup};
+use super::conditions::SiteFiles;
 use super::context::{Spot, problem};
-use super::fields::{self, Side};
 use super::limits::{Level, Outer, judge_site, limits};
-use super::rule::{SiteFiles, rule};
+use super::rule::rule;
 use super::script;
+use super::settings::settings;
 use super::sharing::Sharing;
 use super::table::Table;
 use super::tenant::Tenants;
 use super::tops::Tops;
 use super::upstream::Upstreams;
+use super::user::{Role, wrong_user};
 use super::value::Value;
-use super::{Role, files, handler, values, wrong_user};
+use super::{files, handler, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
-    Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts, Root, Rule, Settings,
-    Site, TryEntry,
+    Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts, Root, Rule, Site,
+    TryEntry,
 };
 
 /// What is taken for a program's source where nobody says otherwise.
@@ -64,30 +64,6 @@ pub(crate) fn lower_all(
     let sites = sites.collect();
     sharing.judge(tops.context);
     sites
-}
-
-/// What a site and a rule may set alike.
-pub(crate) fn settings(table: &Table<'_>) -> Settings {
-    let denied = table.get("deny").map(|value| values::networks(&value));
-    Settings {
-        request_headers: fields::edits(table.get("request_headers"), Side::Request),
-        reply_headers: fields::edits(table.get("reply_headers"), Side::Reply),
-        allow: allowed(table),
-        deny: denied.unwrap_or_default(),
-        auth: table.get("auth").and_then(|value| files::auth(&value)),
-        env: fields::env(table.entries("env")),
-    }
-}
-
-/// The clients let in. A list emptied by hand would let everybody in, which nobody means.
-fn allowed(table: &Table<'_>) -> Vec<IpNet> {
-    let Some(value) = table.get("allow") else {
-        return Vec::new();
-    };
-    if value.is_list() && value.list().is_some_and(|list| list.is_empty()) {
-        value.report_help("`allow` names nobody", "leave it out to let everybody in");
-    }
-    values::networks(&value)
 }
 
 /// Whether all that may have been a script was understood: otherwise its own mistake is told.

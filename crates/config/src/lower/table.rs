@@ -11,6 +11,7 @@ use super::context::{Context, Finding, Spot, problem};
 use super::names::Named;
 use super::value::{Entry, Value};
 use crate::keys::{self, Key, Kind, Section};
+use crate::model::number::Field;
 use crate::units;
 
 /// Keys that a message about an unknown one lists.
@@ -169,44 +170,27 @@ impl<'a> Table<'a> {
             .unwrap_or_else(default)
     }
 
-    /// A count that may be left out, in the range its key gives.
-    pub(crate) fn some_count(&self, name: &'static str) -> Option<u64> {
-        match self.ranged(name) {
-            (
-                Key {
-                    kind: Kind::Count(least, most),
-                    ..
-                },
-                value,
-            ) => value?.count(*least, *most),
-            _ => None,
+    /// A section of plain numbers, each as its key says.
+    pub(crate) fn numbers<T: Default>(&self, fields: &[Field<T>]) -> T {
+        let mut numbers = T::default();
+        for (name, field) in fields {
+            field(&mut numbers).set(match self.section.key(name).map(|key| key.kind) {
+                Some(Kind::Size(..)) => self.size(name),
+                Some(Kind::Duration(..)) => self.duration(name),
+                _ => self.count(name),
+            });
         }
+        numbers
     }
 
-    /// A size in bytes that may be left out, in the range its key gives.
-    pub(crate) fn some_size(&self, name: &'static str) -> Option<u64> {
-        match self.ranged(name) {
-            (
-                Key {
-                    kind: Kind::Size(least, most),
-                    ..
-                },
-                value,
-            ) => value?.size(*least, *most),
-            _ => None,
-        }
-    }
-
-    /// A duration in milliseconds that may be left out, in the range its key gives.
-    pub(crate) fn some_duration(&self, name: &'static str) -> Option<u64> {
-        match self.ranged(name) {
-            (
-                Key {
-                    kind: Kind::Duration(least, most),
-                    ..
-                },
-                value,
-            ) => value?.duration(*least, *most),
+    /// A count, a size in bytes or a duration in milliseconds that may be left out, in the range
+    /// its key gives.
+    pub(crate) fn some_number(&self, name: &'static str) -> Option<u64> {
+        let (key, value) = self.ranged(name);
+        match key.kind {
+            Kind::Count(least, most) => value?.count(least, most),
+            Kind::Size(least, most) => value?.size(least, most),
+            Kind::Duration(least, most) => value?.duration(least, most),
             _ => None,
         }
     }

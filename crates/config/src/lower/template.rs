@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use super::context::{Finding, problem};
-use super::map;
 use super::value::Value;
+use super::values;
 use crate::keys;
 use crate::model::{MapLookup, Template, TemplatePart};
 
@@ -177,7 +177,7 @@ fn lookup(
         value.context.report(problem(value.part(whole), message));
         return None;
     }
-    let map = map::find(value, name, value.part(whole));
+    let map = values::map_named(value, name, value.part(whole));
     let (key, default) = asked.split_once('|').unwrap_or((asked, ""));
     let key_at = begins + name.len() + 1;
     let key_parts = parts(value, key, key_at, Purpose::Key);
@@ -289,5 +289,18 @@ fn allowed(c: char, purpose: Purpose) -> bool {
         Purpose::Key => !c.is_control(),
         Purpose::Field => c == '\t' || !c.is_control(),
         Purpose::Target => ('!'..='~').contains(&c),
+    }
+}
+
+/// Whether a target begins as a path or a URL does.
+pub(crate) fn leads_somewhere(target: &Template) -> bool {
+    match target.parts.first() {
+        Some(TemplatePart::Text(text)) => ["/", "http://", "https://"]
+            .iter()
+            .any(|start| text.starts_with(start)),
+        Some(
+            TemplatePart::Path | TemplatePart::Uri | TemplatePart::Scheme | TemplatePart::Map(_),
+        ) => true,
+        _ => false,
     }
 }

@@ -276,7 +276,7 @@ fn filled(name: String, table: &Table<'_>, protocol: Protocol, servers: Vec<Serv
         back_off_max_ms: table.duration("back_off_max"),
         tries: table.count("tries") as u32,
         agent_port: table
-            .some_count("agent")
+            .some_number("agent")
             .and_then(|port| u16::try_from(port).ok()),
         limits: limits(table.get("limits"), Level::Upstream),
     };

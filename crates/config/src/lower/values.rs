@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use super::context::problem;
+use super::context::{Spot, problem};
 use super::value::Value;
 use crate::model::{Glob, HostPattern, LogTarget};
-use crate::{glob, keys};
+use crate::{glob, keys, units};
+
+/// Largest `buffer_reply`.
+const BUFFER_BYTES_MAX: u64 = 1 << 40;
 
 /// A path, made absolute from the directory of its file.
 pub(crate) fn path(value: &Value<'_>) -> Option<PathBuf> {
@@ -248,4 +251,32 @@ pub(crate) fn host(value: &Value<'_>, text: &str) -> Option<String> {
         );
     }
     Some(name)
+}
+
+/// The index of the map of this name; what names it stands at `spot`.
+pub(crate) fn map_named(value: &Value<'_>, name: &str, spot: Spot) -> Option<usize> {
+    let known = value.context.maps.borrow();
+    let found = known.iter().position(|known| known == name);
+    if found.is_none() {
+        let finding = problem(spot, format!("there is no map `{name}`"));
+        let finding = match keys::nearest(name, known.iter().map(String::as_str)) {
+            Some(meant) => finding.meant(Some(meant)),
+            None => finding.help(format!("describe it: `[maps.{name}]`")),
+        };
+        value.context.report(finding.absence());
+    }
+    found
+}
+
+/// `false`, or how much.
+pub(crate) fn buffer_reply(value: &Value<'_>) -> Option<u64> {
+    match value.as_flag() {
+        Some(false) => Some(0),
+        Some(true) => {
+            let help = format!("as in `buffer_reply = {:?}`", units::size(8 << 20));
+            value.report_help("`buffer_reply` must say how much", help);
+            None
+        }
+        None => value.size(1, BUFFER_BYTES_MAX),
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{AllowedAddress, Script, Template};
+use super::script::{AllowedAddress, Script};
+use super::template::Template;
 
 /// What answers a request.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,6 @@
-//! Hosts, and the name a site has from its first.
+//! Hosts.
 
 use std::fmt;
-
-use super::Site;
 
 /// An entry of `hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,15 +20,5 @@ impl fmt::Display for HostPattern {
             HostPattern::Below(name) => write!(out, "*.{name}"),
             HostPattern::Any => out.write_str("*"),
         }
-    }
-}
-
-impl Site {
-    /// What it is called: its first host.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.hosts
-            .first()
-            .map_or_else(|| "*".to_owned(), HostPattern::to_string)
     }
 }

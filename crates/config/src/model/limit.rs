@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Condition, ErrorPage, Model, Rule};
+use super::condition::Condition;
+use super::file::ErrorPage;
 
 /// Limits that one request can meet over all its levels, at most. A site that could exceed it is
 /// refused when the configuration is loaded.
@@ -114,33 +115,6 @@ impl fmt::Display for LimitPlace<'_> {
                 write!(out, "rule {host}/{rule}")
             }
         }
-    }
-}
-
-impl Rule {
-    /// Where the rule's limits stand, in a site of which `host` is the first host.
-    #[must_use]
-    pub fn limit_place<'a>(&'a self, host: &'a str) -> LimitPlace<'a> {
-        match self.is_named {
-            true => LimitPlace::Rule(host, &self.name),
-            false => LimitPlace::UnnamedRule(host, &self.name),
-        }
-    }
-}
-
-impl Model {
-    /// What operators have kept of changes of limits, in the order of the configuration.
-    pub fn kept(&self) -> impl Iterator<Item = &Kept> {
-        let upstreams = self.upstreams.iter().flat_map(|it| &*it.limits);
-        let tenants = self.tenants.iter().flat_map(|it| &*it.limits);
-        let sites = self.sites.iter().flat_map(|site| {
-            let rules = site.rules.iter().flat_map(|rule| &*rule.limits);
-            site.limits.iter().chain(rules)
-        });
-        let limits = self.limits.iter().chain(upstreams).chain(tenants);
-        limits
-            .chain(sites)
-            .filter_map(|limit| limit.kept.as_deref())
     }
 }
 

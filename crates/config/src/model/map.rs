@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Template;
+use super::template::Template;
 
 /// `[maps.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

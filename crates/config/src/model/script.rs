@@ -8,11 +8,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Model, Rule};
+use super::number::{
+    Field,
+    Number::{Full, Size},
+};
 
 /// `[scripts]`: what the process says of scripts.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,7 +115,7 @@ pub enum OnError {
 }
 
 /// What scripts may use. Durations in milliseconds, none zero.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Budgets {
     /// CPU time between two waits. Default 5 ms.
     pub cpu_ms: u64,
@@ -141,6 +143,24 @@ pub struct Budgets {
     pub cache_entries: usize,
     /// Largest file that `File.read` gives. Default 1 MiB.
     pub read_bytes: u64,
+}
+
+impl Budgets {
+    pub(crate) const FIELDS: [Field<Self>; 13] = [
+        ("cpu", |it| Full(&mut it.cpu_ms)),
+        ("wall", |it| Full(&mut it.wall_ms)),
+        ("log_wall", |it| Full(&mut it.log_wall_ms)),
+        ("memory", |it| Full(&mut it.memory_bytes)),
+        ("parked", |it| Size(&mut it.parked)),
+        ("output", |it| Full(&mut it.output_bytes)),
+        ("body_filter_bytes", |it| Size(&mut it.body_filter_bytes)),
+        ("connect_timeout", |it| Full(&mut it.connect_timeout_ms)),
+        ("store_timeout", |it| Full(&mut it.store_timeout_ms)),
+        ("store_connections", |it| Size(&mut it.store_connections)),
+        ("cache_bytes", |it| Full(&mut it.cache_bytes)),
+        ("cache_entries", |it| Size(&mut it.cache_entries)),
+        ("read_bytes", |it| Full(&mut it.read_bytes)),
+    ];
 }
 
 /// A network, and a port of it or all of them.
@@ -178,16 +198,6 @@ impl PhaseScripts {
     }
 }
 
-impl Rule {
-    /// Whether a script of it may say where a request is forwarded to, by this rule or by one that
-    /// it is sent to.
-    #[must_use]
-    pub fn may_name_upstreams(&self) -> bool {
-        let handler = self.handler.as_ref();
-        self.scripts.may_name_upstreams() || handler.is_some_and(|it| it.script().is_some())
-    }
-}
-
 impl Script {
     /// File and line on which inline code begins, out of its name.
     #[must_use]
@@ -220,37 +230,6 @@ impl AllowedAddress {
     pub fn holds(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
         self.network.contains(&ip) && self.port.is_none_or(|port| port == address.port())
-    }
-}
-
-/// How long compiling a script may take beside requests that are served.
-const COMPILE_MAX: Duration = Duration::from_millis(10);
-
-impl Model {
-    /// The longest that scripts take to start: those of `init` and `worker_init` have a time of
-    /// their own each, and all are compiled.
-    #[must_use]
-    pub fn scripts_start_max(&self) -> Duration {
-        let own = [&self.scripts.init, &self.scripts.worker_init];
-        let wall = Duration::from_millis(self.scripts.budgets.wall_ms);
-        let starting: Duration = own.into_iter().flatten().map(|_| wall).sum();
-        starting + self.all_scripts().map(|_| COMPILE_MAX).sum::<Duration>()
-    }
-
-    /// Every script, of every level and handler, outer levels first.
-    pub fn all_scripts(&self) -> impl Iterator<Item = &Script> {
-        let own = &self.scripts;
-        let process = [&own.init, &own.worker_init, &own.worker_exit];
-        let tenants = self.tenants.iter().map(|tenant| &tenant.scripts);
-        let sites = self.sites.iter().map(|site| &site.scripts);
-        let rules = || self.sites.iter().flat_map(|site| &site.rules);
-        let levels = std::iter::once(&own.phases).chain(tenants).chain(sites);
-        let levels = levels.chain(rules().map(|rule| &rule.scripts));
-        let handlers = rules().filter_map(|rule| rule.handler.as_ref()?.script());
-        let process = process.into_iter().flatten();
-        process
-            .chain(levels.flat_map(|level| level.iter()))
-            .chain(handlers)
     }
 }
 

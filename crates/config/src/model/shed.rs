@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::condition::Condition;
+use super::file::ErrorPage;
 use super::sensor::Sensor;
-use super::{Condition, ErrorPage, Template};
+use super::template::Template;
 
 /// Rules that shed, at most: a request looks at each that is active.
 pub const SHED_RULES_MAX: usize = 16;

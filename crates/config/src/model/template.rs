@@ -1,6 +1,6 @@
 //! Text with variables.
 
-use super::MapLookup;
+use super::map::MapLookup;
 
 /// Text with variables, as used in redirects, replies and field values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,23 +4,22 @@
 //! refused here, where it can be shown; once the gateway runs such a limit is only noticed by
 //! what it does not hold back.
 
-mod key;
-mod when;
+pub(crate) mod key;
+pub(crate) mod when;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::conditions::{SiteFiles, conditions};
 use super::context::{Spot, problem};
 use super::files;
-use super::rule::{SiteFiles, conditions};
 use super::table::Table;
 use super::upstream::Upstreams;
 use super::value::Value;
 use crate::keys::{self, limit};
 use crate::model::{Concurrent, Handler, LIMITS_PER_REQUEST_MAX, Limit, LimitKey, Rate, Rule};
 
-pub use key::spell as spell_key;
-pub(crate) use when::{spell as spell_when, zone};
+pub(crate) use when::zone;
 
 /// Longest name: no shorter than any that is made of keys.
 const NAME_BYTES_MAX: usize = 512;
@@ -130,7 +129,7 @@ fn entry(value: &Value<'_>, level: Level) -> Option<Written> {
     if concurrent == Some(Concurrent::Auto) {
         judge_auto(&table, level, &key);
     }
-    let status = table.some_count("status");
+    let status = table.some_number("status");
     let default_status = match key.iter().any(LimitKey::tells_clients_apart) {
         true => 429,
         false => 503,
@@ -223,7 +222,7 @@ fn judge_auto(table: &Table<'_>, level: Level, key: &[LimitKey]) {
 }
 
 fn rate(table: &Table<'_>) -> Option<Rate> {
-    let burst = table.some_count("burst");
+    let burst = table.some_number("burst");
     let (count, per_ms) = table.get("rate")?.rate(limit::REQUESTS_MAX)?;
     Some(Rate {
         count: count as u32,

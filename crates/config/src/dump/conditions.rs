@@ -1,0 +1,63 @@
+//! Conditions as TOML: the `match` of rules, limits and shedding.
+
+use std::collections::BTreeMap;
+
+use super::write::{braces, list, quote};
+use crate::lower::template::spell;
+use crate::model::{Condition, Glob, MapMatch};
+
+/// A `match`.
+pub(super) fn conditions(conditions: &[Condition]) -> String {
+    let mut single = Vec::new();
+    let mut tables: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for condition in conditions {
+        match condition {
+            Condition::File(glob) => single.push(format!("file = {}", quote(&glob.0))),
+            Condition::Path(glob) => single.push(format!("path = {}", quote(&glob.0))),
+            Condition::PathRegex(regex) => single.push(format!("path_regex = {}", quote(regex))),
+            Condition::Method(methods) => single.push(format!("method = {}", list(methods, quote))),
+            Condition::Client(networks) => {
+                single.push(format!("client = {}", list(networks, quote)))
+            }
+            Condition::Exists(exists) => single.push(format!("exists = {exists}")),
+            Condition::Map(asked) => single.extend(of_map(asked)),
+            Condition::Not(inner) => single.push(format!("not = {}", self::conditions(inner))),
+            Condition::Header(name, glob) => tables
+                .entry("header")
+                .or_default()
+                .push(presence(name, glob)),
+            Condition::Query(name, glob) => tables
+                .entry("query")
+                .or_default()
+                .push(presence(name, glob)),
+        }
+    }
+    let tables = tables
+        .into_iter()
+        .map(|(name, entries)| format!("{name} = {}", braces(entries)));
+    braces(single.into_iter().chain(tables))
+}
+
+fn presence(name: &str, glob: &Option<Glob>) -> String {
+    let value = glob
+        .as_ref()
+        .map_or("true".to_owned(), |glob| quote(&glob.0));
+    format!("{} = {value}", quote(name))
+}
+
+/// The entries of a `match` that asks a map.
+fn of_map(asked: &MapMatch) -> Vec<String> {
+    let mut entries = vec![format!("map = {}", quote(&asked.name))];
+    if !asked.key.parts.is_empty() {
+        entries.push(format!("key = {}", quote(spell(&asked.key))));
+    }
+    if !asked.answered {
+        entries.push("answered = false".to_owned());
+    }
+    // Debug keeps the point that makes it a fraction again, and every digit.
+    entries.extend(asked.above.map(|above| format!("above = {above:?}")));
+    entries.extend(asked.below.map(|below| format!("below = {below:?}")));
+    let equals = asked.equals.as_ref();
+    entries.extend(equals.map(|text| format!("equals = {}", quote(text))));
+    entries
+}

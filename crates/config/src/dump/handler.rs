@@ -1,0 +1,125 @@
+//! Handlers as TOML.
+
+use std::iter::once;
+
+use super::script;
+use super::write::{braces, list, quote, quote_path, some_count, some_duration, some_size};
+use crate::lower::names::Named;
+use crate::lower::script::Place;
+use crate::lower::template::spell;
+use crate::lower::upstream::FASTCGI_PREFIX;
+use crate::model::{Cgi, FastCgi, Handler, Proxy, ProxyHost, ProxyTarget, Template, Upstream};
+use crate::units;
+
+/// `handler`, where it is one table of one entry.
+pub(super) fn handler(handler: &Handler, upstreams: &[Upstream]) -> String {
+    match handler {
+        Handler::Static => "{ static = true }".to_owned(),
+        Handler::Proxy(settings) => format!("{{ proxy = {} }}", proxy(settings, upstreams)),
+        Handler::FastCgi(settings) => format!("{{ fastcgi = {} }}", fastcgi(settings, upstreams)),
+        Handler::Cgi(settings) => format!("{{ cgi = {} }}", cgi(settings)),
+        Handler::Respond(reply) => format!(
+            "{{ respond = {{ status = {}, body = {}, content_type = {} }} }}",
+            reply.status,
+            quote(spell(&reply.body)),
+            quote(&reply.content_type)
+        ),
+        Handler::Redirect(redirect) => {
+            format!(
+                "{{ redirect = {}, status = {} }}",
+                quote(spell(&redirect.target)),
+                redirect.status
+            )
+        }
+        Handler::Metrics(format) => format!("{{ metrics = {} }}", quote(format.name())),
+        Handler::Script(given) => {
+            format!("{{ script = {} }}", script::script(given, Place::Content))
+        }
+    }
+}
+
+fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
+    let target = match &proxy.target {
+        ProxyTarget::Script(given) => format!("script = {}", script::script(given, Place::Set)),
+        ProxyTarget::Upstream(index) => {
+            let name = upstreams.get(*index).map_or("", |upstream| &upstream.name);
+            format!("upstream = {}", quote(name))
+        }
+    };
+    let host = match &proxy.host {
+        ProxyHost::Client => "client",
+        ProxyHost::Upstream => "upstream",
+        ProxyHost::Fixed(host) => host,
+    };
+    let strip = proxy
+        .strip_prefix
+        .iter()
+        .map(|prefix| format!("strip_prefix = {}", quote(prefix)));
+    let add = proxy
+        .add_prefix
+        .iter()
+        .map(|prefix| format!("add_prefix = {}", quote(prefix)));
+    let rest = [
+        format!("host = {}", quote(host)),
+        format!("buffer_request = {}", proxy.buffer_request),
+        format!("tunnels = {}", proxy.tunnels),
+    ];
+    let aside = proxy.buffer_reply.map(buffer_reply);
+    let entries = once(target).chain(script::allow(&proxy.allow));
+    let entries = entries.chain(strip).chain(add);
+    braces(entries.chain(rest).chain(aside))
+}
+
+fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {
+    let upstream = upstreams.get(fastcgi.upstream);
+    let name = upstream.map_or("", |upstream| &upstream.name);
+    let address = name.strip_prefix(FASTCGI_PREFIX).unwrap_or(name);
+    let root = fastcgi.root.as_deref();
+    let entries = [
+        Some(format!("address = {}", quote(address))),
+        root.map(|root| format!("root = {}", quote_path(root))),
+        Some(params(&fastcgi.params)),
+        Some(format!("buffer_request = {}", fastcgi.buffer_request)),
+        Some(buffer_reply(fastcgi.buffer_reply_bytes)),
+        Some(format!("abort_on_close = {}", fastcgi.abort_on_close)),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn cgi(cgi: &Cgi) -> String {
+    let cpu_ms = cgi.limits.cpu_s.map(|seconds| seconds * 1_000);
+    let entries = [
+        some_duration("timeout", Some(cgi.timeout_ms)),
+        Some(params(&cgi.params)),
+        Some(format!("buffer_request = {}", cgi.buffer_request)),
+        Some(buffer_reply(cgi.buffer_reply_bytes)),
+        Some(format!("abort_on_close = {}", cgi.abort_on_close)),
+        some_duration("cpu_time", cpu_ms),
+        some_size("memory", cgi.limits.memory_bytes),
+        some_count("files", cgi.limits.files),
+        some_count("processes", cgi.limits.processes),
+        some_size("file_size", cgi.limits.file_size_bytes),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn params(params: &[(String, Option<Template>)]) -> String {
+    let set = params.iter().filter_map(|(name, template)| {
+        let template = template.as_ref()?;
+        Some(format!("{} = {}", quote(name), quote(spell(template))))
+    });
+    let removed = params.iter().filter(|(_, template)| template.is_none());
+    let removed: Vec<&String> = removed.map(|(name, _)| name).collect();
+    format!(
+        "params = {{ set = {}, remove = {} }}",
+        braces(set),
+        list(&removed, quote)
+    )
+}
+
+fn buffer_reply(bytes: u64) -> String {
+    match bytes {
+        0 => "buffer_reply = false".to_owned(),
+        bytes => format!("buffer_reply = {}", quote(units::size(bytes))),
+    }
+}

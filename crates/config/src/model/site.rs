@@ -1,0 +1,212 @@
+//! `[[sites]]` and their rules.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use super::cgroup::Cgroup;
+use super::condition::Condition;
+use super::file::{Auth, ErrorPage};
+use super::handler::Handler;
+use super::host::HostPattern;
+use super::limit::{Limit, LimitPlace};
+use super::process::{FieldEdits, LogTarget};
+use super::script::PhaseScripts;
+use super::template::Template;
+
+/// `[[sites]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Site {
+    /// Exact and wildcard hosts; no host occurs in two sites.
+    pub hosts: Vec<HostPattern>,
+    /// Whose it is. Default: the first host as it is written.
+    pub tenant: String,
+    /// Index into [`Model::tenants`]; `None` for a tenant of whom nothing more is said.
+    pub tenant_index: Option<usize>,
+    /// The user its programs run as, never root. Default: [`Model::user`].
+    pub user: String,
+    /// Whether the site names that user itself.
+    pub has_own_user: bool,
+    /// What the programs of all its rules share.
+    pub cgroup: Option<Box<Cgroup>>,
+    /// Document root; `None` for a site that only proxies or answers.
+    pub root: Option<Root>,
+    /// Names tried in a directory, in order. Default `["index.html"]`.
+    pub index: Arc<Vec<String>>,
+    /// What a path is resolved to. Default `["$path", "$path/"]`.
+    pub resolve: Arc<Vec<TryEntry>>,
+    /// Repeated slashes. Default merge.
+    pub slashes: Slashes,
+    /// `%2F` in a path. Default refuse.
+    pub encoded_slash: EncodedSlash,
+    /// Field names with `_` (or other odd bytes). Default drop.
+    pub underscore_fields: UnderscoreFields,
+    /// Static file settings of the site.
+    pub files: Arc<Files>,
+    /// Replaced error pages, by status.
+    pub error_pages: BTreeMap<u16, ErrorPage>,
+    /// Settings every rule adds to.
+    pub settings: Arc<Settings>,
+    /// Access log of this site.
+    pub log: LogTarget,
+    /// Limits that every request to it meets. Sites share equal ones.
+    pub limits: Arc<[Limit]>,
+    /// Scripts that every request to it meets. Sites share equal ones.
+    pub scripts: Arc<PhaseScripts>,
+    /// Rules in order.
+    pub rules: Vec<Rule>,
+}
+
+/// A site's root and its boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    /// The document root, absolute, beneath or equal to `within`.
+    pub path: PathBuf,
+    /// No file outside this directory is ever served. Default: `path`.
+    pub within: PathBuf,
+    /// What to do with symbolic links. Default owner.
+    pub symlinks: Symlinks,
+}
+
+/// Symbolic links below a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Refused.
+    Deny,
+    /// Followed where the link's owner owns its target.
+    Owner,
+    /// Followed where they end beneath `within`.
+    Allow,
+}
+
+/// An entry of `try`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TryEntry {
+    /// `"$path"`: the file itself.
+    Path,
+    /// `"$path/"`: a directory with an index.
+    Directory,
+    /// `"$path.html"`: the path with this suffix.
+    Suffix(String),
+    /// `"/index.php"`: a fixed file, the front controller.
+    Fixed(String),
+    /// `"=404"`: this status.
+    Status(u16),
+}
+
+/// Repeated slashes in a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "says it")]
+pub enum Slashes {
+    Merge,
+    Keep,
+}
+
+/// `%2F` in a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "says it")]
+pub enum EncodedSlash {
+    Refuse,
+    Keep,
+}
+
+/// Field names other than `[A-Za-z0-9-]`, which CGI would fold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "says it")]
+pub enum UnderscoreFields {
+    Drop,
+    Refuse,
+    Keep,
+}
+
+/// How a site serves its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// Globs over the file name that are programs' sources, never served.
+    pub sources: Vec<String>,
+    /// List directories without an index. Default no.
+    pub listing: bool,
+    /// Media types by extension (lower case, no dot), over the built-in table.
+    pub types: BTreeMap<String, String>,
+    /// Type of unknown extensions. Default `application/octet-stream`.
+    pub default_type: String,
+    /// Serve `.br`, `.zst`, `.gz` siblings. Default yes.
+    pub precompressed: bool,
+    /// Compress text on the fly. Default yes.
+    pub compress: bool,
+    /// Smallest reply compressed on the fly. Default 1 KiB.
+    pub compress_min_bytes: usize,
+    /// Largest reply compressed on the fly. Default 8 MiB.
+    pub compress_max_bytes: usize,
+}
+
+/// What a site and each of its rules may set; all levels apply, outer first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// Fields changed on requests.
+    pub request_headers: FieldEdits,
+    /// Fields changed on replies.
+    pub reply_headers: FieldEdits,
+    /// Clients let in; empty means everybody not denied.
+    pub allow: Vec<IpNet>,
+    /// Clients refused with 403; `deny` wins over `allow`.
+    pub deny: Vec<IpNet>,
+    /// Basic authentication.
+    pub auth: Option<Auth>,
+    /// Variables for logs and programs.
+    pub env: Vec<(String, Template)>,
+}
+
+/// `[[sites.rules]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Name for logs; default `rule 3`.
+    pub name: String,
+    /// Whether that is its own, or tells its place: then it is another rule's once one is put above.
+    pub is_named: bool,
+    /// Conditions, all of which must hold.
+    pub conditions: Vec<Condition>,
+    /// What answers; a rule without one adds its settings and goes on.
+    pub handler: Option<Handler>,
+    /// What the rule adds.
+    pub settings: Arc<Settings>,
+    /// Limits that the requests it matches meet. Rules share equal ones.
+    pub limits: Arc<[Limit]>,
+    /// What the programs of this rule share. Never on a rule that forwards, or has no handler.
+    pub cgroup: Option<Box<Cgroup>>,
+    /// Scripts that the requests it matches meet; `rewrite` is empty. Rules share equal ones.
+    pub scripts: Arc<PhaseScripts>,
+}
+
+impl Rule {
+    /// Where the rule's limits stand, in a site of which `host` is the first host.
+    #[must_use]
+    pub fn limit_place<'a>(&'a self, host: &'a str) -> LimitPlace<'a> {
+        match self.is_named {
+            true => LimitPlace::Rule(host, &self.name),
+            false => LimitPlace::UnnamedRule(host, &self.name),
+        }
+    }
+}
+
+impl Rule {
+    /// Whether a script of it may say where a request is forwarded to, by this rule or by one that
+    /// it is sent to.
+    #[must_use]
+    pub fn may_name_upstreams(&self) -> bool {
+        let handler = self.handler.as_ref();
+        self.scripts.may_name_upstreams() || handler.is_some_and(|it| it.script().is_some())
+    }
+}
+
+impl Site {
+    /// What it is called: its first host.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.hosts
+            .first()
+            .map_or_else(|| "*".to_owned(), HostPattern::to_string)
+    }
+}
