@@ -1,7 +1,5 @@
 //! An interpreter to try scripts in.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
