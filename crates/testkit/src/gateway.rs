@@ -56,17 +56,10 @@ impl Builder {
         self
     }
 
-    /// Starts it by another program, which is to become it.
-    #[must_use]
-    pub fn by(mut self, program: impl Into<PathBuf>) -> Self {
-        self.binary = program.into();
-        self
-    }
-
     /// Starts the gateway by another program, which is given its arguments and becomes it.
     #[must_use]
-    pub fn through(mut self, program: &Path) -> Self {
-        self.binary = program.to_owned();
+    pub fn through(mut self, program: impl Into<PathBuf>) -> Self {
+        self.binary = program.into();
         self
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::fixtures::programs::{
     CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, pipes, program,
-    records, request, tell, text,
+    records, request, tell,
 };
 use testkit::client::{Body, reply};
 use testkit::{RawClient, Reply, ScriptedUpstream, Step, eventually};
@@ -18,7 +18,7 @@ const ECHO: &str =
 
 /// What a program that says its environment was told.
 fn environment(reply: &Reply) -> BTreeMap<String, String> {
-    let text = text(reply);
+    let text = reply.text();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     // A shell adds these itself.
     let own = ["PWD", "OLDPWD", "SHLVL", "_"];
@@ -106,9 +106,9 @@ fn a_query_never_becomes_arguments() {
     for query in ["", "?-d+allow_url_include=1", "?one+two", "?%2Ds"] {
         let reply = get(&gateway, &format!("/args.cgi{query}"));
         assert!(
-            text(&reply).starts_with("0 of "),
+            reply.text().starts_with("0 of "),
             "{query}: {}",
-            text(&reply)
+            reply.text()
         );
     }
 }
@@ -121,7 +121,7 @@ fn a_program_begins_in_its_directory_with_nothing_of_ours_open() {
     let reply = get(&gateway, "/dir/look.cgi");
     let root = gateway.directory().path().join("www/dir");
     // The last descriptor is the one `ls` reads the directory by.
-    assert_eq!(text(&reply), format!("{}\n0022\n0 1 2 3 ", root.display()));
+    assert_eq!(reply.text(), format!("{}\n0022\n0 1 2 3 ", root.display()));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_program_runs_as_the_sites_user() {
                 .concat()
         }
     };
-    assert_eq!(text(&get(&gateway, "/who.cgi")), expected);
+    assert_eq!(get(&gateway, "/who.cgi").text(), expected);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
     std::os::unix::fs::chown(&own, Some(33), Some(33)).expect("root may");
     let gateway = builder.start();
     let expected = "www-data\nwww-data\n1\n";
-    assert_eq!(text(&get(&gateway, "/who.cgi")), expected);
+    assert_eq!(get(&gateway, "/who.cgi").text(), expected);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_program_only_its_user_may_read_is_run_and_never_shown() {
         std::os::unix::fs::chown(file, Some(33), Some(33)).expect("root may");
     }
     let gateway = builder.start();
-    assert_eq!(text(&get(&gateway, "/own.cgi/more")), "/more");
+    assert_eq!(get(&gateway, "/own.cgi/more").text(), "/more");
     assert_eq!(get(&gateway, "/letter.txt").status, 403);
 }
 
@@ -437,7 +437,7 @@ fn a_head_decides_status_place_and_length() {
         assert_eq!(reply.status, status, "{name}");
         assert_eq!(reply.head.field(field).unwrap_or_default(), value, "{name}");
         assert_eq!(
-            (text(&reply).as_str(), reply.complete),
+            (reply.text().as_str(), reply.complete),
             (body, true),
             "{name}"
         );
@@ -527,7 +527,7 @@ fn a_local_location_is_served_inside_as_if_the_client_had_asked_for_it() {
     assert_eq!(rounds.expect("notes").lines().count(), 11);
     // One record each, and no permit is left behind.
     assert_eq!(records(&gateway, 10).len(), 10);
-    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
+    assert_eq!(get(&gateway, "/asked.cgi").text(), "GET /asked.cgi  []");
 }
 
 #[test]
@@ -571,7 +571,7 @@ fn a_program_that_sent_its_request_to_a_back_end_has_given_its_place_back() {
     let mut slow = gateway.client().with_deadline(PATIENCE);
     slow.send(&request("GET /go.cgi?/slow", ""));
     turn.wait();
-    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
+    assert_eq!(get(&gateway, "/asked.cgi").text(), "GET /asked.cgi  []");
     turn.wait();
     let slow = answer(slow.read_reply(Body::Framed));
     assert_eq!(slow, (200, "slow".to_owned()));
@@ -594,7 +594,7 @@ fn a_program_that_sent_its_request_to_a_script_that_waits_has_given_its_place_ba
     let mut slow = gateway.client().with_deadline(PATIENCE);
     slow.send(&request("GET /go.cgi?/slow", ""));
     gateway.wait_for_message("waits");
-    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
+    assert_eq!(get(&gateway, "/asked.cgi").text(), "GET /asked.cgi  []");
 }
 
 #[test]
@@ -650,7 +650,8 @@ fn a_record_says_what_the_program_took() {
     assert!(record.contains(r#""handler":"cgi""#), "{record}");
     let told = r#""programs":{"running":0,"started":1,"failed":0,"killed":{"memory_limit":0,"#;
     eventually(PATIENCE, "one program in the figures", || {
-        text(&get(&gateway, "/metrics"))
+        get(&gateway, "/metrics")
+            .text()
             .contains(told)
             .then_some(())
     });
@@ -680,7 +681,7 @@ fn no_more_programs_run_than_may() {
     gateway.wait_for_message("limit caps.programs concurrent 2/2");
     assert!(!gateway.directory().path().join("notes/e").exists());
     assert!(
-        !text(&refused).contains("programs"),
+        !refused.text().contains("programs"),
         "no detail for clients"
     );
     tell(&gateway, "go");
@@ -713,7 +714,7 @@ fn what_a_program_complains_of_is_logged_under_the_requests_id() {
     let complain = "#!/bin/sh\nprintf 'Content-Type: x\\n\\nfine'\necho 'it is \"bad\" \u{1b}[31m' >&2\necho again >/dev/stderr\nprintf 'no end' >&2\n";
     let gateway = gateway("", "", &[("complain.cgi", complain)]);
     let reply = get(&gateway, "/complain.cgi");
-    assert_eq!((reply.status, text(&reply).as_str()), (200, "fine"));
+    assert_eq!((reply.status, reply.text().as_str()), (200, "fine"));
     let id = reply.head.field("x-request-id").expect("an id").to_owned();
     gateway.wait_for_message("text=\"no end\"");
     let log = gateway.stderr();
@@ -740,9 +741,9 @@ fn a_flood_of_complaints_is_cut_and_the_same_is_said_once() {
     let flood =
         "#!/bin/sh\nyes 'help me' | head -c 2000000 >&2\nprintf 'Content-Type: x\\n\\nfine'\n";
     let gateway = gateway("", "", &[("flood.cgi", flood)]);
-    assert_eq!(text(&get(&gateway, "/flood.cgi")), "fine");
+    assert_eq!(get(&gateway, "/flood.cgi").text(), "fine");
     gateway.wait_for_message("standard error was cut");
-    assert_eq!(text(&get(&gateway, "/flood.cgi")), "fine");
+    assert_eq!(get(&gateway, "/flood.cgi").text(), "fine");
     let log = gateway.stderr();
     let counts = ["help me", "was cut"].map(|part| log.matches(part).count());
     assert_eq!(counts, [1, 1], "the same once a minute: {log}");
@@ -763,6 +764,6 @@ fn what_editors_leave_behind_is_never_run() {
         assert_eq!(get(&gateway, &format!("/{name}")).status, 404, "{name}");
     }
     for name in ["a", "a.backup"] {
-        assert_eq!(text(&get(&gateway, &format!("/{name}"))), "ran", "{name}");
+        assert_eq!(get(&gateway, &format!("/{name}")).text(), "ran", "{name}");
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::fixtures::programs::{
     CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, children, descriptors,
-    gateway, get, is_root, note, program, records, request, set_mode, spawner_pid, tell, text,
+    gateway, get, is_root, note, program, records, request, set_mode, spawner_pid, tell,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
@@ -28,7 +28,8 @@ fn begin(gateway: &Gateway, path: &str) -> testkit::RawClient {
 fn counted(gateway: &Gateway, reason: &str, count: u64) {
     let expected = format!("\"{reason}\":{count}");
     eventually(PATIENCE, &format!("figures with {expected}"), || {
-        text(&get(gateway, "/metrics"))
+        get(gateway, "/metrics")
+            .text()
             .contains(&expected)
             .then_some(())
     });
@@ -192,7 +193,7 @@ fn ends_in_time(options: &str, timeouts: &str, status: u16, reason: &str) {
     // The head is out: nothing but the cut can tell the client.
     let cut = reply(half.read_reply(Body::Framed));
     assert_eq!(
-        (cut.status, cut.complete, text(&cut).as_str()),
+        (cut.status, cut.complete, cut.text().as_str()),
         (200, false, "half")
     );
     await_gone(&processes);
@@ -207,7 +208,7 @@ fn a_program_that_talks_is_not_silent() {
     let gateway = gateway("", "upstream_read = \"8s\"", &[("talk.cgi", talk)]);
     let reply = get(&gateway, "/talk.cgi");
     assert!(reply.complete);
-    assert_eq!(text(&reply), "123456789");
+    assert_eq!(reply.text(), "123456789");
 }
 
 #[test]
@@ -255,7 +256,7 @@ fn what_is_no_reply_is_never_passed_on() {
     for (name, _, reason) in cases {
         let answered = get(&gateway, &format!("/say.cgi?{name}"));
         assert_eq!((answered.status, answered.complete), (502, true), "{name}");
-        let text = text(&answered);
+        let text = answered.text();
         assert!(
             !text.contains("hello") && (reason.is_empty() || !text.contains(reason)),
             "{text}"
@@ -292,7 +293,7 @@ fn a_body_that_is_not_as_long_as_said_is_cut() {
         let mut client = begin(&gateway, path);
         let cut = reply(client.read_reply(Body::Framed));
         assert_eq!(
-            (cut.status, cut.complete, text(&cut).as_str()),
+            (cut.status, cut.complete, cut.text().as_str()),
             (200, is_whole, "hello"),
             "{path}"
         );
@@ -311,7 +312,7 @@ fn a_failure_after_the_reply_is_only_logged() {
     let fail = "#!/bin/sh\nprintf 'Content-Type: x\\n\\nfine'\nexit 3\n";
     let early = "#!/bin/sh\nexit 3\n";
     let gateway = gateway("", "", &[("fail.cgi", fail), ("early.cgi", early)]);
-    assert_eq!(text(&get(&gateway, "/fail.cgi")), "fine");
+    assert_eq!(get(&gateway, "/fail.cgi").text(), "fine");
     gateway.wait_for_message("a program failed after its reply");
     assert_eq!(get(&gateway, "/early.cgi").status, 502);
     gateway.wait_for_message("exited with status 3");
@@ -337,7 +338,7 @@ fn nobody_waits_for_what_a_program_leaves_behind() {
     for name in ["lives", "child", "away"] {
         let reply = get(&gateway, &format!("/{name}.cgi"));
         assert_eq!(
-            (reply.complete, text(&reply).as_str()),
+            (reply.complete, reply.text().as_str()),
             (true, "fine"),
             "{name}"
         );
@@ -383,7 +384,7 @@ fn a_killed_spawner_fails_its_requests_and_the_next_one_works() {
             (spawner_pid(&gateway) != spawner).then_some(())
         });
         let next = get(&gateway, "/fine.cgi");
-        assert_eq!((next.status, text(&next).as_str()), (200, "fine"));
+        assert_eq!((next.status, next.text().as_str()), (200, "fine"));
         leaders.iter().for_each(|leader| await_gone(leader));
     }
     gateway.wait_for_message("reason=spawner_lost");
@@ -473,7 +474,7 @@ fn what_could_be_somebody_elses_is_not_run() {
         let refused = get(&gateway, &format!("/{name}"));
         assert_eq!(refused.status, 500, "{name}");
         assert!(
-            !text(&refused).contains(reason) && !text(&refused).contains("www"),
+            !refused.text().contains(reason) && !refused.text().contains("www"),
             "{name}"
         );
         let id = refused
@@ -498,7 +499,7 @@ fn limits_of_a_process_bind_it() {
         "",
         &[("busy.cgi", busy), ("limits.cgi", limits)],
     );
-    assert_eq!(text(&get(&gateway, "/limits.cgi")), "64\n1\n0\n");
+    assert_eq!(get(&gateway, "/limits.cgi").text(), "64\n1\n0\n");
     assert_eq!(get(&gateway, "/busy.cgi").status, 503);
     gateway.wait_for_message("reason=cpu_time_limit");
     counted(&gateway, "cpu_time_limit", 1);

@@ -119,7 +119,7 @@ fn get(gateway: &Gateway, path: &str) -> String {
     let mut client = gateway.client().with_deadline(PATIENCE);
     client.send(&request(path));
     let reply = reply(client.read_reply(Body::Framed));
-    String::from_utf8_lossy(&reply.body).into_owned()
+    reply.text()
 }
 
 /// A number out of the gateway's figures of scripts.
@@ -237,8 +237,6 @@ fn scripts_that_fail_in_every_way_leave_nothing_behind() {
         .directory()
         .write("hooks/compiled.rb", "Nginx.rputs 'compiled'\n");
     builder.directory().write("www/page.html", "a page");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(builder.directory().path(), mode).unwrap();
     let mut gateway = builder.start();
     // Whether it answers was asked with requests, too.
     limits(&gateway);
