@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Body, Outcome, RawClient};
+use crate::processes;
 use crate::temp::TempDir;
 use crate::wait::{eventually, free_port};
 
@@ -199,12 +200,7 @@ impl Gateway {
     /// Process ids of the supervisor's children.
     #[must_use]
     pub fn children(&self) -> Vec<u32> {
-        let id = self.pid();
-        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        let text = text.unwrap_or_default();
-        text.split_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect()
+        processes::children(self.pid())
     }
 
     /// Process id of the server: the child that has sockets listening.
@@ -242,14 +238,7 @@ impl Gateway {
     /// When the server is gone.
     #[must_use]
     pub fn server_peak_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid()));
-        let status = status.expect("a running server");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: u64 = kilobytes
-            .and_then(|text| text.parse().ok())
-            .expect("a peak in kB");
-        kilobytes * 1024
+        processes::memory_kib(self.server_pid(), "VmHWM") * 1024
     }
 
     /// Sends a signal to the supervisor.

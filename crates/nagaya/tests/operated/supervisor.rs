@@ -1,7 +1,6 @@
 //! The supervisor from outside: reloads, crashes, signals and what it tells the service manager.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, Outcome};
 use testkit::gateway::{Builder, Gateway};
-use testkit::processes::hold_still;
+use testkit::processes::{hold_still, open_files};
 use testkit::upstream::{ScriptedUpstream, Step};
 use testkit::wait::{eventually, free_port, quick_once};
 
@@ -80,18 +79,12 @@ fn lives(number: u32) -> bool {
 
 /// What the descriptors of a process lead to, without numbers that differ from socket to socket.
 fn descriptors(number: u32) -> Vec<String> {
-    let mut kinds: Vec<_> = std::fs::read_dir(format!("/proc/{number}/fd"))
-        .unwrap()
-        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
-        .map(|target| {
-            target
-                .to_string_lossy()
-                .split(['[', '('])
-                .next()
-                .unwrap()
-                .to_owned()
-        })
-        .collect();
+    let open = open_files(number).into_iter();
+    let kinds = open.map(|file| {
+        let file = file.to_string_lossy();
+        file.split(['[', '(']).next().unwrap().to_owned()
+    });
+    let mut kinds: Vec<_> = kinds.collect();
     kinds.sort();
     kinds
 }
@@ -569,10 +562,7 @@ fn usr1_opens_logs_again_where_they_were() {
     std::fs::rename(&log, &moved).unwrap();
     gateway.signal(Signal::USR1);
     gateway.wait_for_message("logs opened again");
-    let held: BTreeSet<_> = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid()))
-        .unwrap()
-        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
-        .collect();
+    let held = open_files(gateway.pid());
     assert!(held.contains(&log) && !held.contains(&moved), "{held:?}");
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&log).unwrap());
     assert_eq!(mode & 0o7777, 0o640);

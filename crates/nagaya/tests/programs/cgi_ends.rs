@@ -4,11 +4,12 @@
 //! spawner that is killed.
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, children, descriptors,
-    gateway, get, is_root, note, program, records, request, set_mode, spawner_pid, tell,
+    CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, gateway, get, is_root,
+    note, program, records, request, set_mode, tell,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
+use testkit::processes::{children, open_files};
 use testkit::{Gateway, Outcome, eventually};
 
 /// Has a child of its own, notes both, and never ends.
@@ -371,7 +372,7 @@ fn a_killed_spawner_fails_its_requests_and_the_next_one_works() {
             .collect();
         // What the gateway has not read by then it could not pass on.
         half.await_bytes(b"half");
-        let spawner = spawner_pid(&gateway);
+        let spawner = gateway.spawner_pid();
         let id = i32::try_from(spawner)
             .ok()
             .and_then(Pid::from_raw)
@@ -381,7 +382,7 @@ fn a_killed_spawner_fails_its_requests_and_the_next_one_works() {
         let cut = reply(half.read_reply(Body::Framed));
         assert_eq!((cut.status, cut.complete), (200, false));
         eventually(PATIENCE, "another spawner", || {
-            (spawner_pid(&gateway) != spawner).then_some(())
+            (gateway.spawner_pid() != spawner).then_some(())
         });
         let next = get(&gateway, "/fine.cgi");
         assert_eq!((next.status, next.text().as_str()), (200, "fine"));
@@ -524,7 +525,7 @@ fn after_many_requests_nothing_is_left() {
             ("large.cgi", large),
         ],
     );
-    let (server, spawner) = (gateway.server_pid(), spawner_pid(&gateway));
+    let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
     let round = |count: usize| {
         std::thread::scope(|scope| {
             // Five, so that each has some of all eight kinds.
@@ -536,17 +537,17 @@ fn after_many_requests_nothing_is_left() {
         await_quiet(&gateway);
     };
     round(40);
-    let held = || (descriptors(server), descriptors(spawner));
+    let held = || (open_files(server).len(), open_files(spawner).len());
     let (server_before, spawner_before) = held();
     round(count);
     // A few may be kept for what comes next; none for each request.
     eventually(PATIENCE, "descriptors to be given back", || {
         let (server_now, spawner_now) = held();
         let given = server_now <= server_before + 8 && spawner_now <= spawner_before + 8;
-        (given && children(spawner) == 0).then_some(())
+        (given && children(spawner).is_empty()).then_some(())
     });
     assert_eq!(
-        (gateway.server_pid(), spawner_pid(&gateway)),
+        (gateway.server_pid(), gateway.spawner_pid()),
         (server, spawner)
     );
     counted(&gateway, "running", 0);

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::processes;
 use testkit::temp::TempDir;
 use testkit::{Gateway, eventually, wait::free_port};
 
@@ -32,14 +33,11 @@ fn config_without_programs() -> String {
         .replace("handler = { cgi = { timeout = \"300ms\" } }", none)
 }
 
-/// Waits until none of these processes runs. Whoever inherited it may leave a zombie.
+/// Waits until none of these processes runs.
 fn await_ended(processes: &str) {
-    for id in processes.split_whitespace() {
-        eventually(PATIENCE, &format!("process {id} to end"), || {
-            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            (stat.is_empty() || stat.contains(") Z ")).then_some(())
-        });
-    }
+    processes
+        .split_whitespace()
+        .for_each(processes::await_ended);
 }
 
 fn reload(gateway: &mut Gateway, config: &str, generation: u32) {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
+use testkit::processes::{memory_kib, open_files};
 use testkit::{Gateway, Outcome, RawClient, eventually};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
@@ -141,19 +142,11 @@ fn limits(gateway: &Gateway) -> String {
 }
 
 fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .unwrap()
-        .count()
+    open_files(pid).len()
 }
 
 fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap()
+    memory_kib(pid, "VmRSS")
 }
 
 /// What is to be the same whenever nobody asks.
