@@ -71,7 +71,7 @@ lint: ## formatting, clippy, documentation, the rules of ARCHITECTURE.md
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked
-	cargo test --locked -p testkit --test layers
+	cargo test --locked -p testkit --test repository -- layers
 
 fmt: ## format the code
 	cargo fmt --all

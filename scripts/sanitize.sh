@@ -17,7 +17,7 @@ main() {
     case $kind in
       gc) under_gc_stress ;;
       address) under_address_sanitizer ;;
-      methods) NAGAYA_FUZZ_S=${NAGAYA_FUZZ_S:-3600} under_address_sanitizer --test method_fuzz -- --nocapture ;;
+      methods) NAGAYA_FUZZ_S=${NAGAYA_FUZZ_S:-3600} under_address_sanitizer --test script_tests -- method_fuzz --nocapture ;;
       *) echo "usage: scripts/sanitize.sh [gc|address|methods]..." >&2; exit 2 ;;
     esac
   done

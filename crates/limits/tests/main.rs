@@ -1,5 +1,6 @@
 //! Limits: models, properties, threads and simulations.
 
+mod controllers;
 mod keys;
 mod ledger;
 mod many_tenants;

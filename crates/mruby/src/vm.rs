@@ -519,3 +519,6 @@ fn unknown() -> Raised {
         backtrace: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -102,10 +101,8 @@ fn builder(wanted: &Wanted) -> Builder {
                 format!("#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9; do sleep 600 & done\n{late}"),
             ),
         ] {
-            let file = builder
-                .directory()
-                .write(&format!("site/{directory}/{name}.cgi"), script);
-            fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+            let file = format!("site/{directory}/{name}.cgi");
+            builder.directory().write_program(&file, script);
         }
     }
     builder
@@ -146,7 +143,7 @@ fn get(gateway: &Gateway, host: &str, path: &str) -> Reply {
 }
 
 fn body(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
+    reply.text()
 }
 
 /// What the command says of the gateway.
@@ -510,10 +507,9 @@ fn start_in(lent: &Lent, user: u32) -> Gateway {
         },
     );
     script.push_str(&format!("exec {become_user}{binary} \"$@\"\n"));
-    let wrapper = builder.directory().write("wrapper", script);
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let wrapper = builder.directory().write_program("wrapper", script);
     std::os::unix::fs::chown(&directory, Some(user), None).unwrap();
-    builder.by(wrapper).start()
+    builder.through(wrapper).start()
 }
 
 #[test]
@@ -581,14 +577,11 @@ c.attach
     builder.directory().write("attach.rb", attach);
     let program = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\ncat /proc/self/cgroup\n";
     for directory in ["one", "two"] {
-        let file = builder
-            .directory()
-            .write(&format!("site/{directory}/where.cgi"), program);
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        let file = format!("site/{directory}/where.cgi");
+        builder.directory().write_program(&file, program);
     }
     let spin = "#!/bin/sh\nwhile :; do :; done\n";
-    let file = builder.directory().write("site/one/spin.cgi", spin);
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    builder.directory().write_program("site/one/spin.cgi", spin);
     let gateway = builder.start();
     let told = body(&get(&gateway, "app.test", "/one/where.cgi"));
     let wished = "rule-app.test-1/script-apache%2fmod_mruby_group/run";

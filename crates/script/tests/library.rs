@@ -1,33 +1,11 @@
 //! What scripts have of Ruby's library beyond mruby: JSON, checksums, times, files, environment.
 
-use crate::bed::{failure, on_a_worker, run, settings, value};
+use crate::bed::{self, failure, on_a_worker, run, settings, value};
 use script::{Datum, Interpreter, Trial};
 
 /// Each script's value, told by `inspect`.
 fn check(table: &[(&str, &str)]) {
-    on_a_worker(async {
-        let mut settings = settings();
-        settings.budgets.cpu = std::time::Duration::from_secs(60);
-        let interpreter = Interpreter::open(settings, Default::default()).expect("it opens");
-        let mut wrong = Vec::new();
-        for (script, expected) in table {
-            let mut request = Trial::get("/a.php?x=1");
-            let text = format!(
-                "begin; ({script}).inspect; rescue => e; \"#{{e.class}}: #{{e.message}}\"; end"
-            );
-            let found = match run(&interpreter, &text, &mut request).await {
-                Ok(ran) => match ran.value {
-                    Datum::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                    other => format!("{other:?}"),
-                },
-                Err(failure) => failure.to_string(),
-            };
-            if found != *expected {
-                wrong.push(format!("{script}\n    is {found}\n   not {expected}"));
-            }
-        }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    });
+    bed::check(table, "\"#{e.class}: #{e.message}\"");
 }
 
 #[test]

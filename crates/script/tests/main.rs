@@ -3,11 +3,13 @@
 mod api;
 mod bed;
 mod corpus;
+mod fuzz;
 mod groups;
 mod keeping;
 mod library;
 mod locks;
 mod log_lines;
+mod method_fuzz;
 mod properties;
 mod regexp;
 mod routing;

@@ -8,9 +8,6 @@
 //! `NAGAYA_FUZZ_S` says for how many seconds; the long run sets it to 3600, under AddressSanitizer.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod bed;
-mod fuzz;
-
 use std::env;
 use std::fs;
 use std::io;
@@ -22,9 +19,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use bed::{code, on_a_worker, settings};
-use fuzz::{Random, Writer};
+use crate::bed::{self, code, on_a_worker, settings};
+use crate::fuzz::{self, Random, Writer};
 use script::{Datum, Interpreter, Phase, Read, Reader, Settings, Step, Trial, Waiting};
+use testkit::alone;
 
 /// Rounds, unless the long run says otherwise.
 const USUAL_ROUNDS: u64 = 12;
@@ -183,43 +181,45 @@ fn watch(beats: &mpsc::Receiver<u64>) {
 
 #[test]
 fn no_method_of_any_class_ends_the_process() {
-    let usual_hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        PANICS.fetch_add(1, Relaxed);
-        usual_hook(panic);
-    }));
-    if let Ok(file) = env::var("NAGAYA_FUZZ_FILE") {
-        return on_a_worker(again(&file));
-    }
-    let known = known();
-    assert!(
-        known.iter().any(|line| line.starts_with("Proc i ")),
-        "{known:?}"
-    );
-    let first = number("NAGAYA_FUZZ_SEED").unwrap_or(1);
-    let until = number("NAGAYA_FUZZ_S").map(|s| Instant::now() + Duration::from_secs(s));
-    let (beat, beats) = mpsc::channel();
-    let watching = thread::spawn(move || watch(&beats));
-    let mut seed = first;
-    loop {
-        beat.send(seed).unwrap();
-        on_a_worker(round(seed, &known));
-        assert_eq!(
-            PANICS.load(Relaxed),
-            0,
-            "a native panicked in round {seed}: {:?}",
-            written_down()
-        );
-        seed += 1;
-        let over = match until {
-            Some(until) => Instant::now() >= until,
-            None => seed - first >= USUAL_ROUNDS,
-        };
-        if over {
-            break;
+    alone(|| {
+        let usual_hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.fetch_add(1, Relaxed);
+            usual_hook(panic);
+        }));
+        if let Ok(file) = env::var("NAGAYA_FUZZ_FILE") {
+            return on_a_worker(again(&file));
         }
-    }
-    drop(beat);
-    watching.join().unwrap();
-    println!("{} rounds from {first} on", seed - first);
+        let known = known();
+        assert!(
+            known.iter().any(|line| line.starts_with("Proc i ")),
+            "{known:?}"
+        );
+        let first = number("NAGAYA_FUZZ_SEED").unwrap_or(1);
+        let until = number("NAGAYA_FUZZ_S").map(|s| Instant::now() + Duration::from_secs(s));
+        let (beat, beats) = mpsc::channel();
+        let watching = thread::spawn(move || watch(&beats));
+        let mut seed = first;
+        loop {
+            beat.send(seed).unwrap();
+            on_a_worker(round(seed, &known));
+            assert_eq!(
+                PANICS.load(Relaxed),
+                0,
+                "a native panicked in round {seed}: {:?}",
+                written_down()
+            );
+            seed += 1;
+            let over = match until {
+                Some(until) => Instant::now() >= until,
+                None => seed - first >= USUAL_ROUNDS,
+            };
+            if over {
+                break;
+            }
+        }
+        drop(beat);
+        watching.join().unwrap();
+        println!("{} rounds from {first} on", seed - first);
+    });
 }

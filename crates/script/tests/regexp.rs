@@ -219,27 +219,7 @@ const TABLE: &[(&str, &str)] = &[
 
 #[test]
 fn patterns_do_what_they_do_in_ruby() {
-    on_a_worker(async {
-        let mut settings = settings();
-        settings.budgets.cpu = std::time::Duration::from_secs(60);
-        let interpreter = Interpreter::open(settings, Default::default()).expect("it opens");
-        let mut wrong = Vec::new();
-        for (script, expected) in TABLE {
-            let mut request = Trial::get("/");
-            let text = format!("begin; ({script}).inspect; rescue => e; e.class.to_s; end");
-            let found = match run(&interpreter, &text, &mut request).await {
-                Ok(ran) => match ran.value {
-                    Datum::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                    other => format!("{other:?}"),
-                },
-                Err(failure) => failure.to_string(),
-            };
-            if found != *expected {
-                wrong.push(format!("{script}\n    is {found}\n   not {expected}"));
-            }
-        }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    });
+    bed::check(TABLE, "e.class.to_s");
 }
 
 #[test]

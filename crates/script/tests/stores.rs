@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use crate::bed::{on_a_worker, patient, run};
+use crate::bed::{on_a_worker, patient, run, with};
 use script::{Datum, Interpreter, Trial};
 use testkit::{MariaDb, Memcached, RedisServer, ScriptedUpstream, Step, free_port};
 
@@ -95,10 +95,7 @@ fn without_memcached_everything_is_nil() {
 
 #[test]
 fn a_restarted_memcached_is_found_again() {
-    let Some(mut memcached) = Memcached::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(Memcached::start(&[]), async |mut memcached| {
         let interpreter = patient();
         let mut request = Trial::get("/");
         let open = format!(
@@ -211,10 +208,7 @@ const MYSQL: &[(&str, &str)] = &[
 
 #[test]
 fn many_requests_use_one_database_at_once() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let interpreter = patient();
         let mut request = Trial::get("/");
         let open = format!("$d = {}; nil", mysql(&mariadb));
@@ -238,10 +232,7 @@ fn many_requests_use_one_database_at_once() {
 
 #[test]
 fn a_stopped_database_raises_once_and_is_found_again() {
-    let Some(mut mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mut mariadb| {
         let interpreter = patient();
         let mut request = Trial::get("/");
         let open = format!("$d = {}; nil", mysql(&mariadb));

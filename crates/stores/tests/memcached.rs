@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::worker::on_a_worker;
+use crate::worker::with;
 use stores::memcached::{Memcached as Client, Stored};
 use stores::{Kind, Limits, Stores};
 use testkit::Memcached;
@@ -27,10 +27,7 @@ fn key(text: &str) -> Vec<u8> {
 
 #[test]
 fn every_command_does_what_it_says() {
-    let Some(memcached) = Memcached::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(Memcached::start(&[]), async |memcached| {
         let client = client(&memcached, limits());
         assert_eq!(client.get(key("k")).await, Ok(None));
         assert_eq!(client.replace(key("k"), key("a"), 0).await, Ok(Stored::No));
@@ -55,10 +52,7 @@ fn every_command_does_what_it_says() {
 
 #[test]
 fn long_values_come_back_whole_and_too_long_ones_are_refused() {
-    let Some(memcached) = Memcached::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(Memcached::start(&[]), async |memcached| {
         let client = client(&memcached, limits());
         let long: Vec<u8> = (0..1_000_000_u32).map(|number| number as u8).collect();
         assert_eq!(client.set(key("k"), long.clone(), 0).await, Ok(Stored::Yes));
@@ -81,10 +75,7 @@ fn long_values_come_back_whole_and_too_long_ones_are_refused() {
 
 #[test]
 fn a_restarted_server_raises_at_most_once_and_one_that_is_gone_is_refused() {
-    let Some(mut memcached) = Memcached::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(Memcached::start(&[]), async |mut memcached| {
         let client = client(&memcached, limits());
         assert_eq!(client.set(key("k"), key("a"), 0).await, Ok(Stored::Yes));
         memcached.restart();
@@ -106,10 +97,7 @@ fn a_restarted_server_raises_at_most_once_and_one_that_is_gone_is_refused() {
 
 #[test]
 fn a_server_that_hangs_costs_the_time_of_one_command() {
-    let Some(memcached) = Memcached::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(Memcached::start(&[]), async |memcached| {
         let limits = Limits {
             command_timeout: Duration::from_secs(2),
             ..limits()

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::worker::on_a_worker;
+use crate::worker::{on_a_worker, with};
 use stores::mysql::{Cell, Database, Login, Moment, ROWS_MAX, Span, Table};
 use stores::{Address, Error, Kind, Limits, Session, Stores};
 use testkit::{MariaDb, eventually};
@@ -77,10 +77,7 @@ async fn wait_for_connections_here(mariadb: &MariaDb, number: &str) {
 
 #[test]
 fn values_go_and_come_as_their_types() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let database = open(&mariadb);
         run(
             &database,
@@ -139,10 +136,7 @@ fn values_go_and_come_as_their_types() {
 
 #[test]
 fn what_was_changed_and_which_number_was_given_is_told() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let mut by_socket = login(&mariadb);
         by_socket.address = Address::unix(mariadb.socket());
         let database = Stores::new(limits()).mysql(&by_socket);
@@ -165,10 +159,7 @@ fn what_was_changed_and_which_number_was_given_is_told() {
 
 #[test]
 fn a_wrong_login_a_wrong_statement_and_wrong_values_are_told_apart() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let mut wrong = login(&mariadb);
         wrong.password = "guess".to_owned();
         let database = Stores::new(limits()).mysql(&wrong);
@@ -213,10 +204,7 @@ fn a_wrong_login_a_wrong_statement_and_wrong_values_are_told_apart() {
 
 #[test]
 fn a_transaction_keeps_its_connection_until_it_or_its_request_ends() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let stores = Stores::new(limits());
         let database = stores.mysql(&login(&mariadb));
         let count = "SELECT COUNT(*) FROM t";
@@ -245,10 +233,7 @@ fn a_transaction_keeps_its_connection_until_it_or_its_request_ends() {
 
 #[test]
 fn without_autocommit_a_connection_is_its_requests_until_that_ends() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let stores = Stores::new(limits());
         let database = stores.mysql(&login(&mariadb));
         run(&database, ME, "SET autocommit = 0").await;
@@ -267,10 +252,7 @@ fn without_autocommit_a_connection_is_its_requests_until_that_ends() {
 
 #[test]
 fn a_transaction_lost_with_its_server_is_told_until_it_is_rolled_back() {
-    let Some(mut mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mut mariadb| {
         let database = open(&mariadb);
         database.transaction(ME).await.expect("begun");
         assert_eq!(one(&database, ME, "SELECT 1").await, Cell::Int(1));
@@ -286,10 +268,7 @@ fn a_transaction_lost_with_its_server_is_told_until_it_is_rolled_back() {
 
 #[test]
 fn a_restarted_server_raises_once_and_the_next_call_reconnects() {
-    let Some(mut mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mut mariadb| {
         let database = open(&mariadb);
         let asked = (0..4).map(|_| database.execute(ME, "SELECT SLEEP(0.2)".into(), Vec::new()));
         let tasks: Vec<_> = asked.map(tokio::task::spawn_local).collect();
@@ -310,10 +289,7 @@ fn a_restarted_server_raises_once_and_the_next_call_reconnects() {
 
 #[test]
 fn a_statement_that_takes_too_long_leaves_no_answer_to_the_next() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let limits = Limits {
             command_timeout: Duration::from_secs(2),
             ..limits()
@@ -335,10 +311,7 @@ fn a_statement_that_takes_too_long_leaves_no_answer_to_the_next() {
 
 #[test]
 fn a_result_beyond_the_caps_is_refused_and_its_connection_closed() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let database = open(&mariadb);
         let exactly = format!("SELECT seq FROM seq_1_to_{ROWS_MAX}");
         let table = rows(&database, ME, &exactly).await.expect("rows");
@@ -381,10 +354,7 @@ fn many_at_once_share_the_connections_and_all_close_with_the_worker() {
 
 #[test]
 fn small_selects_go_over_few_connections_together_and_each_gets_its_own_answer() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let database = Stores::new(limits()).mysql(&login(&mariadb));
         let setter = Stores::new(limits()).mysql(&login(&mariadb));
         run(&setter, ME, "CREATE TABLE t (i INT PRIMARY KEY, v TEXT)").await;
@@ -417,10 +387,7 @@ fn small_selects_go_over_few_connections_together_and_each_gets_its_own_answer()
 
 #[test]
 fn selects_that_wait_for_a_lock_hold_up_none_behind_them() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let database = Stores::new(limits()).mysql(&login(&mariadb));
         let locker = Stores::new(limits()).mysql(&login(&mariadb));
         run(&locker, ME, "CREATE TABLE t (i INT)").await;
@@ -453,10 +420,7 @@ fn selects_that_wait_for_a_lock_hold_up_none_behind_them() {
 
 #[test]
 fn a_statement_whose_columns_change_gives_them_as_they_are() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let database = open(&mariadb);
         run(&database, ME, "CREATE TABLE t (a INT)").await;
         run(&database, ME, "INSERT INTO t VALUES (1)").await;
@@ -474,10 +438,7 @@ fn a_statement_whose_columns_change_gives_them_as_they_are() {
 
 #[test]
 fn a_name_is_looked_up_and_an_unprepared_statement_still_runs() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let mut by_name = login(&mariadb);
         by_name.address = Address::tcp("localhost", mariadb.address().port()).expect("a name");
         let database = Stores::new(limits()).mysql(&by_name);
@@ -494,10 +455,7 @@ fn a_name_is_looked_up_and_an_unprepared_statement_still_runs() {
 
 #[test]
 fn whoever_finds_all_connections_in_transactions_waits_and_is_told() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let limits = Limits {
             command_timeout: Duration::from_secs(3),
             connections_max: 2,
@@ -525,29 +483,29 @@ fn whoever_finds_all_connections_in_transactions_waits_and_is_told() {
 
 #[test]
 fn as_many_statements_wait_in_the_server_at_once_as_there_may_be_connections() {
-    let Some(mariadb) = MariaDb::start(&["--max-connections=300"]) else {
-        return;
-    };
-    on_a_worker(async {
-        let limits = Limits {
-            connections_max: 201,
-            ..limits()
-        };
-        let database = Stores::new(limits).mysql(&login(&mariadb));
-        run(&database, ME, "CREATE TABLE t (v INT) ENGINE=InnoDB").await;
-        run(&database, ME, "INSERT INTO t VALUES (7)").await;
-        database.transaction(ME).await.expect("begun");
-        run(&database, ME, "UPDATE t SET v = 8").await;
-        let read = "SELECT v FROM t LOCK IN SHARE MODE";
-        let ask = |_| database.execute(OTHER, read.into(), Vec::new());
-        let tasks: Vec<_> = (0..200).map(ask).map(tokio::task::spawn_local).collect();
-        wait_for_connections_here(&mariadb, "201").await;
-        database.commit(ME).await.expect("lasting");
-        for task in tasks {
-            let answer = task.await.expect("no panic").expect("an answer");
-            assert_eq!(answer.table.expect("rows").rows, [[Cell::Int(8)]]);
-        }
-    });
+    with(
+        MariaDb::start(&["--max-connections=300"]),
+        async |mariadb| {
+            let limits = Limits {
+                connections_max: 201,
+                ..limits()
+            };
+            let database = Stores::new(limits).mysql(&login(&mariadb));
+            run(&database, ME, "CREATE TABLE t (v INT) ENGINE=InnoDB").await;
+            run(&database, ME, "INSERT INTO t VALUES (7)").await;
+            database.transaction(ME).await.expect("begun");
+            run(&database, ME, "UPDATE t SET v = 8").await;
+            let read = "SELECT v FROM t LOCK IN SHARE MODE";
+            let ask = |_| database.execute(OTHER, read.into(), Vec::new());
+            let tasks: Vec<_> = (0..200).map(ask).map(tokio::task::spawn_local).collect();
+            wait_for_connections_here(&mariadb, "201").await;
+            database.commit(ME).await.expect("lasting");
+            for task in tasks {
+                let answer = task.await.expect("no panic").expect("an answer");
+                assert_eq!(answer.table.expect("rows").rows, [[Cell::Int(8)]]);
+            }
+        },
+    );
 }
 
 /// What one object does, what another asks then, and what it must be told.
@@ -589,10 +547,7 @@ const TRACES: [(&str, &str, Cell); 8] = [
 
 #[test]
 fn what_one_object_leaves_in_its_session_no_other_object_finds() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
         let stores = Stores::new(limits());
         let first = stores.mysql(&login(&mariadb));
         run(
@@ -626,17 +581,14 @@ fn what_one_object_leaves_in_its_session_no_other_object_finds() {
 
 #[test]
 fn objects_made_for_each_request_share_a_connection_and_its_statements() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
-    let prepared = || {
-        let row = mariadb.sql("SHOW GLOBAL STATUS LIKE 'Com_stmt_prepare'");
-        let count = row.split_whitespace().next_back();
-        count
-            .and_then(|count| count.parse::<u64>().ok())
-            .expect("a number")
-    };
-    on_a_worker(async {
+    with(MariaDb::start(&[]), async |mariadb| {
+        let prepared = || {
+            let row = mariadb.sql("SHOW GLOBAL STATUS LIKE 'Com_stmt_prepare'");
+            let count = row.split_whitespace().next_back();
+            count
+                .and_then(|count| count.parse::<u64>().ok())
+                .expect("a number")
+        };
         let stores = Stores::new(limits());
         run(
             &stores.mysql(&login(&mariadb)),

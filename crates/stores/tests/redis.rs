@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::worker::on_a_worker;
+use crate::worker::with;
 use stores::redis::{Redis, RedisReply};
 use stores::{Address, Error, Kind, Limits, Session, Stores};
 use testkit::RedisServer;
@@ -38,10 +38,7 @@ fn ok() -> Result<RedisReply, Error> {
 
 #[test]
 fn every_kind_of_answer_is_understood() {
-    let Some(server) = RedisServer::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(RedisServer::start(&[]), async |server| {
         let client = client(&server);
         assert_eq!(ask(&client, ME, "SET k v").await, ok());
         assert_eq!(ask(&client, ME, "GET k").await, Ok(bytes("v")));
@@ -75,10 +72,7 @@ fn every_kind_of_answer_is_understood() {
 
 #[test]
 fn a_watched_key_that_changes_undoes_the_transaction() {
-    let Some(server) = RedisServer::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(RedisServer::start(&[]), async |server| {
         let client = client(&server);
         let queued = || Ok(RedisReply::Status(b"QUEUED".to_vec()));
         assert_eq!(ask(&client, ME, "WATCH k").await, ok());
@@ -98,44 +92,41 @@ fn a_watched_key_that_changes_undoes_the_transaction() {
 
 #[test]
 fn a_password_and_a_database_hold_for_every_connection() {
-    let Some(server) = RedisServer::start(&["--requirepass", "secret"]) else {
-        return;
-    };
-    on_a_worker(async {
-        let client = client(&server);
-        let error = ask(&client, ME, "PING").await.expect_err("no password");
-        assert_eq!(error.kind(), Kind::Server);
-        assert!(error.to_string().contains("NOAUTH"), "{error}");
-        let error = client
-            .auth(vec![b"guess".to_vec()])
-            .await
-            .expect_err("wrong");
-        assert_eq!(error.kind(), Kind::Connect, "{error}");
-        assert_eq!(client.auth(vec![b"secret".to_vec()]).await, Ok(()));
-        assert_eq!(client.select(3).await, Ok(()));
-        let tasks: Vec<_> = (0..8)
-            .map(|_| client.command(ME, vec![b"INCR".to_vec(), b"n".to_vec()]))
-            .map(tokio::task::spawn_local)
-            .collect();
-        for task in tasks {
-            task.await.expect("no panic").expect("an answer");
-        }
-        assert_eq!(ask(&client, ME, "GET n").await, Ok(bytes("8")));
-        assert_eq!(client.select(0).await, Ok(()));
-        assert_eq!(ask(&client, ME, "GET n").await, Ok(RedisReply::Nil));
-        assert_eq!(
-            client.select(1_000).await.expect_err("none").kind(),
-            Kind::Connect
-        );
-    });
+    with(
+        RedisServer::start(&["--requirepass", "secret"]),
+        async |server| {
+            let client = client(&server);
+            let error = ask(&client, ME, "PING").await.expect_err("no password");
+            assert_eq!(error.kind(), Kind::Server);
+            assert!(error.to_string().contains("NOAUTH"), "{error}");
+            let error = client
+                .auth(vec![b"guess".to_vec()])
+                .await
+                .expect_err("wrong");
+            assert_eq!(error.kind(), Kind::Connect, "{error}");
+            assert_eq!(client.auth(vec![b"secret".to_vec()]).await, Ok(()));
+            assert_eq!(client.select(3).await, Ok(()));
+            let tasks: Vec<_> = (0..8)
+                .map(|_| client.command(ME, vec![b"INCR".to_vec(), b"n".to_vec()]))
+                .map(tokio::task::spawn_local)
+                .collect();
+            for task in tasks {
+                task.await.expect("no panic").expect("an answer");
+            }
+            assert_eq!(ask(&client, ME, "GET n").await, Ok(bytes("8")));
+            assert_eq!(client.select(0).await, Ok(()));
+            assert_eq!(ask(&client, ME, "GET n").await, Ok(RedisReply::Nil));
+            assert_eq!(
+                client.select(1_000).await.expect_err("none").kind(),
+                Kind::Connect
+            );
+        },
+    );
 }
 
 #[test]
 fn a_restarted_server_raises_at_most_once() {
-    let Some(mut server) = RedisServer::start(&[]) else {
-        return;
-    };
-    on_a_worker(async {
+    with(RedisServer::start(&[]), async |mut server| {
         let client = client(&server);
         assert_eq!(ask(&client, ME, "SET k v").await, ok());
         server.restart();

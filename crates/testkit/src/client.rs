@@ -47,6 +47,14 @@ pub struct Reply {
     pub interim: Vec<u16>,
 }
 
+impl Reply {
+    /// Its body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
 /// The reply a request must have got.
 ///
 /// # Panics

@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Body, Outcome, RawClient};
+use crate::processes;
 use crate::temp::TempDir;
 use crate::wait::{eventually, free_port};
 
@@ -56,17 +57,10 @@ impl Builder {
         self
     }
 
-    /// Starts it by another program, which is to become it.
-    #[must_use]
-    pub fn by(mut self, program: impl Into<PathBuf>) -> Self {
-        self.binary = program.into();
-        self
-    }
-
     /// Starts the gateway by another program, which is given its arguments and becomes it.
     #[must_use]
-    pub fn through(mut self, program: &Path) -> Self {
-        self.binary = program.to_owned();
+    pub fn through(mut self, program: impl Into<PathBuf>) -> Self {
+        self.binary = program.into();
         self
     }
 
@@ -206,12 +200,7 @@ impl Gateway {
     /// Process ids of the supervisor's children.
     #[must_use]
     pub fn children(&self) -> Vec<u32> {
-        let id = self.pid();
-        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        let text = text.unwrap_or_default();
-        text.split_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect()
+        processes::children(self.pid())
     }
 
     /// Process id of the server: the child that has sockets listening.
@@ -249,14 +238,7 @@ impl Gateway {
     /// When the server is gone.
     #[must_use]
     pub fn server_peak_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid()));
-        let status = status.expect("a running server");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: u64 = kilobytes
-            .and_then(|text| text.parse().ok())
-            .expect("a peak in kB");
-        kilobytes * 1024
+        processes::memory_kib(self.server_pid(), "VmHWM") * 1024
     }
 
     /// Sends a signal to the supervisor.

@@ -5,7 +5,9 @@
 //! wait has a deadline. Nothing here is part of the product, and nothing here depends on it.
 #![forbid(unsafe_code)]
 
+pub mod alone;
 pub mod client;
+pub mod corpus;
 pub mod fastcgi;
 pub mod gateway;
 mod listening;
@@ -22,7 +24,9 @@ pub mod upstream;
 pub mod vectors;
 pub mod wait;
 
+pub use alone::{alone, alone_with};
 pub use client::{Outcome, RawClient, Reply};
+pub use corpus::replay;
 pub use fastcgi::{Call, FastCgiResponder};
 pub use gateway::Gateway;
 pub use message::Head;

@@ -1,13 +1,61 @@
-//! Processes under test, held still.
+//! Processes under test: looked at in `/proc`, awaited, and held still.
 
+use std::fmt::Display;
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::eventually;
 
-/// How long the threads of a process may take to stop.
+/// How long a process may take to stop, or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the open descriptors of a process lead to.
+///
+/// # Panics
+/// When there is no such process.
+#[must_use]
+pub fn open_files(pid: u32) -> Vec<PathBuf> {
+    let list = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let links = list.flatten().map(|entry| fs::read_link(entry.path()));
+    // One may be closed meanwhile.
+    links.flatten().collect()
+}
+
+/// Memory of a process by a line of its status: `VmRSS`, `VmHWM`.
+///
+/// # Panics
+/// When there is no such process.
+#[must_use]
+pub fn memory_kib(pid: u32, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let mut lines = status.lines();
+    let size = lines.find_map(|each| each.strip_prefix(line)?.strip_prefix(':'));
+    let number = size.and_then(|size| size.split_whitespace().next()?.parse().ok());
+    number.expect("a size in KiB")
+}
+
+/// Children of a process, zombies included.
+#[must_use]
+pub fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let text = text.unwrap_or_default();
+    let words = text.split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Waits until a process has ended. Whoever inherited it may leave a zombie.
+///
+/// # Panics
+/// When it goes on for a minute.
+pub fn await_ended(pid: impl Display) {
+    eventually(PATIENCE, &format!("process {pid} to end"), || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    });
+}
 
 /// Sends STOP to a process and waits until all its threads stand still: a signal reaches those on
 /// other cores later.
@@ -24,9 +72,9 @@ pub fn hold_still(pid: u32) {
 
 /// Whether all threads of a process are stopped.
 fn stands_still(pid: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process has threads");
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a process has threads");
     threads.flatten().all(|thread| {
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
         status.contains("State:\tT")
     })
 }

@@ -1,16 +1,19 @@
 //! A directory that goes away with its owner.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fresh directory, removed with everything in it on drop.
+/// A fresh directory that anybody may enter, removed with everything in it on drop.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// Creates one below the system's temporary directory.
+    /// Creates one below the system's temporary directory. Servers and programs, which may run as
+    /// other users, may enter it under whatever mask the tests run.
     ///
     /// # Panics
     /// When it cannot be created.
@@ -22,7 +25,10 @@ impl TempDir {
             let turn = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = std::env::temp_dir().join(format!("nagaya-test-{id}-{turn}"));
             match std::fs::create_dir(&path) {
-                Ok(()) => return Self { path },
+                Ok(()) => {
+                    std::fs::set_permissions(&path, everybody()).expect("it is ours");
+                    return Self { path };
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("create {}: {error}", path.display()),
             }
@@ -47,6 +53,24 @@ impl TempDir {
         std::fs::write(&path, content).expect("write test file");
         path
     }
+
+    /// Writes a program below it, which anybody may find and run; gives its path.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn write_program(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.write(name, text);
+        let parent = path.parent().expect("joined below a directory");
+        for opened in [parent, &path] {
+            std::fs::set_permissions(opened, everybody()).expect("it is ours");
+        }
+        path
+    }
+}
+
+/// What everybody may enter, or run.
+fn everybody() -> Permissions {
+    Permissions::from_mode(0o755)
 }
 
 /// Copies a directory with everything in it.

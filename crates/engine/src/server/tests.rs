@@ -1,5 +1,7 @@
 //! What workers owe each other: even shares, and help for one that is held up.
 
+mod start;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;

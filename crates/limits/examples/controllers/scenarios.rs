@@ -1,6 +1,6 @@
 //! The experiments: what happens to the back end, and what is offered to it.
 
-use crate::simulator::{Backend, Overload, Scenario};
+use super::simulator::{Backend, Overload, Scenario};
 
 /// Twenty at once, 50 ms each: 400 requests a second.
 pub(crate) const USUAL: Backend = Backend {

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use load::client::{Arrivals, End, Live, Outcome, Pace, Plan, RequestBuilder, Tls, Url, run};
+use super::{constant, load};
+use load::client::{End, Live, Outcome, Plan, RequestBuilder, Tls, Url, run};
 use testkit::{ScriptedUpstream, Step};
 
 /// Longer than anything here takes.
@@ -20,18 +21,6 @@ fn plan(address: SocketAddr, requests: u64) -> Plan {
         requests: Some(requests),
     };
     plan
-}
-
-fn constant(per_second: f64) -> Pace {
-    Pace::Open {
-        per_second,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    }
-}
-
-fn load(plan: &Plan) -> Outcome {
-    run(plan, &Live::new()).expect("the plan can be run")
 }
 
 /// The errors of an outcome, those there are.

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use super::{constant, load};
 use load::client::{
-    Arrivals, Judge, Live, Opening, Outcome, Pace, Plan, Request, RequestBuilder, Reuse, Url,
-    WarmUp, run,
+    Arrivals, Judge, Live, Opening, Pace, Plan, Request, RequestBuilder, Reuse, Url, WarmUp, run,
 };
 use testkit::{ScriptedUpstream, Step};
 
@@ -21,18 +21,6 @@ fn plan(upstream: &ScriptedUpstream, requests: u64) -> Plan {
     plan.end.requests = Some(requests);
     plan.end.after = Some(Duration::from_secs(60));
     plan
-}
-
-fn constant(per_second: f64) -> Pace {
-    Pace::Open {
-        per_second,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    }
-}
-
-fn load(plan: &Plan) -> Outcome {
-    run(plan, &Live::new()).expect("the plan can be run")
 }
 
 #[test]
@@ -281,14 +269,5 @@ fn a_plan_that_cannot_be_run_says_why() {
         |plan| (plan.end.after, plan.end.requests) = (None, None),
         "no end",
     );
-    check(
-        |plan| {
-            plan.pace = Pace::Open {
-                per_second: f64::NAN,
-                arrivals: Arrivals::Constant,
-                ramp: Duration::ZERO,
-            }
-        },
-        "a rate of NaN",
-    );
+    check(|plan| plan.pace = constant(f64::NAN), "a rate of NaN");
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{constant, load};
 use load::client::{
-    Address, Arrivals, Endpoint, Live, Outcome, Pace, Plan, ReplyTo, Request, Reuse, Tls,
-    TlsVersion, run,
+    Address, Endpoint, Live, Outcome, Plan, ReplyTo, Request, Reuse, Tls, TlsVersion, run,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -76,7 +76,7 @@ fn plan(tls: Tls) -> Plan {
 }
 
 fn check(plan: &Plan) -> Outcome {
-    let outcome = run(plan, &Live::new()).expect("the plan can be run");
+    let outcome = load(plan);
     let failures = &outcome.first_failures;
     assert_eq!(
         (outcome.completed, outcome.failed()),
@@ -125,11 +125,7 @@ fn connections_in_tls_are_closed_or_kept_as_asked() {
     assert_eq!(outcome.times.connect.count(), 20);
     assert!(outcome.times.connect.min_us > 0);
     let mut open = plan(Tls::to("127.0.0.1"));
-    open.pace = Pace::Open {
-        per_second: 500.0,
-        arrivals: Arrivals::Constant,
-        ramp: Duration::ZERO,
-    };
+    open.pace = constant(500.0);
     // Tickets that come on idle connections are no reason to drop them.
     assert!(check(&open).on_kept_connections >= 15);
 }

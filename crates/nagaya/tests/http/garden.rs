@@ -136,10 +136,7 @@ fn told(gateway: &Gateway, row: &RequestRow) -> (u16, String) {
     let mut client = gateway.client();
     client.send(&row.bytes);
     match client.read_reply(Body::Framed) {
-        Outcome::Reply(reply) => (
-            reply.status,
-            String::from_utf8_lossy(&reply.body).into_owned(),
-        ),
+        Outcome::Reply(reply) => (reply.status, reply.text()),
         other => (0, format!("{other:?}")),
     }
 }

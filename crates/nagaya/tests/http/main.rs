@@ -1,10 +1,22 @@
-//! HTTP/1.1 as clients and the servers behind see it, and clients that are slow, many or odd.
+//! HTTP/1.1 as clients and the servers behind see it: files, back ends, and clients that are slow,
+//! many or odd.
+
+#[path = "../fixtures/mod.rs"]
+mod fixtures;
 
 mod admission;
+mod agents;
+mod changing_files;
 mod exchanges;
 mod garden;
+mod hidden;
 mod mutations;
+mod peers;
+mod proxy;
 mod refused_clients;
 mod replies;
+mod spool;
+mod static_files;
 mod steady_clients;
+mod stragglers;
 mod vectors;

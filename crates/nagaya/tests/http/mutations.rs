@@ -303,7 +303,7 @@ fn seen_by(node: &Peer) -> Vec<String> {
     let mut client = RawClient::connect(node.address());
     match client.ask(b"GET /_seen HTTP/1.1\r\nHost: node\r\n\r\n") {
         Outcome::Reply(reply) => {
-            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            let text = reply.text();
             text.lines().map(str::to_owned).collect()
         }
         other => panic!("the peer is gone: {other:?}"),

@@ -132,7 +132,7 @@ fn reuse_fault(
 }
 
 fn show(reply: &Reply) -> String {
-    let body = String::from_utf8_lossy(&reply.body).into_owned();
+    let body = reply.text();
     let head = String::from_utf8_lossy(&reply.head.bytes).into_owned();
     format!("{head:?} {body:.100?} complete = {}", reply.complete)
 }

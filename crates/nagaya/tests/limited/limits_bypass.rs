@@ -64,7 +64,7 @@ fn answer(gateway: &Gateway, request: &[u8]) -> Reply {
 }
 
 fn body(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
+    reply.text()
 }
 
 /// The number behind a name in what `limits list json` says of the one limit there is.

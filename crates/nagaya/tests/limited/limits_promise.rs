@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::fixtures::php;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -49,7 +48,7 @@ fn crowd(limits: &str, clients: usize, ms: u32, replies: usize) -> Option<Outcom
             let answer = reply(client.read_reply(Body::Framed));
             match answer.status {
                 200 => served += 1,
-                _ => refused.push(php::text(&answer)),
+                _ => refused.push(answer.text()),
             }
         }
         (served, refused)

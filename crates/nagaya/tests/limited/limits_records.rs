@@ -91,7 +91,7 @@ fn what_a_limit_in_shadow_would_have_refused_is_found_like_a_refusal() {
         assert!(record.contains(part), "{part}: {record}");
     }
     let metrics = reply(gateway.ask(&limited::get("app.test", "/metrics")));
-    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let metrics = metrics.text();
     for (name, value) in [
         ("shadow_refused_total", 1),
         ("admitted_total", 2),

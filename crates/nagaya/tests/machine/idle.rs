@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::Gateway;
+use testkit::processes::memory_kib;
 
 const CONFIG: &str = r#"
 workers = 2
@@ -32,12 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const EACH_BYTES_MAX: u64 = 3 * 1024;
 
 fn resident_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next());
-    1024 * kilobytes
-        .and_then(|text| text.parse::<u64>().ok())
-        .expect("a size")
+    1024 * memory_kib(pid, "VmRSS")
 }
 
 /// How many descriptors this process and the gateway may have; as many as are wanted where that is allowed.

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use testkit::peer::find_program;
+use testkit::processes::open_files;
 use testkit::{Gateway, ScriptedUpstream, eventually};
 
 const CONFIG: &str = r#"
@@ -115,12 +116,6 @@ impl Drop for Attack {
     }
 }
 
-/// How many descriptors the server holds: a count of its connections.
-fn descriptors(gateway: &Gateway) -> usize {
-    let list = std::fs::read_dir(format!("/proc/{}/fd", gateway.server_pid()));
-    list.map_or(0, Iterator::count)
-}
-
 /// What the kernel holds for all TCP connections of the machine.
 fn kernel_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
@@ -171,7 +166,8 @@ fn attack(mode: &Mode, seconds: u64) -> bool {
     let mut attack = Attack::start(&program, &gateway, mode, seconds);
     if mode.holds {
         let came = eventually(Duration::from_secs(60), "slow clients", || {
-            let came = descriptors(&gateway) > SLOW_CLIENTS * 8 / 10;
+            // A connection is a descriptor.
+            let came = open_files(gateway.server_pid()).len() > SLOW_CLIENTS * 8 / 10;
             (came || attack.is_over()).then_some(came)
         });
         // On a machine that was elsewhere, it may be over before it has begun.

@@ -1,7 +1,6 @@
 //! A file system that hangs on every question makes only those wait who asked for its files, and a
 //! client that takes nothing is not waited for.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use testkit::client::Body;
@@ -68,8 +67,6 @@ fn a_cold_file_on_a_slow_mount_holds_up_nobody_else() {
     directory.write("www/page.html", "<p>page".repeat(2_000));
     let slow = directory.path().join("www/slow");
     std::fs::create_dir(&slow).expect("make a directory");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))
-        .expect("open the test directory");
     let mounted = match SlowMount::at(&slow, SIZE, DELAY) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -129,8 +126,6 @@ fn a_client_that_takes_nothing_of_a_large_file_is_given_up() {
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), IMPATIENT);
     let directory = builder.directory();
     directory.write("www/large", vec![0; 64 << 20]);
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))
-        .expect("open the test directory");
     let gateway = builder.start();
     let mut client = gateway.client();
     client.send(&request("fast.test", "/large"));

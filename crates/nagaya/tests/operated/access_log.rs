@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
+use testkit::processes::open_files;
 use testkit::{
     Gateway, Outcome, RawClient, ScriptedUpstream, Step, TempDir, eventually, free_port,
 };
@@ -263,13 +264,8 @@ fn each_host_has_its_file_and_few_are_open() {
     }
     // The gateway's own first question of the test kit came without a known host, too.
     lines(|| file(&gateway, "_.log"), "GET /", 3);
-    let open = fs::read_dir(format!("/proc/{}/fd", gateway.server_pid())).unwrap();
-    let logs = open.filter(|entry| {
-        let target = fs::read_link(entry.as_ref().unwrap().path()).unwrap_or_default();
-        target
-            .extension()
-            .is_some_and(|extension| extension == "log")
-    });
+    let open = open_files(gateway.server_pid()).into_iter();
+    let logs = open.filter(|file| file.extension().is_some_and(|end| end == "log"));
     assert!(logs.count() <= 2);
 }
 

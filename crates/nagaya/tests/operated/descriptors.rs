@@ -44,9 +44,8 @@ fn builder(workers: usize) -> Builder {
 /// Has it started with so many descriptors, at most.
 fn limited(builder: Builder, descriptors: usize) -> Builder {
     let script = format!("#!/bin/sh\nulimit -n {descriptors}\nexec '{BINARY}' \"$@\"\n");
-    let path = builder.directory().write("limited", script);
-    set_mode(&path, 0o755);
-    builder.by(path)
+    let path = builder.directory().write_program("limited", script);
+    builder.through(path)
 }
 
 fn file(builder: &Builder, at: usize) {

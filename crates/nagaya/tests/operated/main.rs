@@ -6,6 +6,7 @@ mod fixtures;
 mod access_log;
 mod commands;
 mod descriptors;
+mod ending;
 mod metrics;
 mod readme;
 mod reload_under_load;

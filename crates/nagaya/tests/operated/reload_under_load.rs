@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use testkit::client::{Outcome, RawClient};
 use testkit::gateway::Gateway;
+use testkit::processes::{memory_kib, open_files};
 use testkit::wait::{eventually, free_port};
 
 const RELOADS: u64 = 100;
@@ -93,18 +94,11 @@ fn ask_on_one_connection(address: SocketAddr, seen: &Seen) -> Result<(), String>
 }
 
 fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .unwrap()
-        .count()
+    open_files(pid).len()
 }
 
 fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+    memory_kib(pid, "VmRSS")
 }
 
 /// Reloads from generation `from` to `to` while two clients ask.

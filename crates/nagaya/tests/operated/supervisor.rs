@@ -1,28 +1,25 @@
 //! The supervisor from outside: reloads, crashes, signals and what it tells the service manager.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::client::{Body, Outcome};
+use testkit::client::Outcome;
 use testkit::gateway::{Builder, Gateway};
-use testkit::processes::hold_still;
-use testkit::upstream::{ScriptedUpstream, Step};
+use testkit::processes::open_files;
 use testkit::wait::{eventually, free_port, quick_once};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 /// Less than a drain lasts by default.
-const PATIENCE: Duration = Duration::from_secs(25);
-const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: example.jp\r\nConnection: close\r\n\r\n";
+pub(super) const PATIENCE: Duration = Duration::from_secs(25);
+pub(super) const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: example.jp\r\nConnection: close\r\n\r\n";
 
 /// A configuration that answers with `body`; `top` and `more` are put before and after.
-fn config(body: &str, top: &str, more: &str) -> String {
+pub(super) fn config(body: &str, top: &str, more: &str) -> String {
     format!(
         r#"
         workers = 2
@@ -37,25 +34,25 @@ fn config(body: &str, top: &str, more: &str) -> String {
     )
 }
 
-fn builder(config: &str) -> Builder {
+pub(super) fn builder(config: &str) -> Builder {
     Gateway::with_config(BINARY, config)
 }
 
 /// Starts, and waits until the supervisor knows that the server is ready.
-fn start(config: &str) -> Gateway {
+pub(super) fn start(config: &str) -> Gateway {
     let gateway = builder(config).start();
     gateway.wait_for_message("ready: generation 1");
     gateway
 }
 
-fn body(outcome: Outcome) -> String {
+pub(super) fn body(outcome: Outcome) -> String {
     match outcome {
         Outcome::Reply(reply) if reply.complete => String::from_utf8(reply.body).unwrap(),
         other => panic!("no whole reply: {other:?}"),
     }
 }
 
-fn ask(gateway: &Gateway) -> String {
+pub(super) fn ask(gateway: &Gateway) -> String {
     body(gateway.ask(ASK))
 }
 
@@ -69,29 +66,23 @@ fn kill_server(gateway: &Gateway) -> u32 {
     server
 }
 
-fn pid(number: u32) -> Pid {
+pub(super) fn pid(number: u32) -> Pid {
     Pid::from_raw(number.try_into().unwrap()).unwrap()
 }
 
-fn lives(number: u32) -> bool {
+pub(super) fn lives(number: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     !status.is_empty() && !status.contains(") Z ")
 }
 
 /// What the descriptors of a process lead to, without numbers that differ from socket to socket.
 fn descriptors(number: u32) -> Vec<String> {
-    let mut kinds: Vec<_> = std::fs::read_dir(format!("/proc/{number}/fd"))
-        .unwrap()
-        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
-        .map(|target| {
-            target
-                .to_string_lossy()
-                .split(['[', '('])
-                .next()
-                .unwrap()
-                .to_owned()
-        })
-        .collect();
+    let open = open_files(number).into_iter();
+    let kinds = open.map(|file| {
+        let file = file.to_string_lossy();
+        file.split(['[', '(']).next().unwrap().to_owned()
+    });
+    let mut kinds: Vec<_> = kinds.collect();
     kinds.sort();
     kinds
 }
@@ -302,166 +293,6 @@ fn reload_in_a_rest() -> Duration {
 }
 
 #[test]
-fn the_server_does_not_outlive_its_supervisor() {
-    let gateway = start(&config("one", "", ""));
-    let server = gateway.server_pid();
-    kill_process(pid(gateway.pid()), Signal::KILL).unwrap();
-    eventually(PATIENCE, "the server to end", || {
-        (!lives(server)).then_some(())
-    });
-}
-
-#[test]
-fn term_ends_in_order() {
-    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
-        let mut gateway = start(&config("one", "", ""));
-        let (server, address) = (gateway.server_pid(), gateway.address());
-        gateway.signal(signal);
-        assert!(gateway.wait().success());
-        assert!(TcpStream::connect(address).is_err());
-        assert!(!lives(server));
-    }
-}
-
-#[test]
-fn a_request_that_has_begun_is_answered_after_term() {
-    let mut gateway = start(&config("one", "", ""));
-    let mut client = gateway.client();
-    let (begin, end) = ASK.split_at(20);
-    client.send(begin);
-    // The server reads in the order of arrival: what is asked later is answered later.
-    assert_eq!(ask(&gateway), "one");
-    gateway.signal(Signal::TERM);
-    gateway.wait_for_message("signal=TERM");
-    assert_eq!(body(client.ask(end)), "one");
-    assert!(gateway.wait().success());
-}
-
-#[test]
-fn quit_drains_however_often_it_comes_and_usr2_is_ignored_with_a_line() {
-    let mut gateway = start(&config("one", "", ""));
-    let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
-    gateway.signal(Signal::USR2);
-    gateway.wait_for_message("USR2 means nothing to this process and is ignored");
-    // As a terminal or `pkill` does it: to all of them.
-    for child in [server, spawner] {
-        for signal in [Signal::USR2, Signal::QUIT] {
-            kill_process(pid(child), signal).unwrap();
-        }
-    }
-    assert_eq!(ask(&gateway), "one");
-    assert_eq!(
-        (gateway.server_pid(), gateway.spawner_pid()),
-        (server, spawner)
-    );
-    let mut client = gateway.client();
-    let (begin, end) = ASK.split_at(20);
-    client.send(begin);
-    assert_eq!(ask(&gateway), "one");
-    gateway.signal(Signal::QUIT);
-    gateway.wait_for_message("signal=QUIT");
-    gateway.signal(Signal::QUIT);
-    gateway.wait_for_message("what is under way is being finished already");
-    assert_eq!(body(client.ask(end)), "one");
-    assert!(gateway.wait().success());
-}
-
-#[test]
-fn while_draining_new_clients_are_refused_at_once() {
-    const SLOW: &str = r#"
-        workers = 2
-        [[listen]]
-        address = "127.0.0.1:{port}"
-        [[listen]]
-        address = "unix:{dir}/listener"
-        [upstreams.app]
-        servers = ["{upstream}"]
-        [[sites]]
-        hosts = ["example.jp"]
-        rules = [{ handler = { proxy = "app" } }]
-        "#;
-    let (upstream, turn) = ScriptedUpstream::held(vec![Step::reply(200, "late")]);
-    let mut gateway = builder(SLOW).with("upstream", upstream.address()).start();
-    let file = gateway.directory().path().join("listener");
-    let unix = UnixStream::connect(&file).unwrap();
-    let mut client = gateway.client();
-    client.send(ASK);
-    turn.wait();
-    gateway.signal(Signal::TERM);
-    let address = gateway.address();
-    let refused = || match TcpStream::connect(address) {
-        Ok(_) => false,
-        Err(error) => error.kind() == ErrorKind::ConnectionRefused,
-    };
-    eventually(PATIENCE, "a refusal", || refused().then_some(()));
-    assert!((0..100).all(|_| refused()));
-    // Of the supervisor's, which goes from one listener to the next.
-    eventually(PATIENCE, "the listener's file to go", || {
-        (!file.exists()).then_some(())
-    });
-    // Whoever had connected is still heard.
-    turn.wait();
-    assert_eq!(body(client.read_reply(Body::Framed)), "late");
-    drop(unix);
-    assert!(gateway.wait().success());
-}
-
-#[test]
-fn clients_that_wait_to_be_accepted_when_term_comes_are_answered() {
-    let mut gateway = start(&config("one", "", ""));
-    let server = gateway.server_pid();
-    hold_still(server);
-    let mut clients: Vec<_> = (0..32).map(|_| gateway.client()).collect();
-    for client in &mut clients {
-        client.send(ASK);
-    }
-    gateway.signal(Signal::TERM);
-    gateway.wait_for_message(" signal=TERM");
-    kill_process(pid(server), Signal::CONT).unwrap();
-    for mut client in clients {
-        assert_eq!(body(client.read_reply(Body::Framed)), "one");
-    }
-    assert!(gateway.wait().success());
-}
-
-#[test]
-fn connections_that_ask_nothing_do_not_hold_up_the_end() {
-    let mut gateway = start(&config("one", "", "[timeouts]\nheader = \"60s\""));
-    let _silent: Vec<_> = (0..8).map(|_| gateway.client()).collect();
-    let mut kept = gateway.client();
-    let reply = kept.ask(b"GET / HTTP/1.1\r\nHost: example.jp\r\n\r\n");
-    assert_eq!(body(reply), "one");
-    let start = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert!(gateway.wait().success());
-    let took = start.elapsed();
-    // Requests that have begun would be waited for half a minute.
-    assert!(took < Duration::from_secs(20), "{took:?}");
-}
-
-#[test]
-fn a_second_term_ends_at_once() {
-    let mut gateway = start(&config(
-        "one",
-        "",
-        "[timeouts]\ndrain = \"60s\"\nheader = \"60s\"",
-    ));
-    let mut client = gateway.client();
-    client.send(b"GET / HTTP/1.1\r\nHost: exa");
-    assert_eq!(ask(&gateway), "one");
-    gateway.signal(Signal::TERM);
-    gateway.wait_for_message("signal=TERM");
-    gateway.signal(Signal::INT);
-    let start = Instant::now();
-    assert!(gateway.wait().success());
-    assert!(
-        start.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        start.elapsed()
-    );
-}
-
-#[test]
 fn reloads_on_top_of_reloads_end_with_the_last_configuration() {
     let mut gateway = start(&config("body0", "", ""));
     for number in 1..=30 {
@@ -569,10 +400,7 @@ fn usr1_opens_logs_again_where_they_were() {
     std::fs::rename(&log, &moved).unwrap();
     gateway.signal(Signal::USR1);
     gateway.wait_for_message("logs opened again");
-    let held: BTreeSet<_> = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid()))
-        .unwrap()
-        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
-        .collect();
+    let held = open_files(gateway.pid());
     assert!(held.contains(&log) && !held.contains(&moved), "{held:?}");
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&log).unwrap());
     assert_eq!(mode & 0o7777, 0o640);

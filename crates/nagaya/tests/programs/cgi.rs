@@ -6,19 +6,19 @@ use crate::fixtures::programs;
 use std::collections::BTreeMap;
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, pipes, program,
-    records, request, tell, text,
+    CONFIG, PATIENCE, answer, builder, builder_of, gateway, get, is_root, note, program, records,
+    request, tell,
 };
 use testkit::client::{Body, reply};
-use testkit::{RawClient, Reply, ScriptedUpstream, Step, eventually};
+use testkit::{Reply, eventually};
 
 const ENV: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec env\n";
-const ECHO: &str =
+pub(super) const ECHO: &str =
     "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\necho \"[$CONTENT_LENGTH]\"\nexec cat\n";
 
 /// What a program that says its environment was told.
 fn environment(reply: &Reply) -> BTreeMap<String, String> {
-    let text = text(reply);
+    let text = reply.text();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     // A shell adds these itself.
     let own = ["PWD", "OLDPWD", "SHLVL", "_"];
@@ -106,9 +106,9 @@ fn a_query_never_becomes_arguments() {
     for query in ["", "?-d+allow_url_include=1", "?one+two", "?%2Ds"] {
         let reply = get(&gateway, &format!("/args.cgi{query}"));
         assert!(
-            text(&reply).starts_with("0 of "),
+            reply.text().starts_with("0 of "),
             "{query}: {}",
-            text(&reply)
+            reply.text()
         );
     }
 }
@@ -121,7 +121,7 @@ fn a_program_begins_in_its_directory_with_nothing_of_ours_open() {
     let reply = get(&gateway, "/dir/look.cgi");
     let root = gateway.directory().path().join("www/dir");
     // The last descriptor is the one `ls` reads the directory by.
-    assert_eq!(text(&reply), format!("{}\n0022\n0 1 2 3 ", root.display()));
+    assert_eq!(reply.text(), format!("{}\n0022\n0 1 2 3 ", root.display()));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_program_runs_as_the_sites_user() {
                 .concat()
         }
     };
-    assert_eq!(text(&get(&gateway, "/who.cgi")), expected);
+    assert_eq!(get(&gateway, "/who.cgi").text(), expected);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn each_sites_programs_run_as_its_own_user_and_leave_others_alone() {
     std::os::unix::fs::chown(&own, Some(33), Some(33)).expect("root may");
     let gateway = builder.start();
     let expected = "www-data\nwww-data\n1\n";
-    assert_eq!(text(&get(&gateway, "/who.cgi")), expected);
+    assert_eq!(get(&gateway, "/who.cgi").text(), expected);
 }
 
 #[test]
@@ -185,147 +185,8 @@ fn a_program_only_its_user_may_read_is_run_and_never_shown() {
         std::os::unix::fs::chown(file, Some(33), Some(33)).expect("root may");
     }
     let gateway = builder.start();
-    assert_eq!(text(&get(&gateway, "/own.cgi/more")), "/more");
+    assert_eq!(get(&gateway, "/own.cgi/more").text(), "/more");
     assert_eq!(get(&gateway, "/letter.txt").status, 403);
-}
-
-#[test]
-fn a_body_goes_in_and_comes_back_however_it_is_framed() {
-    let gateway = gateway("", "", &[("echo.cgi", ECHO)]);
-    for length in [0, 1, 5_000, 70_000, 300_000] {
-        let body = "x".repeat(length);
-        let expected = format!("[{length}]\n{body}");
-        let mut client = gateway.client().with_deadline(PATIENCE);
-        client.send(&request(
-            "POST /echo.cgi",
-            &format!("Content-Length: {length}\r\n"),
-        ));
-        client.send(body.as_bytes());
-        let (status, echoed) = answer(client.read_reply(Body::Framed));
-        assert!((status, &echoed) == (200, &expected), "{length}: {status}");
-        // CGI has no other way to say how long a body is: it is taken first.
-        let mut client = gateway.client().with_deadline(PATIENCE);
-        client.send(&request("POST /echo.cgi", "Transfer-Encoding: chunked\r\n"));
-        for piece in body.as_bytes().chunks(10_000) {
-            client.send(&[format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
-        }
-        client.send(b"0\r\n\r\n");
-        let (status, echoed) = answer(client.read_reply(Body::Framed));
-        assert!(
-            (status, &echoed) == (200, &expected),
-            "{length} in chunks: {status}"
-        );
-    }
-}
-
-#[test]
-fn a_body_nobody_reads_is_no_error() {
-    let deaf = "#!/bin/sh\nexec <&-\nprintf 'Content-Type: x\\n\\n'\necho deaf\n";
-    let gateway = gateway("", "", &[("deaf.cgi", deaf)]);
-    for length in [10, 3_000_000] {
-        let mut client = gateway.client().with_deadline(PATIENCE);
-        client.send(&request(
-            "POST /deaf.cgi",
-            &format!("Content-Length: {length}\r\n"),
-        ));
-        client.send(&vec![b'x'; length]);
-        assert_eq!(
-            answer(client.read_reply(Body::Framed)),
-            (200, "deaf\n".into())
-        );
-    }
-}
-
-#[test]
-fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
-    let gateway = gateway("", "", &[("echo.cgi", ECHO)]);
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    client.send(&request(
-        "POST /echo.cgi",
-        "Content-Length: 3\r\nExpect: 100-continue\r\n",
-    ));
-    let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-    assert_eq!(client.read_exactly(interim.len()), interim);
-    client.send(b"abc");
-    assert_eq!(
-        answer(client.read_reply(Body::Framed)),
-        (200, "[3]\nabc".into())
-    );
-}
-
-#[test]
-fn ten_megabytes_go_both_ways_and_leave_memory_alone() {
-    const LENGTH: usize = 10 << 20;
-    let mirror = "#!/bin/sh\nprintf 'Content-Length: %s\\n\\n' \"$CONTENT_LENGTH\"\nexec cat\n";
-    let gateway = gateway("", "", &[("mirror.cgi", mirror)]);
-    let ask = |length: usize| {
-        let body: Vec<u8> = (0..length).map(|at| (at * 7 / 3) as u8).collect();
-        let mut client = gateway.client().with_deadline(PATIENCE);
-        client.send(&request(
-            "PUT /mirror.cgi",
-            &format!("Content-Length: {length}\r\n"),
-        ));
-        client.send(&body);
-        let reply = reply(client.read_reply(Body::Framed));
-        assert!(
-            reply.complete && reply.body == body,
-            "{length}: {}",
-            reply.status
-        );
-    };
-    ask(1 << 20);
-    let before = gateway.server_peak_bytes();
-    ask(LENGTH);
-    let grown = gateway.server_peak_bytes().saturating_sub(before);
-    assert!(grown < 8 << 20, "{grown} bytes more for a body of {LENGTH}");
-}
-
-#[test]
-fn a_slow_reader_does_not_hold_the_program() {
-    let large = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n'\nhead -c 4000000 /dev/zero\necho $$ >{notes}/done\n";
-    let gateway = gateway("", "", &[("large.cgi", large)]);
-    let server = gateway.server_pid();
-    let before = pipes(server);
-    let mut client = RawClient::connect_narrow(gateway.address()).with_deadline(PATIENCE);
-    client.send(&request("GET /large.cgi", ""));
-    let process = note(&gateway, "done");
-    programs::await_gone(&process);
-    eventually(PATIENCE, "the program's pipes to be closed", || {
-        (pipes(server) == before).then_some(())
-    });
-    let reply = reply(client.read_reply(Body::Framed));
-    assert!(reply.complete);
-    assert_eq!(reply.body.len(), 4_000_000);
-}
-
-#[test]
-fn without_a_buffer_the_programs_pace_is_its_clients() {
-    let large = "#!/bin/sh\nprintf 'Content-Length: 9000000\\n\\n'\nhead -c 9000000 /dev/zero\necho $$ >{notes}/done\n";
-    let gateway = gateway("buffer_reply = false", "", &[("large.cgi", large)]);
-    let mut client = RawClient::connect_narrow(gateway.address()).with_deadline(PATIENCE);
-    client.send(&request("GET /large.cgi", ""));
-    let head = client.read_exactly(100);
-    assert!(head.starts_with(b"HTTP/1.1 200 "));
-    assert!(!gateway.directory().path().join("notes/done").exists());
-    let rest = client.read_exactly(9_000_000);
-    assert!(rest.len() > 8_999_000, "{}", rest.len());
-    note(&gateway, "done");
-}
-
-#[test]
-fn what_a_program_says_reaches_the_client_before_it_ends() {
-    let slow = "#!/bin/sh\nprintf 'Content-Type: x\\n\\nfirst'\nuntil [ -e {notes}/go ]; do sleep 0.02; done\nprintf second\n";
-    let gateway = gateway("", "", &[("slow.cgi", slow)]);
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    client.send(&request("GET /slow.cgi", ""));
-    let mut seen = Vec::new();
-    while !seen.ends_with(b"5\r\nfirst\r\n") {
-        let more = client.read_exactly(1);
-        assert!(!more.is_empty(), "{}", String::from_utf8_lossy(&seen));
-        seen.extend(more);
-    }
-    tell(&gateway, "go");
-    assert_eq!(client.read_exactly(11 + 5), b"6\r\nsecond\r\n0\r\n\r\n");
 }
 
 /// What a program says; then the status, a field and its value, and the body that come of it.
@@ -437,164 +298,13 @@ fn a_head_decides_status_place_and_length() {
         assert_eq!(reply.status, status, "{name}");
         assert_eq!(reply.head.field(field).unwrap_or_default(), value, "{name}");
         assert_eq!(
-            (text(&reply).as_str(), reply.complete),
+            (reply.text().as_str(), reply.complete),
             (body, true),
             "{name}"
         );
     }
     let cookies = get(&gateway, "/say.cgi?two").head.count("set-cookie");
     assert_eq!(cookies, 2);
-}
-
-/// Answers with where the query says.
-const GO: &str = "#!/bin/sh\ncat >/dev/null\nprintf 'Content-Type: x\\nLocation: %s\\n\\nnobody sees this' \"$QUERY_STRING\"\n";
-/// Says how it was asked.
-const ASKED: &str = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n%s %s %s [%s]' \"$REQUEST_METHOD\" \"$SCRIPT_NAME\" \"$QUERY_STRING\" \"$CONTENT_LENGTH$CONTENT_TYPE\"\n";
-/// Goes round and round, and counts.
-const ROUND: &str = "#!/bin/sh\necho >>{notes}/round\nprintf 'Location: /round.cgi\\n\\n'\n";
-
-#[test]
-fn a_local_location_is_served_inside_as_if_the_client_had_asked_for_it() {
-    let rules = r#"  [[sites.rules]]
-  match = { path = "/private/*" }
-  deny = ["0.0.0.0/0"]
-  [[sites.rules]]
-  match = { file = "*.cgi" }
-  limits = [{ concurrent = 1 }]
-"#;
-    let first = "  [[sites.rules]]\n";
-    let config = CONFIG.replacen(first, &format!("{rules}{first}"), 1);
-    let builder = builder_of(&config, "", "", "");
-    let directory = builder.directory();
-    for (name, text) in [("go.cgi", GO), ("asked.cgi", ASKED), ("round.cgi", ROUND)] {
-        program(directory.path(), name, text);
-    }
-    directory.write("www/plain.txt", "a file");
-    directory.write("www/private/key.txt", "a secret");
-    let gateway = builder.start();
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    let post = "Content-Type: text/x\r\nContent-Length: 3\r\n";
-    let chunked = "Transfer-Encoding: chunked\r\n";
-    for (line, fields, body, status, text) in [
-        ("GET /go.cgi?/plain.txt", "", "", 200, "a file"),
-        (
-            "GET /go.cgi?/asked.cgi?a=b",
-            "",
-            "",
-            200,
-            "GET /asked.cgi a=b []",
-        ),
-        ("GET /go.cgi?/go.cgi?/plain.txt", "", "", 200, "a file"),
-        (
-            "POST /go.cgi?/asked.cgi",
-            post,
-            "abc",
-            200,
-            "GET /asked.cgi  []",
-        ),
-        (
-            "POST /go.cgi?/asked.cgi",
-            chunked,
-            "3\r\nabc\r\n0\r\n\r\n",
-            200,
-            "GET /asked.cgi  []",
-        ),
-        ("HEAD /go.cgi?/plain.txt", "", "", 200, ""),
-        // Every rule on the way holds.
-        ("GET /go.cgi?/private/key.txt", "", "", 403, ""),
-        ("GET /go.cgi?/../etc/passwd", "", "", 500, ""),
-        ("GET /go.cgi?/absent.txt", "", "", 404, ""),
-        ("GET /round.cgi", "", "", 500, ""),
-    ] {
-        client.send(&request(line, fields));
-        client.send(body.as_bytes());
-        let how = match line.starts_with("HEAD") {
-            true => Body::Never,
-            false => Body::Framed,
-        };
-        let told = reply(client.read_reply(how));
-        assert_eq!(told.status, status, "{line}");
-        assert_eq!(told.head.count("location"), 0, "{line}");
-        let body = String::from_utf8_lossy(&told.body);
-        assert!(status != 200 || body == text, "{line}: {body}");
-        assert!(
-            !body.contains("secret") && !body.contains("nobody"),
-            "{body}"
-        );
-    }
-    gateway.wait_for_message("local_location");
-    let rounds = std::fs::read_to_string(gateway.directory().path().join("notes/round"));
-    assert_eq!(rounds.expect("notes").lines().count(), 11);
-    // One record each, and no permit is left behind.
-    assert_eq!(records(&gateway, 10).len(), 10);
-    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
-}
-
-#[test]
-fn a_program_inside_sees_the_user_that_the_first_one_saw() {
-    let rule = r#"  [[sites.rules]]
-  match = { file = "*.cgi" }
-  auth = { realm = "Staff", file = "{dir}/users" }
-"#;
-    let first = "  [[sites.rules]]\n";
-    let config = CONFIG.replacen(first, &format!("{rule}{first}"), 1);
-    let builder = builder_of(&config, "", "", "");
-    let directory = builder.directory();
-    directory.write("users", "bob:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n");
-    let user = "#!/bin/sh\nprintf 'Content-Type: x\\n\\n%s' \"$REMOTE_USER\"\n";
-    for (name, text) in [("go.cgi", GO), ("user.cgi", user)] {
-        program(directory.path(), name, text);
-    }
-    let gateway = builder.start();
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    let fields = "Authorization: Basic Ym9iOnRlc3Q=\r\n";
-    client.send(&request("GET /go.cgi?/user.cgi", fields));
-    let told = answer(client.read_reply(Body::Framed));
-    assert_eq!(told, (200, "bob".to_owned()));
-}
-
-#[test]
-fn a_program_that_sent_its_request_to_a_back_end_has_given_its_place_back() {
-    let (upstream, turn) = ScriptedUpstream::held(vec![Step::reply(200, "slow")]);
-    let rule = r#"  [[sites.rules]]
-  match = { path = "/slow" }
-  handler = { proxy = "app" }
-"#;
-    let first = "  [[sites.rules]]\n";
-    let config = CONFIG.replacen(first, &format!("{rule}{first}"), 1)
-        + "[upstreams.app]\nservers = [\"{server}\"]\n";
-    let builder = builder_of(&config, "", "", "programs = 1");
-    for (name, text) in [("go.cgi", GO), ("asked.cgi", ASKED)] {
-        program(builder.directory().path(), name, text);
-    }
-    let gateway = builder.with("server", upstream.address()).start();
-    let mut slow = gateway.client().with_deadline(PATIENCE);
-    slow.send(&request("GET /go.cgi?/slow", ""));
-    turn.wait();
-    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
-    turn.wait();
-    let slow = answer(slow.read_reply(Body::Framed));
-    assert_eq!(slow, (200, "slow".to_owned()));
-}
-
-#[test]
-fn a_program_that_sent_its_request_to_a_script_that_waits_has_given_its_place_back() {
-    let rule = r#"  [[sites.rules]]
-  match = { path = "/slow" }
-  handler = { proxy = { script = { code = "Nagaya.log(:error, 'waits'); sleep 60" } } }
-"#;
-    let first = "  [[sites.rules]]\n";
-    let config =
-        CONFIG.replacen(first, &format!("{rule}{first}"), 1) + "[scripts]\nwall = \"120s\"\n";
-    let builder = builder_of(&config, "", "", "programs = 1");
-    for (name, text) in [("go.cgi", GO), ("asked.cgi", ASKED)] {
-        program(builder.directory().path(), name, text);
-    }
-    let gateway = builder.start();
-    let mut slow = gateway.client().with_deadline(PATIENCE);
-    slow.send(&request("GET /go.cgi?/slow", ""));
-    gateway.wait_for_message("waits");
-    assert_eq!(text(&get(&gateway, "/asked.cgi")), "GET /asked.cgi  []");
 }
 
 #[test]
@@ -650,7 +360,8 @@ fn a_record_says_what_the_program_took() {
     assert!(record.contains(r#""handler":"cgi""#), "{record}");
     let told = r#""programs":{"running":0,"started":1,"failed":0,"killed":{"memory_limit":0,"#;
     eventually(PATIENCE, "one program in the figures", || {
-        text(&get(&gateway, "/metrics"))
+        get(&gateway, "/metrics")
+            .text()
             .contains(told)
             .then_some(())
     });
@@ -680,7 +391,7 @@ fn no_more_programs_run_than_may() {
     gateway.wait_for_message("limit caps.programs concurrent 2/2");
     assert!(!gateway.directory().path().join("notes/e").exists());
     assert!(
-        !text(&refused).contains("programs"),
+        !refused.text().contains("programs"),
         "no detail for clients"
     );
     tell(&gateway, "go");
@@ -713,7 +424,7 @@ fn what_a_program_complains_of_is_logged_under_the_requests_id() {
     let complain = "#!/bin/sh\nprintf 'Content-Type: x\\n\\nfine'\necho 'it is \"bad\" \u{1b}[31m' >&2\necho again >/dev/stderr\nprintf 'no end' >&2\n";
     let gateway = gateway("", "", &[("complain.cgi", complain)]);
     let reply = get(&gateway, "/complain.cgi");
-    assert_eq!((reply.status, text(&reply).as_str()), (200, "fine"));
+    assert_eq!((reply.status, reply.text().as_str()), (200, "fine"));
     let id = reply.head.field("x-request-id").expect("an id").to_owned();
     gateway.wait_for_message("text=\"no end\"");
     let log = gateway.stderr();
@@ -740,9 +451,9 @@ fn a_flood_of_complaints_is_cut_and_the_same_is_said_once() {
     let flood =
         "#!/bin/sh\nyes 'help me' | head -c 2000000 >&2\nprintf 'Content-Type: x\\n\\nfine'\n";
     let gateway = gateway("", "", &[("flood.cgi", flood)]);
-    assert_eq!(text(&get(&gateway, "/flood.cgi")), "fine");
+    assert_eq!(get(&gateway, "/flood.cgi").text(), "fine");
     gateway.wait_for_message("standard error was cut");
-    assert_eq!(text(&get(&gateway, "/flood.cgi")), "fine");
+    assert_eq!(get(&gateway, "/flood.cgi").text(), "fine");
     let log = gateway.stderr();
     let counts = ["help me", "was cut"].map(|part| log.matches(part).count());
     assert_eq!(counts, [1, 1], "the same once a minute: {log}");
@@ -763,6 +474,6 @@ fn what_editors_leave_behind_is_never_run() {
         assert_eq!(get(&gateway, &format!("/{name}")).status, 404, "{name}");
     }
     for name in ["a", "a.backup"] {
-        assert_eq!(text(&get(&gateway, &format!("/{name}"))), "ran", "{name}");
+        assert_eq!(get(&gateway, &format!("/{name}")).text(), "ran", "{name}");
     }
 }

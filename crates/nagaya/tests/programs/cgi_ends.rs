@@ -4,11 +4,12 @@
 //! spawner that is killed.
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, children, descriptors,
-    gateway, get, is_root, note, program, records, request, set_mode, spawner_pid, tell, text,
+    CONFIG, PATIENCE, answer, await_gone, await_quiet, builder, builder_of, gateway, get, is_root,
+    note, program, records, request, set_mode, tell,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
+use testkit::processes::{children, open_files};
 use testkit::{Gateway, Outcome, eventually};
 
 /// Has a child of its own, notes both, and never ends.
@@ -28,7 +29,8 @@ fn begin(gateway: &Gateway, path: &str) -> testkit::RawClient {
 fn counted(gateway: &Gateway, reason: &str, count: u64) {
     let expected = format!("\"{reason}\":{count}");
     eventually(PATIENCE, &format!("figures with {expected}"), || {
-        text(&get(gateway, "/metrics"))
+        get(gateway, "/metrics")
+            .text()
             .contains(&expected)
             .then_some(())
     });
@@ -192,7 +194,7 @@ fn ends_in_time(options: &str, timeouts: &str, status: u16, reason: &str) {
     // The head is out: nothing but the cut can tell the client.
     let cut = reply(half.read_reply(Body::Framed));
     assert_eq!(
-        (cut.status, cut.complete, text(&cut).as_str()),
+        (cut.status, cut.complete, cut.text().as_str()),
         (200, false, "half")
     );
     await_gone(&processes);
@@ -207,7 +209,7 @@ fn a_program_that_talks_is_not_silent() {
     let gateway = gateway("", "upstream_read = \"8s\"", &[("talk.cgi", talk)]);
     let reply = get(&gateway, "/talk.cgi");
     assert!(reply.complete);
-    assert_eq!(text(&reply), "123456789");
+    assert_eq!(reply.text(), "123456789");
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn what_is_no_reply_is_never_passed_on() {
     for (name, _, reason) in cases {
         let answered = get(&gateway, &format!("/say.cgi?{name}"));
         assert_eq!((answered.status, answered.complete), (502, true), "{name}");
-        let text = text(&answered);
+        let text = answered.text();
         assert!(
             !text.contains("hello") && (reason.is_empty() || !text.contains(reason)),
             "{text}"
@@ -292,7 +294,7 @@ fn a_body_that_is_not_as_long_as_said_is_cut() {
         let mut client = begin(&gateway, path);
         let cut = reply(client.read_reply(Body::Framed));
         assert_eq!(
-            (cut.status, cut.complete, text(&cut).as_str()),
+            (cut.status, cut.complete, cut.text().as_str()),
             (200, is_whole, "hello"),
             "{path}"
         );
@@ -311,7 +313,7 @@ fn a_failure_after_the_reply_is_only_logged() {
     let fail = "#!/bin/sh\nprintf 'Content-Type: x\\n\\nfine'\nexit 3\n";
     let early = "#!/bin/sh\nexit 3\n";
     let gateway = gateway("", "", &[("fail.cgi", fail), ("early.cgi", early)]);
-    assert_eq!(text(&get(&gateway, "/fail.cgi")), "fine");
+    assert_eq!(get(&gateway, "/fail.cgi").text(), "fine");
     gateway.wait_for_message("a program failed after its reply");
     assert_eq!(get(&gateway, "/early.cgi").status, 502);
     gateway.wait_for_message("exited with status 3");
@@ -337,7 +339,7 @@ fn nobody_waits_for_what_a_program_leaves_behind() {
     for name in ["lives", "child", "away"] {
         let reply = get(&gateway, &format!("/{name}.cgi"));
         assert_eq!(
-            (reply.complete, text(&reply).as_str()),
+            (reply.complete, reply.text().as_str()),
             (true, "fine"),
             "{name}"
         );
@@ -370,7 +372,7 @@ fn a_killed_spawner_fails_its_requests_and_the_next_one_works() {
             .collect();
         // What the gateway has not read by then it could not pass on.
         half.await_bytes(b"half");
-        let spawner = spawner_pid(&gateway);
+        let spawner = gateway.spawner_pid();
         let id = i32::try_from(spawner)
             .ok()
             .and_then(Pid::from_raw)
@@ -380,10 +382,10 @@ fn a_killed_spawner_fails_its_requests_and_the_next_one_works() {
         let cut = reply(half.read_reply(Body::Framed));
         assert_eq!((cut.status, cut.complete), (200, false));
         eventually(PATIENCE, "another spawner", || {
-            (spawner_pid(&gateway) != spawner).then_some(())
+            (gateway.spawner_pid() != spawner).then_some(())
         });
         let next = get(&gateway, "/fine.cgi");
-        assert_eq!((next.status, text(&next).as_str()), (200, "fine"));
+        assert_eq!((next.status, next.text().as_str()), (200, "fine"));
         leaders.iter().for_each(|leader| await_gone(leader));
     }
     gateway.wait_for_message("reason=spawner_lost");
@@ -473,7 +475,7 @@ fn what_could_be_somebody_elses_is_not_run() {
         let refused = get(&gateway, &format!("/{name}"));
         assert_eq!(refused.status, 500, "{name}");
         assert!(
-            !text(&refused).contains(reason) && !text(&refused).contains("www"),
+            !refused.text().contains(reason) && !refused.text().contains("www"),
             "{name}"
         );
         let id = refused
@@ -498,7 +500,7 @@ fn limits_of_a_process_bind_it() {
         "",
         &[("busy.cgi", busy), ("limits.cgi", limits)],
     );
-    assert_eq!(text(&get(&gateway, "/limits.cgi")), "64\n1\n0\n");
+    assert_eq!(get(&gateway, "/limits.cgi").text(), "64\n1\n0\n");
     assert_eq!(get(&gateway, "/busy.cgi").status, 503);
     gateway.wait_for_message("reason=cpu_time_limit");
     counted(&gateway, "cpu_time_limit", 1);
@@ -523,7 +525,7 @@ fn after_many_requests_nothing_is_left() {
             ("large.cgi", large),
         ],
     );
-    let (server, spawner) = (gateway.server_pid(), spawner_pid(&gateway));
+    let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
     let round = |count: usize| {
         std::thread::scope(|scope| {
             // Five, so that each has some of all eight kinds.
@@ -535,17 +537,17 @@ fn after_many_requests_nothing_is_left() {
         await_quiet(&gateway);
     };
     round(40);
-    let held = || (descriptors(server), descriptors(spawner));
+    let held = || (open_files(server).len(), open_files(spawner).len());
     let (server_before, spawner_before) = held();
     round(count);
     // A few may be kept for what comes next; none for each request.
     eventually(PATIENCE, "descriptors to be given back", || {
         let (server_now, spawner_now) = held();
         let given = server_now <= server_before + 8 && spawner_now <= spawner_before + 8;
-        (given && children(spawner) == 0).then_some(())
+        (given && children(spawner).is_empty()).then_some(())
     });
     assert_eq!(
-        (gateway.server_pid(), spawner_pid(&gateway)),
+        (gateway.server_pid(), gateway.spawner_pid()),
         (server, spawner)
     );
     counted(&gateway, "running", 0);

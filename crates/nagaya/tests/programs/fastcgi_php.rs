@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::fixtures::php::{Bed, PATIENCE, Wish, bed, get, shown, text};
+use crate::fixtures::php::{Bed, PATIENCE, Wish, bed, get, shown};
 use testkit::client::{Body, reply};
 use testkit::php::Listen;
 use testkit::{RawClient, eventually};
@@ -21,7 +21,7 @@ fn a_page_comes_over_a_unix_socket_and_over_tcp() {
         let Some(bed) = bed(&wish) else { return };
         let answer = bed.get("/");
         assert_eq!(
-            (answer.status, text(&answer).as_str()),
+            (answer.status, answer.text().as_str()),
             (200, "hello 127.0.0.1")
         );
         let content_type = answer.head.field("Content-Type").unwrap();
@@ -43,7 +43,7 @@ fn a_connection_to_php_is_kept() {
     let mut pids = Vec::new();
     for _ in 0..50 {
         client.send(&get("/"));
-        pids.push(text(&reply(client.read_reply(Body::Framed))));
+        pids.push(reply(client.read_reply(Body::Framed)).text());
     }
     // A busy machine may have the gateway give a slow first answer's connection up, not each.
     pids.dedup();
@@ -127,7 +127,7 @@ fn errors_of_php_go_to_the_log() {
         ..Wish::default()
     };
     let Some(bed) = bed(&wish) else { return };
-    assert_eq!(text(&bed.get("/")), "page");
+    assert_eq!(bed.get("/").text(), "page");
     bed.gateway.wait_for_message("wrong");
     assert!(!bed.gateway.stderr().contains('\x1b'));
     assert!(
@@ -146,7 +146,7 @@ fn what_every_page_warns_of_is_logged_once() {
     };
     let Some(bed) = bed(&wish) else { return };
     for _ in 0..50 {
-        assert_eq!(text(&bed.get("/?say=deprecated")), "page");
+        assert_eq!(bed.get("/?say=deprecated").text(), "page");
     }
     bed.get("/?say=enough");
     bed.gateway.wait_for_message("enough");
@@ -283,7 +283,7 @@ fn a_status_a_redirect_and_cookies_are_as_php_sets_them() {
     client.send(b"HEAD /?do=gone HTTP/1.1\r\nHost: app.test\r\n\r\n");
     assert_eq!(reply(client.read_reply(Body::Never)).status, 410);
     client.send(&get("/?do=gone"));
-    assert_eq!(text(&reply(client.read_reply(Body::Framed))), "gone");
+    assert_eq!(reply(client.read_reply(Body::Framed)).text(), "gone");
 }
 
 /// Prints which file runs and what it was asked for.
@@ -378,7 +378,7 @@ fn a_site_laid_out_as_wordpress_finds_its_way() {
     for (path, status, body) in WAYS {
         let answer = bed.get(path);
         assert_eq!(
-            (answer.status, text(&answer)),
+            (answer.status, answer.text()),
             (*status, root(body)),
             "{path}"
         );
@@ -393,7 +393,7 @@ fn a_site_laid_out_as_wordpress_finds_its_way() {
             .ends_with("/wp-admin/")
     );
     for path in ["/wp-config.php.bak", "/.htaccess", "/wp-admin/.git/config"] {
-        assert!(!text(&bed.get(path)).contains("secret"), "{path}");
+        assert!(!bed.get(path).text().contains("secret"), "{path}");
     }
 }
 
@@ -438,7 +438,7 @@ fn no_spelling_runs_what_is_not_a_program_or_shows_one() {
         ("/x.php%0aX: y", 400, ""),
     ] {
         let answer = bed.get(path);
-        let said = text(&answer);
+        let said = answer.text();
         assert_eq!(answer.status, status, "{path}: {said}");
         assert!(body.is_empty() || said == body, "{path}: {said}");
         assert!(
@@ -447,7 +447,7 @@ fn no_spelling_runs_what_is_not_a_program_or_shows_one() {
         );
     }
     assert!(
-        text(&bed.get("/image.jpg")).contains("<?php"),
+        bed.get("/image.jpg").text().contains("<?php"),
         "an image is an image"
     );
 }
@@ -510,7 +510,7 @@ fn slow_senders_hold_no_process() {
         assert_eq!(bed.get("/").status, 200);
     }
     for sender in &mut senders {
-        assert_eq!(text(&reply(sender.read_reply(Body::Framed))), "30000");
+        assert_eq!(reply(sender.read_reply(Body::Framed)).text(), "30000");
     }
     let longest = took(&bed, 8).into_iter().fold(0.0, f64::max);
     assert!(longest < 15.0, "a page waited {longest} s for its body");
@@ -622,7 +622,7 @@ fn a_php_that_is_gone_is_502_and_where_it_was_is_not_told() {
     drop(php);
     let answer = reply(gateway.ask(&get("/")));
     assert_eq!(answer.status, 502);
-    assert!(!text(&answer).contains("php.sock"));
+    assert!(!answer.text().contains("php.sock"));
     gateway.wait_for_message("php.sock");
     drop(site);
 }

@@ -4,7 +4,9 @@
 mod fixtures;
 
 mod cgi;
+mod cgi_bodies;
 mod cgi_ends;
+mod cgi_redirects;
 mod fastcgi;
 mod fastcgi_nginx;
 mod fastcgi_php;

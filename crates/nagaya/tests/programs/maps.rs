@@ -2,9 +2,6 @@
 //!
 //! Every program here is a real one, started by the real gateway.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
@@ -60,18 +57,11 @@ fn shell(name: &str, script: &str, more: &str) -> String {
 }
 
 fn builder(maps: &str, rules: &str) -> Builder {
-    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config(maps, rules));
-    // Programs may run as another user.
-    set_mode(builder.directory().path(), 0o755);
-    builder
+    Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config(maps, rules))
 }
 
 fn config(maps: &str, rules: &str) -> String {
     CONFIG.replace("{maps}", maps).replace("{rules}", rules)
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
 }
 
 fn get(gateway: &Gateway, path: &str) -> Reply {
@@ -84,16 +74,12 @@ fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: maps.test\r\n\r\n")
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
-
 fn status(gateway: &Gateway, path: &str) -> u16 {
     get(gateway, path).status
 }
 
 fn body(gateway: &Gateway, path: &str) -> String {
-    text(&get(gateway, path))
+    get(gateway, path).text()
 }
 
 /// A counter of the first map.
@@ -202,7 +188,7 @@ while (<STDIN>) {
     });
     let builder = builder(&maps.collect::<String>(), &rules.collect::<String>());
     for (name, text) in &programs {
-        set_mode(&builder.directory().write(name, text), 0o755);
+        builder.directory().write_program(name, text);
     }
     let gateway = builder.start();
     for (name, _) in programs {
@@ -242,7 +228,7 @@ handler = { respond = { status = 200, body = "${echo:a$$${method}}" } }
     let reply = get(&gateway, "/field?one");
     assert_eq!(reply.head.field("x-map"), Some("<one>"));
     assert_eq!(reply.head.field("x-none"), Some("<>"));
-    assert_eq!(text(&reply), "a$GET");
+    assert_eq!(reply.text(), "a$GET");
 }
 
 #[test]
@@ -258,7 +244,7 @@ fn each_of_many_requests_at_once_hears_its_own_answer() {
                         let key = format!("{client}-{turn}");
                         connection.send(request(&format!("/echo?{key}")).as_bytes());
                         let reply = reply(connection.read_reply(Body::Framed));
-                        assert_eq!(text(&reply), key, "{more}");
+                        assert_eq!(reply.text(), key, "{more}");
                     }
                 });
             }
@@ -326,7 +312,7 @@ fn a_program_that_hangs_holds_up_nobody_for_long() {
     for _ in 0..8 {
         assert_eq!(body(&gateway, "/plain"), "plain");
     }
-    assert_eq!(text(&reply(waits.read_reply(Body::Framed))), "none");
+    assert_eq!(reply(waits.read_reply(Body::Framed)).text(), "none");
     gateway.wait_for_message("it answered nothing for as long as a question may take");
     assert!(counter(&gateway, "restarts") >= 1);
 }
@@ -345,8 +331,8 @@ fn what_a_program_has_read_it_may_answer_after_it_has_closed_its_input() {
     gateway.wait_for_message("text=closed");
     // Nobody will read this one.
     let mut second = ask("/closes?b");
-    assert_eq!(text(&reply(first.read_reply(Body::Framed))), "a");
-    assert_eq!(text(&reply(second.read_reply(Body::Framed))), "none");
+    assert_eq!(reply(first.read_reply(Body::Framed)).text(), "a");
+    assert_eq!(reply(second.read_reply(Body::Framed)).text(), "none");
 }
 
 #[test]
@@ -363,7 +349,7 @@ fn all_who_share_a_question_are_counted_when_it_fails() {
         client
     });
     for mut client in clients.collect::<Vec<_>>() {
-        assert_eq!(text(&reply(client.read_reply(Body::Framed))), "none");
+        assert_eq!(reply(client.read_reply(Body::Framed)).text(), "none");
     }
     assert_eq!(counter(&gateway, "questions"), 5);
     assert_eq!(counter(&gateway, "errors"), 5);
@@ -384,7 +370,7 @@ fn a_question_that_takes_too_long_is_given_up_and_its_answer_is_nobodys() {
         .collect();
     let answers: Vec<_> = clients
         .iter_mut()
-        .map(|(at, client)| (*at, text(&reply(client.read_reply(Body::Framed)))))
+        .map(|(at, client)| (*at, reply(client.read_reply(Body::Framed)).text()))
         .collect();
     // Whoever hears anything hears what it asked.
     for (at, answer) in &answers {
@@ -455,7 +441,7 @@ fn a_reload_waits_for_the_answers_that_are_under_way() {
     gateway.reload(&config(&other, &tells("slow")));
     gateway.wait_for_message("generation 2 serves");
     assert_eq!(body(&gateway, "/slow?b"), "new");
-    assert_eq!(text(&reply(waits.read_reply(Body::Framed))), "a");
+    assert_eq!(reply(waits.read_reply(Body::Framed)).text(), "a");
     gateway.wait_for_message("a map program has ended: its map has gone");
 }
 

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-
 use testkit::client::reply;
 use testkit::fastcgi::printed;
 use testkit::{FastCgiResponder, Gateway, Step};
@@ -50,11 +47,7 @@ fn gateway(responder: &FastCgiResponder) -> Gateway {
     for (name, _, _) in EXPECTED {
         let directory = builder.directory();
         directory.write(&format!("site/{name}.php"), "not shown");
-        let script = directory.write(&format!("site/{name}.cgi"), SCRIPT);
-        // Whatever mask the tests run under.
-        for path in [&*script, script.parent().unwrap()] {
-            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
-        }
+        directory.write_program(&format!("site/{name}.cgi"), SCRIPT);
     }
     builder.start()
 }

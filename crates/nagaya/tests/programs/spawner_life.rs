@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::processes;
 use testkit::temp::TempDir;
 use testkit::{Gateway, eventually, wait::free_port};
 
 use crate::fixtures::programs::{
-    CONFIG, PATIENCE, await_gone, gateway, get, note, program, request, text,
+    CONFIG, PATIENCE, await_gone, gateway, get, note, program, request,
 };
 
 const FINE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\nfine'\n";
@@ -32,14 +33,11 @@ fn config_without_programs() -> String {
         .replace("handler = { cgi = { timeout = \"300ms\" } }", none)
 }
 
-/// Waits until none of these processes runs. Whoever inherited it may leave a zombie.
+/// Waits until none of these processes runs.
 fn await_ended(processes: &str) {
-    for id in processes.split_whitespace() {
-        eventually(PATIENCE, &format!("process {id} to end"), || {
-            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            (stat.is_empty() || stat.contains(") Z ")).then_some(())
-        });
-    }
+    processes
+        .split_whitespace()
+        .for_each(processes::await_ended);
 }
 
 fn reload(gateway: &mut Gateway, config: &str, generation: u32) {
@@ -51,15 +49,15 @@ fn reload(gateway: &mut Gateway, config: &str, generation: u32) {
 fn programs_come_and_go_by_reload() {
     let mut gateway = gateway("", "", &[("fine.cgi", FINE)]);
     gateway.wait_for_message("ready: generation 1 ");
-    assert_eq!(text(&get(&gateway, "/fine.cgi")), "fine");
+    assert_eq!(get(&gateway, "/fine.cgi").text(), "fine");
     let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
     reload(&mut gateway, &config_without_programs(), 2);
     eventually(PATIENCE, "the program to be gone", || {
-        (text(&get(&gateway, "/fine.cgi")) == "none").then_some(())
+        (get(&gateway, "/fine.cgi").text() == "none").then_some(())
     });
     reload(&mut gateway, CONFIG, 3);
     eventually(PATIENCE, "the program again", || {
-        (text(&get(&gateway, "/fine.cgi")) == "fine").then_some(())
+        (get(&gateway, "/fine.cgi").text() == "fine").then_some(())
     });
     assert_eq!(
         (gateway.server_pid(), gateway.spawner_pid()),
@@ -77,7 +75,7 @@ fn programs_can_be_added_to_a_gateway_that_had_none() {
     gateway.wait_for_message("lost the spawner");
     reload(&mut gateway, CONFIG, 3);
     eventually(PATIENCE, "the program", || {
-        (text(&get(&gateway, "/fine.cgi")) == "fine").then_some(())
+        (get(&gateway, "/fine.cgi").text() == "fine").then_some(())
     });
 }
 
@@ -124,7 +122,7 @@ fn a_spawner_that_dies_again_and_again_leaves_files_served() {
         eventually(PATIENCE, "the loss to be noticed", || {
             (gateway.stderr().matches("lost the spawner").count() == count).then_some(())
         });
-        assert_eq!(text(&get(&gateway, "/page.txt")), "a page");
+        assert_eq!(get(&gateway, "/page.txt").text(), "a page");
     }
     // The rests grow; what comes meanwhile waits for the next spawner or is refused.
     gateway.wait_for_message("failures=4 rest_ms=400");
@@ -142,7 +140,7 @@ fn what_left_its_session_dies_with_the_spawner_and_a_stranger_does_not() {
     program(builder.directory().path(), "leave.cgi", leave);
     program(builder.directory().path(), "fine.cgi", FINE);
     // As the entry point of a container starts something beside the gateway.
-    let entry = builder.directory().write(
+    let entry = builder.directory().write_program(
         "entry",
         format!(
             "#!/bin/sh\nsleep 1000 &\necho $! >{}/notes/stranger\nexec '{}' \"$@\"\n",
@@ -150,14 +148,13 @@ fn what_left_its_session_dies_with_the_spawner_and_a_stranger_does_not() {
             env!("CARGO_BIN_EXE_nagaya")
         ),
     );
-    programs::set_mode(&entry, 0o755);
     let gateway = builder.through(&entry).start();
     let stranger = note(&gateway, "stranger");
-    assert_eq!(text(&get(&gateway, "/leave.cgi")), "left");
+    assert_eq!(get(&gateway, "/leave.cgi").text(), "left");
     let fugitive = note(&gateway, "fugitive");
     kill(gateway.spawner_pid());
     await_gone(&fugitive);
-    assert_eq!(text(&get(&gateway, "/fine.cgi")), "fine");
+    assert_eq!(get(&gateway, "/fine.cgi").text(), "fine");
     let stranger_lives = std::fs::exists(format!("/proc/{stranger}")).expect("/proc");
     assert!(stranger_lives, "it is none of the gateway's");
     kill(stranger.parse().expect("a process"));
@@ -170,7 +167,6 @@ fn only_root_can_run_programs_as_somebody_else() {
     }
     let directory = TempDir::new();
     let place = directory.path().display().to_string();
-    programs::set_mode(directory.path(), 0o755);
     let check = |user: &str| {
         let config = format!(
             "[[listen]]\naddress = \"127.0.0.1:{}\"\n[[sites]]\nhosts = [\"own.test\"]\n\

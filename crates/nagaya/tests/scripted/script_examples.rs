@@ -3,15 +3,14 @@
 //! Ports and the socket of php-fpm are the test's own; nothing else of the examples is changed,
 //! but for numbers where a test could not wait for them.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::fixtures::files::{ask, field, get, text};
+use crate::fixtures::files::{ask, field, get};
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
 use testkit::php::Listen;
@@ -87,7 +86,7 @@ fn maintenance_closes_a_site_to_all_but_operators() {
     for path in ["/", "/ja/", "/maintenance.html", "/nowhere"] {
         let reply = get(&gateway, host, path);
         assert_eq!(
-            (reply.status, &*text(&reply)),
+            (reply.status, &*reply.text()),
             (503, "<p>Back soon.</p>\n"),
             "{path}"
         );
@@ -95,7 +94,7 @@ fn maintenance_closes_a_site_to_all_but_operators() {
         assert_eq!(field(&reply, "Content-Type"), "text/html; charset=utf-8");
     }
     let operator = from(&gateway, host, "192.0.2.7");
-    assert!(text(&operator).contains("An example"), "{operator:?}");
+    assert!(operator.text().contains("An example"), "{operator:?}");
     assert_eq!(from(&gateway, host, "192.0.2.8").status, 503);
     fs::remove_file(&page).expect("remove a page");
     assert_eq!(get(&gateway, host, "/").status, 200);
@@ -113,12 +112,12 @@ fn a_canary_gets_its_share_and_those_with_its_cookie() {
     ];
     let gateway = example(&changes).start();
     let host = "canary.localhost";
-    let release = |fields: &str| text(&ask(&gateway, host, "GET /", fields));
+    let release = |fields: &str| ask(&gateway, host, "GET /", fields).text();
     assert_eq!(release("Cookie: a=b; canary=on\r\n"), "canary");
     assert_eq!(release("Cookie: canary=off\r\n"), "stable");
     // Those of 254 addresses whose checksum is among the lowest five of a hundred.
     let drawn = || -> Vec<u8> {
-        let ask = |last: &u8| text(&from(&gateway, host, &format!("192.0.2.{last}"))) == "canary";
+        let ask = |last: &u8| from(&gateway, host, &format!("192.0.2.{last}")).text() == "canary";
         (1..255).filter(ask).collect()
     };
     let expected = [26, 80, 104, 124, 128, 174, 182, 188, 195, 202, 229, 251];
@@ -230,7 +229,7 @@ fn the_front_page_leads_to_the_visitors_language() {
         );
         assert_eq!(field(&reply, "Vary"), "Accept-Language, Cookie");
     }
-    assert!(text(&get(&gateway, host, "/en/")).contains("Welcome"));
+    assert!(get(&gateway, host, "/en/").text().contains("Welcome"));
     assert_eq!(with_body(&gateway, host, "POST /", "form").status, 405);
 }
 
@@ -246,7 +245,7 @@ fn a_file_is_for_those_with_a_signed_link() {
     let right = format!("/downloads/report.txt?expires=4102444800&signature={SIGNATURE}");
     let reply = get(&gateway, "signed.localhost", &right);
     assert_eq!(reply.status, 200);
-    assert!(text(&reply).starts_with("A report"), "{reply:?}");
+    assert!(reply.text().starts_with("A report"), "{reply:?}");
     assert_eq!(link("report.txt", "1000000000", SIGNATURE_OF_2001), 410);
     assert_eq!(link("report.txt", "4102444801", SIGNATURE), 403);
     assert_eq!(link("report.txt", "4102444800", &SIGNATURE[1..]), 403);
@@ -271,18 +270,18 @@ fn a_rack_application_answers() {
     let first = get(&gateway, host, "/app/");
     assert_eq!(first.status, 200);
     let expected = "Hello, 127.0.0.1. This page was asked for 1 times.\n";
-    assert_eq!(text(&first), expected);
+    assert_eq!(first.text(), expected);
     assert_eq!(field(&first, "Content-Type"), "text/plain; charset=utf-8");
     assert!(
         field(&first, "X-Runtime").parse::<f64>().is_ok(),
         "{first:?}"
     );
-    assert!(text(&get(&gateway, host, "/app/")).contains("2 times"));
+    assert!(get(&gateway, host, "/app/").text().contains("2 times"));
     let shouted = with_body(&gateway, host, "POST /app/shout", "how are you?");
-    assert_eq!(text(&shouted), "HOW ARE YOU?");
+    assert_eq!(shouted.text(), "HOW ARE YOU?");
     let missing = get(&gateway, host, "/app/other");
     assert_eq!(
-        (missing.status, &*text(&missing)),
+        (missing.status, &*missing.text()),
         (404, "There is no /app/other.\n")
     );
 }
@@ -292,7 +291,7 @@ fn notes_are_kept_by_a_json_api() {
     let gateway = example(&[]).start();
     let host = "json.localhost";
     let put = |path: &str, body: &str| with_body(&gateway, host, &format!("PUT {path}"), body);
-    let says = |reply: Reply| (reply.status, text(&reply));
+    let says = |reply: Reply| (reply.status, reply.text());
     let line = |text: &str| format!("{text}\n");
     let note = r#"{"text":"雨","tags":[1,2.5,null,true]}"#;
     assert_eq!(says(get(&gateway, host, "/notes")), (200, line("[]")));
@@ -319,7 +318,7 @@ fn notes_are_kept_by_a_json_api() {
     }
     let broken = put("/notes/c", "{\"text\": ");
     assert_eq!(broken.status, 400);
-    assert!(text(&broken).starts_with("{\"error\":\""), "{broken:?}");
+    assert!(broken.text().starts_with("{\"error\":\""), "{broken:?}");
     assert_eq!(put("/notes", "1").status, 400);
     assert_eq!(put(&format!("/notes/{}", "x".repeat(101)), "1").status, 400);
     let refused = with_body(&gateway, host, "POST /notes", "1");
@@ -348,7 +347,7 @@ fn a_host_is_forwarded_to_where_redis_says() {
     };
     let served = |host: &str| {
         let reply = get(&gateway, &format!("{host}.routes.localhost"), "/");
-        (reply.status, text(&reply))
+        (reply.status, reply.text())
     };
     set(&redis, "shop", &first.address().to_string());
     set(&redis, "blog", "stable");
@@ -463,7 +462,7 @@ fn limit_a_page(gateway: &Gateway, server: &str) {
     gateway.wait_for_message(&format!("access_limiter_end: file:{file} counter:0"));
     let fourth = get(gateway, "limiter.localhost", "/slow.php");
     assert_eq!(
-        (fourth.status, &*text(&fourth)),
+        (fourth.status, &*fourth.text()),
         (200, "loaded"),
         "{server}"
     );
@@ -482,8 +481,6 @@ fn example(changes: &[(&str, String)]) -> Builder {
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &config);
     let directory = builder.directory().path().to_owned();
     copy(&examples(), &directory);
-    // The server may run as another user.
-    fs::set_permissions(&directory, Permissions::from_mode(0o755)).expect("open the directory");
     builder.env("SIGNING_KEY", KEY)
 }
 

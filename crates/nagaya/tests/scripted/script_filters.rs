@@ -122,10 +122,6 @@ fn get(gateway: &Gateway, path: &str) -> Reply {
     ask(gateway, "GET", path, "")
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
-
 #[test]
 fn every_handlers_reply_is_seen_by_the_filters_of_all_levels() {
     let upstream = upstream();
@@ -150,7 +146,7 @@ fn every_handlers_reply_is_seen_by_the_filters_of_all_levels() {
         ("/app/head", 200, ""),
     ] {
         let reply = get(&gateway, path);
-        let said = text(&reply);
+        let said = reply.text();
         assert_eq!(reply.status, status, "{path}: {said}\n{}", gateway.stderr());
         assert!(body.is_empty() || said == body, "{path}: {said}");
         let order = reply.head.field("X-Order");
@@ -173,7 +169,7 @@ fn a_client_that_asks_for_parts_gets_the_whole_as_filtered() {
     ] {
         let reply = ask(&gateway, "GET", "/page.html", fields);
         assert_eq!(
-            (reply.status, text(&reply).as_str()),
+            (reply.status, reply.text().as_str()),
             (200, "a ****** page")
         );
         assert_eq!(reply.head.field("Accept-Ranges"), None, "{fields}");
@@ -185,12 +181,12 @@ fn what_speaks_of_other_bytes_is_forgotten_and_what_is_the_same_stays() {
     let upstream = upstream();
     let gateway = builder(&upstream).start();
     let tagged = get(&gateway, "/app/tagged");
-    assert_eq!(text(&tagged), "a ****** reply");
+    assert_eq!(tagged.text(), "a ****** reply");
     assert_eq!(tagged.head.field("ETag"), Some("W/\"a\""));
     assert_eq!(tagged.head.field("Last-Modified"), None);
     assert_eq!(tagged.head.field("Accept-Ranges"), None);
     let same = get(&gateway, "/same.html");
-    assert_eq!(text(&same), "a secret page");
+    assert_eq!(same.text(), "a secret page");
     let tag = same.head.field("ETag").unwrap_or_default();
     assert!(tag.starts_with('"'), "{same:?}");
     assert!(same.head.field("Last-Modified").is_some(), "{same:?}");
@@ -206,7 +202,7 @@ fn what_cannot_be_filtered_passes_as_it_came() {
     ] {
         let reply = ask(&gateway, "GET", path, fields);
         assert_eq!(
-            (reply.status, text(&reply).as_str()),
+            (reply.status, reply.text().as_str()),
             (status, body),
             "{path}"
         );
@@ -254,7 +250,7 @@ fn whoever_answers_is_asked_for_the_body_as_it_is_and_files_are_compressed_after
         long.body.len()
     );
     let without = get(&gateway, "/long.html");
-    assert_eq!(text(&without), "a ****** ".repeat(1_000));
+    assert_eq!(without.text(), "a ****** ".repeat(1_000));
 }
 
 #[test]
@@ -269,7 +265,7 @@ fn a_filter_that_fails_denies_the_reply() {
     ] {
         let reply = get(&gateway, path);
         assert_eq!(reply.status, 500, "{path}");
-        assert!(!text(&reply).contains("secret"), "{path}");
+        assert!(!reply.text().contains("secret"), "{path}");
     }
     let cut = get(&gateway, "/app/cut");
     assert_eq!(cut.status, 502, "nothing of it was sent yet: {cut:?}");
@@ -278,5 +274,5 @@ fn a_filter_that_fails_denies_the_reply() {
         (said.contains("no head (RuntimeError)") && said.contains("no body (RuntimeError)"))
             .then_some(())
     });
-    assert_eq!(text(&get(&gateway, "/respond")), "a ****** reply");
+    assert_eq!(get(&gateway, "/respond").text(), "a ****** reply");
 }

@@ -47,7 +47,6 @@ fn gateway(php: &str, nginx: &str, files: &[(&str, &str)]) -> Gateway {
     let directory = builder.directory().path().to_owned();
     std::fs::create_dir(directory.join("www")).expect("a fresh directory");
     // Programs and the server may run as other users.
-    set_mode(&directory, 0o755);
     set_mode(&directory.join("www"), 0o755);
     for (name, text) in files {
         program(&directory, name, text);
@@ -141,7 +140,6 @@ fn replies_of_nginx_are_filtered() {
     std::fs::create_dir(&files).expect("a fresh directory");
     std::fs::write(files.join("file.txt"), "a secret file").expect("a file");
     std::fs::write(files.join("large.txt"), "secret".repeat(LARGE)).expect("a file");
-    set_mode(nginx.directory(), 0o755);
     let gateway = gateway("127.0.0.1:1", &nginx.address().to_string(), &[]);
     check(
         &gateway,

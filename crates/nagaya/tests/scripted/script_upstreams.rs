@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use testkit::client::reply;
 use testkit::gateway::Builder;
-use testkit::{Gateway, Reply, ScriptedUpstream, eventually};
+use testkit::{Gateway, ScriptedUpstream, eventually};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,10 +55,6 @@ fn get(path: &str, to: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: app.test\r\nX-To: {to}\r\n\r\n").into_bytes()
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
-
 /// Says whatever the client wants.
 const ANY: &str = "Nginx::Request.new.headers_in['X-To']";
 
@@ -74,7 +70,7 @@ fn a_request_goes_where_its_script_says_and_connections_are_kept() {
     for _ in 0..3 {
         for (to, body) in [("app", "app"), (&other_at, "other")] {
             let reply = reply(client.ask(&get("/x?y=1", to)));
-            assert_eq!((reply.status, text(&reply).as_str()), (200, body), "{to}");
+            assert_eq!((reply.status, reply.text().as_str()), (200, body), "{to}");
         }
     }
     assert_eq!((app.connections(), other.connections()), (1, 1));
@@ -83,7 +79,7 @@ fn a_request_goes_where_its_script_says_and_connections_are_kept() {
     assert_eq!(seen.head.field("Host"), Some("app.test"));
     let by_name = format!("localhost:{}", other.address().port());
     let named = reply(client.ask(&get("/", &by_name)));
-    assert_eq!((named.status, text(&named).as_str()), (200, "other"));
+    assert_eq!((named.status, named.text().as_str()), (200, "other"));
 }
 
 /// Waits until the error log says this.
@@ -155,7 +151,7 @@ fn every_other_end_of_a_set_script_is_answered_as_it_says() {
         let reply = reply(gateway.ask(&get("/", "")));
         assert_eq!(reply.status, status, "{script}: {}", gateway.stderr());
         told(&gateway, why);
-        let body = text(&reply);
+        let body = reply.text();
         match script {
             "Nginx.redirect '/hello'" => assert_eq!(body, "hello"),
             "Nginx.rputs 'said'" => assert_eq!(body, "said"),
@@ -183,7 +179,7 @@ fn an_upstream_named_in_passing_is_judged_by_the_handler() {
     let ask = |path: &str, to: &str| {
         let to = format!("GET {path} HTTP/1.1\r\nHost: app.test\r\nX-Pass: {to}\r\n\r\n");
         let reply = reply(gateway.ask(to.as_bytes()));
-        (reply.status, text(&reply))
+        (reply.status, reply.text())
     };
     let at = format!("http://{}/", other.address());
     assert_eq!(
@@ -221,7 +217,7 @@ Nginx::Upstream.new('app').server = to if to
         .start();
     let ask = |path: &str, to: &str| {
         let reply = reply(gateway.ask(&get(path, to)));
-        (reply.status, text(&reply))
+        (reply.status, reply.text())
     };
     let at = other.address().to_string();
     assert_eq!(
@@ -251,7 +247,7 @@ fn figures_tell_of_all_named_servers_together() {
     }
     let named = reply(gateway.ask(&get("/", &other.address().to_string())));
     assert_eq!(named.status, 200);
-    let figures = text(&reply(gateway.ask(&get("/metrics", ""))));
+    let figures = reply(gateway.ask(&get("/metrics", ""))).text();
     assert_eq!(
         figures.matches("(named by scripts)").count(),
         1,

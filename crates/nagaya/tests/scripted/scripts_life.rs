@@ -1,9 +1,8 @@
 //! Scripts over the life of a server: starts, reloads, ends, and files that change.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use crate::fixtures::files::{get, text};
+use crate::fixtures::files::get;
 use testkit::gateway::Builder;
 use testkit::{Gateway, eventually};
 
@@ -46,8 +45,6 @@ fn builder() -> Builder {
     for name in ["mtime", "always", "never"] {
         directory.write(&format!("hooks/{name}.rb"), "Nginx.rputs 'first'\n");
     }
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), mode).expect("open the test directory");
     builder
 }
 
@@ -57,14 +54,14 @@ fn of_number(number: u32) -> String {
 
 fn wait_for(gateway: &Gateway, path: &str, body: &str) {
     eventually(PATIENCE, &format!("{path} to say {body}"), || {
-        (text(&get(gateway, "a.test", path)) == body).then_some(())
+        (get(gateway, "a.test", path).text() == body).then_some(())
     });
 }
 
 #[test]
 fn each_generation_has_interpreters_of_its_own_and_ends_with_worker_exit() {
     let mut gateway = builder().with("number", 1).start();
-    assert_eq!(text(&get(&gateway, "a.test", "/number")), "1");
+    assert_eq!(get(&gateway, "a.test", "/number").text(), "1");
     gateway.reload(&of_number(2));
     wait_for(&gateway, "/number", "2");
     let exits = |gateway: &Gateway, number: u32| {
@@ -99,7 +96,7 @@ fn a_generation_whose_scripts_do_not_start_is_refused_and_changes_nothing() {
             gateway.stderr()
         );
         let still = get(&gateway, "a.test", "/number");
-        assert_eq!(text(&still), "1", "{start}");
+        assert_eq!(still.text(), "1", "{start}");
     }
     gateway
         .directory()
@@ -138,13 +135,13 @@ fn a_start_whose_scripts_fail_says_where() {
 fn a_changed_file_counts_as_its_cache_says() {
     let mut gateway = builder().with("number", 1).start();
     for path in ["/mtime", "/always", "/never"] {
-        assert_eq!(text(&get(&gateway, "a.test", path)), "first", "{path}");
+        assert_eq!(get(&gateway, "a.test", path).text(), "first", "{path}");
         let name = format!("hooks{path}.rb");
         gateway.directory().write(&name, "Nginx.rputs 'second'\n");
     }
-    assert_eq!(text(&get(&gateway, "a.test", "/never")), "second");
+    assert_eq!(get(&gateway, "a.test", "/never").text(), "second");
     wait_for(&gateway, "/mtime", "second");
-    assert_eq!(text(&get(&gateway, "a.test", "/always")), "first");
+    assert_eq!(get(&gateway, "a.test", "/always").text(), "first");
     gateway.reload(&of_number(2));
     wait_for(&gateway, "/always", "second");
 }

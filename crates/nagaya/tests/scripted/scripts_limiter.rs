@@ -1,8 +1,6 @@
 //! A limiter of requests per file, as a script: it counts in `Cache` under a global `Mutex`.
 
-use std::os::unix::fs::PermissionsExt;
-
-use crate::fixtures::php::{PATIENCE, get, text};
+use crate::fixtures::php::{PATIENCE, get};
 use testkit::client::{Body, reply};
 use testkit::php::Listen;
 use testkit::{Gateway, PhpFpm, TempDir, eventually};
@@ -118,8 +116,6 @@ fn gateway(php: &PhpFpm, site: &TempDir) -> Gateway {
     ] {
         directory.write(&format!("hooks/{name}.rb"), script);
     }
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), mode).expect("open the test directory");
     let builder = builder.with("php", php.address());
     builder.with("site", site.path().display()).start()
 }
@@ -145,9 +141,9 @@ fn a_file_is_served_to_as_many_at_once_as_its_script_lets_through() {
     let third = reply(gateway.ask(&get("/slow.php")));
     assert_eq!(third.status, 503);
     assert!(
-        text(&third).contains("Service Unavailable"),
+        third.text().contains("Service Unavailable"),
         "{}",
-        text(&third)
+        third.text()
     );
     for line in [
         format!("access_limiter: file:{file} counter:3"),
@@ -158,12 +154,12 @@ fn a_file_is_served_to_as_many_at_once_as_its_script_lets_through() {
     }
     site.write("go", "");
     for client in &mut slow {
-        assert_eq!(text(&reply(client.read_reply(Body::Framed))), "loaded");
+        assert_eq!(reply(client.read_reply(Body::Framed)).text(), "loaded");
     }
     gateway.wait_for_message(&format!("access_limiter_end: {file} 0"));
     let again = eventually(PATIENCE, "the file to be free again", || {
         let again = reply(gateway.ask(&get("/slow.php")));
         (again.status == 200).then_some(again)
     });
-    assert_eq!(text(&again), "loaded");
+    assert_eq!(again.text(), "loaded");
 }

@@ -2,10 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use crate::fixtures::files::{ask, field, get, text};
+use crate::fixtures::files::{ask, field, get};
 use testkit::client::{Body, reply};
 use testkit::{Gateway, Outcome, eventually};
 
@@ -109,8 +108,6 @@ fn gateway() -> Gateway {
     directory.write("hooks/rewrite.rb", REWRITE);
     directory.write("hooks/access.rb", ACCESS);
     directory.write("hooks/app.rb", APP);
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), mode).expect("open the test directory");
     builder.start()
 }
 
@@ -135,7 +132,7 @@ fn scripts_answer_change_and_refuse_requests() {
     ] {
         let reply = get(&gateway, "a.test", path);
         assert_eq!(reply.status, status, "{path}");
-        assert!(text(&reply).contains(body), "{path}: {}", text(&reply));
+        assert!(reply.text().contains(body), "{path}: {}", reply.text());
         assert_eq!(reply.head.count("X-Evil"), 0, "{path}");
     }
     let moved = get(&gateway, "a.test", "/moved");
@@ -147,9 +144,9 @@ fn scripts_answer_change_and_refuse_requests() {
     assert_eq!(closed, Outcome::Eof);
     let app = ask(&gateway, "a.test", "GET /app", "X-Name: tenant\r\n");
     assert!(
-        text(&app).starts_with("hello, tenant at /"),
+        app.text().starts_with("hello, tenant at /"),
         "{}",
-        text(&app)
+        app.text()
     );
     assert_eq!(field(&app, "Content-Type"), "text/html");
     assert_eq!(field(&app, "X-Before"), "set");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
+use testkit::processes::{memory_kib, open_files};
 use testkit::{Gateway, Outcome, RawClient, eventually};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
@@ -119,7 +120,7 @@ fn get(gateway: &Gateway, path: &str) -> String {
     let mut client = gateway.client().with_deadline(PATIENCE);
     client.send(&request(path));
     let reply = reply(client.read_reply(Body::Framed));
-    String::from_utf8_lossy(&reply.body).into_owned()
+    reply.text()
 }
 
 /// A number out of the gateway's figures of scripts.
@@ -141,19 +142,11 @@ fn limits(gateway: &Gateway) -> String {
 }
 
 fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .unwrap()
-        .count()
+    open_files(pid).len()
 }
 
 fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap()
+    memory_kib(pid, "VmRSS")
 }
 
 /// What is to be the same whenever nobody asks.
@@ -237,8 +230,6 @@ fn scripts_that_fail_in_every_way_leave_nothing_behind() {
         .directory()
         .write("hooks/compiled.rb", "Nginx.rputs 'compiled'\n");
     builder.directory().write("www/page.html", "a page");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(builder.directory().path(), mode).unwrap();
     let mut gateway = builder.start();
     // Whether it answers was asked with requests, too.
     limits(&gateway);

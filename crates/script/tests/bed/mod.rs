@@ -1,7 +1,5 @@
 //! An interpreter to try scripts in.
 
-#![allow(dead_code, reason = "each test uses its part")]
-
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +16,13 @@ pub(crate) fn on_a_worker<T>(test: impl Future<Output = T>) -> T {
         .build_local(tokio::runtime::LocalOptions::default())
         .expect("a runtime starts");
     runtime.block_on(test)
+}
+
+/// Runs `test` so with a store that was started; not where that is none of this machine's.
+pub(crate) fn with<S>(store: Option<S>, test: impl AsyncFnOnce(S)) {
+    if let Some(store) = store {
+        on_a_worker(test(store));
+    }
 }
 
 /// Settings as by default.
@@ -83,4 +88,30 @@ pub(crate) fn failure(text: &str) -> String {
         let ran = run(&patient(), text, &mut request).await;
         ran.expect_err("the script fails").to_string()
     })
+}
+
+/// Runs each script of a table and compares what it came to, inspected; of an exception `rescued`
+/// tells, which knows it as `e`.
+pub(crate) fn check(table: &[(&str, &str)], rescued: &str) {
+    on_a_worker(async {
+        let mut settings = settings();
+        settings.budgets.cpu = Duration::from_secs(60);
+        let interpreter = Interpreter::open(settings, Arc::default()).expect("it opens");
+        let mut wrong = Vec::new();
+        for (script, expected) in table {
+            let mut request = Trial::get("/a.php?x=1");
+            let text = format!("begin; ({script}).inspect; rescue => e; {rescued}; end");
+            let found = match run(&interpreter, &text, &mut request).await {
+                Ok(ran) => match ran.value {
+                    Datum::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                    other => format!("{other:?}"),
+                },
+                Err(failure) => failure.to_string(),
+            };
+            if found != *expected {
+                wrong.push(format!("{script}\n    is {found}\n   not {expected}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
 }

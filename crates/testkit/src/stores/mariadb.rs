@@ -5,11 +5,8 @@
 //! that program's time. Well under a second where a machine has nothing else to do.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-use rustix::process::Signal;
 
 use super::{Store, file_name, find, owned, user_for_root};
 use crate::temp::TempDir;
@@ -39,18 +36,19 @@ const SMALL: [&str; 9] = [
     "--aria-log-file-size=8M",
 ];
 
-/// A MariaDB server; killed when dropped.
+/// What a MariaDB is beyond a store: the client that asks it.
+#[derive(Debug)]
+pub struct Sql {
+    client: PathBuf,
+}
+
+/// A MariaDB server.
 ///
 /// There is a database `test`, and a user [`MariaDb::USER`] with [`MariaDb::PASSWORD`] who may do
 /// everything in every database from this machine. `root` has no password.
-#[derive(Debug)]
-pub struct MariaDb {
-    store: Store,
-    client: PathBuf,
-    address: SocketAddr,
-}
+pub type MariaDb = Store<Sql>;
 
-impl MariaDb {
+impl Store<Sql> {
     /// Who may do everything, by password.
     pub const USER: &str = "tester";
     /// The password of [`MariaDb::USER`].
@@ -76,12 +74,10 @@ impl MariaDb {
         arguments.push(format!("--socket={}", socket(directory.path())));
         arguments.push("--skip-name-resolve".to_owned());
         arguments.extend(owned(settings));
-        let mut mariadb = Self {
-            store: Store::new(program, arguments, directory),
-            client,
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-        };
-        mariadb.restart();
+        // Read from its log: a connection that says nothing would be counted as a failed one.
+        let is_ready = |mariadb: &Self| mariadb.log().contains("ready for connections");
+        let place = (directory, port);
+        let mariadb = Self::begin(Sql { client }, program, arguments, place, is_ready);
         let (user, password) = (Self::USER, Self::PASSWORD);
         let grant =
             |host: &str| format!("grant all on *.* to {user}@'{host}' identified by '{password}';");
@@ -93,51 +89,10 @@ impl MariaDb {
         Some(mariadb)
     }
 
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// The Unix socket where it listens as well.
     #[must_use]
     pub fn socket(&self) -> String {
-        socket(self.store.directory.path())
-    }
-
-    /// Ends it; connections to it are closed, new ones are refused.
-    ///
-    /// # Panics
-    /// When it does not end.
-    pub fn stop(&mut self) {
-        self.store.stop();
-    }
-
-    /// Starts it again on the same port with the data it had, ending it first where it runs.
-    ///
-    /// # Panics
-    /// When it does not start.
-    pub fn restart(&mut self) {
-        self.store.stop();
-        // Read from its log: a connection that says nothing would be counted as a failed one.
-        let ready = |store: &Store| store.log().contains("ready for connections");
-        self.store.start(ready);
-    }
-
-    /// Holds it still: its connections stay open and nothing is answered.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn pause(&self) {
-        self.store.signal(Signal::STOP);
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn resume(&self) {
-        self.store.signal(Signal::CONT);
+        socket(self.directory.path())
     }
 
     /// Runs SQL as `root` in the database [`MariaDb::DATABASE`]. Gives the rows: a line each,
@@ -150,7 +105,7 @@ impl MariaDb {
     }
 
     fn run(&self, sql: &str, database: &str) -> String {
-        let output = Command::new(&self.client)
+        let output = Command::new(&self.kind.client)
             .args(["--no-defaults", "--batch", "--skip-column-names"])
             .args(["--user=root", "--password="])
             .arg(format!("--socket={}", self.socket()))
@@ -256,7 +211,7 @@ mod tests {
             return;
         };
         let select = |user: &str, password: &str| {
-            Command::new(&mariadb.client)
+            Command::new(&mariadb.kind.client)
                 .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"])
                 .arg(format!("--port={}", mariadb.address().port()))
                 .args([format!("--user={user}"), format!("--password={password}")])

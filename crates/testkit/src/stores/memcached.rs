@@ -3,20 +3,18 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use rustix::process::Signal;
-
 use super::{PATIENCE, Store, find, owned, user_for_root};
 use crate::temp::TempDir;
 use crate::wait::free_port;
 
-/// A memcached; killed when dropped.
+/// What a memcached is beyond a store.
 #[derive(Debug)]
-pub struct Memcached {
-    store: Store,
-    address: SocketAddr,
-}
+pub struct Cache;
 
-impl Memcached {
+/// A memcached.
+pub type Memcached = Store<Cache>;
+
+impl Store<Cache> {
     /// Starts one; `settings` are further arguments of it. `None`, and a line on stderr, when
     /// there is no memcached.
     ///
@@ -33,52 +31,10 @@ impl Memcached {
             arguments.extend(owned(&["-u", user]));
         }
         arguments.extend(owned(settings));
-        let mut memcached = Self {
-            store: Store::new(program, arguments, TempDir::new()),
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-        };
-        memcached.restart();
-        Some(memcached)
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Ends it; connections to it are closed, new ones are refused.
-    ///
-    /// # Panics
-    /// When it does not end.
-    pub fn stop(&mut self) {
-        self.store.stop();
-    }
-
-    /// Starts it again on the same port, empty, ending it first where it runs.
-    ///
-    /// # Panics
-    /// When it does not start.
-    pub fn restart(&mut self) {
-        self.store.stop();
-        let address = self.address;
-        self.store.start(|_| ask(address, "version").is_ok());
-    }
-
-    /// Holds it still: its connections stay open and nothing is answered.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn pause(&self) {
-        self.store.signal(Signal::STOP);
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn resume(&self) {
-        self.store.signal(Signal::CONT);
+        let place = (TempDir::new(), port);
+        Some(Self::begin(Cache, program, arguments, place, |memcached| {
+            ask(memcached.address, "version").is_ok()
+        }))
     }
 
     /// Stores a value that does not expire.

@@ -10,15 +10,16 @@ mod memcached;
 mod redis;
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-pub use mariadb::MariaDb;
-pub use memcached::Memcached;
-pub use redis::RedisServer;
+pub use mariadb::{MariaDb, Sql};
+pub use memcached::{Cache, Memcached};
+pub use redis::{Redis, RedisServer};
 
 use crate::processes::hold_still;
 use crate::temp::TempDir;
@@ -30,28 +31,73 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Where programs lie, also those that an ordinary user's PATH lacks.
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
 
-/// A store's program: how it is started, its directory, and its process while it runs.
+/// What a store of any kind is: a program, how it is started and where it listens, and its process
+/// while it runs; killed when dropped.
 #[derive(Debug)]
-struct Store {
+pub struct Store<K> {
     program: PathBuf,
     arguments: Vec<String>,
     directory: TempDir,
+    address: SocketAddr,
+    /// Whether it has come up.
+    is_ready: fn(&Self) -> bool,
     child: Option<Child>,
+    kind: K,
 }
 
-impl Store {
-    fn new(program: PathBuf, arguments: Vec<String>, directory: TempDir) -> Self {
-        Self {
+impl<K> Store<K> {
+    /// Starts a program that listens on a port of 127.0.0.1.
+    fn begin(
+        kind: K,
+        program: PathBuf,
+        arguments: Vec<String>,
+        (directory, port): (TempDir, u16),
+        is_ready: fn(&Self) -> bool,
+    ) -> Self {
+        let mut store = Self {
             program,
             arguments,
             directory,
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            is_ready,
             child: None,
-        }
+            kind,
+        };
+        store.restart();
+        store
     }
 
-    /// Starts it and waits until `ready` says so.
-    fn start(&mut self, mut ready: impl FnMut(&Self) -> bool) {
-        assert!(self.child.is_none(), "{} runs already", self.name());
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it; connections to it are closed, new ones are refused.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        let pid = Pid::from_child(&child);
+        // One that is held still would not hear the first.
+        for signal in [Signal::TERM, Signal::CONT] {
+            kill_process(pid, signal).expect("signal a store");
+        }
+        eventually(PATIENCE, &format!("{} to end", self.name()), || {
+            child.try_wait().expect("wait for a child")
+        });
+    }
+
+    /// Starts it again on the same port, ending it first where it runs. Only MariaDB has then what
+    /// it had before.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.stop();
         let log = File::create(self.log_file()).expect("create a log file");
         let child = Command::new(&self.program)
             .args(&self.arguments)
@@ -67,23 +113,24 @@ impl Store {
             if let Some(Ok(Some(status))) = ended {
                 panic!("{} ended with {status}: {}", self.name(), self.log());
             }
-            ready(self).then_some(())
+            (self.is_ready)(self).then_some(())
         });
     }
 
-    /// Asks it to end and waits until it has, its sockets closed.
-    fn stop(&mut self) {
-        let Some(mut child) = self.child.take() else {
-            return;
-        };
-        let pid = Pid::from_child(&child);
-        // One that is held still would not hear the first.
-        for signal in [Signal::TERM, Signal::CONT] {
-            kill_process(pid, signal).expect("signal a store");
-        }
-        eventually(PATIENCE, &format!("{} to end", self.name()), || {
-            child.try_wait().expect("wait for a child")
-        });
+    /// Holds it still: its connections stay open and nothing is answered.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
@@ -111,7 +158,7 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl<K> Drop for Store<K> {
     fn drop(&mut self) {
         // What it keeps goes away with its directory; it need not put anything in order.
         if let Some(child) = &mut self.child {

@@ -3,20 +3,18 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use rustix::process::Signal;
-
 use super::{PATIENCE, Store, find, owned};
 use crate::temp::TempDir;
 use crate::wait::free_port;
 
-/// A Redis server; killed when dropped.
+/// What a Redis is beyond a store.
 #[derive(Debug)]
-pub struct RedisServer {
-    store: Store,
-    address: SocketAddr,
-}
+pub struct Redis;
 
-impl RedisServer {
+/// A Redis server.
+pub type RedisServer = Store<Redis>;
+
+impl Store<Redis> {
     /// Starts one; `settings` are further arguments of it (`["--requirepass", "secret"]`; then
     /// [`Self::command`] is refused until it sends `AUTH`, which it does not). `None`, and a line
     /// on stderr, when there is none.
@@ -31,52 +29,10 @@ impl RedisServer {
         let mut arguments = owned(&["--bind", "127.0.0.1", "--port", &number]);
         arguments.extend(owned(&["--save", "", "--appendonly", "no"]));
         arguments.extend(owned(settings));
-        let mut redis = Self {
-            store: Store::new(program, arguments, TempDir::new()),
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
-        };
-        redis.restart();
-        Some(redis)
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Ends it; connections to it are closed, new ones are refused.
-    ///
-    /// # Panics
-    /// When it does not end.
-    pub fn stop(&mut self) {
-        self.store.stop();
-    }
-
-    /// Starts it again on the same port, empty, ending it first where it runs.
-    ///
-    /// # Panics
-    /// When it does not start.
-    pub fn restart(&mut self) {
-        self.store.stop();
-        let address = self.address;
-        self.store.start(|_| ask(address, &["PING"]).is_ok());
-    }
-
-    /// Holds it still: its connections stay open and nothing is answered.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn pause(&self) {
-        self.store.signal(Signal::STOP);
-    }
-
-    /// Lets it go on.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn resume(&self) {
-        self.store.signal(Signal::CONT);
+        let place = (TempDir::new(), port);
+        Some(Self::begin(Redis, program, arguments, place, |redis| {
+            ask(redis.address, &["PING"]).is_ok()
+        }))
     }
 
     /// Runs a command on a connection of its own. The answer as text: nothing for a missing

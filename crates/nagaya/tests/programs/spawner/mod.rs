@@ -15,6 +15,7 @@ use std::time::Duration;
 use ipc::manifest::{FromSpawner, Manifest, RuleManifest, SiteManifest, ToSpawner};
 use ipc::order::{End, Ended, Failure, LimitHit, Order, Report, Run};
 use os::file::Symlinks;
+use testkit::processes::{children, memory_kib, open_files};
 use testkit::temp::TempDir;
 use testkit::wait::eventually;
 
@@ -136,30 +137,16 @@ impl Spawner {
     }
 
     fn descriptors(&self) -> usize {
-        let list = fs::read_dir(format!("/proc/{}/fd", self.pid()));
-        list.unwrap().count()
+        open_files(self.pid()).len()
     }
 
     fn resident_kb(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.unwrap().split_whitespace().next();
-        number.unwrap().parse().unwrap()
-    }
-
-    /// Its children, zombies included.
-    fn children(&self) -> Vec<u32> {
-        let id = self.pid();
-        let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        let text = text.unwrap_or_default();
-        text.split_whitespace()
-            .map(|pid| pid.parse().unwrap())
-            .collect()
+        memory_kib(self.pid(), "VmRSS")
     }
 
     fn await_no_children(&self) {
         eventually(PATIENCE, "the spawner to have no children", || {
-            self.children().is_empty().then_some(())
+            children(self.pid()).is_empty().then_some(())
         });
     }
 }
@@ -298,11 +285,4 @@ fn read_line(from: &OwnedFd) -> String {
         line.push(byte[0]);
     }
     String::from_utf8(line).unwrap().trim_end().to_owned()
-}
-
-fn await_gone(pid: impl std::fmt::Display) {
-    eventually(PATIENCE, &format!("process {pid} to end"), || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        (stat.is_empty() || stat.contains(") Z ")).then_some(())
-    });
 }

@@ -12,10 +12,11 @@ use ipc::manifest::{Manifest, SiteManifest};
 use ipc::order::{End, Failure, LimitHit, Order, Report};
 use os::file::Symlinks;
 use os::spawn::Limits;
+use testkit::processes::await_ended;
 use testkit::slow_mount::SlowMount;
 use testkit::wait::eventually;
 
-use super::{Came, FINE, PATIENCE, Spawner, Tenant, Worker, await_gone, fine, read, read_line};
+use super::{Came, FINE, PATIENCE, Spawner, Tenant, Worker, fine, read, read_line};
 
 #[test]
 fn a_program_gets_what_it_was_sent_and_nothing_of_the_spawners() {
@@ -269,7 +270,7 @@ fn what_is_no_order_closes_its_link_and_no_other() {
         let (_, pid, _output) = worker.stay("stay");
         send(&worker, &bytes, fds);
         worker.is_dropped();
-        await_gone(pid);
+        await_ended(pid);
     }
     // Two programs of one number; what one of them does cannot be told from the other.
     let mut worker = spawner.worker();
@@ -278,13 +279,13 @@ fn what_is_no_order_closes_its_link_and_no_other() {
     twice.id = id;
     worker.send(&Order::Run(twice));
     worker.is_dropped();
-    await_gone(pid);
+    await_ended(pid);
     // To kill what has ended, or never was, is no crime.
     honest.send(&Order::Kill { id: 77 });
     assert_eq!(honest.run("fine"), fine());
     assert!(fs::exists(format!("/proc/{honest_pid}")).unwrap());
     drop(honest);
-    await_gone(honest_pid);
+    await_ended(honest_pid);
     spawner.await_no_children();
 }
 
@@ -331,8 +332,8 @@ fn a_kill_takes_the_whole_group_and_is_told() {
         (ended.id, ended.end, ended.limit),
         (id, End::Signal(9), None)
     );
-    await_gone(pid);
-    await_gone(child);
+    await_ended(pid);
+    await_ended(child);
     spawner.await_no_children();
 }
 
@@ -591,6 +592,6 @@ fn the_spawner_ends_with_its_link_and_takes_everything_along() {
     });
     assert!(status.success(), "{status}");
     for pid in [pid.to_string(), child, fugitive.trim().to_owned()] {
-        await_gone(pid);
+        await_ended(pid);
     }
 }

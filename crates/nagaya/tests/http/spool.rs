@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::client::{Body, reply};
 use testkit::gateway::Builder;
+use testkit::processes::open_files;
 use testkit::{Gateway, RawClient, ScriptedUpstream, Seen, Step, eventually};
 
 const CONFIG: &str = r#"
@@ -63,10 +64,8 @@ fn serve(seen: &Seen) -> Vec<Step> {
 
 /// Descriptors of temporary files the server holds.
 fn temporary_files(gateway: &Gateway) -> usize {
-    let list = std::fs::read_dir(format!("/proc/{}/fd", gateway.server_pid()));
-    list.expect("the server's descriptors")
-        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
-        .filter(|target| target.to_string_lossy().ends_with("(deleted)"))
+    let open = open_files(gateway.server_pid()).into_iter();
+    open.filter(|file| file.to_string_lossy().ends_with("(deleted)"))
         .count()
 }
 

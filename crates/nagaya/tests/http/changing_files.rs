@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use crate::fixtures::files::{gateway, get, text};
+use crate::fixtures::files::{gateway, get};
 use testkit::{Gateway, Outcome, Reply, eventually};
 
 /// How soon a change must be seen.
@@ -30,7 +30,7 @@ fn a_change_is_noticed_within_a_second() {
     let big = vec![b'a'; 100_000];
     let gateway = gateway(&[("new/target", b"swapped"), ("big", &big)]);
     let path = |name: &str| gateway.directory().path().join("www").join(name);
-    let body = |body: &'static str| move |reply: &Reply| text(reply) == body;
+    let body = |body: &'static str| move |reply: &Reply| reply.text() == body;
     assert_eq!(get(&gateway, "plain.test", "/late.txt").status, 404);
     assert_eq!(get(&gateway, "plain.test", "/hello.txt").status, 200);
 
@@ -108,7 +108,7 @@ fn swapped(gateway: &Gateway, (one, two): (&str, &str), path: &str, body: &str) 
                 }
                 let reply = get(gateway, host, path);
                 assert!(matches!(reply.status, 200 | 404), "{}", reply.status);
-                assert!(reply.status == 404 || text(&reply) == body);
+                assert!(reply.status == 404 || reply.text() == body);
             }
         });
         while !asking.is_finished() {

@@ -5,13 +5,12 @@
 
 mod imports;
 mod names;
-mod tree;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use self::tree::{
+use crate::tree::{
     TEST, crate_names, dependencies, lines_without_tests, reached, read, root, section, set_of,
     shown, sources, text_files,
 };
@@ -373,9 +372,8 @@ fn what_a_test_lacks_is_said_in_one_place() {
 fn what_the_repository_keeps_fits_into_ten_megabytes() {
     let mut git = std::process::Command::new("git");
     let listed = git.args(["ls-files", "-z"]).current_dir(root()).output();
-    // What is unpacked from an archive has no list.
     let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else {
-        return;
+        return testkit::lacks("git's list", "what is unpacked from an archive has none");
     };
     let names = String::from_utf8(listed.stdout).expect("names are text");
     let files = names
@@ -454,6 +452,18 @@ fn nothing_is_left_to_do_or_tied_to_a_machine() {
             }
         }
     }
+    assert!(breaches.is_empty(), "{breaches:#?}");
+}
+
+#[test]
+fn documentation_holds_no_code_that_nothing_runs() {
+    // Of no crate are tests of documentation built: `doctest = false`.
+    let is_fence = |line: &str| line.trim_start().starts_with("//") && line.contains("```");
+    let breaches: Vec<String> = sources()
+        .into_iter()
+        .filter(|file| read(file).lines().any(is_fence))
+        .map(|file| shown(&file))
+        .collect();
     assert!(breaches.is_empty(), "{breaches:#?}");
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::tree::{read, root, text_files};
+use crate::tree::{read, root, text_files};
 
 /// A module's path within its crate.
 type Module = Vec<String>;

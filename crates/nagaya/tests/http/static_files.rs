@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::fixtures::files::{ask, field, gateway, get, text};
+use crate::fixtures::files::{ask, field, gateway, get};
 use testkit::{Outcome, eventually};
 
 /// How long anything may take on a busy machine.
@@ -15,7 +15,7 @@ fn a_file_comes_with_its_type_time_and_tag() {
     let gateway = gateway(&[("a.css", b"p{}"), ("b.unknown", b"?"), ("empty", b"")]);
     let reply = get(&gateway, "plain.test", "/hello.txt");
     assert_eq!(
-        (reply.status, text(&reply).as_str()),
+        (reply.status, reply.text().as_str()),
         (200, "hello, world!\n")
     );
     assert_eq!(field(&reply, "content-type"), "text/plain; charset=utf-8");
@@ -121,7 +121,7 @@ fn one_range_is_cut_out_and_others_are_the_whole() {
     ] {
         let fields = format!("Range: {range}\r\n{}", more.replace("TAG", &tag));
         let reply = ask(&gateway, "plain.test", "GET /digits", &fields);
-        let (body, content_range) = (text(&reply), field(&reply, "content-range"));
+        let (body, content_range) = (reply.text(), field(&reply, "content-range"));
         assert_eq!(
             (reply.status, &*body, &*content_range),
             expected,
@@ -185,7 +185,7 @@ fn a_path_goes_on_behind_a_program_only() {
         ("/.hidden", "run /.hidden"),
     ] {
         let reply = get(&gateway, "front.test", path);
-        assert_eq!((reply.status, text(&reply).as_str()), (200, body), "{path}");
+        assert_eq!((reply.status, reply.text().as_str()), (200, body), "{path}");
     }
     for path in ["/hello.txt/", "/hello.txt/more"] {
         assert_eq!(get(&gateway, "plain.test", path).status, 404, "{path}");
@@ -213,7 +213,7 @@ fn try_entries_are_tried_in_order() {
         let reply = get(&gateway, host, path);
         assert_eq!(reply.status, status, "{host} {path}");
         if status == 200 {
-            assert_eq!(text(&reply), body, "{host} {path}");
+            assert_eq!(reply.text(), body, "{host} {path}");
         }
     }
 }
@@ -236,7 +236,7 @@ fn a_directory_is_entered_by_its_slash() {
         assert_eq!(reply.status, 301, "{path}");
         assert_eq!(field(&reply, "location"), location, "{path}");
     }
-    assert_eq!(text(&get(&gateway, "plain.test", "/dir/")), "second choice");
+    assert_eq!(get(&gateway, "plain.test", "/dir/").text(), "second choice");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_listing_shows_names_as_text() {
     let reply = get(&gateway, "list.test", "/list/");
     assert_eq!(reply.status, 200);
     assert_eq!(field(&reply, "content-type"), "text/html; charset=utf-8");
-    let page = text(&reply);
+    let page = reply.text();
     assert!(
         !page.contains("<img") && page.contains("&lt;img src=x"),
         "{page}"
@@ -284,7 +284,7 @@ fn a_sibling_in_the_coding_a_client_wants_is_sent() {
         ("identity", "", "plain"),
     ] {
         let reply = ask(accept);
-        assert_eq!(text(&reply), body, "{accept}");
+        assert_eq!(reply.text(), body, "{accept}");
         assert_eq!(field(&reply, "content-encoding"), coding);
         assert_eq!(
             field(&reply, "content-type"),
@@ -304,7 +304,7 @@ fn a_sibling_in_the_coding_a_client_wants_is_sent() {
     let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     file.set_modified(hour_ago).expect("make it older");
     eventually(PATIENCE, "the old sibling to be left out", || {
-        (text(&ask("gzip")) != "gzipped").then_some(())
+        (ask("gzip").text() != "gzipped").then_some(())
     });
 }
 
@@ -341,7 +341,7 @@ fn text_is_compressed_and_parts_of_it_are_not() {
     assert!(zstd.body.starts_with(b"\x28\xb5\x2f\xfd"));
     let part = format!("{wants}Range: bytes=0-4\r\n");
     let part = ask(&gateway, "plain.test", "GET /story.txt", &part);
-    assert_eq!((part.status, text(&part).as_str()), (206, "thick"));
+    assert_eq!((part.status, part.text().as_str()), (206, "thick"));
     for path in ["/story.png", "/hello.txt"] {
         let reply = ask(&gateway, "plain.test", &format!("GET {path}"), wants);
         assert_eq!(field(&reply, "content-encoding"), "", "{path}");

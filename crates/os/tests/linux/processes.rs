@@ -1,28 +1,12 @@
-//! What a process does to itself, tried in processes of their own: the test starts itself again.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! What a process does to itself, tried in processes of their own.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 use std::time::Duration;
 
 use os::signal::{Signal, Signals};
 use os::{fdpass, process};
-
-/// Runs `body` in a fresh process of this test named `name`, and fails if it fails there.
-fn in_a_process_of_its_own(name: &str, body: impl FnOnce()) {
-    const MARK: &str = "OS_TEST_INNER";
-    if std::env::var_os(MARK).is_some() {
-        return body();
-    }
-    let inner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(MARK, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&inner.stderr);
-    assert!(inner.status.success(), "{}: {said}", inner.status);
-}
+use testkit::alone;
 
 /// A field of `/proc/self/task/…/status` of every thread.
 fn of_every_thread(field: &str) -> Vec<String> {
@@ -44,7 +28,7 @@ fn privileges_are_gone_for_good_in_every_thread() {
     if testkit::lacks_root("to have something to give up") {
         return;
     }
-    in_a_process_of_its_own("privileges_are_gone_for_good_in_every_thread", || {
+    alone(|| {
         process::drop_privileges("nobody").unwrap();
         for value in of_every_thread("Uid:") {
             assert_eq!(value, "65534 65534 65534 65534");
@@ -84,7 +68,7 @@ fn root_and_nobody_knows_who_are_no_users_to_become() {
 
 #[test]
 fn signals_wait_to_be_read() {
-    in_a_process_of_its_own("signals_wait_to_be_read", || {
+    alone(|| {
         let signals = Signals::listen().unwrap();
         assert_eq!(signals.next().unwrap(), None);
         for number in [
@@ -137,7 +121,7 @@ fn child_entry() {
 fn a_child_has_its_link_and_nothing_else_of_ours() {
     let _secret: OwnedFd = os::file::memfd("secret", b"not for children").unwrap();
     let (link, its_link) = fdpass::pair().unwrap();
-    let mut child = process::spawn_self(&["--exact", "child_entry"], its_link).unwrap();
+    let mut child = process::spawn_self(&["--exact", "processes::child_entry"], its_link).unwrap();
     let (report, _) = fdpass::recv(link.as_fd(), 99, 0).unwrap();
     assert_eq!(report, b"--exact 0");
     assert!(!process::ends_within(&child, Duration::from_millis(1)).unwrap());

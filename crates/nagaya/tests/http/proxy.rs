@@ -57,7 +57,7 @@ fn bodies(gateway: &Gateway, count: usize) -> Vec<String> {
     let mut ask = |_| {
         let reply = reply(client.ask(&get("/", "")));
         assert_eq!(reply.status, 200, "{reply:?}");
-        String::from_utf8_lossy(&reply.body).into_owned()
+        reply.text()
     };
     (0..count).map(&mut ask).collect()
 }

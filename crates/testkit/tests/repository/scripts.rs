@@ -6,9 +6,10 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
+use crate::tree::root;
 use testkit::TempDir;
 
 /// A program that passes alone.
@@ -164,8 +165,4 @@ fn run(cargo: &str, program: &str) -> Run {
         said: String::from_utf8_lossy(&said).into_owned(),
         flaky: fs::read_to_string(target.join("flaky-tests")).unwrap(),
     }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -276,7 +276,7 @@ fn a_page_that_goes_on_after_its_reply_keeps_its_place() {
     assert_eq!(bed.get("/short.php").status, 200);
     await_counts(&bed.gateway, 0, 0);
     await_words(&bed.gateway, "status json", "\"now\":0,\"finished\":0,");
-    assert_eq!(php::text(&bed.get("/longer.php")), "this");
+    assert_eq!(bed.get("/longer.php").text(), "this");
     await_words(&bed.gateway, "status json", "\"now\":1,\"finished\":0,");
     await_counts(&bed.gateway, 1, 0);
     bed.site.write("go", "");

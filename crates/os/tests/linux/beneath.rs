@@ -1,36 +1,34 @@
 //! Opening beneath a directory: every policy against every kind of thing that can stand there.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{chown, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use os::file::{self, FileKind, Symlinks, Wait};
+use testkit::TempDir;
 
 /// Tries of an open that may not wait, while renames on the machine send it away.
 const RENAMES_IN_THE_WAY_MAX: usize = 10_000;
 const POLICIES: [Symlinks; 3] = [Symlinks::Deny, Symlinks::Owner, Symlinks::Allow];
 
-/// A directory of its own, removed at the end; `inside` is what opens stay beneath.
-struct Tree(PathBuf);
+/// A directory of its own; `inside` is what opens stay beneath.
+struct Tree(TempDir);
 
 impl Tree {
-    fn new(name: &str) -> Tree {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let root = std::env::temp_dir().join(format!("os-{name}-{}-{number}", std::process::id()));
-        fs::create_dir_all(root.join("inside/sub/deep")).unwrap();
-        fs::write(root.join("secret"), "secret").unwrap();
-        fs::write(root.join("inside/file"), "legal").unwrap();
-        fs::write(root.join("inside/sub/file"), "legal").unwrap();
+    fn new() -> Tree {
+        let root = TempDir::new();
+        fs::create_dir_all(root.path().join("inside/sub/deep")).unwrap();
+        root.write("secret", "secret");
+        root.write("inside/file", "legal");
+        root.write("inside/sub/file", "legal");
         Tree(root)
     }
 
     fn inside(&self, path: &str) -> PathBuf {
-        self.0.join("inside").join(path)
+        self.0.path().join("inside").join(path)
     }
 
     fn link(&self, text: &str, path: &str) {
@@ -38,17 +36,11 @@ impl Tree {
     }
 
     fn dir(&self) -> OwnedFd {
-        file::open_directory(&self.0.join("inside")).unwrap()
+        file::open_directory(&self.0.path().join("inside")).unwrap()
     }
 
     fn open(&self, path: &str, policy: Symlinks) -> io::Result<OwnedFd> {
         file::open_beneath(self.dir().as_fd(), path.as_bytes(), policy, Wait::Allowed)
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -85,14 +77,14 @@ fn link_absolutely(tree: &Tree) {
     tree.link(&to("sub/around"), "absolute_to_relative");
     tree.link("../absolute_dir/around", "sub/relative_to_absolute");
     tree.link(&to(""), "self");
-    symlink(to("sub"), tree.0.join("elsewhere")).unwrap();
+    symlink(to("sub"), tree.0.path().join("elsewhere")).unwrap();
     tree.link("../elsewhere/file", "out_over_another_link");
     tree.link(&to("absolute_loop"), "absolute_loop");
 }
 
 #[test]
 fn each_policy_does_to_each_path_what_it_says() {
-    let tree = Tree::new("policies");
+    let tree = Tree::new();
     tree.link("file", "to_file");
     tree.link("to_file", "to_link");
     tree.link("sub", "to_dir");
@@ -162,7 +154,7 @@ fn each_policy_does_to_each_path_what_it_says() {
 
 #[test]
 fn a_path_with_a_nul_is_refused() {
-    let tree = Tree::new("nul");
+    let tree = Tree::new();
     for policy in POLICIES {
         let error = tree.open("file\0.txt", policy).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{policy:?}");
@@ -171,7 +163,7 @@ fn a_path_with_a_nul_is_refused() {
 
 #[test]
 fn forty_links_are_followed_and_no_more() {
-    let tree = Tree::new("forty");
+    let tree = Tree::new();
     tree.link("file", "link0");
     for number in 1..=40 {
         tree.link(&format!("link{}", number - 1), &format!("link{number}"));
@@ -192,7 +184,7 @@ fn forty_links_are_followed_and_no_more() {
 
 #[test]
 fn a_link_that_grows_as_it_is_followed_ends() {
-    let tree = Tree::new("grow");
+    let tree = Tree::new();
     // Each link doubles the work: 2^20 steps if nothing counted them.
     tree.link("sub/..", "x0");
     for number in 1..20 {
@@ -210,7 +202,7 @@ fn the_owner_policy_compares_a_link_with_what_it_leads_to() {
     if testkit::lacks_root("to change owners") {
         return;
     }
-    let tree = Tree::new("owner");
+    let tree = Tree::new();
     tree.link("file", "own_root");
     tree.link("file", "tenant_to_root");
     tree.link("tenant_file", "tenant_to_tenant");
@@ -256,7 +248,7 @@ fn the_owner_policy_compares_a_link_with_what_it_leads_to() {
 
 #[test]
 fn odd_files_are_opened_without_waiting_and_told_apart() {
-    let tree = Tree::new("odd");
+    let tree = Tree::new();
     rustix::fs::mknodat(
         rustix::fs::CWD,
         tree.inside("fifo"),
@@ -285,8 +277,8 @@ fn odd_files_are_opened_without_waiting_and_told_apart() {
 
 #[test]
 fn magic_links_of_proc_lead_nowhere() {
-    let tree = Tree::new("magic");
-    let held = fs::File::open(tree.0.join("secret")).unwrap();
+    let tree = Tree::new();
+    let held = fs::File::open(tree.0.path().join("secret")).unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(&held);
     let proc = file::open_directory(Path::new("/proc/self")).unwrap();
     for path in [
@@ -322,13 +314,14 @@ fn is_on_the_roots_device(tree: &Tree) -> bool {
     use std::os::unix::fs::MetadataExt;
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     tree.0
+        .path()
         .ancestors()
         .all(|above| device(above) == device(Path::new("/")))
 }
 
 #[test]
 fn what_is_in_memory_is_opened_without_waiting() {
-    let tree = Tree::new("cached");
+    let tree = Tree::new();
     tree.link("../file", "sub/up");
     tree.link(tree.inside("sub/up").to_str().unwrap(), "absolute");
     let dir = tree.dir();
@@ -394,7 +387,7 @@ fn swap_race(tree: &Tree, name: &str, other: &str, policy: Symlinks) -> u64 {
 #[test]
 fn a_file_swapped_for_a_link_to_outside_never_leads_outside() {
     for policy in POLICIES {
-        let tree = Tree::new("race");
+        let tree = Tree::new();
         tree.link("../secret", "outside");
         assert!(
             swap_race(&tree, "file", "outside", policy) > 0,
@@ -406,9 +399,9 @@ fn a_file_swapped_for_a_link_to_outside_never_leads_outside() {
 #[test]
 fn a_directory_swapped_for_a_link_to_outside_never_leads_outside() {
     for policy in POLICIES {
-        let tree = Tree::new("race-dir");
-        fs::create_dir(tree.0.join("elsewhere")).unwrap();
-        fs::write(tree.0.join("elsewhere/file"), "secret").unwrap();
+        let tree = Tree::new();
+        fs::create_dir(tree.0.path().join("elsewhere")).unwrap();
+        fs::write(tree.0.path().join("elsewhere/file"), "secret").unwrap();
         tree.link("../elsewhere", "outside");
         let dir = tree.dir();
         let done = AtomicBool::new(false);
@@ -444,8 +437,8 @@ fn swap(one: &Path, two: &Path, done: &AtomicBool) {
 #[test]
 fn whatever_is_swapped_on_the_way_of_an_absolute_link_it_never_leads_outside() {
     for policy in [Symlinks::Owner, Symlinks::Allow] {
-        let tree = Tree::new("race-absolute");
-        let outside = |path: &str| tree.0.join(path);
+        let tree = Tree::new();
+        let outside = |path: &str| tree.0.path().join(path);
         fs::create_dir(outside("elsewhere")).unwrap();
         fs::write(outside("elsewhere/file"), "secret").unwrap();
         // On the way to the boundary: a link back inside, and a directory that holds the secret.
@@ -489,7 +482,7 @@ fn a_file_swapped_for_another_owners_link_is_never_read_through_it() {
     if testkit::lacks_root("to change owners") {
         return;
     }
-    let tree = Tree::new("race-owner");
+    let tree = Tree::new();
     fs::write(tree.inside("others"), "secret").unwrap();
     tree.link("others", "bait");
     lchown(tree.inside("bait"), Some(1000), None).unwrap();

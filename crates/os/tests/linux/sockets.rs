@@ -1,15 +1,14 @@
 //! Listening, accepting and the calls on what was accepted.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use os::net::{self, Bind, Peer};
+use testkit::{TempDir, alone};
 
 const LOOPBACK: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
@@ -52,16 +51,19 @@ fn sockets_of_one_user_share_a_port_and_all_of_them_get_connections() {
 
 #[test]
 fn a_port_somebody_listens_on_is_not_free() {
-    for address in LOOPBACK {
-        let listener = net::bind(&Bind::Tcp(address.parse().unwrap()), 1).unwrap();
-        let address: SocketAddr = net::local_address(listener.as_fd()).unwrap();
-        assert_eq!(
-            net::check_free(address).unwrap_err().kind(),
-            ErrorKind::AddrInUse
-        );
-        drop(listener);
-        net::check_free(address).unwrap();
-    }
+    // What another thread starts holds all descriptors until it has become a program.
+    alone(|| {
+        for address in LOOPBACK {
+            let listener = net::bind(&Bind::Tcp(address.parse().unwrap()), 1).unwrap();
+            let address: SocketAddr = net::local_address(listener.as_fd()).unwrap();
+            assert_eq!(
+                net::check_free(address).unwrap_err().kind(),
+                ErrorKind::AddrInUse
+            );
+            drop(listener);
+            net::check_free(address).unwrap();
+        }
+    });
 }
 
 #[test]
@@ -127,48 +129,45 @@ fn sendfile_moves_its_offset_and_ends_at_the_end() {
     assert_eq!(sent, "456789");
 }
 
-fn socket_path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("os-{name}-{}.sock", std::process::id()))
-}
-
 #[test]
 fn a_dead_unix_socket_is_replaced_and_a_live_one_is_not() {
-    let path = socket_path("stale");
-    drop(UnixListener::bind(&path).unwrap());
-    assert!(path.exists());
-    let listener = net::bind(&Bind::Unix(path.clone()), 8).unwrap();
-    let error = net::bind(&Bind::Unix(path.clone()), 8).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::AddrInUse);
-    let _client = UnixStream::connect(&path).unwrap();
-    let (socket, peer) = accept(&listener);
-    assert_eq!(peer, Peer::Unix);
-    let (pid, uid, _) = net::peer_credentials(socket.as_fd()).unwrap();
-    assert_eq!(
-        (pid, uid),
-        (std::process::id(), rustix::process::geteuid().as_raw())
-    );
-    std::fs::remove_file(&path).unwrap();
+    alone(|| {
+        let directory = TempDir::new();
+        let path = directory.path().join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let listener = net::bind(&Bind::Unix(path.clone()), 8).unwrap();
+        let error = net::bind(&Bind::Unix(path.clone()), 8).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        let _client = UnixStream::connect(&path).unwrap();
+        let (socket, peer) = accept(&listener);
+        assert_eq!(peer, Peer::Unix);
+        let (pid, uid, _) = net::peer_credentials(socket.as_fd()).unwrap();
+        assert_eq!(
+            (pid, uid),
+            (std::process::id(), rustix::process::geteuid().as_raw())
+        );
+    });
 }
 
 #[test]
 fn what_is_no_socket_is_never_removed() {
-    let path = socket_path("file");
-    std::fs::write(&path, "precious").unwrap();
+    let directory = TempDir::new();
+    let path = directory.write("socket", "precious");
     let error = net::bind(&Bind::Unix(path.clone()), 8).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn an_owners_socket_is_closed_to_others_from_the_start() {
-    let path = socket_path("mode");
+    let directory = TempDir::new();
+    let path = directory.path().join("socket");
     let _listener = net::bind_unix(&path, 8, net::MODE_OWNER).unwrap();
     assert_eq!(
         std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::fixtures::files::{ask, gateway, get, text};
+use crate::fixtures::files::{ask, gateway, get};
 use testkit::{Gateway, eventually};
 
 /// How long anything may take on a busy machine.
@@ -32,7 +32,7 @@ fn what_begins_with_a_dot_is_hidden() {
         assert_eq!(get(&gateway, "list.test", path).status, 404, "{path}");
     }
     assert_eq!(
-        text(&get(&gateway, "plain.test", "/.well-known/acme")),
+        get(&gateway, "plain.test", "/.well-known/acme").text(),
         "token"
     );
 }
@@ -57,10 +57,10 @@ fn sources_are_never_shown() {
         for host in ["plain.test", "list.test"] {
             let reply = get(&gateway, host, path);
             assert_eq!(reply.status, 404, "{path}");
-            assert!(!text(&reply).contains("secret"), "{path}");
+            assert!(!reply.text().contains("secret"), "{path}");
         }
     }
-    assert!(!text(&get(&gateway, "list.test", "/")).contains("a.php"));
+    assert!(!get(&gateway, "list.test", "/").text().contains("a.php"));
 }
 
 #[test]
@@ -94,8 +94,10 @@ fn a_copy_of_a_source_is_not_shown_either() {
     ] {
         let reply = get(&gateway, "plain.test", &format!("/{path}"));
         assert_eq!(reply.status, 404, "{path}");
-        assert!(!text(&reply).contains("secret"), "{path}");
-        let listed = text(&get(&gateway, "list.test", "/")).contains(&format!(">{path}<"));
+        assert!(!reply.text().contains("secret"), "{path}");
+        let listed = get(&gateway, "list.test", "/")
+            .text()
+            .contains(&format!(">{path}<"));
         assert!(!listed || path == "page.html.gz", "{path} is listed");
     }
     for (path, body) in [("/page.html", "page"), ("/notes.txt.gz", "notes")] {
@@ -105,7 +107,7 @@ fn a_copy_of_a_source_is_not_shown_either() {
             &format!("GET {path}"),
             "Accept-Encoding: gzip\r\n",
         );
-        assert_eq!((reply.status, text(&reply).as_str()), (200, body), "{path}");
+        assert_eq!((reply.status, reply.text().as_str()), (200, body), "{path}");
     }
 }
 
@@ -146,13 +148,13 @@ fn a_source_is_not_shown_under_a_name_that_packages_and_people_give_it() {
         let path = format!("/{name}");
         assert_eq!(get(&gateway, "plain.test", &path).status, 404, "{name}");
         assert_eq!(get(&gateway, "more.test", &path).status, 404, "{name}");
-        let listing = text(&get(&gateway, "list.test", "/"));
+        let listing = get(&gateway, "list.test", "/").text();
         assert!(!listing.contains(&format!(">{name}<")), "{name}");
     }
     for name in shown {
         let reply = get(&gateway, "plain.test", &format!("/{name}"));
         assert_eq!(
-            (reply.status, text(&reply).as_str()),
+            (reply.status, reply.text().as_str()),
             (200, "text"),
             "{name}"
         );
@@ -306,7 +308,6 @@ symlinks = "allow"
         symlink(at(shared), release.join(".well-known")).expect("link");
     }
     symlink(at("app/releases/7"), at("app/current")).expect("link");
-    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
     let gateway = builder.start();
     let app = gateway.directory().path().join("app");
     for host in ["owner.test", "allow.test"] {
@@ -318,7 +319,7 @@ symlinks = "allow"
         ] {
             let reply = get(&gateway, host, path);
             assert_eq!(
-                (reply.status, text(&reply).as_str()),
+                (reply.status, reply.text().as_str()),
                 (200, body),
                 "{host} {path}"
             );
@@ -331,12 +332,12 @@ symlinks = "allow"
     };
     deploy("releases/8");
     eventually(PATIENCE, "the next release", || {
-        (text(&get(&gateway, "allow.test", "/")) == "eight").then_some(())
+        (get(&gateway, "allow.test", "/").text() == "eight").then_some(())
     });
     deploy("../outside");
     eventually(PATIENCE, "a release outside to be refused", || {
         let reply = get(&gateway, "allow.test", "/");
-        assert!(!text(&reply).contains("secret"));
+        assert!(!reply.text().contains("secret"));
         (reply.status == 404).then_some(())
     });
 }
@@ -369,7 +370,7 @@ fn a_link_dresses_no_source_and_no_hidden_file_as_something_else() {
         for path in paths {
             let reply = get(&gateway, host, path);
             assert_eq!(reply.status, 404, "{host} {path}");
-            assert!(!text(&reply).contains("secret"), "{host} {path}");
+            assert!(!reply.text().contains("secret"), "{host} {path}");
         }
     }
 }

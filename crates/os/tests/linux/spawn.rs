@@ -1,6 +1,5 @@
 //! Programs started for real: what they are, what they may, what is left of us in them, and how
 //! they end. Each test runs in a process of its own, which is the parent of nothing else.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -8,9 +7,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use os::spawn::{
     Birth, Birthplace, End, Ended, Failed, Limits, Process, Stage, Verdict, adopt_orphans,
@@ -18,50 +17,9 @@ use os::spawn::{
 };
 use os::user::User;
 use os::{file, pipe, process};
+use testkit::{TempDir, alone, alone_with};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Runs `body` in a fresh process of this test named `name`, and fails if it fails there.
-fn alone(name: &str, body: impl FnOnce()) {
-    const MARK: &str = "OS_TEST_INNER";
-    if std::env::var_os(MARK).is_some() {
-        return body();
-    }
-    let inner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(MARK, "1")
-        .env("LD_PRELOAD", "")
-        .env("SECRET", "not for programs")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&inner.stderr);
-    assert!(inner.status.success(), "{}: {said}", inner.status);
-}
-
-/// A directory of programs that anyone may enter, removed at the end.
-struct Programs(PathBuf);
-
-impl Programs {
-    fn new() -> Programs {
-        let place = std::env::temp_dir().join(format!("os-spawn-{}", std::process::id()));
-        fs::create_dir(&place).unwrap();
-        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
-        Programs(place)
-    }
-
-    fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        path
-    }
-}
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// What a start may ask for beyond its program.
 struct Wish<'a> {
@@ -154,19 +112,15 @@ fn read_line(from: BorrowedFd<'_>) -> String {
 
 /// Runs a script to its end.
 fn run(script: &str, wish: &Wish<'_>) -> (String, Ended) {
-    let programs = Programs::new();
-    programs.write("script", &format!("#!/bin/sh\n{script}\n"), 0o755);
-    let started = start(&programs.0, "script", wish).unwrap();
+    let programs = TempDir::new();
+    programs.write_program("script", format!("#!/bin/sh\n{script}\n"));
+    let started = start(programs.path(), "script", wish).unwrap();
     started.await_verdict().unwrap();
     started.finish()
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
+    testkit::eventually(PATIENCE, what, || holds().then_some(()));
 }
 
 fn lives(pid: &str) -> bool {
@@ -184,46 +138,49 @@ fn fields(text: &str) -> BTreeMap<&str, String> {
 
 #[test]
 fn nothing_of_this_process_is_left_in_a_program() {
-    alone("nothing_of_this_process_is_left_in_a_program", || {
-        // The shell reads its own status: when it starts another program it blocks signals a while.
-        // All that could be inherited: descriptors that stay open, signals ignored and blocked,
-        // a mask for files, another directory.
-        let open = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 500).unwrap();
-        rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
-        let _signals = os::signal::Signals::listen().unwrap();
-        rustix::process::umask(rustix::fs::Mode::empty());
-        let wish = Wish {
-            environment: &["PATH=/usr/bin:/bin", "EMPTY=", "A=b=c d"],
-            ..PLAIN
-        };
-        let script = "cat /proc/self/environ | tr '\\0' '\\n'; echo --; ls /proc/self/fd; echo --
+    alone_with(
+        &[("LD_PRELOAD", ""), ("SECRET", "not for programs")],
+        || {
+            // The shell reads its own status: when it starts another program it blocks signals a while.
+            // All that could be inherited: descriptors that stay open, signals ignored and blocked,
+            // a mask for files, another directory.
+            let open = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 500).unwrap();
+            rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
+            let _signals = os::signal::Signals::listen().unwrap();
+            rustix::process::umask(rustix::fs::Mode::empty());
+            let wish = Wish {
+                environment: &["PATH=/usr/bin:/bin", "EMPTY=", "A=b=c d"],
+                ..PLAIN
+            };
+            let script = "cat /proc/self/environ | tr '\\0' '\\n'; echo --; ls /proc/self/fd; echo --
             umask; pwd -P; echo $0 $#; echo --; while read line; do echo \"$line\"; done </proc/$$/status; echo --; cut -d' ' -f5,6 /proc/$$/stat; echo $$";
-        let (said, ended) = run(script, &wish);
-        assert_eq!(ended.end, End::Exit(0), "{said}");
-        let parts: Vec<_> = said.split("--\n").collect();
-        let mut environment: Vec<_> = parts[0].lines().collect();
-        environment.sort_unstable();
-        // The shell adds its own directory.
-        environment.retain(|line| !line.starts_with("PWD=") && !line.starts_with("_="));
-        assert_eq!(environment, ["A=b=c d", "EMPTY=", "PATH=/usr/bin:/bin"]);
-        // `ls` has one more for the directory; the shell one for its script.
-        assert_eq!(
-            parts[1].split_whitespace().collect::<Vec<_>>(),
-            ["0", "1", "2", "3"]
-        );
-        let place: Vec<_> = parts[2].lines().collect();
-        assert_eq!(place[0], "0022");
-        assert!(place[1].contains("os-spawn-"), "{}", place[1]);
-        assert_eq!(place[2], "./script 0");
-        let status = fields(parts[3]);
-        for set in ["SigBlk", "SigIgn", "ShdPnd", "SigPnd"] {
-            assert_eq!(status[set], "0000000000000000", "{set}");
-        }
-        assert_eq!(status["NoNewPrivs"], "1");
-        let ids: Vec<_> = parts[4].split_whitespace().collect();
-        // Its group and its session are named after itself.
-        assert_eq!(ids, [ids[2]; 3], "{ids:?}");
-    });
+            let (said, ended) = run(script, &wish);
+            assert_eq!(ended.end, End::Exit(0), "{said}");
+            let parts: Vec<_> = said.split("--\n").collect();
+            let mut environment: Vec<_> = parts[0].lines().collect();
+            environment.sort_unstable();
+            // The shell adds its own directory.
+            environment.retain(|line| !line.starts_with("PWD=") && !line.starts_with("_="));
+            assert_eq!(environment, ["A=b=c d", "EMPTY=", "PATH=/usr/bin:/bin"]);
+            // `ls` has one more for the directory; the shell one for its script.
+            assert_eq!(
+                parts[1].split_whitespace().collect::<Vec<_>>(),
+                ["0", "1", "2", "3"]
+            );
+            let place: Vec<_> = parts[2].lines().collect();
+            assert_eq!(place[0], "0022");
+            assert!(place[1].contains("nagaya-test-"), "{}", place[1]);
+            assert_eq!(place[2], "./script 0");
+            let status = fields(parts[3]);
+            for set in ["SigBlk", "SigIgn", "ShdPnd", "SigPnd"] {
+                assert_eq!(status[set], "0000000000000000", "{set}");
+            }
+            assert_eq!(status["NoNewPrivs"], "1");
+            let ids: Vec<_> = parts[4].split_whitespace().collect();
+            // Its group and its session are named after itself.
+            assert_eq!(ids, [ids[2]; 3], "{ids:?}");
+        },
+    );
 }
 
 #[test]
@@ -231,43 +188,40 @@ fn a_program_is_its_user_with_its_groups_and_nothing_else() {
     if testkit::lacks_root("to become others") {
         return;
     }
-    alone(
-        "a_program_is_its_user_with_its_groups_and_nothing_else",
-        || {
-            let nobody = User::look_up("nobody").unwrap();
-            let other = User {
-                uid: 4_000_000_001,
-                gid: 4_000_000_002,
-                groups: vec![4_000_000_002, 7, 8],
+    alone(|| {
+        let nobody = User::look_up("nobody").unwrap();
+        let other = User {
+            uid: 4_000_000_001,
+            gid: 4_000_000_002,
+            groups: vec![4_000_000_002, 7, 8],
+        };
+        for user in [nobody, other] {
+            let wish = Wish {
+                user: Some(&user),
+                ..PLAIN
             };
-            for user in [nobody, other] {
-                let wish = Wish {
-                    user: Some(&user),
-                    ..PLAIN
-                };
-                let (said, _) = run("cat /proc/$$/status", &wish);
-                let status = fields(&said);
-                assert_eq!(status["Uid"], [user.uid.to_string().as_str(); 4].join(" "));
-                assert_eq!(status["Gid"], [user.gid.to_string().as_str(); 4].join(" "));
-                let mut groups: Vec<u32> = status["Groups"]
-                    .split(' ')
-                    .map(|group| group.parse().unwrap())
-                    .collect();
-                let mut wanted = user.groups.clone();
-                groups.sort_unstable();
-                wanted.sort_unstable();
-                assert_eq!(groups, wanted);
-                for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-                    assert_eq!(status[set], "0000000000000000", "{set}");
-                }
+            let (said, _) = run("cat /proc/$$/status", &wish);
+            let status = fields(&said);
+            assert_eq!(status["Uid"], [user.uid.to_string().as_str(); 4].join(" "));
+            assert_eq!(status["Gid"], [user.gid.to_string().as_str(); 4].join(" "));
+            let mut groups: Vec<u32> = status["Groups"]
+                .split(' ')
+                .map(|group| group.parse().unwrap())
+                .collect();
+            let mut wanted = user.groups.clone();
+            groups.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(groups, wanted);
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert_eq!(status[set], "0000000000000000", "{set}");
             }
-        },
-    );
+        }
+    });
 }
 
 #[test]
 fn limits_bind_the_program_and_leave_no_core() {
-    alone("limits_bind_the_program_and_leave_no_core", || {
+    alone(|| {
         let wish = Wish {
             limits: Limits {
                 cpu_s: Some(5),
@@ -324,63 +278,56 @@ fn limits_bind_the_program_and_leave_no_core() {
 
 #[test]
 fn what_keeps_a_program_from_starting_is_told_by_stage_and_error() {
-    alone(
-        "what_keeps_a_program_from_starting_is_told_by_stage_and_error",
-        || {
-            let programs = Programs::new();
-            let write = |name: &str, text: &str, mode| programs.write(name, text, mode);
-            write("plain", "#!/bin/sh\n", 0o644);
-            write("lost", "#!/nonexistent/interpreter\n", 0o755);
-            write("text", "hello\n", 0o755);
-            fs::create_dir(programs.0.join("directory")).unwrap();
-            let _busy = File::options()
-                .append(true)
-                .open(write("busy", "#!/bin/sh\n", 0o755))
-                .unwrap();
-            for (name, stage, error) in [
-                ("plain", Stage::Exec, libc::EACCES),
-                ("directory", Stage::Exec, libc::EACCES),
-                ("lost", Stage::Exec, libc::ENOENT),
-                ("missing", Stage::Exec, libc::ENOENT),
-                ("text", Stage::Exec, libc::ENOEXEC),
-                ("busy", Stage::Exec, libc::ETXTBSY),
-            ] {
-                let started = start(&programs.0, name, &PLAIN).unwrap();
-                let failed = started.await_verdict().unwrap_err();
-                let found = (failed.stage, failed.error.raw_os_error());
-                assert_eq!(found, (stage, Some(error)), "{name}");
-                assert_eq!(started.finish().1.end, End::Exit(127), "{name}");
-            }
-        },
-    );
+    alone(|| {
+        let programs = TempDir::new();
+        programs.write("plain", "#!/bin/sh\n");
+        programs.write_program("lost", "#!/nonexistent/interpreter\n");
+        programs.write_program("text", "hello\n");
+        fs::create_dir(programs.path().join("directory")).unwrap();
+        let _busy = File::options()
+            .append(true)
+            .open(programs.write_program("busy", "#!/bin/sh\n"))
+            .unwrap();
+        for (name, stage, error) in [
+            ("plain", Stage::Exec, libc::EACCES),
+            ("directory", Stage::Exec, libc::EACCES),
+            ("lost", Stage::Exec, libc::ENOENT),
+            ("missing", Stage::Exec, libc::ENOENT),
+            ("text", Stage::Exec, libc::ENOEXEC),
+            ("busy", Stage::Exec, libc::ETXTBSY),
+        ] {
+            let started = start(programs.path(), name, &PLAIN).unwrap();
+            let failed = started.await_verdict().unwrap_err();
+            let found = (failed.stage, failed.error.raw_os_error());
+            assert_eq!(found, (stage, Some(error)), "{name}");
+            assert_eq!(started.finish().1.end, End::Exit(127), "{name}");
+        }
+    });
 }
 
 #[test]
 fn a_program_that_is_being_written_is_waited_for_a_little() {
-    alone(
-        "a_program_that_is_being_written_is_waited_for_a_little",
-        || {
-            let programs = Programs::new();
-            let path = programs.write("busy", "#!/bin/sh\nexit 5\n", 0o755);
-            // Another process has it open: what is started here would inherit ours.
-            let mut writer = Command::new("sh")
-                .args(["-c", "exec 3>>\"$0\"; echo open; read end"])
-                .arg(path)
-                .stdin(std::process::Stdio::piped())
-                .stdout(std::process::Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut said = [0; 5];
-            let mut its_output = writer.stdout.take().unwrap();
-            its_output.read_exact(&mut said).unwrap();
-            let started = start(&programs.0, "busy", &PLAIN).unwrap();
-            assert!(started.verdict.ask().is_none());
-            drop(writer.stdin.take());
-            writer.wait().unwrap();
-            started.await_verdict().unwrap();
-            assert_eq!(started.finish().1.end, End::Exit(5));
-        },
-    );
+    alone(|| {
+        let programs = TempDir::new();
+        let path = programs.write_program("busy", "#!/bin/sh\nexit 5\n");
+        // Another process has it open: what is started here would inherit ours.
+        let mut writer = Command::new("sh")
+            .args(["-c", "exec 3>>\"$0\"; echo open; read end"])
+            .arg(path)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 5];
+        let mut its_output = writer.stdout.take().unwrap();
+        its_output.read_exact(&mut said).unwrap();
+        let started = start(programs.path(), "busy", &PLAIN).unwrap();
+        assert!(started.verdict.ask().is_none());
+        drop(writer.stdin.take());
+        writer.wait().unwrap();
+        started.await_verdict().unwrap();
+        assert_eq!(started.finish().1.end, End::Exit(5));
+    });
 }
 
 #[test]
@@ -388,51 +335,48 @@ fn a_directory_closed_to_the_user_and_a_group_that_is_none_are_told() {
     if testkit::lacks_root("to become others") {
         return;
     }
-    alone(
-        "a_directory_closed_to_the_user_and_a_group_that_is_none_are_told",
-        || {
-            let programs = Programs::new();
-            programs.write("script", "#!/bin/sh\n", 0o755);
-            let memory = file::memfd("no group", b"").unwrap();
-            let procs_path = programs.write("procs", "", 0o600);
-            let procs = File::options().write(true).open(&procs_path).unwrap();
-            let join = [procs.as_fd()];
-            let into = Wish {
-                birthplace: Birthplace::Into(memory.as_fd()),
-                ..PLAIN
-            };
-            let failed = start(&programs.0, "script", &into).map(|started| started.await_verdict());
-            let failed = failed.map_or_else(|failed| failed, |verdict| verdict.unwrap_err());
-            assert_eq!(failed.stage, Stage::Group);
-            // A file that takes anything is entered, for all that can be told.
-            let joined = Wish {
-                birthplace: Birthplace::Join(&join),
-                ..PLAIN
-            };
-            start(&programs.0, "script", &joined).unwrap().finish();
-            assert_eq!(fs::read(&procs_path).unwrap(), b"0");
-            fs::set_permissions(&programs.0, fs::Permissions::from_mode(0o700)).unwrap();
-            let nobody = User::look_up("nobody").unwrap();
-            let wish = Wish {
-                user: Some(&nobody),
-                ..PLAIN
-            };
-            let started = start(&programs.0, "script", &wish).unwrap();
-            let failed = started.await_verdict().unwrap_err();
-            assert_eq!(failed.stage, Stage::Directory);
-            started.finish();
-        },
-    );
+    alone(|| {
+        let programs = TempDir::new();
+        programs.write_program("script", "#!/bin/sh\n");
+        let memory = file::memfd("no group", b"").unwrap();
+        let procs_path = programs.write("procs", "");
+        let procs = File::options().write(true).open(&procs_path).unwrap();
+        let join = [procs.as_fd()];
+        let into = Wish {
+            birthplace: Birthplace::Into(memory.as_fd()),
+            ..PLAIN
+        };
+        let failed = start(programs.path(), "script", &into).map(|started| started.await_verdict());
+        let failed = failed.map_or_else(|failed| failed, |verdict| verdict.unwrap_err());
+        assert_eq!(failed.stage, Stage::Group);
+        // A file that takes anything is entered, for all that can be told.
+        let joined = Wish {
+            birthplace: Birthplace::Join(&join),
+            ..PLAIN
+        };
+        start(programs.path(), "script", &joined).unwrap().finish();
+        assert_eq!(fs::read(&procs_path).unwrap(), b"0");
+        fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let nobody = User::look_up("nobody").unwrap();
+        let wish = Wish {
+            user: Some(&nobody),
+            ..PLAIN
+        };
+        let started = start(programs.path(), "script", &wish).unwrap();
+        let failed = started.await_verdict().unwrap_err();
+        assert_eq!(failed.stage, Stage::Directory);
+        started.finish();
+    });
 }
 
 #[test]
 fn a_killed_program_takes_its_process_group_with_it() {
-    alone("a_killed_program_takes_its_process_group_with_it", || {
-        let programs = Programs::new();
+    alone(|| {
+        let programs = TempDir::new();
         let script =
             "#!/bin/sh\nsleep 1000 & echo $!\n(trap '' TERM HUP; sleep 1000) & echo $!\nwait\n";
-        programs.write("script", script, 0o755);
-        let started = start(&programs.0, "script", &PLAIN).unwrap();
+        programs.write_program("script", script);
+        let started = start(programs.path(), "script", &PLAIN).unwrap();
         let children = [
             read_line(started.stdout.as_fd()),
             read_line(started.stdout.as_fd()),
@@ -449,13 +393,13 @@ fn a_killed_program_takes_its_process_group_with_it() {
 
 #[test]
 fn what_a_program_leaves_in_its_group_ends_with_it() {
-    alone("what_a_program_leaves_in_its_group_ends_with_it", || {
+    alone(|| {
         adopt_orphans().unwrap();
-        let programs = Programs::new();
+        let programs = TempDir::new();
         // Its output is not the pipe: that would keep us waiting for its end.
         let script = "#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $!\nexit 3\n";
-        programs.write("script", script, 0o755);
-        let started = start(&programs.0, "script", &PLAIN).unwrap();
+        programs.write_program("script", script);
+        let started = start(programs.path(), "script", &PLAIN).unwrap();
         let left = read_line(started.stdout.as_fd());
         let pid = started.process.pid();
         eventually("the leader to end", || next_ended().unwrap() == Some(pid));
@@ -476,12 +420,12 @@ fn what_a_program_leaves_in_its_group_ends_with_it() {
 
 #[test]
 fn a_program_that_left_its_session_is_adopted() {
-    alone("a_program_that_left_its_session_is_adopted", || {
+    alone(|| {
         adopt_orphans().unwrap();
-        let programs = Programs::new();
+        let programs = TempDir::new();
         let script = "#!/bin/sh\nsetsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1' &\n";
-        programs.write("script", script, 0o755);
-        let started = start(&programs.0, "script", &PLAIN).unwrap();
+        programs.write_program("script", script);
+        let started = start(programs.path(), "script", &PLAIN).unwrap();
         let fugitive = read_line(started.stdout.as_fd());
         let pid = started.process.pid();
         eventually("the leader to end", || next_ended().unwrap() == Some(pid));
@@ -510,15 +454,15 @@ fn a_program_dies_with_whoever_started_it() {
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
     }
-    let programs = Programs::new();
-    programs.write("script", "#!/bin/sh\necho $$\nexec sleep 1000\n", 0o755);
+    let programs = TempDir::new();
+    programs.write_program("script", "#!/bin/sh\necho $$\nexec sleep 1000\n");
     let inner = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "a_program_dies_with_whoever_started_it",
+            "spawn::a_program_dies_with_whoever_started_it",
             "--nocapture",
         ])
-        .env(CHILD, &programs.0)
+        .env(CHILD, programs.path())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&inner.stdout).into_owned();
@@ -532,7 +476,7 @@ fn a_program_dies_with_whoever_started_it() {
 
 #[test]
 fn what_a_program_took_is_told() {
-    alone("what_a_program_took_is_told", || {
+    alone(|| {
         let (_, ended) = run("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done", &PLAIN);
         assert!(
             ended.cpu_us > 0 && ended.peak_rss_bytes > 100_000,
@@ -557,13 +501,13 @@ fn what_a_program_took_is_told() {
 
 #[test]
 fn a_thousand_programs_leave_nothing_open() {
-    alone("a_thousand_programs_leave_nothing_open", || {
-        let programs = Programs::new();
-        programs.write("script", "#!/bin/true\n", 0o755);
+    alone(|| {
+        let programs = TempDir::new();
+        programs.write_program("script", "#!/bin/true\n");
         let open = || fs::read_dir("/proc/self/fd").unwrap().count();
         let before = open();
         for _ in 0..1_000 {
-            let started = start(&programs.0, "script", &PLAIN).unwrap();
+            let started = start(programs.path(), "script", &PLAIN).unwrap();
             started.await_verdict().unwrap();
             started.finish();
         }
@@ -577,7 +521,7 @@ fn a_program_is_born_in_its_group() {
     if testkit::lacks_root("to make a group") {
         return;
     }
-    alone("a_program_is_born_in_its_group", || {
+    alone(|| {
         let name = format!("os-spawn-{}", std::process::id());
         let group = |top: &str| {
             let group = Path::new(top).join(&name);
@@ -637,12 +581,11 @@ fn users_are_looked_up_with_all_their_groups() {
     let own = User::this_process().unwrap();
     assert_eq!(own.uid, process::user_id());
     assert!(own.groups.contains(&own.gid));
-    let chowned = std::env::temp_dir().join(format!("os-user-{}", std::process::id()));
-    fs::write(&chowned, "").unwrap();
+    let directory = TempDir::new();
+    let chowned = directory.write("chowned", "");
     if process::is_root() {
         chown(&chowned, Some(1), Some(2)).unwrap();
         let facts = file::facts(File::open(&chowned).unwrap().as_fd()).unwrap();
         assert_eq!((facts.uid, facts.gid), (1, 2));
     }
-    fs::remove_file(&chowned).unwrap();
 }

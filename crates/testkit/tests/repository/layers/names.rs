@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::tree::{lines_but_tests, read, root, shown, sources};
+use crate::tree::{lines_but_tests, read, root, shown, sources};
 
 /// One word may name so many types, less one: it says of none what it is of.
 const TYPES_OF_A_NAME: usize = 8;

@@ -1,5 +1,4 @@
 //! Logs opened by a privileged process in other people's directories.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,23 +8,21 @@ use std::path::{Path, PathBuf};
 
 use os::file::facts;
 use os::log::{is_in_others_hands, open_log};
+use testkit::TempDir;
 
 /// A tenant.
 const OTHER: u32 = 65_534;
 
 /// A directory of this process's own, which goes away.
-struct Home(PathBuf);
+struct Home(TempDir);
 
 impl Home {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("os-logs-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(TempDir::new())
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     /// A directory of the tenant's.
@@ -35,12 +32,6 @@ impl Home {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         chown(&path, Some(OTHER), Some(OTHER)).unwrap();
         path
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -61,7 +52,7 @@ fn fifo(path: &Path) {
 
 #[test]
 fn a_log_is_made_for_its_owner_and_appended_to() {
-    let home = Home::new("plain");
+    let home = Home::new();
     for line in ["one\n", "two\n"] {
         append(&home.at("log"), line).unwrap();
     }
@@ -72,7 +63,7 @@ fn a_log_is_made_for_its_owner_and_appended_to() {
 
 #[test]
 fn links_of_those_who_are_trusted_are_followed() {
-    let home = Home::new("links");
+    let home = Home::new();
     fs::create_dir_all(home.at("real/sub")).unwrap();
     symlink("real", home.at("relative")).unwrap();
     symlink(home.at("real"), home.at("absolute")).unwrap();
@@ -96,7 +87,7 @@ fn a_tenants_link_leads_nowhere() {
     if testkit::lacks_root("to make files of another user") {
         return;
     }
-    let home = Home::new("tenant-links");
+    let home = Home::new();
     let tenant = home.of_other("tenant", 0o755);
     fs::create_dir(home.at("theirs")).unwrap();
     fs::write(home.at("theirs/log"), "").unwrap();
@@ -130,7 +121,7 @@ fn a_second_name_counts_where_others_write() {
     if testkit::lacks_root("to make files of another user") {
         return;
     }
-    let home = Home::new("names");
+    let home = Home::new();
     fs::write(home.at("precious"), "").unwrap();
     for (name, mode, group) in [
         ("tenant", 0o755, 0),
@@ -153,7 +144,7 @@ fn a_second_name_counts_where_others_write() {
 
 #[test]
 fn a_directory_its_own_group_may_write_to_is_shared() {
-    let home = Home::new("own-group");
+    let home = Home::new();
     let shared = home.at("shared");
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, Permissions::from_mode(0o775)).unwrap();
@@ -173,7 +164,7 @@ fn whose_hands_a_way_is_in_is_seen_from_its_directories() {
     if testkit::lacks_root("to make files of another user") {
         return;
     }
-    let home = Home::new("hands");
+    let home = Home::new();
     let tenant = home.of_other("tenant", 0o755);
     fs::create_dir(tenant.join("roots")).unwrap();
     let group = home.of_other("group", 0o775);
@@ -211,7 +202,7 @@ fn a_file_somebody_left_where_anybody_writes_is_not_taken() {
     if testkit::lacks_root("to make files of another user") {
         return;
     }
-    let home = Home::new("sticky");
+    let home = Home::new();
     let shared = home.of_other("shared", 0o1777);
     chown(&shared, Some(0), Some(0)).unwrap();
     fs::write(shared.join("theirs"), "").unwrap();
@@ -226,7 +217,7 @@ fn a_file_somebody_left_where_anybody_writes_is_not_taken() {
 
 #[test]
 fn a_fifo_is_never_waited_for_and_never_anothers() {
-    let home = Home::new("fifo");
+    let home = Home::new();
     fifo(&home.at("own"));
     let nobody_reads = open_log(&home.at("own")).unwrap_err();
     assert_eq!(nobody_reads.raw_os_error(), Some(libc::ENXIO));
@@ -251,7 +242,7 @@ fn a_fifo_is_never_waited_for_and_never_anothers() {
 #[test]
 fn devices_and_standard_streams_can_be_logs() {
     append(Path::new("/dev/null"), "x").unwrap();
-    let home = Home::new("streams");
+    let home = Home::new();
     symlink("/dev/stderr", home.at("log")).unwrap();
     let streams: [(&Path, _); 3] = [
         (
@@ -272,8 +263,8 @@ fn devices_and_standard_streams_can_be_logs() {
 
 #[test]
 fn a_directory_is_no_log() {
-    let home = Home::new("directory");
-    for path in [&home.0, Path::new("/"), &home.at("..")] {
+    let home = Home::new();
+    for path in [home.0.path(), Path::new("/"), &home.at("..")] {
         let error = open_log(path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory, "{}", path.display());
     }

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 
 use config::model::ListenAddress;
 use ipc::server::{Configure, ListenerSocket, Tally, ToServer, ToSupervisor};
+use testkit::alone;
 
 const WORKERS: usize = 4;
 /// Descriptors that the test leaves may be opened at all.
@@ -38,33 +39,35 @@ fn configure() -> Configure {
 
 #[test]
 fn a_server_is_ready_when_all_its_workers_are_and_else_refuses_to_start() {
-    let few = os::process::nofile_max() - ORDINARY;
-    let (mut refused, mut ready) = (0, 0);
-    for left in [5, 60] {
-        let first = configure();
-        let (ours, theirs) = os::fdpass::pair().unwrap();
-        os::process::reserve_descriptors(few).unwrap();
-        let mut taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-        taken.truncate(taken.len() - left);
-        let server = std::thread::spawn(move || engine::serve(theirs, first));
-        let word = ToSupervisor::recv(ours.as_fd()).unwrap();
-        drop(taken);
-        match word {
-            ToSupervisor::Refused { message, .. } => {
-                assert!(
-                    message.contains("cannot start: too many open files"),
-                    "{message}"
-                );
-                refused += 1;
-                assert!(server.join().unwrap().is_err());
-            }
-            word => {
-                assert_eq!(word, ToSupervisor::Ready { generation: 1 });
-                ready += 1;
-                ToServer::Drain.send(ours.as_fd()).unwrap();
-                server.join().unwrap().unwrap();
+    alone(|| {
+        let few = os::process::nofile_max() - ORDINARY;
+        let (mut refused, mut ready) = (0, 0);
+        for left in [5, 60] {
+            let first = configure();
+            let (ours, theirs) = os::fdpass::pair().unwrap();
+            os::process::reserve_descriptors(few).unwrap();
+            let mut taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+            taken.truncate(taken.len() - left);
+            let server = std::thread::spawn(move || crate::serve(theirs, first));
+            let word = ToSupervisor::recv(ours.as_fd()).unwrap();
+            drop(taken);
+            match word {
+                ToSupervisor::Refused { message, .. } => {
+                    assert!(
+                        message.contains("cannot start: too many open files"),
+                        "{message}"
+                    );
+                    refused += 1;
+                    assert!(server.join().unwrap().is_err());
+                }
+                word => {
+                    assert_eq!(word, ToSupervisor::Ready { generation: 1 });
+                    ready += 1;
+                    ToServer::Drain.send(ours.as_fd()).unwrap();
+                    server.join().unwrap().unwrap();
+                }
             }
         }
-    }
-    assert_eq!((refused, ready), (1, 1));
+        assert_eq!((refused, ready), (1, 1));
+    });
 }

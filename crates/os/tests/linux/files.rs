@@ -1,27 +1,18 @@
 //! Facts, reads, lists and files without names.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 
 use os::file::{self, FileKind};
-
-fn directory(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("os-files-{name}-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
-    path
-}
+use testkit::TempDir;
 
 #[test]
 fn facts_are_those_of_the_open_file() {
-    let dir = directory("facts");
-    let path = dir.join("file");
-    fs::write(&path, "12345").unwrap();
+    let dir = TempDir::new();
+    let path = dir.write("file", "12345");
     let file = fs::File::open(&path).unwrap();
     let known = std::os::unix::fs::MetadataExt::mtime(&file.metadata().unwrap());
-    fs::remove_dir_all(&dir).unwrap();
     let facts = file::facts(file.as_fd()).unwrap();
     assert_eq!((facts.kind, facts.size), (FileKind::Regular, 5));
     assert_eq!(facts.modified_s as i64, known);
@@ -30,15 +21,14 @@ fn facts_are_those_of_the_open_file() {
 
 #[test]
 fn a_listing_has_every_name_once_and_stops_at_its_cap() {
-    let dir = directory("list");
+    let dir = TempDir::new();
     for number in 0..300 {
-        fs::write(dir.join(format!("file{number}")), "").unwrap();
+        dir.write(&format!("file{number}"), "");
     }
-    fs::create_dir(dir.join("sub")).unwrap();
-    let held = fs::File::open(&dir).unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    let held = fs::File::open(dir.path()).unwrap();
     let mut names: Vec<_> = file::list(held.as_fd(), 1_000).unwrap();
     assert_eq!(file::list(held.as_fd(), 10).unwrap().len(), 10);
-    fs::remove_dir_all(&dir).unwrap();
     assert_eq!(names.len(), 301);
     names.sort_by(|one, other| one.name.cmp(&other.name));
     names.dedup();
@@ -70,25 +60,24 @@ fn a_memory_file_cannot_be_changed() {
 
 #[test]
 fn a_temporary_file_has_no_name() {
-    let dir = directory("temporary");
-    let mut file = fs::File::from(file::temporary(&dir).unwrap());
+    let dir = TempDir::new();
+    let mut file = fs::File::from(file::temporary(dir.path()).unwrap());
     file.write_all(b"spooled").unwrap();
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     assert_eq!(file::read_whole(file.as_fd(), 100).unwrap(), b"spooled");
-    fs::remove_dir_all(&dir).unwrap();
 }
 
-fn megabyte(name: &str) -> (PathBuf, OwnedFd) {
-    let dir = directory(name);
-    fs::write(dir.join("file"), vec![7; 1 << 20]).unwrap();
-    let file = fs::File::open(dir.join("file")).unwrap();
+fn megabyte() -> (TempDir, OwnedFd) {
+    let dir = TempDir::new();
+    let path = dir.write("file", vec![7; 1 << 20]);
+    let file = fs::File::open(path).unwrap();
     file.sync_all().unwrap();
     (dir, file.into())
 }
 
 #[test]
 fn pages_just_written_are_in_memory() {
-    let (dir, file) = megabyte("cached");
+    let (_dir, file) = megabyte();
     assert!(file::pages_cached(file.as_fd(), 0, 1 << 20).unwrap());
     assert!(file::pages_cached(file.as_fd(), 4_095, 2).unwrap());
     assert!(file::pages_cached(file.as_fd(), 0, 0).unwrap());
@@ -97,16 +86,14 @@ fn pages_just_written_are_in_memory() {
         file::read_at_nowait(file.as_fd(), &mut buffer, (1 << 20) - 10).unwrap(),
         10
     );
-    fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
 fn pages_thrown_out_are_not_in_memory() {
-    let (dir, file) = megabyte("evicted");
+    let (_dir, file) = megabyte();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let cached = file::pages_cached(file.as_fd(), 0, 1 << 20).unwrap();
     let kept_in_memory = rustix::fs::fstatfs(&file).unwrap().f_type == 0x0102_1994;
-    fs::remove_dir_all(&dir).unwrap();
     assert_eq!(
         cached, kept_in_memory,
         "only tmpfs has nowhere else to keep them"
