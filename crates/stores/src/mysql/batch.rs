@@ -6,15 +6,12 @@
 //! again, once. All of them only read.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::MysqlConnection;
 use super::fault::StatementFault;
-use super::latency::Statement;
-use super::pipeline::{Pipeline, Query, Runner, RunnerState, Timing, Tried};
+use super::pipeline::{Pipeline, Query, Runner, RunnerState, Tried};
 use super::reply::{MysqlFault, MysqlReply, TransactionState};
 use crate::error::{Error, Kind};
 
@@ -71,13 +68,10 @@ async fn batches(
         }
         let mut batch = Batch {
             runner,
-            busy: pipeline.begin(),
             connection: &mut *connection,
             sent: VecDeque::with_capacity(queries.len()),
             since: Instant::now(),
-            began: Instant::now(),
             size: 0,
-            waits: Vec::new(),
         };
         batch.run(queries).await?;
         let since = batch.since;
@@ -123,17 +117,12 @@ struct Over;
 /// Statements under way together.
 struct Batch<'a> {
     runner: &'a Runner,
-    busy: Timing<'a>,
     connection: &'a mut MysqlConnection,
     sent: VecDeque<Sent>,
     /// When it was written, or the last answer came.
     since: Instant,
-    /// When it was written.
-    began: Instant,
     /// How many statements were sent.
     size: usize,
-    /// How long was waited for each, at most.
-    waits: Vec<(Rc<Statement>, Duration)>,
 }
 
 impl Batch<'_> {
@@ -153,7 +142,6 @@ impl Batch<'_> {
             self.answer(reply).map_err(|ended| self.end(&ended))?;
             transaction = heard.or(transaction);
         }
-        self.record().await;
         let ended = self.connection.end_batch(transaction);
         match (ended, transaction) {
             // Nobody began a transaction; whoever says so is not to be used.
@@ -213,7 +201,7 @@ impl Batch<'_> {
             Ok(sent) => sent.map_err(StatementFault::Lost)?,
             Err(_) => return Err(BatchEnd::Overdue),
         }
-        (self.began, self.since) = (Instant::now(), Instant::now());
+        self.since = Instant::now();
         Ok(())
     }
 
@@ -224,7 +212,7 @@ impl Batch<'_> {
             let answered = self.connection.channel().next();
             if let Some((decoder, reply)) = answered.map_err(StatementFault::Reply)? {
                 if waited {
-                    self.time_oldest();
+                    self.since = Instant::now();
                 }
                 return Ok((reply, decoder.transaction()));
             }
@@ -254,7 +242,7 @@ impl Batch<'_> {
     fn reassign(&mut self) {
         let mut sent = self.sent.iter_mut();
         if let Some(query) = sent.next().and_then(|sent| sent.query.as_ref()) {
-            query.statement.record_silence();
+            query.statement.record_slow(Instant::now());
         }
         let queries = sent.filter_map(|sent| {
             let query = sent.query.take_if(|query| query.tried == Tried::Never)?;
@@ -263,30 +251,6 @@ impl Batch<'_> {
         self.runner.pipeline.requeue(queries.collect());
         self.runner.goes_on(RunnerState::Stuck);
         self.runner.pipeline.start_runner();
-    }
-
-    /// Notes how long the oldest took; one that came together with another tells nothing.
-    fn time_oldest(&mut self) {
-        let now = Instant::now();
-        let time = now.duration_since(self.since);
-        self.since = now;
-        let Some(query) = self.sent.front().and_then(|sent| sent.query.as_ref()) else {
-            return;
-        };
-        let mut waits = self.waits.iter_mut();
-        match waits.find(|(statement, _)| Rc::ptr_eq(statement, &query.statement)) {
-            Some((_, longest)) => *longest = time.max(*longest),
-            None => self.waits.push((Rc::clone(&query.statement), time)),
-        }
-    }
-
-    /// Judges those that were waited for, each once.
-    async fn record(&mut self) {
-        let batch = self.since.duration_since(self.began);
-        for (statement, time) in self.waits.drain(..) {
-            let latency = self.busy.latency(time, batch, self.size);
-            self.runner.pipeline.record_batch(&statement, latency).await;
-        }
     }
 
     fn answer(&mut self, reply: MysqlReply) -> Result<(), BatchEnd> {

@@ -6,7 +6,7 @@
 //! middle are the same here as for other stores. There is no TLS.
 //!
 //! Each statement takes a connection of its own, so that many requests may use one object; small
-//! `SELECT`s that are quick as a rule go over few connections together (see [`pipeline`]). While a
+//! `SELECT`s go over few connections together (see [`pipeline`]). While a
 //! transaction is open (the server says so with each answer, also after a plain `BEGIN`) the
 //! connection stays with its request, and after `SET autocommit = 0` until that ends. Variables,
 //! temporary tables and locks outlive a statement only then.
@@ -22,16 +22,17 @@ mod connector;
 mod fault;
 mod handshake;
 mod key;
-mod latency;
 mod packet;
 mod pipeline;
 mod prepared;
 pub mod reply;
 mod side_effects;
+mod statements;
 mod value;
 
 use std::cell::Cell as Flag;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -45,7 +46,6 @@ use super::pool::Owner;
 use connector::{Connector, MysqlLease};
 use fault::StatementFault;
 use handshake::Credentials;
-use latency::Latency;
 use side_effects::SideEffects;
 
 pub use answer::{Answer, Cell, Moment, ROWS_MAX, Span, Table};
@@ -173,9 +173,9 @@ impl Database {
             self.tuned.set(true);
         }
         let work = self.run(&attempt, session, sql, binds, side_effects);
-        let (answer, latency) = attempt.run("execute", work).await?;
+        let (answer, time) = attempt.run("execute", work).await?;
         if side_effects == SideEffects::None {
-            self.pipeline.record(sql, latency).await;
+            self.pipeline.record(sql, time);
         }
         Ok(answer)
     }
@@ -242,7 +242,7 @@ impl Database {
         sql: &[u8],
         binds: &[Cell],
         side_effects: SideEffects,
-    ) -> Result<(Answer, Latency), Error> {
+    ) -> Result<(Answer, Duration), Error> {
         let mut lease = match self.stores.mysql_pins.unpin(session, self.owner) {
             Some(Pin::Held(lease)) => lease,
             Some(Pin::Broken) => {
@@ -256,13 +256,13 @@ impl Database {
         if side_effects != SideEffects::None {
             lease.connection().stain(self.owner);
         }
-        let busy = self.pipeline.begin();
+        let began = Instant::now();
         match lease.connection().execute(sql, binds).await {
             Ok(answer) => {
                 self.put_back(session, lease);
                 let now = Instant::now();
                 self.pipeline.mark_alive(now);
-                Ok((answer, busy.alone(now)))
+                Ok((answer, now.duration_since(began)))
             }
             Err(fault) => Err(self.fail(attempt, session, lease, pinned, &fault)),
         }

@@ -1,8 +1,8 @@
 //! Statements that may go over one connection behind others, and the runners that take them.
 //!
 //! Most of what a small statement costs is the system's: one write, one read and one wake-up for
-//! each. So plain `SELECT`s that are quick as a rule (see [`super::latency`]) and leave nothing
-//! behind (see [`super::side_effects`]) are not sent at once, but gathered here for the rest of the
+//! each. So plain `SELECT`s that were answered before, are not slow (see [`super::statements`]) and
+//! leave nothing behind (see [`super::side_effects`]) are not sent at once, but gathered here for the rest of the
 //! worker's turn: a runner takes of what has come by then as many as may go together, sends them in one
 //! piece and reads the answers together ([`super::batch`]).
 //! There is a runner for every so many that wait, and another one as soon as one has not answered for a
@@ -20,14 +20,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, spawn_local, yield_now};
+use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Cell as Value, weight};
 use super::batch;
 use super::connection::MysqlConnection;
 use super::connector::{Connector, MysqlLease, TRUSTED_IDLE};
-use super::latency::{Latency, SLOW, Speed, Statement, Statements, TOGETHER_MAX};
+use super::statements::{SLOW, Statement, Statements, TOGETHER_MAX};
 
 use crate::error::Error;
 use crate::table::Entry;
@@ -39,10 +39,6 @@ const VALUES_BYTES_MAX: usize = 16 * 1024;
 /// For so long nothing shares a connection after an answer behind another one never came: there may
 /// be something on the way that takes one statement at a time.
 const ALONE: Duration = Duration::from_secs(60);
-/// How long it is taken for known how long a turn of the worker is.
-const TURN_KNOWN: Duration = Duration::from_millis(50);
-/// Turns of the worker between an answer and who waits for it.
-const TURNS_LATE: u32 = 3;
 /// Logins known at once; beyond it, those nobody uses go.
 const PIPELINES_MAX: usize = 1_024;
 
@@ -92,11 +88,7 @@ pub(crate) struct Pipeline {
     tasks: RefCell<Vec<AbortHandle>>,
     /// When the server was last heard.
     heard: Cell<Option<Instant>>,
-    /// How long a turn of the worker took, and when that was.
-    turn: Cell<Option<(Instant, Duration)>>,
     patience: Cell<Duration>,
-    /// Connections on which answers are awaited.
-    busy: Cell<usize>,
     /// Until when each statement has a connection to itself.
     alone_until: Cell<Option<Instant>>,
 }
@@ -110,9 +102,7 @@ impl Pipeline {
             runners: Runners::default(),
             tasks: RefCell::default(),
             heard: Cell::new(None),
-            turn: Cell::new(None),
             patience: Cell::new(SLOW),
-            busy: Cell::new(0),
             alone_until: Cell::new(None),
         }
     }
@@ -173,10 +163,10 @@ impl Pipeline {
 
     /// How many may go together with a statement, itself among them.
     pub(super) fn together(&self, statement: &Statement) -> usize {
-        let until = self.alone_until.get();
-        match until.is_some_and(|until| Instant::now() < until) {
+        let now = Instant::now();
+        match self.alone_until.get().is_some_and(|until| now < until) {
             true => 1,
-            false => statement.together(),
+            false => statement.together(now),
         }
     }
 
@@ -274,44 +264,9 @@ impl Pipeline {
             .for_each(|query| query.answer(Err(error.clone())));
     }
 
-    /// Notes that answers are awaited on a connection.
-    pub(super) fn begin(&self) -> Timing<'_> {
-        self.busy.set(self.busy.get() + 1);
-        Timing {
-            all: &self.busy,
-            among: self.busy.get(),
-            began: Instant::now(),
-        }
-    }
-
     /// Notes how long a statement took that may leave nothing in its session.
-    pub(super) async fn record(&self, sql: &[u8], latency: Latency) {
-        let statement = self.statements.borrow_mut().statement(sql);
-        if let Some(statement) = statement {
-            self.record_batch(&statement, latency).await;
-        }
-    }
-
-    /// Notes how long a statement took; what took longer than it should is compared with how long
-    /// the worker's turns are.
-    pub(super) async fn record_batch(&self, statement: &Statement, mut latency: Latency) {
-        if latency.speed() != Speed::Quick {
-            latency.late = self.turn_length().await * TURNS_LATE;
-        }
-        statement.record(latency);
-    }
-
-    async fn turn_length(&self) -> Duration {
-        let began = Instant::now();
-        if let Some((at, turn)) = self.turn.get()
-            && began.duration_since(at) < TURN_KNOWN
-        {
-            return turn;
-        }
-        yield_now().await;
-        let turn = began.elapsed();
-        self.turn.set(Some((began, turn)));
-        turn
+    pub(super) fn record(&self, sql: &[u8], time: Duration) {
+        self.statements.borrow_mut().record(sql, time);
     }
 
     /// After how long without an answer those behind it are asked elsewhere.
@@ -324,50 +279,12 @@ impl Pipeline {
         self.patience.set(patience);
     }
 
-    /// Lets so many of a statement go together.
+    /// Lets a statement go behind others.
     #[cfg(test)]
-    pub(super) fn share(&self, sql: &[u8], together: usize) -> Rc<Statement> {
-        let statement = self
-            .statements
-            .borrow_mut()
-            .statement(sql)
-            .expect("short enough");
-        while statement.together() < together {
-            statement.record(self.begin().latency(Duration::ZERO, Duration::ZERO, 1));
-        }
-        statement
-    }
-}
-
-/// A connection on which answers are awaited.
-pub(super) struct Timing<'a> {
-    all: &'a Cell<usize>,
-    among: usize,
-    began: Instant,
-}
-
-impl Timing<'_> {
-    /// How long a statement took by now that was asked alone.
-    pub(super) fn alone(&self, now: Instant) -> Latency {
-        let time = now.duration_since(self.began);
-        self.latency(time, time, 1)
-    }
-
-    /// How long one took among so many that were asked together.
-    pub(super) fn latency(&self, time: Duration, batch: Duration, size: usize) -> Latency {
-        Latency {
-            time,
-            batch,
-            size,
-            among: self.among.max(self.all.get()),
-            late: Duration::ZERO,
-        }
-    }
-}
-
-impl Drop for Timing<'_> {
-    fn drop(&mut self) {
-        self.all.set(self.all.get().saturating_sub(1));
+    pub(super) fn share(&self, sql: &[u8]) -> Rc<Statement> {
+        let mut statements = self.statements.borrow_mut();
+        statements.record(sql, Duration::ZERO);
+        Rc::clone(statements.known(sql).expect("short enough"))
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::super::latency::TOGETHER_MAX;
 use super::super::packet::{begin, seal};
+use super::super::statements::TOGETHER_MAX;
 use super::super::{Answer, Cell, DEFAULT_PORT, Database, Login};
 use crate::peer::{Peer, Step};
 use crate::{Address, Error, Kind, Limits, Session, Stores};
@@ -103,7 +103,7 @@ fn open_within(address: SocketAddr, patience: Duration, limits: Limits) -> Rc<Da
         password: "p".to_owned(),
         database: String::new(),
     });
-    database.pipeline.share(SQL, TOGETHER_MAX);
+    database.pipeline.share(SQL);
     database.pipeline.be_patient(patience);
     database
 }
@@ -153,22 +153,17 @@ async fn those_behind_a_statement_without_an_answer_are_asked_elsewhere() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn no_more_go_together_than_may_with_each_of_them() {
-    const THIRD_SQL: &[u8] = b"SELECT n FROM v";
-    let prepared = script(&[prepare(), prepare_as(2, OTHER_SQL)]);
-    let together = vec![executions_of(&[1, 2]), row(7), row(8)];
-    // What goes in the same batch is prepared before any of it is executed.
-    let next = prepare_as(3, THIRD_SQL);
-    let alone = vec![executions_of(&[3]), row(9), ExpectClose];
-    let peer = Peer::start(vec![script(&[login(), prepared, together, next, alone])]).await;
+async fn no_more_go_together_than_may() {
+    let rows = (7..).map(row).take(TOGETHER_MAX).collect();
+    let next = vec![executions(1), row(11), ExpectClose];
+    let together = vec![executions(TOGETHER_MAX)];
+    let peer = Peer::start(vec![script(&[login(), prepare(), together, rows, next])]).await;
     let limits = Limits {
         connections_max: 1,
         ..limits()
     };
     let database = open_within(peer.address(), LONG, limits);
-    database.pipeline.share(OTHER_SQL, 2);
-    database.pipeline.share(THIRD_SQL, TOGETHER_MAX);
-    let asked = [SQL, OTHER_SQL, THIRD_SQL].map(|sql| ask_for(&database, sql));
+    let asked = [0; TOGETHER_MAX + 1].map(|_| ask(&database));
     for (asked, expected) in asked.into_iter().zip(7..) {
         assert_eq!(number(asked).await, Ok(Cell::Int(expected)));
     }
@@ -184,8 +179,8 @@ async fn nobody_waits_for_a_statement_that_goes_alone() {
     ])
     .await;
     let database = open(peer.address(), LONG);
-    let turns_slow = database.pipeline.share(SQL, TOGETHER_MAX);
-    database.pipeline.share(OTHER_SQL, TOGETHER_MAX);
+    let turns_slow = database.pipeline.share(SQL);
+    database.pipeline.share(OTHER_SQL);
     let ask = |sql| {
         database
             .pipeline
@@ -193,7 +188,7 @@ async fn nobody_waits_for_a_statement_that_goes_alone() {
             .expect("it is shared")
     };
     let (_first, second) = (ask(SQL), ask(OTHER_SQL));
-    turns_slow.record_silence();
+    turns_slow.record_slow(tokio::time::Instant::now());
     let second = spawn_local(async { second.await.expect("it is told") });
     assert_eq!(number(second).await, Ok(Cell::Int(8)));
 }
@@ -211,7 +206,7 @@ async fn what_turns_slow_goes_alone_at_once_and_holds_up_others_once() {
     ])
     .await;
     let database = open(peer.address(), SHORT);
-    database.pipeline.share(OTHER_SQL, TOGETHER_MAX);
+    database.pipeline.share(OTHER_SQL);
     let asked = [SQL, OTHER_SQL, SQL, OTHER_SQL].map(|sql| ask_for(&database, sql));
     let [first, second, third, fourth] = asked;
     assert_eq!(number(second).await, Ok(Cell::Int(8)));
