@@ -67,7 +67,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
     title: "MySQL",
     text: "MySQL and MariaDB. One object may be kept in `Userdata` and used by many requests at \
            once: each statement takes a connection (all objects with the same login share them, and \
-           plain `SELECT`s that are quick as a rule go over one together), and a transaction \
+           plain `SELECT`s that are not slow go over one together), and a transaction \
            belongs to the request that began it and is undone when that ends. Integers, Floats and Strings come as \
            they are, NULL as `nil`, dates and times as Time in the server's digits (a TIME counts \
            from 1970-01-01), DECIMAL and the rest as String. Connecting raises RuntimeError, as \
