@@ -2,19 +2,16 @@
 
 use std::fmt::{Display, Write as _};
 
-use limits::{Mode, Why};
-
-use super::groups::{FIGURES, GroupFigures, Unit};
-use super::shed;
-use super::{
-    Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
-    UpstreamFigures, WorkerFigures,
+use control::{
+    Limit, Map, Programs, Replies, Scripts, Status, Stragglers, Times, Upstream, Worker,
 };
-use crate::permits::rows::Row;
+
+use super::groups::{FIGURES, Unit};
+use super::shed;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
-pub(crate) fn prometheus(figures: &Figures) -> String {
+pub(crate) fn prometheus(figures: &Status) -> String {
     let mut text = Text {
         out: String::with_capacity(8192 + 800 * figures.sites.len()),
     };
@@ -28,28 +25,28 @@ pub(crate) fn prometheus(figures: &Figures) -> String {
     maps(&figures.maps, &mut text);
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
-    shed::prometheus(&figures.shed, &mut text);
-    groups(&figures.groups, &mut text);
+    shed::prometheus(figures, &mut text);
+    groups(figures, &mut text);
     text.family(
         "request_seconds",
         "histogram",
         "Time from a request's head to its reply's end.",
     );
-    text.histogram("request_seconds", &figures.total_time);
+    text.histogram("request_seconds", &figures.time.total);
     text.family("upstream_seconds", "histogram", "Time spent on upstreams.");
-    text.histogram("upstream_seconds", &figures.upstream_time);
+    text.histogram("upstream_seconds", &figures.time.upstream);
     text.out
 }
 
-fn process(figures: &Figures, text: &mut Text) {
+fn process(figures: &Status, text: &mut Text) {
     text.family("info", "gauge", "Always 1; says the version.");
-    text.sample("info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.sample("info", &[("version", figures.version)], 1);
     for (name, kind, help, value) in [
         (
             "uptime_seconds",
             "gauge",
             "Time since the server started.",
-            figures.uptime.as_secs(),
+            figures.uptime_s,
         ),
         (
             "generation",
@@ -79,13 +76,13 @@ fn process(figures: &Figures, text: &mut Text) {
             "access_records_lost_total",
             "counter",
             "Access records that could not be written.",
-            figures.records_lost,
+            figures.access_records_lost,
         ),
         (
             "error_lines_lost_total",
             "counter",
             "Lines of the error log that could not be written.",
-            figures.lines_lost,
+            figures.error_lines_lost,
         ),
     ] {
         text.family(name, kind, help);
@@ -93,7 +90,7 @@ fn process(figures: &Figures, text: &mut Text) {
     }
 }
 
-fn programs(programs: &ProgramFigures, text: &mut Text) {
+fn programs(programs: &Programs, text: &mut Text) {
     for (name, kind, help, value) in [
         (
             "programs_running",
@@ -119,12 +116,12 @@ fn programs(programs: &ProgramFigures, text: &mut Text) {
     }
     let name = "programs_killed_total";
     text.family(name, "counter", "Programs killed, by reason.");
-    for (reason, count) in programs.killed() {
+    for (reason, count) in programs.killed.iter() {
         text.sample(name, &[("reason", reason)], count);
     }
 }
 
-fn stragglers(stragglers: &StragglerFigures, text: &mut Text) {
+fn stragglers(stragglers: &Stragglers, text: &mut Text) {
     text.family(
         "stragglers",
         "gauge",
@@ -133,13 +130,13 @@ fn stragglers(stragglers: &StragglerFigures, text: &mut Text) {
     text.sample("stragglers", &[], stragglers.now);
     let name = "stragglers_ended_total";
     text.family(name, "counter", "Such work that ended, by how.");
-    for (end, count) in stragglers.ended() {
+    for (end, count) in stragglers.ended.iter() {
         text.sample(name, &[("end", end)], count);
     }
 }
 
-fn maps(maps: &[MapFigures], text: &mut Text) {
-    type Of = fn(&MapFigures) -> u64;
+fn maps(maps: &[Map], text: &mut Text) {
+    type Of = fn(&Map) -> u64;
     let counters: [(&str, &str, Of); 4] = [
         ("map_questions_total", "Questions to maps.", |map| {
             map.questions
@@ -163,10 +160,10 @@ fn maps(maps: &[MapFigures], text: &mut Text) {
     for (name, help, of) in counters.into_iter().filter(|_| !maps.is_empty()) {
         text.family(name, "counter", help);
         for map in maps {
-            text.sample(name, &[("map", &map.name)], of(map));
+            text.sample(name, &[("map", &map.map)], of(map));
         }
     }
-    let running = maps.iter().filter_map(|map| Some((map, map.processes?.0)));
+    let running = maps.iter().filter_map(|map| Some((map, map.running?)));
     for (at, (map, running)) in running.enumerate() {
         if at == 0 {
             text.family(
@@ -175,11 +172,11 @@ fn maps(maps: &[MapFigures], text: &mut Text) {
                 "Processes of a map's program that run.",
             );
         }
-        text.sample("map_processes", &[("map", &map.name)], running);
+        text.sample("map_processes", &[("map", &map.map)], running);
     }
 }
 
-fn scripts(scripts: &ScriptFigures, text: &mut Text) {
+fn scripts(scripts: &Scripts, text: &mut Text) {
     for (name, help, value) in [
         ("script_vms", "VMs of scripts.", scripts.vms),
         (
@@ -198,12 +195,12 @@ fn scripts(scripts: &ScriptFigures, text: &mut Text) {
         "counter",
         "Scripts that came to their end, by phase.",
     );
-    for (phase, count, _) in scripts.phases() {
-        text.sample(ended, &[("phase", phase)], count);
+    for (phase, it) in scripts.phases.iter() {
+        text.sample(ended, &[("phase", phase)], it.ended);
     }
     text.family(failed, "counter", "Scripts that failed, by phase.");
-    for (phase, _, count) in scripts.phases() {
-        text.sample(failed, &[("phase", phase)], count);
+    for (phase, it) in scripts.phases.iter() {
+        text.sample(failed, &[("phase", phase)], it.failed);
     }
 }
 
@@ -211,12 +208,7 @@ fn scripts(scripts: &ScriptFigures, text: &mut Text) {
 type Figure<T> = fn(&T) -> u64;
 
 /// Name, type, help and value of a worker's figure.
-type Family = (
-    &'static str,
-    &'static str,
-    &'static str,
-    Figure<WorkerFigures>,
-);
+type Family = (&'static str, &'static str, &'static str, Figure<Worker>);
 
 const WORKER_FAMILIES: [Family; 6] = [
     (
@@ -257,7 +249,7 @@ const WORKER_FAMILIES: [Family; 6] = [
     ),
 ];
 
-fn workers(figures: &Figures, text: &mut Text) {
+fn workers(figures: &Status, text: &mut Text) {
     for (name, kind, help, value) in WORKER_FAMILIES {
         text.family(name, kind, help);
         for (index, worker) in figures.workers.iter().enumerate() {
@@ -266,12 +258,10 @@ fn workers(figures: &Figures, text: &mut Text) {
     }
 }
 
-fn sites(figures: &Figures, text: &mut Text) {
+fn sites(figures: &Status, text: &mut Text) {
     let sites = || {
-        let named = figures
-            .sites
-            .iter()
-            .map(|(name, replies)| (name.as_str(), replies));
+        let named = figures.sites.iter();
+        let named = named.map(|site| (site.site.as_str(), &site.replies));
         named.chain([("", &figures.without_site)])
     };
     text.family(
@@ -291,7 +281,7 @@ fn sites(figures: &Figures, text: &mut Text) {
             }
         }
     }
-    let bytes: [(_, _, Figure<ReplyFigures>); 2] = [
+    let bytes: [(_, _, Figure<Replies>); 2] = [
         (
             "request_body_bytes_total",
             "Bytes of request bodies.",
@@ -311,8 +301,8 @@ fn sites(figures: &Figures, text: &mut Text) {
     }
 }
 
-fn upstreams(figures: &Figures, text: &mut Text) {
-    let families: [(_, _, _, Figure<UpstreamFigures>); 5] = [
+fn upstreams(figures: &Status, text: &mut Text) {
+    let families: [(_, _, _, Figure<Upstream>); 5] = [
         (
             "upstream_requests_total",
             "counter",
@@ -346,20 +336,22 @@ fn upstreams(figures: &Figures, text: &mut Text) {
     ];
     for (name, kind, help, value) in families {
         text.family(name, kind, help);
-        for ((upstream, server), figures) in &figures.upstreams {
-            let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
-            text.sample(name, &labels, value(figures));
+        for it in &figures.upstreams {
+            let labels = [
+                ("upstream", it.upstream.as_str()),
+                ("server", it.server.as_str()),
+            ];
+            text.sample(name, &labels, value(it));
         }
     }
     let name = "upstream_oldest_seconds";
     text.family(name, "gauge", "How long the oldest request in flight is.");
-    for ((upstream, server), figures) in &figures.upstreams {
-        let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
-        text.sample(
-            name,
-            &labels,
-            figures.oldest.unwrap_or_default().as_secs_f64(),
-        );
+    for it in &figures.upstreams {
+        let labels = [
+            ("upstream", it.upstream.as_str()),
+            ("server", it.server.as_str()),
+        ];
+        text.sample(name, &labels, it.oldest_s.unwrap_or_default());
     }
     let name = "upstream_agent_weight";
     text.family(
@@ -367,91 +359,91 @@ fn upstreams(figures: &Figures, text: &mut Text) {
         "gauge",
         "Part of the server's weight that counts, as its agent says: 1 all of it, 0 while it drains.",
     );
-    for ((upstream, server), figures) in &figures.upstreams {
-        if let Some(weight) = figures.agent_weight() {
-            let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
+    for it in &figures.upstreams {
+        if let Some(weight) = it.agent_weight {
+            let labels = [
+                ("upstream", it.upstream.as_str()),
+                ("server", it.server.as_str()),
+            ];
             text.sample(name, &labels, weight);
         }
     }
 }
 
 /// All keys of a limit together; what is a total counts those too that are forgotten by now.
-fn limits(rows: &[Row], text: &mut Text) {
-    let families: [(_, _, _, Figure<Row>); 8] = [
+fn limits(rows: &[Limit], text: &mut Text) {
+    let families: [(_, _, _, Figure<Limit>); 8] = [
         (
             "limit_in_flight",
             "gauge",
             "Requests that hold a permit.",
-            |row| row.look.in_flight,
+            |row| row.in_flight,
         ),
         (
             "limit_in_flight_most",
             "gauge",
             "Requests that hold a permit of the key that has most of them.",
-            |row| row.look.in_flight_most,
+            |row| row.in_flight_most,
         ),
         (
             "limit_shadow",
             "gauge",
             "1 where the limit is in shadow and refuses nobody.",
-            |row| u64::from(row.limit.mode == Mode::Shadow),
+            |row| u64::from(row.mode == "shadow"),
         ),
         (
             "limit_queued",
             "gauge",
             "Requests that wait for a permit.",
-            |row| row.look.queued,
+            |row| row.queued,
         ),
-        ("limit_keys", "gauge", "Keys in use.", |row| row.look.keys),
+        ("limit_keys", "gauge", "Keys in use.", |row| row.keys),
         (
             "limit_admitted_total",
             "counter",
             "Requests admitted.",
-            |row| row.look.totals.admitted,
+            |row| row.admitted,
         ),
         (
             "limit_waited_total",
             "counter",
             "Requests that waited, whatever came of it.",
-            |row| row.look.totals.waited,
+            |row| row.waited,
         ),
         (
             "limit_shadow_refused_total",
             "counter",
             "Requests the limit would have refused, were it not in shadow.",
-            |row| row.look.totals.shadow_refused,
+            |row| row.shadow_refused,
         ),
     ];
     for (name, kind, help, value) in families {
         text.family(name, kind, help);
         for row in rows {
-            text.sample(name, &[("limit", &row.limit.identity)], value(row));
+            text.sample(name, &[("limit", &row.limit)], value(row));
         }
     }
     permits(rows, text);
     refusals(rows, text);
 }
 
-fn permits(rows: &[Row], text: &mut Text) {
+fn permits(rows: &[Limit], text: &mut Text) {
     let name = "limit_concurrent";
     text.family(name, "gauge", "Permits there are for each key.");
     for row in rows {
-        if let Some(permits) = row.look.cap {
-            text.sample(name, &[("limit", &row.limit.identity)], permits);
+        if let Some(permits) = row.permits {
+            text.sample(name, &[("limit", &row.limit)], permits);
         }
     }
 }
 
-fn refusals(rows: &[Row], text: &mut Text) {
+fn refusals(rows: &[Limit], text: &mut Text) {
     let name = "limit_refused_total";
     text.family(name, "counter", "Requests refused, by limit and reason.");
     for row in rows {
-        for (reason, count) in Why::ALL.iter().zip(row.look.totals.refused) {
-            if count > 0 {
-                let labels = [
-                    ("limit", row.limit.identity.as_str()),
-                    ("reason", reason.word()),
-                ];
+        for (reason, count) in row.refused.iter() {
+            if *count > 0 {
+                let labels = [("limit", row.limit.as_str()), ("reason", reason)];
                 text.sample(name, &labels, count);
             }
         }
@@ -459,21 +451,21 @@ fn refusals(rows: &[Row], text: &mut Text) {
 }
 
 /// A sensor that this machine does not have is left out.
-fn sensors(figures: &Figures, text: &mut Text) {
+fn sensors(figures: &Status, text: &mut Text) {
     text.family(
         "sensor",
         "gauge",
         "What each sensor says: shares from 0 to 1, times in seconds.",
     );
-    for (gauge, value) in &figures.sensors {
+    for (sensor, value) in figures.sensors.iter() {
         if let Some(value) = value {
-            text.sample("sensor", &[("sensor", gauge.name())], value);
+            text.sample("sensor", &[("sensor", sensor)], value);
         }
     }
     let name = "loop_lag_seconds";
     let help = "How late a worker came to what was ready, at worst in the last second.";
     text.family(name, "gauge", help);
-    for (worker, lag_s) in figures.lags_s.iter().enumerate() {
+    for (worker, lag_s) in figures.loop_lag_s.iter().enumerate() {
         if let Some(lag_s) = lag_s {
             text.sample(name, &[("worker", &worker.to_string())], lag_s);
         }
@@ -481,28 +473,31 @@ fn sensors(figures: &Figures, text: &mut Text) {
 }
 
 /// A tenant's group has no site, a site's group no rule, only one that a script made has `script`; what is used in one counts above, too.
-fn groups(figures: &GroupFigures, text: &mut Text) {
+fn groups(figures: &Status, text: &mut Text) {
     for figure in FIGURES {
         let kind = match figure.unit {
             Unit::Level => "gauge",
             Unit::Time | Unit::Events => "counter",
         };
         let name = match figure.unit {
-            Unit::Time => format!("group_{}_seconds_total", figure.name),
+            Unit::Time => format!(
+                "group_{}_seconds_total",
+                figure.name.trim_end_matches("_us")
+            ),
             Unit::Events => format!("group_{}_total", figure.name),
             Unit::Level => format!("group_{}", figure.name),
         };
         text.family(&name, kind, figure.help);
-        for (owner, usage) in &figures.groups {
-            let Some(value) = (figure.of)(usage) else {
+        for group in &figures.groups {
+            let Some(&value) = group.used.get(figure.name) else {
                 continue;
             };
             let mut labels = vec![
-                ("tenant", owner.tenant.as_str()),
-                ("site", owner.site.as_deref().unwrap_or_default()),
-                ("rule", owner.rule.as_deref().unwrap_or_default()),
+                ("tenant", group.tenant.as_str()),
+                ("site", group.site.as_deref().unwrap_or_default()),
+                ("rule", group.rule.as_deref().unwrap_or_default()),
             ];
-            labels.extend(owner.script.as_deref().map(|name| ("script", name)));
+            labels.extend(group.script.as_deref().map(|name| ("script", name)));
             match figure.unit {
                 Unit::Time => text.sample(&name, &labels, seconds(value)),
                 Unit::Events | Unit::Level => text.sample(&name, &labels, value),
@@ -515,7 +510,7 @@ fn groups(figures: &GroupFigures, text: &mut Text) {
         "gauge",
         "Groups of programs beyond those shown here, at least.",
     );
-    text.sample(name, &[], figures.left_out);
+    text.sample(name, &[], figures.groups_left_out);
 }
 
 /// Samples so far.
