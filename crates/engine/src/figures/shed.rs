@@ -47,38 +47,32 @@ fn reading(rule: &ShedRule) -> String {
     format!("{name}{value}, too much {beyond}")
 }
 
+/// One figure of each rule.
+fn of_rules<V>(
+    rules: &[ShedRule],
+    of: fn(&ShedRule) -> V,
+) -> impl Iterator<Item = ([(&'static str, &String); 1], V)> {
+    rules
+        .iter()
+        .map(move |rule| ([("rule", &rule.rule)], of(rule)))
+}
+
 /// States are numbers: 0 green, 1 yellow, 2 red.
 pub(super) fn prometheus(figures: &Status, out: &mut Text) {
-    type Figure = fn(&ShedRule) -> f64;
-    let families: [(_, _, Figure); 2] = [
-        (
-            "shedding_state",
-            "How a rule that sheds stands: 0 green, 1 yellow, 2 red.",
-            |rule| match rule.state {
-                "green" => 0.0,
-                "yellow" => 1.0,
-                _ => 2.0,
-            },
-        ),
-        (
-            "shedding_admitted_share",
-            "Share of requests that a rule that sheds admits.",
-            |rule| rule.admitted_share,
-        ),
-    ];
-    for (name, help, value) in families {
-        out.family(name, "gauge", help);
-        for rule in &figures.shedding {
-            out.sample(name, &[("rule", &rule.rule)], value(rule));
-        }
-    }
-    out.family("shed_total", "counter", "Requests shed, by rule.");
-    for rule in &figures.shedding {
-        out.sample("shed_total", &[("rule", &rule.rule)], rule.shed);
-    }
-    let name = "tenant_shed_total";
-    out.family(name, "counter", "Requests shed, by tenant.");
-    for it in &figures.shed_by_tenant {
-        out.sample(name, &[("tenant", &it.tenant)], it.shed);
-    }
+    let rules = &figures.shedding;
+    let state = |rule: &ShedRule| match rule.state {
+        "green" => 0,
+        "yellow" => 1,
+        _ => 2,
+    };
+    let help = "How a rule that sheds stands: 0 green, 1 yellow, 2 red.";
+    out.each("shedding_state", help, of_rules(rules, state));
+    let help = "Share of requests that a rule that sheds admits.";
+    let shares = of_rules(rules, |rule| rule.admitted_share);
+    out.each("shedding_admitted_share", help, shares);
+    let shed = of_rules(rules, |rule| rule.shed);
+    out.each("shed_total", "Requests shed, by rule.", shed);
+    let tenants = figures.shed_by_tenant.iter();
+    let shed = tenants.map(|it| ([("tenant", &it.tenant)], it.shed));
+    out.each("tenant_shed_total", "Requests shed, by tenant.", shed);
 }
