@@ -26,6 +26,9 @@ pub struct Limit {
     /// Permits there are now, where that changes by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_now: Option<u32>,
+    /// Permits there are now, whoever decides; metrics tell.
+    #[serde(skip)]
+    pub permits: Option<u32>,
     /// Requests of a key that may wait, where it has permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<u32>,
@@ -45,6 +48,9 @@ pub struct Limit {
     pub keys: u64,
     /// Requests that hold a permit.
     pub in_flight: u64,
+    /// Requests that hold a permit of the key that has most of them; metrics tell.
+    #[serde(skip)]
+    pub in_flight_most: u64,
     /// Requests that wait.
     pub queued: u64,
     /// Requests admitted.
@@ -55,6 +61,13 @@ pub struct Limit {
     pub shadow_refused: u64,
     /// Requests refused, by reason.
     pub refused: Named<u64>,
+}
+
+impl Limit {
+    /// Requests refused, for whatever reason.
+    pub fn refused_total(&self) -> u64 {
+        self.refused.iter().map(|(_, count)| count).sum()
+    }
 }
 
 /// Permits of a limit.

@@ -6,6 +6,25 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named<T>(Vec<(String, T)>);
 
+impl<T> Named<T> {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The one of this name.
+    pub fn get(&self, wanted: &str) -> Option<&T> {
+        self.iter()
+            .find_map(|(name, it)| (name == wanted).then_some(it))
+    }
+}
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
 impl<N: Into<String>, T> FromIterator<(N, T)> for Named<T> {
     fn from_iter<I: IntoIterator<Item = (N, T)>>(values: I) -> Self {
         let values = values.into_iter();

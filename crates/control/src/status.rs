@@ -1,15 +1,15 @@
 //! What `status` answers: everything the server counts, all workers together.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{Limit, Named};
 
-/// Everything, at one moment.
-#[derive(Debug, Clone, Serialize)]
+/// Everything, at one moment (or nearly so: the workers go on counting).
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Status {
     /// The gateway's version.
     pub version: &'static str,
-    /// The process that takes signals.
+    /// The process that takes signals: the supervisor's.
     pub pid: u32,
     /// Number of the generation that serves.
     pub generation: u64,
@@ -39,13 +39,13 @@ pub struct Status {
     pub scripts: Scripts,
     /// Exchanges that came to no site.
     pub without_site: Replies,
-    /// Sites that had exchanges.
+    /// Sites that had exchanges, in the order of the configuration.
     pub sites: Vec<Site>,
-    /// Servers of upstreams.
+    /// Servers of upstreams, by the names of both.
     pub upstreams: Vec<Upstream>,
-    /// What maps were asked.
+    /// What maps were asked, in the order of the configuration.
     pub maps: Vec<Map>,
-    /// Limits that requests have met.
+    /// Limits that requests have met, in the order of the configuration.
     pub limits: Vec<Limit>,
     /// What each sensor says; `null` for one that this machine does not have.
     pub sensors: Named<Option<f64>>,
@@ -55,14 +55,15 @@ pub struct Status {
     pub shedding: Vec<ShedRule>,
     /// Whom they shed, those with most first.
     pub shed_by_tenant: Vec<ShedTenant>,
-    /// What programs used, by group.
+    /// What programs used, by group, in the order of the configuration, each after those it is in
+    /// and in whose figures it is contained.
     pub groups: Vec<Group>,
     /// Groups beyond those, at least.
     pub groups_left_out: usize,
 }
 
 /// How long exchanges took.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Time {
     /// Upper bounds of the buckets, but for the last, in microseconds.
     pub bounds_us: Vec<u64>,
@@ -73,7 +74,7 @@ pub struct Time {
 }
 
 /// Durations in buckets.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Times {
     /// By bucket, not added up.
     pub counts: Vec<u64>,
@@ -81,8 +82,15 @@ pub struct Times {
     pub sum_us: u64,
 }
 
+impl Times {
+    /// How many durations they are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
 /// What a worker did.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Worker {
     /// Connections open.
     pub connections: usize,
@@ -101,7 +109,7 @@ pub struct Worker {
 }
 
 /// What became of programs.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Programs {
     /// Programs that run.
     pub running: usize,
@@ -114,7 +122,7 @@ pub struct Programs {
 }
 
 /// What became of servers and programs at work for clients that have gone.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Stragglers {
     /// Those there are.
     pub now: u64,
@@ -124,7 +132,7 @@ pub struct Stragglers {
 }
 
 /// What became of scripts.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Scripts {
     /// VMs open.
     pub vms: u64,
@@ -137,7 +145,7 @@ pub struct Scripts {
 }
 
 /// What became of the scripts of a phase.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Phase {
     /// Scripts that came to their end.
     pub ended: u64,
@@ -146,7 +154,7 @@ pub struct Phase {
 }
 
 /// A site, and what its exchanges came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Site {
     /// Its name.
     pub site: String,
@@ -156,19 +164,39 @@ pub struct Site {
 }
 
 /// What exchanges came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Copy, Serialize)]
 pub struct Replies {
-    /// By hundreds of the status: `2xx`.
-    #[serde(flatten)]
-    pub by_class: Named<u64>,
+    /// By hundreds of the status, from `1xx`.
+    #[serde(flatten, serialize_with = "by_class")]
+    pub by_class: [u64; 5],
     /// Bytes of request bodies.
     pub bytes_in: u64,
     /// Bytes of reply bodies.
     pub bytes_out: u64,
 }
 
+fn by_class<S: Serializer>(counts: &[u64; 5], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(counts))
+}
+
+impl Replies {
+    /// Adds others.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.by_class.iter_mut().zip(other.by_class) {
+            *sum += count;
+        }
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+
+    /// How many exchanges they are.
+    pub fn count(&self) -> u64 {
+        self.by_class.iter().sum()
+    }
+}
+
 /// A server of an upstream.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Upstream {
     /// The upstream's name.
     pub upstream: String,
@@ -190,7 +218,7 @@ pub struct Upstream {
     pub workers: usize,
     /// Workers for which it is out.
     pub workers_out: usize,
-    /// Workers that ask it on though it fails.
+    /// Workers that ask it on though it fails: there is no other.
     pub workers_failing: usize,
     /// How much of its weight counts, as its agent says.
     pub agent_weight: Option<f64>,
@@ -198,8 +226,16 @@ pub struct Upstream {
     pub drain: bool,
 }
 
+impl Upstream {
+    /// Whether a worker that has asked it does not find it failing; one never asked is up.
+    pub fn is_up(&self) -> bool {
+        let down = self.workers_out + self.workers_failing;
+        down == 0 || down < self.workers
+    }
+}
+
 /// What a map was asked.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Map {
     /// Its name.
     pub map: String,
@@ -220,7 +256,7 @@ pub struct Map {
 }
 
 /// A rule that sheds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct ShedRule {
     /// Its name.
     pub rule: String,
@@ -244,7 +280,7 @@ pub struct ShedRule {
 }
 
 /// A tenant of which requests were shed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct ShedTenant {
     /// Its name.
     pub tenant: String,
@@ -253,7 +289,7 @@ pub struct ShedTenant {
 }
 
 /// What the programs of a group used.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Group {
     /// The tenant.
     pub tenant: String,

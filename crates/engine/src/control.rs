@@ -93,7 +93,7 @@ fn answer(stream: OwnedFd, shared: &Shared) -> io::Result<()> {
     let question = String::from_utf8_lossy(question.trim_ascii()).into_owned();
     let answer = match question.as_str() {
         "status" => figures::table(&figures::collect(shared)),
-        "status json" => figures::json(&figures::collect(shared)),
+        "status json" => control::json(&figures::collect(shared)),
         "sensors" => Report::of_server(shared).table(),
         "sensors json" => Report::of_server(shared).json(),
         other => questions::answer(shared, other).unwrap_or_else(|| UNKNOWN.to_owned()),

@@ -3,24 +3,14 @@
 //! The idea: the kernel counts; this reads the files when somebody asks, of so many groups and no
 //! more, and says how many it left out. What a machine does not count is not shown.
 
-use os::cgroup::{Layout, Usage};
+use control::Group;
+use os::cgroup::Usage;
 
 use crate::generation::Generation;
 use ipc::groups::{OF_SCRIPTS, Owner};
 
 /// Groups whose files are read for one answer.
 const GROUPS_MAX: usize = 1_000;
-
-/// What groups have used.
-#[derive(Debug, Default)]
-pub(crate) struct GroupFigures {
-    /// In the order of the configuration, each after those it is in, and in whose figures it is
-    /// contained.
-    pub groups: Vec<(Owner, Usage)>,
-    /// Groups that are there and were not read: at least so many, for where there is no room nobody
-    /// looks for groups that scripts named.
-    pub left_out: usize,
-}
 
 /// A figure of a group.
 #[derive(Debug, Clone, Copy)]
@@ -46,13 +36,13 @@ pub(super) enum Unit {
 /// Every figure of a group.
 pub(super) const FIGURES: [GroupFigure; 8] = [
     GroupFigure {
-        name: "cpu",
+        name: "cpu_us",
         unit: Unit::Time,
         help: "Processor time used by programs of the group.",
         of: |usage| usage.cpu_us,
     },
     GroupFigure {
-        name: "throttled",
+        name: "throttled_us",
         unit: Unit::Time,
         help: "Time programs waited because the group's processor time was used up.",
         of: |usage| usage.throttled_us,
@@ -95,34 +85,39 @@ pub(super) const FIGURES: [GroupFigure; 8] = [
     },
 ];
 
-/// Reads the groups of a generation that there are.
-pub(super) fn collect(generation: &Generation) -> GroupFigures {
-    let mut figures = GroupFigures::default();
+/// Reads the groups of a generation that there are, and tells how many more it did not read: at
+/// least so many, for where there is no room nobody looks for groups that scripts named.
+pub(super) fn collect(generation: &Generation) -> (Vec<Group>, usize) {
+    let (mut groups, mut left_out) = (Vec::new(), 0);
     let layout = &generation.layout;
+    let mut add = |path: &[String], owner: &Owner, script: Option<String>| {
+        if groups.len() == GROUPS_MAX {
+            left_out += usize::from(layout.has(path));
+        } else if let Some(usage) = Usage::of(layout, path) {
+            groups.push(group(owner, script, &usage));
+        }
+        groups.len() == GROUPS_MAX
+    };
     for (path, owner) in &generation.groups {
-        figures.add(layout, path, owner.clone());
-        if figures.groups.len() == GROUPS_MAX {
+        if add(path, owner, None) {
             continue;
         }
         for (directory, name) in layout.below(path, OF_SCRIPTS) {
-            let path = [path.as_slice(), &[directory]].concat();
-            let script = Some(name);
-            let owner = Owner {
-                script,
-                ..owner.clone()
-            };
-            figures.add(layout, &path, owner);
+            add(&[path.as_slice(), &[directory]].concat(), owner, Some(name));
         }
     }
-    figures
+    (groups, left_out)
 }
 
-impl GroupFigures {
-    fn add(&mut self, layout: &Layout, path: &[String], owner: Owner) {
-        if self.groups.len() == GROUPS_MAX {
-            self.left_out += usize::from(layout.has(path));
-        } else if let Some(usage) = Usage::of(layout, path) {
-            self.groups.push((owner, usage));
-        }
+/// A figure that the machine does not have is left out.
+pub(super) fn group(owner: &Owner, script: Option<String>, usage: &Usage) -> Group {
+    let used = FIGURES.iter();
+    let used = used.filter_map(|figure| Some((figure.name, (figure.of)(usage)?)));
+    Group {
+        tenant: owner.tenant.clone(),
+        site: owner.site.clone(),
+        rule: owner.rule.clone(),
+        script,
+        used: used.collect(),
     }
 }

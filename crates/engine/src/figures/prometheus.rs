@@ -2,19 +2,16 @@
 
 use std::fmt::{Display, Write as _};
 
-use limits::{Mode, Why};
-
-use super::groups::{FIGURES, GroupFigures, Unit};
-use super::shed;
-use super::{
-    Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
-    UpstreamFigures, WorkerFigures,
+use control::{
+    Limit, Map, Phase, Programs, Replies, Scripts, Status, Stragglers, Times, Upstream, Worker,
 };
-use crate::permits::rows::Row;
+
+use super::groups::{FIGURES, Unit};
+use super::shed;
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
-pub(crate) fn prometheus(figures: &Figures) -> String {
+pub(crate) fn prometheus(figures: &Status) -> String {
     let mut text = Text {
         out: String::with_capacity(8192 + 800 * figures.sites.len()),
     };
@@ -28,494 +25,258 @@ pub(crate) fn prometheus(figures: &Figures) -> String {
     maps(&figures.maps, &mut text);
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
-    shed::prometheus(&figures.shed, &mut text);
-    groups(&figures.groups, &mut text);
-    text.family(
-        "request_seconds",
-        "histogram",
-        "Time from a request's head to its reply's end.",
-    );
-    text.histogram("request_seconds", &figures.total_time);
-    text.family("upstream_seconds", "histogram", "Time spent on upstreams.");
-    text.histogram("upstream_seconds", &figures.upstream_time);
+    shed::prometheus(figures, &mut text);
+    groups(figures, &mut text);
+    let help = "Time from a request's head to its reply's end.";
+    text.histogram("request_seconds", help, &figures.time.total);
+    let help = "Time spent on upstreams.";
+    text.histogram("upstream_seconds", help, &figures.time.upstream);
     text.out
 }
 
-fn process(figures: &Figures, text: &mut Text) {
-    text.family("info", "gauge", "Always 1; says the version.");
-    text.sample("info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    for (name, kind, help, value) in [
-        (
-            "uptime_seconds",
-            "gauge",
-            "Time since the server started.",
-            figures.uptime.as_secs(),
-        ),
-        (
-            "generation",
-            "gauge",
-            "Number of the configuration that serves.",
-            figures.generation,
-        ),
-        (
-            "reloads_total",
-            "counter",
-            "Configurations taken over after the first.",
-            figures.reloads,
-        ),
-        (
-            "reloads_refused_total",
-            "counter",
-            "Reloads that changed nothing.",
-            figures.reloads_refused,
-        ),
-        (
-            "restarts_total",
-            "counter",
-            "Servers started again after an unwanted end.",
-            figures.restarts,
-        ),
-        (
-            "access_records_lost_total",
-            "counter",
-            "Access records that could not be written.",
-            figures.records_lost,
-        ),
-        (
-            "error_lines_lost_total",
-            "counter",
-            "Lines of the error log that could not be written.",
-            figures.lines_lost,
-        ),
-    ] {
-        text.family(name, kind, help);
-        text.sample(name, &[], value);
-    }
+fn process(figures: &Status, text: &mut Text) {
+    let version = [([("version", figures.version)], 1)];
+    text.each("info", "Always 1; says the version.", version);
+    let help = "Time since the server started.";
+    text.one("uptime_seconds", help, figures.uptime_s);
+    let help = "Number of the configuration that serves.";
+    text.one("generation", help, figures.generation);
+    let help = "Configurations taken over after the first.";
+    text.one("reloads_total", help, figures.reloads);
+    let help = "Reloads that changed nothing.";
+    text.one("reloads_refused_total", help, figures.reloads_refused);
+    let help = "Servers started again after an unwanted end.";
+    text.one("restarts_total", help, figures.restarts);
+    let help = "Access records that could not be written.";
+    let lost = figures.access_records_lost;
+    text.one("access_records_lost_total", help, lost);
+    let help = "Lines of the error log that could not be written.";
+    text.one("error_lines_lost_total", help, figures.error_lines_lost);
 }
 
-fn programs(programs: &ProgramFigures, text: &mut Text) {
-    for (name, kind, help, value) in [
-        (
-            "programs_running",
-            "gauge",
-            "Programs that run.",
-            programs.running as u64,
-        ),
-        (
-            "programs_started_total",
-            "counter",
-            "Programs that ran.",
-            programs.started,
-        ),
-        (
-            "programs_failed_total",
-            "counter",
-            "Programs that could not be started.",
-            programs.failed,
-        ),
-    ] {
-        text.family(name, kind, help);
-        text.sample(name, &[], value);
-    }
-    let name = "programs_killed_total";
-    text.family(name, "counter", "Programs killed, by reason.");
-    for (reason, count) in programs.killed() {
-        text.sample(name, &[("reason", reason)], count);
-    }
-}
-
-fn stragglers(stragglers: &StragglerFigures, text: &mut Text) {
-    text.family(
-        "stragglers",
-        "gauge",
-        "Servers and programs at work for clients that have gone, with permits of limits.",
+fn programs(programs: &Programs, text: &mut Text) {
+    text.one("programs_running", "Programs that run.", programs.running);
+    let help = "Programs that ran.";
+    text.one("programs_started_total", help, programs.started);
+    let help = "Programs that could not be started.";
+    text.one("programs_failed_total", help, programs.failed);
+    let killed = programs.killed.iter();
+    let killed = killed.map(|(reason, count)| ([("reason", reason)], count));
+    text.each(
+        "programs_killed_total",
+        "Programs killed, by reason.",
+        killed,
     );
-    text.sample("stragglers", &[], stragglers.now);
-    let name = "stragglers_ended_total";
-    text.family(name, "counter", "Such work that ended, by how.");
-    for (end, count) in stragglers.ended() {
-        text.sample(name, &[("end", end)], count);
-    }
 }
 
-fn maps(maps: &[MapFigures], text: &mut Text) {
-    type Of = fn(&MapFigures) -> u64;
-    let counters: [(&str, &str, Of); 4] = [
-        ("map_questions_total", "Questions to maps.", |map| {
-            map.questions
-        }),
-        (
-            "map_cached_total",
-            "Questions to maps that were answered from memory.",
-            |map| map.cached,
-        ),
-        (
-            "map_errors_total",
-            "Questions to maps that got what on_error says.",
-            |map| map.errors,
-        ),
-        (
-            "map_restarts_total",
-            "Times that a map's program had to be started again.",
-            |map| map.restarts,
-        ),
-    ];
-    for (name, help, of) in counters.into_iter().filter(|_| !maps.is_empty()) {
-        text.family(name, "counter", help);
-        for map in maps {
-            text.sample(name, &[("map", &map.name)], of(map));
-        }
-    }
-    let running = maps.iter().filter_map(|map| Some((map, map.processes?.0)));
-    for (at, (map, running)) in running.enumerate() {
-        if at == 0 {
-            text.family(
-                "map_processes",
-                "gauge",
-                "Processes of a map's program that run.",
-            );
-        }
-        text.sample("map_processes", &[("map", &map.name)], running);
-    }
-}
-
-fn scripts(scripts: &ScriptFigures, text: &mut Text) {
-    for (name, help, value) in [
-        ("script_vms", "VMs of scripts.", scripts.vms),
-        (
-            "script_memory_bytes",
-            "What they hold.",
-            scripts.memory_bytes,
-        ),
-        ("scripts_parked", "Scripts that wait.", scripts.parked),
-    ] {
-        text.family(name, "gauge", help);
-        text.sample(name, &[], value);
-    }
-    let (ended, failed) = ("scripts_ended_total", "scripts_failed_total");
-    text.family(
+fn stragglers(stragglers: &Stragglers, text: &mut Text) {
+    let help = "Servers and programs at work for clients that have gone, with permits of limits.";
+    text.one("stragglers", help, stragglers.now);
+    let ended = stragglers.ended.iter();
+    let ended = ended.map(|(end, count)| ([("end", end)], count));
+    text.each(
+        "stragglers_ended_total",
+        "Such work that ended, by how.",
         ended,
-        "counter",
-        "Scripts that came to their end, by phase.",
     );
-    for (phase, count, _) in scripts.phases() {
-        text.sample(ended, &[("phase", phase)], count);
+}
+
+/// Where there are none, the families are not named either.
+fn maps(maps: &[Map], text: &mut Text) {
+    if maps.is_empty() {
+        return;
     }
-    text.family(failed, "counter", "Scripts that failed, by phase.");
-    for (phase, _, count) in scripts.phases() {
-        text.sample(failed, &[("phase", phase)], count);
+    let of = |count: fn(&Map) -> u64| maps.iter().map(move |it| ([("map", &it.map)], count(it)));
+    let questions = of(|it| it.questions);
+    text.each("map_questions_total", "Questions to maps.", questions);
+    let help = "Questions to maps that were answered from memory.";
+    text.each("map_cached_total", help, of(|it| it.cached));
+    let help = "Questions to maps that got what on_error says.";
+    text.each("map_errors_total", help, of(|it| it.errors));
+    let help = "Times that a map's program had to be started again.";
+    text.each("map_restarts_total", help, of(|it| it.restarts));
+    let running = maps.iter();
+    let mut running = running
+        .filter_map(|it| Some(([("map", &it.map)], it.running?)))
+        .peekable();
+    if running.peek().is_some() {
+        let help = "Processes of a map's program that run.";
+        text.each("map_processes", help, running);
     }
 }
 
-/// One number of several.
-type Figure<T> = fn(&T) -> u64;
-
-/// Name, type, help and value of a worker's figure.
-type Family = (
-    &'static str,
-    &'static str,
-    &'static str,
-    Figure<WorkerFigures>,
-);
-
-const WORKER_FAMILIES: [Family; 6] = [
-    (
-        "connections",
-        "gauge",
-        "Client connections open.",
-        |worker| worker.connections as u64,
-    ),
-    (
-        "connections_accepted_total",
-        "counter",
-        "Client connections accepted.",
-        |worker| worker.accepted,
-    ),
-    (
-        "connections_refused_total",
-        "counter",
-        "Client connections closed because of a cap.",
-        |worker| worker.refused,
-    ),
-    (
-        "connections_handed_over_total",
-        "counter",
-        "Client connections given to another worker.",
-        |worker| worker.handed_over,
-    ),
-    (
-        "exchanges_in_flight",
-        "gauge",
-        "Requests being answered.",
-        |worker| worker.in_flight,
-    ),
-    (
-        "panics_total",
-        "counter",
-        "Handlers that panicked.",
-        |worker| worker.panics,
-    ),
-];
-
-fn workers(figures: &Figures, text: &mut Text) {
-    for (name, kind, help, value) in WORKER_FAMILIES {
-        text.family(name, kind, help);
-        for (index, worker) in figures.workers.iter().enumerate() {
-            text.sample(name, &[("worker", &index.to_string())], value(worker));
-        }
-    }
+fn scripts(scripts: &Scripts, text: &mut Text) {
+    text.one("script_vms", "VMs of scripts.", scripts.vms);
+    text.one(
+        "script_memory_bytes",
+        "What they hold.",
+        scripts.memory_bytes,
+    );
+    text.one("scripts_parked", "Scripts that wait.", scripts.parked);
+    let of = |count: fn(&Phase) -> u64| {
+        let phases = scripts.phases.iter();
+        phases.map(move |(phase, it)| ([("phase", phase)], count(it)))
+    };
+    let help = "Scripts that came to their end, by phase.";
+    text.each("scripts_ended_total", help, of(|it| it.ended));
+    let help = "Scripts that failed, by phase.";
+    text.each("scripts_failed_total", help, of(|it| it.failed));
 }
 
-fn sites(figures: &Figures, text: &mut Text) {
+fn workers(figures: &Status, text: &mut Text) {
+    let of = |count: fn(&Worker) -> u64| {
+        let workers = figures.workers.iter().enumerate();
+        workers.map(move |(index, it)| ([("worker", index.to_string())], count(it)))
+    };
+    let open = of(|it| it.connections as u64);
+    text.each("connections", "Client connections open.", open);
+    let help = "Client connections accepted.";
+    text.each("connections_accepted_total", help, of(|it| it.accepted));
+    let help = "Client connections closed because of a cap.";
+    text.each("connections_refused_total", help, of(|it| it.refused));
+    let help = "Client connections given to another worker.";
+    let given = of(|it| it.handed_over);
+    text.each("connections_handed_over_total", help, given);
+    let in_flight = of(|it| it.in_flight);
+    text.each("exchanges_in_flight", "Requests being answered.", in_flight);
+    let panics = of(|it| it.panics);
+    text.each("panics_total", "Handlers that panicked.", panics);
+}
+
+fn sites(figures: &Status, text: &mut Text) {
     let sites = || {
-        let named = figures
-            .sites
-            .iter()
-            .map(|(name, replies)| (name.as_str(), replies));
+        let named = figures.sites.iter();
+        let named = named.map(|site| (site.site.as_str(), &site.replies));
         named.chain([("", &figures.without_site)])
     };
-    text.family(
-        "requests_total",
-        "counter",
-        "Requests answered, by site (empty: none) and hundreds of the status.",
-    );
+    let name = "requests_total";
+    let help = "Requests answered, by site (empty: none) and hundreds of the status.";
+    text.family(name, help);
     for (site, replies) in sites() {
         for (class, count) in (1..).zip(replies.by_class) {
             if count > 0 {
                 let status = format!("{class}xx");
-                text.sample(
-                    "requests_total",
-                    &[("site", site), ("status", &status)],
-                    count,
-                );
+                text.sample(name, &[("site", site), ("status", &status)], count);
             }
         }
     }
-    let bytes: [(_, _, Figure<ReplyFigures>); 2] = [
-        (
-            "request_body_bytes_total",
-            "Bytes of request bodies.",
-            |replies| replies.bytes_in,
-        ),
-        (
-            "reply_body_bytes_total",
-            "Bytes of reply bodies.",
-            |replies| replies.bytes_out,
-        ),
-    ];
-    for (name, help, value) in bytes {
-        text.family(name, "counter", help);
-        for (site, replies) in sites() {
-            text.sample(name, &[("site", site)], value(replies));
-        }
-    }
+    let of = |bytes: fn(&Replies) -> u64| {
+        sites().map(move |(site, replies)| ([("site", site)], bytes(replies)))
+    };
+    let help = "Bytes of request bodies.";
+    text.each("request_body_bytes_total", help, of(|it| it.bytes_in));
+    let help = "Bytes of reply bodies.";
+    text.each("reply_body_bytes_total", help, of(|it| it.bytes_out));
 }
 
-fn upstreams(figures: &Figures, text: &mut Text) {
-    let families: [(_, _, _, Figure<UpstreamFigures>); 5] = [
-        (
-            "upstream_requests_total",
-            "counter",
-            "Requests the server was chosen for.",
-            |it| it.requests,
-        ),
-        (
-            "upstream_failures_total",
-            "counter",
-            "Failures to connect or to answer.",
-            |it| it.failures,
-        ),
-        (
-            "upstream_timeouts_total",
-            "counter",
-            "Requests the server let wait for too long, before or within its reply.",
-            |it| it.timeouts,
-        ),
-        (
-            "upstream_in_flight",
-            "gauge",
-            "Requests the server is answering.",
-            |it| it.in_flight,
-        ),
-        (
-            "upstream_up",
-            "gauge",
-            "0 while the server is out after failures, or is the only one and fails; else 1.",
-            |it| u64::from(it.is_up()),
-        ),
-    ];
-    for (name, kind, help, value) in families {
-        text.family(name, kind, help);
-        for ((upstream, server), figures) in &figures.upstreams {
-            let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
-            text.sample(name, &labels, value(figures));
-        }
-    }
-    let name = "upstream_oldest_seconds";
-    text.family(name, "gauge", "How long the oldest request in flight is.");
-    for ((upstream, server), figures) in &figures.upstreams {
-        let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
-        text.sample(
-            name,
-            &labels,
-            figures.oldest.unwrap_or_default().as_secs_f64(),
-        );
-    }
-    let name = "upstream_agent_weight";
-    text.family(
-        name,
-        "gauge",
-        "Part of the server's weight that counts, as its agent says: 1 all of it, 0 while it drains.",
-    );
-    for ((upstream, server), figures) in &figures.upstreams {
-        if let Some(weight) = figures.agent_weight() {
-            let labels = [("upstream", upstream.as_str()), ("server", server.as_str())];
-            text.sample(name, &labels, weight);
-        }
-    }
+/// One figure of each server; one without it is left out.
+fn servers<V>(
+    figures: &Status,
+    of: impl Fn(&Upstream) -> Option<V>,
+) -> impl Iterator<Item = ([(&'static str, &str); 2], V)> {
+    figures.upstreams.iter().filter_map(move |it| {
+        let labels = [("upstream", &*it.upstream), ("server", &*it.server)];
+        Some((labels, of(it)?))
+    })
+}
+
+fn upstreams(figures: &Status, text: &mut Text) {
+    let of = |count: fn(&Upstream) -> u64| servers(figures, move |it| Some(count(it)));
+    let help = "Requests the server was chosen for.";
+    text.each("upstream_requests_total", help, of(|it| it.requests));
+    let help = "Failures to connect or to answer.";
+    text.each("upstream_failures_total", help, of(|it| it.failures));
+    let help = "Requests the server let wait for too long, before or within its reply.";
+    text.each("upstream_timeouts_total", help, of(|it| it.timeouts));
+    let help = "Requests the server is answering.";
+    text.each("upstream_in_flight", help, of(|it| it.in_flight));
+    let help = "0 while the server is out after failures, or is the only one and fails; else 1.";
+    text.each("upstream_up", help, of(|it| u64::from(it.is_up())));
+    let help = "How long the oldest request in flight is.";
+    let oldest = servers(figures, |it| Some(it.oldest_s.unwrap_or_default()));
+    text.each("upstream_oldest_seconds", help, oldest);
+    let help = "Part of the server's weight that counts, as its agent says: 1 all of it, 0 while it drains.";
+    let weights = servers(figures, |it| it.agent_weight);
+    text.each("upstream_agent_weight", help, weights);
 }
 
 /// All keys of a limit together; what is a total counts those too that are forgotten by now.
-fn limits(rows: &[Row], text: &mut Text) {
-    let families: [(_, _, _, Figure<Row>); 8] = [
-        (
-            "limit_in_flight",
-            "gauge",
-            "Requests that hold a permit.",
-            |row| row.look.in_flight,
-        ),
-        (
-            "limit_in_flight_most",
-            "gauge",
-            "Requests that hold a permit of the key that has most of them.",
-            |row| row.look.in_flight_most,
-        ),
-        (
-            "limit_shadow",
-            "gauge",
-            "1 where the limit is in shadow and refuses nobody.",
-            |row| u64::from(row.limit.mode == Mode::Shadow),
-        ),
-        (
-            "limit_queued",
-            "gauge",
-            "Requests that wait for a permit.",
-            |row| row.look.queued,
-        ),
-        ("limit_keys", "gauge", "Keys in use.", |row| row.look.keys),
-        (
-            "limit_admitted_total",
-            "counter",
-            "Requests admitted.",
-            |row| row.look.totals.admitted,
-        ),
-        (
-            "limit_waited_total",
-            "counter",
-            "Requests that waited, whatever came of it.",
-            |row| row.look.totals.waited,
-        ),
-        (
-            "limit_shadow_refused_total",
-            "counter",
-            "Requests the limit would have refused, were it not in shadow.",
-            |row| row.look.totals.shadow_refused,
-        ),
-    ];
-    for (name, kind, help, value) in families {
-        text.family(name, kind, help);
-        for row in rows {
-            text.sample(name, &[("limit", &row.limit.identity)], value(row));
-        }
-    }
-    permits(rows, text);
-    refusals(rows, text);
-}
-
-fn permits(rows: &[Row], text: &mut Text) {
-    let name = "limit_concurrent";
-    text.family(name, "gauge", "Permits there are for each key.");
-    for row in rows {
-        if let Some(permits) = row.look.cap {
-            text.sample(name, &[("limit", &row.limit.identity)], permits);
-        }
-    }
-}
-
-fn refusals(rows: &[Row], text: &mut Text) {
-    let name = "limit_refused_total";
-    text.family(name, "counter", "Requests refused, by limit and reason.");
-    for row in rows {
-        for (reason, count) in Why::ALL.iter().zip(row.look.totals.refused) {
-            if count > 0 {
-                let labels = [
-                    ("limit", row.limit.identity.as_str()),
-                    ("reason", reason.word()),
-                ];
-                text.sample(name, &labels, count);
-            }
-        }
-    }
+fn limits(rows: &[Limit], text: &mut Text) {
+    let of = |count: fn(&Limit) -> u64| {
+        let rows = rows.iter();
+        rows.map(move |row| ([("limit", &row.limit)], count(row)))
+    };
+    let help = "Requests that hold a permit.";
+    text.each("limit_in_flight", help, of(|it| it.in_flight));
+    let help = "Requests that hold a permit of the key that has most of them.";
+    text.each("limit_in_flight_most", help, of(|it| it.in_flight_most));
+    let help = "1 where the limit is in shadow and refuses nobody.";
+    let shadow = of(|it| u64::from(it.mode == "shadow"));
+    text.each("limit_shadow", help, shadow);
+    let help = "Requests that wait for a permit.";
+    text.each("limit_queued", help, of(|it| it.queued));
+    text.each("limit_keys", "Keys in use.", of(|it| it.keys));
+    let admitted = of(|it| it.admitted);
+    text.each("limit_admitted_total", "Requests admitted.", admitted);
+    let help = "Requests that waited, whatever came of it.";
+    text.each("limit_waited_total", help, of(|it| it.waited));
+    let help = "Requests the limit would have refused, were it not in shadow.";
+    let refused = of(|it| it.shadow_refused);
+    text.each("limit_shadow_refused_total", help, refused);
+    let permits = rows.iter();
+    let permits = permits.filter_map(|row| Some(([("limit", &row.limit)], row.permits?)));
+    let help = "Permits there are for each key.";
+    text.each("limit_concurrent", help, permits);
+    let refused = rows.iter().flat_map(|row| {
+        let counts = row.refused.iter().filter(|(_, count)| **count > 0);
+        counts.map(|(reason, count)| ([("limit", &*row.limit), ("reason", reason)], count))
+    });
+    let help = "Requests refused, by limit and reason.";
+    text.each("limit_refused_total", help, refused);
 }
 
 /// A sensor that this machine does not have is left out.
-fn sensors(figures: &Figures, text: &mut Text) {
-    text.family(
-        "sensor",
-        "gauge",
-        "What each sensor says: shares from 0 to 1, times in seconds.",
-    );
-    for (gauge, value) in &figures.sensors {
-        if let Some(value) = value {
-            text.sample("sensor", &[("sensor", gauge.name())], value);
-        }
-    }
-    let name = "loop_lag_seconds";
+fn sensors(figures: &Status, text: &mut Text) {
+    let sensors = figures.sensors.iter();
+    let sensors = sensors.filter_map(|(name, value)| Some(([("sensor", name)], (*value)?)));
+    let help = "What each sensor says: shares from 0 to 1, times in seconds.";
+    text.each("sensor", help, sensors);
+    let lags = figures.loop_lag_s.iter().enumerate();
+    let lags = lags.filter_map(|(worker, lag)| Some(([("worker", worker.to_string())], (*lag)?)));
     let help = "How late a worker came to what was ready, at worst in the last second.";
-    text.family(name, "gauge", help);
-    for (worker, lag_s) in figures.lags_s.iter().enumerate() {
-        if let Some(lag_s) = lag_s {
-            text.sample(name, &[("worker", &worker.to_string())], lag_s);
-        }
-    }
+    text.each("loop_lag_seconds", help, lags);
 }
 
 /// A tenant's group has no site, a site's group no rule, only one that a script made has `script`; what is used in one counts above, too.
-fn groups(figures: &GroupFigures, text: &mut Text) {
+fn groups(figures: &Status, text: &mut Text) {
     for figure in FIGURES {
-        let kind = match figure.unit {
-            Unit::Level => "gauge",
-            Unit::Time | Unit::Events => "counter",
-        };
         let name = match figure.unit {
-            Unit::Time => format!("group_{}_seconds_total", figure.name),
+            Unit::Time => format!(
+                "group_{}_seconds_total",
+                figure.name.trim_end_matches("_us")
+            ),
             Unit::Events => format!("group_{}_total", figure.name),
             Unit::Level => format!("group_{}", figure.name),
         };
-        text.family(&name, kind, figure.help);
-        for (owner, usage) in &figures.groups {
-            let Some(value) = (figure.of)(usage) else {
+        text.family(&name, figure.help);
+        for group in &figures.groups {
+            let Some(&value) = group.used.get(figure.name) else {
                 continue;
             };
             let mut labels = vec![
-                ("tenant", owner.tenant.as_str()),
-                ("site", owner.site.as_deref().unwrap_or_default()),
-                ("rule", owner.rule.as_deref().unwrap_or_default()),
+                ("tenant", group.tenant.as_str()),
+                ("site", group.site.as_deref().unwrap_or_default()),
+                ("rule", group.rule.as_deref().unwrap_or_default()),
             ];
-            labels.extend(owner.script.as_deref().map(|name| ("script", name)));
+            labels.extend(group.script.as_deref().map(|name| ("script", name)));
             match figure.unit {
                 Unit::Time => text.sample(&name, &labels, seconds(value)),
                 Unit::Events | Unit::Level => text.sample(&name, &labels, value),
             }
         }
     }
-    let name = "groups_left_out";
-    text.family(
-        name,
-        "gauge",
-        "Groups of programs beyond those shown here, at least.",
-    );
-    text.sample(name, &[], figures.left_out);
+    let help = "Groups of programs beyond those shown here, at least.";
+    text.one("groups_left_out", help, figures.groups_left_out);
 }
 
 /// Samples so far.
@@ -525,18 +286,43 @@ pub(super) struct Text {
 
 // Writing to memory does not fail.
 impl Text {
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    /// Begins a family; what adds up is a total.
+    fn family(&mut self, name: &str, help: &str) {
+        let is_total = name.ends_with("_total");
+        self.family_of(name, if is_total { "counter" } else { "gauge" }, help);
+    }
+
+    /// Puts a family of one sample.
+    fn one(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, help);
+        self.sample::<&str>(name, &[], value);
+    }
+
+    /// Puts a family of samples, each with its labels.
+    pub(super) fn each<const N: usize, L: AsRef<str>, V: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = ([(&'static str, L); N], V)>,
+    ) {
+        self.family(name, help);
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
+    }
+
+    fn family_of(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(
             self.out,
             "# HELP nagaya_{name} {help}\n# TYPE nagaya_{name} {kind}"
         );
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    fn sample<L: AsRef<str>>(&mut self, name: &str, labels: &[(&str, L)], value: impl Display) {
         let _ = write!(self.out, "nagaya_{name}");
         for (at, (label, text)) in labels.iter().enumerate() {
             let _ = write!(self.out, "{}{label}=\"", if at == 0 { '{' } else { ',' });
-            self.label(text);
+            self.label(text.as_ref());
             self.out.push('"');
         }
         let end = if labels.is_empty() { "" } else { "}" };
@@ -553,7 +339,8 @@ impl Text {
         }
     }
 
-    fn histogram(&mut self, name: &str, times: &Times) {
+    fn histogram(&mut self, name: &str, help: &str, times: &Times) {
+        self.family_of(name, "histogram", help);
         let bucket = format!("{name}_bucket");
         let mut below = 0;
         for (at, count) in times.counts.iter().enumerate() {
@@ -563,8 +350,8 @@ impl Text {
                 .map_or("+Inf".to_owned(), |bound| seconds(*bound));
             self.sample(&bucket, &[("le", &bound)], below);
         }
-        self.sample(&format!("{name}_sum"), &[], seconds(times.sum_us));
-        self.sample(&format!("{name}_count"), &[], below);
+        self.sample::<&str>(&format!("{name}_sum"), &[], seconds(times.sum_us));
+        self.sample::<&str>(&format!("{name}_count"), &[], below);
     }
 }
 

@@ -6,14 +6,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use limits::shed::State;
+use control::{
+    Group, Map, Named, Phase, Programs, Replies, Scripts, ShedRule, ShedTenant, Stragglers, Worker,
+};
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
 
+use super::tests::none;
 use super::*;
 use crate::fixture::Fixture;
 use crate::permits::limiter::Origin;
-use crate::shedding::rows::RuleFigures;
 use ipc::groups::Owner;
 
 const LIMITED: &str = r#"
@@ -27,6 +29,8 @@ hosts = ["a"]
 rules = [{ handler = { respond = { status = 200, body = "fine" } } }]
 "#;
 
+/// Phases before those of requests, which are not shown.
+const PHASES_BEFORE: u64 = 3;
 /// A name with what has to be escaped somewhere.
 const ODD: &str = "a \"b\" \\ c\n\u{7f}é";
 
@@ -91,64 +95,84 @@ pub(crate) fn limits() -> Vec<Row> {
     ]
 }
 
+/// Values under the names that `none` has.
+fn named<T, U>(names: &Named<T>, value: fn(u64) -> U) -> Named<U> {
+    let names = names.iter().zip(0..);
+    names.map(|((name, _), at)| (name, value(at))).collect()
+}
+
 /// Figures in which every field says something.
-fn figures() -> Figures {
-    let replies = |factor: u64| ReplyFigures {
+fn figures() -> Status {
+    let replies = |factor: u64| Replies {
         by_class: [0, 20, 3, 4, 5].map(|count| count * factor),
         bytes_in: 12_345 * factor,
         bytes_out: 9_876_543 * factor,
     };
-    let mut times = Times::default();
-    for (at, count) in times.counts.iter_mut().enumerate() {
-        *count = at as u64 * 3;
+    let site = |name: &str, factor| Site {
+        site: name.to_owned(),
+        replies: replies(factor),
+    };
+    let mut figures = none();
+    let time = &mut figures.time;
+    for times in [&mut time.total, &mut time.upstream] {
+        for (at, count) in (0..).zip(&mut times.counts) {
+            *count = at * 3;
+        }
+        times.sum_us = 123_456_789;
     }
-    times.sum_us = 123_456_789;
-    Figures {
+    let phase = |at| Phase {
+        ended: (at + PHASES_BEFORE) * 10,
+        failed: at + PHASES_BEFORE,
+    };
+    Status {
         generation: 7,
         pid: 4_242,
-        uptime: Duration::from_millis(93_784_900),
+        uptime_s: 93_784,
         reloads: 6,
         reloads_refused: 1,
         restarts: 2,
-        records_lost: 3,
-        lines_lost: 4,
+        access_records_lost: 3,
+        error_lines_lost: 4,
         sites_configured: 10_000,
         workers: workers(),
-        sites: vec![
-            ("a.example.jp".to_owned(), replies(1)),
-            (ODD.to_owned(), replies(2)),
-        ],
+        sites: vec![site("a.example.jp", 1), site(ODD, 2)],
         without_site: replies(3),
         upstreams: upstreams(),
-        programs: ProgramFigures {
+        programs: Programs {
             running: 2,
             started: 1_500,
             failed: 1,
-            killed: std::array::from_fn(|at| at as u64),
+            killed: named(&figures.programs.killed, |at| at),
         },
-        stragglers: StragglerFigures {
+        stragglers: Stragglers {
             now: 1,
-            ended: std::array::from_fn(|at| at as u64 + 1),
+            ended: named(&figures.stragglers.ended, |at| at + 1),
         },
-        scripts: ScriptFigures {
+        scripts: Scripts {
             vms: 2,
             memory_bytes: 3 << 20,
             parked: 5,
-            by_phase: std::array::from_fn(|at| (at as u64 * 10, at as u64)),
+            phases: named(&figures.scripts.phases, phase),
         },
         groups: groups(),
+        groups_left_out: 7,
         maps: maps(),
-        limits: limits(),
+        limits: limits().iter().map(listed).collect(),
         sensors: sensors(),
-        lags_s: vec![Some(0.001), None, Some(2.0)],
-        shed: shed(),
-        total_time: times.clone(),
-        upstream_time: times,
+        loop_lag_s: vec![Some(0.001), None, Some(2.0)],
+        shedding: shedding(),
+        shed_by_tenant: [("shop", 1_000), (ODD, 1)].map(shed_tenant).into(),
+        ..figures
     }
 }
 
-fn workers() -> Vec<WorkerFigures> {
-    let worker = |factor: u64| WorkerFigures {
+fn shed_tenant((tenant, shed): (&str, u64)) -> ShedTenant {
+    let tenant = tenant.to_owned();
+    ShedTenant { tenant, shed }
+}
+
+fn workers() -> Vec<Worker> {
+    let worker = |factor: u64| Worker {
         connections: 11,
         accepted: 1_200 * factor,
         refused: 13,
@@ -160,33 +184,34 @@ fn workers() -> Vec<WorkerFigures> {
     vec![worker(1), worker(2)]
 }
 
-fn upstreams() -> BTreeMap<(String, String), UpstreamFigures> {
-    let server = UpstreamFigures {
+fn upstreams() -> Vec<Upstream> {
+    let server = |upstream: &str, server: &str, oldest_s, agent_weight| Upstream {
+        upstream: upstream.to_owned(),
+        server: server.to_owned(),
+        oldest_s,
+        agent_weight,
+        drain: agent_weight == Some(0.0),
+        ..Upstream::default()
+    };
+    let asked = Upstream {
         requests: 5_000,
         failures: 6,
         timeouts: 7,
         in_flight: 8,
-        oldest: Some(Duration::from_millis(61_250)),
         fails_in_row: 3,
         workers: 2,
         workers_out: 1,
         workers_failing: 1,
-        agent_percent: Some(75),
+        ..server("app", "127.0.0.1:1", Some(61.25), Some(0.75))
     };
-    let drained = UpstreamFigures {
-        oldest: Some(Duration::from_nanos(1)),
-        agent_percent: Some(0),
-        ..UpstreamFigures::default()
-    };
-    let key = |upstream: &str, server: &str| (upstream.to_owned(), server.to_owned());
-    BTreeMap::from([
-        (key("app", "127.0.0.1:1"), server),
-        (key("app", "unix:/run/a.sock"), UpstreamFigures::default()),
-        (key(ODD, "127.0.0.1:2"), drained),
-    ])
+    vec![
+        server(ODD, "127.0.0.1:2", Some(1e-9), Some(0.0)),
+        asked,
+        server("app", "unix:/run/a.sock", None, None),
+    ]
 }
 
-fn groups() -> GroupFigures {
+fn groups() -> Vec<Group> {
     let counted = Usage {
         cpu_us: Some(1_500_000),
         throttled_periods: Some(3),
@@ -201,69 +226,63 @@ fn groups() -> GroupFigures {
         tenant: ODD.to_owned(),
         site: Some("a.jp".to_owned()),
         rule: Some("rule 1".to_owned()),
-        script: Some("apache/g".to_owned()),
+        script: None,
     };
     let tenant = Owner {
         tenant: "shop".to_owned(),
         ..Owner::default()
     };
-    GroupFigures {
-        groups: vec![(owner, counted), (tenant, Usage::default())],
-        left_out: 7,
-    }
+    vec![
+        groups::group(&owner, Some("apache/g".to_owned()), &counted),
+        groups::group(&tenant, None, &Usage::default()),
+    ]
 }
 
-fn maps() -> Vec<MapFigures> {
-    let map = MapFigures {
-        name: "of files".to_owned(),
+fn maps() -> Vec<Map> {
+    let map = Map {
+        map: "of files".to_owned(),
         questions: 1_000,
         cached: 900,
         errors: 1,
         restarts: 2,
+        running: None,
         processes: None,
     };
-    let of_program = MapFigures {
-        name: ODD.to_owned(),
-        processes: Some((1, 2)),
+    let of_program = Map {
+        map: ODD.to_owned(),
+        running: Some(1),
+        processes: Some(2),
         ..map.clone()
     };
     vec![map, of_program]
 }
 
 /// Numbers that have no fraction, many digits, or are very small.
-fn sensors() -> Vec<(Gauge, Option<f64>)> {
+fn sensors() -> Named<Option<f64>> {
     let values = [Some(3.0), None, Some(0.1 + 0.2), Some(1e-7), Some(1e21)];
-    Gauge::ALL
-        .into_iter()
-        .zip(values.into_iter().cycle())
-        .collect()
+    let names = Gauge::ALL.into_iter().map(Gauge::name);
+    names.zip(values.into_iter().cycle()).collect()
 }
 
-fn shed() -> ShedFigures {
-    let rule = |name: &str, value, state| RuleFigures {
-        name: name.into(),
-        sensor: Sensor::Here(Gauge::Load1),
-        value,
+fn shedding() -> Vec<ShedRule> {
+    let rule = |name: &str, value, state| ShedRule {
+        rule: name.to_owned(),
+        sensor: "load1".to_owned(),
         enter: 40.0,
         leave: 0.25,
         state,
-        since: Duration::from_millis(61_500),
-        share: 0.5,
+        since_ms: 61_500,
+        admitted_share: 0.5,
         shed: 1_234,
+        value,
     };
-    ShedFigures {
-        rules: vec![
-            rule("load1", Some(41.5), State::Red),
-            rule(ODD, None, State::Green),
-        ],
-        tenants: vec![("shop".into(), 1_000), (ODD.into(), 1)],
-    }
+    vec![rule("load1", Some(41.5), "red"), rule(ODD, None, "green")]
 }
 
 #[test]
 fn the_figures_are_what_they_were_in_every_form() {
-    for (name, figures) in [("figures", figures()), ("no-figures", Figures::default())] {
-        assert_stored(&format!("{name}.json"), &json(&figures));
+    for (name, figures) in [("figures", figures()), ("no-figures", none())] {
+        assert_stored(&format!("{name}.json"), &control::json(&figures));
         assert_stored(&format!("{name}.prom"), &prometheus(&figures));
         assert_stored(&format!("{name}.txt"), &table(&figures));
     }

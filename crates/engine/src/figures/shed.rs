@@ -2,63 +2,77 @@
 
 use std::fmt::Write as _;
 
+use config::model::sensor::Sensor;
+use control::{ShedRule, Status};
+
 use super::prometheus::Text;
 use super::table::{count, duration, grid};
-use crate::shedding::rows::{RuleFigures, ShedFigures};
 
 /// Tenants shown.
 const TENANTS_MAX: usize = 30;
 
 /// The rules, and the tenants of which most was shed.
-pub(super) fn table(figures: &ShedFigures, out: &mut String) {
-    let rows = figures.rules.iter().map(|rule| {
+pub(super) fn table(figures: &Status, out: &mut String) {
+    let rows = figures.shedding.iter().map(|rule| {
         vec![
-            rule.name.to_string(),
-            rule.reading(),
-            rule.state.word().to_owned(),
-            duration(rule.since.as_secs()),
-            format!("{:.0}%", rule.share * 100.0),
+            rule.rule.clone(),
+            reading(rule),
+            rule.state.to_owned(),
+            duration(u64::try_from(rule.since_ms / 1_000).unwrap_or(u64::MAX)),
+            format!("{:.0}%", rule.admitted_share * 100.0),
             count(rule.shed),
         ]
     });
     let heads = ["shedding", "sensor", "state", "for", "admitted", "shed"];
     grid(&heads, rows.collect(), out);
-    let tenants = figures.tenants.iter().take(TENANTS_MAX);
-    let rows = tenants.map(|(tenant, shed)| vec![tenant.to_string(), count(*shed)]);
+    let tenants = figures.shed_by_tenant.iter().take(TENANTS_MAX);
+    let rows = tenants.map(|it| vec![it.tenant.clone(), count(it.shed)]);
     grid(&["tenant", "shed"], rows.collect(), out);
-    if let more @ 1.. = figures.tenants.len().saturating_sub(TENANTS_MAX) {
+    if let more @ 1.. = figures.shed_by_tenant.len().saturating_sub(TENANTS_MAX) {
         let _ = writeln!(out, "and {more} more: nagaya status --json");
     }
 }
 
+/// `cpu_pressure 12.3%, too much above 40.0%`; without the sensor's name where the rule has it.
+fn reading(rule: &ShedRule) -> String {
+    let Some(sensor) = Sensor::from_name(&rule.sensor) else {
+        return rule.sensor.clone();
+    };
+    let value = rule.value.map(|value| sensor.unit().show(value));
+    let (value, beyond) = (value.unwrap_or("-".into()), sensor.beyond(rule.enter));
+    let name = match rule.rule == rule.sensor {
+        true => String::new(),
+        false => format!("{sensor} "),
+    };
+    format!("{name}{value}, too much {beyond}")
+}
+
+/// One figure of each rule.
+fn of_rules<V>(
+    rules: &[ShedRule],
+    of: fn(&ShedRule) -> V,
+) -> impl Iterator<Item = ([(&'static str, &String); 1], V)> {
+    rules
+        .iter()
+        .map(move |rule| ([("rule", &rule.rule)], of(rule)))
+}
+
 /// States are numbers: 0 green, 1 yellow, 2 red.
-pub(super) fn prometheus(figures: &ShedFigures, out: &mut Text) {
-    type Figure = fn(&RuleFigures) -> f64;
-    let families: [(_, _, Figure); 2] = [
-        (
-            "shedding_state",
-            "How a rule that sheds stands: 0 green, 1 yellow, 2 red.",
-            |rule| f64::from(rule.state as u8),
-        ),
-        (
-            "shedding_admitted_share",
-            "Share of requests that a rule that sheds admits.",
-            |rule| rule.share,
-        ),
-    ];
-    for (name, help, value) in families {
-        out.family(name, "gauge", help);
-        for rule in &figures.rules {
-            out.sample(name, &[("rule", &rule.name)], value(rule));
-        }
-    }
-    out.family("shed_total", "counter", "Requests shed, by rule.");
-    for rule in &figures.rules {
-        out.sample("shed_total", &[("rule", &rule.name)], rule.shed);
-    }
-    let name = "tenant_shed_total";
-    out.family(name, "counter", "Requests shed, by tenant.");
-    for (tenant, shed) in &figures.tenants {
-        out.sample(name, &[("tenant", tenant)], shed);
-    }
+pub(super) fn prometheus(figures: &Status, out: &mut Text) {
+    let rules = &figures.shedding;
+    let state = |rule: &ShedRule| match rule.state {
+        "green" => 0,
+        "yellow" => 1,
+        _ => 2,
+    };
+    let help = "How a rule that sheds stands: 0 green, 1 yellow, 2 red.";
+    out.each("shedding_state", help, of_rules(rules, state));
+    let help = "Share of requests that a rule that sheds admits.";
+    let shares = of_rules(rules, |rule| rule.admitted_share);
+    out.each("shedding_admitted_share", help, shares);
+    let shed = of_rules(rules, |rule| rule.shed);
+    out.each("shed_total", "Requests shed, by rule.", shed);
+    let tenants = figures.shed_by_tenant.iter();
+    let shed = tenants.map(|it| ([("tenant", &it.tenant)], it.shed));
+    out.each("tenant_shed_total", "Requests shed, by tenant.", shed);
 }

@@ -2,14 +2,16 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use super::groups::GroupFigures;
-use super::shed;
-use super::{
-    Figures, MapFigures, ProgramFigures, ReplyFigures, ScriptFigures, StragglerFigures, Times,
-    UpstreamFigures,
+use control::{
+    Group, Limit, Map, Programs, Replies, Scripts, Site, Status, Stragglers, Times, Upstream,
+    Worker,
 };
-use crate::permits::rows::Row;
+use ipc::groups::Owner;
+
+use super::shed;
+use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
 const SITES_MAX: usize = 30;
@@ -23,17 +25,17 @@ const UP: &str = "up";
 const GROUPS_MAX: usize = 30;
 
 /// Puts figures into a page of aligned lines.
-pub(crate) fn table(figures: &Figures) -> String {
+pub(crate) fn table(figures: &Status) -> String {
     let mut out = String::new();
-    let replies = figures.replies();
+    let replies = replies(figures);
     // Writing to memory does not fail, here and below.
     let _ = writeln!(
         out,
         "nagaya {} · pid {} · generation {} · up {} · {} · {}\n",
-        env!("CARGO_PKG_VERSION"),
+        figures.version,
         figures.pid,
         figures.generation,
-        duration(figures.uptime.as_secs()),
+        duration(figures.uptime_s),
         plural(figures.workers.len(), "worker"),
         plural(figures.sites_configured, "site"),
     );
@@ -41,8 +43,8 @@ pub(crate) fn table(figures: &Figures) -> String {
         let _ = writeln!(out, "{name:<13}{text}");
     };
     line("connections", connections(figures));
-    let in_flight = count(figures.sum(|worker| worker.in_flight));
-    let ended = count(figures.sum(|worker| worker.ended));
+    let in_flight = count(sum(figures, |worker| worker.in_flight));
+    let ended = count(sum(figures, |worker| worker.ended));
     line(
         "requests",
         format!(
@@ -52,18 +54,21 @@ pub(crate) fn table(figures: &Figures) -> String {
     );
     let (bytes_in, bytes_out) = (bytes(replies.bytes_in), bytes(replies.bytes_out));
     line("bodies", format!("{bytes_in} in · {bytes_out} out"));
-    line("time", quantiles(&figures.total_time));
-    if figures.upstream_time.count() > 0 {
-        line("upstreams", quantiles(&figures.upstream_time));
+    line("time", quantiles(&figures.time.total));
+    if figures.time.upstream.count() > 0 {
+        line("upstreams", quantiles(&figures.time.upstream));
     }
-    if figures.programs.any() {
-        line("programs", programs(&figures.programs));
+    let of = &figures.programs;
+    if of.started + of.failed > 0 || of.running > 0 {
+        line("programs", programs(of));
     }
-    if figures.stragglers.any() {
-        line("stragglers", stragglers(&figures.stragglers));
+    let of = &figures.stragglers;
+    if of.now > 0 || of.ended.iter().any(|(_, count)| *count > 0) {
+        line("stragglers", stragglers(of));
     }
-    if figures.scripts.any() {
-        line("scripts", scripts(&figures.scripts));
+    let of = &figures.scripts;
+    if of.vms > 0 || of.phases.iter().any(|(_, it)| it.ended + it.failed > 0) {
+        line("scripts", scripts(of));
     }
     line("life", life(figures));
     workers(figures, &mut out);
@@ -71,22 +76,22 @@ pub(crate) fn table(figures: &Figures) -> String {
     sites(figures, &mut out);
     maps(&figures.maps, &mut out);
     limits(&figures.limits, &mut out);
-    shed::table(&figures.shed, &mut out);
-    groups(&figures.groups, &mut out);
+    shed::table(figures, &mut out);
+    groups(figures, &mut out);
     out
 }
 
 /// Those that failed most first, then those that were asked most.
-fn maps(figures: &[MapFigures], out: &mut String) {
+fn maps(figures: &[Map], out: &mut String) {
     let mut busiest: Vec<_> = figures.iter().collect();
     busiest.sort_by_key(|map| Reverse((map.errors, map.questions)));
     let rows = busiest.iter().take(MAPS_MAX).map(|map| {
-        let running = match map.processes {
+        let running = match map.running.zip(map.processes) {
             None => "file".to_owned(),
             Some((running, all)) => format!("{running} of {all}"),
         };
         vec![
-            map.name.clone(),
+            map.map.clone(),
             running,
             count(map.questions),
             count(map.cached),
@@ -109,17 +114,17 @@ fn maps(figures: &[MapFigures], out: &mut String) {
 }
 
 /// Those at which most wait first, then those that refused most.
-fn limits(rows: &[Row], out: &mut String) {
+fn limits(rows: &[Limit], out: &mut String) {
     let mut busiest: Vec<_> = rows.iter().collect();
-    busiest.sort_by_key(|row| Reverse((row.look.queued, row.refused_total(), row.look.in_flight)));
+    busiest.sort_by_key(|row| Reverse((row.queued, row.refused_total(), row.in_flight)));
     let cells = busiest.iter().take(LIMITS_MAX).map(|row| {
         vec![
-            row.limit.identity.clone(),
-            count(row.look.keys),
-            count(row.look.in_flight),
-            count(row.look.queued),
+            row.limit.clone(),
+            count(row.keys),
+            count(row.in_flight),
+            count(row.queued),
             count(row.refused_total()),
-            count(row.look.totals.shadow_refused),
+            count(row.shadow_refused),
         ]
     });
     let heads = [
@@ -137,20 +142,23 @@ fn limits(rows: &[Row], out: &mut String) {
 }
 
 /// Those that used most first; a figure that the machine does not have is a dash.
-fn groups(figures: &GroupFigures, out: &mut String) {
+fn groups(figures: &Status, out: &mut String) {
     let mut busiest: Vec<_> = figures.groups.iter().collect();
-    busiest.sort_by_key(|(_, usage)| Reverse(usage.cpu_us));
-    let or_dash = |value: Option<u64>, spell: fn(u64) -> String| value.map_or("-".into(), spell);
-    let rows = busiest.iter().take(GROUPS_MAX).map(|(owner, usage)| {
+    busiest.sort_by_key(|group| Reverse(group.used.get("cpu_us")));
+    let or_dash = |value: Option<&u64>, spell: fn(u64) -> String| {
+        value.map_or("-".into(), |value| spell(*value))
+    };
+    let rows = busiest.iter().take(GROUPS_MAX).map(|group| {
+        let used = |name| group.used.get(name);
         vec![
-            owner.describe(),
-            or_dash(usage.cpu_us, micros),
-            or_dash(usage.throttled_us, micros),
-            or_dash(usage.memory_bytes, bytes),
-            or_dash(usage.memory_peak_bytes, bytes),
-            or_dash(usage.oom_kills, count),
-            or_dash(usage.pids, count),
-            or_dash(usage.pids_hits, count),
+            describe(group),
+            or_dash(used("cpu_us"), micros),
+            or_dash(used("throttled_us"), micros),
+            or_dash(used("memory_bytes"), bytes),
+            or_dash(used("memory_peak_bytes"), bytes),
+            or_dash(used("oom_kills"), count),
+            or_dash(used("pids"), count),
+            or_dash(used("pids_refused"), count),
         ]
     });
     let heads = [
@@ -164,8 +172,8 @@ fn groups(figures: &GroupFigures, out: &mut String) {
         "refused",
     ];
     grid(&heads, rows.collect(), out);
-    if let more @ 1.. = busiest.len().saturating_sub(GROUPS_MAX) + figures.left_out {
-        let least = if figures.left_out > 0 {
+    if let more @ 1.. = busiest.len().saturating_sub(GROUPS_MAX) + figures.groups_left_out {
+        let least = if figures.groups_left_out > 0 {
             "at least "
         } else {
             ""
@@ -174,20 +182,44 @@ fn groups(figures: &GroupFigures, out: &mut String) {
     }
 }
 
-fn connections(figures: &Figures) -> String {
-    let open = figures.sum(|worker| worker.connections as u64);
+fn describe(group: &Group) -> String {
+    let owner = Owner {
+        tenant: group.tenant.clone(),
+        site: group.site.clone(),
+        rule: group.rule.clone(),
+        script: group.script.clone(),
+    };
+    owner.describe()
+}
+
+/// A figure of all workers together.
+fn sum(figures: &Status, of: impl Fn(&Worker) -> u64) -> u64 {
+    figures.workers.iter().map(of).sum()
+}
+
+/// Exchanges of all sites and of none.
+fn replies(figures: &Status) -> Replies {
+    let mut sum = figures.without_site;
+    for site in &figures.sites {
+        sum.add(&site.replies);
+    }
+    sum
+}
+
+fn connections(figures: &Status) -> String {
+    let open = sum(figures, |worker| worker.connections as u64);
     let mut text = format!("{} open", count(open));
     for (number, what) in [
-        (figures.sum(|worker| worker.accepted), "accepted"),
-        (figures.sum(|worker| worker.refused), "refused"),
-        (figures.sum(|worker| worker.handed_over), "handed over"),
+        (sum(figures, |worker| worker.accepted), "accepted"),
+        (sum(figures, |worker| worker.refused), "refused"),
+        (sum(figures, |worker| worker.handed_over), "handed over"),
     ] {
         let _ = write!(text, " · {} {what}", count(number));
     }
     text
 }
 
-fn classes(replies: &ReplyFigures) -> String {
+fn classes(replies: &Replies) -> String {
     let mut text = String::new();
     for (class, number) in (1..).zip(replies.by_class) {
         if number > 0 {
@@ -203,7 +235,7 @@ fn quantiles(times: &Times) -> String {
         return "nothing yet".to_owned();
     }
     let mean = format!("mean {}", micros(times.sum_us / total));
-    let at = |name, thousandths| match times.quantile_us(thousandths) {
+    let at = |name, thousandths| match quantile_us(times, thousandths) {
         Some(bound_us) => format!(" · {name} ≤ {}", micros(bound_us)),
         None => format!(" · {name} > 60 s"),
     };
@@ -215,7 +247,19 @@ fn quantiles(times: &Times) -> String {
     )
 }
 
-fn programs(programs: &ProgramFigures) -> String {
+/// The bound that so many thousandths of the durations do not pass; `None` where there are no
+/// durations or no bound holds.
+pub(super) fn quantile_us(times: &Times, thousandths: u64) -> Option<u64> {
+    let wanted = (times.count() * thousandths).div_ceil(1_000).max(1);
+    let mut seen = 0;
+    let bucket = times.counts.iter().position(|count| {
+        seen += count;
+        seen >= wanted
+    });
+    BOUNDS_US.get(bucket?).copied()
+}
+
+fn programs(programs: &Programs) -> String {
     let mut text = format!(
         "{} running · {} started",
         count(programs.running as u64),
@@ -224,22 +268,24 @@ fn programs(programs: &ProgramFigures) -> String {
     if programs.failed > 0 {
         let _ = write!(text, " · {} not started", count(programs.failed));
     }
-    for (word, number) in programs.killed().filter(|(_, number)| *number > 0) {
-        let _ = write!(text, " · killed: {word} {}", count(number));
+    for (word, number) in programs.killed.iter().filter(|(_, number)| **number > 0) {
+        let _ = write!(text, " · killed: {word} {}", count(*number));
     }
     text
 }
 
-fn stragglers(stragglers: &StragglerFigures) -> String {
+fn stragglers(stragglers: &Stragglers) -> String {
     let mut text = format!("{} at work for clients that left", count(stragglers.now));
-    for (word, number) in stragglers.ended().filter(|(_, number)| *number > 0) {
-        let _ = write!(text, " · {} {word}", count(number));
+    for (word, number) in stragglers.ended.iter().filter(|(_, number)| **number > 0) {
+        let _ = write!(text, " · {} {word}", count(*number));
     }
     text
 }
 
-fn scripts(scripts: &ScriptFigures) -> String {
-    let (ended, failed) = scripts.sum();
+fn scripts(scripts: &Scripts) -> String {
+    let phases = || scripts.phases.iter().map(|(_, phase)| phase);
+    let ended = phases().map(|phase| phase.ended).sum();
+    let failed = phases().map(|phase| phase.failed).sum();
     format!(
         "{} ended · {} failed · {} waiting · {} · {}",
         count(ended),
@@ -250,7 +296,7 @@ fn scripts(scripts: &ScriptFigures) -> String {
     )
 }
 
-fn life(figures: &Figures) -> String {
+fn life(figures: &Status) -> String {
     let mut text = format!(
         "{} · {}",
         plural(figures.reloads, "reload"),
@@ -258,9 +304,9 @@ fn life(figures: &Figures) -> String {
     );
     for (number, what) in [
         (figures.reloads_refused, "reload refused"),
-        (figures.sum(|worker| worker.panics), "panic"),
-        (figures.records_lost, "access record lost"),
-        (figures.lines_lost, "error line lost"),
+        (sum(figures, |worker| worker.panics), "panic"),
+        (figures.access_records_lost, "access record lost"),
+        (figures.error_lines_lost, "error line lost"),
     ] {
         if number > 0 {
             let _ = write!(text, " · {}", plural(number, what));
@@ -269,7 +315,7 @@ fn life(figures: &Figures) -> String {
     text
 }
 
-fn workers(figures: &Figures, out: &mut String) {
+fn workers(figures: &Status, out: &mut String) {
     let rows = figures.workers.iter().enumerate().map(|(index, worker)| {
         vec![
             index.to_string(),
@@ -285,22 +331,19 @@ fn workers(figures: &Figures, out: &mut String) {
     );
 }
 
-fn upstreams(figures: &Figures, out: &mut String) {
-    let rows = figures
-        .upstreams
-        .iter()
-        .map(|((upstream, server), figures)| {
-            let oldest = figures.oldest;
-            vec![
-                format!("{upstream}  {server}"),
-                state(figures),
-                count(figures.in_flight),
-                oldest.map_or("-".into(), |oldest| duration(oldest.as_secs())),
-                count(figures.requests),
-                count(figures.failures),
-                count(figures.timeouts),
-            ]
-        });
+fn upstreams(figures: &Status, out: &mut String) {
+    let rows = figures.upstreams.iter().map(|it| {
+        let oldest = it.oldest_s.map(Duration::from_secs_f64);
+        vec![
+            format!("{}  {}", it.upstream, it.server),
+            state(it),
+            count(it.in_flight),
+            oldest.map_or("-".into(), |oldest| duration(oldest.as_secs())),
+            count(it.requests),
+            count(it.failures),
+            count(it.timeouts),
+        ]
+    });
     grid(
         &[
             "upstream",
@@ -317,18 +360,18 @@ fn upstreams(figures: &Figures, out: &mut String) {
 }
 
 /// What the workers find, and what its agent says of it beside.
-fn state(figures: &UpstreamFigures) -> String {
+fn state(figures: &Upstream) -> String {
     let health = health(figures);
-    match figures.agent_percent {
-        None | Some(100) => health,
+    match figures.agent_weight {
         // It is not asked while another is left: that it would answer is beside the point.
-        Some(0) if health == UP => "drain".to_owned(),
-        Some(0) => format!("drain · {health}"),
-        Some(percent) => format!("{health} · weight {percent}%"),
+        Some(_) if figures.drain && health == UP => "drain".to_owned(),
+        Some(_) if figures.drain => format!("drain · {health}"),
+        Some(weight) if weight < 1.0 => format!("{health} · weight {:.0}%", weight * 100.0),
+        _ => health,
     }
 }
 
-fn health(figures: &UpstreamFigures) -> String {
+fn health(figures: &Upstream) -> String {
     let (word, down) = match (figures.workers_out, figures.workers_failing) {
         (0, 0) => return UP.to_owned(),
         (0, failing) => ("failing", failing),
@@ -343,15 +386,19 @@ fn health(figures: &UpstreamFigures) -> String {
     }
 }
 
-fn sites(figures: &Figures, out: &mut String) {
+fn sites(figures: &Status, out: &mut String) {
     let mut busiest: Vec<_> = figures.sites.iter().collect();
-    busiest.sort_by_key(|(name, replies)| (Reverse(replies.count()), name));
-    let unnamed = ("(no site)".to_owned(), figures.without_site);
-    if unnamed.1.count() > 0 {
+    busiest.sort_by_key(|site| (Reverse(site.replies.count()), &site.site));
+    let unnamed = Site {
+        site: "(no site)".to_owned(),
+        replies: figures.without_site,
+    };
+    if unnamed.replies.count() > 0 {
         busiest.push(&unnamed);
     }
-    let rows = busiest.iter().take(SITES_MAX).map(|(name, replies)| {
-        let mut row = vec![name.clone(), count(replies.count())];
+    let rows = busiest.iter().take(SITES_MAX).map(|site| {
+        let replies = &site.replies;
+        let mut row = vec![site.site.clone(), count(replies.count())];
         row.extend(replies.by_class[1..].iter().map(|number| count(*number)));
         row.push(bytes(replies.bytes_out));
         row

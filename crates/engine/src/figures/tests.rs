@@ -1,11 +1,15 @@
 //! Figures that add up, in words their readers understand.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
+use control::{Replies, Worker, json};
 use os::cgroup::Usage;
 
+use super::table::quantile_us;
 use super::*;
 use crate::fixture::{Fixture, generation_after, peer, reply};
+use crate::stats::BOUNDS_US;
 use ipc::groups::Owner;
 
 const SITES: &str = r#"
@@ -57,7 +61,7 @@ fn used() -> Fixture {
 fn what_happened_is_counted_by_site_and_status() {
     let fixture = used();
     let figures = collect(&fixture.shared);
-    let [(site, replies)] = &figures.sites[..] else {
+    let [Site { site, replies }] = &figures.sites[..] else {
         panic!("{:?}", figures.sites);
     };
     assert_eq!(
@@ -66,18 +70,13 @@ fn what_happened_is_counted_by_site_and_status() {
     );
     assert_eq!((replies.bytes_in, replies.bytes_out), (0, 30));
     assert_eq!(figures.without_site.by_class, [0, 0, 0, 1, 0]);
+    let sum = |of: fn(&Worker) -> u64| figures.workers.iter().map(of).sum::<u64>();
     assert_eq!(
-        (
-            figures.sum(|worker| worker.ended),
-            figures.total_time.count()
-        ),
+        (sum(|worker| worker.ended), figures.time.total.count()),
         (4, 4)
     );
     assert_eq!(
-        (
-            figures.sum(|worker| worker.in_flight),
-            figures.sites_configured
-        ),
+        (sum(|worker| worker.in_flight), figures.sites_configured),
         (0, 2)
     );
     assert_eq!(figures.upstreams.len(), 2);
@@ -92,7 +91,10 @@ fn a_reload_keeps_what_was_counted() {
     fixture.shared.set_generation(&after);
     ask(&fixture, "www.example.jp", "/");
     let figures = collect(&fixture.shared);
-    assert_eq!((figures.generation, figures.sites[0].1.by_class[1]), (2, 3));
+    assert_eq!(
+        (figures.generation, figures.sites[0].replies.by_class[1]),
+        (2, 3)
+    );
 }
 
 #[test]
@@ -122,13 +124,14 @@ fn prometheus_understands_every_line() {
 
 #[test]
 fn odd_names_are_escaped() {
-    let mut figures = Figures::default();
+    let mut figures = none();
     let odd = "a\"b\\c\nd";
-    let replies = ReplyFigures {
+    let replies = Replies {
         by_class: [0, 7, 0, 0, 0],
-        ..ReplyFigures::default()
+        ..Replies::default()
     };
-    figures.sites.push((odd.to_owned(), replies));
+    let site = odd.to_owned();
+    figures.sites.push(Site { site, replies });
     let samples = parse(&prometheus(&figures));
     assert!(samples.contains_key(r#"nagaya_requests_total{site="a\"b\\c\nd",status="2xx"}"#));
     assert!(json(&figures).contains(r#"{"site":"a\"b\\c\u000ad","1xx":0,"2xx":7"#));
@@ -167,12 +170,22 @@ fn the_table_is_aligned() {
     );
 }
 
+/// What there is where nothing was counted.
+pub(super) fn none() -> Status {
+    workers::counted(&[], Duration::ZERO)
+}
+
 /// Figures of one server of an upstream.
-fn of_server(server: UpstreamFigures) -> Figures {
-    let key = ("app".to_owned(), "127.0.0.1:1".to_owned());
-    let mut figures = Figures::default();
-    figures.upstreams.insert(key, server);
-    figures
+fn of_server(server: Upstream) -> Status {
+    let server = Upstream {
+        upstream: "app".to_owned(),
+        server: "127.0.0.1:1".to_owned(),
+        ..server
+    };
+    Status {
+        upstreams: vec![server],
+        ..none()
+    }
 }
 
 #[test]
@@ -185,12 +198,12 @@ fn a_server_that_fails_is_told_from_one_that_is_out() {
         (2, 1, 0, " out for 1 of 2 workers, 7 in a row ", 1.0),
         (2, 2, 0, " out, 7 in a row ", 0.0),
     ] {
-        let figures = of_server(UpstreamFigures {
+        let figures = of_server(Upstream {
             fails_in_row: 7,
             workers,
             workers_out,
             workers_failing,
-            ..UpstreamFigures::default()
+            ..Upstream::default()
         });
         let page = table(&figures);
         assert!(page.contains(state), "{state}: {page}");
@@ -202,11 +215,11 @@ fn a_server_that_fails_is_told_from_one_that_is_out() {
 
 #[test]
 fn how_long_the_oldest_request_is_under_way_and_how_many_got_no_answer_is_shown() {
-    let at_work = UpstreamFigures {
+    let at_work = Upstream {
         in_flight: 3,
-        oldest: Some(std::time::Duration::from_millis(75_250)),
+        oldest_s: Some(75.25),
         timeouts: 9,
-        ..UpstreamFigures::default()
+        ..Upstream::default()
     };
     for (figures, shown, seconds, json_says) in [
         (
@@ -216,7 +229,7 @@ fn how_long_the_oldest_request_is_under_way_and_how_many_got_no_answer_is_shown(
             "\"oldest_s\":75.25,\"timeouts\":9",
         ),
         (
-            UpstreamFigures::default(),
+            Upstream::default(),
             "-",
             0.0,
             "\"oldest_s\":null,\"timeouts\":0",
@@ -268,13 +281,16 @@ fn what_an_agent_says_of_its_server_is_shown() {
             "0,\"drain\":true",
         ),
     ] {
-        let figures = of_server(UpstreamFigures {
+        let mut server = Upstream {
             fails_in_row: 7,
             workers: 1,
             workers_out,
-            agent_percent,
-            ..UpstreamFigures::default()
-        });
+            ..Upstream::default()
+        };
+        if let Some(percent) = agent_percent {
+            tell_weight(&mut server, percent);
+        }
+        let figures = of_server(server);
         let page = table(&figures);
         assert!(page.contains(state), "{state}: {page}");
         let samples = parse(&prometheus(&figures));
@@ -307,16 +323,15 @@ fn groups_are_shown_with_what_the_machine_counts() {
         oom_kills: Some(2),
         ..Usage::default()
     };
-    let figures = Figures {
-        groups: GroupFigures {
-            groups: vec![
-                (owner(None, None), Usage::default()),
-                (owner(Some("a.jp"), Some("rule 1")), counted),
-                (of_script, Usage::default()),
-            ],
-            left_out: 7,
-        },
-        ..Figures::default()
+    let group = |owner: Owner, usage| groups::group(&owner, owner.script.clone(), &usage);
+    let figures = Status {
+        groups: vec![
+            group(owner(None, None), Usage::default()),
+            group(owner(Some("a.jp"), Some("rule 1")), counted),
+            group(of_script, Usage::default()),
+        ],
+        groups_left_out: 7,
+        ..none()
     };
     let page = table(&figures);
     let line = page
@@ -355,14 +370,14 @@ fn groups_are_shown_with_what_the_machine_counts() {
 
 #[test]
 fn quantiles_are_bounds_of_buckets() {
-    let mut times = Times::default();
-    assert_eq!(times.quantile_us(500), None);
+    let mut times = none().time.total;
+    assert_eq!(quantile_us(&times, 500), None);
     times.counts[2] = 90;
     times.counts[5] = 9;
     times.counts[18] = 1;
-    assert_eq!(times.quantile_us(500), Some(500));
-    assert_eq!(times.quantile_us(990), Some(5_000));
-    assert_eq!(times.quantile_us(999), None);
+    assert_eq!(quantile_us(&times, 500), Some(500));
+    assert_eq!(quantile_us(&times, 990), Some(5_000));
+    assert_eq!(quantile_us(&times, 999), None);
 }
 
 /// Reads the text format as its specification has it and panics at anything else.

@@ -24,7 +24,7 @@ pub(super) async fn answer(
         let figures = figures::collect(&shared);
         match format {
             MetricsFormat::Prometheus => figures::prometheus(&figures),
-            MetricsFormat::Json => figures::json(&figures),
+            MetricsFormat::Json => control::json(&figures),
         }
     };
     let text = arrived.worker.helpers.run(Lane::Figures, work).await?;

@@ -81,17 +81,20 @@ impl Report {
         let sensors = &shared.sensors;
         let here = rows(|sensor| (sensors.value(sensor), sensors.mean(sensor)));
         let mut rows = [here, of_upstreams(shared)].concat();
-        for rule in shedding::rows::collect(shared).rules {
-            let unit = rule.sensor.unit();
+        for rule in shedding::rows::collect(shared).0 {
+            let Some(sensor) = Sensor::from_name(&rule.sensor) else {
+                continue;
+            };
+            let unit = sensor.unit();
             let (enter, leave) = (unit.show(rule.enter), unit.show(rule.leave));
-            let (name, state) = (&rule.name, rule.state.word());
+            let (name, state) = (&rule.rule, rule.state);
             let text = format!("sheds by {name}: {state}, enters at {enter}, leaves at {leave}");
-            match rows.iter_mut().find(|row| row.sensor == rule.sensor) {
+            match rows.iter_mut().find(|row| row.sensor == sensor) {
                 Some(row) => row.rules.push(text),
                 // An agent that says nothing has no row of its own.
                 None => rows.push(Row {
                     rules: vec![text],
-                    ..Row::of(rule.sensor, None, None)
+                    ..Row::of(sensor, None, None)
                 }),
             }
         }
@@ -292,6 +295,7 @@ fn lines<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::sample_tests::assert_stored;
 
     fn report() -> Report {
         let mut snapshot = Snapshot::unknown(0);
@@ -384,6 +388,11 @@ mod tests {
 
     #[test]
     fn the_json_has_null_for_what_is_not_known() {
-        crate::figures::sample_tests::assert_stored("sensors.json", &report().json());
+        assert_stored("sensors.json", &report().json());
+    }
+
+    #[test]
+    fn the_table_is_what_it_was() {
+        assert_stored("sensors.txt", &report().table());
     }
 }

@@ -182,17 +182,18 @@ fn is_the_small_tenant_spared() -> bool {
         of_small += u64::from(status(&fixture, "b", "/") == 503);
         live(&fixture, now_s..now_s + 1, 0.9);
     }
-    let figures = rows::collect(&fixture.shared);
-    let [rule] = &figures.rules[..] else {
-        panic!("{figures:?}");
+    let (rules, tenants) = rows::collect(&fixture.shared);
+    let [rule] = &rules[..] else {
+        panic!("{rules:?}");
     };
-    assert_eq!((rule.state.word(), rule.shed), ("red", of_big + of_small));
-    assert!(rule.share < 0.8, "{rule:?}");
+    assert_eq!((rule.state, rule.shed), ("red", of_big + of_small));
+    assert!(rule.admitted_share < 0.8, "{rule:?}");
     live(&fixture, 12..72, 0.0);
     for host in ["a", "b"].repeat(20) {
         assert_eq!(status(&fixture, host, "/"), 200, "{host}");
     }
-    let is_told = figures.tenants == [("big".into(), of_big)];
+    let tenants: Vec<_> = tenants.iter().map(|it| (&*it.tenant, it.shed)).collect();
+    let is_told = tenants == [("big", of_big)];
     of_small == 0 && is_told && (100..1_100).contains(&of_big)
 }
 
@@ -206,7 +207,7 @@ fn a_reload_keeps_how_a_rule_stands_if_it_looks_at_the_same() {
     let same = generation_after(&before, &config(&other_answer));
     fixture.reload(same.clone());
     assert_eq!(status(&fixture, "a", "/"), 302, "without a further step");
-    assert_eq!(rows::collect(&fixture.shared).rules[0].shed, 2);
+    assert_eq!(rows::collect(&fixture.shared).0[0].shed, 2);
     let other = config(&KNOWN.replace("3.0", "3.5"));
     fixture.reload(generation_after(&same, &other));
     assert_eq!(status(&fixture, "a", "/"), 200, "it begins in green");
@@ -361,7 +362,7 @@ fn record_figures_and_why_say_what_was_shed() {
     let figures = figures::collect(&fixture.shared);
     let table = figures::table(&figures);
     assert!(table.contains("load1 4.25, too much above 3.00"), "{table}");
-    let json = figures::json(&figures);
+    let json = control::json(&figures);
     assert!(
         json.contains("\"rule\":\"whale\",\"sensor\":\"load1\",\"enter\":3,"),
         "{json}"
