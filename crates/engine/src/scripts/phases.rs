@@ -23,7 +23,10 @@ use ipc::order::wish as wished;
 /// # Errors
 /// One failed, and that denies the request.
 pub(crate) async fn rewrite(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
-    all(*routed, exchange, Phase::Rewrite).await
+    match scripts_of(*routed, Phase::Rewrite) {
+        None => Ok(Next::On),
+        Some(scripts) => all(*routed, scripts, exchange, Phase::Rewrite).await,
+    }
 }
 
 /// Runs the `access` scripts: after permits, before the handler.
@@ -31,7 +34,10 @@ pub(crate) async fn rewrite(routed: Routed<'_>, exchange: &mut Exchange) -> Resu
 /// # Errors
 /// As [`rewrite`].
 pub(crate) async fn access(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
-    all(**chosen, exchange, Phase::Access).await
+    match scripts_of(**chosen, Phase::Access) {
+        None => Ok(Next::On),
+        Some(scripts) => all(**chosen, scripts, exchange, Phase::Access).await,
+    }
 }
 
 /// What runs scripts of this phase, if the generation has any.
@@ -40,10 +46,12 @@ pub(super) fn scripts_of<'a>(arrived: Arrived<'a>, phase: Phase) -> Option<&'a R
     arrived.serving.scripts.as_ref().filter(|_| plan.has(phase))
 }
 
-async fn all(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Result<Next> {
-    let Some(scripts) = scripts_of(arrived, phase) else {
-        return Ok(Next::On);
-    };
+async fn all(
+    arrived: Arrived<'_>,
+    scripts: &Scripts,
+    exchange: &mut Exchange,
+    phase: Phase,
+) -> Result<Next> {
     let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
         if let Err(failure) = run(arrived, scripts, exchange, phase, used).await? {
