@@ -1,5 +1,5 @@
 //! The clocks of a worker: the wall clock, read once a tick, since `Date` fields and log times need no
-//! better; and the steady one, read once a turn, which is as long as a request has to wait for nothing.
+//! better; and the steady one, read once for as long as a request has to wait for nothing.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ pub struct Clock {
     date_line: Cell<[u8; DATE_LINE_BYTES]>,
     /// The two clocks as read in the same moment.
     read: Cell<(Instant, Duration)>,
-    /// When the turn began, or was first asked about; `None` is a turn that nobody asked about yet.
+    /// When the request began that is served just now; `None` once it has waited.
     turn: Cell<Option<Instant>>,
 }
 
@@ -52,22 +52,21 @@ impl Clock {
         }
     }
 
-    /// Begins a turn at this moment, which is returned.
+    /// A request begins at this moment, which is returned, and has waited for nothing yet.
     pub fn begin_turn(&self) -> Instant {
-        self.end_turn();
-        self.moment()
+        let now = Instant::now();
+        self.turn.set(Some(now));
+        now
     }
 
-    /// The turn is over: who asks next for the [`moment`](Self::moment) reads the clock anew.
+    /// The request has waited: from here on the clock is read.
     pub fn end_turn(&self) {
         self.turn.set(None);
     }
 
-    /// A moment ago at most: the first answer of a turn is all its answers.
+    /// A moment ago at most: while a request has waited for nothing, it is when that began.
     pub fn moment(&self) -> Instant {
-        let moment = self.turn.get().unwrap_or_else(Instant::now);
-        self.turn.set(Some(moment));
-        moment
+        self.turn.get().unwrap_or_else(Instant::now)
     }
 
     /// The time since 1970 at a moment of the steady clock near the last tick.
@@ -97,4 +96,21 @@ fn date_line(unix_s: u64) -> [u8; DATE_LINE_BYTES] {
         value.copy_from_slice(&wire::date::format(unix_s));
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_stands_still_until_the_request_has_waited() {
+        let clock = Clock::new();
+        let began = clock.begin_turn();
+        std::thread::yield_now();
+        assert_eq!(clock.moment(), began);
+        clock.end_turn();
+        let after = Instant::now();
+        assert!(clock.moment() >= after && clock.moment() >= after);
+        assert!(clock.begin_turn() >= after);
+    }
 }

@@ -64,6 +64,7 @@ pub(crate) fn serve_inside<'a>(
     exchange: &'a mut Exchange,
 ) -> Answered<'a> {
     Box::pin(async move {
+        worker.clock.end_turn();
         let mut underway = Underway::inside(Arrived { worker, serving }, exchange);
         underway.serve().await
     })

@@ -142,12 +142,12 @@ impl<'a> Underway<'a> {
 impl Drop for Underway<'_> {
     /// Cut off before its end: what of the `log` scripts does not wait runs all the same.
     fn drop(&mut self) {
+        self.exchange.held = None;
+        self.exchange.stay = None;
         if self.is_recorded {
             return;
         }
         let ended = Instant::now();
-        self.exchange.held = None;
-        self.exchange.stay = None;
         let (arrived, exchange) = (self.arrived, &mut *self.exchange);
         // The runtime may be ending: a script that needs it fails.
         if self.is_request {
