@@ -23,9 +23,9 @@ pub struct Site {
     pub hosts: Vec<HostPattern>,
     /// Whose it is. Default: the first host as it is written.
     pub tenant: String,
-    /// Index into [`Model::tenants`]; `None` for a tenant of whom nothing more is said.
+    /// Index into [`super::Model::tenants`]; `None` for a tenant of whom nothing more is said.
     pub tenant_index: Option<usize>,
-    /// The user its programs run as, never root. Default: [`Model::user`].
+    /// The user its programs run as, never root. Default: [`super::Model::user`].
     pub user: String,
     /// Whether the site names that user itself.
     pub has_own_user: bool,
