@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod conditional;
 pub mod date;
+pub mod multipart;
 pub mod range;
 
 mod authority;

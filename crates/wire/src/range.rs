@@ -1,24 +1,58 @@
-//! Byte ranges (RFC 9110 §14): one range, or the whole.
+//! Byte ranges (RFC 9110 §14): one range, several, or the whole.
 //!
-//! Several ranges are answered with the whole, which is always allowed and leaves nothing to be
-//! multiplied by a hostile list. Ranges that are not well-formed are ignored, as the RFC has it.
+//! What several ranges come to is bounded whatever is asked: those that meet are one, so that no
+//! byte is sent twice; a list that is long, or longer and out of order, is answered with the whole
+//! (RFC 9110 §14.2). Ranges that are not well-formed are ignored, as the RFC has it. What stands
+//! between the parts of a reply is [`crate::multipart`]'s.
 
-use crate::{date, framing::decimal};
+use crate::{date, framing::decimal, octets::list};
+
+/// Most ranges that one request may list.
+pub const RANGES_MAX: usize = 64;
+/// Most ranges that may come in any order; more of them must ascend.
+const UNORDERED_MAX: usize = 16;
+
+/// Bytes of a representation, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub first: u64,
+    /// Last byte; smaller than the representation's size.
+    pub last: u64,
+}
 
 /// What to send for a GET of a known size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RangeAnswer {
     /// Everything, 200.
     Whole,
-    /// These bytes, both ends included, 206.
-    Part {
-        /// First byte sent.
-        first: u64,
-        /// Last byte sent; smaller than the size.
-        last: u64,
-    },
+    /// These bytes, 206.
+    Part(Span),
+    /// Several parts in the order they were asked for, none of which meets another: 206 with
+    /// `multipart/byteranges`.
+    Parts(Vec<Span>),
     /// Nothing of it exists, 416.
     Unsatisfiable,
+}
+
+impl Span {
+    /// How many bytes these are.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.last.saturating_sub(self.first).saturating_add(1)
+    }
+
+    /// Whether two spans overlap, or one begins where the other ends.
+    fn meets(self, other: Self) -> bool {
+        self.first <= other.last.saturating_add(1) && other.first <= self.last.saturating_add(1)
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+        }
+    }
 }
 
 /// Decides by `Range` and `If-Range` for a representation with this strong tag and time.
@@ -51,8 +85,53 @@ fn still_same(if_range: &[u8], etag: &[u8], modified_s: u64) -> bool {
     }
 }
 
-/// `None` for anything but one well-formed range.
+/// `None` for anything but well-formed ranges, and for more of them than are answered.
 fn answer(spec: &[u8], size: u64) -> Option<RangeAnswer> {
+    if !spec.contains(&b',') {
+        return one(spec, size);
+    }
+    if spec.split(|&byte| byte == b',').count() > RANGES_MAX {
+        return None;
+    }
+    let mut spans = Vec::new();
+    let mut specs = 0;
+    for spec in list(spec) {
+        specs += 1;
+        match one(spec, size)? {
+            RangeAnswer::Part(span) => spans.push(span),
+            RangeAnswer::Unsatisfiable => {}
+            whole => return Some(whole),
+        }
+    }
+    if specs == 0 || spans.len() > UNORDERED_MAX && !spans.is_sorted_by_key(|span| span.first) {
+        return None;
+    }
+    let parts = coalesced(&spans);
+    Some(match parts.as_slice() {
+        [] => RangeAnswer::Unsatisfiable,
+        [part] => RangeAnswer::Part(*part),
+        _ => RangeAnswer::Parts(parts),
+    })
+}
+
+/// Spans of which none meets another, each where the first of those it was made of stood.
+fn coalesced(spans: &[Span]) -> Vec<Span> {
+    let mut parts: Vec<Span> = Vec::with_capacity(spans.len());
+    for &span in spans {
+        let mut joined = span;
+        let mut place = None;
+        // A span that grew may meet what it did not before.
+        while let Some(at) = parts.iter().position(|part| part.meets(joined)) {
+            joined = joined.joined(parts.remove(at));
+            place = Some(place.map_or(at, |place: usize| place.min(at)));
+        }
+        parts.insert(place.unwrap_or(parts.len()), joined);
+    }
+    parts
+}
+
+/// `None` for anything but one well-formed range.
+fn one(spec: &[u8], size: u64) -> Option<RangeAnswer> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (spec.get(..dash)?, spec.get(dash + 1..)?);
     let (first, last) = match (position(first)?, position(last)?) {
@@ -68,10 +147,10 @@ fn answer(spec: &[u8], size: u64) -> Option<RangeAnswer> {
     if first >= size {
         return Some(RangeAnswer::Unsatisfiable);
     }
-    Some(RangeAnswer::Part {
+    Some(RangeAnswer::Part(Span {
         first,
         last: last.min(size - 1),
-    })
+    }))
 }
 
 /// A position if digits are there; one too large for us is as good as the largest.
@@ -99,6 +178,10 @@ mod tests {
         evaluate(Some(range.as_bytes()), None, 10, ETAG, 784_111_777)
     }
 
+    fn part(first: u64, last: u64) -> RangeAnswer {
+        RangeAnswer::Part(Span { first, last })
+    }
+
     #[test]
     fn one_range_is_answered() {
         for (range, first, last) in [
@@ -112,7 +195,7 @@ mod tests {
             ("bytes=9-99999999999999999999999", 9, 9),
             ("bytes=-18446744073709551616", 0, 9),
         ] {
-            assert_eq!(of_ten(range), RangeAnswer::Part { first, last }, "{range}");
+            assert_eq!(of_ten(range), part(first, last), "{range}");
         }
     }
 
@@ -137,16 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn several_and_malformed_ranges_are_the_whole() {
+    fn malformed_ranges_are_the_whole() {
         for range in [
             "",
             "bytes",
             "bytes=",
             "bytes=-",
             "bytes=5-2",
-            "bytes=0-1,3-4",
-            "bytes=0-0,",
-            "bytes=,0-0",
+            "bytes=,",
+            "bytes=0-1,4-3",
+            "bytes=0-1,x",
+            "bytes=0-1;3-4",
+            "bytes=0-1 3-4,5-6",
             "bytes= 0-1",
             "bytes=0 -1",
             "bytes=a-b",
@@ -165,14 +250,13 @@ mod tests {
 
     #[test]
     fn if_range_must_match_exactly() {
-        let part = RangeAnswer::Part { first: 0, last: 1 };
         for (if_range, expected) in [
-            ("\"abc\"", part),
+            ("\"abc\"", part(0, 1)),
             ("\"abd\"", RangeAnswer::Whole),
             ("W/\"abc\"", RangeAnswer::Whole),
             ("abc", RangeAnswer::Whole),
             ("*", RangeAnswer::Whole),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", part),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", part(0, 1)),
             ("Sun, 06 Nov 1994 08:49:38 GMT", RangeAnswer::Whole),
             ("Sun, 06 Nov 1994 08:49:36 GMT", RangeAnswer::Whole),
         ] {
@@ -185,5 +269,69 @@ mod tests {
             );
             assert_eq!(answer, expected, "{if_range}");
         }
+    }
+
+    #[test]
+    fn several_ranges_are_parts_that_never_meet() {
+        for (range, expected) in [
+            ("bytes=0-1,3-4", &[(0, 1), (3, 4)][..]),
+            ("bytes= 0-1 ,\t3-4", &[(0, 1), (3, 4)]),
+            ("bytes=-1,0-0", &[(9, 9), (0, 0)]),
+            ("bytes=8-,4-5,0-1", &[(8, 9), (4, 5), (0, 1)]),
+            ("bytes=0-1,20-30,3-4,-0", &[(0, 1), (3, 4)]),
+            ("bytes=0-2,2-4,8-8", &[(0, 4), (8, 8)]),
+            ("bytes=0-1,2-3,8-8", &[(0, 3), (8, 8)]),
+            ("bytes=8-8,0-1,2-3", &[(8, 8), (0, 3)]),
+            ("bytes=0-0,4-4,8-8,1-3", &[(0, 4), (8, 8)]),
+            ("bytes=0-0,8-8,4-4,3-5", &[(0, 0), (8, 8), (3, 5)]),
+            ("bytes=0-0,,2-2,", &[(0, 0), (2, 2)]),
+        ] {
+            let spans = expected.iter().map(|&(first, last)| Span { first, last });
+            assert_eq!(
+                of_ten(range),
+                RangeAnswer::Parts(spans.collect()),
+                "{range}"
+            );
+        }
+    }
+
+    #[test]
+    fn several_ranges_of_which_one_is_left_are_one_part() {
+        for (range, expected) in [
+            ("bytes=0-1,1-4", part(0, 4)),
+            ("bytes=0-,0-,0-", part(0, 9)),
+            ("bytes=0-4,5-9", part(0, 9)),
+            ("bytes=5-9,0-4", part(0, 9)),
+            ("bytes=0-0,4-4,8-8,1-3,5-7", part(0, 8)),
+            ("bytes=20-30,2-3", part(2, 3)),
+            ("bytes=0-0,", part(0, 0)),
+            ("bytes=,0-0", part(0, 0)),
+            ("bytes=20-30,-0", RangeAnswer::Unsatisfiable),
+        ] {
+            assert_eq!(of_ten(range), expected, "{range}");
+        }
+        let whole = evaluate(Some(b"bytes=0-0,-5"), None, 0, ETAG, 0);
+        assert_eq!(whole, RangeAnswer::Whole);
+    }
+
+    #[test]
+    fn long_lists_and_longer_ones_out_of_order_are_the_whole() {
+        let listed = |firsts: &mut dyn Iterator<Item = usize>| {
+            let specs: Vec<_> = firsts.map(|first| format!("{first}-{first}")).collect();
+            let range = format!("bytes={}", specs.join(","));
+            match evaluate(Some(range.as_bytes()), None, 1000, ETAG, 0) {
+                RangeAnswer::Parts(parts) => parts.len(),
+                RangeAnswer::Whole => 0,
+                other => panic!("{range}: {other:?}"),
+            }
+        };
+        let ascending = |count| (0..count).map(|at| at * 2);
+        assert_eq!(listed(&mut ascending(RANGES_MAX)), RANGES_MAX);
+        assert_eq!(listed(&mut ascending(RANGES_MAX + 1)), 0);
+        assert_eq!(listed(&mut ascending(UNORDERED_MAX).rev()), UNORDERED_MAX);
+        assert_eq!(listed(&mut ascending(UNORDERED_MAX + 1).rev()), 0);
+        let empty = format!("bytes=0-0{}", ",".repeat(RANGES_MAX));
+        let answer = evaluate(Some(empty.as_bytes()), None, 10, ETAG, 0);
+        assert_eq!(answer, RangeAnswer::Whole);
     }
 }

@@ -27,3 +27,8 @@ fn target() {
 fn host() {
     replay("host", properties::host);
 }
+
+#[test]
+fn ranges() {
+    replay("ranges", properties::ranges);
+}

@@ -104,6 +104,27 @@ const HOST_PIECES: &[&str] = &[
     "127.0.0.1",
     "é",
 ];
+const RANGE_PIECES: &[&str] = &[
+    ",",
+    ",",
+    ",",
+    "-",
+    "0-0",
+    "1-3",
+    "5-9",
+    "8-",
+    "-1",
+    "-0",
+    "-70",
+    "40-50",
+    "63-64",
+    "64-",
+    "99999999999999999999-",
+    "0",
+    "7",
+    " ",
+    "x",
+];
 
 /// Arbitrary bytes, or any of `pieces` in any order.
 fn likely(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
@@ -159,5 +180,10 @@ proptest! {
     #[test]
     fn hosts(bytes in likely(HOST_PIECES)) {
         properties::host(&bytes);
+    }
+
+    #[test]
+    fn ranges(bytes in likely(RANGE_PIECES)) {
+        properties::ranges(&bytes);
     }
 }

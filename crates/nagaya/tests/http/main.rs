@@ -13,6 +13,7 @@ mod hidden;
 mod mutations;
 mod peers;
 mod proxy;
+mod ranges;
 mod refused_clients;
 mod replies;
 mod spool;

@@ -103,7 +103,7 @@ fn conditions_are_judged_in_order() {
 }
 
 #[test]
-fn one_range_is_cut_out_and_others_are_the_whole() {
+fn one_range_is_cut_out_and_what_is_none_is_the_whole() {
     let gateway = gateway(&[("digits", b"0123456789")]);
     let tag = field(&get(&gateway, "plain.test", "/digits"), "etag");
     let whole = (200, "0123456789", "");
@@ -112,7 +112,6 @@ fn one_range_is_cut_out_and_others_are_the_whole() {
         ("bytes=7-", "", (206, "789", "bytes 7-9/10")),
         ("bytes=-1", "", (206, "9", "bytes 9-9/10")),
         ("bytes=0-99", "", (206, "0123456789", "bytes 0-9/10")),
-        ("bytes=0-1,4-5", "", whole),
         ("bytes=5-2", "", whole),
         ("lines=1-2", "", whole),
         ("bytes=0-0", "If-Range: TAG\r\n", (206, "0", "bytes 0-0/10")),

@@ -6,7 +6,10 @@
 use wire::{
     Authority, BodyCaps, BodyDecoder, EncodedSlash, FieldId, Fields, Framing, HeadCaps, Method,
     OddNames, PathRules, Refusal, ReplyHead, RequestHead, Slashes, encode_chunk_head,
-    field_name_ok, field_value_ok, strip_hop_by_hop,
+    field_name_ok, field_value_ok,
+    multipart::Multipart,
+    range::{self, RANGES_MAX, RangeAnswer},
+    strip_hop_by_hop,
 };
 
 const HEAD_CAPS: HeadCaps = HeadCaps {
@@ -153,6 +156,51 @@ pub(crate) fn host(bytes: &[u8]) {
         authority.as_str(),
         "case makes another host"
     );
+}
+
+/// Whatever ranges are asked for, no byte is sent twice, and every one that each alone would bring.
+pub(crate) fn ranges(bytes: &[u8]) {
+    const SIZE: u64 = 64;
+    let field = [b"bytes=", bytes].concat();
+    let evaluate = |field: &[u8], size| range::evaluate(Some(field), None, size, b"\"a\"", 0);
+    for size in [0, 1, SIZE, wire::REPLY_BYTES_MAX] {
+        let RangeAnswer::Parts(parts) = evaluate(&field, size) else {
+            continue;
+        };
+        assert!((2..=RANGES_MAX).contains(&parts.len()), "{parts:?}");
+        let mut ordered = parts.clone();
+        ordered.sort_unstable_by_key(|part| part.first);
+        let meets = |pair: &[range::Span]| pair[0].last + 1 >= pair[1].first;
+        assert!(!ordered.windows(2).any(meets), "{parts:?}");
+        assert!(
+            parts
+                .iter()
+                .all(|part| part.first <= part.last && part.last < size)
+        );
+        let multipart = Multipart {
+            boundary: &[b'a'; 16],
+            content_type: Some(b"text/plain"),
+            size,
+        };
+        assert!(multipart.bytes(&parts) < size + (parts.len() as u64 + 1) * 200);
+    }
+    let bits = |answer: RangeAnswer| match answer {
+        RangeAnswer::Part(part) => vec![part],
+        RangeAnswer::Parts(parts) => parts,
+        RangeAnswer::Whole | RangeAnswer::Unsatisfiable => Vec::new(),
+    };
+    let bits = |answer: RangeAnswer| {
+        let bytes = bits(answer)
+            .into_iter()
+            .flat_map(|part| part.first..=part.last);
+        bytes.fold(0_u64, |bits, byte| bits | 1 << byte)
+    };
+    let answer = evaluate(&field, SIZE);
+    if answer != RangeAnswer::Whole {
+        let specs = bytes.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        let alone = specs.map(|spec| bits(evaluate(&[b"bytes=", spec].concat(), SIZE)));
+        assert_eq!(bits(answer), alone.fold(0, |all, bits| all | bits));
+    }
 }
 
 fn splits_agree(

@@ -1,10 +1,11 @@
-//! Files below a site's root: GET and HEAD, conditions, one range, codings, directories.
+//! Files below a site's root: GET and HEAD, conditions, ranges, codings, directories.
 //!
 //! What the path came to is decided in [`crate::resolve`], what is sent of a file in
-//! `representation`, how it is sent in `send`. Programs' sources are never shown, whatever
+//! `representation`, how it is sent in `send`, several ranges of it in `parts`. Programs' sources are never shown, whatever
 //! handlers there are for them.
 
 mod listing;
+mod parts;
 mod representation;
 mod send;
 
@@ -12,7 +13,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use wire::conditional::{self, Verdict};
-use wire::range::{self, RangeAnswer};
+use wire::multipart::content_range;
+use wire::range::{self, RangeAnswer, Span};
 use wire::{FieldId, Method, field_value_ok};
 
 use crate::compression::{self, Coding};
@@ -165,8 +167,13 @@ async fn reply(arrived: Arrived<'_>, exchange: &mut Exchange, sent: &Representat
     };
     let fields = &mut exchange.outgoing.fields;
     let (status, first, length) = match answer {
-        RangeAnswer::Whole => (200, 0, sent.size),
-        RangeAnswer::Part { first, last } => (206, first, last - first + 1),
+        RangeAnswer::Part(span) => (206, span.first, span.bytes()),
+        // A coding of the reply would be one of the parts with what stands between them.
+        RangeAnswer::Parts(spans) if !sent.fields.contains(FieldId::ContentEncoding) => {
+            // Boxed: hardly anybody asks for several, and others need not have room for it.
+            return Box::pin(parts::send(arrived, exchange, sent, &spans)).await;
+        }
+        RangeAnswer::Whole | RangeAnswer::Parts(_) => (200, 0, sent.size),
         RangeAnswer::Unsatisfiable => {
             let size = format!("bytes */{}", sent.size);
             fields.push(b"Content-Range", size.as_bytes());
@@ -175,8 +182,9 @@ async fn reply(arrived: Arrived<'_>, exchange: &mut Exchange, sent: &Representat
     };
     fields.append(&sent.fields);
     if status == 206 {
-        let range = format!("bytes {first}-{}/{}", first + length - 1, sent.size);
-        fields.push(b"Content-Range", range.as_bytes());
+        let last = first + length - 1;
+        let range = content_range(Span { first, last }, sent.size);
+        fields.push(b"Content-Range", &range);
     }
     exchange.outgoing.status = status;
     reply_head::send(arrived, exchange, BodySize::Length(length)).await?;
