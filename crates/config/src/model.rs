@@ -10,6 +10,7 @@ mod handler;
 mod host;
 mod limit;
 mod map;
+mod mode;
 pub(crate) mod number;
 mod process;
 mod script;
@@ -33,10 +34,11 @@ pub use handler::{
 };
 pub use host::HostPattern;
 pub use limit::{
-    Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitMode,
-    LimitPlace, Rate, When, Window,
+    Concurrent, Kept, LIMITS_PER_REQUEST_MAX, Limit, LimitIdentities, LimitKey, LimitPlace, Rate,
+    When, Window,
 };
 pub use map::{Map, MapCache, MapLookup, MapMatch, MapProgram, MapSource};
+pub use mode::Mode;
 pub use process::{
     Caps, Control, FieldEdits, ListenAddress, Listener, Log, LogFormat, LogLevel, LogTarget,
     Timeouts,

@@ -4,7 +4,7 @@ use crate::written;
 use std::sync::Arc;
 
 use crate::written::{LISTEN, SITE, loaded, model};
-use config::model::{Concurrent, Limit, LimitKey, LimitMode, Rate, When, Window};
+use config::model::{Concurrent, Limit, LimitKey, Mode, Rate, When, Window};
 use config::{Sources, load, load_and_warn};
 
 fn problems(text: &str) -> String {
@@ -64,7 +64,7 @@ fn an_entry_means_what_it_says_and_the_defaults() {
         rate: None,
         when: None,
         conditions: Vec::new(),
-        mode: LimitMode::Enforce,
+        mode: Mode::Enforce,
         tunnels: true,
         status: 503,
         page: None,

@@ -1,6 +1,6 @@
 //! Kept changes of limits: what they do to a configuration, and how their file is changed.
 
-use config::model::{Concurrent, Kept, Limit, LimitMode, Model};
+use config::model::{Concurrent, Kept, Limit, Mode, Model};
 use config::overrides::{Edited, Overrides, check_changes, told};
 use config::{Sources, dump, load, load_and_warn};
 
@@ -67,7 +67,7 @@ fn every_level_takes_what_was_kept_of_it_and_the_dump_says_so() {
     assert_eq!((rate.count, rate.per_ms, rate.burst), (20, 60_000, 5));
     let upstream = model.upstreams[0].limits[0].in_force();
     let upstream = (upstream.concurrent, upstream.mode, upstream.queue);
-    assert_eq!(upstream, (Some(Concurrent::Auto), LimitMode::Shadow, 9));
+    assert_eq!(upstream, (Some(Concurrent::Auto), Mode::Shadow, 9));
     let tenant = model.tenants[0].limits[0].in_force();
     assert_eq!((tenant.queue, tenant.wait_ms), (4, 9_000));
     assert_eq!(tenant.late_ms, 3_000);

@@ -1,7 +1,7 @@
 //! What a configuration says of shedding.
 
 use config::model::sensor::Sensor;
-use config::model::{Degrade, Model, Shed, ShedReply, ShedScope};
+use config::model::{Degrade, Mode, Model, Shed, ShedReply, ShedScope};
 use config::{Sources, dump, load};
 
 const SITE: &str =
@@ -50,6 +50,13 @@ fn the_rule_people_know_is_a_rule() {
     );
     assert_eq!((rule.scope, rule.dwell_ms), (ShedScope::All, 0));
     assert!(matches!(rule.respond, ShedReply::Redirect(_)));
+    assert_eq!(rule.mode, Mode::Enforce);
+}
+
+#[test]
+fn a_rule_may_be_tried_in_shadow() {
+    let rules = rules("[[shed]]\nsensor = \"cpu_pressure\"\nmode = \"shadow\"\n");
+    assert_eq!(rules[0].mode, Mode::Shadow);
 }
 
 #[test]
@@ -123,6 +130,10 @@ fn what_could_not_work_is_refused() {
     for (lines, said) in [
         ("sensor = \"cpu_presure\"", "did you mean `cpu_pressure`"),
         ("sensor = \"load1\"", "`enter` is missing"),
+        (
+            "sensor = \"cpu_pressure\"\nmode = \"shade\"",
+            "`mode` must be `enforce` or `shadow`",
+        ),
         ("sensor = \"load1\"\nenter = \"3.00\"", "write 3.00"),
         ("sensor = \"load1\"\nenter = 0", "must be above 0"),
         (

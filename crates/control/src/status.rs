@@ -272,8 +272,12 @@ pub struct ShedRule {
     pub since_ms: u128,
     /// The share of requests that is admitted.
     pub admitted_share: f64,
+    /// `enforce` or `shadow`.
+    pub mode: &'static str,
     /// Requests it has shed.
     pub shed: u64,
+    /// Requests it would have shed, were it not in shadow.
+    pub shadow_shed: u64,
     /// The sensor's last value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
@@ -286,6 +290,8 @@ pub struct ShedTenant {
     pub tenant: String,
     /// How many.
     pub shed: u64,
+    /// Requests that a rule in shadow would have shed.
+    pub shadow_shed: u64,
 }
 
 /// What the programs of a group used.

@@ -16,6 +16,7 @@ impl Lines {
         self.key("leave", number(shed.leave));
         self.duration("dwell", shed.dwell_ms);
         self.key("scope", quote(shed.scope.name()));
+        self.key("mode", quote(shed.mode.name()));
         match &shed.respond {
             ShedReply::Whale => {}
             ShedReply::Page(page) => {

@@ -60,6 +60,16 @@ pub(crate) const SHED: Section = Section {
             "scope = \"all\"",
         ),
         key(
+            "mode",
+            Kind::Choice(&["enforce", "shadow"]),
+            Value("enforce"),
+            "`\"shadow\"` follows its sensor and decides, but sends nobody away and leaves no script out: whom it would have \
+             sent away is counted and shown. Each rule in shadow is judged by itself, whatever the others say. \
+             Nothing eases by it, so what it says it admits falls further than it would in force. \
+             One that is put in force begins in green.",
+            "mode = \"shadow\"",
+        ),
+        key(
             "respond",
             Kind::Other("table"),
             Absent("our page, with 503 and `Retry-After`"),

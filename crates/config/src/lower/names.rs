@@ -1,7 +1,7 @@
 //! The words for the model's choices, for reading and for printing.
 
 use crate::model::{
-    Balance, Cache, Degrade, EncodedSlash, LimitMode, LogFormat, LogLevel, MetricsFormat, OnError,
+    Balance, Cache, Degrade, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Mode, OnError,
     Protocol, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
 };
 
@@ -63,11 +63,9 @@ impl Named for Balance {
     ];
 }
 
-impl Named for LimitMode {
-    const NAMES: &'static [(&'static str, LimitMode)] = &[
-        ("enforce", LimitMode::Enforce),
-        ("shadow", LimitMode::Shadow),
-    ];
+impl Named for Mode {
+    const NAMES: &'static [(&'static str, Mode)] =
+        &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
 }
 
 impl Named for Symlinks {

@@ -21,7 +21,7 @@ use super::value::Entry as Member;
 use super::values;
 use crate::keys::{self, limit};
 use crate::model::{
-    Concurrent, Kept, Limit, LimitIdentities, LimitKey, LimitMode, LimitPlace, Model, Rate,
+    Concurrent, Kept, Limit, LimitIdentities, LimitKey, LimitPlace, Mode, Model, Rate,
 };
 use crate::sources::Overrides;
 
@@ -43,7 +43,7 @@ pub(crate) struct OverrideEntry<'a> {
     late_ms: Option<u64>,
     rate: Option<(u32, u64)>,
     burst: Option<u32>,
-    mode: Option<LimitMode>,
+    mode: Option<Mode>,
 }
 
 /// Where changes are kept: as configured, or beside the configuration.

@@ -52,7 +52,7 @@ impl Rules {
         let sensor = table.required("sensor");
         let sensor = sensor.and_then(|value| sensor_of(&value, upstreams));
         let name = self.name(table, sensor.as_ref());
-        let scope = table.choice("scope");
+        let (scope, mode) = (table.choice("scope"), table.choice("mode"));
         let rest = (respond(table), matched(table, maps), degrade(table));
         let dwell = table.some_number("dwell");
         let Some(sensor) = sensor else {
@@ -77,6 +77,7 @@ impl Rules {
             leave,
             dwell_ms,
             scope,
+            mode,
             respond,
             conditions,
             degrade,

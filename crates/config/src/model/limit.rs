@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::condition::Condition;
 use super::file::ErrorPage;
+use super::mode::Mode;
 
 /// Limits that one request can meet over all its levels, at most. A site that could exceed it is
 /// refused when the configuration is loaded.
@@ -34,7 +35,7 @@ pub struct Limit {
     /// Conditions, all of which must hold for the limit to count a request.
     pub conditions: Vec<Condition>,
     /// Whether it refuses. Default enforce.
-    pub mode: LimitMode,
+    pub mode: Mode,
     /// Whether a tunnel keeps its permits. Default yes.
     pub tunnels: bool,
     /// Status of a refusal, 400 to 599. Default 503; 429 where the key tells clients apart.
@@ -66,7 +67,7 @@ pub struct Kept {
     /// Requests that may begin in a time.
     pub rate: Option<Rate>,
     /// Whether it refuses.
-    pub mode: LimitMode,
+    pub mode: Mode,
 }
 
 impl Limit {
@@ -198,15 +199,6 @@ pub struct Rate {
     pub per_ms: u64,
     /// So many at once, the first one included; at least 1. Default `count`.
     pub burst: u32,
-}
-
-/// Whether a limit refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitMode {
-    /// It does.
-    Enforce,
-    /// It counts and decides, and lets everybody pass.
-    Shadow,
 }
 
 /// When a limit holds.

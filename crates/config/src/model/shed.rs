@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::condition::Condition;
 use super::file::ErrorPage;
+use super::mode::Mode;
 use super::sensor::Sensor;
 use super::template::Template;
 
@@ -25,6 +26,8 @@ pub struct Shed {
     pub dwell_ms: u64,
     /// Whom it sheds. Default those above their share.
     pub scope: ShedScope,
+    /// Whether it has its way.
+    pub mode: Mode,
     /// What those are told that it sheds.
     pub respond: ShedReply,
     /// Conditions, all of which must hold for a request to be shed. None looks at the resolved

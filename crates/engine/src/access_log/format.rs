@@ -211,9 +211,14 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
         put("shed", Value::word(&shed.rule.name));
     }
     if let Some(shadow) = record.shadow.as_deref() {
-        put("shadow_reason", Value::word(shadow.why.word()));
-        put("shadow_limit", Value::word(&shadow.identity));
-        put("shadow_key", Value::word(&shadow.key));
+        put("shadow_reason", Value::word(shadow.reason));
+        if let Some(refusal) = shadow.limit.as_deref() {
+            put("shadow_limit", Value::word(&refusal.identity));
+            put("shadow_key", Value::word(&refusal.key));
+        }
+        if let Some(rule) = &shadow.shed {
+            put("shadow_shed", Value::word(&rule.name));
+        }
     }
     put("user", Value::word(&record.user));
 }

@@ -12,6 +12,7 @@ pub(crate) mod memory;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod route;
+pub(crate) mod shadow;
 pub(crate) mod spare;
 
 pub(crate) use body::Body;
@@ -25,9 +26,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use config::model::ErrorPage;
-use limits::Refusal;
 
 use self::memory::{MemoryBody, MemoryReply};
+use self::shadow::Shadow;
 use crate::error::Result;
 use crate::io::HangUp;
 use crate::permits::held::Held;
@@ -98,8 +99,8 @@ pub struct Record {
     pub limit_page: Option<Arc<ErrorPage>>,
     /// What is known of its being shed.
     pub(crate) shed: Option<Box<Note>>,
-    /// What would have refused it first, were that limit not in shadow.
-    pub shadow: Option<Box<Refusal>>,
+    /// What would have become of it, were nothing in shadow; `None` where that is the same.
+    pub shadow: Option<Box<Shadow>>,
     /// User name of Basic auth; empty if none.
     pub user: String,
     /// Stands for the status of a reply that was never meant to be sent; 0 otherwise.
@@ -120,6 +121,15 @@ impl Record {
     pub fn note_upstream_time(&mut self, started: Instant) {
         let elapsed_us = started.elapsed().as_micros();
         self.upstream_us = u64::try_from(elapsed_us).unwrap_or(u64::MAX);
+    }
+
+    /// What is told of what is in shadow, which begins with this word where there was nothing yet.
+    pub(crate) fn shadow(&mut self, reason: &'static str) -> &mut Shadow {
+        let shadow = self.shadow.get_or_insert_default();
+        if shadow.reason.is_empty() {
+            shadow.reason = reason;
+        }
+        shadow
     }
 
     fn clear(&mut self) {

@@ -168,7 +168,11 @@ fn figures() -> Status {
 
 fn shed_tenant((tenant, shed): (&str, u64)) -> ShedTenant {
     let tenant = tenant.to_owned();
-    ShedTenant { tenant, shed }
+    ShedTenant {
+        tenant,
+        shed,
+        shadow_shed: 2 * shed,
+    }
 }
 
 fn workers() -> Vec<Worker> {
@@ -273,10 +277,22 @@ fn shedding() -> Vec<ShedRule> {
         state,
         since_ms: 61_500,
         admitted_share: 0.5,
+        mode: "enforce",
         shed: 1_234,
+        shadow_shed: 0,
         value,
     };
-    vec![rule("load1", Some(41.5), "red"), rule(ODD, None, "green")]
+    let tried = ShedRule {
+        mode: "shadow",
+        shed: 0,
+        shadow_shed: 56,
+        ..rule("tried", Some(50.0), "yellow")
+    };
+    vec![
+        rule("load1", Some(41.5), "red"),
+        rule(ODD, None, "green"),
+        tried,
+    ]
 }
 
 #[test]

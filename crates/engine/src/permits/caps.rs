@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use config::model::{Concurrent, Handler, Limit, LimitKey, LimitMode, Model, Rule, Settings};
+use config::model::{Concurrent, Handler, Limit, LimitKey, Mode, Model, Rule, Settings};
 
 use crate::helper::PASSWORDS_MAX;
 
@@ -82,7 +82,7 @@ fn limit(name: &str, key: &[LimitKey], concurrent: u32) -> Limit {
         rate: None,
         when: None,
         conditions: Vec::new(),
-        mode: LimitMode::Enforce,
+        mode: Mode::Enforce,
         tunnels: true,
         status: 503,
         page: None,

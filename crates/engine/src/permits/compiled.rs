@@ -378,8 +378,8 @@ pub fn changed(before: &Definition, limit: &model::Limit, workers: usize) -> Def
             burst: rate.burst,
         }),
         mode: match limit.mode {
-            model::LimitMode::Enforce => Mode::Enforce,
-            model::LimitMode::Shadow => Mode::Shadow,
+            model::Mode::Enforce => Mode::Enforce,
+            model::Mode::Shadow => Mode::Shadow,
         },
         ..before.clone()
     }

@@ -323,19 +323,19 @@ fn why(shared: &Shared, id: &str) -> String {
     if id.is_empty() {
         return "error: say which request: why REQUEST-ID\n".to_owned();
     }
-    if let Some(shed) = shared.shed.find(id.as_bytes()) {
-        return shedding::told(&shed, &moment(shed.at));
-    }
-    let remembered = shared.limits.refusals.find(id.as_bytes());
-    if remembered.is_empty() {
+    let shed = [&shared.shed, &shared.shadow_shed].map(|all| all.find(id.as_bytes()));
+    let shed = shed.iter().flatten();
+    let refusals = shared.limits.refusals.find(id.as_bytes());
+    let all = shed.map(|shed| shedding::told(shed, &moment(shed.at)));
+    let all: Vec<String> = all.chain(refusals.iter().map(told)).collect();
+    if all.is_empty() {
         return format!(
             "error: no refusal of request {id} is remembered: the last {} are, and of each limit, key and \
              network the last one, until the server restarts; its access record has the reason, if json or ltsv is written\n",
             count(REMEMBERED_MAX as u64)
         );
     }
-    let told: Vec<String> = remembered.iter().map(told).collect();
-    told.join("\n")
+    all.join("\n")
 }
 
 fn told(remembered: &Remembered) -> String {

@@ -49,9 +49,8 @@ pub(super) fn pass_in_shadow(chosen: Chosen<'_>, exchange: &mut Exchange, shadow
     let Some(first) = shadows.next().map(Box::new) else {
         return;
     };
-    if exchange.record.shadow.is_none() {
-        exchange.record.shadow = Some(first.clone());
-    }
+    let shadow = exchange.record.shadow(first.why.word());
+    shadow.limit.get_or_insert_with(|| first.clone());
     let remembered = remembered(*chosen, exchange, first, shadows.len());
     let others = shadows.as_slice();
     chosen.worker.shared.limits.refusals.add(remembered, others);

@@ -88,7 +88,11 @@ impl Report {
             let unit = sensor.unit();
             let (enter, leave) = (unit.show(rule.enter), unit.show(rule.leave));
             let (name, state) = (&rule.rule, rule.state);
-            let text = format!("sheds by {name}: {state}, enters at {enter}, leaves at {leave}");
+            let sheds = match rule.mode {
+                "shadow" => "would shed",
+                _ => "sheds",
+            };
+            let text = format!("{sheds} by {name}: {state}, enters at {enter}, leaves at {leave}");
             match rows.iter_mut().find(|row| row.sensor == sensor) {
                 Some(row) => row.rules.push(text),
                 // An agent that says nothing has no row of its own.

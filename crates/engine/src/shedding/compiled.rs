@@ -18,6 +18,8 @@ pub(crate) struct Shedding {
     pub(super) tenants: Tenants,
     /// A bit for each rule that is not green, or not yet lets everybody in again.
     pub(super) active: AtomicU16,
+    /// A bit for each rule in shadow.
+    pub(super) shadows: u16,
     /// Whether a rule asks who is above its share.
     pub(super) measures: bool,
     /// When tenants were measured last. Written by the thread that steps.
@@ -60,6 +62,7 @@ impl Shedding {
         }
         Ok(Some(Self {
             active: AtomicU16::new(active(&rules)),
+            shadows: bits(&rules, Rule::is_in_shadow),
             tenants,
             measures,
             measured_ms: AtomicU64::new(0),
@@ -71,9 +74,13 @@ impl Shedding {
 
 /// The bits of the rules that have something to say.
 pub(super) fn active(rules: &[Rule]) -> u16 {
-    let bits = rules.iter().enumerate().map(|(index, rule)| {
-        let is_active = !rule.standing.admits_all();
-        u16::from(is_active) << index
-    });
-    bits.fold(0, |sum, bit| sum | bit)
+    bits(rules, |rule| !rule.standing.admits_all())
+}
+
+/// The bits of the rules that are so.
+fn bits(rules: &[Rule], is_so: impl Fn(&Rule) -> bool) -> u16 {
+    let rules = rules.iter().enumerate();
+    rules.fold(0, |sum, (index, rule)| {
+        sum | u16::from(is_so(rule)) << index
+    })
 }

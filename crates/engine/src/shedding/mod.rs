@@ -6,7 +6,8 @@
 //! active, and with which share of its requests each tenant is let in. A request only looks.
 //!
 //! Of several rules the strictest decides alone: were each to take its part of what the others
-//! leave, next to nothing would be left.
+//! leave, next to nothing would be left. A rule in shadow is judged by itself, before them, and
+//! changes nothing of what they see: a request that it would shed counts as one that came.
 //!
 //! Never shed: a request that a script makes inside of another, one for `metrics`, and health checks
 //! ([`Rule::is_health_check`](crate::site::Rule)). One for a place that a rule sends others to is
@@ -19,7 +20,7 @@ pub(crate) mod remembered;
 pub(crate) mod reply;
 pub(crate) mod rows;
 mod rule;
-mod standing;
+pub(crate) mod standing;
 mod stepping;
 mod target;
 pub(crate) mod tenants;
@@ -53,6 +54,10 @@ impl Shedding {
         let (Some(tenant), Some(counters)) = (tenant, counters) else {
             return Ok(());
         };
+        if active & self.shadows != 0 {
+            self.tell(active & self.shadows, (tenant, counters), routed, exchange);
+        }
+        let active = active & !self.shadows;
         if active != 0
             && let Some((rule, share)) = self.judge(active, (tenant, counters), routed, exchange)
         {
@@ -75,32 +80,76 @@ impl Shedding {
         routed: Routed<'_>,
         exchange: &mut Exchange,
     ) -> Option<(&Rule, u16)> {
-        let Exchange { request, route, .. } = exchange;
-        let maps = &routed.serving.generation.maps;
         let mut strictest: Option<(usize, &Rule, u16)> = None;
-        for (index, rule) in self.rules.iter().enumerate() {
-            let is_active = active & (1 << index) != 0;
-            let answers = &mut route.answers;
-            if !is_active || !maps::hold_at_once(&rule.conditions, request, answers, maps) {
+        for (index, rule) in self.of(active) {
+            if !is_meant(rule, routed, exchange) {
                 continue;
             }
-            route.skips_optional |= rule.skips_optional();
+            exchange.route.skips_optional |= rule.skips_optional();
             let share = tenant.share(index, rule);
             let least = strictest.map_or(WHOLE, |(_, _, share)| share);
-            if share < least && !self.is_there_already(rule, request) {
+            if share < least && !self.is_there_already(rule, &exchange.request) {
                 strictest = Some((index, rule, share));
             }
         }
         let (index, rule, share) = strictest?;
-        let is_shed = !counters.lets_in(index, share) && !is_for_health(routed.site, request);
+        let is_let_in = counters.lets_in(index, share);
+        let is_shed = !is_let_in && !is_for_health(routed.site, &exchange.request);
         is_shed.then_some((rule, share))
     }
 
-    /// Whether the rule would send the request elsewhere though it asks for a place where requests
-    /// are sent: by this rule or by another, which would send it back.
-    fn is_there_already(&self, rule: &Rule, request: &Request) -> bool {
-        rule.redirects() && self.rules.iter().any(|any| any.leads_to(request))
+    /// Counts and tells what rules in shadow would do with the request, each judged by itself. It
+    /// is told under the strictest of those that would shed it.
+    #[cold]
+    fn tell(
+        &self,
+        active: u16,
+        (tenant, counters): (&Tenant, &Counters),
+        routed: Routed<'_>,
+        exchange: &mut Exchange,
+    ) {
+        let mut strictest: Option<(&Rule, u16)> = None;
+        for (index, rule) in self.of(active) {
+            let share = tenant.share(index, rule);
+            let is_let_in = share == WHOLE
+                || !is_meant(rule, routed, exchange)
+                || self.is_there_already(rule, &exchange.request)
+                || counters.lets_in(index, share)
+                || is_for_health(routed.site, &exchange.request);
+            if is_let_in {
+                continue;
+            }
+            rule.standing.count_shed();
+            if strictest.is_none_or(|(_, least)| share < least) {
+                strictest = Some((rule, share));
+            }
+        }
+        if let Some((rule, share)) = strictest {
+            counters.count_shadow_shed();
+            reply::pass_in_shadow(routed, exchange, rule, (tenant, share));
+        }
     }
+
+    /// The rules of these bits, by their numbers.
+    fn of(&self, bits: u16) -> impl Iterator<Item = (usize, &Rule)> {
+        let rules = self.rules.iter().enumerate();
+        rules.filter(move |(index, _)| bits & (1 << index) != 0)
+    }
+
+    /// Whether the rule would send the request elsewhere though it asks for a place where requests
+    /// are sent: by this rule or by another in force, which would send it back.
+    fn is_there_already(&self, rule: &Rule, request: &Request) -> bool {
+        let is_in_force = |any: &Rule| !any.is_in_shadow() || std::ptr::eq(any, rule);
+        let mut others = self.rules.iter().filter(|any| is_in_force(any));
+        rule.redirects() && others.any(|any| any.leads_to(request))
+    }
+}
+
+/// Whether all that the rule asks of a request holds.
+fn is_meant(rule: &Rule, routed: Routed<'_>, exchange: &mut Exchange) -> bool {
+    let Exchange { request, route, .. } = exchange;
+    let maps = &routed.serving.generation.maps;
+    maps::hold_at_once(&rule.conditions, request, &mut route.answers, maps)
 }
 
 /// Lets a request pass, or not. One that passes stays from now on, where a rule asks who is above

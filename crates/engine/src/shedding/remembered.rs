@@ -1,10 +1,11 @@
-//! Requests that were shed lately, for `nagaya why`.
+//! Requests that were shed lately, or would have been, for `nagaya why`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use config::model::Mode;
 use config::model::sensor::Worse;
 use limits::shed::State;
 
@@ -17,7 +18,7 @@ const REMEMBERED_MAX: usize = 2_048;
 /// Bytes of a path that are remembered.
 const PATH_BYTES_MAX: usize = 128;
 
-/// Those that were shed lately, by worker.
+/// Those that were shed lately, or would have been, by worker.
 #[derive(Debug)]
 pub struct AllRemembered {
     /// Each held by its worker for one request, or to look for one.
@@ -87,7 +88,12 @@ pub(crate) fn told(remembered: &Remembered, moment: &str) -> String {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let of_tenant = f64::from(remembered.tenant_share) / f64::from(WHOLE);
     let mut out = String::new();
-    for (name, text) in [
+    let passed = match remembered.rule.mode {
+        Mode::Enforce => None,
+        Mode::Shadow => Some("passed: would have been shed, but the rule is in shadow"),
+    };
+    let outcome = passed.map(|passed| ("outcome", passed.to_owned()));
+    let found = [
         ("request", remembered.id.to_string()),
         ("at", moment.to_owned()),
         ("site", remembered.site.to_string()),
@@ -101,7 +107,8 @@ pub(crate) fn told(remembered: &Remembered, moment: &str) -> String {
             format!("{} of all requests", percent(remembered.share)),
         ),
         ("", format!("{} of this tenant's", percent(of_tenant))),
-    ] {
+    ];
+    for (name, text) in found.into_iter().chain(outcome) {
         // Writing to memory does not fail.
         let _ = writeln!(out, "{name:<11} {text}");
     }

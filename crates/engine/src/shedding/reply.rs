@@ -39,24 +39,11 @@ pub(super) fn refuse(
     let location = rule.location(&exchange.request);
     let location = location.filter(|target| field_value_ok(target));
     let status = if location.is_some() { 302 } else { 503 };
-    let (standing, worker) = (&rule.standing, routed.worker);
-    worker.shared.shed.add(
-        worker.index,
-        Remembered {
-            id: exchange.request.id,
-            at: worker.clock.unix_at(exchange.request.received),
-            site: Arc::clone(&routed.site.name),
-            path: remembered::beginning(exchange.request.head.path()),
-            tenant: Arc::clone(&tenant.load.name),
-            rule: Arc::clone(standing),
-            state: standing.state(),
-            value: standing.value(),
-            share: standing.share(),
-            tenant_share: share,
-        },
-    );
+    let worker = routed.worker;
+    let remembered = remember(routed, exchange, rule, (tenant, share));
+    worker.shared.shed.add(worker.index, remembered);
     exchange.record.shed = Some(Box::new(Note {
-        rule: Arc::clone(standing),
+        rule: Arc::clone(&rule.standing),
         location,
         page: match &rule.answer {
             Answer::Page(page) => Some(Arc::clone(page)),
@@ -66,6 +53,40 @@ pub(super) fn refuse(
     }));
     exchange.disarm_filters();
     Error::new(Kind::Shed(status), REASON, String::new())
+}
+
+/// Remembers what a rule in shadow would have shed; the request goes on.
+pub(super) fn pass_in_shadow(
+    routed: Routed<'_>,
+    exchange: &mut Exchange,
+    rule: &Rule,
+    (tenant, share): (&Tenant, u16),
+) {
+    let worker = routed.worker;
+    let remembered = remember(routed, exchange, rule, (tenant, share));
+    worker.shared.shadow_shed.add(worker.index, remembered);
+    exchange.record.shadow(REASON).shed = Some(Arc::clone(&rule.standing));
+}
+
+fn remember(
+    routed: Routed<'_>,
+    exchange: &Exchange,
+    rule: &Rule,
+    (tenant, tenant_share): (&Tenant, u16),
+) -> Remembered {
+    let standing = &rule.standing;
+    Remembered {
+        id: exchange.request.id,
+        at: routed.worker.clock.unix_at(exchange.request.received),
+        site: Arc::clone(&routed.site.name),
+        path: remembered::beginning(exchange.request.head.path()),
+        tenant: Arc::clone(&tenant.load.name),
+        rule: Arc::clone(standing),
+        state: standing.state(),
+        value: standing.value(),
+        share: standing.share(),
+        tenant_share,
+    }
 }
 
 /// Answers an exchange that was shed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::model::{self, Degrade, ErrorPage, ShedReply, ShedScope, Template};
+use config::model::{self, Degrade, ErrorPage, Mode, ShedReply, ShedScope, Template};
 use limits::shed::State;
 
 use super::standing::Standing;
@@ -56,6 +56,11 @@ impl Rule {
                 None => Arc::new(Standing::new(rule)),
             },
         })
+    }
+
+    /// Whether it only tells whom it would send away.
+    pub(super) fn is_in_shadow(&self) -> bool {
+        self.standing.mode == Mode::Shadow
     }
 
     /// Whether requests do without optional scripts now.

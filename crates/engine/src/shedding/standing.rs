@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::model::sensor::{Sensor, Unit, Worse};
-use config::model::{self, ShedScope};
+use config::model::{self, Mode, ShedScope};
 use limits::shed::{Course, Scope, State, Thresholds};
 
 /// The states by their numbers.
@@ -23,6 +23,8 @@ pub struct Standing {
     pub enter: f64,
     /// Back at it there is not any more.
     pub leave: f64,
+    /// Whether it has its way.
+    pub mode: Mode,
     dwell_ms: u64,
     scope: ShedScope,
     started: Instant,
@@ -56,6 +58,7 @@ impl Standing {
             sensor: rule.sensor.clone(),
             enter,
             leave,
+            mode: rule.mode,
             dwell_ms: rule.dwell_ms,
             scope: rule.scope,
             started: Instant::now(),
@@ -68,11 +71,13 @@ impl Standing {
         }
     }
 
-    /// Whether it is the rule's: it has its name and looks at the same.
+    /// Whether it is the rule's: it has its name and looks at the same. What a rule comes to in
+    /// shadow, where nothing eases by it, is not gone on with in force.
     pub(super) fn is_of(&self, rule: &model::Shed) -> bool {
         let same_name = *self.name == *rule.name && self.sensor == rule.sensor;
         let same_values = self.enter == rule.enter && self.leave == rule.leave;
-        same_name && same_values && self.dwell_ms == rule.dwell_ms && self.scope == rule.scope
+        let same_kind = self.scope == rule.scope && self.mode == rule.mode;
+        same_name && same_values && same_kind && self.dwell_ms == rule.dwell_ms
     }
 
     pub(super) fn course(&self) -> MutexGuard<'_, Course> {
@@ -120,7 +125,7 @@ impl Standing {
         Duration::from_millis(since_ms)
     }
 
-    /// Requests it has shed.
+    /// Requests it has shed; in shadow, those it would have.
     pub fn shed(&self) -> u64 {
         self.shed.load(Relaxed)
     }

@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use config::model::ShedScope;
 use config::model::sensor::{Sensor, Unit, Worse};
+use config::model::{Mode, ShedScope};
 use limits::Time;
 use limits::shed::{self, Change, State};
 use os::cgroup::Layout;
@@ -95,7 +95,11 @@ fn tell(rule: &Rule, change: &Change) {
     let value = change.value.map(|value| rounded(unit, value));
     let threshold = rounded(unit, change.threshold);
     let text = words(sensor, change, (standing.enter, standing.leave));
-    tracing::warn!(rule = %name, %sensor, value, threshold, "shedding goes from {from} to {to}: {text}");
+    let shedding = match standing.mode {
+        Mode::Enforce => "shedding",
+        Mode::Shadow => "shedding (shadow)",
+    };
+    tracing::warn!(rule = %name, %sensor, value, threshold, "{shedding} goes from {from} to {to}: {text}");
 }
 
 /// A number to the place that its words have it to, or somewhat further.

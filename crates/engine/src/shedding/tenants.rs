@@ -82,6 +82,8 @@ pub(super) struct Counters {
     word: AtomicU64,
     begun: AtomicU64,
     shed: AtomicU64,
+    /// Requests that a rule in shadow would have shed. They count as begun.
+    shadow_shed: AtomicU64,
     /// By rule: what is left over of shares.
     left_over: [AtomicU16; SHED_RULES_MAX],
     /// What was seen when it was measured last, by the thread that does.
@@ -254,6 +256,13 @@ impl Load {
             .sum()
     }
 
+    /// Requests so far that a rule in shadow would have shed.
+    pub(super) fn shadow_shed(&self) -> u64 {
+        self.all_counters()
+            .map(|counters| counters.shadow_shed.load(Relaxed))
+            .sum()
+    }
+
     /// Whether a request of it has ever come.
     fn is_known(&self) -> bool {
         self.by_worker.get().is_some()
@@ -294,6 +303,7 @@ impl Counters {
             word: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             shed: AtomicU64::new(0),
+            shadow_shed: AtomicU64::new(0),
             // The first request is let in, however small the share.
             left_over: std::array::from_fn(|_| AtomicU16::new(WHOLE - 1)),
             seen: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -312,6 +322,10 @@ impl Counters {
 
     pub(super) fn count_shed(&self) {
         bump(&self.shed, 1);
+    }
+
+    pub(super) fn count_shadow_shed(&self) {
+        bump(&self.shadow_shed, 1);
     }
 
     /// Counts a request that begins to stay at this moment (1), or ends (-1).

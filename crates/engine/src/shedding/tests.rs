@@ -368,7 +368,7 @@ fn record_figures_and_why_say_what_was_shed() {
         "{json}"
     );
     assert!(
-        json.contains("\"shed_by_tenant\":[{\"tenant\":\"big\",\"shed\":1}]"),
+        json.contains("\"shed_by_tenant\":[{\"tenant\":\"big\",\"shed\":1,\"shadow_shed\":0}]"),
         "{json}"
     );
     let prometheus = figures::prometheus(&figures);
@@ -437,4 +437,137 @@ fn a_request_inside_of_another_is_not_shed() {
     assert_eq!(status(&fixture, "a", "/page"), 503);
     let (_, _, body) = ask(&fixture, "a", "/script");
     assert_eq!(body, "200");
+}
+
+#[test]
+fn a_rule_in_shadow_sends_nobody_away_and_tells_whom_it_would_have() {
+    let rule = format!("{KNOWN}name = \"whale\"\nmode = \"shadow\"\n");
+    let fixture = Fixture::new(&config(&rule));
+    live(&fixture, 0..1, 4.25);
+    for path in ["/health", "/metrics"] {
+        assert_eq!(status(&fixture, "a", path), 200);
+    }
+    assert_eq!(rows::collect(&fixture.shared).0[0].shadow_shed, 0);
+    let ended = fixture.ask("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (status, _, body) = reply(&ended);
+    assert_eq!((status, body.as_str()), (200, "fine"));
+    let id = ended.request.id;
+    let why = questions::answer(&fixture.shared, &format!("why {id}")).expect("an answer");
+    for line in [
+        "path        /page\n",
+        "shed by     whale\n",
+        "outcome     passed: would have been shed, but the rule is in shadow\n",
+    ] {
+        assert!(why.contains(line), "{line}\n{why}");
+    }
+    let records = fixture.records();
+    let told = "\"shadow_reason\":\"shed\",\"shadow_shed\":\"whale\",\"user\"";
+    assert_eq!(records.matches(told).count(), 1, "{records}");
+    assert!(!records.contains("\"reason\":\"shed\""), "{records}");
+    let figures = figures::collect(&fixture.shared);
+    let table = figures::table(&figures);
+    assert!(table.contains("red (shadow)"), "{table}");
+    let json = control::json(&figures);
+    for part in [
+        "\"mode\":\"shadow\",\"shed\":0,\"shadow_shed\":1,",
+        "\"shed_by_tenant\":[{\"tenant\":\"big\",\"shed\":0,\"shadow_shed\":1}]",
+    ] {
+        assert!(json.contains(part), "{json}");
+    }
+    let prometheus = figures::prometheus(&figures);
+    for sample in [
+        "nagaya_shedding_shadow{rule=\"whale\"} 1",
+        "nagaya_shed_total{rule=\"whale\"} 0",
+        "nagaya_shed_shadow_total{rule=\"whale\"} 1",
+        "nagaya_tenant_shed_shadow_total{tenant=\"big\"} 1",
+    ] {
+        assert!(prometheus.contains(sample), "{sample}\n{prometheus}");
+    }
+}
+
+#[test]
+fn a_request_that_one_rule_sheds_and_another_would_is_told_of_both() {
+    let tried = format!("{KNOWN}name = \"tried\"\nmode = \"shadow\"\n");
+    for rules in [format!("{tried}{KNOWN}"), format!("{KNOWN}{tried}")] {
+        let fixture = Fixture::new(&config(&rules));
+        live(&fixture, 0..1, 4.0);
+        let ended = fixture.ask("GET / HTTP/1.1\r\nHost: b\r\n\r\n");
+        assert_eq!(reply(&ended).0, 503);
+        let id = ended.request.id;
+        let why = questions::answer(&fixture.shared, &format!("why {id}")).expect("an answer");
+        let (shed, tried) = why.split_once("\n\n").expect("two parts");
+        assert!(shed.contains("shed by     load1\n") && !shed.contains("passed"));
+        assert!(tried.contains("shed by     tried\n") && tried.contains("passed"));
+        let records = fixture.records();
+        assert!(records.contains("\"reason\":\"shed\""), "{records}");
+        let told = "\"shed\":\"load1\",\"shadow_reason\":\"shed\",\"shadow_shed\":\"tried\"";
+        assert!(records.contains(told), "{records}");
+        let (rules, tenants) = rows::collect(&fixture.shared);
+        let of = |name: &str| {
+            let rule = rules.iter().find(|it| it.rule == name).expect("a rule");
+            (rule.shed, rule.shadow_shed)
+        };
+        assert_eq!((of("load1"), of("tried")), ((1, 0), (0, 1)));
+        assert_eq!((tenants[0].shed, tenants[0].shadow_shed), (1, 1));
+    }
+}
+
+#[test]
+fn rules_in_shadow_are_each_judged_alone_and_take_nothing_from_those_in_force() {
+    let all = "[[shed]]\nsensor = \"load1\"\nenter = 0.5\nscope = \"all\"\nmode = \"shadow\"\n";
+    let shares = "[[shed]]\nsensor = \"cpu_pressure\"\nmode = \"shadow\"\n";
+    let enforced = "[[shed]]\nsensor = \"io_pressure\"\n";
+    let fixture = Fixture::new(&config(&format!("{all}{shares}{enforced}")));
+    for now_s in 0..30 {
+        assert!([200, 503].contains(&status(&fixture, "a", "/")));
+        live(&fixture, now_s..now_s + 1, 0.9);
+    }
+    let before = rows::collect(&fixture.shared).0;
+    let let_in = (0..400)
+        .filter(|_| status(&fixture, "a", "/") == 200)
+        .count();
+    assert!((19..=21).contains(&let_in), "{let_in} of 400");
+    let after = rows::collect(&fixture.shared).0;
+    let since = |rule: usize| after[rule].shadow_shed - before[rule].shadow_shed;
+    assert_eq!(since(0), 400, "{after:?}");
+    assert!((379..=381).contains(&since(1)), "{after:?}");
+    assert_eq!((since(2), after[0].shed, after[1].shed), (0, 0, 0));
+}
+
+#[test]
+fn a_rule_that_is_put_in_force_begins_in_green() {
+    let tried = format!("{KNOWN}mode = \"shadow\"\n");
+    let fixture = Fixture::new(&config(&tried));
+    live(&fixture, 0..1, 4.0);
+    assert_eq!(rows::collect(&fixture.shared).0[0].state, "red");
+    let before = fixture.worker.serving().generation.clone();
+    let same = generation_after(&before, &config(&format!("{tried}degrade = []\n")));
+    fixture.reload(same.clone());
+    assert_eq!(rows::collect(&fixture.shared).0[0].state, "red");
+    fixture.reload(generation_after(&same, &config(KNOWN)));
+    assert_eq!(status(&fixture, "a", "/"), 200);
+    live(&fixture, 1..2, 4.0);
+    assert_eq!(status(&fixture, "a", "/"), 503);
+}
+
+#[test]
+fn a_rule_in_shadow_leaves_out_no_script_and_spares_no_place() {
+    let degrade = "degrade = [\"optional_scripts\"]\n";
+    let tried =
+        format!("{KNOWN}mode = \"shadow\"\nrespond = {{ redirect = \"/busy\" }}\n{degrade}");
+    let fixture = Fixture::new(&scripted(&tried));
+    live(&fixture, 0..1, 4.0);
+    let (code, fields, _) = ask(&fixture, "a", "/page");
+    assert_eq!(code, 200);
+    for field in ["X-Optional: ", "X-Needed: ", "X-Filtered: "] {
+        assert!(has(&fields, field), "{fields:?}");
+    }
+    let to_sorry = format!("{KNOWN}respond = {{ redirect = \"http://b/sorry\" }}\n");
+    let fixture = Fixture::new(&config(&format!("{tried}{to_sorry}")));
+    live(&fixture, 0..1, 4.0);
+    assert_eq!(status(&fixture, "a", "/busy"), 302);
+    let told = rows::collect(&fixture.shared).0;
+    assert_eq!((told[0].shadow_shed, told[1].shed), (0, 1), "{told:?}");
+    assert_eq!(status(&fixture, "b", "/sorry"), 200);
+    assert_eq!(rows::collect(&fixture.shared).0[0].shadow_shed, 0);
 }

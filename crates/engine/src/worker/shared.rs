@@ -49,6 +49,8 @@ pub struct Shared {
     pub refused: Arc<RefusedClients>,
     /// Who was shed lately.
     pub shed: Arc<AllRemembered>,
+    /// Who would have been, by rules in shadow: apart, so that these make nobody forget the others.
+    pub shadow_shed: Arc<AllRemembered>,
     /// What programs have complained of lately.
     pub complaints: Arc<Complaints>,
     /// What scripts of all workers share.
@@ -85,6 +87,7 @@ impl Shared {
             sensors,
             refused: Arc::default(),
             shed: Arc::new(AllRemembered::new(workers)),
+            shadow_shed: Arc::new(AllRemembered::new(workers)),
             process,
             generation: Arc::default(),
         };

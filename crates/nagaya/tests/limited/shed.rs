@@ -174,6 +174,49 @@ fn a_reload_keeps_shedding() {
     await_state(&gateway, "green");
 }
 
+#[test]
+fn a_rule_in_shadow_is_told_of_and_nobody_is_sent_away() {
+    let gate = Gate::default();
+    let upstream = held(&gate);
+    let mut gateway = gateway(&upstream, "mode = \"shadow\"");
+    let clients: Vec<RawClient> = (0..4).map(|_| send(&gateway, "/held")).collect();
+    gateway.wait_for_message("shedding (shadow) goes from green to red: in_flight is ");
+    let health = get(&gateway, "app.test", "/health");
+    assert_eq!(
+        (health.status, health.head.field("X-Extra")),
+        (200, Some("here"))
+    );
+    let passed = get(&gateway, "sorry.test", "/");
+    assert_eq!((passed.status, &*passed.body), (200, &b"sorry"[..]));
+    let id = passed.head.field("X-Request-Id").unwrap();
+    let why = ask(&gateway, &format!("why {id}"));
+    assert!(
+        why.contains("outcome     passed: would have been shed"),
+        "{why}"
+    );
+    assert!(why.contains("shed by     crowd\n"), "{why}");
+    let log = gateway.directory().path().join("access.log");
+    let record = eventually(PATIENCE, "the record", || {
+        let records = std::fs::read_to_string(&log).unwrap_or_default();
+        let record = records.lines().find(|line| line.contains(id));
+        record.map(str::to_owned)
+    });
+    assert!(
+        record.contains(r#""shadow_reason":"shed","shadow_shed":"crowd""#),
+        "{record}"
+    );
+    let status = ask(&gateway, "status json");
+    assert!(status.contains(r#""shed":0,"shadow_shed":1"#), "{status}");
+    assert_eq!(changes(&gateway), 0, "{}", gateway.stderr());
+    gateway.reload(&CONFIG.replace("{respond}", ""));
+    gateway.wait_for_message("shedding goes from green to red: in_flight is ");
+    assert_eq!(get(&gateway, "sorry.test", "/").status, 503);
+    gate.open();
+    for mut client in clients {
+        assert_eq!(reply(client.read_reply(Body::Framed)).status, 200);
+    }
+}
+
 /// Threads that want all processors and more, until dropped.
 struct Hog {
     stop: Arc<AtomicBool>,
