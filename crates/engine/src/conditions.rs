@@ -23,8 +23,8 @@ pub(crate) struct Conditions(Box<[Test]>);
 /// A compiled condition.
 #[derive(Debug)]
 enum Test {
-    File(Matcher),
-    Path(Matcher),
+    File(Box<[Matcher]>),
+    Path(Box<[Matcher]>),
     PathRegex(Regex),
     Method(Box<[Box<[u8]>]>),
     Header(Box<[u8]>, Option<Matcher>),
@@ -136,11 +136,11 @@ impl Test {
         let head = &request.head;
         Some(match self {
             // A site without a root has no files: there the path stands for them.
-            Self::File(glob) => match file {
-                None => glob.matches(head.path()),
-                Some(file) => file.exists() && glob.matches(file.name()),
+            Self::File(globs) => match file {
+                None => any_matches(globs, head.path()),
+                Some(file) => file.exists() && any_matches(globs, file.name()),
             },
-            Self::Path(glob) => glob.matches(head.path()),
+            Self::Path(globs) => any_matches(globs, head.path()),
             Self::PathRegex(regex) => regex.is_match(head.path()),
             Self::Method(methods) => methods
                 .iter()
@@ -213,6 +213,10 @@ impl MapTest {
     }
 }
 
+fn any_matches(globs: &[Matcher], text: &[u8]) -> bool {
+    globs.iter().any(|glob| glob.matches(text))
+}
+
 /// The decoded values of a query parameter.
 fn query_values<'a>(query: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
     query.split(|byte| *byte == b'&').filter_map(move |pair| {
@@ -257,6 +261,11 @@ fn compile_all(conditions: &[Condition], whose: &str) -> Result<Box<[Test]>, reg
     all.map(|condition| compile(condition, whose)).collect()
 }
 
+fn globs(patterns: &[model::Glob]) -> Result<Box<[Matcher]>, regex::Error> {
+    let patterns = patterns.iter();
+    patterns.map(|pattern| Matcher::new(&pattern.0)).collect()
+}
+
 fn compile(condition: &Condition, whose: &str) -> Result<Test, regex::Error> {
     let bytes = |text: &String| Box::from(text.as_bytes());
     let value = |glob: &Option<model::Glob>| {
@@ -264,8 +273,8 @@ fn compile(condition: &Condition, whose: &str) -> Result<Test, regex::Error> {
         glob.transpose()
     };
     Ok(match condition {
-        Condition::File(pattern) => Test::File(Matcher::new(&pattern.0)?),
-        Condition::Path(pattern) => Test::Path(Matcher::new(&pattern.0)?),
+        Condition::File(patterns) => Test::File(globs(patterns)?),
+        Condition::Path(patterns) => Test::Path(globs(patterns)?),
         Condition::PathRegex(pattern) => Test::PathRegex(glob::compile(pattern)?),
         Condition::Method(methods) => Test::Method(methods.iter().map(bytes).collect()),
         Condition::Header(name, glob) => Test::Header(bytes(name), value(glob)?),

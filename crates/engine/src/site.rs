@@ -83,8 +83,8 @@ pub struct Rule {
     pub(crate) scripts: Option<Arc<plan::Level>>,
     /// The script of its handler.
     pub(crate) script: Option<Use>,
-    /// Whether it is there for whoever watches over this machine: it shows figures, or answers one
-    /// plain path with a fixed text. Such requests are never shed.
+    /// Whether it is there for whoever watches over this machine: it shows figures, or answers
+    /// plain paths with a fixed text. Such requests are never shed.
     pub(crate) is_health_check: bool,
     /// Whether it looks at the resolved file.
     pub(crate) needs_file: bool,
@@ -238,10 +238,9 @@ fn is_health_check(rule: &model::Rule) -> bool {
         |glob: &model::Glob| glob.0.starts_with('/') && !glob.0.contains(['*', '?', '[']);
     match rule.handler {
         Some(Handler::Metrics(_)) => true,
-        Some(Handler::Respond(_)) => rule
-            .conditions
-            .iter()
-            .any(|condition| matches!(condition, Condition::Path(glob) if is_plain(glob))),
+        Some(Handler::Respond(_)) => rule.conditions.iter().any(
+            |condition| matches!(condition, Condition::Path(globs) if globs.iter().all(is_plain)),
+        ),
         _ => false,
     }
 }

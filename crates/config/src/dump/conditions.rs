@@ -12,8 +12,8 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
     let mut tables: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for condition in conditions {
         match condition {
-            Condition::File(glob) => single.push(format!("file = {}", quote(&glob.0))),
-            Condition::Path(glob) => single.push(format!("path = {}", quote(&glob.0))),
+            Condition::File(any) => single.push(format!("file = {}", globs(any))),
+            Condition::Path(any) => single.push(format!("path = {}", globs(any))),
             Condition::PathRegex(regex) => single.push(format!("path_regex = {}", quote(regex))),
             Condition::Method(methods) => single.push(format!("method = {}", list(methods, quote))),
             Condition::Client(networks) => {
@@ -36,6 +36,13 @@ pub(super) fn conditions(conditions: &[Condition]) -> String {
         .into_iter()
         .map(|(name, entries)| format!("{name} = {}", braces(entries)));
     braces(single.into_iter().chain(tables))
+}
+
+fn globs(globs: &[Glob]) -> String {
+    match globs {
+        [only] => quote(&only.0),
+        several => list(several, |glob| quote(&glob.0)),
+    }
 }
 
 fn presence(name: &str, glob: &Option<Glob>) -> String {

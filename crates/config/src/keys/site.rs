@@ -371,19 +371,19 @@ pub(crate) const MATCH: Section = Section {
     keys: &[
         key(
             "file",
-            Kind::Other("glob"),
+            Kind::Other("glob or list of globs"),
             Absent("any"),
-            "The file the request was resolved to. A request for which there is no file matches no pattern, not even \
+            "The file the request was resolved to matches one of these. A request for which there is no file matches no pattern, not even \
              `*`: what missing ones are to meet as well goes by `path`, or by `exists`. On a site without a root \
              the path stands for the file.",
             "file = \"*.php\"",
         ),
         key(
             "path",
-            Kind::Other("glob"),
+            Kind::Other("glob or list of globs"),
             Absent("any"),
-            "The canonical path, decoded.",
-            "path = \"/api/*\"",
+            "The canonical path, decoded, matches one of these.",
+            "path = [\"/api/*\", \"/rpc\"]",
         ),
         key(
             "path_regex",

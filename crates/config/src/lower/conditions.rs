@@ -47,8 +47,8 @@ pub(crate) fn conditions(value: &Value<'_>, files: SiteFiles, depth: usize) -> V
     let mut found: Vec<Option<Condition>> = vec![
         table
             .get("file")
-            .and_then(|value| values::glob(&value).map(Condition::File)),
-        table.get("path").and_then(|value| path(&value)),
+            .and_then(|value| globs(&value).map(Condition::File)),
+        table.get("path").and_then(|value| paths(&value)),
         table.get("path_regex").and_then(|value| path_regex(&value)),
         table.get("method").and_then(|value| methods(&value)),
         table.get("client").and_then(|value| clients(&value)),
@@ -113,13 +113,25 @@ fn some_entries<'a>(table: &Table<'a>, name: &'static str) -> Vec<Entry<'a>> {
     entries
 }
 
-fn path(value: &Value<'_>) -> Option<Condition> {
-    let glob = values::glob(value)?;
-    if glob.0.contains('?') && glob.0.contains('=') {
-        let help = "the path has no query; match it with `query = { name = \"value\" }`";
-        value.report_help("`path` holds a query", help);
+/// A glob, or a list of which one has to match.
+fn globs(value: &Value<'_>) -> Option<Vec<Glob>> {
+    let elements = value.one_or_list();
+    if elements.is_empty() {
+        value.report(format!("`{}` names no pattern", value.name));
     }
-    Some(Condition::Path(glob))
+    let globs: Vec<_> = elements.iter().filter_map(values::glob).collect();
+    (!globs.is_empty()).then_some(globs)
+}
+
+fn paths(value: &Value<'_>) -> Option<Condition> {
+    for element in value.one_or_list() {
+        let text = element.is_text().then(|| element.text()).flatten();
+        if text.is_some_and(|text| text.contains('?') && text.contains('=')) {
+            let help = "the path has no query; match it with `query = { name = \"value\" }`";
+            element.report_help("`path` holds a query", help);
+        }
+    }
+    globs(value).map(Condition::Path)
 }
 
 fn path_regex(value: &Value<'_>) -> Option<Condition> {

@@ -7,10 +7,10 @@ use super::map::MapMatch;
 /// One condition of a rule's `match`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
-    /// Glob over the resolved file.
-    File(Glob),
-    /// Glob over the canonical path.
-    Path(Glob),
+    /// One of these globs matches the resolved file.
+    File(Vec<Glob>),
+    /// One of these globs matches the canonical path.
+    Path(Vec<Glob>),
     /// Regular expression over the canonical path (syntax checked).
     PathRegex(String),
     /// One of these methods.

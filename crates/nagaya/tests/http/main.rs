@@ -16,6 +16,7 @@ mod proxy;
 mod ranges;
 mod refused_clients;
 mod replies;
+mod settings;
 mod spool;
 mod static_files;
 mod steady_clients;
