@@ -16,9 +16,10 @@ use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
-    Caps, Cgroup, FieldEdits, Files, HostPattern, IoLimit, Limit, ListenAddress, LogTarget, Model,
-    Root, Rule, Server, Settings, Site, Template, Timeouts, TryEntry, Upstream,
+    Caps, Cgroup, Expires, FieldEdits, Files, HostPattern, IoLimit, Lifetime, Limit, ListenAddress,
+    LogTarget, Model, Root, Rule, Server, Settings, Site, Template, Timeouts, TryEntry, Upstream,
 };
+use crate::units;
 pub use write::quote;
 use write::{Lines, braces, list, quote_path, some_count, some_duration, some_size};
 
@@ -52,6 +53,7 @@ pub fn dump(model: &Model) -> String {
     out.section("[log]");
     out.key("access", quote(log_target(&model.log.access)));
     out.key("format", quote(model.log.format.name()));
+    out.key("reason", model.log.reason);
     out.key("level", quote(model.log.level.name()));
     out.key("files_max", model.log.files_max);
     out.section("[timeouts]");
@@ -169,6 +171,9 @@ impl Lines {
 
     fn settings(&mut self, settings: &Settings) {
         self.edits(&settings.request_headers, &settings.reply_headers);
+        if let Some(given) = &settings.expires {
+            self.key("expires", expires(given));
+        }
         if !settings.allow.is_empty() {
             self.key("allow", list(&settings.allow, quote));
         }
@@ -202,6 +207,12 @@ impl Lines {
         }
         if let Some(given) = &rule.handler {
             self.key("handler", handler::handler(given, upstreams));
+        }
+        if let Some(target) = &rule.log {
+            self.key(
+                "log",
+                format!("{{ access = {} }}", quote(log_target(target))),
+            );
         }
         self.limits(&rule.limits);
         self.level_scripts(&rule.scripts);
@@ -301,10 +312,22 @@ fn field_edits(edits: &FieldEdits) -> String {
             (!edits.remove.is_empty()).then(|| format!("remove = {}", list(&edits.remove, quote))),
             (!edits.set.is_empty()).then(|| format!("set = {}", templates(&edits.set))),
             (!edits.add.is_empty()).then(|| format!("add = {}", braces(added))),
+            (!edits.default.is_empty()).then(|| format!("default = {}", templates(&edits.default))),
         ]
         .into_iter()
         .flatten(),
     )
+}
+
+fn expires(given: &Expires) -> String {
+    let lifetime = |lifetime: &Lifetime| match lifetime {
+        Lifetime::Unsaid => quote("off"),
+        Lifetime::Past => quote("epoch"),
+        Lifetime::Seconds(seconds) => quote(units::duration(seconds * 1_000)),
+    };
+    let types = given.types.iter();
+    let types = types.map(|(name, of_type)| format!("{} = {}", quote(name), lifetime(of_type)));
+    braces(types.chain([format!("default = {}", lifetime(&given.default))]))
 }
 
 fn templates(named: &[(String, Template)]) -> String {

@@ -23,10 +23,13 @@ pub fn fill(template: &str, site: &Site, host: &HostPattern) -> String {
     if !is_template(template) {
         return template.to_owned();
     }
+    fill_for_site(&template.replace("$host", &host_name(host)), site)
+}
+
+/// The path of a log that has `$site` at most in its name. No host holds a `$`.
+pub fn fill_for_site(template: &str, site: &Site) -> String {
     let first = site.hosts.first().map(host_name).unwrap_or_default();
-    template
-        .replace("$host", &host_name(host))
-        .replace("$site", &first)
+    template.replace("$site", &first)
 }
 
 /// The path of a log for an exchange that came to no site: its request could not be understood.
@@ -67,10 +70,23 @@ impl LogPaths {
                 }
                 target => paths.add_fixed(target),
             }
+            for target in site.rules.iter().filter_map(|rule| rule.log.as_ref()) {
+                paths.add_of_site(target, site);
+            }
         }
         paths.fixed.sort_unstable();
         paths.fixed.dedup();
         paths
+    }
+
+    /// Adds a log that is the same for all hosts of its site.
+    fn add_of_site(&mut self, target: &LogTarget, site: &Site) {
+        match target {
+            LogTarget::File(template) if is_template(template) => {
+                self.filled.insert(fill_for_site(template, site));
+            }
+            target => self.add_fixed(target),
+        }
     }
 
     fn add_fixed(&mut self, target: &LogTarget) {

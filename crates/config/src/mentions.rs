@@ -83,6 +83,7 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.logs.extend(log_file(site));
         mentions.data.extend(password_file(site));
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
+        mentions.logs.extend(rules().filter_map(log_file));
         mentions.data.extend(rules().filter_map(password_file));
         mentions.data.extend(rules().flat_map(refusal_pages));
         mentions.scripts.extend(scripts_of(site));

@@ -49,7 +49,8 @@ pub use script::{
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 pub use site::{
-    EncodedSlash, Files, Root, Rule, Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields,
+    EncodedSlash, Expires, Files, Lifetime, Root, Rule, Settings, Site, Slashes, Symlinks,
+    TryEntry, UnderscoreFields,
 };
 pub use template::{Template, TemplatePart};
 pub use upstream::{Balance, Protocol, Server, ServerAddress, Upstream};

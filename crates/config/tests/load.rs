@@ -2,6 +2,8 @@
 
 use config::{Sources, load};
 
+use crate::written::{LISTEN, SITE, model};
+
 /// Every kind of rule, as design and manual show them.
 const WHOLE: &str = r#"
 user = "www-data"
@@ -61,4 +63,13 @@ fn the_demo_loads() {
     let sources = Sources::read(path.as_ref()).unwrap_or_else(|problems| panic!("{problems}"));
     let model = load(&sources).unwrap_or_else(|problems| panic!("{problems}"));
     assert!(model.sites.iter().any(|site| !site.rules.is_empty()));
+}
+
+#[test]
+fn all_denies_or_allows_every_client() {
+    let text = format!("{LISTEN}{SITE}allow = 'all'\n[[sites.rules]]\ndeny = 'all'\n");
+    let model = model(&text);
+    let everybody = ["0.0.0.0/0", "::/0"].map(|net| net.parse().expect("a network"));
+    assert_eq!(model.sites[0].settings.allow, everybody);
+    assert_eq!(model.sites[0].rules[0].settings.deny, everybody);
 }

@@ -1,10 +1,12 @@
-//! The configured changes to fields: remove, set, add; process, site, rules, in that order.
+//! The configured changes to fields: remove, set, add; process, site, rules, in that order. Then what
+//! is to be there by default, the innermost level's first.
 
 use config::model::{FieldEdits, Template};
 use wire::{Fields, field_value_ok};
 
 use crate::exchange::Exchange;
 use crate::exchange::request::Request;
+use crate::expiry;
 use crate::maps::answers::Answers;
 use crate::stage::{Arrived, Chosen};
 use crate::template::expand;
@@ -13,34 +15,59 @@ use crate::template::expand;
 pub(crate) fn edit_request(chosen: Chosen<'_>, exchange: &mut Exchange) {
     let Exchange { request, route, .. } = exchange;
     let mut fields = std::mem::take(&mut request.head.fields);
-    let process = [&chosen.serving.generation.process.request_headers];
+    let process = &chosen.serving.generation.process.request_headers;
     let levels = chosen.settings(route);
     let levels = levels.map(|settings| &settings.request_headers);
     let known = (&*request, &route.answers);
-    process.into_iter().chain(levels).for_each(|edits| {
-        replace(edits, known, &mut fields);
-        add(edits, known, &mut fields, route.was_edited);
-    });
+    edit(process, levels, known, &mut fields, route.was_edited);
     request.head.fields = fields;
     route.was_edited = true;
 }
 
 /// Changes the reply's fields just before its head is sent.
 pub(crate) fn edit_reply(arrived: Arrived<'_>, exchange: &mut Exchange) {
+    if arrived
+        .site(&exchange.route)
+        .is_some_and(|site| site.says_expiry)
+    {
+        expiry::tell(arrived, exchange);
+    }
     let Exchange {
         request,
         route,
         outgoing,
         ..
     } = exchange;
-    let process = [&arrived.serving.generation.process.reply_headers];
+    let process = &arrived.serving.generation.process.reply_headers;
     let levels = arrived.settings(route);
     let levels = levels.map(|settings| &settings.reply_headers);
     let known = (&*request, &route.answers);
-    process.into_iter().chain(levels).for_each(|edits| {
-        replace(edits, known, &mut outgoing.fields);
-        add(edits, known, &mut outgoing.fields, false);
+    edit(process, levels, known, &mut outgoing.fields, false);
+}
+
+/// `again`: a field that has the value already was added before.
+fn edit<'a>(
+    process: &'a FieldEdits,
+    levels: impl DoubleEndedIterator<Item = &'a FieldEdits> + Clone,
+    known: (&Request, &Answers),
+    fields: &mut Fields,
+    again: bool,
+) {
+    let levels = std::iter::once(process).chain(levels);
+    let mut has_defaults = false;
+    levels.clone().for_each(|edits| {
+        replace(edits, known, fields);
+        add(edits, known, fields, again);
+        has_defaults |= !edits.default.is_empty();
     });
+    if has_defaults {
+        let defaults = levels.rev().flat_map(|edits| &edits.default);
+        defaults.for_each(|(name, template)| {
+            if fields.get_named(name.as_bytes()).is_none() {
+                with_value(template, known, |value| fields.push(name.as_bytes(), value));
+            }
+        });
+    }
 }
 
 fn replace(edits: &FieldEdits, known: (&Request, &Answers), fields: &mut Fields) {

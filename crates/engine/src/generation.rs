@@ -159,8 +159,11 @@ impl Generation {
         let mut limits = compiled::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             generation.point_hosts(site, &mut targets)?;
-            let before = generation.sites.last();
-            let site = Site::compile(site, stats, before, &mut copies, &mut limits)?;
+            let (model, before) = (site, generation.sites.last());
+            let mut site = Site::compile(model, stats, before, &mut copies, &mut limits)?;
+            for (rule, model_rule) in site.rules.iter_mut().zip(&model.rules) {
+                rule.log = targets.add_rule(model, model_rule);
+            }
             generation.sites.push(site);
         }
         generation.limits = limits.finish();

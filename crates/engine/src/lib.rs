@@ -23,6 +23,7 @@ mod decoding;
 mod error;
 mod error_reply;
 mod exchange;
+mod expiry;
 mod fields;
 mod figures;
 #[cfg(test)]

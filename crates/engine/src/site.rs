@@ -7,6 +7,7 @@ use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
 use os::file::FileFacts;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
+use crate::access_log::targets::TargetIndex;
 use crate::backups::{original, without_package};
 use crate::conditions::{self, Conditions};
 use crate::copies::Copies;
@@ -62,6 +63,8 @@ pub struct Site {
     pub(crate) tenant_scripts: Option<Arc<plan::Level>>,
     /// Its scripts.
     pub(crate) scripts: Option<Arc<plan::Level>>,
+    /// Whether it or one of its rules says how long replies may be kept.
+    pub(crate) says_expiry: bool,
     /// Whether a request to it may run a script.
     pub(crate) has_scripts: bool,
     sources: Arc<Vec<Matcher>>,
@@ -75,6 +78,8 @@ pub struct Rule {
     pub name: Box<str>,
     /// What answers; `None` adds settings and goes on.
     pub handler: Option<Handler>,
+    /// Where the records of requests go that it matches; `None` is as the site says.
+    pub(crate) log: Option<TargetIndex>,
     /// What it adds; `None` is nothing.
     pub settings: Option<Box<Settings>>,
     /// The limits that the requests it matches meet.
@@ -119,6 +124,9 @@ impl Site {
         let rules = site.rules.iter();
         let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
+        let mut levels = site.rules.iter().map(|rule| &rule.settings);
+        let says_expiry =
+            site.settings.expires.is_some() || levels.any(|level| level.expires.is_some());
         let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
         let scripts = copies.scripts.level(&site.scripts);
@@ -134,6 +142,7 @@ impl Site {
         };
         Ok(Self {
             rules_ask_maps,
+            says_expiry,
             limits_ask_maps: !asking_limits.is_empty() || rules.iter().any(Rule::limits_ask_maps),
             asking_limits,
             tenant: limits.tenant(site)?,
@@ -224,6 +233,7 @@ impl Rule {
             conditions: conditions.map_err(|error| too_large(&rule.name, &error))?,
             name: rule.name.as_str().into(),
             handler: rule.handler.clone(),
+            log: None,
             settings: unless_empty(&rule.settings),
             scripts: scripts.level(&rule.scripts),
             script: scripts.of_handler(rule.handler.as_ref()),

@@ -70,7 +70,10 @@ impl<'a> Arrived<'a> {
     }
 
     /// Settings of the site and of each matched rule, outer first.
-    pub fn settings(self, route: &Route) -> impl Iterator<Item = &'a Settings> {
+    pub fn settings<'r>(
+        self,
+        route: &'r Route,
+    ) -> impl DoubleEndedIterator<Item = &'a Settings> + Clone + use<'a, 'r> {
         let routed = self.routed(route);
         let site = routed.and_then(|routed| routed.site.settings.as_deref());
         let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
@@ -122,7 +125,10 @@ fn levels<'a>(
 
 impl<'a> Routed<'a> {
     /// The rules that matched, in order.
-    pub fn rules(self, route: &Route) -> impl DoubleEndedIterator<Item = &'a Rule> {
+    pub fn rules<'r>(
+        self,
+        route: &'r Route,
+    ) -> impl DoubleEndedIterator<Item = &'a Rule> + Clone + use<'a, 'r> {
         let rules = &self.site.rules;
         route.matched().iter().filter_map(|index| rules.get(*index))
     }

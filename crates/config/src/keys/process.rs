@@ -201,6 +201,14 @@ pub(crate) const LOG: Section = Section {
             "format = \"json\"",
         ),
         key(
+            "reason",
+            Kind::Flag,
+            Value("false"),
+            "Whether records in Apache's formats end in one more field in quotes: the reason why a request was \
+             refused or failed, `-` where there is none. The other formats always have it.",
+            "reason = true",
+        ),
+        key(
             "level",
             Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
             Value("info"),

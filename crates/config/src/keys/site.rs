@@ -20,18 +20,30 @@ const REPLY_HEADERS: Key = key(
     "Changes to a reply's fields, after those of the levels above.",
     "reply_headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
 );
+const EXPIRES: Key = key(
+    "expires",
+    Kind::Other("duration, `\"off\"`, `\"epoch\"`, `\"max\"`, or a table of these by media type"),
+    Absent("nothing is said"),
+    "How long clients and caches may keep replies: `Cache-Control: max-age=…` and `Expires`, counted from the \
+     reply, on those with status 200, 201, 204, 206, 301 to 304, 307 or 308 to which whoever answered has given \
+     neither. `\"epoch\"` says out of date (`no-cache`), `\"max\"` ten years, `\"off\"` nothing. A table holds media \
+     types (`\"text/css\"`, `\"image/*\"`, the more exact one counts) and `default` for the others, `\"off\"` where it is \
+     left out. A rule's takes the place of its site's. Done before the changes of `reply_headers`.",
+    "expires = { \"text/css\" = \"1h\", \"image/*\" = \"720h\", default = \"off\" }",
+);
 const ALLOW: Key = key(
     "allow",
-    Kind::Other("list of addresses and networks"),
+    Kind::Other("list of addresses and networks, or `\"all\"`"),
     Absent("everybody not denied"),
-    "Clients let in; everybody else is answered 403. Not empty.",
+    "Clients let in; everybody else is answered 403. Not empty. The lists of all levels count: whom one of \
+     them keeps out, an inner `allow` does not let in.",
     "allow = [\"192.168.0.0/16\", \"::1\"]",
 );
 const DENY: Key = key(
     "deny",
-    Kind::Other("list of addresses and networks"),
+    Kind::Other("list of addresses and networks, or `\"all\"`"),
     Value("[]"),
-    "Clients answered 403, even if allowed.",
+    "Clients answered 403, even if allowed, here or further in; `\"all\"` is everybody.",
     "deny = [\"203.0.113.7\"]",
 );
 const AUTHENTICATION: Key = key(
@@ -164,6 +176,7 @@ pub(crate) const SITE: Section = Section {
         CGROUP_REQUIRED,
         REQUEST_HEADERS,
         REPLY_HEADERS,
+        EXPIRES,
         ALLOW,
         DENY,
         AUTHENTICATION,
@@ -187,6 +200,21 @@ pub(crate) const SITE_LOG: Section = Section {
         Kind::Text,
         Absent("as `[log]` says"),
         "Where the site's access records go; written as in `[log]`.",
+        "access = \"\"",
+    )],
+    later: &[],
+};
+
+pub(crate) const RULE_LOG: Section = Section {
+    title: "log = { … } of a rule",
+    about: "Where the records of requests go that the rule matches. Of several matching rules the last one counts. \
+        Requests that are refused before rules are tried are recorded as their site says; all are counted, \
+        recorded or not.",
+    keys: &[key(
+        "access",
+        Kind::Text,
+        Absent("as the site says"),
+        "Where their access records go; written as in `[log]`, but without `$host`. `\"\"` is nowhere.",
         "access = \"\"",
     )],
     later: &[],
@@ -294,8 +322,8 @@ pub(crate) const AUTH: Section = Section {
 
 pub(crate) const EDITS: Section = Section {
     title: "request_headers, reply_headers",
-    about: "Header changes, made in the order remove, set, add. Values are templates: `$host`, `$path`, `$query`, \
-        `$uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, `${host}` sets a name apart \
+    about: "Header changes, made in the order remove, set, add, and last what is to be there by default. Values are \
+        templates: `$host`, `$path`, `$query`, `$uri`, `$scheme`, `$client`, `$request_id` and `$method` are filled in, `${host}` sets a name apart \
         from what follows it, `$$` is a dollar.",
     keys: &[
         key(
@@ -318,6 +346,14 @@ pub(crate) const EDITS: Section = Section {
             Value("[]"),
             "Fields removed.",
             "remove = [\"X-Powered-By\"]",
+        ),
+        key(
+            "default",
+            Kind::Other("table of templates"),
+            Value("{}"),
+            "Fields set where there is none of that name when all levels have made their changes; where several levels \
+             name one, the innermost says it.",
+            "default = { X-Content-Type-Options = \"nosniff\" }",
         ),
     ],
     later: &[],
@@ -350,8 +386,16 @@ pub(crate) const RULE: Section = Section {
             "What answers.",
             "handler = { redirect = \"https://$host$uri\" }",
         ),
+        key(
+            "log",
+            Kind::Other("table"),
+            Absent("as the site says"),
+            "Where the access records go of requests that the rule matches.",
+            "log = { access = \"\" }",
+        ),
         REQUEST_HEADERS,
         REPLY_HEADERS,
+        EXPIRES,
         ALLOW,
         DENY,
         AUTHENTICATION,

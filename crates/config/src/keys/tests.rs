@@ -110,6 +110,11 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
             &format!(" }}\n{MAPS}"),
         ),
         "handler = { … }" => within("[[sites.rules]]\nhandler = { ", &[], " }\n"),
+        "log = { … } of a rule" => within(
+            "[[sites.rules]]\nhandler = { static = true }\nlog = { ",
+            &[],
+            " }\n",
+        ),
         "proxy = { … }" => {
             let own = &["upstream = \"http://127.0.0.1:9000\""];
             within("[[sites.rules]]\nhandler = { proxy = { ", own, " } }\n")

@@ -41,9 +41,10 @@ pub(crate) fn edits(value: Option<Value<'_>>, side: Side) -> FieldEdits {
         return FieldEdits::default();
     };
     FieldEdits {
-        set: set(&table, side),
+        set: single(&table, "set", side),
         add: add(&table, side),
         remove: remove(&table, side),
+        default: single(&table, "default", side),
     }
 }
 
@@ -87,10 +88,11 @@ pub(crate) fn is_token(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || extra.contains(&byte))
 }
 
-fn set(table: &Table<'_>, side: Side) -> Vec<(String, Template)> {
+/// Fields of which each has one value.
+fn single(table: &Table<'_>, key: &'static str, side: Side) -> Vec<(String, Template)> {
     let mut seen: BTreeMap<String, Spot> = BTreeMap::new();
     let mut set = Vec::new();
-    for entry in table.entries("set") {
+    for entry in table.entries(key) {
         if !name_fits(entry.name, &entry.name_spot, &entry.value, side) {
             continue;
         }

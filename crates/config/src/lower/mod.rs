@@ -176,6 +176,7 @@ fn log(tops: &Tops<'_>) -> Log {
             .and_then(|value| values::log_target(&value))
             .unwrap_or(LogTarget::Stdout),
         format: table.choice("format"),
+        reason: table.flag("reason"),
         level: table.choice("level"),
         files_max: table.count("files_max") as usize,
     }

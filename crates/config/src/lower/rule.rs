@@ -12,8 +12,9 @@ use super::settings::settings;
 use super::table::Table;
 use super::upstream::Upstreams;
 use super::value::Value;
+use super::values;
 use crate::keys;
-use crate::model::{Handler, Rule, Settings};
+use crate::model::{Handler, LogTarget, Rule, Settings};
 
 /// A rule, the `number`th of its site, from 1.
 pub(crate) fn rule(
@@ -37,7 +38,8 @@ pub(crate) fn rule(
     let limits = limits(table.get("limits"), Level::Rule(files, forwards));
     let scripts = script::level(table.get("scripts"), script::Level::Rule);
     let adds_settings = settings != Settings::default();
-    let adds_nothing = !adds_settings && limits.is_empty() && scripts.is_empty();
+    let log = log(&table);
+    let adds_nothing = !adds_settings && limits.is_empty() && scripts.is_empty() && log.is_none();
     let is_idle = adds_nothing && table.context.found() == found_before;
     if files == SiteFiles::Rootless {
         report_missing_root(&table, handler.as_ref());
@@ -58,6 +60,7 @@ pub(crate) fn rule(
         is_named: table.get("name").is_some(),
         conditions,
         handler,
+        log,
         settings: Arc::new(settings),
         limits,
         cgroup,
@@ -97,6 +100,16 @@ fn report_unbound_cgroup(table: &Table<'_>, handler: Option<&Handler>) {
             "put it on the rule that starts the program, or on the site",
         ),
     }
+}
+
+/// Where the records of requests go that it matches.
+fn log(table: &Table<'_>) -> Option<LogTarget> {
+    let value = table.table("log", &keys::RULE_LOG).get("access")?;
+    let target = values::log_target(&value)?;
+    if matches!(&target, LogTarget::File(path) if path.contains("$host")) {
+        value.report_help("`$host` cannot stand in the log of a rule", "`$site` can");
+    }
+    Some(target)
 }
 
 fn name(table: &Table<'_>, number: usize) -> String {

@@ -1,23 +1,79 @@
 //! What a site and a rule may set alike.
 
+use std::collections::BTreeSet;
+
 use ipnet::IpNet;
 
+use super::context::problem;
 use super::fields::{self, Side};
 use super::files;
 use super::table::Table;
+use super::value::Value;
 use super::values;
-use crate::model::Settings;
+use crate::model::{Expires, Lifetime, Settings};
+
+/// The longest that a reply may be kept: ten years, as other servers' `max`.
+const LIFETIME_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
 
 /// The settings of a level.
 pub(crate) fn settings(table: &Table<'_>) -> Settings {
-    let denied = table.get("deny").map(|value| values::networks(&value));
+    let denied = table.get("deny").map(|value| values::clients(&value));
     Settings {
         request_headers: fields::edits(table.get("request_headers"), Side::Request),
         reply_headers: fields::edits(table.get("reply_headers"), Side::Reply),
+        expires: table.get("expires").and_then(|value| expires(&value)),
         allow: allowed(table),
         deny: denied.unwrap_or_default(),
         auth: table.get("auth").and_then(|value| files::auth(&value)),
         env: fields::env(table.entries("env")),
+    }
+}
+
+/// How long replies may be kept: for all types, or by type.
+fn expires(value: &Value<'_>) -> Option<Expires> {
+    if !value.is_table() {
+        let default = lifetime(value)?;
+        return Some(Expires {
+            types: Vec::new(),
+            default,
+        });
+    }
+    let mut expires = Expires {
+        types: Vec::new(),
+        default: Lifetime::Unsaid,
+    };
+    let mut seen = BTreeSet::new();
+    for entry in value.entries() {
+        let name = entry.name.to_ascii_lowercase();
+        let fits = |(kind, form)| fields::is_token(kind) && kind != "*" && fields::is_token(form);
+        if name != "default" && !name.split_once('/').is_some_and(fits) {
+            let message = format!("`{}` is no media type", entry.name);
+            let help = "one looks like `text/css` or `image/*`; `default` stands for the others";
+            let finding = problem(entry.name_spot, message);
+            value.context.report(finding.help(help));
+        } else if !seen.insert(name.clone()) {
+            let message = format!("`{}` stands in `expires` twice", entry.name);
+            value.context.report(problem(entry.name_spot, message));
+        } else if let Some(lifetime) = lifetime(&entry.value) {
+            match &*name {
+                "default" => expires.default = lifetime,
+                _ => expires.types.push((name, lifetime)),
+            }
+        }
+    }
+    Some(expires)
+}
+
+fn lifetime(value: &Value<'_>) -> Option<Lifetime> {
+    let word = value.is_text().then(|| value.text()).flatten();
+    match word {
+        Some("off") => Some(Lifetime::Unsaid),
+        Some("epoch") => Some(Lifetime::Past),
+        Some("max") => Some(Lifetime::Seconds(LIFETIME_MS_MAX / 1_000)),
+        _ => {
+            let ms = value.duration(0, LIFETIME_MS_MAX)?;
+            Some(Lifetime::Seconds(ms / 1_000))
+        }
     }
 }
 
@@ -29,5 +85,5 @@ fn allowed(table: &Table<'_>) -> Vec<IpNet> {
     if value.is_list() && value.list().is_some_and(|list| list.is_empty()) {
         value.report_help("`allow` names nobody", "leave it out to let everybody in");
     }
-    values::networks(&value)
+    values::clients(&value)
 }

@@ -70,6 +70,17 @@ pub(crate) fn networks(value: &Value<'_>) -> Vec<IpNet> {
     value.one_or_list().iter().filter_map(network).collect()
 }
 
+/// As [`networks`], with the word `all` for every client.
+pub(crate) fn clients(value: &Value<'_>) -> Vec<IpNet> {
+    if value.is_text() && value.text() == Some("all") {
+        return [IpAddr::from([0; 4]), IpAddr::from([0; 16])]
+            .iter()
+            .filter_map(|address| IpNet::new(*address, 0).ok())
+            .collect();
+    }
+    networks(value)
+}
+
 fn network(value: &Value<'_>) -> Option<IpNet> {
     let text = value.text()?;
     match parse_network(text) {

@@ -41,6 +41,8 @@ pub struct Log {
     pub access: LogTarget,
     /// Record format.
     pub format: LogFormat,
+    /// Whether records in Apache's formats end in the reason of a refusal or failure.
+    pub reason: bool,
     /// Least severe level written to the error log (stderr).
     pub level: LogLevel,
     /// Access-log descriptors open at once when the target is a template.
@@ -209,7 +211,8 @@ impl Caps {
     ];
 }
 
-/// Changes to the fields of a request or reply, applied in the order remove, set, add.
+/// Changes to the fields of a request or reply, applied in the order remove, set, add; those of all
+/// levels before the first `default`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {
     /// Replaced or created.
@@ -218,4 +221,6 @@ pub struct FieldEdits {
     pub add: Vec<(String, Template)>,
     /// Removed, names in lower case.
     pub remove: Vec<String>,
+    /// Set where there is none yet; an inner level's come first.
+    pub default: Vec<(String, Template)>,
 }

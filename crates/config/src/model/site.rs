@@ -142,6 +142,45 @@ pub struct Files {
     pub compress_max_bytes: usize,
 }
 
+/// How long replies may be kept, by media type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expires {
+    /// By media type in lower case, `image/*` being all images.
+    pub types: Vec<(String, Lifetime)>,
+    /// Of the other types.
+    pub default: Lifetime,
+}
+
+/// How long a reply may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Nothing is said.
+    Unsaid,
+    /// It is out of date at once.
+    Past,
+    /// So many seconds.
+    Seconds(u64),
+}
+
+impl Expires {
+    /// What holds for a media type, without its parameters.
+    #[must_use]
+    pub fn of(&self, media_type: &[u8]) -> Lifetime {
+        let kind = media_type
+            .split(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default();
+        let is_it = |name: &str| name.as_bytes().eq_ignore_ascii_case(media_type);
+        let has_it = |name: &str| {
+            let range = name.strip_suffix("/*").map(str::as_bytes);
+            range.is_some_and(|range| range.eq_ignore_ascii_case(kind))
+        };
+        let named = self.types.iter().find(|(name, _)| is_it(name));
+        let named = named.or_else(|| self.types.iter().find(|(name, _)| has_it(name)));
+        named.map_or(self.default, |(_, lifetime)| *lifetime)
+    }
+}
+
 /// What a site and each of its rules may set; all levels apply, outer first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
@@ -149,6 +188,8 @@ pub struct Settings {
     pub request_headers: FieldEdits,
     /// Fields changed on replies.
     pub reply_headers: FieldEdits,
+    /// How long clients and caches may keep replies; an inner level's takes the place of an outer's.
+    pub expires: Option<Expires>,
     /// Clients let in; empty means everybody not denied.
     pub allow: Vec<IpNet>,
     /// Clients refused with 403; `deny` wins over `allow`.
@@ -170,6 +211,9 @@ pub struct Rule {
     pub conditions: Vec<Condition>,
     /// What answers; a rule without one adds its settings and goes on.
     pub handler: Option<Handler>,
+    /// Where the records of requests go that it matches; `None` for where its site says. Without
+    /// `$host`.
+    pub log: Option<LogTarget>,
     /// What the rule adds.
     pub settings: Arc<Settings>,
     /// Limits that the requests it matches meet. Rules share equal ones.

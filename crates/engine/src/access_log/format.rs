@@ -1,7 +1,8 @@
 //! What a record says, in each of the four formats.
 //!
 //! `combined` and `vhost_combined` are Apache's, byte for byte:
-//! `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`, with `%v:%p ` before it. `json` and
+//! `%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`, with `%v:%p ` before it, and the reason
+//! in quotes behind it where `log.reason` asks for that. `json` and
 //! `ltsv` carry everything that is known, under the same names. Times are UTC, durations
 //! microseconds.
 
@@ -83,6 +84,13 @@ fn combined(facts: &Facts<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(b", ");
             escape::apache(further, out);
         }
+        out.push(b'"');
+    }
+    if facts.arrived.serving.generation.process.log.reason {
+        // A word of ours: there is nothing to escape.
+        let reason = Some(record.reason).filter(|reason| !reason.is_empty());
+        out.extend_from_slice(b" \"");
+        out.extend_from_slice(reason.unwrap_or("-").as_bytes());
         out.push(b'"');
     }
 }

@@ -23,6 +23,7 @@ pub(crate) use writer::run;
 use std::time::Instant;
 
 use format::Facts;
+use targets::TargetIndex;
 
 use crate::exchange::Exchange;
 use crate::refused::SAMPLE;
@@ -36,8 +37,12 @@ pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) 
         return;
     }
     let generation = &arrived.serving.generation;
-    let target = exchange.route.log.and_then(|at| generation.logs.get(at));
-    let Some(target) = target else {
+    let of_rule = generation
+        .logs
+        .rules_say
+        .then(|| of_rule(arrived, exchange));
+    let target = of_rule.flatten().or(exchange.route.log);
+    let Some(target) = target.and_then(|at| generation.logs.get(at)) else {
         return;
     };
     let received = worker.clock.unix_at(exchange.request.received);
@@ -53,6 +58,13 @@ pub(crate) fn record(arrived: Arrived<'_>, exchange: &Exchange, ended: Instant) 
             };
             format::write(generation.process.log.format, &facts, scratch, line);
         });
+}
+
+/// Where the last of the rules that matched wants the record.
+fn of_rule(arrived: Arrived<'_>, exchange: &Exchange) -> Option<TargetIndex> {
+    let routed = arrived.routed(&exchange.route)?;
+    let rules = routed.rules(&exchange.route).rev();
+    rules.into_iter().find_map(|rule| rule.log)
 }
 
 /// Every record that waits for the writer, for tests without one.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use config::model::{HostPattern, LogTarget, Site};
+use config::model::{self, HostPattern, LogTarget, Site};
 
 use config::log_paths;
 
@@ -11,11 +11,18 @@ use config::log_paths;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TargetIndex(u32);
 
+impl TargetIndex {
+    /// The place of no target: what goes there is not written.
+    const NOWHERE: Self = Self(u32::MAX);
+}
+
 /// Every target of a generation, templates filled in.
 #[derive(Debug, Default)]
 pub struct Targets {
     list: Vec<Arc<LogTarget>>,
     without_site: Option<TargetIndex>,
+    /// Whether a rule says where records go: else nobody need ask the rules.
+    pub(super) rules_say: bool,
 }
 
 /// Gathers [`Targets`].
@@ -57,6 +64,16 @@ impl TargetsBuilder {
             LogTarget::File(template) => LogTarget::File(log_paths::fill(template, site, host)),
             target => target.clone(),
         })
+    }
+
+    /// Where records of exchanges go that a rule of `site` matches; `None` is as the site says.
+    pub(crate) fn add_rule(&mut self, site: &Site, rule: &model::Rule) -> Option<TargetIndex> {
+        let target = match rule.log.as_ref()? {
+            LogTarget::File(template) => LogTarget::File(log_paths::fill_for_site(template, site)),
+            target => target.clone(),
+        };
+        self.targets.rules_say = true;
+        Some(self.place(target).unwrap_or(TargetIndex::NOWHERE))
     }
 
     /// Ends the gathering.

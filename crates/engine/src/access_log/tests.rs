@@ -64,6 +64,21 @@ fn combined_is_apaches() {
 }
 
 #[test]
+fn combined_ends_in_the_reason_where_it_is_asked_for() {
+    for format in ["combined", "vhost_combined"] {
+        let format = format!("{format}\"\nreason = true # ");
+        for (path, end) in [
+            ("/empty", r#" 200 - "-" "a" "-""#),
+            ("/none", r#" "-" "a" "no_root""#),
+        ] {
+            let fields = "Host: www.example.jp\r\nUser-Agent: a\r\n";
+            let record = record(&format, &format!("GET {path} HTTP/1.1\r\n{fields}\r\n"));
+            assert!(record.ends_with(&format!("{end}\n")), "{record}");
+        }
+    }
+}
+
+#[test]
 fn json_says_everything() {
     let request =
         "GET /hello?q=1 HTTP/1.1\r\nHost: a.Example.jp:80\r\nUser-Agent: \u{1}\"長\r\n\r\n";

@@ -67,7 +67,7 @@ pub(crate) async fn check_credentials(chosen: Chosen<'_>, exchange: &mut Exchang
 /// Who asks for credentials.
 fn asking<'a>(chosen: Chosen<'a>, route: &Route) -> Option<&'a Auth> {
     let levels = chosen.settings(route);
-    levels.filter_map(|level| level.auth.as_ref()).last()
+    levels.filter_map(|level| level.auth.as_ref()).next_back()
 }
 
 /// The refusal that asks for credentials (RFC 7617).

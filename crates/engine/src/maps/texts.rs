@@ -26,7 +26,7 @@ fn asks(template: &Template) -> bool {
 
 /// The texts of changes to fields.
 pub(super) fn of_edits(edits: &FieldEdits) -> impl Iterator<Item = &Template> {
-    let edits = edits.set.iter().chain(&edits.add);
+    let edits = edits.set.iter().chain(&edits.add).chain(&edits.default);
     edits.map(|(_, template)| template)
 }
 

@@ -488,6 +488,10 @@ mod tests {
                 "%D",
             ),
             (
+                "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 403 1 \"-\" \"-\" \"source\"",
+                "or, for Nagaya's own log, format = \"json\" or \"ltsv\"",
+            ),
+            (
                 "h - - [21/Nov/2026:20:45:00 +0000] \"GET / HTTP/1.1\" 200 1",
                 "or, for Nagaya's own log, format = \"json\" or \"ltsv\"",
             ),

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use testkit::client::reply;
-use testkit::{Gateway, Reply};
+use testkit::{Gateway, Reply, ScriptedUpstream, Step};
 
 const BEGIN: &str = r#"
 workers = 1
@@ -13,7 +13,12 @@ access = ""
 "#;
 
 fn start(text: &str) -> Gateway {
-    let text = format!("{BEGIN}{text}");
+    start_with("", text)
+}
+
+/// With `keys` of the top level before.
+fn start_with(keys: &str, text: &str) -> Gateway {
+    let text = format!("{keys}{BEGIN}{text}");
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), &text);
     for (name, content) in [("a.css", "css"), ("b.png", "png"), ("c.html", "html")] {
         builder.directory().write(&format!("www/{name}"), content);
@@ -24,6 +29,34 @@ fn start(text: &str) -> Gateway {
 fn get(gateway: &Gateway, path: &str) -> Reply {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
     reply(gateway.ask(request.as_bytes()))
+}
+
+#[test]
+fn denied_to_all_is_denied_to_whoever_an_inner_rule_allows() {
+    let gateway = start(
+        r#"
+        [[sites]]
+        hosts = ["*"]
+        root = "{dir}/www"
+          [[sites.rules]]
+          match = { path = ["*.png", "/closed/*"] }
+          deny = "all"
+          [[sites.rules]]
+          match = { path = "/closed/open" }
+          allow = "all"
+          [[sites.rules]]
+          match = { path = "/a.css" }
+          allow = "all"
+        "#,
+    );
+    for (path, status) in [
+        ("/b.png", 403),
+        ("/closed/open", 403),
+        ("/a.css", 200),
+        ("/c.html", 200),
+    ] {
+        assert_eq!(get(&gateway, path).status, status, "{path}");
+    }
 }
 
 #[test]
@@ -60,4 +93,137 @@ fn one_rule_matches_any_of_several_paths_or_files() {
         let body = get(&gateway, path).body;
         assert_eq!(String::from_utf8_lossy(&body), expected, "{path}");
     }
+}
+
+/// The value of a field of the reply, joined where there are several.
+fn field(reply: &Reply, name: &str) -> String {
+    let head = String::from_utf8(reply.head.bytes.clone()).unwrap();
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    let values = fields.filter(|(found, _)| found.eq_ignore_ascii_case(name));
+    values
+        .map(|(_, value)| value)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[test]
+fn a_default_is_set_unless_the_reply_has_that_field() {
+    let upstream = ScriptedUpstream::start(|_| {
+        let reply = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Kind: program\r\n\r\n";
+        vec![Step::ReadBody, Step::Send(reply.into())]
+    });
+    let keys = r#"reply_headers = { default = { X-Kind = "process", X-Level = "process" } }"#;
+    let text = r#"
+        [[sites]]
+        hosts = ["*"]
+        root = "{dir}/www"
+        reply_headers = { default = { X-Kind = "site", X-Level = "site", X-Host = "$host" } }
+          [[sites.rules]]
+          match = { path = "/bare" }
+          reply_headers = { remove = ["X-Kind"] }
+          [[sites.rules]]
+          match = { path = "/inner" }
+          reply_headers = { default = { X-Level = "rule" }, set = { X-Host = "set" } }
+          [[sites.rules]]
+          match = { path = ["/bare", "/inner", "/program"] }
+          request_headers = { default = { X-Asked = "default" } }
+          handler = { proxy = "http://{upstream}" }
+    "#;
+    let gateway = start_with(
+        keys,
+        &text.replace("{upstream}", &upstream.address().to_string()),
+    );
+    for (path, kind, level, host) in [
+        ("/a.css", "site", "site", "a"),
+        ("/program", "program", "site", "a"),
+        ("/bare", "site", "site", "a"),
+        ("/inner", "program", "rule", "set"),
+    ] {
+        let reply = get(&gateway, path);
+        assert_eq!(reply.status, 200, "{path}");
+        let found = ["X-Kind", "X-Level", "X-Host"].map(|name| field(&reply, name));
+        assert_eq!(found, [kind, level, host], "{path}");
+    }
+    let asked = "GET /program HTTP/1.1\r\nHost: a\r\nX-Asked: client\r\n\r\n";
+    assert_eq!(reply(gateway.ask(asked.as_bytes())).status, 200);
+    let seen = upstream.take_seen();
+    let told: Vec<_> = seen
+        .iter()
+        .filter_map(|seen| seen.head.field("x-asked"))
+        .collect();
+    assert_eq!(told, ["default", "default", "default", "client"]);
+}
+
+const DATE: &str = "Thu, 01 Jan 1970 00:00:01 GMT";
+
+#[test]
+fn replies_say_how_long_they_may_be_kept() {
+    let upstream = ScriptedUpstream::start(|seen| {
+        let fields = match seen.head.line.split(' ').nth(1) {
+            Some("/own") => "Content-Type: text/html\r\nCache-Control: private\r\n",
+            Some("/dated") => "Content-Type: text/html\r\nExpires: 0\r\n",
+            _ => "Content-Type: Text/HTML; charset=utf-8\r\n",
+        };
+        let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n");
+        vec![Step::ReadBody, Step::Send(reply.into())]
+    });
+    let gateway = start(
+        &r#"
+        [[sites]]
+        hosts = ["*"]
+        root = "{dir}/www"
+        expires = { "text/css" = "2h", "image/*" = "max", "text/html" = "epoch" }
+          [[sites.rules]]
+          match = { path = "*/c.html" }
+          expires = "90s"
+          reply_headers = { add = { Cache-Control = "public" } }
+          [[sites.rules]]
+          match = { path = "/off" }
+          expires = "off"
+          handler = { proxy = "http://{upstream}" }
+          [[sites.rules]]
+          match = { path = ["/own", "/dated", "/program"] }
+          handler = { proxy = "http://{upstream}" }
+          [[sites.rules]]
+          match = { path = "/moved" }
+          expires = "1m"
+          handler = { redirect = "/a.css", status = 302 }
+          [[sites.rules]]
+          match = { path = "/text" }
+          handler = { respond = { status = 200, body = "x" } }
+        "#
+        .replace("{upstream}", &upstream.address().to_string()),
+    );
+    for (path, status, control, expires) in [
+        ("/a.css", 200, "max-age=7200", Some("GMT")),
+        ("/b.png", 200, "max-age=315360000", Some("GMT")),
+        ("/c.html", 200, "max-age=90, public", Some("GMT")),
+        ("/none/c.html", 404, "public", None),
+        ("/program", 200, "no-cache", Some(DATE)),
+        ("/own", 200, "private", None),
+        ("/dated", 200, "", Some("0")),
+        ("/off", 200, "", None),
+        ("/moved", 302, "max-age=60", Some("GMT")),
+        ("/text", 200, "", None),
+    ] {
+        let reply = get(&gateway, path);
+        assert_eq!(
+            (reply.status, field(&reply, "Cache-Control").as_str()),
+            (status, control),
+            "{path}"
+        );
+        let dated = field(&reply, "Expires");
+        match expires {
+            Some(end) => assert!(dated.ends_with(end), "{path}: {dated}"),
+            None => assert_eq!(dated, "", "{path}"),
+        }
+    }
+    // What is not modified may be kept on as long, by the type its file has.
+    let etag = field(&get(&gateway, "/a.css"), "ETag");
+    let again = format!("GET /a.css HTTP/1.1\r\nHost: a\r\nIf-None-Match: {etag}\r\n\r\n");
+    let again = reply(gateway.ask(again.as_bytes()));
+    assert_eq!(
+        (again.status, field(&again, "Cache-Control").as_str()),
+        (304, "max-age=7200")
+    );
 }

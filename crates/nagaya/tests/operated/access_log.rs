@@ -461,3 +461,57 @@ fn plain(log: &str, port: u16) -> Vec<String> {
         })
         .collect()
 }
+
+#[test]
+fn a_rule_turns_records_off_or_sends_them_elsewhere() {
+    let config = r#"
+        [[listen]]
+        address = "127.0.0.1:{port}"
+        [log]
+        access = "{dir}/all.log"
+        [[sites]]
+        hosts = ["a", "b"]
+          [[sites.rules]]
+          match = { header = { User-Agent = "*bot*" } }
+          log = { access = "{dir}/bots-$site.log" }
+          [[sites.rules]]
+          match = { path = ["/health", "/assets/*"] }
+          log = { access = "" }
+          [[sites.rules]]
+          match = { path = "/assets/loud" }
+          log = { access = "{dir}/loud.log" }
+          [[sites.rules]]
+          handler = { respond = { status = 200, body = "" } }
+        [[sites]]
+        hosts = ["figures"]
+        log = { access = "" }
+        rules = [{ handler = { metrics = "prometheus" } }]
+    "#;
+    let gateway = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config).start();
+    let mut client = gateway.client();
+    for (path, host, agent) in [
+        ("/health", "a", "probe"),
+        ("/assets/x", "a", "robot"),
+        ("/assets/loud", "a", "probe"),
+        ("/page", "b", "robot"),
+        ("/last", "a", "probe"),
+    ] {
+        let fields = format!("Host: {host}\r\nUser-Agent: {agent}\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\n{fields}\r\n");
+        assert_eq!(reply(client.ask(request.as_bytes())).status, 200);
+    }
+    // One connection is one worker, whose records are written in their order.
+    for (name, path) in [
+        ("all.log", "/last"),
+        ("bots-a.log", "/page"),
+        ("loud.log", "/assets/loud"),
+    ] {
+        let told = lines(|| file(&gateway, name), "GET", 1);
+        assert!(told[0].contains(path), "{name}: {told:?}");
+    }
+    let metrics = reply(client.ask(get("/metrics", "figures").as_bytes())).text();
+    assert!(
+        metrics.contains("nagaya_requests_total{site=\"a\",status=\"2xx\"} 5"),
+        "{metrics}"
+    );
+}

@@ -104,6 +104,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "compression/filtered.rs",
             "control.rs",
             "error_reply.rs",
+            "expiry.rs",
             "fields.rs",
             "figures/",
             "intake.rs",
