@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod blanks;
 mod calendar;
 mod checksum;
 mod clients;

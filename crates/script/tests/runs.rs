@@ -279,6 +279,20 @@ fn failures_say_what_where_and_which_key() {
 }
 
 #[test]
+fn blanks_pasted_from_a_web_page_are_named() {
+    let said = failure("if true\n  1\n\u{a0}\u{a0}end\n");
+    assert!(said.contains("SyntaxError"), "{said}");
+    let place = "line 3 column 1 holds a no-break space (U+00A0), which Ruby takes for a letter: replace it by a blank";
+    assert!(said.contains(place), "{said}");
+    let said = failure("puts '\u{a0}'\n\u{3000}puts 1");
+    let name = "the name holds an ideographic space (U+3000), which Ruby takes for a letter";
+    assert!(said.contains(name), "{said}");
+    assert!(said.contains("NoMethodError"), "{said}");
+    let said = failure("raise 'a\u{a0}b'");
+    assert!(!said.contains("Ruby takes"), "{said}");
+}
+
+#[test]
 fn what_scripts_write_is_bounded() {
     on_a_worker(async {
         let mut settings = settings();

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
-use mruby::{Budget, Counting, Error, Slot, Vm};
+use mruby::{Budget, Counting, Error, Raised, Slot, Vm};
 
 use crate::api;
+use crate::blanks;
 use crate::failure::{Cause, Exceeded, Failure};
 use crate::fibers::Fibers;
 use crate::phase::Phase;
@@ -312,6 +313,7 @@ impl Interpreter {
             // Nothing of it ran: whatever is told there is of something else.
             if let Error::Raised(raised) = &mut error {
                 raised.backtrace.clear();
+                remark(raised, blanks::in_text(text, line));
             }
             self.judge_memory(&mut open.vm, &error);
             // It says the line itself.
@@ -474,6 +476,10 @@ fn failure_of(script: &Arc<str>, error: Error, allowed: Allowed) -> Failure {
     let cause = match error {
         Error::Raised(mut raised) => {
             api::leave_operators(&mut raised.backtrace);
+            if raised.class == "NoMethodError" || raised.class == "NameError" {
+                let told = blanks::in_message(&raised.message);
+                remark(&mut raised, told);
+            }
             match raised.class == BUDGET_ERROR {
                 true => Cause::Budget(allowed.exceeded(raised.backtrace)),
                 false => Cause::Raised(raised),
@@ -485,6 +491,14 @@ fn failure_of(script: &Arc<str>, error: Error, allowed: Allowed) -> Failure {
     Failure {
         script: Arc::clone(script),
         cause,
+    }
+}
+
+/// Adds to what an exception says.
+fn remark(raised: &mut Raised, more: Option<String>) {
+    if let Some(more) = more {
+        raised.message.push_str("; ");
+        raised.message.push_str(&more);
     }
 }
 
