@@ -29,6 +29,22 @@ pub(crate) fn keyed(name: &[u8], key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Whether that is the keyed checksum of the data, found out in a time that does not tell how much of it
+/// is right.
+pub(crate) fn is_keyed(name: &[u8], key: &[u8], data: &[u8], given: &[u8]) -> bool {
+    match name {
+        b"sha256" => is_code::<Hmac<Sha256>>(key, data, given),
+        b"sha384" => is_code::<Hmac<Sha384>>(key, data, given),
+        b"sha512" => is_code::<Hmac<Sha512>>(key, data, given),
+        _ => false,
+    }
+}
+
+fn is_code<M: Mac + KeyInit>(key: &[u8], data: &[u8], given: &[u8]) -> bool {
+    <M as KeyInit>::new_from_slice(key)
+        .is_ok_and(|mac| mac.chain_update(data).verify_slice(given).is_ok())
+}
+
 /// A key may be of any length: the error of the trait is for other kinds of codes.
 fn code<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     let mac = <M as KeyInit>::new_from_slice(key).ok()?;

@@ -30,6 +30,7 @@ mod script;
 mod settings;
 mod shared;
 mod state;
+mod token;
 mod trial;
 mod wait;
 

@@ -15,3 +15,4 @@ mod regexp;
 mod routing;
 mod runs;
 mod stores;
+mod tokens;

@@ -8,6 +8,7 @@ use mruby::{Answer, Datum, MethodOf};
 
 use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::{Native, error, holder};
+use super::native::option;
 use crate::shared::{Bounds, Namespace, Refusal};
 use crate::state::NativeCall;
 
@@ -185,18 +186,8 @@ fn drop_namespace(call: &mut NativeCall<'_>) -> Answer {
 
 /// The namespace that the options name; those by `filename` are others than those by `namespace`.
 fn name(call: &NativeCall<'_>) -> Result<Vec<u8>, Answer> {
-    let Datum::Hash(options) = call.datum(0) else {
-        return Err(usage());
-    };
-    let option = |wanted: &str| {
-        let mut pairs = options.iter();
-        let pair = pairs.find(|(key, _)| match key {
-            Datum::Symbol(name) | Datum::Bytes(name) => name == wanted.as_bytes(),
-            _ => false,
-        });
-        pair.map(|(_, value)| value)
-    };
-    let (prefix, value) = match (option("namespace"), option("filename")) {
+    let options = call.datum(0);
+    let (prefix, value) = match (option(&options, "namespace"), option(&options, "filename")) {
         (Some(value), _) => (b'n', value),
         (None, Some(value)) => (b'f', value),
         (None, None) => return Err(usage()),

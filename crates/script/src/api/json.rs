@@ -69,19 +69,7 @@ fn parse(call: &mut NativeCall<'_>) -> Answer {
     let Some(text) = call.bytes(0) else {
         return Answer::type_error("JSON.parse takes a String");
     };
-    let reading = Reading {
-        left: Cell::new(VALUES_MAX),
-    };
-    let mut text = serde_json::Deserializer::from_slice(text);
-    let read = JsonValue {
-        reading: &reading,
-        depth: 0,
-    };
-    let read = read.deserialize(&mut text).and_then(|value| {
-        text.end()?;
-        Ok(value)
-    });
-    match read {
+    match read(text) {
         Ok(mut value) if symbolize => match symbols(&mut value, &mut call.host.json_names) {
             Ok(()) => Answer::Datum(value),
             Err(refused) => refused,
@@ -96,6 +84,24 @@ fn parse(call: &mut NativeCall<'_>) -> Answer {
             Answer::Raise(class, format!("no JSON: {said}"))
         }
     }
+}
+
+/// The value a text stands for.
+///
+/// # Errors
+/// Where it is no JSON, or too much of it.
+pub(super) fn read(text: &[u8]) -> serde_json::Result<Datum> {
+    let reading = Reading {
+        left: Cell::new(VALUES_MAX),
+    };
+    let mut text = serde_json::Deserializer::from_slice(text);
+    let read = JsonValue {
+        reading: &reading,
+        depth: 0,
+    };
+    let value = read.deserialize(&mut text)?;
+    text.end()?;
+    Ok(value)
 }
 
 const TOO_DEEP: &str = "more than 60 levels";

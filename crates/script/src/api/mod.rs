@@ -21,7 +21,9 @@ mod filter;
 mod finfo;
 mod headers;
 mod http_request;
+mod ip_address;
 mod json;
+mod jwt;
 mod kernel;
 mod log;
 mod memcached;
@@ -39,6 +41,7 @@ mod request;
 mod server;
 mod stores;
 mod upstream;
+mod uri;
 mod userdata;
 mod variables;
 
@@ -95,6 +98,9 @@ const CHAPTERS: &[&Chapter] = &[
     &regexp::CHAPTER,
     &json::CHAPTER,
     &coding::CHAPTER,
+    &jwt::CHAPTER,
+    &uri::CHAPTER,
+    &ip_address::CHAPTER,
     &clock::CHAPTER,
     &files::CHAPTER,
     &outside::CHAPTER,

@@ -15,7 +15,7 @@
 
 use std::rc::Rc;
 
-use mruby::Answer;
+use mruby::{Answer, Datum};
 
 use crate::phase::Phase;
 use crate::request::Request;
@@ -72,6 +72,18 @@ pub(crate) fn holding<'a>(call: &'a mut NativeCall<'_>) -> &'a mut Scope {
         (_, _, Some(request)) => request.scope(),
         (state, _, None) => state.own.get_or_insert_default(),
     }
+}
+
+/// What a Hash of options says of `wanted`, be it named by a Symbol or by a String.
+pub(crate) fn option<'a>(options: &'a Datum, wanted: &str) -> Option<&'a Datum> {
+    let Datum::Hash(pairs) = options else {
+        return None;
+    };
+    let named = pairs.iter().rfind(|(name, _)| match name {
+        Datum::Symbol(name) | Datum::Bytes(name) => name == wanted.as_bytes(),
+        _ => false,
+    });
+    named.map(|(_, value)| value)
 }
 
 /// One answer for a native that fails with `?`.

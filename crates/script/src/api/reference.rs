@@ -11,6 +11,11 @@ const INTRODUCTION: &str = "# Ruby reference
 Every class and method scripts may use, beside those of mruby 3.2 itself. A method that waits suspends
 only the request it is called for; it cannot be called inside a block that a method in C calls
 (`Class.new { }`, `Hash.new { }`, `to_s` inside of an interpolation), and says so.
+
+Gems of your own (mrbgems) cannot be built in. A gem is C in the address space of the server: no budget
+of CPU time or memory holds it, one of its calls may block a worker, and a slip of its pointers ends
+every request. What it does is either here already, or Ruby that a file can hold, or the business of
+a service that a script asks.
 ";
 
 /// The reference in Markdown.

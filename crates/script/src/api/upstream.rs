@@ -1,6 +1,5 @@
 //! `Nginx::Upstream`, `Nginx::Utils`, and classes that are there to say what is not.
 
-use std::fmt::Write as _;
 use std::rc::Rc;
 
 use mruby::Answer;
@@ -9,6 +8,7 @@ use super::chapter::{Chapter, InRuby, Method, takes, takes_texts};
 use super::entries::{Classes, class, function, holder, int, method, module, not_there, reader};
 use super::native::{answered, request};
 use super::request::ended;
+use super::uri::{OF_URI, encode};
 use crate::request::Request;
 use crate::state::NativeCall;
 
@@ -213,15 +213,6 @@ fn keep(call: &mut NativeCall<'_>) -> Answer {
 
 fn escape(call: &mut NativeCall<'_>) -> Answer {
     let mut escaped = String::new();
-    for byte in call.bytes(0).unwrap_or_default() {
-        match byte {
-            byte if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) => {
-                escaped.push(char::from(*byte));
-            }
-            byte => {
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        }
-    }
+    encode(call.bytes(0).unwrap_or_default(), OF_URI, &mut escaped);
     Answer::Bytes(escaped.into_bytes())
 }
