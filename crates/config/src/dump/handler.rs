@@ -63,6 +63,7 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
         format!("host = {}", quote(host)),
         format!("buffer_request = {}", proxy.buffer_request),
         format!("tunnels = {}", proxy.tunnels),
+        format!("early_hints = {}", quote(proxy.early_hints.name())),
     ];
     let aside = proxy.buffer_reply.map(buffer_reply);
     let entries = once(target).chain(script::allow(&proxy.allow));

@@ -127,6 +127,15 @@ pub(crate) const PROXY: Section = Section {
             "Let `Upgrade` through (WebSocket).",
             "tunnels = false",
         ),
+        key(
+            "early_hints",
+            Kind::Choice(&["browsers", "all", "none"]),
+            Value("browsers"),
+            "Who gets a back end's `103 Early Hints`: a browser that opens a page and comes straight here (`Sec-Fetch-Mode: \
+             navigate`, and no sign of another proxy), everybody who speaks HTTP/1.1, or nobody. Never sent where scripts \
+             see the reply's head.",
+            "early_hints = \"all\"",
+        ),
         SCRIPT_OF_PROXY,
         ALLOW_OF_PROXY,
     ],

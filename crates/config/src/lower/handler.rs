@@ -167,6 +167,7 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
             .get("buffer_reply")
             .and_then(|value| values::buffer_reply(&value)),
         tunnels: table.flag("tunnels"),
+        early_hints: table.choice("early_hints"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The words for the model's choices, for reading and for printing.
 
 use crate::model::{
-    Balance, Cache, Degrade, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Mode, OnError,
-    Protocol, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
+    Balance, Cache, Degrade, EarlyHints, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Mode,
+    OnError, Protocol, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -100,6 +100,14 @@ impl Named for MetricsFormat {
     const NAMES: &'static [(&'static str, MetricsFormat)] = &[
         ("prometheus", MetricsFormat::Prometheus),
         ("json", MetricsFormat::Json),
+    ];
+}
+
+impl Named for EarlyHints {
+    const NAMES: &'static [(&'static str, EarlyHints)] = &[
+        ("browsers", EarlyHints::Browsers),
+        ("all", EarlyHints::All),
+        ("none", EarlyHints::None),
     ];
 }
 

@@ -119,6 +119,19 @@ pub struct Proxy {
     pub buffer_reply: Option<u64>,
     /// Upgrade tunnels are let through. Default yes.
     pub tunnels: bool,
+    /// Who gets a 103 of the upstream. Default: browsers.
+    pub early_hints: EarlyHints,
+}
+
+/// Who is told what a back end says ahead of its reply (RFC 8297).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlyHints {
+    /// A browser that opens a page, where nothing says that a proxy stands between.
+    Browsers,
+    /// Every client that speaks HTTP/1.1.
+    All,
+    /// Nobody.
+    None,
 }
 
 /// Where requests are forwarded.

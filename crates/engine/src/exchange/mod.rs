@@ -21,6 +21,7 @@ pub(crate) use request::{Peer, Request};
 pub(crate) use route::Route;
 pub(crate) use spare::Spares;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -236,9 +237,8 @@ impl Exchange {
     /// When the client has gone.
     pub async fn invite_body(&mut self) -> Result<()> {
         if std::mem::take(&mut self.request.head.expect_continue) && !self.body.has_begun() {
-            self.reply
-                .send_interim(b"HTTP/1.1 100 Continue\r\n\r\n")
-                .await?;
+            self.reply.push_interim(b"HTTP/1.1 100 Continue\r\n\r\n");
+            poll_fn(|cx| self.reply.poll_flush(cx)).await?;
         }
         Ok(())
     }

@@ -160,10 +160,12 @@ impl Reply {
         self.push(&kept.bytes);
     }
 
-    pub(super) async fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Adds an interim head, which leaves with the next flush. Too late once the reply has started;
+    /// nobody wants one in memory.
+    pub(crate) fn push_interim(&mut self, head: &[u8]) {
         match &mut self.carrier {
-            Carrier::H1(reply) => reply.send_interim(bytes).await,
-            Carrier::Memory(_) => Ok(()),
+            Carrier::H1(reply) => reply.push_interim(head),
+            Carrier::Memory(_) => {}
         }
     }
 

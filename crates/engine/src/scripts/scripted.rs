@@ -90,6 +90,11 @@ impl Scripted {
         (!self.fields_out.is_empty()).then(|| std::mem::take(&mut self.fields_out))
     }
 
+    /// Whether a field of this name was set before there was a reply.
+    pub(crate) fn sets_field(&self, name: &str) -> bool {
+        self.fields_out.get_named(name.as_bytes()).is_some()
+    }
+
     /// Keeps the fields of an upstream's reply, for scripts that look at them later.
     pub(super) fn keep_upstream(&mut self, fields: &Fields) {
         self.fields_upstream.clear();

@@ -7,6 +7,7 @@ mod fixtures;
 mod admission;
 mod agents;
 mod changing_files;
+mod early_hints;
 mod exchanges;
 mod garden;
 mod hidden;

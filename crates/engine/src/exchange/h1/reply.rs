@@ -3,7 +3,6 @@
 //! Bytes wait in `out` until something is flushed, so a short reply is one system call. Long
 //! bodies go past it: the kernel gets `out` and the caller's bytes together.
 
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -191,15 +190,13 @@ impl H1Reply {
         self.out.bytes().extend_from_slice(line);
     }
 
-    pub(crate) async fn send_interim(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn push_interim(&mut self, bytes: &[u8]) {
         if self.coding == Coding::NoHead {
             let out = self.out.bytes();
             let head = out.len();
             out.extend_from_slice(bytes);
             self.probe.cut(head, out);
-            poll_fn(|cx| self.poll_flush(cx)).await?;
         }
-        Ok(())
     }
 
     pub(crate) fn push(&mut self, data: &[u8]) {
@@ -433,6 +430,8 @@ impl Probe {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
     use crate::fixture::block_on;
 
@@ -459,7 +458,9 @@ mod tests {
                 assert!(gone.is_pending());
             }
             let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-            reply.send_interim(interim).await.expect("it is taken");
+            reply.push_interim(interim);
+            let flushed = poll_fn(|cx| reply.poll_flush(cx)).await;
+            flushed.expect("it is taken");
             let count = std::io::Read::read(&mut theirs, &mut said).expect("bytes");
             assert_eq!(&said[..count], interim);
             let outgoing = Outgoing {

@@ -9,6 +9,17 @@ use crate::upstream::link::Link;
 /// Interim replies (1xx) an upstream may send before its real one.
 const INTERIMS_MAX: usize = 16;
 
+/// What the next head is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is not all there.
+    Nothing,
+    /// Early hints; others are to come.
+    Hints,
+    /// The final one.
+    Final,
+}
+
 /// How far the search for the head has come.
 #[derive(Debug)]
 pub(super) struct Heading {
@@ -40,25 +51,28 @@ impl Heading {
         self.interims == 0
     }
 
-    /// Reads a head from the buffer; `true` when it is the final one.
+    /// Reads a head from the buffer, past those that mean nothing to a client.
     ///
     /// # Errors
     /// What came is no head, or one too many.
-    pub(super) fn parse(&mut self, link: &mut Link, method: Method) -> Result<bool> {
+    pub(super) fn parse(&mut self, link: &mut Link, method: Method) -> Result<Found> {
         loop {
             let parsed = link.reply.parse(link.buffer.data(), method, &self.caps);
             let Some(used) = parsed.map_err(|refusal| cut(refusal.reason))? else {
-                return Ok(false);
+                return Ok(Found::Nothing);
             };
             link.buffer.consume(used);
             let status = link.reply.status;
             if !(100..200).contains(&status) || (status == 101 && self.is_upgrade) {
-                return Ok(true);
+                return Ok(Found::Final);
             }
             self.interims += 1;
             self.distrusted |= !link.reply.keep_alive;
             if status == 101 || self.interims > INTERIMS_MAX {
                 return Err(cut("upstream_interim"));
+            }
+            if status == 103 {
+                return Ok(Found::Hints);
             }
         }
     }

@@ -8,6 +8,7 @@
 //! taken off the server's hands ([`download`]).
 
 mod download;
+mod early_hints;
 mod head;
 mod heading;
 mod relay;
@@ -181,7 +182,7 @@ impl Forward<'_> {
         link.out.clear();
         head::write(link.out.bytes(), exchange, self, pool.host_of(server));
         let mut attempt = Attempt::new(self, exchange, spooled, &link);
-        if let Err(failure) = attempt.read_head(exchange, &mut link).await {
+        if let Err(failure) = attempt.read_head(self, exchange, &mut link).await {
             let upstreams_fault = matches!(
                 failure.error.kind,
                 Kind::UpstreamBroken | Kind::UpstreamSlow

@@ -7,7 +7,8 @@ use wire::{FieldId, Framing, Method, ReplyFraming, strip_hop_by_hop};
 
 use super::super::upload::{Coding, Upload};
 use super::download::Download;
-use super::heading::Heading;
+use super::early_hints::EarlyHints;
+use super::heading::{Found, Heading};
 use super::rest::Rest;
 use super::{FailedAttempt, Forward, Retry};
 use crate::error::{Error, Kind, Result};
@@ -23,6 +24,7 @@ pub(super) struct Attempt {
     upload: Upload,
     download: Download,
     heading: Heading,
+    hints: EarlyHints,
     read_ms: u64,
     may_repeat: bool,
 }
@@ -50,6 +52,7 @@ impl Attempt {
         Self {
             download: Download::new(forward, exchange),
             heading: Heading::new(forward),
+            hints: EarlyHints::default(),
             read_ms: process.timeouts.upstream_read_ms,
             may_repeat: link.reused && head.method.is_idempotent() && !has_body,
             upload: Upload::new(
@@ -63,9 +66,11 @@ impl Attempt {
         }
     }
 
-    /// Sends the request and waits for the head of the final reply.
+    /// Sends the request and waits for the head of the final reply; passes on what is said ahead of
+    /// it.
     pub(super) async fn read_head(
         &mut self,
+        forward: &Forward<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
     ) -> std::result::Result<(), FailedAttempt> {
@@ -73,8 +78,16 @@ impl Attempt {
         poll_fn(|cx| {
             loop {
                 self.poll_upload(cx, &mut exchange.body, link)?;
-                if !link.buffer.is_empty() && self.parse(link, method)? {
-                    return Poll::Ready(Ok(()));
+                if !link.buffer.is_empty() {
+                    match self.parse(link, method)? {
+                        Found::Final => return Poll::Ready(Ok(())),
+                        Found::Hints => {
+                            let passed = self.hints.pass(cx, forward, exchange, link);
+                            passed.map_err(FailedAttempt::last)?;
+                            continue;
+                        }
+                        Found::Nothing => {}
+                    }
                 }
                 match link.poll_read(cx) {
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.closed(link))),
@@ -121,20 +134,20 @@ impl Attempt {
         Poll::Pending
     }
 
-    /// Reads a head from the buffer; `true` when it is the final one.
+    /// Reads a head from the buffer.
     fn parse(
         &mut self,
         link: &mut Link,
         method: Method,
-    ) -> std::result::Result<bool, FailedAttempt> {
-        let is_final = self
+    ) -> std::result::Result<Found, FailedAttempt> {
+        let found = self
             .heading
             .parse(link, method)
             .map_err(FailedAttempt::last)?;
-        if is_final {
+        if found == Found::Final {
             self.download.begin(link.reply.framing);
         }
-        Ok(is_final)
+        Ok(found)
     }
 
     fn closed(&self, link: &Link) -> FailedAttempt {

@@ -3,7 +3,7 @@
 use wire::Method;
 
 use super::download::Incoming;
-use super::heading::Heading;
+use super::heading::{Found, Heading};
 use crate::error::Result;
 use crate::upstream::link::Link;
 
@@ -22,8 +22,12 @@ impl Rest {
     /// What came is no reply.
     pub(in super::super) fn discard(&mut self, link: &mut Link) -> Result<bool> {
         if let Some(heading) = &mut self.heading {
-            if link.buffer.is_empty() || !heading.parse(link, self.method)? {
-                return Ok(false);
+            loop {
+                match heading.parse(link, self.method)? {
+                    Found::Nothing => return Ok(false),
+                    Found::Hints => {}
+                    Found::Final => break,
+                }
             }
             self.incoming.begin(link.reply.framing);
             self.heading = None;
