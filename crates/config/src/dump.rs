@@ -128,10 +128,10 @@ impl Lines {
         self.key("slashes", quote(site.slashes.name()));
         self.key("encoded_slash", quote(site.encoded_slash.name()));
         self.key("underscore_fields", quote(site.underscore_fields.name()));
-        self.key(
-            "log",
-            format!("{{ access = {} }}", quote(log_target(&site.log))),
-        );
+        let access = format!("access = {}", quote(log_target(&site.log)));
+        let error = site.error_log.iter();
+        let error = error.map(|path| format!("error = {}", quote(path)));
+        self.key("log", braces([access].into_iter().chain(error)));
         let pages = site.error_pages.iter();
         let pages =
             pages.map(|(status, page)| format!("\"{status}\" = {}", quote_path(&page.file)));

@@ -1,10 +1,10 @@
-//! Paths of access logs: which ones a configuration may write.
+//! Paths of access logs and sites' error logs: which ones a configuration may write.
 //!
 //! The idea: a template (`/var/log/nagaya/$host.log`) is filled with the hosts a configuration
 //! names, never with what a client asks for, so the set of paths is known before the first
 //! request. The server fills in and asks; the supervisor, which opens, knows the same set.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::{HostPattern, LogTarget, Model, Site};
 
@@ -49,6 +49,8 @@ pub struct LogPaths {
     pub fixed: Vec<String>,
     /// From templates: opened when needed.
     pub filled: HashSet<String>,
+    /// The users who may read one: those of sites with an error log.
+    pub readers: HashMap<String, String>,
 }
 
 impl LogPaths {
@@ -72,6 +74,13 @@ impl LogPaths {
             }
             for target in site.rules.iter().filter_map(|rule| rule.log.as_ref()) {
                 paths.add_of_site(target, site);
+            }
+            if let Some(template) = &site.error_log {
+                paths.add_of_site(&LogTarget::File(template.clone()), site);
+                if site.has_own_user {
+                    let path = fill_for_site(template, site);
+                    paths.readers.entry(path).or_insert(site.user.clone());
+                }
             }
         }
         paths.fixed.sort_unstable();

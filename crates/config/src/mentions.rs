@@ -49,7 +49,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.sockets.extend(mentions.control.clone());
     mentions.limits_overrides = member(top, "limits_overrides").and_then(text_of);
     mentions.sockets.extend(mentions.limits_overrides.clone());
-    mentions.logs.extend(log_file(top));
+    mentions.logs.extend(log_files(top));
     let listeners = elements(top, "listen").filter_map(DeValue::as_table);
     let addresses = listeners.filter_map(|table| member(table, "address")?.as_str());
     let sockets = addresses.filter_map(|address| address.strip_prefix("unix:"));
@@ -80,10 +80,10 @@ pub(crate) fn find(text: &str) -> Mentions {
             .data
             .extend(pages.filter_map(|page| text_of(page.get_ref())));
         mentions.data.extend(refusal_pages(site));
-        mentions.logs.extend(log_file(site));
+        mentions.logs.extend(log_files(site));
         mentions.data.extend(password_file(site));
         let rules = || elements(site, "rules").filter_map(DeValue::as_table);
-        mentions.logs.extend(rules().filter_map(log_file));
+        mentions.logs.extend(rules().flat_map(log_files));
         mentions.data.extend(rules().filter_map(password_file));
         mentions.data.extend(rules().flat_map(refusal_pages));
         mentions.scripts.extend(scripts_of(site));
@@ -91,7 +91,8 @@ pub(crate) fn find(text: &str) -> Mentions {
         mentions.scripts.extend(rules().flat_map(handler_scripts));
         let sockets = rules().filter_map(fastcgi_socket);
         mentions.fastcgi_sockets.extend(sockets);
-        if rules().any(runs_programs) {
+        let log = member(site, "log").and_then(DeValue::as_table);
+        if rules().any(runs_programs) || log.is_some_and(|log| log.contains_key("error")) {
             let user = member(site, "user").and_then(text_of);
             mentions.program_users.extend(user);
         }
@@ -140,9 +141,11 @@ fn socket_of(server: &DeValue<'_>) -> Option<String> {
     path.starts_with('/').then(|| path.to_owned())
 }
 
-fn log_file(level: &DeTable<'_>) -> Option<String> {
-    let log = member(level, "log")?.as_table()?;
-    text_of(member(log, "access")?).filter(|target| !["", "-"].contains(&target.as_str()))
+fn log_files<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
+    let log = member(level, "log").and_then(DeValue::as_table);
+    let targets = ["access", "error"].map(|key| log.and_then(|log| text_of(member(log, key)?)));
+    let targets = targets.into_iter().flatten();
+    targets.filter(|target| !["", "-"].contains(&target.as_str()))
 }
 
 fn runs_programs(rule: &DeTable<'_>) -> bool {

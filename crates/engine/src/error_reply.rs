@@ -3,14 +3,17 @@
 //! A client learns the status, a short text and the request id; the reason and the detail go to
 //! the log. Pages may be replaced per site and status, and per limit.
 
+use std::time::Instant;
+
 use wire::FieldId;
 
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::request::RequestId;
 use crate::shedding::reply;
+use crate::site_log::{self, Audience};
 use crate::stage::Arrived;
-use crate::{reply_head, status};
+use crate::{causes, reply_head, status};
 
 /// Fields that explain an error and go out with its page.
 const KEPT: [FieldId; 4] = [
@@ -218,11 +221,13 @@ fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
             if matches!(error.reason, "root_denied" | "root_missing")
                 && may_complain(arrived, exchange) =>
         {
-            let root = arrived
-                .site(&exchange.route)
-                .and_then(|site| site.root.as_ref());
-            let root = root.map(|root| tracing::field::display(root.path.display()));
-            tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
+            tell(arrived, exchange, Audience::Everybody, &|| {
+                let root = arrived
+                    .site(&exchange.route)
+                    .and_then(|site| site.root.as_ref());
+                let root = root.map(|root| tracing::field::display(root.path.display()));
+                tracing::warn!(%client, request_id = %id, host, reason = error.reason, root, detail = %error.detail, "the site's root cannot be opened");
+            });
         }
         // At other levels the log hears of them by the second, with a count.
         Kind::OverLimit { .. } => {
@@ -230,18 +235,63 @@ fn log(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, limit, key, "request refused");
         }
         Kind::Refused(_) | Kind::Shed(_) | Kind::ClientGone | Kind::ClientSlow => {
+            if let Kind::Refused(status) = error.kind {
+                causes::tell(arrived, exchange, error, status);
+            }
             tracing::debug!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request refused");
         }
-        _ if error.kind == Kind::Internal || error.reason.starts_with("script_") => {
-            tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
-        }
-        _ => {
-            let route = &exchange.route;
-            let chosen = arrived.routed(route).map(|routed| routed.chosen(route));
-            let name = chosen.and_then(|chosen| chosen.upstream_name(route));
-            let server = exchange.record.upstream.as_deref();
-            tracing::warn!(%client, request_id = %id, host, reason = error.reason, name, server, detail = %error.detail, "request failed");
-        }
+        _ => tell(
+            arrived,
+            exchange,
+            audience(arrived, exchange, error),
+            &|| {
+                log_failure(arrived, exchange, error);
+            },
+        ),
+    }
+}
+
+/// Says that a request failed, for whatever it needed.
+fn log_failure(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) {
+    let (client, id) = (exchange.request.client, exchange.request.id);
+    let host = exchange.request.head.host();
+    if error.kind == Kind::Internal || error.reason.starts_with("script_") {
+        tracing::error!(%client, request_id = %id, host, reason = error.reason, detail = %error.detail, "request failed");
+        return;
+    }
+    let route = &exchange.route;
+    let chosen = arrived.routed(route).map(|routed| routed.chosen(route));
+    let name = chosen.and_then(|chosen| chosen.upstream_name(route));
+    let server = exchange.record.upstream.as_deref();
+    tracing::warn!(%client, request_id = %id, host, reason = error.reason, name, server, detail = %error.detail, "request failed");
+}
+
+/// Who is to hear of a failure: what a site's own program did is its tenant's business.
+fn audience(arrived: Arrived<'_>, exchange: &Exchange, error: &Error) -> Audience {
+    let route = &exchange.route;
+    let routed = arrived.routed(route);
+    let runs_program = routed.is_some_and(|routed| routed.chosen(route).runs_program());
+    let is_its_doing = matches!(
+        error.kind,
+        Kind::UpstreamBroken | Kind::UpstreamSlow | Kind::Limited
+    );
+    match runs_program && is_its_doing {
+        true => Audience::Tenant,
+        false => Audience::Everybody,
+    }
+}
+
+/// Says something of the exchange's site. Its own log hears only so much of it in a second.
+fn tell(arrived: Arrived<'_>, exchange: &Exchange, audience: Audience, say: &dyn Fn()) {
+    let logs = &arrived.serving.generation.logs;
+    let site = arrived.site(&exchange.route).map(|site| &*site.name);
+    let own = site.filter(|site| logs.error_log_of(site).is_some());
+    let index = exchange.route.site_index.filter(|_| own.is_some());
+    let is_due = index.is_none_or(|index| arrived.serving.stderr.is_due(index, Instant::now()));
+    match (is_due, audience) {
+        (true, _) => site_log::tell(logs, &arrived.worker.access_log, own, audience, say),
+        (false, Audience::Everybody) => say(),
+        (false, Audience::Tenant) => {}
     }
 }
 

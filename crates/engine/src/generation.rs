@@ -159,6 +159,7 @@ impl Generation {
         let mut limits = compiled::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {
             generation.point_hosts(site, &mut targets)?;
+            targets.add_error_log(site);
             let (model, before) = (site, generation.sites.last());
             let mut site = Site::compile(model, stats, before, &mut copies, &mut limits)?;
             for (rule, model_rule) in site.rules.iter_mut().zip(&model.rules) {

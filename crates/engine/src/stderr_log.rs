@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Lines one exchange may log.
@@ -40,6 +40,21 @@ pub struct Complaints {
     pub(crate) sites: Texts,
     /// Of maps' programs.
     pub(crate) maps: Texts,
+    /// Why requests were refused, by site.
+    pub(crate) refused: Texts,
+    /// Refusals that found no room there, and when that was said last.
+    unnamed: Mutex<(u64, Option<Instant>)>,
+}
+
+/// Whether a text is to be logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It was not, within the last minute.
+    Now,
+    /// It was, and is counted.
+    Counted,
+    /// There are too many to remember it.
+    NoRoom,
 }
 
 /// Texts that were logged within the last minute, by whose they are.
@@ -80,39 +95,77 @@ pub(crate) struct Lines {
 }
 
 impl Complaints {
-    /// Logs again what was said more than once in the last minute.
-    pub fn tell_repeated(&self, now: Instant) {
+    /// Logs again what was said more than once in the last minute; `tell` is given the site and what
+    /// says it.
+    pub(crate) fn tell_repeated(&self, now: Instant, tell: impl Fn(&str, &dyn Fn())) {
         self.sites.repeated(now, |site, text, more| {
-            tracing::warn!(site, text, more, "a program's standard error");
+            tell(site, &|| {
+                tracing::warn!(site, text, more, "a program's standard error");
+            });
         });
+        self.refused.repeated(now, |site, cause, more| {
+            tell(site, &|| {
+                tracing::warn!(site, cause, more, "requests refused again");
+            });
+        });
+        self.tell_unnamed(now);
         self.maps.repeated(now, |map, text, more| {
             tracing::warn!(map, text, more, "a map program's standard error");
         });
     }
 }
 
+impl Complaints {
+    /// Counts a refusal that is not told by name.
+    pub(crate) fn note_unnamed(&self) {
+        self.unnamed().0 += 1;
+    }
+
+    /// Says how many there were of those, once a minute.
+    fn tell_unnamed(&self, now: Instant) {
+        let mut unnamed = self.unnamed();
+        let (count, said) = *unnamed;
+        if count == 0 || said.is_some_and(|said| now.saturating_duration_since(said) < TEXT_TIME) {
+            return;
+        }
+        *unnamed = (0, Some(now));
+        drop(unnamed);
+        tracing::warn!(count, "requests refused for further causes");
+    }
+
+    fn unnamed(&self) -> MutexGuard<'_, (u64, Option<Instant>)> {
+        self.unnamed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Texts {
-    /// Whether a text is to be logged: it was not within the last minute. Else it is counted.
+    /// Whether a text is to be logged: it was not within the last minute, or cannot be remembered.
     pub(crate) fn is_due(&self, name: &str, text: &str, now: Instant) -> bool {
+        self.note(name, text, now) != Due::Counted
+    }
+
+    /// Whether a text is to be logged; it is counted if it was within the last minute.
+    pub(crate) fn note(&self, name: &str, text: &str, now: Instant) -> Due {
         let key = self.hasher.hash_one(text);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = known.count < TEXTS_MAX;
         if let Some(own) = known.by_name.get_mut(name) {
             if let Some(said) = own.get_mut(&key) {
                 said.more += 1;
-                return false;
+                return Due::Counted;
             }
             if own.len() >= OWN_TEXTS_MAX {
-                return true;
+                return Due::NoRoom;
             }
         }
-        if has_room {
-            let own = known.by_name.entry(name.into()).or_default();
-            let (text, since, more) = (text.into(), now, 0);
-            own.insert(key, Said { text, since, more });
-            known.count += 1;
+        if !has_room {
+            return Due::NoRoom;
         }
-        true
+        let own = known.by_name.entry(name.into()).or_default();
+        let (text, since, more) = (text.into(), now, 0);
+        own.insert(key, Said { text, since, more });
+        known.count += 1;
+        Due::Now
     }
 
     /// Hands out each text whose minute is over and that was said again, with how often: it counts

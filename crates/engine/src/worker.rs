@@ -32,6 +32,7 @@ use crate::permits::scratch::Scratch;
 use crate::programs::link::Programs;
 use crate::scripts::lifecycle::Scripts;
 use crate::shares::Owner;
+use crate::site_log::{self, Audience};
 use crate::spool::{Spool, SpoolCaps};
 
 pub(crate) use commands::Command;
@@ -272,9 +273,18 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.access_log.tick();
-        self.shared.limits.tick(Instant::now());
+        self.shared.limits.tick(Instant::now(), |site, say| {
+            self.tell(site, Audience::Everybody, say);
+        });
         self.serving.borrow().files.sweep(self.deadlines.now_ms());
         self.loads.beat(self.index);
+    }
+
+    /// Says something of a site by the generation in force.
+    fn tell(&self, site: Option<&str>, audience: Audience, say: &dyn Fn()) {
+        let serving = self.serving();
+        let logs = &serving.generation.logs;
+        site_log::tell(logs, &self.access_log, site, audience, say);
     }
 
     fn show_scripts(&self) {
@@ -317,7 +327,10 @@ impl Worker {
     /// Closes upstream connections nobody will use again, and shows what scripts take and programs
     /// go on to complain of.
     pub fn sweep(&self) {
-        self.shared.complaints.tell_repeated(Instant::now());
+        let complaints = &self.shared.complaints;
+        complaints.tell_repeated(Instant::now(), |site, say| {
+            self.tell(Some(site), Audience::Tenant, say);
+        });
         self.show_scripts();
         let serving = self.serving();
         let idle_ms = serving.generation.process.timeouts.upstream_idle_ms;

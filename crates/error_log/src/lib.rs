@@ -7,6 +7,7 @@
 //! Spans are not kept: events carry their fields themselves.
 #![forbid(unsafe_code)]
 
+use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -62,6 +63,18 @@ pub fn flush(patience: Duration) {
     }
 }
 
+thread_local! {
+    /// Where the lines of this thread go instead of the queue.
+    static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// The lines that `emit` would have this thread write, with their line feeds; they are not written.
+pub fn lines_of(emit: impl FnOnce()) -> String {
+    let before = KEPT.replace(Some(String::new()));
+    emit();
+    KEPT.replace(before).unwrap_or_default()
+}
+
 struct ErrorLog {
     role: &'static str,
     queue: SyncSender<String>,
@@ -87,6 +100,11 @@ impl Subscriber for ErrorLog {
         let mut words = Words::default();
         event.record(&mut words);
         let line = line(self.role, severity, &words);
+        let is_kept =
+            KEPT.with_borrow_mut(|kept| kept.as_mut().map(|kept| kept.push_str(&line)).is_some());
+        if is_kept {
+            return;
+        }
         WAITING.fetch_add(1, Ordering::AcqRel);
         if self.queue.try_send(line).is_err() {
             WAITING.fetch_sub(1, Ordering::AcqRel);
@@ -247,6 +265,25 @@ mod tests {
             "error server: odd a\\r\\nb \
              forged=\"x\\n2026-01-01T00:00:00.000Z error server: all lost\\u{7}\\\"\\\\\"\n"
         );
+    }
+
+    #[test]
+    fn lines_that_are_asked_for_are_not_written() {
+        let mut kept = String::new();
+        let written = logged(|| {
+            kept = lines_of(|| {
+                tracing::warn!("one");
+                tracing::info!("two");
+            });
+            tracing::info!("three");
+        });
+        let words: Vec<_> = kept
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .collect();
+        let words: Vec<_> = words.into_iter().map(|(_, words)| words).collect();
+        assert_eq!(words, ["warn server: one", "info server: two"]);
+        assert_eq!(written, "info server: three\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -112,6 +112,19 @@ pub fn find_beneath(
     wait: Wait,
 ) -> io::Result<OwnedFd> {
     beneath(dir, path, OFlags::PATH, symlinks, wait)
+}
+
+/// Whether a symbolic link is at `path`, wherever that leads; one that is not found is none.
+///
+/// # Errors
+/// `WouldBlock` where it must not wait and would have to.
+pub fn is_link_beneath(dir: BorrowedFd<'_>, path: &[u8], wait: Wait) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    match open_resolved(dir, path, flags, ResolveFlags::empty(), wait) {
+        Ok(found) => Ok(facts(found.as_fd())?.kind == FileKind::Symlink),
+        Err(Errno::AGAIN) if wait == Wait::Never => Err(Errno::AGAIN.into()),
+        Err(_) => Ok(false),
+    }
 }
 
 fn beneath(

@@ -11,9 +11,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fchown, fstat, openat, readlinkat, statat,
+};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::geteuid;
+use rustix::process::{Uid, geteuid};
 
 /// Links followed for one path, as the kernel has it.
 const LINKS_MAX: usize = 40;
@@ -29,8 +31,22 @@ const SWAPS_MAX: usize = 8;
 /// `PermissionDenied` with the reason in words, where others could have chosen the file; else
 /// what the system says. Nothing is waited for: a FIFO without a reader is an error.
 pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
+    open(path, None)
+}
+
+/// As [`open_log`]; what is made is made this user's. What is there already stays whose it is.
+///
+/// # Errors
+/// As [`open_log`], and where the file cannot be given away.
+pub fn open_log_for(path: &Path, user: u32) -> io::Result<OwnedFd> {
+    open(path, Some(user))
+}
+
+fn open(path: &Path, owner: Option<u32>) -> io::Result<OwnedFd> {
     for _ in 0..SWAPS_MAX {
-        if let Some(log) = Walk::new(path)?.run()? {
+        let mut walk = Walk::new(path)?;
+        walk.owner = owner;
+        if let Some(log) = walk.run()? {
             return Ok(log);
         }
     }
@@ -50,6 +66,8 @@ struct Walk {
     /// What is left to walk, next one last.
     steps: Vec<Vec<u8>>,
     links: usize,
+    /// Whose a file is to be that is made.
+    owner: Option<u32>,
 }
 
 impl Walk {
@@ -60,6 +78,7 @@ impl Walk {
             at: directory(start)?,
             steps: Vec::new(),
             links: 0,
+            owner: None,
         };
         walk.push_path(path.as_os_str().as_bytes())?;
         Ok(walk)
@@ -134,7 +153,19 @@ impl Walk {
     fn open_last(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        retry_on_intr(|| openat(&self.at, name, flags, Mode::from_raw_mode(0o640)))
+        let open =
+            |flags| retry_on_intr(|| openat(&self.at, name, flags, Mode::from_raw_mode(0o640)));
+        let Some(owner) = self.owner else {
+            return open(flags);
+        };
+        match open(flags | OFlags::EXCL) {
+            Ok(made) => {
+                fchown(&made, Some(Uid::from_raw(owner)), None)?;
+                Ok(made)
+            }
+            Err(Errno::EXIST) => open(flags),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts a path's components before what is left to walk.
@@ -229,7 +260,7 @@ fn is_trusted(user: u32) -> bool {
 
 fn directory(path: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    open(path, flags, Mode::empty())
+    rustix::fs::open(path, flags, Mode::empty())
 }
 
 fn refused(why: String) -> io::Error {

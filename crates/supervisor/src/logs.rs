@@ -1,10 +1,10 @@
-//! Access logs, opened with the supervisor's privileges and handed to the server.
+//! Access logs and the error logs of sites, opened with the supervisor's privileges and handed to the server.
 //!
 //! The idea: the server names a file, but cannot choose one. What it may ask for is known from
 //! the configuration (`engine::log_paths`); every other path is refused. A log that cannot be
 //! opened keeps a generation from starting only where nobody but the operator had a hand in it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -13,12 +13,15 @@ use std::rc::Rc;
 use config::log_paths::LogPaths;
 use config::model::Model;
 use ipc::server::Log;
+use os::user::User;
 
 /// The logs of a generation.
 #[derive(Debug)]
 pub(super) struct Logs {
     open: BTreeMap<String, Rc<OwnedFd>>,
     on_demand: HashSet<String>,
+    /// Users to whom a log belongs when it is made.
+    readers: HashMap<String, String>,
 }
 
 impl Logs {
@@ -29,11 +32,16 @@ impl Logs {
         let mut logs = Logs {
             open: BTreeMap::new(),
             on_demand: paths.filled,
+            readers: paths.readers,
         };
         let mut problems = Vec::new();
         for path in paths.fixed {
             let known = before.and_then(|before| before.open.get(&path));
-            match known.map_or_else(|| open(&path).map(Rc::new), |known| Ok(Rc::clone(known))) {
+            let opened = match known {
+                Some(known) => Ok(Rc::clone(known)),
+                None => logs.open_at(&path).map(Rc::new),
+            };
+            match opened {
                 Ok(file) => drop(logs.open.insert(path, file)),
                 Err(problem) if os::log::is_in_others_hands(Path::new(&path)) => {
                     tracing::warn!(
@@ -54,22 +62,28 @@ impl Logs {
     /// Opens every log again. One that cannot be opened stays as it is; says why.
     pub(super) fn reopen(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
-        for (path, file) in &mut self.open {
-            match open(path) {
+        let mut open = std::mem::take(&mut self.open);
+        for (path, file) in &mut open {
+            match self.open_at(path) {
                 Ok(opened) => *file = Rc::new(opened),
                 Err(problem) => problems.push(problem),
             }
         }
+        self.open = open;
         problems
     }
 
     /// Opens a log the server asks for, if the configuration has such a one.
     pub(super) fn open_on_demand(&self, path: &str) -> Result<OwnedFd, String> {
         if self.on_demand.contains(path) {
-            open(path)
+            self.open_at(path)
         } else {
             Err(format!("no log of this configuration is at {path}"))
         }
+    }
+
+    fn open_at(&self, path: &str) -> Result<OwnedFd, String> {
+        open(path, self.readers.get(path))
     }
 
     /// Copies of the open logs, for the server.
@@ -84,8 +98,14 @@ impl Logs {
     }
 }
 
-fn open(path: &str) -> Result<OwnedFd, String> {
-    os::log::open_log(Path::new(path)).map_err(|error| {
+/// Opens a log, given to its reader if it is made. Only root can give anything away.
+fn open(path: &str, reader: Option<&String>) -> Result<OwnedFd, String> {
+    let at = Path::new(path);
+    let opened = match reader.filter(|_| os::process::is_root()) {
+        Some(user) => User::look_up(user).and_then(|user| os::log::open_log_for(at, user.uid)),
+        None => os::log::open_log(at),
+    };
+    opened.map_err(|error| {
         let advice = match error.kind() {
             io::ErrorKind::NotFound => " (its directory must exist)",
             _ => "",

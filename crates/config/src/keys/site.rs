@@ -153,7 +153,7 @@ pub(crate) const SITE: Section = Section {
             "log",
             Kind::Other("table"),
             Absent("as `[log]` says"),
-            "The site's own access log.",
+            "The site's own logs.",
             "log = { access = \"/var/log/nagaya/example.log\" }",
         ),
         key(
@@ -195,13 +195,24 @@ pub(crate) const SITE: Section = Section {
 pub(crate) const SITE_LOG: Section = Section {
     title: "[sites.log]",
     about: "Logging of one site.",
-    keys: &[key(
-        "access",
-        Kind::Text,
-        Absent("as `[log]` says"),
-        "Where the site's access records go; written as in `[log]`.",
-        "access = \"\"",
-    )],
+    keys: &[
+        key(
+            "access",
+            Kind::Text,
+            Absent("as `[log]` says"),
+            "Where the site's access records go; written as in `[log]`.",
+            "access = \"\"",
+        ),
+        key(
+            "error",
+            Kind::Text,
+            Absent("the error log of the process"),
+            "The site's own error log, a file, `$site` in its name being the first host. What the site's programs say and \
+             why its files are refused goes there and no longer to the error log of the process; failures and limits \
+             stand in both. Where the site has a `user` the file is made that user's, to read.",
+            "error = \"/var/log/nagaya/$site.error.log\"",
+        ),
+    ],
     later: &[],
 };
 

@@ -105,11 +105,7 @@ fn report_unbound_cgroup(table: &Table<'_>, handler: Option<&Handler>) {
 /// Where the records of requests go that it matches.
 fn log(table: &Table<'_>) -> Option<LogTarget> {
     let value = table.table("log", &keys::RULE_LOG).get("access")?;
-    let target = values::log_target(&value)?;
-    if matches!(&target, LogTarget::File(path) if path.contains("$host")) {
-        value.report_help("`$host` cannot stand in the log of a rule", "`$site` can");
-    }
-    Some(target)
+    values::log_of_site(&value)
 }
 
 fn name(table: &Table<'_>, number: usize) -> String {

@@ -145,11 +145,29 @@ fn site(
         files: Arc::new(site_files(&table.table("files", &keys::FILES))),
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
+        error_log: error_log(&log_table, own_log.as_ref()),
         log: own_log.unwrap_or_else(|| around.log.clone()),
         limits,
         scripts,
         rules,
     })
+}
+
+/// The site's own error log, which is no access log as well.
+fn error_log(table: &Table<'_>, access: Option<&LogTarget>) -> Option<String> {
+    let value = table.get("error")?;
+    let target = values::log_of_site(&value)?;
+    if Some(&target) == access {
+        value.report("`access` and `error` are one file");
+    }
+    match target {
+        LogTarget::File(path) => Some(path),
+        LogTarget::Off | LogTarget::Stdout => {
+            let help = "leave it out for the error log of the process";
+            value.report_help("`error` must be a file", help);
+            None
+        }
+    }
 }
 
 /// Refuses a site that could answer nothing.
@@ -170,7 +188,7 @@ fn judge_answers(table: &Table<'_>, rooted: SiteFiles, rules: &[Rule], values: &
 }
 
 /// The user of a site's programs. Whether there is such a user matters only where there are
-/// programs; the server's user was looked at already.
+/// programs, or a log that is made theirs; the server's user was looked at already.
 fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
     let Some(value) = table.get("user") else {
         return server.to_owned();
@@ -180,6 +198,8 @@ fn user(table: &Table<'_>, rules: &[Rule], server: &str) -> String {
     };
     let role = if rules.iter().any(starts_programs) {
         Role::Programs
+    } else if table.get("log").is_some_and(|log| log.has_member("error")) {
+        Role::ErrorLog
     } else {
         Role::Nobody
     };

@@ -27,7 +27,9 @@ pub(crate) enum Role {
     Server,
     /// Programs of a site or a map.
     Programs,
-    /// Nobody: the site has no programs.
+    /// A site's error log, which is made that user's.
+    ErrorLog,
+    /// Nobody: the site has neither.
     Nobody,
 }
 
@@ -46,7 +48,9 @@ pub(crate) fn wrong_user(
         let help = "name a user without privileges, such as `www-data`";
         let message = match role {
             Role::Server => "the server must not stay root",
-            Role::Programs | Role::Nobody => "a site's programs must not run as root",
+            Role::Programs | Role::ErrorLog | Role::Nobody => {
+                "a site's programs must not run as root"
+            }
         };
         return Some((message.to_owned(), help));
     }
@@ -54,6 +58,7 @@ pub(crate) fn wrong_user(
     let message = match role {
         Role::Server => format!("the server cannot become user `{name}`: {}", why?),
         Role::Programs => format!("programs cannot run as user `{name}`: {}", why?),
+        Role::ErrorLog => format!("no error log can be given to user `{name}`: {}", why?),
         Role::Nobody => return None,
     };
     Some((message, "create it, or let `user` name another"))

@@ -192,6 +192,15 @@ pub(crate) fn log_target(value: &Value<'_>) -> Option<LogTarget> {
     Some(LogTarget::File(path.to_owned()))
 }
 
+/// As [`log_target`], for a log that all hosts of a site have in common.
+pub(crate) fn log_of_site(value: &Value<'_>) -> Option<LogTarget> {
+    let target = log_target(value)?;
+    if matches!(&target, LogTarget::File(path) if path.contains("$host")) {
+        value.report_help("`$host` cannot stand in this log's name", "`$site` can");
+    }
+    Some(target)
+}
+
 /// An entry of `hosts`.
 pub(crate) fn host_pattern(value: &Value<'_>) -> Option<HostPattern> {
     let text = value.text()?;

@@ -51,6 +51,8 @@ pub struct Site {
     pub settings: Arc<Settings>,
     /// Access log of this site.
     pub log: LogTarget,
+    /// The file of its error log, in which `$site` may stand; `None` is that of the process.
+    pub error_log: Option<String>,
     /// Limits that every request to it meets. Sites share equal ones.
     pub limits: Arc<[Limit]>,
     /// Scripts that every request to it meets. Sites share equal ones.

@@ -69,6 +69,20 @@ impl AccessLog {
     }
 }
 
+impl AccessLog {
+    /// Adds lines for `target` that end in line feeds.
+    pub(crate) fn add_lines(&self, target: &Arc<LogTarget>, lines: &str) {
+        let batch = &mut self.page.borrow_mut().batch;
+        for line in lines.lines() {
+            batch.line_for(target).extend_from_slice(line.as_bytes());
+            batch.end_line();
+        }
+        if batch.len() >= BATCH_BYTES {
+            *batch = self.queue.hand(std::mem::take(batch));
+        }
+    }
+}
+
 impl Drop for AccessLog {
     fn drop(&mut self) {
         let batch = std::mem::take(&mut self.page.get_mut().batch);

@@ -21,6 +21,8 @@ impl TargetIndex {
 pub struct Targets {
     list: Vec<Arc<LogTarget>>,
     without_site: Option<TargetIndex>,
+    /// The sites' own error logs, by their names.
+    errors: HashMap<Box<str>, Arc<LogTarget>>,
     /// Whether a rule says where records go: else nobody need ask the rules.
     pub(super) rules_say: bool,
 }
@@ -36,6 +38,11 @@ impl Targets {
     /// The target at a place.
     pub fn get(&self, index: TargetIndex) -> Option<&Arc<LogTarget>> {
         self.list.get(usize::try_from(index.0).ok()?)
+    }
+
+    /// The error log of a site that has one of its own.
+    pub(crate) fn error_log_of(&self, site: &str) -> Option<&Arc<LogTarget>> {
+        self.errors.get(site)
     }
 
     /// Where records of exchanges without a site go.
@@ -74,6 +81,15 @@ impl TargetsBuilder {
         };
         self.targets.rules_say = true;
         Some(self.place(target).unwrap_or(TargetIndex::NOWHERE))
+    }
+
+    /// Notes a site's own error log.
+    pub(crate) fn add_error_log(&mut self, site: &Site) {
+        if let Some(template) = &site.error_log {
+            let target = LogTarget::File(log_paths::fill_for_site(template, site));
+            let errors = &mut self.targets.errors;
+            errors.insert(site.name().into(), Arc::new(target));
+        }
     }
 
     /// Ends the gathering.

@@ -193,8 +193,9 @@ impl Limiter {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what time asks for, if it is time; any worker may call it, as often as it likes.
-    pub fn tick(&self, now: Instant) {
+    /// Does what time asks for, if it is time; any worker may call it, as often as it likes. What
+    /// there is to say of refusals is given to `tell`, with the site whose limit it is.
+    pub(crate) fn tick(&self, now: Instant, tell: impl Fn(Option<&str>, &dyn Fn())) {
         let time = self.time(now);
         let now_ms = time.0 / 1_000_000;
         let last_ms = self.ticked_ms.load(Relaxed);
@@ -206,7 +207,7 @@ impl Limiter {
                 .is_ok();
         if mine {
             self.ledger.tick(time);
-            self.refusals.say(now_ms);
+            self.refusals.say(now_ms, tell);
         }
     }
 }

@@ -68,8 +68,8 @@ impl Lines {
         }
     }
 
-    /// Writes them to the log: those that refused most first.
-    pub(super) fn say(mut self) {
+    /// Gives them to `tell`, with the site whose limit it is: those that refused most first.
+    pub(super) fn say(mut self, tell: impl Fn(Option<&str>, &dyn Fn())) {
         self.lines.sort_by_key(|line| std::cmp::Reverse(line.count));
         for line in &self.lines {
             let Some(top) = line.top() else {
@@ -77,14 +77,18 @@ impl Lines {
             };
             let (refusal, request_id) = (&top.refusal, top.request);
             let reason = refusal.why.word();
-            tracing::warn!(limit = %refusal.identity, reason, %request_id, "{line}");
+            tell(site_of(&refusal.identity), &|| {
+                tracing::warn!(limit = %refusal.identity, reason, %request_id, "{line}");
+            });
         }
         let [refused, shadow] = self.unnamed;
         if refused + shadow > 0 {
-            tracing::warn!(
-                "further limits: {refused} refused, {shadow} would be refused (shadow); \
-                 see nagaya limits list"
-            );
+            tell(None, &|| {
+                tracing::warn!(
+                    "further limits: {refused} refused, {shadow} would be refused (shadow); \
+                     see nagaya limits list"
+                );
+            });
         }
     }
 
@@ -93,6 +97,13 @@ impl Lines {
     pub(super) fn told(self) -> Vec<String> {
         self.lines.iter().map(RefusalLine::to_string).collect()
     }
+}
+
+/// The site of a limit called `site example.jp/file` or `rule example.jp/name/file`.
+fn site_of(identity: &str) -> Option<&str> {
+    let place = identity.strip_prefix("site ");
+    let place = place.or_else(|| identity.strip_prefix("rule "))?;
+    place.split('/').next()
 }
 
 impl RefusalLine {

@@ -99,7 +99,7 @@ impl Refusals {
     }
 
     /// Tells the log of the refusals since the last time, once a second.
-    pub(super) fn say(&self, now_ms: u64) {
+    pub(super) fn say(&self, now_ms: u64, tell: impl Fn(Option<&str>, &dyn Fn())) {
         let mut recent = self.lock();
         if now_ms.saturating_sub(recent.said_ms) < LINES_EVERY_MS {
             return;
@@ -107,7 +107,7 @@ impl Refusals {
         recent.said_ms = now_ms;
         let lines = std::mem::take(&mut recent.lines);
         drop(recent);
-        lines.say();
+        lines.say(tell);
     }
 
     /// The lines the log would get now.

@@ -101,6 +101,16 @@ impl Root {
         })
     }
 
+    /// Whether a link is at a name where no file is found.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    fn is_link(&self, relative: &[u8], wait: Wait) -> io::Result<bool> {
+        let path = [&self.prefix, relative].concat();
+        let path = path.strip_suffix(b"/").unwrap_or(&path);
+        os::file::is_link_beneath(self.within.as_fd(), path, wait)
+    }
+
     /// Looks for a file that may not be read: the user of a program may be one who may.
     fn find(&self, path: &[u8], wait: Wait) -> io::Result<Seen> {
         let found = os::file::find_beneath(self.within.as_fd(), path, self.symlinks, wait);
@@ -272,6 +282,9 @@ impl Search<'_> {
             if let Some(found) = found {
                 return Ok(found);
             }
+        }
+        if why == "no_file" && self.root.is_link(self.relative, self.wait)? {
+            why = "symlink_dangling";
         }
         Ok(SearchOutcome::named(self.relative, Ending::Missing(why)))
     }

@@ -92,6 +92,7 @@ fn a_missing_file_says_why() {
     let www = directory.path().join("www");
     symlink("../outside", www.join("outside")).unwrap();
     symlink("loop", www.join("loop")).unwrap();
+    symlink("gone", www.join("dangling")).unwrap();
     symlink(".env", www.join("dressed")).unwrap();
     let gateway = builder.start();
     for (path, reason) in [
@@ -104,6 +105,7 @@ fn a_missing_file_says_why() {
         ("/dressed", "dotfile"),
         ("/outside", "symlink_outside"),
         ("/loop", "symlink_refused"),
+        ("/dangling", "symlink_dangling"),
     ] {
         let _ = gateway.ask(get(path, "a").as_bytes());
         let record = &lines(|| gateway.stdout(), &format!(r#""target":"{path}","#), 1)[0];

@@ -7,6 +7,7 @@ mod access_log;
 mod commands;
 mod descriptors;
 mod ending;
+mod error_log;
 mod metrics;
 mod readme;
 mod reload_under_load;

@@ -460,6 +460,31 @@ fn a_flood_of_complaints_is_cut_and_the_same_is_said_once() {
 }
 
 #[test]
+fn a_sites_own_error_log_hears_its_programs_and_the_process_does_not() {
+    let own = "hosts = [\"cgi.test\"]\nlog = { error = \"{dir}/error.log\" }";
+    let config = CONFIG.replace("hosts = [\"cgi.test\"]", own);
+    let builder = builder_of(&config, "", "", "");
+    let say = "#!/bin/sh\necho 'it is bad' >&2\nprintf 'Content-Type: x\\n\\nfine'\n";
+    program(builder.directory().path(), "say.cgi", say);
+    program(builder.directory().path(), "end.cgi", "#!/bin/sh\nexit 3\n");
+    let gateway = builder.start();
+    assert_eq!(get(&gateway, "/say.cgi").text(), "fine");
+    assert_eq!(get(&gateway, "/end.cgi").status, 502);
+    let log = gateway.directory().path().join("error.log");
+    let own = eventually(PATIENCE, "what the programs did", || {
+        let own = std::fs::read_to_string(&log).unwrap_or_default();
+        let all = ["text=\"it is bad\"", "request failed"];
+        all.iter().all(|part| own.contains(part)).then_some(own)
+    });
+    assert_eq!(own.matches("it is bad").count(), 1, "{own}");
+    let ours = gateway.stderr();
+    assert!(
+        !ours.contains("it is bad") && !ours.contains("request failed"),
+        "{ours}"
+    );
+}
+
+#[test]
 fn what_editors_leave_behind_is_never_run() {
     let everything = "match = { path = \"/*\" }";
     let config = CONFIG.replacen("match = { file = \"*.cgi\" }", everything, 1);

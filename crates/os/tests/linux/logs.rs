@@ -3,11 +3,11 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use os::file::facts;
-use os::log::{is_in_others_hands, open_log};
+use os::log::{is_in_others_hands, open_log, open_log_for};
 use testkit::TempDir;
 
 /// A tenant.
@@ -59,6 +59,33 @@ fn a_log_is_made_for_its_owner_and_appended_to() {
     assert_eq!(fs::read_to_string(home.at("log")).unwrap(), "one\ntwo\n");
     let mode = fs::metadata(home.at("log")).unwrap().permissions().mode();
     assert_eq!(mode & 0o137, 0, "{mode:o}");
+}
+
+#[test]
+fn a_log_for_somebody_is_theirs_where_it_is_made_and_stays_whose_it_is_where_it_was() {
+    if testkit::lacks_root("to give files away") {
+        return;
+    }
+    let home = Home::new();
+    let owner = |name: &str| fs::metadata(home.at(name)).unwrap().uid();
+    fs::write(home.at("old"), "").unwrap();
+    symlink("behind", home.at("link")).unwrap();
+    home.of_other("tenant", 0o755);
+    for (name, made, expected) in [
+        ("new", "new", OTHER),
+        ("old", "old", 0),
+        ("link", "behind", OTHER),
+        ("tenant/new", "tenant/new", OTHER),
+    ] {
+        let mut log = File::from(open_log_for(&home.at(name), OTHER).unwrap());
+        log.write_all(b"one\n").unwrap();
+        assert_eq!(owner(made), expected, "{name}");
+    }
+    // Somebody else's file in a tenant's directory is not opened, let alone given away.
+    fs::hard_link(home.at("old"), home.at("tenant/precious")).unwrap();
+    let error = open_log_for(&home.at("tenant/precious"), OTHER).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    assert_eq!(owner("old"), 0);
 }
 
 #[test]

@@ -8,14 +8,17 @@ use std::time::Instant;
 use crate::exchange::Exchange;
 use crate::exchange::request::RequestId;
 use crate::resolve::resolved::Resolved;
+use crate::site_log::{self, Audience};
 use crate::stage::Routed;
 use crate::stderr_log::{CUT, LINES_MAX, Lines};
+use crate::worker::Worker;
 use crate::worker::serving::Serving;
 
 /// Where one exchange's program says what is wrong.
 #[derive(Debug)]
 pub(in super::super) struct StderrLog {
     request_id: RequestId,
+    worker: Rc<Worker>,
     serving: Rc<Serving>,
     site_index: u32,
     file: Option<Rc<Resolved>>,
@@ -27,6 +30,7 @@ impl StderrLog {
     pub(in super::super) fn new(routed: Routed<'_>, exchange: &Exchange) -> Self {
         Self {
             request_id: exchange.request.id,
+            worker: Rc::clone(routed.worker),
             serving: Rc::clone(routed.serving),
             site_index: routed.site_index,
             file: exchange.route.file.clone(),
@@ -60,7 +64,15 @@ impl StderrLog {
         if !self.may_say(&text) {
             return;
         }
-        tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), text = &*text, "a program's standard error");
+        self.tell(&|| {
+            tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), text = &*text, "a program's standard error");
+        });
+    }
+
+    fn tell(&self, say: &dyn Fn()) {
+        let logs = &self.serving.generation.logs;
+        let page = &self.worker.access_log;
+        site_log::tell(logs, page, self.site(), Audience::Tenant, say);
     }
 
     fn site(&self) -> Option<&str> {
@@ -82,7 +94,9 @@ impl Drop for StderrLog {
         }
         if lines.unsaid_bytes > 0 && self.may_say(CUT) {
             let (bytes, lines_max) = (lines.unsaid_bytes, LINES_MAX);
-            tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), bytes, lines_max, "a program's standard error was cut");
+            self.tell(&|| {
+                tracing::warn!(request_id = %self.request_id, site = self.site(), file = self.file(), bytes, lines_max, "a program's standard error was cut");
+            });
         }
     }
 }
