@@ -11,6 +11,7 @@ mod dump;
 mod glob;
 mod include;
 mod keys;
+mod library;
 pub mod log_paths;
 mod lower;
 mod mentions;

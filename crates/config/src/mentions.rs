@@ -14,6 +14,8 @@ pub(crate) struct Mentions {
     pub(crate) data: Vec<String>,
     /// Files of scripts.
     pub(crate) scripts: Vec<String>,
+    /// Directories of Ruby that scripts may require.
+    pub(crate) libraries: Vec<String>,
     /// Files of maps.
     pub(crate) map_files: Vec<String>,
     /// Document roots and their boundaries.
@@ -57,6 +59,7 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.data.extend(refusal_pages(top));
     mentions.data.extend(shed_pages(top));
     mentions.scripts.extend(scripts_of(top));
+    mentions.libraries.extend(libraries(top));
     for table in ["tenants", "upstreams"] {
         let named = member(top, table).and_then(DeValue::as_table);
         let levels = named.into_iter().flat_map(|named| named.values());
@@ -175,6 +178,13 @@ fn scripts_of<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     let scripts = member(level, "scripts").and_then(DeValue::as_table);
     let phases = scripts.into_iter().flat_map(|scripts| scripts.values());
     phases.flat_map(|phase| script_files(phase.get_ref()))
+}
+
+/// Directories that scripts may require from.
+fn libraries(top: &DeTable<'_>) -> Vec<String> {
+    let scripts = member(top, "scripts").and_then(DeValue::as_table);
+    let named = scripts.and_then(|scripts| member(scripts, "lib"));
+    named.map(script_files).unwrap_or_default()
 }
 
 /// Files of the scripts that answer, or name an upstream.

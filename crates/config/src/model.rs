@@ -45,7 +45,7 @@ pub use process::{
     Timeouts,
 };
 pub use script::{
-    AllowedAddress, Budgets, Cache, OnError, PhaseScripts, Script, ScriptFile, Scripts,
+    AllowedAddress, Budgets, Cache, Library, OnError, PhaseScripts, Script, ScriptFile, Scripts,
     ServerClass, Source,
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
@@ -147,7 +147,9 @@ impl Model {
         let own = [&self.scripts.init, &self.scripts.worker_init];
         let wall = Duration::from_millis(self.scripts.budgets.wall_ms);
         let starting: Duration = own.into_iter().flatten().map(|_| wall).sum();
-        starting + self.all_scripts().map(|_| COMPILE_MAX).sum::<Duration>()
+        let required = self.scripts.lib.iter().flat_map(|library| &library.files);
+        let compiled = self.all_scripts().count() + required.count();
+        starting + COMPILE_MAX * u32::try_from(compiled).unwrap_or(u32::MAX)
     }
 
     /// Every script, of every level and handler, outer levels first.

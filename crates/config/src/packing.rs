@@ -3,6 +3,7 @@
 //! The idea: every field in order, every run of bytes behind its length; nothing is skipped or
 //! guessed, and a reader that runs dry or finds bytes left over has damaged bytes before it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::model::FileIdentity;
 use crate::sources::{Existence, Overrides, SourceFile, Sources};
 
 /// First bytes of the form; changes whenever the form does.
-const MAGIC: &[u8; 8] = b"nagaya04";
+const MAGIC: &[u8; 8] = b"nagaya05";
 
 pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     let mut out = Packer {
@@ -50,6 +51,16 @@ pub(crate) fn pack(sources: &Sources) -> Vec<u8> {
     for (path, found) in &sources.directories {
         out.path(path);
         out.outcome(found.as_ref().map(|()| &[][..]));
+    }
+    out.number(sources.libraries.len());
+    for (directory, found) in &sources.libraries {
+        out.path(directory);
+        out.outcome(found.as_ref().map(|_| &[][..]));
+        let files = found.as_ref().ok();
+        out.number(files.map_or(0, BTreeSet::len));
+        for file in files.into_iter().flatten() {
+            out.path(file);
+        }
     }
     out.number(sources.canonical.len());
     for (path, canonical) in &sources.canonical {
@@ -99,6 +110,14 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Sources> {
     for _ in 0..input.number()? {
         let (path, found) = (input.path()?, input.outcome()?);
         sources.directories.insert(path, found.map(|_| ()));
+    }
+    for _ in 0..input.number()? {
+        let (directory, found) = (input.path()?, input.outcome()?);
+        let mut files = BTreeSet::new();
+        for _ in 0..input.number()? {
+            files.insert(input.path()?);
+        }
+        sources.libraries.insert(directory, found.map(|_| files));
     }
     for _ in 0..input.number()? {
         let (path, canonical) = (input.path()?, input.path()?);

@@ -18,7 +18,7 @@ use std::time::UNIX_EPOCH;
 use crate::diagnostics::Diagnostics;
 use crate::model::FileIdentity;
 use crate::reason::reason;
-use crate::{include, keys, mentions, packing};
+use crate::{include, keys, library, mentions, packing};
 
 /// Largest configuration file.
 const CONFIG_BYTES_MAX: u64 = 64 << 20;
@@ -45,6 +45,8 @@ pub struct Sources {
     pub(crate) overrides: Overrides,
     pub(crate) data: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     pub(crate) directories: BTreeMap<PathBuf, Result<(), String>>,
+    /// The files of Ruby below the directories that scripts may require from.
+    pub(crate) libraries: BTreeMap<PathBuf, Result<BTreeSet<PathBuf>, String>>,
     /// Canonical names of files that keys name, and of FastCGI sockets, that are called by another.
     pub(crate) canonical: BTreeMap<PathBuf, PathBuf>,
     /// What the files of scripts and passwords are, whatever they are called.
@@ -234,6 +236,7 @@ impl Sources {
             overrides: Overrides::Absent,
             data: BTreeMap::new(),
             directories: BTreeMap::new(),
+            libraries: BTreeMap::new(),
             canonical: BTreeMap::new(),
             identities: BTreeMap::new(),
             map_files: BTreeMap::new(),
@@ -322,6 +325,9 @@ impl Sources {
         for path in &mentions.scripts {
             self.fetch_script(self.resolve(from, path));
         }
+        for path in &mentions.libraries {
+            self.fetch_library(self.resolve(from, path));
+        }
         for path in &mentions.map_files {
             self.map_files
                 .entry(self.resolve(from, path))
@@ -374,6 +380,18 @@ impl Sources {
             false => why + &meant_name(&path),
         });
         self.data.insert(path, found);
+    }
+
+    fn fetch_library(&mut self, directory: PathBuf) {
+        let found = library::files_below(&directory);
+        for file in found.iter().flatten() {
+            self.fetch_script(file.clone());
+        }
+        let found = found.map_err(|why| match directory.exists() {
+            true => why,
+            false => why + &meant_name(&directory),
+        });
+        self.libraries.insert(directory, found);
     }
 
     /// Notes what a file is, and its canonical name where that is another.

@@ -319,6 +319,43 @@ fn scripts_are_read_wherever_one_may_stand_and_known_by_all_their_names() {
 }
 
 #[test]
+fn every_file_below_a_library_is_read_and_guarded() {
+    let main = format!("{LISTEN}[scripts]\nlib = \"lib\"\n{}", site("a.test"));
+    let files = [
+        ("nagaya.toml", main.as_str()),
+        ("lib/b.rb", "B = 1"),
+        ("lib/a/c.rb", "C = 1"),
+        ("lib/a/text.txt", "no Ruby"),
+    ];
+    let directory = Directory::with(&files);
+    let bytes = directory.read().to_bytes();
+    let model = load(&Sources::from_bytes(&bytes).unwrap()).unwrap();
+    let lib = directory.path.join("lib");
+    let library = &model.scripts.lib[0];
+    assert_eq!(library.directory, lib);
+    let text = |name: &str| {
+        let mut files = library.files.iter();
+        let file = files.find(|file| file.path == lib.join(name));
+        file.and_then(|file| file.text.as_deref())
+    };
+    assert_eq!(
+        (text("b.rb"), text("a/c.rb")),
+        (Some(&b"B = 1"[..]), Some(&b"C = 1"[..]))
+    );
+    assert_eq!(library.files.len(), 2);
+    let guarded = |name: &str| model.guarded.iter().any(|file| file.path == lib.join(name));
+    assert!(guarded("b.rb") && guarded("a/c.rb") && !guarded("a/text.txt"));
+    std::os::unix::fs::symlink("/etc/passwd", lib.join("out.rb")).unwrap();
+    let expected =
+        "nagaya.toml:4 cannot read library `lib`: `lib/out.rb` is a link that leads out of it";
+    assert_eq!(directory.told(), [expected]);
+    std::fs::rename(&lib, directory.path.join("libs")).unwrap();
+    let expected =
+        "nagaya.toml:4 cannot read library `lib`: no such file or directory; did you mean `libs`?";
+    assert_eq!(directory.told(), [expected]);
+}
+
+#[test]
 fn a_script_that_cannot_be_read_is_a_problem_where_it_is_named() {
     let directory = scripted();
     let missing = [

@@ -81,6 +81,13 @@ pub struct Budget {
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Slot(usize);
 
+impl Slot {
+    /// Its number, by which `Nagaya.__run` knows the script in it.
+    pub fn number(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(-1)
+    }
+}
+
 /// What a fiber begins or goes on with.
 #[derive(Debug)]
 pub enum Resume {

@@ -5,7 +5,10 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use crate::library::Library;
 
 /// Whose modules scripts are told they run in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +107,8 @@ pub struct Settings {
     pub budgets: Budgets,
     /// Environment variables scripts may read, with their values.
     pub env: Vec<(String, String)>,
+    /// What scripts may require.
+    pub library: Arc<Library>,
     /// The worker's number.
     pub worker: usize,
     /// How files are read.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mruby::{Call, Datum, Host};
 
 use crate::clients::Clients;
+use crate::library::Features;
 use crate::log_lines::LogLines;
 use crate::patterns::Patterns;
 use crate::phase::Phase;
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) json_names: HashSet<Vec<u8>>,
     /// Patterns that were compiled.
     pub(crate) patterns: Patterns,
+    /// Files that scripts may require, as this VM has compiled them.
+    pub(crate) features: Features,
     /// Lines in the error log.
     pub(crate) lines: LogLines,
 }
@@ -54,6 +57,7 @@ impl State {
             own: None,
             json_names: HashSet::new(),
             patterns: Patterns::default(),
+            features: Features::default(),
             lines: LogLines::default(),
         }
     }

@@ -12,6 +12,7 @@ mod log_lines;
 mod method_fuzz;
 mod properties;
 mod regexp;
+mod required;
 mod routing;
 mod runs;
 mod stores;

@@ -24,6 +24,12 @@ impl Lines {
                 self.key(name, list(given, |given| script(given, Place::Process)));
             }
         }
+        if !scripts.lib.is_empty() {
+            self.key(
+                "lib",
+                list(&scripts.lib, |library| quote_path(&library.directory)),
+            );
+        }
         for (name, given, place) in phases(&scripts.phases) {
             if !given.is_empty() {
                 self.key(name, list(given, |given| script(given, place)));

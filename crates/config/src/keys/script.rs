@@ -134,6 +134,16 @@ pub(crate) const SCRIPTS: Section = Section {
             "Run in every worker's VM before it closes.",
             "worker_exit = \"hooks/worker_exit.rb\"",
         ),
+        key(
+            "lib",
+            Kind::Other("directory, or list of directories"),
+            Value("[]"),
+            "Directories whose Ruby scripts may `require`, relative to the configuration file; the first that has a file \
+             of that name gives it. All `*.rb` below them are read with the configuration and compiled in every VM \
+             before `init`: at most 1,000 files and 8 MiB a directory. A change counts after a reload. They are never \
+             served to anybody.",
+            "lib = [\"lib\"]",
+        ),
         REWRITE,
         ACCESS,
         HEADER_FILTER,

@@ -41,6 +41,8 @@ pub(crate) fn auth(value: &Value<'_>) -> Option<Auth> {
 pub(crate) fn guarded(context: &Context<'_>, model: &Model) -> Arc<[Guarded]> {
     let users = context.files.users.borrow();
     let named = users.keys().map(PathBuf::as_path);
+    let required = model.scripts.lib.iter().flat_map(|library| &library.files);
+    let named = named.chain(required.map(|file| file.path.as_path()));
     let mut files = BTreeMap::new();
     for path in model.all_scripts().filter_map(Script::path).chain(named) {
         if !files.contains_key(path) {

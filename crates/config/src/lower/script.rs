@@ -15,13 +15,16 @@ use super::values;
 use crate::address::split_port;
 use crate::keys;
 use crate::model::{
-    AllowedAddress, Budgets, Cache, PhaseScripts, Script, ScriptFile, Scripts, Source,
+    AllowedAddress, Budgets, Cache, Library, PhaseScripts, Script, ScriptFile, Scripts, Source,
 };
 use crate::sources::Existence;
 use crate::units;
 
 /// Largest script.
 const SCRIPT_BYTES_MAX: usize = 1 << 20;
+
+/// Directories of `lib`.
+const LIBRARIES_MAX: usize = 16;
 
 /// Where a script stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +80,7 @@ pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
         init: all(&table, "init", Place::Process),
         worker_init: all(&table, "worker_init", Place::Process),
         worker_exit: all(&table, "worker_exit", Place::Process),
+        lib: libraries(&table),
         phases: Arc::new(phases(&table)),
         budgets: budgets(&table),
         env: env(&table),
@@ -215,6 +219,45 @@ fn read(value: &Value<'_>, path: &PathBuf) -> Option<Arc<[u8]>> {
     let found = found.map_err(|why| value.report(why));
     cache.borrow_mut().insert(path.clone(), found.clone());
     found.ok().flatten()
+}
+
+/// `lib`.
+fn libraries(table: &Table<'_>) -> Arc<[Library]> {
+    let listed = table.get("lib").map(|value| value.one_or_list());
+    let listed = listed.unwrap_or_default();
+    if let Some(beyond) = listed.get(LIBRARIES_MAX) {
+        beyond.report(format!("more than {LIBRARIES_MAX} directories"));
+    }
+    listed.iter().filter_map(library).collect()
+}
+
+fn library(value: &Value<'_>) -> Option<Library> {
+    let directory = values::path(value)?;
+    let sources = value.context.sources;
+    let files: Vec<_> = match (sources.libraries.get(&directory), sources.existence) {
+        (Some(Ok(files)), _) => files.iter().collect(),
+        (Some(Err(why)), _) => {
+            value.report(format!(
+                "cannot read library `{}`: {why}",
+                directory.display()
+            ));
+            return None;
+        }
+        (None, Existence::Assumed) => {
+            let known = sources.data.keys();
+            known.filter(|path| path.starts_with(&directory)).collect()
+        }
+        (None, Existence::Checked) => {
+            value.report(format!("nobody has read library `{}`", directory.display()));
+            return None;
+        }
+    };
+    let file = |path: &&PathBuf| ScriptFile {
+        path: PathBuf::clone(path),
+        text: read(value, path),
+    };
+    let files = files.iter().map(file).collect();
+    Some(Library { directory, files })
 }
 
 fn from_code(value: &Value<'_>) -> Option<Named> {

@@ -27,12 +27,23 @@ pub struct Scripts {
     pub worker_init: Vec<Script>,
     /// Run in every worker's VM before it closes.
     pub worker_exit: Vec<Script>,
+    /// Directories whose Ruby scripts may require, in the order they are looked into.
+    pub lib: Arc<[Library]>,
     /// Scripts that every request meets, before those of its tenant.
     pub phases: Arc<PhaseScripts>,
     /// What scripts may use.
     pub budgets: Budgets,
     /// Environment variables of the server that scripts may read, each once.
     pub env: Arc<[String]>,
+}
+
+/// A directory whose Ruby scripts may require.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    /// Its name, absolute.
+    pub directory: PathBuf,
+    /// Every `*.rb` below it, each with its text.
+    pub files: Vec<ScriptFile>,
 }
 
 /// What `get_server_class` answers, as scripts for several servers ask.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::model::{self, Cache, Model, OnError, PhaseScripts, Source};
-use script::{Budgets, Phase, ServerClass};
+use script::{Budgets, Library, LibraryFile, Phase, ServerClass};
 
 /// The scripts of a generation.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(super) budgets: Budgets,
     /// Largest body that a `body_filter` is given.
     pub(super) body_filter_bytes: usize,
+    /// What scripts may require.
+    pub(super) library: Arc<Library>,
     /// Names of environment variables.
     pub(super) env: Vec<String>,
     /// The longest that opening a VM takes.
@@ -193,6 +195,7 @@ impl Builder {
             },
             budgets: budgets(&own.budgets),
             body_filter_bytes: own.budgets.body_filter_bytes,
+            library: Arc::new(library(&own.lib)),
             env: own.env.to_vec(),
             opening_max: model.scripts_start_max(),
             phases: self.phases,
@@ -223,6 +226,27 @@ fn planned(script: &model::Script) -> Planned {
                 source: script::Source::Code { text, line },
             }
         }
+    }
+}
+
+/// What scripts may require, out of a model's directories.
+fn library(model: &[model::Library]) -> Library {
+    let below = |library: &model::Library, file: &model::ScriptFile| {
+        let name = file.path.strip_prefix(&library.directory).ok()?;
+        Some(LibraryFile {
+            name: name.with_extension("").to_str()?.into(),
+            path: file.path.to_str()?.into(),
+            text: Arc::from(&**file.text.as_ref()?),
+        })
+    };
+    let files = model.iter().flat_map(|library| {
+        let files = library.files.iter();
+        files.filter_map(move |file| below(library, file))
+    });
+    let shown = |library: &model::Library| library.directory.display().to_string();
+    Library {
+        files: files.collect(),
+        directories: model.iter().map(shown).collect(),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 /// What is wrong with the scripts of a configuration, each as `FILE:LINE: MESSAGE`.
 pub(crate) fn problems(model: &Model) -> Vec<String> {
     let mut problems = Vec::new();
-    if model.all_scripts().next().is_some() {
+    if model.all_scripts().next().is_some() || !model.scripts.lib.is_empty() {
         on_a_worker(async {
             gather(model, &mut problems).await;
             Outcome::Fine
@@ -37,10 +37,17 @@ async fn gather(model: &Model, problems: &mut Vec<String>) {
         Ok(interpreter) => interpreter,
         Err(failure) => return problems.push(report::failure(&failure)),
     };
+    let required = model.scripts.lib.iter().flat_map(|library| &library.files);
+    for file in required {
+        let name = file.path.to_string_lossy().into();
+        if let Err(problem) = judge(&interpreter, script_of(name, file)).await {
+            problems.push(problem);
+        }
+    }
     let mut seen = HashSet::new();
     for script in model.all_scripts() {
         if seen.insert(said(script))
-            && let Err(problem) = judge(&interpreter, script).await
+            && let Err(problem) = judge(&interpreter, as_script(script)).await
         {
             problems.push(problem);
         }
@@ -57,22 +64,29 @@ fn said(script: &model::Script) -> (Option<&Path>, Option<&str>) {
 
 async fn judge(
     interpreter: &std::rc::Rc<Interpreter>,
-    script: &model::Script,
+    script: Result<Script, String>,
 ) -> Result<(), String> {
-    let script = match &script.source {
+    let checked = interpreter.check(&script?).await;
+    checked.map_err(|failure| report::failure(&failure))
+}
+
+fn as_script(script: &model::Script) -> Result<Script, String> {
+    match &script.source {
         model::Source::Code(code) => {
             let (file, line) = script.place();
             let text = Arc::from(code.as_bytes());
-            Script::new(file.into(), Source::Code { text, line })
+            Ok(Script::new(file.into(), Source::Code { text, line }))
         }
-        model::Source::File(model::ScriptFile {
-            text: Some(text), ..
-        }) => {
+        model::Source::File(file) => script_of(Arc::clone(&script.name), file),
+    }
+}
+
+fn script_of(name: Arc<str>, file: &model::ScriptFile) -> Result<Script, String> {
+    match &file.text {
+        Some(text) => {
             let text = Arc::clone(text);
-            Script::new(Arc::clone(&script.name), Source::Code { text, line: 1 })
+            Ok(Script::new(name, Source::Code { text, line: 1 }))
         }
-        model::Source::File(file) => Text::read(&file.path)?.script(),
-    };
-    let checked = interpreter.check(&script).await;
-    checked.map_err(|failure| report::failure(&failure))
+        None => Text::read(&file.path).map(|text| text.script()),
+    }
 }

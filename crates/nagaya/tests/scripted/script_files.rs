@@ -132,3 +132,80 @@ fn a_file_that_was_replaced_is_guarded_and_one_that_took_its_number_is_not() {
         assert_eq!(ask(&format!("/{name}")).text(), "new", "{name}");
     }
 }
+
+const LIBRARY: &str = r#"
+workers = 2
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[scripts]
+cpu = "1s"
+lib = ["www/lib"]
+init = { code = "require 'greeting'" }
+
+[[sites]]
+hosts = ["a.test"]
+root = "{dir}/www"
+files = { sources = [] }
+  [[sites.rules]]
+  match = { path = "/greet" }
+  handler = { script = { code = "Nginx.rputs Greeting.to('you')" } }
+  [[sites.rules]]
+  match = { path = "/later" }
+  handler = { script = { code = "Nginx.rputs [require('shop/cart'), SUM].inspect" } }
+  [[sites.rules]]
+  match = { path = "/none" }
+  handler = { script = { code = "begin; require '../secret'; rescue LoadError => e; Nginx.rputs e.message; end" } }
+"#;
+
+#[test]
+fn scripts_require_files_that_are_read_with_the_configuration_and_never_served() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), LIBRARY);
+    let directory = builder.directory();
+    let greeting =
+        |word: &str| format!("module Greeting; def self.to(whom) \"{word} #{{whom}}\" end; end\n");
+    directory.write("www/lib/greeting.rb", greeting("hello"));
+    directory.write(
+        "www/lib/shop/cart.rb",
+        "require_relative 'price'\nSUM = PRICE * 2\n",
+    );
+    directory.write("www/lib/shop/price.rb", "PRICE = 21\n");
+    directory.write("www/secret.rb", "SECRET = 1\n");
+    let lib = directory.path().join("www/lib");
+    std::fs::hard_link(lib.join("greeting.rb"), lib.join("page.html")).expect("make a hard link");
+    let mut gateway = builder.start();
+    let ask = |gateway: &Gateway, path: &str| get(gateway, "a.test", path);
+    assert_eq!(ask(&gateway, "/greet").text(), "hello you");
+    assert!(ask(&gateway, "/later").text().ends_with(", 42]"));
+    assert_eq!(ask(&gateway, "/later").status, 200);
+    let said = ask(&gateway, "/none");
+    assert!(
+        said.text()
+            .starts_with("cannot load such file -- ../secret: looked for below"),
+        "{}",
+        said.text()
+    );
+    for path in ["/lib/greeting.rb", "/lib/shop/price.rb", "/lib/page.html"] {
+        assert_eq!(ask(&gateway, path).status, 404, "{path}");
+    }
+    // A change counts after a reload, and one that is no Ruby refuses it.
+    let config = LIBRARY.to_owned();
+    gateway
+        .directory()
+        .write("www/lib/shop/price.rb", "PRICE = (\n");
+    gateway
+        .directory()
+        .write("www/lib/greeting.rb", greeting("good morning"));
+    gateway.reload(&config);
+    gateway.wait_for_message("price.rb: line 2: syntax error");
+    assert_eq!(ask(&gateway, "/greet").text(), "hello you");
+    gateway
+        .directory()
+        .write("www/lib/shop/price.rb", "PRICE = 1\n");
+    gateway.reload(&config);
+    eventually(PATIENCE, "the changed file", || {
+        (ask(&gateway, "/greet").text() == "good morning you").then_some(())
+    });
+    gateway.stop();
+}

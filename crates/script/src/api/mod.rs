@@ -38,6 +38,7 @@ mod redis;
 mod reference;
 mod regexp;
 mod request;
+mod require;
 mod server;
 mod stores;
 mod upstream;
@@ -71,6 +72,7 @@ pub fn reference() -> String {
 /// The chapters of the API, in the order of the reference.
 const CHAPTERS: &[&Chapter] = &[
     &kernel::CHAPTER,
+    &require::CHAPTER,
     &server::CHAPTER,
     &constants::CHAPTER,
     &log::CHAPTER,

@@ -28,6 +28,9 @@ pub(crate) fn wait(
     call: &mut NativeCall<'_>,
     future: impl Future<Output = Woken> + 'static,
 ) -> Answer {
+    if let Some(refused) = refused(call) {
+        return refused;
+    }
     call.host.pending = Some(Pending::Future(Box::pin(future), None));
     Answer::Wait
 }
@@ -38,14 +41,32 @@ pub(crate) fn wait_for(
     whom: Rc<str>,
     future: impl Future<Output = Woken> + 'static,
 ) -> Answer {
+    if let Some(refused) = refused(call) {
+        return refused;
+    }
     call.host.pending = Some(Pending::Future(Box::pin(future), Some(whom)));
     Answer::Wait
 }
 
 /// Parks the fiber until the engine has done what is asked.
 pub(crate) fn ask(call: &mut NativeCall<'_>, ask: Ask) -> Answer {
+    if let Some(refused) = refused(call) {
+        return refused;
+    }
     call.host.pending = Some(Pending::Ask(ask));
     Answer::Wait
+}
+
+/// Why nothing may be waited for now: others would find the file that is being required half done.
+fn refused(call: &NativeCall<'_>) -> Option<Answer> {
+    let is_refused = call.host.features.is_loading() && !call.host.phase.is_of_vm();
+    is_refused.then(|| {
+        Answer::Raise(
+            "FiberError",
+            "a file that is required in the middle of a request cannot wait: require it in scripts.init"
+                .to_owned(),
+        )
+    })
 }
 
 /// The request the script runs for, or the exception that says there is none.

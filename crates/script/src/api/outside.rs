@@ -24,7 +24,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
     text: "`ENV` holds the variables that `scripts.env` names, and cannot be changed. `$$` is \
            `Process.pid`. `$stdout` and `$stderr` write to the error log. What would block a \
            worker or leave it raises a NotImplementedError that says what to use instead: \
-           `system`, backticks, `fork`, `exec`, `spawn`, `open`, `require`, `load`, `IO`, `Dir`, \
+           `system`, backticks, `fork`, `exec`, `spawn`, `open`, `load`, `IO`, `Dir`, \
            sockets, threads.",
     classes: &[module("Process"), module("Uname")],
     constants: &[clock("CLOCK_REALTIME", 0), clock("CLOCK_MONOTONIC", 1)],

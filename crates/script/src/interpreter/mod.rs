@@ -5,6 +5,7 @@
 //! A VM that had to be given up is replaced before the next run, and nothing runs in the new one
 //! before `init` and `worker_init` have; runs that were parked in the old one fail.
 
+mod required;
 mod run;
 
 use std::cell::{Cell, RefCell};
@@ -103,6 +104,7 @@ impl Interpreter {
     }
 
     async fn run_starters(self: &Rc<Self>) -> Result<(), Failure> {
+        self.compile_library().await?;
         let starters = self.starters.borrow().clone();
         for (phase, script) in &starters {
             let run = self.begin_in_vm(*phase, script).await?;

@@ -77,6 +77,7 @@ impl Run {
         ready: Ready,
     ) -> Result<Self, Failure> {
         let mut open = interpreter.open.borrow_mut();
+        open.vm.host().features.give_up();
         let fiber = interpreter.fibers.acquire(&mut open.vm);
         let fiber = fiber.map_err(|error| {
             interpreter.judge_memory(&mut open.vm, &error);

@@ -69,10 +69,8 @@ module Kernel
     trap: "signals belong to the server; see `nagaya serve --help` for what they do",
     open: "use File.read for files, and HttpRequest for URLs",
     gets: "a server has no input; see Request#body",
-    require: "the whole API is there already; put shared code into scripts.init",
-    require_relative: "put shared code into scripts.init",
-    load: "put shared code into scripts.init",
-    autoload: "put shared code into scripts.init",
+    load: "use require: a file below scripts.lib is run once for each VM",
+    autoload: "use require in scripts.init",
     at_exit: "use scripts.worker_exit",
   }.each { |name, instead| define_method(name) { |*| Nagaya.__refuse(name, instead) } }
 end
