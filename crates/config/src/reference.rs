@@ -14,7 +14,7 @@ This file is generated from the table of keys that the gateway itself reads its 
 A configuration is TOML. Unknown keys are errors; `nagaya check` reports all problems at once, and
 `nagaya check --dump` prints the effective configuration with every default.
 
-- Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"` or `\"1h\"`; sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.
+- Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"`, `\"1h\"` or `\"1d\"`; sizes are `512`, `\"64KiB\"`, `\"8MiB\"` or `\"1GiB\"`.
 - Paths are relative to the directory of the file they stand in.
 - A template is text with variables: `$host`, `$path`, `$query`, `$uri` (path and query), `$scheme`, `$client`,
   `$request_id`, `$method`. `${host}` sets a name apart from what follows it; `$$` is a dollar; `${NAME:KEY|DEFAULT}` is

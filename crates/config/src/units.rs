@@ -4,7 +4,13 @@
 //! what is printed reads back as the same value.
 
 /// Durations' units in milliseconds, largest first.
-const TIMES: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const TIMES: &[(&str, u64)] = &[
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 /// Sizes' units in bytes, largest first.
 const SIZES: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
@@ -19,6 +25,7 @@ const TIME_WORDS: &[(&[&str], &str)] = &[
     (&["", "s", "sec", "secs", "second", "seconds"], "s"),
     (&["m", "min", "mins", "minute", "minutes"], "m"),
     (&["h", "hr", "hour", "hours"], "h"),
+    (&["d", "day", "days"], "d"),
 ];
 /// What people write for sizes' units, lower case, and the unit meant.
 const SIZE_WORDS: &[(&[&str], &str)] = &[
@@ -57,16 +64,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 /// The duration meant by a number without a unit, with one of other people's, or by several
 /// numbers of one unit each.
 pub(crate) fn meant_duration(text: &str) -> Option<String> {
-    let written = meant(text, TIME_WORDS).or_else(|| sum(text).map(duration));
-    written.or_else(|| days(text).map(duration))
-}
-
-/// The milliseconds of days, which have no unit.
-fn days(text: &str) -> Option<u64> {
-    let (number, word) = split(text);
-    let is_days = ["d", "day", "days"].contains(&&*word.trim_start().to_ascii_lowercase());
-    let hours = number.parse::<u64>().ok()?.checked_mul(24);
-    hours.filter(|_| is_days)?.checked_mul(3_600_000)
+    meant(text, TIME_WORDS).or_else(|| sum(text).map(duration))
 }
 
 /// The milliseconds of durations written one after the other: `1m30s`.
@@ -162,7 +160,40 @@ fn spell(value: u64, units: &[(&str, u64)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_spelt_reads_back_as_the_same(value in any::<u64>()) {
+            prop_assert_eq!(parse_duration(&duration(value)), Some(value));
+            prop_assert_eq!(parse_size(&size(value)), Some(value));
+        }
+
+        #[test]
+        fn each_unit_is_so_many_of_the_next(number in 0..=u64::MAX / 86_400_000) {
+            let same = [(1, "d"), (24, "h"), (1_440, "m"), (86_400, "s"), (86_400_000, "ms")];
+            for (count, unit) in same {
+                let text = format!("{}{unit}", number * count);
+                prop_assert_eq!(parse_duration(&text), Some(number * 86_400_000), "{}", text);
+            }
+            let days = duration(number.max(1) * 86_400_000);
+            prop_assert_eq!(days, format!("{}d", number.max(1)));
+        }
+
+        #[test]
+        fn durations_in_a_row_mean_their_sum(days in 0..1_000_u64, hours in 0..100_u64, ms in 0..1_000_u64) {
+            let meant = meant_duration(&format!("{days}d {hours}h{ms}ms"));
+            let sum = days * 86_400_000 + hours * 3_600_000 + ms;
+            prop_assert_eq!(meant, Some(duration(sum)));
+        }
+
+        #[test]
+        fn what_is_too_large_is_no_duration(number in u64::MAX / 86_400_000 + 1..) {
+            prop_assert_eq!(parse_duration(&format!("{number}d")), None);
+        }
+    }
 
     #[test]
     fn rates_are_read_as_they_are_written_and_otherwise_guessed_at() {

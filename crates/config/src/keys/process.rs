@@ -228,7 +228,7 @@ pub(crate) const LOG: Section = Section {
 
 pub(crate) const TIMEOUTS: Section = Section {
     title: "[timeouts]",
-    about: "Every wait of the process. Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"` or `\"1h\"`.",
+    about: "Every wait of the process. Durations are `\"500ms\"`, `\"2s\"`, `\"1m\"`, `\"1h\"` or `\"1d\"`.",
     keys: &[
         key(
             "header",

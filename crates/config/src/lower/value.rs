@@ -48,7 +48,7 @@ const SIZE: Measure = Measure {
 };
 
 const DURATION: Measure = Measure {
-    expected: "a duration such as \"500ms\", \"2s\", \"1m\" or \"1h\"",
+    expected: "a duration such as \"500ms\", \"2s\", \"1m\", \"1h\" or \"1d\"",
     parse: units::parse_duration,
     spell: units::duration,
     meant: units::meant_duration,
