@@ -77,6 +77,8 @@ enum BodyState {
     /// In the trailers, down to the blank line.
     Trailers(Lines),
     Done,
+    /// Where the body goes on from here is not known.
+    Refused(Refusal),
 }
 
 impl BodyDecoder {
@@ -113,6 +115,11 @@ impl BodyDecoder {
         }
     }
 
+    /// Sets another cap for the whole content; what was handed out already counts.
+    pub fn set_body_bytes(&mut self, body_bytes: u64) {
+        self.caps.body_bytes = body_bytes;
+    }
+
     /// Whether the body has ended.
     pub fn is_done(&self) -> bool {
         self.state == BodyState::Done
@@ -120,8 +127,17 @@ impl BodyDecoder {
 
     /// Takes bytes from the start of `input` up to the end of its first run of content, and the framing after it.
     ///
-    /// A refusal is final. Content before a fault is handed out first; the next call refuses.
+    /// A refusal is final: all further input is refused likewise. Content before a fault is handed
+    /// out first; the next call refuses.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Refusal> {
+        let decoded = self.decode_run(input);
+        if let Err(refusal) = decoded {
+            self.state = BodyState::Refused(refusal);
+        }
+        decoded
+    }
+
+    fn decode_run<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Refusal> {
         let mut consumed = 0;
         let mut data: &'a [u8] = &[];
         while let Some(rest @ [byte, ..]) = input.get(consumed..) {
@@ -224,6 +240,7 @@ impl BodyDecoder {
             (BodyState::DataEnd, b'\r') => BodyState::DataEndLf,
             (BodyState::DataEndLf, b'\n') => BodyState::Size(0, 0),
             (BodyState::Trailers(lines), byte) => self.trailer(lines, byte)?,
+            (BodyState::Refused(refusal), _) => return Err(refusal),
             (BodyState::SizeEnd(_) | BodyState::DataEnd | BodyState::DataEndLf, _) => {
                 return Err(self.refuse("bad_chunk_end"));
             }

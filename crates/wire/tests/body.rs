@@ -22,11 +22,27 @@ fn run(decoder: &mut BodyDecoder, pieces: &[&[u8]]) -> (Vec<u8>, Result<usize, R
                     assert!(decoded.consumed > 0, "no progress");
                     start += decoded.consumed;
                 }
-                Err(refusal) => return (content, Err(refusal)),
+                Err(refusal) => {
+                    stays_refused(decoder, &pending[start..], refusal);
+                    return (content, Err(refusal));
+                }
             }
         }
     }
     (content, Ok(pending.len() - start))
+}
+
+/// Checks that a refusal is final, whatever comes after it and however much may.
+fn stays_refused(decoder: &mut BodyDecoder, rest: &[u8], refusal: Refusal) {
+    decoder.set_body_bytes(u64::MAX);
+    for more in [rest, b"\n", b"\r\n", b"x", b"0\r\n\r\n", rest] {
+        assert_eq!(
+            decoder.decode(more),
+            Err(refusal),
+            "{}",
+            more.escape_ascii()
+        );
+    }
 }
 
 /// Runs `bytes` whole, byte by byte and in two pieces at every place.
@@ -272,4 +288,31 @@ fn one_call_takes_a_run_and_the_framing_around_it() {
         (decoded.data, decoded.consumed, decoded.done),
         (&b"hello"[..], bytes.len() - 4, true)
     );
+}
+
+#[test]
+fn another_cap_counts_from_the_next_byte_on() {
+    let caps = BodyCaps {
+        body_bytes: 4,
+        ..CAPS
+    };
+    let decode = |decoder: &mut BodyDecoder, input: &'static [u8]| {
+        decoder.decode(input).map(|decoded| decoded.data)
+    };
+    let too_long = Err(Refusal::new(413, "body_too_long"));
+    for (framing, first, second) in [
+        (Framing::Length(8), &b"abcd"[..], &b"efgh"[..]),
+        (Framing::Chunked, b"4\r\nabcd\r\n", b"4\r\nefgh\r\n"),
+    ] {
+        // What a body of a known length is to become is refused at its first byte.
+        let mut raised = BodyDecoder::new(framing, &caps);
+        raised.set_body_bytes(8);
+        assert_eq!(decode(&mut raised, first), Ok(&b"abcd"[..]), "{framing:?}");
+        assert_eq!(decode(&mut raised, second), Ok(&b"efgh"[..]), "{framing:?}");
+        let mut lowered = BodyDecoder::new(framing, &caps);
+        lowered.set_body_bytes(8);
+        assert_eq!(decode(&mut lowered, first), Ok(&b"abcd"[..]), "{framing:?}");
+        lowered.set_body_bytes(7);
+        assert_eq!(decode(&mut lowered, second), too_long, "{framing:?}");
+    }
 }
