@@ -16,12 +16,13 @@ use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
-    Caps, Cgroup, Expires, FieldEdits, Files, HostPattern, IoLimit, Lifetime, Limit, ListenAddress,
-    LogTarget, Model, Root, Rule, Server, Settings, Site, Template, Timeouts, TryEntry, Upstream,
+    Caps, Cgroup, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps, LevelTimeouts,
+    Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Server, Settings, Site, Template,
+    Timeouts, TryEntry, Upstream,
 };
 use crate::units;
 pub use write::quote;
-use write::{Lines, braces, list, quote_path, some_count, some_duration, some_size};
+use write::{Lines, braces, list, quote_path, said, some_count, some_duration, some_size};
 
 /// The configuration `model` came from, in full.
 pub fn dump(model: &Model) -> String {
@@ -186,6 +187,14 @@ impl Lines {
         }
         if !settings.env.is_empty() {
             self.key("env", templates(&settings.env));
+        }
+        let caps = said(&keys::LEVEL_CAPS, &settings.caps, &LevelCaps::FIELDS);
+        let fields = &LevelTimeouts::FIELDS;
+        let timeouts = said(&keys::LEVEL_TIMEOUTS, &settings.timeouts, fields);
+        for (name, numbers) in [("caps", caps), ("timeouts", timeouts)] {
+            if !numbers.is_empty() {
+                self.key(name, braces(numbers));
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! A configuration becomes the model it says.
 
+use config::model::{LevelCaps, LevelTimeouts};
 use config::{Sources, load};
 
 use crate::written::{LISTEN, SITE, model};
@@ -72,4 +73,40 @@ fn all_denies_or_allows_every_client() {
     let everybody = ["0.0.0.0/0", "::/0"].map(|net| net.parse().expect("a network"));
     assert_eq!(model.sites[0].settings.allow, everybody);
     assert_eq!(model.sites[0].rules[0].settings.deny, everybody);
+}
+
+#[test]
+fn a_site_and_its_rules_have_the_numbers_they_say_and_no_others() {
+    let model = model(&format!(
+        "{LISTEN}[timeouts]\nupstream_read = \"7s\"\n\
+         {SITE}caps = {{ body_bytes = 0, requests_per_connection = 0 }}\ntimeouts = {{ idle = \"1d\" }}\n\
+         [[sites.rules]]\ncaps = {{ body_bytes = \"2GiB\", upstream_head_bytes = \"64KiB\" }}\n\
+         [[sites.rules]]\nhandler = {{ static = true }}\ntimeouts = {{ upstream_read = \"90s\", write = \"1ms\" }}\n"
+    ));
+    let site = &model.sites[0];
+    let (of_site, first, second) = (
+        &site.settings,
+        &site.rules[0].settings,
+        &site.rules[1].settings,
+    );
+    let caps = |body_bytes, upstream_head_bytes, requests_per_connection| LevelCaps {
+        body_bytes,
+        upstream_head_bytes,
+        requests_per_connection,
+    };
+    let timeouts = |upstream_read_ms, write_ms, idle_ms| LevelTimeouts {
+        upstream_read_ms,
+        write_ms,
+        idle_ms,
+    };
+    assert_eq!(of_site.caps, caps(Some(0), None, Some(0)));
+    assert_eq!(of_site.timeouts, timeouts(None, None, Some(86_400_000)));
+    assert_eq!(first.caps, caps(Some(2 << 30), Some(64 << 10), None));
+    assert_eq!(first.timeouts, LevelTimeouts::default());
+    assert_eq!(second.caps, LevelCaps::default());
+    assert_eq!(second.timeouts, timeouts(Some(90_000), Some(1), None));
+    assert_eq!(
+        model.timeouts.upstream_read_ms, 7_000,
+        "the process keeps its own"
+    );
 }

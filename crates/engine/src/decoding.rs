@@ -57,6 +57,11 @@ impl Decoding {
         Ok(())
     }
 
+    /// Sets another cap for the whole body.
+    pub(crate) fn set_body_bytes(&mut self, body_bytes: u64) {
+        self.decoder.set_body_bytes(body_bytes);
+    }
+
     /// The data found.
     pub(crate) fn data<'a>(&self, buffer: &'a ReadBuffer) -> &'a [u8] {
         buffer.data().get(self.data.clone()).unwrap_or_default()

@@ -11,6 +11,7 @@ mod address;
 mod admission;
 pub mod agents;
 mod backups;
+mod bounds;
 mod buffer;
 mod causes;
 mod client;

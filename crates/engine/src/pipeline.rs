@@ -19,7 +19,7 @@ use crate::shedding::tenants::Stay;
 use crate::stage::{Arrived, Routed};
 use crate::worker::serving::Serving;
 use crate::worker::{Answered, Worker};
-use crate::{admission, client, fields, handler, maps, permits, resolve, rules, shedding};
+use crate::{admission, bounds, client, fields, handler, maps, permits, resolve, rules, shedding};
 
 /// Answers a request whose head has been read, to the reply's last byte.
 ///
@@ -75,7 +75,7 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
     scripts::arm_filters(arrived, exchange);
     make_canonical(routed, exchange)?;
     shedding::pass(routed, exchange)?;
-    check_announced_length(routed, exchange)?;
+    bounds::check_announced_length(routed, exchange)?;
     let mut next = scripts::rewrite(routed, exchange).await?;
     while next != Next::Answered {
         next = answer_there(routed, exchange).await?;
@@ -87,6 +87,7 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<()> {
 async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
     resolve::before_rules(routed, exchange).await?;
     let chosen = rules::choose(routed, exchange).await;
+    bounds::settle(chosen, exchange)?;
     permits::leave_program(chosen, exchange);
     admission::check_client(chosen, exchange)?;
     maps::ask_for_limits(chosen, exchange).await;
@@ -135,7 +136,9 @@ fn find_site<'a>(arrived: Arrived<'a>, exchange: &mut Exchange) -> Result<Routed
         exchange.route.log = destination.log;
     }
     let routed = arrived.routed(&exchange.route);
-    routed.ok_or_else(|| Error::refused(421, "unknown_host"))
+    let routed = routed.ok_or_else(|| Error::refused(421, "unknown_host"))?;
+    bounds::begin(routed, exchange);
+    Ok(routed)
 }
 
 /// One spelling of path and field names, for every matcher, program and upstream.
@@ -143,13 +146,4 @@ fn make_canonical(routed: Routed<'_>, exchange: &mut Exchange) -> Result<()> {
     let head = &mut exchange.request.head;
     head.canonicalize(routed.site.path_rules)?;
     Ok(head.odd_field_names(routed.site.odd_names)?)
-}
-
-/// A body announced as too long is refused before anybody is shown its head.
-fn check_announced_length(routed: Routed<'_>, exchange: &Exchange) -> Result<()> {
-    let cap = routed.serving.generation.process.caps.body_bytes;
-    match exchange.body.length() {
-        Some(length) if length > cap => Err(Error::refused(413, "body_too_long")),
-        _ => Ok(()),
-    }
 }

@@ -3,7 +3,9 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use config::model::{self, Condition, Files, Handler, Root, Settings, TryEntry};
+use config::model::{
+    self, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, TryEntry,
+};
 use os::file::FileFacts;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
 
@@ -41,6 +43,8 @@ pub struct Site {
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets; `None` is nothing.
     pub settings: Option<Box<Settings>>,
+    /// What its requests may have in place of the process's caps and timeouts; `None` is nothing.
+    pub(crate) bounds: Option<Bounds>,
     /// What is counted of it.
     pub stats: Arc<SiteStats>,
     /// Its rules in order.
@@ -69,6 +73,13 @@ pub struct Site {
     pub(crate) has_scripts: bool,
     sources: Arc<Vec<Matcher>>,
     guarded: Guarded,
+}
+
+/// Caps and timeouts of a site and its rules stand in their settings; this is known beforehand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The largest body that a rule admits by a number of its own; 0 where none has one.
+    pub(crate) rules_body_bytes: u64,
 }
 
 /// A rule, ready to match.
@@ -173,6 +184,7 @@ impl Site {
             files,
             error_pages: site.error_pages.clone(),
             settings: unless_empty(&site.settings),
+            bounds: Bounds::of(site),
             stats,
             rules,
             needs_file,
@@ -211,6 +223,21 @@ impl Site {
 /// Most levels set nothing: requests need not look at them.
 fn unless_empty(settings: &Settings) -> Option<Box<Settings>> {
     (*settings != Settings::default()).then(|| Box::new(settings.clone()))
+}
+
+impl Bounds {
+    /// Those of a site; `None` where neither it nor a rule of it has any.
+    fn of(site: &model::Site) -> Option<Self> {
+        let of_rules = || site.rules.iter().map(|rule| &rule.settings);
+        let has_own = |settings: &Arc<Settings>| {
+            settings.caps != LevelCaps::default() || settings.timeouts != LevelTimeouts::default()
+        };
+        let mut all = of_rules().chain([&site.settings]);
+        let body_bytes = of_rules().filter_map(|settings| settings.caps.body_bytes);
+        all.any(has_own).then(|| Self {
+            rules_body_bytes: body_bytes.max().unwrap_or_default(),
+        })
+    }
 }
 
 impl Rule {

@@ -133,6 +133,17 @@ impl<'a> Routed<'a> {
         route.matched().iter().filter_map(|index| rules.get(*index))
     }
 
+    /// The number of the innermost level that has one in place of the process's, by the rules that
+    /// have matched so far.
+    pub(crate) fn own_number(
+        self,
+        route: &Route,
+        number: impl Fn(&Settings) -> Option<u64>,
+    ) -> Option<u64> {
+        self.site.bounds?;
+        self.settings(route).rev().find_map(number)
+    }
+
     /// The handler that answers, by the rules that have matched so far.
     pub fn chosen(self, route: &Route) -> Chosen<'a> {
         let last = route.matched().last();

@@ -37,16 +37,24 @@ impl Lines {
         numbers: &T,
         fields: &[Field<T>],
     ) {
-        let mut numbers = numbers.clone();
-        for (name, field) in fields {
-            let number = field(&mut numbers).get();
-            match section.key(name).map(|key| key.kind) {
-                Some(Kind::Size(..)) => self.size(name, number),
-                Some(Kind::Duration(..)) => self.duration(name, number),
-                _ => self.key(name, number),
-            }
+        for line in said(section, numbers, fields) {
+            self.text.push_str(&format!("{line}\n"));
         }
     }
+}
+
+/// The numbers of a section that are said, each as its key says: `name = value`.
+pub(super) fn said<T: Clone>(section: &Section, numbers: &T, fields: &[Field<T>]) -> Vec<String> {
+    let mut numbers = numbers.clone();
+    let spell = |(name, field): &Field<T>| {
+        let number = field(&mut numbers).get();
+        match section.key(name).map(|key| key.kind) {
+            Some(Kind::Size(..)) => some_size(name, number),
+            Some(Kind::Duration(..)) => some_duration(name, number),
+            _ => some_count(name, number),
+        }
+    };
+    fields.iter().filter_map(spell).collect()
 }
 
 /// `name = "8KiB"`, where it is said.

@@ -6,6 +6,7 @@
 
 mod handler;
 mod key;
+mod level;
 pub(crate) mod limit;
 mod map;
 mod process;
@@ -19,6 +20,7 @@ mod tests;
 
 pub(crate) use handler::{HANDLER, PROXY, RESPOND};
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
+pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
 pub(crate) use map::MAP;
 pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPSTREAM};
@@ -57,6 +59,8 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &CGI,
     &PARAMS,
     &RESPOND,
+    &LEVEL_CAPS,
+    &LEVEL_TIMEOUTS,
     &LEVEL_SCRIPTS,
     &SCRIPT,
     &LIMIT,

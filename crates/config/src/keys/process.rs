@@ -6,11 +6,11 @@ use super::limit::{LIMIT_KEYS, LIMITS_OF_LEVEL, LIMITS_OVERRIDES, TIME_ZONE};
 use super::script::SCRIPTS_OF_PROCESS;
 
 /// The longest duration: a day.
-const DAY: u64 = 86_400_000;
-const KIB: u64 = 1 << 10;
+pub(super) const DAY: u64 = 86_400_000;
+pub(super) const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-const TIB: u64 = 1 << 40;
+pub(super) const TIB: u64 = 1 << 40;
 
 pub(crate) const TOP: Section = Section {
     title: "top level",
@@ -312,7 +312,9 @@ pub(crate) const TIMEOUTS: Section = Section {
 };
 
 /// A head must fit twice into the block it is read into.
-const HEAD_MAX: u64 = 64 * KIB;
+pub(super) const HEAD_MAX: u64 = 64 * KIB;
+/// The most of them that may be asked for on one connection.
+pub(super) const REQUESTS_MAX: u64 = 1_000_000_000;
 /// An environment must fit into one message to the spawner.
 const ENV_MAX: u64 = 112 * KIB;
 
@@ -399,7 +401,7 @@ pub(crate) const CAPS: Section = Section {
         ),
         key(
             "requests_per_connection",
-            Kind::Count(0, 1_000_000_000),
+            Kind::Count(0, REQUESTS_MAX),
             Value("1000"),
             "Requests on one connection before it is closed. 0 is no cap.",
             "requests_per_connection = 0",

@@ -2,6 +2,7 @@
 
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
+use super::level::{CAPS_OF_LEVEL, TIMEOUTS_OF_LEVEL};
 use super::limit::LIMITS_OF_LEVEL;
 use super::program::{CGROUP_OF_LEVEL, CGROUP_REQUIRED};
 use super::script::SCRIPTS_OF_LEVEL;
@@ -29,7 +30,7 @@ const EXPIRES: Key = key(
      neither. `\"epoch\"` says out of date (`no-cache`), `\"max\"` ten years, `\"off\"` nothing. A table holds media \
      types (`\"text/css\"`, `\"image/*\"`, the more exact one counts) and `default` for the others, `\"off\"` where it is \
      left out. A rule's takes the place of its site's. Done before the changes of `reply_headers`.",
-    "expires = { \"text/css\" = \"1h\", \"image/*\" = \"720h\", default = \"off\" }",
+    "expires = { \"text/css\" = \"1h\", \"image/*\" = \"30d\", default = \"off\" }",
 );
 const ALLOW: Key = key(
     "allow",
@@ -181,6 +182,8 @@ pub(crate) const SITE: Section = Section {
         DENY,
         AUTHENTICATION,
         ENV,
+        CAPS_OF_LEVEL,
+        TIMEOUTS_OF_LEVEL,
         key(
             "rules",
             Kind::Other("list of tables"),
@@ -411,6 +414,8 @@ pub(crate) const RULE: Section = Section {
         DENY,
         AUTHENTICATION,
         ENV,
+        CAPS_OF_LEVEL,
+        TIMEOUTS_OF_LEVEL,
         LIMITS_OF_LEVEL,
         SCRIPTS_OF_LEVEL,
         CGROUP_OF_LEVEL,

@@ -129,6 +129,8 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
             within(before, &[], " } } }\n")
         }
         "scripts = { … }" => within("scripts = { ", &[], " }\n"),
+        "caps = { … }" => within("caps = { ", &[], " }\n"),
+        "timeouts = { … }" => within("timeouts = { ", &[], " }\n"),
         "script = { … }" => {
             let own = &["file = \"hooks/other.rb\""];
             within("scripts = { access = { ", own, " } }\n")

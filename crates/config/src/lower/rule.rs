@@ -34,6 +34,7 @@ pub(crate) fn rule(
         .and_then(|value| handler::handler(&value, upstreams));
     let found_before = table.context.found();
     let settings = settings(&table);
+    report_idle(&table);
     let forwards = Forwards::of(&table, handler.as_ref());
     let limits = limits(table.get("limits"), Level::Rule(files, forwards));
     let scripts = script::level(table.get("scripts"), script::Level::Rule);
@@ -106,6 +107,17 @@ fn report_unbound_cgroup(table: &Table<'_>, handler: Option<&Handler>) {
 fn log(table: &Table<'_>) -> Option<LogTarget> {
     let value = table.table("log", &keys::RULE_LOG).get("access")?;
     values::log_of_site(&value)
+}
+
+/// Reports a wait for the next request, of which a rule knows nothing.
+fn report_idle(table: &Table<'_>) {
+    let timeouts = table.get("timeouts");
+    if let Some(value) = timeouts.and_then(|timeouts| timeouts.member("idle")) {
+        value.report_help(
+            "`idle` says nothing on a rule: between two requests no rule is chosen",
+            "put it into the `timeouts` of the site",
+        );
+    }
 }
 
 fn name(table: &Table<'_>, number: usize) -> String {

@@ -10,7 +10,8 @@ use super::files;
 use super::table::Table;
 use super::value::Value;
 use super::values;
-use crate::model::{Expires, Lifetime, Settings};
+use crate::keys;
+use crate::model::{Expires, LevelCaps, LevelTimeouts, Lifetime, Settings};
 
 /// The longest that a reply may be kept: ten years, as other servers' `max`.
 const LIFETIME_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
@@ -26,6 +27,12 @@ pub(crate) fn settings(table: &Table<'_>) -> Settings {
         deny: denied.unwrap_or_default(),
         auth: table.get("auth").and_then(|value| files::auth(&value)),
         env: fields::env(table.entries("env")),
+        caps: table
+            .table("caps", &keys::LEVEL_CAPS)
+            .numbers(&LevelCaps::FIELDS),
+        timeouts: table
+            .table("timeouts", &keys::LEVEL_TIMEOUTS)
+            .numbers(&LevelTimeouts::FIELDS),
     }
 }
 

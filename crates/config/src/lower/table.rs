@@ -11,7 +11,7 @@ use super::context::{Context, Finding, Spot, problem};
 use super::names::Named;
 use super::value::{Entry, Value};
 use crate::keys::{self, Key, Kind, Section};
-use crate::model::number::Field;
+use crate::model::number::{Field, Number};
 use crate::units;
 
 /// Keys that a message about an unknown one lists.
@@ -174,11 +174,13 @@ impl<'a> Table<'a> {
     pub(crate) fn numbers<T: Default>(&self, fields: &[Field<T>]) -> T {
         let mut numbers = T::default();
         for (name, field) in fields {
-            field(&mut numbers).set(match self.section.key(name).map(|key| key.kind) {
-                Some(Kind::Size(..)) => self.size(name),
-                Some(Kind::Duration(..)) => self.duration(name),
-                _ => self.count(name),
-            });
+            let kind = self.section.key(name).map(|key| key.kind);
+            match (field(&mut numbers), kind) {
+                (Number::Maybe(number), _) => *number = self.some_number(name),
+                (number, Some(Kind::Size(..))) => number.set(self.size(name)),
+                (number, Some(Kind::Duration(..))) => number.set(self.duration(name)),
+                (number, _) => number.set(self.count(name)),
+            }
         }
         numbers
     }

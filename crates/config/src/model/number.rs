@@ -7,16 +7,20 @@ pub(crate) enum Number<'a> {
     Full(&'a mut u64),
     /// What memory has room for.
     Size(&'a mut usize),
+    /// What may be left out.
+    Maybe(&'a mut Option<u64>),
 }
 
 /// A key, and its field.
 pub(crate) type Field<T> = (&'static str, fn(&mut T) -> Number<'_>);
 
 impl Number<'_> {
-    pub(crate) fn get(&self) -> u64 {
+    /// `None` where it is left out.
+    pub(crate) fn get(&self) -> Option<u64> {
         match self {
-            Number::Full(number) => **number,
-            Number::Size(number) => **number as u64,
+            Number::Full(number) => Some(**number),
+            Number::Size(number) => Some(**number as u64),
+            Number::Maybe(number) => **number,
         }
     }
 
@@ -25,6 +29,7 @@ impl Number<'_> {
         match self {
             Number::Full(number) => *number = value,
             Number::Size(number) => *number = usize::try_from(value).unwrap_or(usize::MAX),
+            Number::Maybe(number) => *number = Some(value),
         }
     }
 }

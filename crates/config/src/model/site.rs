@@ -12,6 +12,8 @@ use super::file::{Auth, ErrorPage};
 use super::handler::Handler;
 use super::host::HostPattern;
 use super::limit::{Limit, LimitPlace};
+use super::number::Field;
+use super::number::Number::Maybe;
 use super::process::{FieldEdits, LogTarget};
 use super::script::PhaseScripts;
 use super::template::Template;
@@ -200,6 +202,53 @@ pub struct Settings {
     pub auth: Option<Auth>,
     /// Variables for logs and programs.
     pub env: Vec<(String, Template)>,
+    /// Sizes and counts in place of the process's; the innermost level that has one counts.
+    pub caps: LevelCaps,
+    /// Waits in place of the process's, likewise.
+    pub timeouts: LevelTimeouts,
+}
+
+/// `caps` of a site or a rule: what is `None` the level above says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LevelCaps {
+    /// As [`Caps::body_bytes`](super::Caps::body_bytes).
+    pub body_bytes: Option<u64>,
+    /// As [`Caps::upstream_head_bytes`](super::Caps::upstream_head_bytes).
+    pub upstream_head_bytes: Option<u64>,
+    /// As [`Caps::requests_per_connection`](super::Caps::requests_per_connection).
+    pub requests_per_connection: Option<u64>,
+}
+
+impl LevelCaps {
+    pub(crate) const FIELDS: [Field<Self>; 3] = [
+        ("body_bytes", |it| Maybe(&mut it.body_bytes)),
+        ("upstream_head_bytes", |it| {
+            Maybe(&mut it.upstream_head_bytes)
+        }),
+        ("requests_per_connection", |it| {
+            Maybe(&mut it.requests_per_connection)
+        }),
+    ];
+}
+
+/// `timeouts` of a site or a rule, in milliseconds and greater than zero: what is `None` the level
+/// above says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LevelTimeouts {
+    /// As [`Timeouts::upstream_read_ms`](super::Timeouts::upstream_read_ms).
+    pub upstream_read_ms: Option<u64>,
+    /// As [`Timeouts::write_ms`](super::Timeouts::write_ms).
+    pub write_ms: Option<u64>,
+    /// As [`Timeouts::idle_ms`](super::Timeouts::idle_ms); `None` on a rule.
+    pub idle_ms: Option<u64>,
+}
+
+impl LevelTimeouts {
+    pub(crate) const FIELDS: [Field<Self>; 3] = [
+        ("upstream_read", |it| Maybe(&mut it.upstream_read_ms)),
+        ("write", |it| Maybe(&mut it.write_ms)),
+        ("idle", |it| Maybe(&mut it.idle_ms)),
+    ];
 }
 
 /// `[[sites.rules]]`.

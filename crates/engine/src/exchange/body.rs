@@ -72,6 +72,15 @@ impl Body {
         }
     }
 
+    /// Sets another cap for it, once it is known who is to have it.
+    pub fn set_body_bytes(&mut self, body_bytes: u64) {
+        match self {
+            Self::H1(body) => body.set_body_bytes(body_bytes),
+            // It is all there.
+            Self::Memory(_) => {}
+        }
+    }
+
     /// Its announced length; `None` when it comes in chunks.
     pub fn length(&self) -> Option<u64> {
         match self {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use wire::Fields;
 
 use super::collecting::{Collected, Collecting};
-use super::h1::H1Reply;
+use super::h1::{H1Reply, Terms};
 use super::memory::{self, MemoryReply};
 use crate::error::{Error, Kind, Result};
 use crate::write_buffer::WriteBuffer;
@@ -281,6 +281,14 @@ impl Reply {
         match &mut self.carrier {
             Carrier::H1(reply) => reply.finish(),
             Carrier::Memory(reply) => reply.finish(),
+        }
+    }
+
+    /// Sets the terms on which it is sent, once it is known who answers.
+    pub(crate) fn set_terms(&mut self, terms: Terms) {
+        match &mut self.carrier {
+            Carrier::H1(reply) => reply.set_terms(terms),
+            Carrier::Memory(_) => {}
         }
     }
 

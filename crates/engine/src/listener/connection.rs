@@ -18,9 +18,9 @@ use crate::deadline::{Awaited, Deadline};
 use crate::error::{Error, Kind};
 use crate::exchange::Exchange;
 use crate::exchange::body::Body;
-use crate::exchange::h1::Pace;
 use crate::exchange::h1::body::{H1Body, HeadRead};
 use crate::exchange::h1::reply::H1Reply;
+use crate::exchange::h1::{Pace, Terms, is_last};
 use crate::exchange::request::Peer;
 use crate::io::Io;
 use crate::pipeline;
@@ -120,6 +120,7 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, peer: Peer)
     let worker = Rc::clone(&counted.worker);
     let deadline = worker.deadlines.register();
     let number = worker.next_connection();
+    let patience_ms = worker.serving().generation.process.timeouts.header_ms;
     let mut connection = Connection {
         worker,
         listener,
@@ -127,13 +128,14 @@ async fn live(counted: Counted, listener: Arc<Listener>, io: Rc<Io>, peer: Peer)
         peer,
         number,
         served: 0,
+        patience_ms,
     };
     loop {
         let awaited = match connection.served {
             0 => Awaited::FirstRequest,
             _ => Awaited::NextRequest,
         };
-        deadline.set_for(awaited, connection.patience_ms());
+        deadline.set_for(awaited, connection.patience_ms);
         let readable = connection.io.readable(&deadline).await;
         deadline.clear();
         if readable.is_err() {
@@ -156,20 +158,11 @@ struct Connection {
     /// No other connection of the server has it.
     number: u64,
     served: u64,
+    /// How long the next request may be awaited.
+    patience_ms: u64,
 }
 
 impl Connection {
-    /// How long the next request may be awaited.
-    fn patience_ms(&self) -> u64 {
-        let serving = self.worker.serving();
-        let timeouts = &serving.generation.process.timeouts;
-        if self.served == 0 {
-            timeouts.header_ms
-        } else {
-            timeouts.idle_ms
-        }
-    }
-
     /// Serves requests while they come.
     async fn busy(&mut self, deadline: &Deadline) -> Ended {
         let worker = Rc::clone(&self.worker);
@@ -184,10 +177,12 @@ impl Connection {
             if worker.is_draining() || !lingering.is_allowed() {
                 return Ended::Idle;
             }
-            deadline.set_for(Awaited::NextRequest, LINGER_MS);
+            let linger_ms = LINGER_MS.min(self.patience_ms);
+            deadline.set_for(Awaited::NextRequest, linger_ms);
             let readable = self.io.readable(deadline).await;
             deadline.clear();
             if readable.is_err() {
+                self.patience_ms -= linger_ms;
                 return Ended::Idle;
             }
         }
@@ -258,7 +253,7 @@ impl Connection {
         exchange.request.number = self.served;
         exchange.request.connection = self.number;
         let head = &exchange.request.head;
-        let keep = head.keep_alive && !self.is_leaving() && !self.is_used_up(caps);
+        let keep = head.keep_alive && !self.is_leaving();
         if let (Body::H1(body), Some(reply)) = (&mut exchange.body, exchange.reply.h1()) {
             let body_caps = BodyCaps {
                 body_bytes: caps.body_bytes,
@@ -270,7 +265,7 @@ impl Connection {
                 rate_min: caps.body_rate_min,
             };
             body.begin(head.framing, &body_caps, body_pace, caps.drain_bytes);
-            reply.begin(head.method, head.version, keep, write_pace(caps, timeouts));
+            reply.begin(head.method, head.version, keep, self.terms(caps, timeouts));
         }
     }
 
@@ -278,20 +273,26 @@ impl Connection {
         self.worker.is_draining() || self.listener.is_removed()
     }
 
-    fn is_used_up(&self, caps: &Caps) -> bool {
-        caps.requests_per_connection != 0 && self.served >= caps.requests_per_connection
+    /// The terms on which the process replies; whoever answers may have others.
+    fn terms(&self, caps: &Caps, timeouts: &Timeouts) -> Terms {
+        Terms {
+            pace: Pace {
+                silence_ms: timeouts.write_ms,
+                rate_min: caps.write_rate_min,
+            },
+            is_last: is_last(self.served, caps.requests_per_connection),
+            idle_ms: timeouts.idle_ms,
+        }
     }
 
     /// Answers what could not be read as a request, and ends the connection.
     async fn refuse(&self, exchange: &mut Exchange, timeouts: &Timeouts, error: Error) -> Ended {
         let serving = self.worker.serving();
         let head = &exchange.request.head;
-        let (method, pace) = (
-            head.method,
-            write_pace(&serving.generation.process.caps, timeouts),
-        );
+        let method = head.method;
+        let terms = self.terms(&serving.generation.process.caps, timeouts);
         if let Some(reply) = exchange.reply.h1() {
-            reply.begin(method, Version::Http11, false, pace);
+            reply.begin(method, Version::Http11, false, terms);
         }
         match pipeline::refuse(&self.worker, exchange, error).await {
             Ok(()) => Ended::Farewell,
@@ -300,7 +301,7 @@ impl Connection {
     }
 
     /// Decides what becomes of the connection once a reply was sent.
-    async fn end(&self, exchange: &mut Exchange) -> Ended {
+    async fn end(&mut self, exchange: &mut Exchange) -> Ended {
         let waits_for_continue = exchange.request.head.expect_continue;
         let (Body::H1(body), Some(reply)) = (&mut exchange.body, exchange.reply.h1()) else {
             return Ended::Close;
@@ -313,6 +314,7 @@ impl Connection {
                 Ended::Close
             };
         }
+        self.patience_ms = reply.idle_ms();
         match body.drain().await {
             Ok(()) => Ended::Idle,
             Err(_) => Ended::Farewell,
@@ -337,11 +339,4 @@ impl Connection {
 /// Whether bytes of a further request are here already.
 fn has_more(exchange: &Exchange) -> bool {
     matches!(&exchange.body, Body::H1(body) if body.has_buffered())
-}
-
-fn write_pace(caps: &Caps, timeouts: &Timeouts) -> Pace {
-    Pace {
-        silence_ms: timeouts.write_ms,
-        rate_min: caps.write_rate_min,
-    }
 }

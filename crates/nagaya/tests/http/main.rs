@@ -6,6 +6,7 @@ mod fixtures;
 
 mod admission;
 mod agents;
+mod bounds;
 mod changing_files;
 mod early_hints;
 mod exchanges;

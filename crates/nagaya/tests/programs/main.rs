@@ -3,6 +3,7 @@
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 
+mod bounds;
 mod cgi;
 mod cgi_bodies;
 mod cgi_ends;

@@ -100,6 +100,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "access_log/mod.rs",
             "admission/mod.rs",
             "agents/asking.rs",
+            "bounds.rs",
             "causes.rs",
             "client.rs",
             "compression/filtered.rs",

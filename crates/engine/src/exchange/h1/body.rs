@@ -124,6 +124,11 @@ impl H1Body {
         self.begun = !self.buffer.is_empty();
     }
 
+    /// Sets another cap for the body that has begun.
+    pub(crate) fn set_body_bytes(&mut self, body_bytes: u64) {
+        self.decoding.set_body_bytes(body_bytes);
+    }
+
     /// Whether bytes of a further request are here already.
     pub fn has_buffered(&self) -> bool {
         !self.buffer.is_empty()
@@ -135,6 +140,8 @@ impl H1Body {
     /// When there is more, or the client is slow, or its framing is bad: close the connection.
     pub async fn drain(&mut self) -> Result<()> {
         let mut drained: u64 = 0;
+        // Nobody keeps what is drained: how much that may be is said below.
+        self.decoding.set_body_bytes(u64::MAX);
         // Nobody has waited for the body since its reader gave up.
         self.deadline.clear();
         self.arrears = Arrears::default();

@@ -19,6 +19,22 @@ pub struct Pace {
     pub rate_min: u64,
 }
 
+/// What holds for a reply, and for its connection afterwards.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Terms {
+    /// How long the client may make us wait while it takes the reply.
+    pub pace: Pace,
+    /// Whether the request is the last that its connection carries.
+    pub is_last: bool,
+    /// How long the next request may be awaited.
+    pub idle_ms: u64,
+}
+
+/// Whether a connection that may carry so many requests ends with this one; 0 is as many as come.
+pub(crate) fn is_last(number: u64, requests_max: u64) -> bool {
+    requests_max != 0 && number >= requests_max
+}
+
 /// How far a client is behind its least rate.
 ///
 /// Only time in which we wait for it counts: how long others take says nothing of its pace.

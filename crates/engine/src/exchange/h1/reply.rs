@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use wire::{CHUNK_END, FieldId, LAST_CHUNK, Method, Version, encode_chunk_head, encode_field};
 
-use super::{Arrears, Pace};
+use super::{Arrears, Terms};
 use crate::clock::Clock;
 use crate::deadline::{Deadline, Deadlines};
 use crate::error::{Error, Kind, Result};
@@ -29,7 +29,7 @@ pub struct H1Reply {
     out: WriteBuffer,
     coding: Coding,
     facts: Facts,
-    pace: Pace,
+    terms: Terms,
     arrears: Arrears,
     /// What the kernel held for the client when the wait for it began.
     untaken_bytes: u64,
@@ -98,7 +98,7 @@ impl H1Reply {
                 keep: false,
                 status: 0,
             },
-            pace: Pace::default(),
+            terms: Terms::default(),
             arrears: Arrears::default(),
             untaken_bytes: 0,
             body_bytes: 0,
@@ -108,7 +108,7 @@ impl H1Reply {
     }
 
     /// Gets ready for the reply to a request. `keep` says whether the connection may live on.
-    pub fn begin(&mut self, method: Method, version: Version, keep: bool, pace: Pace) {
+    pub fn begin(&mut self, method: Method, version: Version, keep: bool, terms: Terms) {
         self.facts = Facts {
             method,
             version,
@@ -116,11 +116,21 @@ impl H1Reply {
             status: 0,
         };
         self.coding = Coding::NoHead;
-        self.pace = pace;
+        self.terms = terms;
         self.arrears = Arrears::default();
         self.body_bytes = 0;
         self.sent_bytes = 0;
         self.probe = Probe::Unsent;
+    }
+
+    /// Sets other terms, once it is known who answers. Too late for the connection once the head has left.
+    pub(crate) fn set_terms(&mut self, terms: Terms) {
+        self.terms = terms;
+    }
+
+    /// How long the next request may be awaited.
+    pub fn idle_ms(&self) -> u64 {
+        self.terms.idle_ms
     }
 
     /// Whether the connection may carry another request.
@@ -135,7 +145,7 @@ impl H1Reply {
 
     pub(crate) fn start(&mut self, outgoing: &Outgoing, size: BodySize, close: bool) {
         debug_assert_eq!(self.coding, Coding::NoHead);
-        self.facts.keep &= !close;
+        self.facts.keep &= !close && !self.terms.is_last;
         self.facts.status = outgoing.status;
         let out = self.out.bytes();
         let head = out.len();
@@ -338,13 +348,16 @@ impl H1Reply {
 
     fn note_taken(&mut self, count: usize) {
         self.deadline.clear();
-        self.arrears.pay(count, self.pace, self.timer.now_ms());
+        self.arrears
+            .pay(count, self.terms.pace, self.timer.now_ms());
     }
 
     /// The client takes nothing just now: how long may that go on?
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let patience_ms = self.arrears.patience_ms(self.pace, self.timer.now_ms());
+            let patience_ms = self
+                .arrears
+                .patience_ms(self.terms.pace, self.timer.now_ms());
             if self.deadline.set_if_clear(patience_ms) {
                 self.untaken_bytes = self.io.untaken_bytes();
             }

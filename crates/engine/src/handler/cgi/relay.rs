@@ -11,6 +11,7 @@ use config::model::Cgi;
 
 use super::input::{Awaited, Input};
 use super::verdict;
+use crate::bounds;
 use crate::buffer::ReadBuffer;
 use crate::deadline::Deadline;
 use crate::error::{Error, Kind, Result};
@@ -109,7 +110,7 @@ impl<'a> Relay<'a> {
             total,
             timeout_ms: cgi.timeout_ms,
             silence: deadline(),
-            silence_ms: routed.serving.generation.process.timeouts.upstream_read_ms,
+            silence_ms: bounds::upstream_read_ms(routed, &exchange.route),
             grace: deadline(),
         }
     }

@@ -13,6 +13,7 @@ use super::super::upload::{Coding, Upload};
 use super::Ask;
 use super::incoming::Incoming;
 use super::rest::Rest;
+use crate::bounds;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::handler::program::stderr::StderrLog;
@@ -95,7 +96,7 @@ impl Relay {
                 slots,
                 ..Queue::default()
             },
-            read_ms: timeouts.upstream_read_ms,
+            read_ms: bounds::upstream_read_ms(*ask.chosen, &exchange.route),
             has_heard: false,
             has_output: false,
             is_programs_fault: false,

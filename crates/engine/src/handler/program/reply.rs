@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::reply::{BodySize, Reply};
 use crate::stage::{Arrived, Routed};
-use crate::{reply_head, scripts};
+use crate::{bounds, reply_head, scripts};
 
 /// A program's answer on its way to the client.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl ProgramReply {
         let caps = &routed.serving.generation.process.caps;
         Self {
             head: ReplyHead::new(HeadCaps {
-                head_bytes: caps.upstream_head_bytes,
+                head_bytes: bounds::upstream_head_bytes(routed, &exchange.route),
                 fields: caps.fields,
             }),
             owed: None,

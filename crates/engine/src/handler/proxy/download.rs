@@ -32,8 +32,8 @@ pub(super) struct Incoming {
 }
 
 impl Download {
-    /// Gets ready for a reply.
-    pub(super) fn new(forward: &Forward<'_>, exchange: &Exchange) -> Self {
+    /// Gets ready for a reply, whose source may be silent for so long.
+    pub(super) fn new(forward: &Forward<'_>, exchange: &Exchange, read_ms: u64) -> Self {
         let aside_bytes_max = match (forward.proxy.buffer_reply, &exchange.held) {
             (Some(bytes), _) => bytes,
             (None, Some(_)) => Proxy::HELD_REPLY_BYTES,
@@ -51,7 +51,7 @@ impl Download {
                 body_caps,
             },
             delivery: Delivery::new(aside_bytes_max, exchange),
-            read_ms: process.timeouts.upstream_read_ms,
+            read_ms,
         }
     }
 

@@ -3,7 +3,9 @@
 use wire::{HeadCaps, Method};
 
 use super::{Forward, cut};
+use crate::bounds;
 use crate::error::Result;
+use crate::exchange::route::Route;
 use crate::upstream::link::Link;
 
 /// Interim replies (1xx) an upstream may send before its real one.
@@ -32,11 +34,11 @@ pub(super) struct Heading {
 
 impl Heading {
     /// Begins before the first one.
-    pub(super) fn new(forward: &Forward<'_>) -> Self {
+    pub(super) fn new(forward: &Forward<'_>, route: &Route) -> Self {
         let caps = &forward.chosen.serving.generation.process.caps;
         Self {
             caps: HeadCaps {
-                head_bytes: caps.upstream_head_bytes,
+                head_bytes: bounds::upstream_head_bytes(*forward.chosen, route),
                 target_bytes: 0,
                 fields: caps.fields,
             },

@@ -17,7 +17,7 @@ use crate::exchange::body::Body;
 use crate::exchange::reply::BodySize;
 use crate::spool::Spool;
 use crate::upstream::link::Link;
-use crate::{reply_head, scripts};
+use crate::{bounds, reply_head, scripts};
 
 /// One attempt.
 pub(super) struct Attempt {
@@ -47,13 +47,14 @@ impl Attempt {
         link: &Link,
     ) -> Self {
         let process = &forward.chosen.serving.generation.process;
+        let read_ms = bounds::upstream_read_ms(*forward.chosen, &exchange.route);
         let head = &exchange.request.head;
         let has_body = spooled.is_some() || !exchange.body.is_ended();
         Self {
-            download: Download::new(forward, exchange),
-            heading: Heading::new(forward),
+            download: Download::new(forward, exchange, read_ms),
+            heading: Heading::new(forward, &exchange.route),
             hints: EarlyHints::default(),
-            read_ms: process.timeouts.upstream_read_ms,
+            read_ms,
             may_repeat: link.reused && head.method.is_idempotent() && !has_body,
             upload: Upload::new(
                 match spooled.is_none() && head.framing == Framing::Chunked {

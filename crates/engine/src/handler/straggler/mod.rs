@@ -26,6 +26,7 @@ use std::task::{Context, Poll};
 
 use super::fastcgi::rest::Rest as RecordsRest;
 use super::proxy::rest::Rest as HttpRest;
+use crate::bounds;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::exchange::Exchange;
@@ -93,7 +94,7 @@ pub(super) fn follow_server(routed: Routed<'_>, exchange: &mut Exchange, abandon
         return;
     };
     abandoned.link.io.shutdown_write();
-    let patience = patience(routed);
+    let patience = patience(routed, exchange);
     let mut straggler = Straggler::new(abandoned, patience);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| straggler.poll(cx)).await;
@@ -108,7 +109,7 @@ pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, progra
     let Some(holding) = Holding::acquire(routed.worker, exchange) else {
         return;
     };
-    let patience = patience(routed);
+    let patience = patience(routed, exchange);
     tokio::task::spawn_local(async move {
         let end = poll_fn(|cx| match program.poll_outcome(cx) {
             Poll::Ready(_) => Poll::Ready(StragglerEnd::Finished),
@@ -119,8 +120,8 @@ pub(super) fn follow_program(routed: Routed<'_>, exchange: &mut Exchange, progra
 }
 
 /// Runs while a straggler says nothing.
-fn patience(routed: Routed<'_>) -> Deadline {
-    let silence_ms = routed.serving.generation.process.timeouts.upstream_read_ms;
+fn patience(routed: Routed<'_>, exchange: &Exchange) -> Deadline {
+    let silence_ms = bounds::upstream_read_ms(routed, &exchange.route);
     let deadline = routed.worker.deadlines.register();
     deadline.set(silence_ms.min(SILENCE_MS_MAX));
     deadline
