@@ -378,6 +378,8 @@ impl Search<'_> {
     fn fixed(&self, entry: &TryEntry) -> io::Result<Option<SearchOutcome>> {
         match entry {
             TryEntry::Fixed(file) => self.file(relative_of(file.as_bytes())),
+            // It comes last, and why there is no file says more.
+            TryEntry::Status(404) => Ok(None),
             TryEntry::Status(status) => {
                 let ending = Ending::Status(*status);
                 Ok(Some(SearchOutcome::named(self.relative, ending)))

@@ -83,6 +83,10 @@ fn a_missing_file_says_why() {
         [[sites]]
         hosts = ["a"]
         root = "{dir}/www"
+        [[sites]]
+        hosts = ["b"]
+        root = "{dir}/www"
+        try = ["$path", "$path/", "=404"]
     "#;
     let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), config);
     let directory = builder.directory();
@@ -107,10 +111,14 @@ fn a_missing_file_says_why() {
         ("/loop", "symlink_refused"),
         ("/dangling", "symlink_dangling"),
     ] {
-        let _ = gateway.ask(get(path, "a").as_bytes());
-        let record = &lines(|| gateway.stdout(), &format!(r#""target":"{path}","#), 1)[0];
+        // An answer of its own behind all that is tried hides nothing.
+        for host in ["a", "b"] {
+            assert_eq!(reply(gateway.ask(get(path, host).as_bytes())).status, 404);
+        }
         let reason = format!(r#""reason":"{reason}""#);
-        assert!(record.contains(&reason), "{reason}: {record}");
+        for record in lines(|| gateway.stdout(), &format!(r#""target":"{path}","#), 2) {
+            assert!(record.contains(&reason), "{reason}: {record}");
+        }
     }
 }
 
