@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Files, Limit, PhaseScripts, Script, Settings, Site, TryEntry};
+use crate::model::{Compress, Files, Limit, PhaseScripts, Script, Settings, Site, TryEntry};
 
 /// The values seen last.
 #[derive(Debug, Default)]
@@ -13,6 +13,7 @@ pub(crate) struct Alike {
     index: Last<Vec<String>>,
     resolve: Last<Vec<TryEntry>>,
     files: Last<Files>,
+    compress: Last<Compress>,
     settings: Last<Settings>,
     site_limits: Last<[Limit]>,
     rule_limits: Last<[Limit]>,
@@ -30,6 +31,7 @@ impl Alike {
         self.index.share(&mut site.index);
         self.resolve.share(&mut site.resolve);
         self.files.share(&mut site.files);
+        self.compress.share(&mut site.compress);
         self.settings.share(&mut site.settings);
         share_limits(&mut self.site_limits, &mut site.limits);
         share_scripts(&self.no_scripts, &mut self.site_scripts, &mut site.scripts);

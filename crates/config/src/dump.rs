@@ -16,9 +16,9 @@ use crate::lower::cgroup::spell_cpu;
 use crate::lower::names::Named;
 use crate::lower::template::spell;
 use crate::model::{
-    Caps, Cgroup, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps, LevelTimeouts,
-    Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Server, Settings, Site, Template,
-    Timeouts, TryEntry, Upstream,
+    Caps, Cgroup, Compress, Expires, FieldEdits, Files, HostPattern, IoLimit, LevelCaps,
+    LevelTimeouts, Lifetime, Limit, ListenAddress, LogTarget, Model, Root, Rule, Server, Settings,
+    Site, Template, Timeouts, TryEntry, Upstream,
 };
 use crate::units;
 pub use write::quote;
@@ -140,6 +140,7 @@ impl Lines {
         self.limits(&site.limits);
         self.level_scripts(&site.scripts);
         self.settings(&site.settings);
+        self.key("compress", compress(&site.compress));
         self.files(&site.files);
         for rule in &site.rules {
             self.rule(rule, upstreams);
@@ -227,6 +228,9 @@ impl Lines {
         self.level_scripts(&rule.scripts);
         self.cgroup(rule.cgroup.as_deref());
         self.settings(&rule.settings);
+        if let Some(own) = &rule.compress {
+            self.key("compress", compress(own));
+        }
     }
 
     /// Says which limits are another than the configuration's files say, and who says so.
@@ -274,6 +278,17 @@ fn io_limit(limit: &IoLimit) -> String {
         some_size("write", limit.write_bytes),
         some_count("read_ops", limit.read_ops),
         some_count("write_ops", limit.write_ops),
+    ];
+    braces(entries.into_iter().flatten())
+}
+
+fn compress(compress: &Compress) -> String {
+    let types = compress.types.as_ref();
+    let entries = [
+        types.map(|types| format!("types = {}", list(types, quote))),
+        some_size("min_bytes", Some(compress.min_bytes as u64)),
+        Some(format!("level = {}", compress.level)),
+        Some(format!("programs = {}", compress.programs)),
     ];
     braces(entries.into_iter().flatten())
 }

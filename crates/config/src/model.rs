@@ -50,8 +50,8 @@ pub use script::{
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 pub use site::{
-    EncodedSlash, Expires, Files, LevelCaps, LevelTimeouts, Lifetime, Root, Rule, Settings, Site,
-    Slashes, Symlinks, TryEntry, UnderscoreFields,
+    Compress, EncodedSlash, Expires, Files, LevelCaps, LevelTimeouts, Lifetime, Root, Rule,
+    Settings, Site, Slashes, Symlinks, TryEntry, UnderscoreFields,
 };
 pub use template::{Template, TemplatePart};
 pub use upstream::{Balance, Protocol, Server, ServerAddress, Upstream};

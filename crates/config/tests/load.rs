@@ -110,3 +110,29 @@ fn a_site_and_its_rules_have_the_numbers_they_say_and_no_others() {
         "the process keeps its own"
     );
 }
+
+#[test]
+fn what_a_rule_leaves_out_of_compression_is_as_its_site_says() {
+    let text = format!(
+        "{LISTEN}{SITE}compress = {{ level = 1, types = [\"Text/HTML\", \"application/*\"], min_bytes = 10 }}\n\
+         [[sites.rules]]\ncompress = {{ programs = false, min_bytes = \"2KiB\" }}\n\
+         [[sites.rules]]\nhandler = {{ static = true }}\n{}files = {{ compress_min_bytes = 5 }}\n",
+        SITE.replace('*', "other.test")
+    );
+    let model = model(&text);
+    let site = &model.sites[0];
+    let types = Some(vec!["text/html".to_owned(), "application/*".to_owned()]);
+    let compress = &site.compress;
+    assert_eq!((compress.level, compress.min_bytes), (1, 10));
+    assert!(compress.types == types && compress.programs);
+    assert_eq!(site.files.compress_min_bytes, 10);
+    let own = site.rules[0].compress.as_ref().expect("its own");
+    assert_eq!((own.level, own.min_bytes), (1, 2048));
+    assert!(own.types == types && !own.programs);
+    assert!(site.rules[1].compress.is_none());
+    let other = &model.sites[1];
+    let compress = &other.compress;
+    assert_eq!((compress.level, compress.min_bytes), (5, 1024));
+    assert!(compress.types.is_none() && compress.programs);
+    assert_eq!(other.files.compress_min_bytes, 5);
+}

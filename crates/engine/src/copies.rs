@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use config::model::{Files, TryEntry};
+use config::model::{Compress, Files, TryEntry};
 
 use crate::guarded::Guarded;
 use crate::scripts::plan::{Builder as ScriptsBuilder, Level as ScriptsLevel};
@@ -17,6 +17,7 @@ pub(crate) struct Copies {
     pub(crate) index: Last<Vec<String>>,
     pub(crate) resolve: Last<Vec<TryEntry>>,
     pub(crate) files: Last<Files>,
+    pub(crate) compress: Last<Compress>,
     pub(crate) guarded: Guarded,
     pub(crate) scripts: ScriptsBuilder,
     /// Of the tenants, by their index.

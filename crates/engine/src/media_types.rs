@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use config::model::Files;
+use config::model::{Compress, Files};
 
 /// Longest extension looked up.
 const EXTENSION_BYTES_MAX: usize = 16;
@@ -131,8 +131,25 @@ pub(crate) fn of<'a>(files: &'a Files, name: &[u8]) -> Cow<'a, str> {
     }
 }
 
-/// Whether content of this type gets clearly smaller by compression.
-pub(crate) fn is_compressible(content_type: &str) -> bool {
+/// Whether content of this type is to be compressed.
+pub(crate) fn is_compressed(compress: &Compress, content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next();
+    let Ok(essence) = str::from_utf8(essence.unwrap_or_default()) else {
+        return false;
+    };
+    let essence = essence.trim_ascii();
+    match &compress.types {
+        None => is_text(essence),
+        Some(types) => types.iter().any(|known| match known.strip_suffix('*') {
+            Some(kind) => starts_with(essence, kind),
+            None => essence.eq_ignore_ascii_case(known),
+        }),
+    }
+}
+
+/// Whether content of this type gets clearly smaller by compression, and its reader has no reason
+/// to want each byte at once.
+fn is_text(essence: &str) -> bool {
     const TEXTS: [&str; 10] = [
         "application/json",
         "application/javascript",
@@ -145,11 +162,21 @@ pub(crate) fn is_compressible(content_type: &str) -> bool {
         "font/otf",
         "font/ttf",
     ];
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    essence.starts_with("text/")
-        || essence.ends_with("+xml")
-        || essence.ends_with("+json")
-        || TEXTS.contains(&essence)
+    let is = |known: &str| essence.eq_ignore_ascii_case(known);
+    let ends_with = |end: &str| {
+        let at = essence.len().checked_sub(end.len());
+        at.and_then(|at| essence.get(at..))
+            .is_some_and(|it| it.eq_ignore_ascii_case(end))
+    };
+    starts_with(essence, "text/") && !is("text/event-stream")
+        || ends_with("+xml")
+        || ends_with("+json")
+        || TEXTS.into_iter().any(is)
+}
+
+fn starts_with(essence: &str, kind: &str) -> bool {
+    let start = essence.get(..kind.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(kind))
 }
 
 fn built_in(extension: &str) -> Option<&'static str> {
@@ -217,18 +244,34 @@ mod tests {
 
     #[test]
     fn text_is_compressed_and_pictures_are_not() {
-        for (content_type, expected) in [
-            ("text/html; charset=utf-8", true),
-            ("image/svg+xml", true),
-            ("application/json", true),
-            ("application/ld+json", true),
-            ("font/ttf", true),
-            ("font/woff2", false),
-            ("image/png", false),
-            ("video/mp4", false),
-            ("application/octet-stream", false),
+        let compress = |types: Option<&[&str]>| Compress {
+            types: types.map(|types| types.iter().map(|it| (*it).to_owned()).collect()),
+            min_bytes: 0,
+            level: 1,
+            programs: true,
+        };
+        let named = compress(Some(&["text/html", "application/*"]));
+        for (content_type, by_default, by_name) in [
+            ("text/html; charset=utf-8", true, true),
+            ("Text/HTML ;charset=utf-8", true, true),
+            ("text/htm", true, false),
+            ("text/event-stream", false, false),
+            ("Text/Event-Stream; charset=utf-8", false, false),
+            ("image/svg+xml", true, false),
+            ("application/json", true, true),
+            ("application/LD+JSON", true, true),
+            ("font/ttf", true, false),
+            ("font/woff2", false, false),
+            ("image/png", false, false),
+            ("video/mp4", false, false),
+            ("application/octet-stream", false, true),
+            ("text", false, false),
+            ("", false, false),
         ] {
-            assert_eq!(is_compressible(content_type), expected, "{content_type}");
+            let is = |compress| is_compressed(compress, content_type.as_bytes());
+            let found = (is(&compress(None)), is(&named));
+            assert_eq!(found, (by_default, by_name), "{content_type}");
         }
+        assert!(!is_compressed(&compress(None), b"text/\xff"));
     }
 }

@@ -1,11 +1,13 @@
 //! The head of a reply on its way to the client: the one step that all who answer go through.
 //!
 //! The handler has filled the exchange's [`Outgoing`](crate::exchange::Outgoing); here the request's id, the configured
-//! edits and what scripts have set beforehand are added, scripts may look at it, and the reply
-//! starts. How it is framed is the exchange's business.
+//! edits and what scripts have set beforehand are added, scripts may look at it, coding and
+//! conditions are settled where the handler has not done so, and the reply starts. How it is framed
+//! is the exchange's business.
 
 use wire::{FieldId, Fields};
 
+use crate::compression::negotiation;
 use crate::error::Result;
 use crate::exchange::Exchange;
 use crate::exchange::reply::BodySize;
@@ -33,6 +35,7 @@ pub(crate) async fn send(
         // Boxed: few replies are filtered, and others need not have room for it.
         return Box::pin(filter_head(arrived, exchange, size)).await;
     }
+    let size = negotiation::settle(arrived, exchange, size);
     exchange.start_reply(size);
     Ok(())
 }
@@ -48,6 +51,10 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     let size = BodySize::Length(body.len() as u64);
     send(arrived, exchange, size).await?;
+    // Compressing a long one takes its turns.
+    if exchange.reply.is_encoded() {
+        return exchange.reply.write(body).await;
+    }
     exchange.reply.push(body);
     Ok(())
 }

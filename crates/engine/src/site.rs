@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use config::model::{
-    self, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, TryEntry,
+    self, Compress, Condition, Files, Handler, LevelCaps, LevelTimeouts, Root, Settings, TryEntry,
 };
 use os::file::FileFacts;
 use wire::{EncodedSlash, OddNames, PathRules, Slashes};
@@ -39,6 +39,10 @@ pub struct Site {
     pub resolve: Arc<Vec<TryEntry>>,
     /// How files are served.
     pub files: Arc<Files>,
+    /// Which replies are compressed, where no rule says otherwise.
+    pub compress: Arc<Compress>,
+    /// The shortest reply that is compressed by whatever rule.
+    pub compress_min_bytes: usize,
     /// Replaced error pages.
     pub error_pages: std::collections::BTreeMap<u16, model::ErrorPage>,
     /// What every request of the site gets; `None` is nothing.
@@ -93,6 +97,8 @@ pub struct Rule {
     pub(crate) log: Option<TargetIndex>,
     /// What it adds; `None` is nothing.
     pub settings: Option<Box<Settings>>,
+    /// Which of its replies are compressed; `None` is as the site says.
+    pub compress: Option<Box<Compress>>,
     /// The limits that the requests it matches meet.
     pub limits: Level,
     /// Its scripts; `None` is none.
@@ -163,16 +169,7 @@ impl Site {
             tenant_scripts,
             scripts,
             has_scripts,
-            path_rules: PathRules {
-                slashes: match site.slashes {
-                    model::Slashes::Merge => Slashes::Merge,
-                    model::Slashes::Keep => Slashes::Keep,
-                },
-                encoded_slash: match site.encoded_slash {
-                    model::EncodedSlash::Refuse => EncodedSlash::Refuse,
-                    model::EncodedSlash::Keep => EncodedSlash::Keep,
-                },
-            },
+            path_rules: path_rules(site),
             odd_names: match site.underscore_fields {
                 model::UnderscoreFields::Drop => OddNames::Drop,
                 model::UnderscoreFields::Refuse => OddNames::Refuse,
@@ -182,6 +179,8 @@ impl Site {
             index: copies.index.of(&site.index),
             resolve: copies.resolve.of(&site.resolve),
             files,
+            compress: copies.compress.of(&site.compress),
+            compress_min_bytes: compress_min_bytes(site),
             error_pages: site.error_pages.clone(),
             settings: unless_empty(&site.settings),
             bounds: Bounds::of(site),
@@ -218,6 +217,25 @@ impl Site {
     pub(crate) fn is_guarded_file(&self, file: BorrowedFd<'_>, facts: &FileFacts) -> bool {
         self.guarded.holds_file(file, facts)
     }
+}
+
+fn path_rules(site: &model::Site) -> PathRules {
+    PathRules {
+        slashes: match site.slashes {
+            model::Slashes::Merge => Slashes::Merge,
+            model::Slashes::Keep => Slashes::Keep,
+        },
+        encoded_slash: match site.encoded_slash {
+            model::EncodedSlash::Refuse => EncodedSlash::Refuse,
+            model::EncodedSlash::Keep => EncodedSlash::Keep,
+        },
+    }
+}
+
+fn compress_min_bytes(site: &model::Site) -> usize {
+    let of_rules = site.rules.iter().filter_map(|rule| rule.compress.as_ref());
+    let all = of_rules.chain([&site.compress]).map(|it| it.min_bytes);
+    all.fold(site.files.compress_min_bytes, usize::min)
 }
 
 /// Most levels set nothing: requests need not look at them.
@@ -262,6 +280,7 @@ impl Rule {
             handler: rule.handler.clone(),
             log: None,
             settings: unless_empty(&rule.settings),
+            compress: rule.compress.as_deref().cloned().map(Box::new),
             scripts: scripts.level(&rule.scripts),
             script: scripts.of_handler(rule.handler.as_ref()),
             is_health_check: is_health_check(rule),

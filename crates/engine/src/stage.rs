@@ -8,7 +8,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use config::model::{Handler, Settings};
+use config::model::{Compress, Handler, Settings};
 
 use crate::exchange::route::Route;
 use crate::site::{Rule, Site};
@@ -67,6 +67,16 @@ impl<'a> Arrived<'a> {
         let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
         let site = routed.map(|routed| routed.site);
         levels(rules, site, std::iter::empty()).rev()
+    }
+
+    /// Which replies are compressed: as the last rule that matched and says so, or the site.
+    pub(crate) fn compress(self, route: &Route) -> Option<&'a Compress> {
+        let routed = self.routed(route)?;
+        let of_rule = routed
+            .rules(route)
+            .rev()
+            .find_map(|rule| rule.compress.as_deref());
+        Some(of_rule.unwrap_or(&routed.site.compress))
     }
 
     /// Settings of the site and of each matched rule, outer first.

@@ -27,7 +27,7 @@ pub(crate) use process::{CAPS, CONTROL, LISTEN, LOG, SERVER, TIMEOUTS, TOP, UPST
 pub(crate) use program::{CGI, CGROUP, FASTCGI, IO, PARAMS, TENANT};
 pub(crate) use script::{LEVEL_SCRIPTS, SCRIPT, SCRIPTS};
 pub(crate) use shed::{SHED, SHED_RESPOND};
-pub(crate) use site::{AUTH, EDITS, FILES, MATCH, RULE, RULE_LOG, SITE, SITE_LOG};
+pub(crate) use site::{AUTH, COMPRESS, EDITS, FILES, MATCH, RULE, RULE_LOG, SITE, SITE_LOG};
 pub(crate) use suggest::{nearest, others_handler, phase_of_handler};
 
 /// Every section, in the order of the reference.
@@ -48,6 +48,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &SITE,
     &SITE_LOG,
     &FILES,
+    &COMPRESS,
     &AUTH,
     &EDITS,
     &RULE,

@@ -62,6 +62,15 @@ const ENV: Key = key(
     "env = { APP_STAGE = \"test\" }",
 );
 
+const COMPRESS_OF_LEVEL: Key = key(
+    "compress",
+    Kind::Other("table"),
+    Absent("its defaults, or what the site says"),
+    "Which replies are compressed on the fly, with gzip or zstd, whichever the client wants more. What a rule's table \
+     leaves out is as its site says; of the rules that match, the last one's counts.",
+    "compress = { programs = false }",
+);
+
 pub(crate) const SITE: Section = Section {
     title: "[[sites]]",
     about: "A site: the hosts it answers for, its files and its rules. With no rule, or none with a handler, \
@@ -142,6 +151,7 @@ pub(crate) const SITE: Section = Section {
             "How files are served.",
             "files = { listing = true }",
         ),
+        COMPRESS_OF_LEVEL,
         key(
             "error_pages",
             Kind::Other("table of files"),
@@ -290,13 +300,13 @@ pub(crate) const FILES: Section = Section {
             "compress",
             Kind::Flag,
             Value("true"),
-            "Compress text on the fly, with gzip or zstd, where that saves a tenth of it or more.",
+            "Compress files on the fly whose types the site's `compress` names, where that saves a tenth or more.",
             "compress = false",
         ),
         key(
             "compress_min_bytes",
             Kind::Size(0, 1 << 30),
-            Value("1KiB"),
+            Absent("`compress.min_bytes`"),
             "Smallest file that is compressed on the fly.",
             "compress_min_bytes = 256",
         ),
@@ -306,6 +316,49 @@ pub(crate) const FILES: Section = Section {
             Value("8MiB"),
             "Largest file that is compressed on the fly. No less than `compress_min_bytes`.",
             "compress_max_bytes = \"1MiB\"",
+        ),
+    ],
+    later: &[],
+};
+
+pub(crate) const COMPRESS: Section = Section {
+    title: "compress = { … }",
+    about: "Compression on the fly, on a site or a rule. Files go by their site's `types` and `level`, and by \
+        `files.compress*`; all other replies by `programs`. Never compressed are replies that are compressed already, \
+        parts (206), replies with `Cache-Control: no-transform`, and those to HTTP/1.0 clients, whose connection would \
+        have to end with them.",
+    keys: &[
+        key(
+            "types",
+            Kind::Other("list of media types, or of `\"KIND/*\"`"),
+            Absent(
+                "text: `text/*` but for streams of events, JSON, XML, what is made of them, scripts and fonts",
+            ),
+            "What is compressed, in place of the default.",
+            "types = [\"text/html\", \"application/*\"]",
+        ),
+        key(
+            "min_bytes",
+            Kind::Size(0, 1 << 30),
+            Value("1KiB"),
+            "Shortest reply that is compressed. One whose length is not known when it begins is.",
+            "min_bytes = 256",
+        ),
+        key(
+            "level",
+            Kind::Count(1, 9),
+            Value("5"),
+            "How hard it is tried, from fast to small. gzip's level, of which the first two are the same; zstd's is \
+             half of it, rounded up.",
+            "level = 1",
+        ),
+        key(
+            "programs",
+            Kind::Flag,
+            Value("true"),
+            "Whether replies of programs, back ends and scripts are compressed, and whatever else is no file. Turn it \
+             off where a reply holds a secret beside what a stranger may have chosen.",
+            "programs = false",
         ),
     ],
     later: &[],
@@ -416,6 +469,7 @@ pub(crate) const RULE: Section = Section {
         ENV,
         CAPS_OF_LEVEL,
         TIMEOUTS_OF_LEVEL,
+        COMPRESS_OF_LEVEL,
         LIMITS_OF_LEVEL,
         SCRIPTS_OF_LEVEL,
         CGROUP_OF_LEVEL,

@@ -74,6 +74,7 @@ fn frame(section: &Section) -> Frame {
             frame(&format!("{LISTEN}[[sites]]\n"), own, "\n")
         }
         "auth = { … }" => within("auth = { ", &["file = \"/etc/nagaya/htpasswd\""], " }\n"),
+        "compress = { … }" => within("compress = { ", &[], " }\n"),
         "request_headers, reply_headers" => within("reply_headers = { ", &[], " }\n"),
         "[tenants.NAME]" => table("[tenants.example]", &["cgroup = { pids = 5 }"]),
         "[[shed]]" => table(section.title, &["sensor = \"load1\"", "enter = 3.5"]),

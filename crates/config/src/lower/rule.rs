@@ -8,19 +8,20 @@ use super::context::problem;
 use super::handler;
 use super::limits::{Forwards, Level, limits};
 use super::script;
-use super::settings::settings;
+use super::settings::{compress_of_rule, settings};
 use super::table::Table;
 use super::upstream::Upstreams;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Handler, LogTarget, Rule, Settings};
+use crate::model::{Compress, Handler, LogTarget, Rule, Settings};
 
 /// A rule, the `number`th of its site, from 1.
 pub(crate) fn rule(
     value: &Value<'_>,
     number: usize,
     files: SiteFiles,
+    compress: &Compress,
     above: Enforcement,
     upstreams: &mut Upstreams,
 ) -> Option<Rule> {
@@ -35,10 +36,13 @@ pub(crate) fn rule(
     let found_before = table.context.found();
     let settings = settings(&table);
     report_idle(&table);
+    let own = table.get("compress");
+    let own = own.and_then(|value| value.table(&keys::COMPRESS));
+    let compress = own.map(|table| Arc::new(compress_of_rule(&table, compress)));
     let forwards = Forwards::of(&table, handler.as_ref());
     let limits = limits(table.get("limits"), Level::Rule(files, forwards));
     let scripts = script::level(table.get("scripts"), script::Level::Rule);
-    let adds_settings = settings != Settings::default();
+    let adds_settings = settings != Settings::default() || compress.is_some();
     let log = log(&table);
     let adds_nothing = !adds_settings && limits.is_empty() && scripts.is_empty() && log.is_none();
     let is_idle = adds_nothing && table.context.found() == found_before;
@@ -63,6 +67,7 @@ pub(crate) fn rule(
         handler,
         log,
         settings: Arc::new(settings),
+        compress,
         limits,
         cgroup,
         scripts,

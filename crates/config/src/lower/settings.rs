@@ -11,7 +11,7 @@ use super::table::Table;
 use super::value::Value;
 use super::values;
 use crate::keys;
-use crate::model::{Expires, LevelCaps, LevelTimeouts, Lifetime, Settings};
+use crate::model::{Compress, Expires, LevelCaps, LevelTimeouts, Lifetime, Settings};
 
 /// The longest that a reply may be kept: ten years, as other servers' `max`.
 const LIFETIME_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
@@ -82,6 +82,48 @@ fn lifetime(value: &Value<'_>) -> Option<Lifetime> {
             Some(Lifetime::Seconds(ms / 1_000))
         }
     }
+}
+
+/// Which replies of a site are compressed.
+pub(crate) fn compress(table: &Table<'_>) -> Compress {
+    let types = table.get("types").and_then(|value| value.list());
+    Compress {
+        types: types.map(|list| media_types(&list)),
+        min_bytes: table.size("min_bytes") as usize,
+        level: table.count("level") as u32,
+        programs: table.flag("programs"),
+    }
+}
+
+/// Which replies of a rule are compressed: what its table leaves out is as its site says.
+pub(crate) fn compress_of_rule(table: &Table<'_>, site: &Compress) -> Compress {
+    let mut own = compress(table);
+    let is_left_out = |name| table.get(name).is_none();
+    if is_left_out("types") {
+        own.types.clone_from(&site.types);
+    }
+    if is_left_out("min_bytes") {
+        own.min_bytes = site.min_bytes;
+    }
+    if is_left_out("level") {
+        own.level = site.level;
+    }
+    if is_left_out("programs") {
+        own.programs = site.programs;
+    }
+    own
+}
+
+fn media_types(list: &[Value<'_>]) -> Vec<String> {
+    let media_type = |value: &Value<'_>| {
+        let media_type = values::media_type(value)?;
+        if media_type.contains(';') {
+            value.report("media types stand in `types` without parameters");
+            return None;
+        }
+        Some(media_type.to_ascii_lowercase())
+    };
+    list.iter().filter_map(media_type).collect()
 }
 
 /// The clients let in. A list emptied by hand would let everybody in, which nobody means.

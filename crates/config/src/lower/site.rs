@@ -10,7 +10,7 @@ use super::context::{Spot, problem};
 use super::limits::{Level, Outer, judge_site, limits};
 use super::rule::rule;
 use super::script;
-use super::settings::settings;
+use super::settings::{compress, settings};
 use super::sharing::Sharing;
 use super::table::Table;
 use super::tenant::Tenants;
@@ -22,8 +22,8 @@ use super::{files, handler, values};
 use crate::alike::Alike;
 use crate::keys;
 use crate::model::{
-    Cgroup, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts, Root, Rule, Site,
-    TryEntry,
+    Cgroup, Compress, ErrorPage, Files, Handler, HostPattern, LogTarget, PhaseScripts, Root, Rule,
+    Site, TryEntry,
 };
 
 /// What is taken for a program's source where nobody says otherwise.
@@ -108,9 +108,12 @@ fn site(
         .find(table.get("tenant"), &first_host, around.enforcement);
     let enforcement = Enforcement::of(&table, tenant.enforcement);
     let rule_values = table.list("rules");
+    let compress = compress(&table.table("compress", &keys::COMPRESS));
     let numbered = rule_values.iter().zip(1..);
     let rules: Vec<_> = numbered
-        .filter_map(|(value, number)| rule(value, number, rooted, enforcement, upstreams))
+        .filter_map(|(value, number)| {
+            rule(value, number, rooted, &compress, enforcement, upstreams)
+        })
         .collect();
     let limits = limits(table.get("limits"), Level::Site(rooted));
     let outer = Outer {
@@ -142,7 +145,8 @@ fn site(
         slashes: table.choice("slashes"),
         encoded_slash: table.choice("encoded_slash"),
         underscore_fields: table.choice("underscore_fields"),
-        files: Arc::new(site_files(&table.table("files", &keys::FILES))),
+        files: Arc::new(site_files(&table.table("files", &keys::FILES), &compress)),
+        compress: Arc::new(compress),
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
         error_log: error_log(&log_table, own_log.as_ref()),
@@ -382,7 +386,8 @@ fn try_entry(value: &Value<'_>) -> Option<TryEntry> {
     entry
 }
 
-fn site_files(table: &Table<'_>) -> Files {
+fn site_files(table: &Table<'_>, compress: &Compress) -> Files {
+    let min_bytes = table.some_number("compress_min_bytes");
     let default_type = table
         .get("default_type")
         .and_then(|value| values::media_type(&value));
@@ -394,7 +399,7 @@ fn site_files(table: &Table<'_>) -> Files {
             .unwrap_or_else(|| keys::default_of(&keys::FILES, "default_type").to_owned()),
         precompressed: table.flag("precompressed"),
         compress: table.flag("compress"),
-        compress_min_bytes: table.size("compress_min_bytes") as usize,
+        compress_min_bytes: min_bytes.map_or(compress.min_bytes, |bytes| bytes as usize),
         compress_max_bytes: table.size("compress_max_bytes") as usize,
     };
     if files.compress_max_bytes < files.compress_min_bytes {

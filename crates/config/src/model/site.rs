@@ -47,6 +47,8 @@ pub struct Site {
     pub underscore_fields: UnderscoreFields,
     /// Static file settings of the site.
     pub files: Arc<Files>,
+    /// Which replies are compressed on the fly, where no rule says otherwise.
+    pub compress: Arc<Compress>,
     /// Replaced error pages, by status.
     pub error_pages: BTreeMap<u16, ErrorPage>,
     /// Settings every rule adds to.
@@ -138,11 +140,11 @@ pub struct Files {
     pub default_type: String,
     /// Serve `.br`, `.zst`, `.gz` siblings. Default yes.
     pub precompressed: bool,
-    /// Compress text on the fly. Default yes.
+    /// Compress files on the fly. Default yes.
     pub compress: bool,
-    /// Smallest reply compressed on the fly. Default 1 KiB.
+    /// Smallest file compressed on the fly. Default [`Compress::min_bytes`].
     pub compress_min_bytes: usize,
-    /// Largest reply compressed on the fly. Default 8 MiB.
+    /// Largest file compressed on the fly. Default 8 MiB.
     pub compress_max_bytes: usize,
 }
 
@@ -183,6 +185,19 @@ impl Expires {
         let named = named.or_else(|| self.types.iter().find(|(name, _)| has_it(name)));
         named.map_or(self.default, |(_, lifetime)| *lifetime)
     }
+}
+
+/// Which replies are compressed on the fly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compress {
+    /// Media types without parameters, in lower case, or `kind/*`; `None` is what is text.
+    pub types: Option<Vec<String>>,
+    /// Shortest reply that is. Default 1 KiB.
+    pub min_bytes: usize,
+    /// From 1, fast, to 9, small. Default 5.
+    pub level: u32,
+    /// Whether replies that are no files are. Default yes.
+    pub programs: bool,
 }
 
 /// What a site and each of its rules may set; all levels apply, outer first.
@@ -267,6 +282,8 @@ pub struct Rule {
     pub log: Option<LogTarget>,
     /// What the rule adds.
     pub settings: Arc<Settings>,
+    /// Which of its replies are compressed on the fly; `None` is as its site says.
+    pub compress: Option<Arc<Compress>>,
     /// Limits that the requests it matches meet. Rules share equal ones.
     pub limits: Arc<[Limit]>,
     /// What the programs of this rule share. Never on a rule that forwards, or has no handler.

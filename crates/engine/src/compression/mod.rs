@@ -1,18 +1,19 @@
 //! Content codings: which one a client gets, and compression itself.
 //!
-//! One rule for all files, whether or not a script has seen them: text of a size within the site's
-//! bounds is compressed, and sent so where that saves a tenth of it. It waits for nobody: where
-//! all threads for it are busy, the reply goes out as it is.
+//! Files are compressed whole, here, and kept so, where that saves a tenth of them. All else is
+//! compressed on its way: whether it is stands in `negotiation`, with what in `encoder`. Either way
+//! nobody waits for it: where all threads are busy, or all places of encoders are taken, the reply
+//! goes out as it is.
 
-pub(crate) mod filtered;
+pub(crate) mod encoder;
+pub(crate) mod negotiation;
 
-use std::io::{self, Write};
+use std::io;
 
 use config::model::Files;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use wire::{FieldId, Fields};
+
+use self::encoder::{Encoder, Step, zstd_level};
 
 use crate::error::{Error, Kind, Result};
 use crate::helper::Helpers;
@@ -31,10 +32,8 @@ pub(crate) enum Coding {
 /// In the order preferred among those a client wants equally.
 pub(crate) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-/// Beyond gzip's sixth level time grows and size does not shrink to match.
-const GZIP_LEVEL: u32 = 6;
-/// The library's default level.
-const ZSTD_LEVEL: i32 = 3;
+/// Fields that speak of the very bytes of a body.
+const OF_BYTES: [&[u8]; 4] = [b"Content-MD5", b"Digest", b"Content-Digest", b"Repr-Digest"];
 
 /// What came of compressing.
 pub(crate) enum Made {
@@ -97,16 +96,20 @@ pub(crate) fn is_sized(files: &Files, bytes: usize) -> bool {
     files.compress && (files.compress_min_bytes..=files.compress_max_bytes).contains(&bytes)
 }
 
-/// Compresses what is in memory.
+/// Compresses what is in memory, as hard as `level` says.
 ///
 /// # Errors
 /// When the library fails.
-pub(crate) async fn held(helpers: &Helpers, data: &[u8], coding: Coding) -> Result<Made> {
+pub(crate) async fn held(
+    helpers: &Helpers,
+    data: &[u8],
+    (coding, level): (Coding, u32),
+) -> Result<Made> {
     if data.len() <= HERE_BYTES {
-        return outcome(data.len(), Some(compress(data, coding)));
+        return outcome(data.len(), Some(compress(data, (coding, level))));
     }
     let copy: Box<[u8]> = data.into();
-    read(helpers, data.len(), coding, move || Ok(copy)).await
+    read(helpers, data.len(), (coding, level), move || Ok(copy)).await
 }
 
 /// Compresses what `content` reads, which is that large.
@@ -116,7 +119,7 @@ pub(crate) async fn held(helpers: &Helpers, data: &[u8], coding: Coding) -> Resu
 pub(crate) async fn read(
     helpers: &Helpers,
     bytes: usize,
-    coding: Coding,
+    coding: (Coding, u32),
     content: impl FnOnce() -> io::Result<Box<[u8]>> + Send + 'static,
 ) -> Result<Made> {
     let work = move || compress(&content()?, coding);
@@ -138,26 +141,38 @@ fn outcome(before: usize, done: Option<io::Result<Vec<u8>>>) -> Result<Made> {
 ///
 /// # Errors
 /// When the library fails, or for a coding that is not made here.
-fn compress(data: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
-    match coding {
-        Coding::Gzip => {
-            let room = Vec::with_capacity(data.len() / 2);
-            let mut encoder = GzEncoder::new(room, Compression::new(GZIP_LEVEL));
-            encoder.write_all(data)?;
-            encoder.finish()
-        }
-        Coding::Zstd => zstd::bulk::compress(data, ZSTD_LEVEL),
-        Coding::Brotli => Err(io::ErrorKind::Unsupported.into()),
+fn compress(data: &[u8], (coding, level): (Coding, u32)) -> io::Result<Vec<u8>> {
+    // All of it is there: zstd may look as far back as it likes.
+    if coding == Coding::Zstd {
+        return zstd::bulk::compress(data, zstd_level(level));
     }
+    let mut made = Vec::with_capacity(data.len() / 2);
+    let mut encoder = Encoder::new(coding, level)?;
+    encoder.take(data, Step::End, &mut made)?;
+    Ok(made)
 }
 
-/// An entity tag that names other bytes of the same meaning is a weak one (RFC 9110 §8.8.1).
-pub(crate) fn weaken_tag(fields: &mut Fields) {
-    if let Some(tag) = fields.get(FieldId::ETag)
-        && !tag.starts_with(b"W/")
-    {
-        let weak = [b"W/", tag].concat();
-        fields.set(b"ETag", &weak);
+/// Forgets what fields say of a body's very bytes: it is sent as others of the same meaning.
+pub(crate) fn forget_bytes(fields: &mut Fields) {
+    for name in OF_BYTES {
+        fields.remove_named(name);
+    }
+    fields.remove_named(b"Accept-Ranges");
+    weaken_tag(fields);
+}
+
+/// An entity tag that names other bytes of the same meaning is a weak one (RFC 9110 §8.8.1); what
+/// is none cannot be made one.
+fn weaken_tag(fields: &mut Fields) {
+    let weak = match fields.get(FieldId::ETag) {
+        Some(tag) if !tag.starts_with(b"W/") => {
+            Some([b"W/", tag].concat()).filter(|_| tag.starts_with(b"\""))
+        }
+        _ => return,
+    };
+    match weak {
+        Some(weak) => fields.set(b"ETag", &weak),
+        None => fields.remove(FieldId::ETag),
     }
 }
 
@@ -188,13 +203,13 @@ mod tests {
     #[test]
     fn what_was_compressed_comes_back() {
         let text = b"thick walls. ".repeat(1000);
-        let gzip = compress(&text, Coding::Gzip).expect("in memory");
+        let gzip = compress(&text, (Coding::Gzip, 5)).expect("in memory");
         let mut back = Vec::new();
         flate2::read::GzDecoder::new(&*gzip)
             .read_to_end(&mut back)
             .expect("our own gzip");
         assert_eq!(back, text);
-        let zstd = compress(&text, Coding::Zstd).expect("in memory");
+        let zstd = compress(&text, (Coding::Zstd, 5)).expect("in memory");
         assert_eq!(
             zstd::bulk::decompress(&zstd, text.len()).expect("our own zstd"),
             text

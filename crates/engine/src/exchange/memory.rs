@@ -154,6 +154,7 @@ impl MemoryReply {
         // What is too long is taken and forgotten, as by a client that reads no more.
         match self.room {
             Some(room) if self.body.len() + data.len() > room => self.abort(),
+            _ if matches!(self.status, 204 | 304) => {}
             _ => self.body.extend_from_slice(data),
         }
     }

@@ -7,6 +7,7 @@
 
 pub(crate) mod body;
 pub(crate) mod collecting;
+pub(crate) mod encoding;
 pub(crate) mod h1;
 pub(crate) mod memory;
 pub(crate) mod reply;
@@ -208,9 +209,8 @@ impl Exchange {
         self.reply.collect(head, size, close, bytes_max);
     }
 
-    /// Starts a reply that was kept back, with this body now; it is still to be written.
-    pub(crate) fn start_collected(&mut self, body: &[u8], close: bool) {
-        let size = BodySize::Length(body.len() as u64);
+    /// Starts a reply that was kept back; its body is still to be written.
+    pub(crate) fn start_collected(&mut self, size: BodySize, close: bool) {
         self.reply.start(&self.outgoing, size, close);
     }
 

@@ -2,15 +2,19 @@
 
 use std::future::poll_fn;
 use std::os::fd::BorrowedFd;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use wire::Fields;
 
 use super::collecting::{Collected, Collecting};
+use super::encoding::Encoding;
 use super::h1::{H1Reply, Terms};
 use super::memory::{self, MemoryReply};
 use crate::error::{Error, Kind, Result};
 use crate::write_buffer::WriteBuffer;
+
+/// How much an encoder makes before it is framed, in one chunk.
+const MADE_BYTES: usize = 8 * 1024;
 
 /// Status and fields of a reply, without framing.
 #[derive(Debug, Default, Clone)]
@@ -19,6 +23,8 @@ pub struct Outgoing {
     pub status: u16,
     /// Fields in the order they will be sent.
     pub fields: Fields,
+    /// Whether its handler has judged the request's conditions and chosen the coding.
+    pub is_settled: bool,
 }
 
 impl Outgoing {
@@ -26,6 +32,7 @@ impl Outgoing {
     pub fn clear(&mut self) {
         self.status = 0;
         self.fields.clear();
+        self.is_settled = false;
     }
 }
 
@@ -46,6 +53,8 @@ pub struct Reply {
     carrier: Carrier,
     /// What is kept back of it; boxed, since hardly any is.
     collecting: Option<Box<Collecting>>,
+    /// What compresses its body.
+    encoding: Option<Box<Encoding>>,
     /// Whether a body was too long to be kept back, and left as it came.
     has_overflowed: bool,
 }
@@ -75,6 +84,7 @@ impl From<Carrier> for Reply {
         Self {
             carrier,
             collecting: None,
+            encoding: None,
             has_overflowed: false,
         }
     }
@@ -109,6 +119,16 @@ impl Reply {
             Carrier::H1(reply) => reply.start(outgoing, size, close),
             Carrier::Memory(reply) => reply.start(outgoing, size),
         }
+    }
+
+    /// Has the body compressed, from its first byte on.
+    pub(crate) fn encode(&mut self, encoding: Encoding) {
+        self.encoding = Some(Box::new(encoding));
+    }
+
+    /// Whether the body is compressed on its way.
+    pub(crate) fn is_encoded(&self) -> bool {
+        self.encoding.is_some()
     }
 
     /// Keeps the reply back until all of its body is there, but no more than `bytes_max` of it.
@@ -191,16 +211,45 @@ impl Reply {
         if self.keep(data) {
             return;
         }
-        match &mut self.carrier {
-            Carrier::H1(reply) => reply.push(data),
-            Carrier::Memory(reply) => reply.push(data),
+        match &mut self.encoding {
+            None => self.carrier.push(data),
+            Some(encoding) => match encoding.take(data) {
+                Ok(()) => self.pass_made(MADE_BYTES),
+                Err(_) => self.abort(),
+            },
         }
+    }
+
+    /// Has the carrier take what the encoder has made, if it is so much.
+    fn pass_made(&mut self, least: usize) {
+        if let Some(encoding) = &mut self.encoding
+            && encoding.made().len() >= least
+        {
+            self.carrier.push(encoding.made());
+            encoding.made().clear();
+        }
+    }
+
+    /// Compresses some of `data`, while the client takes what comes of it.
+    fn poll_encode(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
+        if self.carrier.is_backed_up() {
+            ready!(self.carrier.poll_flush(cx))?;
+        }
+        let Some(encoding) = &mut self.encoding else {
+            return Poll::Ready(Ok(0));
+        };
+        let count = ready!(encoding.poll_take(cx, data))?;
+        self.pass_made(MADE_BYTES);
+        Poll::Ready(Ok(count))
     }
 
     /// Sends some of `data`, after whatever is buffered. Says how much of it was taken.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize>> {
         if self.keep(data) {
             return Poll::Ready(Ok(data.len()));
+        }
+        if self.is_encoded() {
+            return self.poll_encode(cx, data);
         }
         match &mut self.carrier {
             Carrier::H1(reply) => reply.poll_write(cx, data),
@@ -235,10 +284,11 @@ impl Reply {
         if self.collecting.is_some() {
             return Poll::Ready(Ok(()));
         }
-        match &mut self.carrier {
-            Carrier::H1(reply) => reply.poll_flush(cx),
-            Carrier::Memory(_) => Poll::Ready(Ok(())),
+        if let Some(encoding) = &mut self.encoding {
+            ready!(encoding.poll_flush(cx))?;
+            self.pass_made(1);
         }
+        self.carrier.poll_flush(cx)
     }
 
     /// Finds out whether a client that sends no more still reads: it is sent the first byte of what
@@ -262,7 +312,7 @@ impl Reply {
         offset: u64,
         count: u64,
     ) -> Result<usize> {
-        if self.collecting.is_some() {
+        if self.collecting.is_some() || self.is_encoded() {
             let block = memory::block_of(file, offset, count)?;
             self.write(&block).await?;
             return Ok(block.len());
@@ -277,6 +327,12 @@ impl Reply {
     pub fn finish(&mut self) {
         if self.collecting.is_some() {
             return;
+        }
+        if let Some(mut encoding) = self.encoding.take() {
+            if encoding.end().is_err() {
+                return self.abort();
+            }
+            self.carrier.push(encoding.made());
         }
         match &mut self.carrier {
             Carrier::H1(reply) => reply.finish(),
@@ -303,6 +359,7 @@ impl Reply {
     /// Gives up: the client must be able to see that the reply is cut short.
     pub fn abort(&mut self) {
         self.collecting = None;
+        self.encoding = None;
         match &mut self.carrier {
             Carrier::H1(reply) => reply.abort(),
             Carrier::Memory(reply) => reply.abort(),
@@ -330,6 +387,30 @@ impl Reply {
         match &self.carrier {
             Carrier::H1(reply) => reply.status(),
             Carrier::Memory(reply) => reply.status(),
+        }
+    }
+}
+
+impl Carrier {
+    fn push(&mut self, data: &[u8]) {
+        match self {
+            Self::H1(reply) => reply.push(data),
+            Self::Memory(reply) => reply.push(data),
+        }
+    }
+
+    /// Whether so much is buffered that it is to be sent before more is.
+    fn is_backed_up(&self) -> bool {
+        match self {
+            Self::H1(reply) => reply.is_backed_up(),
+            Self::Memory(_) => false,
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        match self {
+            Self::H1(reply) => reply.poll_flush(cx),
+            Self::Memory(_) => Poll::Ready(Ok(())),
         }
     }
 }

@@ -16,16 +16,12 @@ use super::outcome;
 use super::phases::{self, Cursor, scripts_of};
 use super::request::arrived;
 use super::scripted::{Filtered, Filters};
-use crate::compression::filtered::compress_filtered;
-use crate::compression::weaken_tag;
+use crate::compression::{forget_bytes, negotiation};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::collecting::Collected;
 use crate::exchange::reply::BodySize;
 use crate::stage::Arrived;
-
-/// Fields that speak of the very bytes of a body.
-const OF_BYTES: [&[u8]; 4] = [b"Content-MD5", b"Digest", b"Content-Digest", b"Repr-Digest"];
 
 /// Notes that scripts are to see the reply, where the generation has filters.
 pub(crate) fn arm_filters(arrived: Arrived<'_>, exchange: &mut Exchange) {
@@ -140,7 +136,10 @@ pub(crate) async fn filter_head(
     };
     match filtered_size(arrived, exchange, size) {
         Body::Collected(bytes_max) => exchange.collect_reply(size, bytes_max),
-        Body::Passes(size) => exchange.start_reply(size),
+        Body::Passes(size) => {
+            let size = negotiation::settle(arrived, exchange, size);
+            exchange.start_reply(size);
+        }
     }
     Ok(())
 }
@@ -263,24 +262,17 @@ async fn filter(arrived: Arrived<'_>, exchange: &mut Exchange, collected: Collec
     run_filters(arrived, exchange, Phase::BodyFilter).await?;
     let filtered = exchange.scripted().body.take().unwrap_or_default();
     if filtered.is_changed {
-        forget_bytes(exchange);
+        let fields = &mut exchange.outgoing.fields;
+        forget_bytes(fields);
+        fields.remove(FieldId::LastModified);
     }
-    let accepted = exchange.scripted().accept_encoding.take();
-    let bytes = match accepted {
-        Some(accepted) => compress_filtered(arrived, exchange, &accepted, filtered.bytes).await?,
-        None => filtered.bytes,
-    };
-    exchange.start_collected(&bytes, close);
+    // Whoever answered was not told what the client accepts.
+    if exchange.scripted().accept_encoding.take().is_some() {
+        exchange.outgoing.is_settled = false;
+    }
+    let bytes = filtered.bytes;
+    let size = BodySize::Length(bytes.len() as u64);
+    let size = negotiation::settle(arrived, exchange, size);
+    exchange.start_collected(size, close);
     exchange.reply.write(&bytes).await
-}
-
-/// The bytes are others than whoever answered has described.
-fn forget_bytes(exchange: &mut Exchange) {
-    let fields = &mut exchange.outgoing.fields;
-    for name in OF_BYTES {
-        fields.remove_named(name);
-    }
-    fields.remove_named(b"Accept-Ranges");
-    fields.remove(FieldId::LastModified);
-    weaken_tag(&mut exchange.outgoing.fields);
 }

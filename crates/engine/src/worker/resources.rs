@@ -10,6 +10,7 @@ use config::model::Timeouts;
 
 use crate::buffer::BufferPool;
 use crate::clock::Clock;
+use crate::compression::encoder::Places;
 use crate::deadline::Deadlines;
 use crate::helper::Helpers;
 use crate::resolve::mounts::Mounts;
@@ -28,6 +29,8 @@ pub struct Resources {
     pub clock: Rc<Clock>,
     /// Its threads for what may wait.
     pub helpers: Helpers,
+    /// The places for what compresses replies on their way.
+    pub(crate) encoders: Places,
     /// What it remembers of the file systems roots lie on.
     pub mounts: Mounts,
     /// Its buffers.
@@ -53,6 +56,7 @@ impl Resources {
             deadlines,
             clock: Rc::new(Clock::new()),
             helpers: Helpers::default(),
+            encoders: Places::default(),
             mounts: Mounts::default(),
             buffers: BufferPool::default(),
             stats: stats.get(index).map(Arc::clone).unwrap_or_default(),

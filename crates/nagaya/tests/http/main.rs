@@ -8,6 +8,7 @@ mod admission;
 mod agents;
 mod bounds;
 mod changing_files;
+mod compression;
 mod early_hints;
 mod exchanges;
 mod garden;

@@ -8,6 +8,7 @@ mod cgi;
 mod cgi_bodies;
 mod cgi_ends;
 mod cgi_redirects;
+mod compressed;
 mod fastcgi;
 mod fastcgi_nginx;
 mod fastcgi_php;

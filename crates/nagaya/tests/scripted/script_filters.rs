@@ -7,6 +7,8 @@ use testkit::fastcgi::{FastCgiResponder, printed};
 use testkit::gateway::Builder;
 use testkit::{Gateway, Reply, ScriptedUpstream, Step, eventually};
 
+use crate::fixtures::coded;
+
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -97,6 +99,11 @@ fn upstream() -> ScriptedUpstream {
             "/app/coded" => vec![Step::Send(
                 b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nContent-Encoding: br\r\n\r\nsecret".to_vec(),
             )],
+            "/app/long" => {
+                let body = "a secret ".repeat(1_000);
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"a\"\r\nContent-Length: 9000\r\n\r\n";
+                vec![Step::Send((head.to_owned() + &body).into())]
+            }
             "/app/cut" => vec![
                 Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na secret".to_vec()),
                 Step::Close,
@@ -251,6 +258,17 @@ fn whoever_answers_is_asked_for_the_body_as_it_is_and_files_are_compressed_after
     );
     let without = get(&gateway, "/long.html");
     assert_eq!(without.text(), "a ****** ".repeat(1_000));
+    // A back end's page goes the same way, and is known by the tag that it has left with.
+    for coding in ["gzip", "zstd"] {
+        let accept = format!("Accept-Encoding: {coding}\r\n");
+        let long = ask(&gateway, "GET", "/app/long", &accept);
+        assert_eq!(long.head.field("Content-Encoding"), Some(coding));
+        assert_eq!(long.head.field("Vary"), Some("Accept-Encoding"));
+        assert_eq!(long.head.field("ETag"), Some("W/\"a\""));
+        assert_eq!(coded::text(&long), "a ****** ".repeat(1_000));
+    }
+    let known = ask(&gateway, "GET", "/app/long", "If-None-Match: W/\"a\"\r\n");
+    assert_eq!((known.status, known.body.len()), (304, 0));
 }
 
 #[test]

@@ -103,7 +103,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "bounds.rs",
             "causes.rs",
             "client.rs",
-            "compression/filtered.rs",
+            "compression/negotiation.rs",
             "control.rs",
             "error_reply.rs",
             "expiry.rs",

@@ -19,6 +19,9 @@ use crate::io::Io;
 use crate::status;
 use crate::write_buffer::WriteBuffer;
 
+/// So much may wait of a body that is made piece by piece.
+const BACKED_UP_BYTES: usize = 16 * 1024;
+
 /// Writes replies.
 #[derive(Debug)]
 pub struct H1Reply {
@@ -267,6 +270,11 @@ impl H1Reply {
         let written = ready!(self.poll_send(cx, data))?;
         self.note_body(written);
         Poll::Ready(Ok(written))
+    }
+
+    /// Whether so much waits that it is to be sent before more is added.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        self.out.len() >= BACKED_UP_BYTES
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {

@@ -187,6 +187,7 @@ async fn reply(arrived: Arrived<'_>, exchange: &mut Exchange, sent: &Representat
         fields.push(b"Content-Range", &range);
     }
     exchange.outgoing.status = status;
+    exchange.outgoing.is_settled = true;
     reply_head::send(arrived, exchange, BodySize::Length(length)).await?;
     // The file is open: what the client takes its time for is no business of a limit.
     permits::end(arrived.worker, exchange, limits::Outcome::Ignored);

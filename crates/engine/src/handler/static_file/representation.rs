@@ -106,12 +106,13 @@ impl Maker<'_> {
         coding: Coding,
     ) -> Result<compression::Made> {
         let helpers = &self.routed.worker.helpers;
+        let level = self.routed.site.compress.level;
         match &whole.content {
-            Content::Memory(bytes, _) => compression::held(helpers, bytes, coding).await,
+            Content::Memory(bytes, _) => compression::held(helpers, bytes, (coding, level)).await,
             Content::Open(file) => {
                 let (handle, size) = (Arc::clone(&file.handle), whole.size);
                 let content = move || Ok(read_exactly(handle.as_fd(), size)?.into());
-                compression::read(helpers, bytes, coding, content).await
+                compression::read(helpers, bytes, (coding, level), content).await
             }
         }
     }
@@ -170,13 +171,16 @@ impl Maker<'_> {
     /// Whether it is to be compressed here, being of that size.
     pub(super) fn is_compressed(&self, bytes: usize) -> bool {
         let files = &self.routed.site.files;
-        compression::is_sized(files, bytes)
-            && media_types::is_compressible(&media_types::of(files, self.name))
+        compression::is_sized(files, bytes) && self.is_text(&media_types::of(files, self.name))
+    }
+
+    fn is_text(&self, content_type: &str) -> bool {
+        media_types::is_compressed(&self.routed.site.compress, content_type.as_bytes())
     }
 
     fn varies(&self, content_type: &str) -> bool {
         let files = &self.routed.site.files;
-        (files.compress || files.precompressed) && media_types::is_compressible(content_type)
+        (files.compress || files.precompressed) && self.is_text(content_type)
     }
 }
 
