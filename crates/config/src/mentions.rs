@@ -59,7 +59,8 @@ pub(crate) fn find(text: &str) -> Mentions {
     mentions.data.extend(refusal_pages(top));
     mentions.data.extend(shed_pages(top));
     mentions.scripts.extend(scripts_of(top));
-    mentions.libraries.extend(libraries(top));
+    mentions.libraries.extend(of_scripts(top, "lib"));
+    mentions.directories.extend(of_scripts(top, "cache_files"));
     for table in ["tenants", "upstreams"] {
         let named = member(top, table).and_then(DeValue::as_table);
         let levels = named.into_iter().flat_map(|named| named.values());
@@ -180,10 +181,10 @@ fn scripts_of<'a>(level: &'a DeTable<'_>) -> impl Iterator<Item = String> + 'a {
     phases.flat_map(|phase| script_files(phase.get_ref()))
 }
 
-/// Directories that scripts may require from.
-fn libraries(top: &DeTable<'_>) -> Vec<String> {
+/// Directories that a key of `[scripts]` names.
+fn of_scripts(top: &DeTable<'_>, key: &str) -> Vec<String> {
     let scripts = member(top, "scripts").and_then(DeValue::as_table);
-    let named = scripts.and_then(|scripts| member(scripts, "lib"));
+    let named = scripts.and_then(|scripts| member(scripts, key));
     named.map(script_files).unwrap_or_default()
 }
 

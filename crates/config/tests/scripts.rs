@@ -18,6 +18,7 @@ init = ["hooks/init.rb", { code = "p 0" }]
 worker_init = { file = "hooks/worker_init.rb" }
 worker_exit = { code = "p 1" }
 lib = ["lib", "/usr/share/ruby"]
+cache_files = "kept"
 rewrite = "process/rewrite.rb"
 access = ["process/access.rb", { file = "process/second.rb", cache = "never", on_error = "allow" }]
 log = { file = "process/log.rb", cache = "always", optional = true }
@@ -51,6 +52,7 @@ fn every_level_holds_the_scripts_written_on_it() {
     assert_eq!(process.init[0].path(), path("/hooks/init.rb"));
     assert_eq!(process.init.len(), 2, "one after another");
     assert_eq!(process.worker_exit[0].path(), None);
+    assert_eq!(*process.cache_files, [PathBuf::from("/kept")]);
     let libraries = process.lib.iter().map(|library| &library.directory);
     let expected = ["/lib", "/usr/share/ruby"].map(PathBuf::from);
     assert!(libraries.eq(&expected), "{:?}", process.lib);

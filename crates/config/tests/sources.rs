@@ -349,6 +349,14 @@ fn every_file_below_a_library_is_read_and_guarded() {
     let expected =
         "nagaya.toml:4 cannot read library `lib`: `lib/out.rb` is a link that leads out of it";
     assert_eq!(directory.told(), [expected]);
+    let files = format!(
+        "{LISTEN}[scripts]\ncache_files = [\"kept\"]\n{}",
+        site("a.test")
+    );
+    directory.write("nagaya.toml", files.as_bytes());
+    let expected = "nagaya.toml:4 no directory `kept`: no such file or directory";
+    assert_eq!(directory.told(), [expected]);
+    directory.write("nagaya.toml", main.as_bytes());
     std::fs::rename(&lib, directory.path.join("libs")).unwrap();
     let expected =
         "nagaya.toml:4 cannot read library `lib`: no such file or directory; did you mean `libs`?";

@@ -48,6 +48,8 @@ const ENDING: &str = "ending";
 const NO_ROOM: &str = "the server may open no more descriptors; raise the limit (LimitNOFILE, ulimit -Hn) or lower caps.connections";
 /// How long the workers of a server that starts may take to accept: the supervisor waits no longer.
 const START_MAX: Duration = Duration::from_secs(10);
+/// How long an ending server waits for the files of scripts' `Cache`.
+const KEPT_FILES_MAX: Duration = Duration::from_secs(2);
 /// How often an ending server looks whether its threads have ended, and one that waits for scripts whether it is to end.
 const END_LOOK: Duration = Duration::from_millis(10);
 
@@ -375,6 +377,7 @@ impl ServerThreads {
             self.shared.peers.tell(worker, Command::Drain);
         }
         self.wait_for(&self.threads, self.drain_max + END_MARGIN, receiver);
+        self.shared.scripts.keep_files(KEPT_FILES_MAX);
         self.shared.access_log.close();
         let writer = std::slice::from_ref(&self.log_writer);
         self.wait_for(writer, LAST_RECORDS_MAX, receiver);

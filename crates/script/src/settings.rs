@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::library::Library;
+use crate::shared::Bounds;
 
 /// Whose modules scripts are told they run in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,16 @@ pub struct Budgets {
     pub cache_entries: usize,
     /// Largest file that `File.read` gives.
     pub read_bytes: usize,
+}
+
+impl Budgets {
+    /// What `Cache` may hold.
+    pub(crate) fn of_cache(&self) -> Bounds {
+        Bounds {
+            bytes: self.cache_bytes,
+            entries: self.cache_entries,
+        }
+    }
 }
 
 impl Default for Budgets {
@@ -107,6 +118,8 @@ pub struct Settings {
     pub budgets: Budgets,
     /// Environment variables scripts may read, with their values.
     pub env: Vec<(String, String)>,
+    /// Directories whose files `Cache` may keep namespaces in.
+    pub cache_files: Vec<PathBuf>,
     /// What scripts may require.
     pub library: Arc<Library>,
     /// The worker's number.

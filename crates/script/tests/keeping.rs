@@ -5,8 +5,9 @@ use crate::bed;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::bed::{failure, interpreter, on_a_worker, run, settings, value};
+use crate::bed::{code, failure, interpreter, on_a_worker, run, settings, value};
 use script::{Datum, Interpreter, Phase, Settings, Shared, Trial};
 
 #[test]
@@ -247,4 +248,167 @@ fn check(cases: &[(&str, &str)]) {
         let inspected = value(&format!("({code}).inspect"));
         assert_eq!(inspected, Datum::from(*shown), "{code}");
     }
+}
+
+/// A directory of its own for files of `Cache`.
+struct Kept(std::path::PathBuf);
+
+impl Kept {
+    fn new(name: &str) -> Self {
+        let at = std::env::temp_dir().join(format!("nagaya-kept-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&at).expect("a directory");
+        Self(at)
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = settings();
+        settings.cache_files = vec![self.0.clone()];
+        settings.budgets.cpu = Duration::from_secs(5);
+        settings
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+
+    /// As an outside tool does.
+    fn replace(&self, name: &str, text: &str) {
+        let beside = self.0.join(".tool");
+        std::fs::write(&beside, text).expect("a file");
+        std::fs::rename(beside, self.0.join(name)).expect("a name");
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("the directory");
+    }
+}
+
+async fn comes_to(interpreter: &Rc<Interpreter>, script: &str, expected: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let ran = run(interpreter, script, &mut Trial::get("/")).await;
+        let value = ran.expect("it runs").value;
+        if value == Datum::from(expected) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{script} is {value:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+const TOLD: &str =
+    "c = Cache.new(filename: 'max.lmc'); c.keys.sort.map { |k| \"#{k}=#{c[k]}\" }.join(' ')";
+
+#[test]
+fn a_file_keeps_a_namespace_and_counts_what_others_change() {
+    let kept = Kept::new("both");
+    kept.replace("max.lmc", "/a.php\t{\"max\": 2}\nodd\\tkey\ttwo\\nlines");
+    on_a_worker(async {
+        let shared = Arc::new(Shared::default());
+        let interpreter =
+            Interpreter::open(kept.settings(), Arc::clone(&shared)).expect("it opens");
+        // Read before the first script runs.
+        let init = code("$first = Cache.new(filename: 'max.lmc')['/a.php']");
+        interpreter
+            .start(vec![(Phase::Init, init)])
+            .await
+            .expect("it starts");
+        let ran = run(&interpreter, "$first", &mut Trial::get("/"))
+            .await
+            .expect("it runs");
+        assert_eq!(ran.value, Datum::from("{\"max\": 2}"));
+        // What scripts write comes into the file, beside what is there.
+        let set = format!(
+            "c = Cache.new(filename: {:?}); c['b'] = '1'; c.incr('b', 4)",
+            kept.0.join("max.lmc")
+        );
+        run(&interpreter, &set, &mut Trial::get("/"))
+            .await
+            .expect("it runs");
+        shared.keep_files(Duration::from_secs(30));
+        assert_eq!(
+            kept.text("max.lmc"),
+            "/a.php\t{\"max\": 2}\nb\t5\nodd\\tkey\ttwo\\nlines\n"
+        );
+        // Others take a key away, change one and add one; of `b`, which both change, theirs counts.
+        run(
+            &interpreter,
+            "Cache.new(filename: 'max.lmc')['b'] = '6'",
+            &mut Trial::get("/"),
+        )
+        .await
+        .expect("it runs");
+        kept.replace("max.lmc", "/a.php\t3\nb\t7\nnew\t1\n");
+        comes_to(&interpreter, TOLD, "/a.php=3 b=7 new=1").await;
+        std::fs::write(kept.0.join("max.lmc"), "/a.php\t4\n").expect("written in place");
+        comes_to(&interpreter, TOLD, "/a.php=4").await;
+        // A file that is no such text is left as it is, and memory, too.
+        kept.replace("max.lmc", "no tab\n");
+        run(
+            &interpreter,
+            "Cache.new(filename: 'max.lmc')['x'] = '1'",
+            &mut Trial::get("/"),
+        )
+        .await
+        .expect("it runs");
+        shared.keep_files(Duration::from_secs(30));
+        assert_eq!(kept.text("max.lmc"), "no tab\n");
+        comes_to(&interpreter, TOLD, "/a.php=4 x=1").await;
+        kept.replace("max.lmc", "/a.php\t5\n");
+        comes_to(&interpreter, TOLD, "/a.php=5 x=1").await;
+    });
+    // Another process finds it.
+    on_a_worker(async {
+        let interpreter = Interpreter::open(kept.settings(), Arc::default()).expect("it opens");
+        interpreter.start(Vec::new()).await.expect("it starts");
+        let ran = run(
+            &interpreter,
+            "Cache.new(filename: 'max.lmc')['/a.php']",
+            &mut Trial::get("/"),
+        )
+        .await;
+        assert_eq!(ran.expect("it runs").value, Datum::from("5"));
+    });
+}
+
+#[test]
+fn files_of_cache_lie_where_the_operator_says() {
+    let kept = Kept::new("places");
+    std::os::unix::fs::symlink("/etc/hostname", kept.0.join("link.lmc")).expect("a link");
+    on_a_worker(async {
+        let shared = Arc::new(Shared::default());
+        let interpreter =
+            Interpreter::open(kept.settings(), Arc::clone(&shared)).expect("it opens");
+        interpreter.start(Vec::new()).await.expect("it starts");
+        for name in [
+            "/etc/passwd",
+            "../x.lmc",
+            "a/b.lmc",
+            ".hidden",
+            "",
+            "..",
+            &format!("{}/../x", kept.0.display()),
+        ] {
+            let script = format!("Cache.new(filename: {name:?})");
+            let said = run(&interpreter, &script, &mut Trial::get("/"))
+                .await
+                .expect_err(name);
+            assert!(
+                said.to_string().contains("Cache::InitError"),
+                "{name}: {said}"
+            );
+        }
+        let script =
+            "Cache.new(filename: 'link.lmc')['a'] = '1'; Cache.new(namespace: 'n')['a'] = '1'";
+        run(&interpreter, script, &mut Trial::get("/"))
+            .await
+            .expect("it runs");
+        shared.keep_files(Duration::from_secs(30));
+        let names = std::fs::read_dir(&kept.0).expect("the directory");
+        let names: Vec<_> = names.flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["link.lmc"]);
+        assert!(std::fs::read_link(kept.0.join("link.lmc")).is_ok());
+    });
 }

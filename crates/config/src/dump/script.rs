@@ -36,6 +36,10 @@ impl Lines {
             }
         }
         self.numbers(&keys::SCRIPTS, &scripts.budgets, &Budgets::FIELDS);
+        if !scripts.cache_files.is_empty() {
+            let files = list(&scripts.cache_files, |path| quote_path(path));
+            self.key("cache_files", files);
+        }
         self.key("env", list(&scripts.env, quote));
     }
 

@@ -237,6 +237,15 @@ pub(crate) const SCRIPTS: Section = Section {
             "cache_entries = 1000000",
         ),
         key(
+            "cache_files",
+            Kind::Other("directory, or list of directories"),
+            Value("[]"),
+            "Directories in which files keep namespaces of `Cache` (`Cache.new filename:`), a line a key, as an outside \
+             tool may edit them; each is for these files alone, and the server's `user` writes there. Without one \
+             `filename` is a name like another, and no file is made.",
+            "cache_files = [\"/var/lib/nagaya/cache\"]",
+        ),
+        key(
             "read_bytes",
             Kind::Size(KIB, STRING_BYTES_MAX),
             Value("1MiB"),

@@ -23,8 +23,8 @@ use crate::units;
 /// Largest script.
 const SCRIPT_BYTES_MAX: usize = 1 << 20;
 
-/// Directories of `lib`.
-const LIBRARIES_MAX: usize = 16;
+/// Directories of `lib`, and of `cache_files`.
+const DIRECTORIES_MAX: usize = 16;
 
 /// Where a script stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,7 @@ pub(crate) fn process(tops: &Tops<'_>) -> Scripts {
         lib: libraries(&table),
         phases: Arc::new(phases(&table)),
         budgets: budgets(&table),
+        cache_files: cache_files(&table),
         env: env(&table),
     }
 }
@@ -221,12 +222,29 @@ fn read(value: &Value<'_>, path: &PathBuf) -> Option<Arc<[u8]>> {
     found.ok().flatten()
 }
 
+/// `cache_files`.
+fn cache_files(table: &Table<'_>) -> Arc<[PathBuf]> {
+    let listed = table.get("cache_files").map(|value| value.one_or_list());
+    let listed = listed.unwrap_or_default();
+    if let Some(beyond) = listed.get(DIRECTORIES_MAX) {
+        beyond.report(format!("more than {DIRECTORIES_MAX} directories"));
+    }
+    let directory = |value: &Value<'_>| {
+        let path = values::path(value)?;
+        if let Some(why) = value.context.sources.directory_missing(&path) {
+            value.report(format!("no directory `{}`: {why}", path.display()));
+        }
+        Some(path)
+    };
+    listed.iter().filter_map(directory).collect()
+}
+
 /// `lib`.
 fn libraries(table: &Table<'_>) -> Arc<[Library]> {
     let listed = table.get("lib").map(|value| value.one_or_list());
     let listed = listed.unwrap_or_default();
-    if let Some(beyond) = listed.get(LIBRARIES_MAX) {
-        beyond.report(format!("more than {LIBRARIES_MAX} directories"));
+    if let Some(beyond) = listed.get(DIRECTORIES_MAX) {
+        beyond.report(format!("more than {DIRECTORIES_MAX} directories"));
     }
     listed.iter().filter_map(library).collect()
 }

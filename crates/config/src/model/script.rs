@@ -33,6 +33,8 @@ pub struct Scripts {
     pub phases: Arc<PhaseScripts>,
     /// What scripts may use.
     pub budgets: Budgets,
+    /// Directories in which files keep namespaces of `Cache`.
+    pub cache_files: Arc<[PathBuf]>,
     /// Environment variables of the server that scripts may read, each once.
     pub env: Arc<[String]>,
 }

@@ -4,6 +4,7 @@
 //! a generation, it is made of copies.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) struct Plan {
     pub(super) budgets: Budgets,
     /// Largest body that a `body_filter` is given.
     pub(super) body_filter_bytes: usize,
+    /// Directories whose files `Cache` may keep namespaces in.
+    pub(super) cache_files: Vec<PathBuf>,
     /// What scripts may require.
     pub(super) library: Arc<Library>,
     /// Names of environment variables.
@@ -115,7 +118,7 @@ pub(crate) struct Builder {
 /// What tells scripts apart, besides when they are compiled.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Text {
-    File(std::path::PathBuf),
+    File(PathBuf),
     Code(Arc<str>),
 }
 
@@ -195,6 +198,7 @@ impl Builder {
             },
             budgets: budgets(&own.budgets),
             body_filter_bytes: own.budgets.body_filter_bytes,
+            cache_files: own.cache_files.to_vec(),
             library: Arc::new(library(&own.lib)),
             env: own.env.to_vec(),
             opening_max: model.scripts_start_max(),

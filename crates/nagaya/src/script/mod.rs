@@ -156,6 +156,7 @@ fn open(
         server,
         budgets,
         env: env.to_vec(),
+        cache_files: Vec::new(),
         library: Arc::default(),
         worker: 0,
         reader: Rc::new(Files),

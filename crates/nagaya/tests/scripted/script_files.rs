@@ -209,3 +209,47 @@ fn scripts_require_files_that_are_read_with_the_configuration_and_never_served()
     });
     gateway.stop();
 }
+
+const KEPT: &str = r#"
+workers = 2
+[[listen]]
+address = "127.0.0.1:{port}"
+[log]
+access = ""
+[scripts]
+cpu = "1s"
+cache_files = "{dir}/kept"
+
+[[sites]]
+hosts = ["a.test"]
+  [[sites.rules]]
+  match = { path = "/max" }
+  handler = { script = { code = "Nginx.rputs Cache.new(filename: 'max.lmc')['/a.php'].to_s" } }
+  [[sites.rules]]
+  match = { path = "/count" }
+  handler = { script = { code = "Nginx.rputs Cache.new(filename: 'max.lmc').incr('n')" } }
+"#;
+
+#[test]
+fn a_file_of_cache_is_edited_outside_and_outlives_the_server() {
+    let builder = Gateway::with_config(env!("CARGO_BIN_EXE_nagaya"), KEPT);
+    let directory = builder.directory();
+    directory.write("kept/max.lmc", "/a.php\t2\n");
+    let file = directory.path().join("kept/max.lmc");
+    // Started by root, the server is somebody else.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(directory.path().join("kept"), open).expect("permissions");
+    let mut gateway = builder.start();
+    let ask = |gateway: &Gateway, path: &str| get(gateway, "a.test", path).text();
+    assert_eq!(ask(&gateway, "/max"), "2");
+    std::fs::write(&file, "/a.php\t3\n").expect("write");
+    eventually(PATIENCE, "what was written outside", || {
+        (ask(&gateway, "/max") == "3").then_some(())
+    });
+    for number in ["1", "2", "3"] {
+        assert_eq!(ask(&gateway, "/count"), number);
+    }
+    gateway.stop();
+    let text = std::fs::read_to_string(&file).expect("the file");
+    assert_eq!(text, "/a.php\t3\nn\t3\n");
+}

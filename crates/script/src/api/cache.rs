@@ -1,6 +1,9 @@
 //! `Cache`: strings for every worker and generation, with the methods of localmemcache.
 
 use std::any::Any;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,10 +12,13 @@ use mruby::{Answer, Datum, MethodOf};
 use super::chapter::{Chapter, InRuby, Method, takes};
 use super::entries::{Native, error, holder};
 use super::native::option;
-use crate::shared::{Bounds, Namespace, Refusal};
+use crate::shared::{BY_FILE, Bounds, Namespace, Refusal};
 use crate::state::NativeCall;
 
 const CACHES: &[&str] = &["Cache"];
+
+/// Longest name of a file, which has a longer one while it is written.
+const FILE_NAME_BYTES_MAX: usize = 200;
 
 /// Longest name of a namespace.
 const NAME_BYTES_MAX: usize = 1_024;
@@ -140,8 +146,10 @@ pub(super) const CHAPTER: Chapter = Chapter {
             name: "Cache.new",
             arguments: "options",
             waits: "",
-            doc: "`:namespace => name` or `:filename => path`; the path is a name like another, and \
-                  no file is made. Other options are for the original and change nothing.",
+            doc: "`:namespace => name` or `:filename => path`. With `scripts.cache_files` the file lies in one of its \
+                  directories and keeps the namespace, a line a key: others may change it, which counts within a \
+                  second or so; without, the path is a name like another, and no file is made. Other options are for \
+                  the original and change nothing.",
         },
         InRuby {
             name: "Cache#each",
@@ -189,19 +197,57 @@ fn name(call: &NativeCall<'_>) -> Result<Vec<u8>, Answer> {
     let options = call.datum(0);
     let (prefix, value) = match (option(&options, "namespace"), option(&options, "filename")) {
         (Some(value), _) => (b'n', value),
-        (None, Some(value)) => (b'f', value),
+        (None, Some(value)) => (BY_FILE, value),
         (None, None) => return Err(usage()),
     };
     match value {
         Datum::Bytes(name) | Datum::Symbol(name) if name.len() <= NAME_BYTES_MAX => {
             let mut full = vec![prefix];
-            full.extend_from_slice(name);
+            let directories = &call.host.settings.cache_files;
+            match prefix {
+                BY_FILE if !directories.is_empty() => full.extend(kept(name, directories)?),
+                _ => full.extend_from_slice(name),
+            }
             Ok(full)
         }
         Datum::Bytes(_) | Datum::Symbol(_) => Err(Answer::argument_error(
             "a namespace of Cache has a name of at most 1024 bytes",
         )),
         _ => Err(Answer::type_error("the name of a Cache is a String")),
+    }
+}
+
+/// The full name of a file that lies in one of the directories, in the first if it is a bare name.
+fn kept(name: &[u8], directories: &[PathBuf]) -> Result<Vec<u8>, Answer> {
+    let path = Path::new(OsStr::from_bytes(name));
+    let path = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => {
+            let first = directories.first().map(PathBuf::as_path);
+            first.unwrap_or(Path::new("/")).join(path)
+        }
+        _ => path.to_owned(),
+    };
+    let is_plain = |name: &OsStr| {
+        let name = name.as_bytes();
+        name.len() <= FILE_NAME_BYTES_MAX && !name.starts_with(b".") && !name.contains(&0)
+    };
+    let is_kept = path.file_name().is_some_and(is_plain)
+        && directories.iter().any(|known| path.parent() == Some(known));
+    match is_kept {
+        true => Ok(path.into_os_string().into_vec()),
+        false => {
+            let known: Vec<_> = directories
+                .iter()
+                .map(|known| known.display().to_string())
+                .collect();
+            Err(Answer::Raise(
+                "Cache::InitError",
+                format!(
+                    "a file of Cache lies in one of the directories of scripts.cache_files ({})",
+                    known.join(", ")
+                ),
+            ))
+        }
     }
 }
 
@@ -312,11 +358,7 @@ fn with(call: &mut NativeCall<'_>, act: impl FnOnce(&Namespace, Bounds) -> Answe
 }
 
 fn bounds(call: &NativeCall<'_>) -> Bounds {
-    let budgets = &call.host.settings.budgets;
-    Bounds {
-        bytes: budgets.cache_bytes,
-        entries: budgets.cache_entries,
-    }
+    call.host.settings.budgets.of_cache()
 }
 
 fn count(number: usize) -> Answer {

@@ -104,6 +104,7 @@ impl Interpreter {
     }
 
     async fn run_starters(self: &Rc<Self>) -> Result<(), Failure> {
+        self.read_kept().await;
         self.compile_library().await?;
         let starters = self.starters.borrow().clone();
         for (phase, script) in &starters {

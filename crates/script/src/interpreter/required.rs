@@ -1,4 +1,5 @@
-//! Files that scripts may require, compiled in a VM before its first script runs.
+//! What is made ready before the first script of a VM runs: files that scripts may require are
+//! compiled, and those that `Cache` is kept in read.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +13,14 @@ use crate::script::{Script, Source};
 const AT_A_STRETCH: Duration = Duration::from_millis(2);
 
 impl Interpreter {
+    /// Waits until the files that `Cache` is kept in are read.
+    pub(super) async fn read_kept(&self) {
+        let (settings, shared) = (&self.settings, &self.shared);
+        let bounds = settings.budgets.of_cache();
+        let directories = &settings.cache_files;
+        shared.kept.follow(&shared.pool, directories, bounds).await;
+    }
+
     /// Compiles what this VM has not compiled yet.
     pub(super) async fn compile_library(self: &Rc<Self>) -> Result<(), Failure> {
         let library = Arc::clone(&self.settings.library);

@@ -3,6 +3,8 @@
 //! It outlives every interpreter, so that a reload loses neither a counter nor a lock.
 
 mod groups;
+mod kept;
+mod kept_text;
 mod lock;
 mod pool;
 mod senses;
@@ -11,8 +13,10 @@ mod shard;
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(crate) use groups::{Given, Groups, Key};
+pub(crate) use kept::{BY_FILE, Kept};
 pub(crate) use lock::{Entered, Lock, Locks, Turn};
 pub(crate) use pool::{Bounds, Namespace, Pool, Refusal};
 pub use senses::Sensed;
@@ -21,7 +25,9 @@ pub(crate) use senses::Senses;
 /// What scripts of all workers and generations share: `Cache` and global `Mutex`es.
 #[derive(Debug, Default)]
 pub struct Shared {
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
+    /// Files that namespaces of `Cache` are kept in.
+    pub(crate) kept: Kept,
     pub(crate) locks: Locks,
     /// Control groups that scripts define.
     pub(crate) groups: Arc<Mutex<Groups>>,
@@ -32,6 +38,13 @@ impl Shared {
     /// Has sensors answered so; what was said first holds.
     pub fn answer_sensors(&self, answer: impl Fn(&str) -> Sensed + Send + Sync + 'static) {
         self.senses.answer_by(Box::new(answer));
+    }
+}
+
+impl Shared {
+    /// Has the files of `Cache` written before the process ends, for as long as `within`.
+    pub fn keep_files(&self, within: Duration) {
+        self.kept.keep(within);
     }
 }
 

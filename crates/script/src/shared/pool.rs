@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use super::enter;
@@ -69,6 +69,8 @@ pub(crate) struct Namespace {
     shards: [Padded; SHARDS],
     /// The shard the hand is in.
     hand: AtomicUsize,
+    /// Whether something was changed since whoever keeps it in a file asked last.
+    is_changed: AtomicBool,
 }
 
 /// A shard in cache lines of its own.
@@ -89,6 +91,11 @@ impl Pool {
         let fresh = Arc::new(Namespace::new(Arc::clone(&self.used)));
         namespaces.insert(name.to_vec(), Arc::clone(&fresh));
         Some(fresh)
+    }
+
+    /// Every name.
+    pub(super) fn names(&self) -> Vec<Vec<u8>> {
+        enter(&self.namespaces).keys().cloned().collect()
     }
 
     /// Empties a namespace, and forgets its name when no object is left that uses it.
@@ -144,6 +151,7 @@ impl Namespace {
             hasher: RandomState::new(),
             shards: Default::default(),
             hand: AtomicUsize::new(0),
+            is_changed: AtomicBool::new(false),
         }
     }
 
@@ -199,6 +207,7 @@ impl Namespace {
         let removed = enter(self.shard(hash)).remove(hash, key);
         if let Some(bytes) = removed {
             self.used.shrink(bytes, 1);
+            self.mark();
         }
         removed.is_some()
     }
@@ -209,6 +218,19 @@ impl Namespace {
             let gone = std::mem::take(&mut *enter(shard));
             self.used.shrink(gone.bytes(), gone.len());
         }
+        self.mark();
+    }
+
+    /// Something was changed. Mostly it is told already, and nothing is written.
+    pub(super) fn mark(&self) {
+        if !self.is_changed.load(Relaxed) {
+            self.is_changed.store(true, Relaxed);
+        }
+    }
+
+    /// Whether something was changed since this was asked last.
+    pub(super) fn take_changes(&self) -> bool {
+        self.is_changed.swap(false, Relaxed)
     }
 
     /// Keys in it.
@@ -223,9 +245,18 @@ impl Namespace {
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         for Padded(shard) in &self.shards {
-            enter(shard).keys(|key| keys.push(key.to_vec()));
+            enter(shard).each(|key, _| keys.push(key.to_vec()));
         }
         keys
+    }
+
+    /// Every key with its value, in no order.
+    pub(super) fn pairs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut pairs = Vec::new();
+        for Padded(shard) in &self.shards {
+            enter(shard).each(|key, value| pairs.push((key.to_vec(), value.to_vec())));
+        }
+        pairs
     }
 
     /// What all namespaces hold.
@@ -267,6 +298,7 @@ impl Namespace {
             }
         }
         shard.put(hash, key, value);
+        self.mark();
         true
     }
 

@@ -107,13 +107,13 @@ impl Shard {
         None
     }
 
-    /// Calls `each` with every key.
-    pub(super) fn keys(&self, mut each: impl FnMut(&[u8])) {
+    /// Calls `each` with every key and its value.
+    pub(super) fn each(&self, mut each: impl FnMut(&[u8], &[u8])) {
         let live = |entry: &&ShardEntry| entry.state != Seen::Free;
         self.entries
             .iter()
             .filter(live)
-            .for_each(|entry| each(&entry.key));
+            .for_each(|entry| each(&entry.key, &entry.value));
     }
 
     /// Keys and values, in bytes.
