@@ -61,12 +61,21 @@ impl<'a> Arrived<'a> {
         })
     }
 
-    /// All that scripts of this request may stand on, outermost first.
-    pub(crate) fn levels(self, route: &Route) -> impl Iterator<Item = Level<'a>> {
-        let routed = self.routed(route);
-        let rules = routed.into_iter().flat_map(|routed| routed.rules(route));
-        let site = routed.map(|routed| routed.site);
-        levels(rules, site, std::iter::empty()).rev()
+    /// What scripts of this request may stand on, by number, outermost first: the order of
+    /// [`Chosen::levels`] backwards, without a walk over those before it.
+    pub(crate) fn level(self, route: &Route, number: usize) -> Option<Level<'a>> {
+        let Some(number) = number.checked_sub(1) else {
+            return Some(Level::Process);
+        };
+        let site = self.site(route)?;
+        match number {
+            0 => Some(Level::Tenant(site)),
+            1 => Some(Level::Site(site)),
+            number => {
+                let matched = route.matched().get(number - 2)?;
+                site.rules.get(*matched).map(Level::Rule)
+            }
+        }
     }
 
     /// Which replies are compressed: as the last rule that matched and says so, or the site.
@@ -117,22 +126,6 @@ pub(crate) enum Level<'a> {
     Process,
 }
 
-/// The levels of a request by the rules that matched, in order, and its site, innermost first: the
-/// one place that says their order. `handlers` are those that its handler adds.
-fn levels<'a>(
-    rules: impl DoubleEndedIterator<Item = &'a Rule>,
-    site: Option<&'a Site>,
-    handlers: impl DoubleEndedIterator<Item = Level<'a>>,
-) -> impl DoubleEndedIterator<Item = Level<'a>> {
-    rules
-        .rev()
-        .map(Level::Rule)
-        .chain(site.map(Level::Site))
-        .chain(site.map(Level::Tenant))
-        .chain(handlers)
-        .chain([Level::Process])
-}
-
 impl<'a> Routed<'a> {
     /// The rules that matched, in order.
     pub fn rules<'r>(
@@ -177,12 +170,18 @@ impl<'a> Deref for Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// All that limits of this request may stand on, innermost first.
+    /// All that limits of this request may stand on, innermost first: what [`Arrived::level`] counts
+    /// from the other end, and what its handler adds.
     pub(crate) fn levels(self, route: &Route) -> impl DoubleEndedIterator<Item = Level<'a>> {
         let upstream = self.upstream_index(route).map(Level::Upstream);
         let programs = self.runs_program().then_some(Level::Programs);
-        let handlers = upstream.into_iter().chain(programs);
-        levels(self.rules(route), Some(self.site), handlers)
+        self.rules(route)
+            .rev()
+            .map(Level::Rule)
+            .chain([Level::Site(self.site), Level::Tenant(self.site)])
+            .chain(upstream)
+            .chain(programs)
+            .chain([Level::Process])
     }
 
     /// Whether a program is started for it.
@@ -210,5 +209,46 @@ impl<'a> Chosen<'a> {
         let upstreams = &self.serving.generation.upstreams;
         let upstream = upstreams.get(self.upstream_index(route)?)?;
         Some(&upstream.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Fixture, exchange, peer};
+
+    #[test]
+    fn limits_and_scripts_see_the_same_order_from_its_two_ends() {
+        let fixture = Fixture::new(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\n[[sites]]\nhosts = [\"a\"]\n\
+             [[sites.rules]]\nname = \"first\"\ndeny = [\"192.0.2.1\"]\n[[sites.rules]]\nname = \"second\"\n\
+             handler = { respond = { body = \"ok\" } }\n",
+        );
+        let serving = fixture.worker.serving();
+        let arrived = Arrived {
+            worker: &fixture.worker,
+            serving: &serving,
+        };
+        let route = &mut exchange(peer("192.0.2.7:1"), "GET / HTTP/1.1\r\nHost: a\r\n\r\n").route;
+        route.site_index = Some(0);
+        route.add_rule(0);
+        route.add_rule(1);
+        let chosen = arrived.routed(route).expect("a site").chosen(route);
+        let inward: Vec<_> = chosen.levels(route).map(words).collect();
+        let outward = (0..).map_while(|number| arrived.level(route, number).map(words));
+        let mut outward: Vec<_> = outward.collect();
+        outward.reverse();
+        assert_eq!(inward, outward);
+        assert_eq!(inward, ["second", "first", "site", "tenant", "process"]);
+    }
+
+    fn words(level: Level<'_>) -> String {
+        match level {
+            Level::Rule(rule) => rule.name.to_string(),
+            Level::Site(_) => "site".to_owned(),
+            Level::Tenant(_) => "tenant".to_owned(),
+            Level::Upstream(_) | Level::Programs => "a handler's".to_owned(),
+            Level::Process => "process".to_owned(),
+        }
     }
 }

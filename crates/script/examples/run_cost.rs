@@ -49,7 +49,8 @@ fn main() {
         first.await.expect("the script runs");
         for _ in 0..runs {
             // As the engine does it.
-            let begun = interpreter.begin_at_once(Phase::Access, &script);
+            let begun =
+                interpreter.begin_at_once(Phase::Access, &script, std::time::Instant::now());
             let mut run = begun.expect("it is compiled").expect("there is room");
             let step = run.step(Some(&mut request)).expect("the script runs");
             assert!(

@@ -353,10 +353,18 @@ fn nothing_runs_in_a_new_interpreter_before_it_has_started() {
         let ran = interpreter.run(Phase::Access, &kept, None).await;
         let said = ran.expect_err("init raises once").to_string();
         assert!(said.contains("not yet"), "{said}");
-        assert!(interpreter.begin_at_once(Phase::Access, &kept).is_none());
+        assert!(
+            interpreter
+                .begin_at_once(Phase::Access, &kept, Instant::now())
+                .is_none()
+        );
         let ran = interpreter.run(Phase::Access, &kept, None).await;
         assert_eq!(ran.expect("it has started by now").value, Datum::Int(42));
-        assert!(interpreter.begin_at_once(Phase::Access, &kept).is_some());
+        assert!(
+            interpreter
+                .begin_at_once(Phase::Access, &kept, Instant::now())
+                .is_some()
+        );
     });
 }
 

@@ -437,9 +437,9 @@ pub(crate) const CAPS: Section = Section {
         key(
             "cached_file_bytes",
             Kind::Size(0, 16 * MIB),
-            Value("64KiB"),
-            "Largest file that a worker keeps in memory.",
-            "cached_file_bytes = \"16KiB\"",
+            Value("16KiB"),
+            "Largest file that a worker keeps in memory. A larger one is sent from the kernel's cache, which costs less from about this size on.",
+            "cached_file_bytes = \"64KiB\"",
         ),
         key(
             "file_cache_bytes",

@@ -159,7 +159,7 @@ pub struct Caps {
     pub spool_memory_bytes: usize,
     /// All temporary files together. Default 2 GiB.
     pub spool_disk_bytes: u64,
-    /// Largest file kept in a worker's cache of small files. Default 64 KiB.
+    /// Largest file kept in a worker's cache of small files. Default 16 KiB.
     pub cached_file_bytes: usize,
     /// A worker's cache of small files in total. Default 16 MiB.
     pub file_cache_bytes: usize,

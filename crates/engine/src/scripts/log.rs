@@ -48,7 +48,7 @@ pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant)
         place: Cursor::default(),
         next: Next::Script,
     };
-    rest.run(arrived, scripts, exchange);
+    rest.run(arrived, scripts, exchange, ended);
     match rest.next {
         Next::Script => None,
         Next::Begin(_) | Next::Wait(_) => Some(rest),
@@ -57,12 +57,19 @@ pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant)
 
 impl Rest {
     /// Runs what is left until it is over or waits.
-    fn run(&mut self, arrived: Arrived<'_>, scripts: &Scripts, exchange: &mut Exchange) {
+    fn run(
+        &mut self,
+        arrived: Arrived<'_>,
+        scripts: &Scripts,
+        exchange: &mut Exchange,
+        now: Instant,
+    ) {
         while let Some(used) = self.place.next(arrived, &exchange.route, Phase::Log) {
             let Some(script) = scripts.script(used) else {
                 continue;
             };
-            let ended = match scripts.interpreter().begin_at_once(Phase::Log, script) {
+            let interpreter = scripts.interpreter();
+            let ended = match interpreter.begin_at_once(Phase::Log, script, now) {
                 None => return self.next = Next::Begin(used),
                 Some(Err(failure)) => Err(failure),
                 Some(Ok(mut run)) => match run.step(Some(exchange)) {
@@ -106,7 +113,7 @@ impl Rest {
                 Next::Wait(waiting) => go_on(*waiting, &mut exchange).await,
             };
             told(arrived.worker, &exchange, ended);
-            self.run(arrived, scripts, &mut exchange);
+            self.run(arrived, scripts, &mut exchange, Instant::now());
         }
         if let Some(scripted) = &mut exchange.scripted {
             Scripted::end(scripted);

@@ -98,8 +98,7 @@ impl Cursor {
 
 /// The scripts of a level by its number, outermost first; `None` beyond the last.
 fn level<'a>(arrived: Arrived<'a>, route: &Route, number: usize) -> Option<Option<&'a Level>> {
-    let level = arrived.levels(route).nth(number)?;
-    Some(match level {
+    Some(match arrived.level(route, number)? {
         stage::Level::Process => {
             let plan = arrived.serving.generation.scripts.as_ref();
             plan.and_then(|plan| plan.process.as_deref())
@@ -128,7 +127,7 @@ pub(super) async fn run(
         return Ok(Ok(Datum::Nil));
     };
     let interpreter = scripts.interpreter();
-    let begun = match interpreter.begin_at_once(phase, script) {
+    let begun = match interpreter.begin_at_once(phase, script, arrived.worker.clock.moment()) {
         Some(begun) => begun,
         // Boxed, as the next: few scripts wait, and requests need not have room for it.
         None => Box::pin(interpreter.begin(phase, script)).await,

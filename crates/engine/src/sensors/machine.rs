@@ -3,7 +3,7 @@
 //! The idea: a table says which file serves which gauges, how often it is read, and what to do
 //! where it is not there. What moves fast is read at each sample, what does not once a second. What
 //! costs more the more there is to look at (local ports, and descriptors on older kernels) is
-//! looked at so seldom that it takes no more than a two-hundredth of a core. A file that is not
+//! looked at so seldom that it takes no more than a thousandth of a core. A file that is not
 //! there, or could not be read, is looked for again every second: tables of connections come with
 //! the first rule of a firewall, and what could not be read for want of memory is needed the next
 //! moment.
@@ -24,7 +24,7 @@ const SECOND_US: u64 = 1_000_000;
 /// How often files that are not there are looked for.
 const LOOK_AGAIN_US: u64 = 1_000_000;
 /// What costs more than a moment may take one in so many of the processor's time.
-const REST_TIMES: u64 = 250;
+const REST_TIMES: u64 = 1_000;
 /// Bounds of the rest between two such looks.
 const REST_US: (u64, u64) = (1_000_000, 60_000_000);
 

@@ -182,16 +182,17 @@ impl Interpreter {
     }
 
     /// As [`Interpreter::begin`], where nothing has to be waited for or compiled first; `None`
-    /// otherwise.
+    /// otherwise. The time is about `now`: it says whether files are due to be looked at.
     pub fn begin_at_once(
         self: &Rc<Self>,
         phase: Phase,
         script: &Script,
+        now: Instant,
     ) -> Option<Result<Run, Failure>> {
         if !self.is_started() {
             return None;
         }
-        let slot = self.known(script)?;
+        let slot = self.known(script, now)?;
         Some(Run::begin(self, phase, script, Ready::kept(slot)))
     }
 
@@ -207,7 +208,7 @@ impl Interpreter {
 
     /// The script, compiled in the VM that is open.
     async fn ready(self: &Rc<Self>, script: &Script) -> Result<Ready, Failure> {
-        if let Some(slot) = self.known(script) {
+        if let Some(slot) = self.known(script, Instant::now()) {
             return Ok(Ready::kept(slot));
         }
         let (text, line) = match &script.inner.source {
@@ -232,7 +233,7 @@ impl Interpreter {
     }
 
     /// The slot of a script that is compiled already; now and then its file is looked at meanwhile.
-    fn known(self: &Rc<Self>, script: &Script) -> Option<Slot> {
+    fn known(self: &Rc<Self>, script: &Script, now: Instant) -> Option<Slot> {
         let number = self.open.borrow().number;
         let compiled = script.inner.compiled.borrow();
         let compiled = compiled.as_ref().filter(|compiled| compiled.vm == number)?;
@@ -241,13 +242,12 @@ impl Interpreter {
             ..
         } = script.inner.source
         {
-            self.look_now_and_then(script);
+            self.look_now_and_then(script, now);
         }
         Some(compiled.slot)
     }
 
-    fn look_now_and_then(self: &Rc<Self>, script: &Script) {
-        let now = Instant::now();
+    fn look_now_and_then(self: &Rc<Self>, script: &Script, now: Instant) {
         match script.inner.looked.get() {
             Some(looked) if now.duration_since(looked) >= LOOK_EVERY => {}
             _ => return,

