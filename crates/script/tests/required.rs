@@ -77,10 +77,7 @@ fn a_file_is_run_once_a_vm_and_by_every_name_of_it() {
                 "[false, false, 1]",
             ),
             ("Greeting.to('you')", "\"hello you\""),
-            (
-                "local",
-                "NameError: undefined local variable or method 'local'",
-            ),
+            ("local", "NoMethodError: undefined method 'local' for main"),
             (
                 "[require('shop/cart'), Cart.new.sum, require('shop/price')]",
                 "[true, 42, false]",
