@@ -30,8 +30,8 @@ pub use cgroup::{CPU_PERIOD_US, Cgroup, IoLimit};
 pub use condition::{Condition, Glob};
 pub use file::{Auth, ErrorPage, FileIdentity, Guarded};
 pub use handler::{
-    Cgi, EarlyHints, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyTarget, Redirect,
-    Respond, Rlimits,
+    Cgi, EarlyHints, FastCgi, Handler, MetricsFormat, Proxy, ProxyHost, ProxyRedirects,
+    ProxyTarget, Redirect, Respond, Rlimits,
 };
 pub use host::HostPattern;
 pub use limit::{

@@ -1,9 +1,9 @@
 //! A configuration becomes the model it says.
 
-use config::model::{LevelCaps, LevelTimeouts};
+use config::model::{Handler, LevelCaps, LevelTimeouts, Template};
 use config::{Sources, load};
 
-use crate::written::{LISTEN, SITE, model};
+use crate::written::{LISTEN, SITE, model, problems};
 
 /// Every kind of rule, as design and manual show them.
 const WHOLE: &str = r#"
@@ -56,6 +56,46 @@ fn a_whole_configuration_loads() {
         .unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(model.upstreams.len(), 2, "equal URLs are one upstream");
     assert_eq!(model.sites[0].rules.len(), 7);
+}
+
+#[test]
+fn what_a_proxy_rewrites_is_kept_in_the_order_it_is_written() {
+    let redirects = |keys: &str| {
+        let proxy = format!("{{ upstream = \"http://a\", {keys} }}");
+        let text = format!("{LISTEN}{SITE}rules = [{{ handler = {{ proxy = {proxy} }} }}]\n");
+        match &model(&text).sites[0].rules[0].handler {
+            Some(Handler::Proxy(proxy)) => proxy.redirects.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let own_only = Some(Box::default());
+    assert_eq!(redirects(""), own_only);
+    assert_eq!(redirects("proxy_redirect = true"), own_only);
+    assert_eq!(redirects("proxy_redirect = false"), None);
+    let said = redirects(
+        "proxy_redirect = { location = { \"http://b/\" = \"/\", \"/a\" = \"https://$host/\" }, \
+         cookie_domain = { \".b.test\" = \"\", \"a\" = \"$host\" }, cookie_path = { \"/\" = \"$path\" } }",
+    );
+    let said = said.expect("something");
+    let from = |rewrites: &[(String, Template)]| -> Vec<String> {
+        rewrites.iter().map(|(from, _)| from.clone()).collect()
+    };
+    assert_eq!(from(&said.location), ["http://b/", "/a"]);
+    assert_eq!(from(&said.cookie_domain), ["b.test", "a"]);
+    assert_eq!(from(&said.cookie_path), ["/"]);
+    assert!(said.cookie_domain[0].1.parts.is_empty());
+    let many: Vec<_> = (0..33).map(|at| format!("\"/{at}\" = \"/\"")).collect();
+    let keys = format!(
+        "proxy_redirect = {{ location = {{ {} }} }}",
+        many.join(", ")
+    );
+    let proxy = format!("{{ upstream = \"http://a\", {keys} }}");
+    let text = format!("{LISTEN}{SITE}rules = [{{ handler = {{ proxy = {proxy} }} }}]\n");
+    let told = problems(&Sources::from_text("nagaya.toml", &text));
+    assert!(
+        told.contains("`location` may hold at most 32 entries"),
+        "{told}"
+    );
 }
 
 #[test]

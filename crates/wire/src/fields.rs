@@ -118,19 +118,22 @@ impl Fields {
             field_name_ok(name) && field_value_ok(value),
             "a field was pushed unchecked"
         );
-        let start = self.bytes.len();
-        encode_field(name, value, &mut self.bytes);
-        let name_end = start + name.len();
-        let value_end = self.bytes.len() - LINE_END.len();
+        let span = Span::pushed(id, name, value, &mut self.bytes);
         self.present |= id.bit();
-        self.spans.push(Span {
-            id,
-            is_line: true,
-            name_start: place(start),
-            name_end: place(name_end),
-            value_start: place(name_end + SEPARATOR.len()),
-            value_end: place(value_end),
-        });
+        self.spans.push(span);
+    }
+
+    /// Gives fields of a known name the values that `other` has for theirs, each in its place. The
+    /// caller vouches for them.
+    pub fn replace(&mut self, id: FieldId, mut other: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
+        let Fields { bytes, spans, .. } = self;
+        for span in spans.iter_mut().filter(|span| span.id == id) {
+            if let Some(value) = other(span.value(bytes)) {
+                debug_assert!(field_value_ok(&value), "a value was replaced unchecked");
+                let name = span.name(bytes).to_vec();
+                *span = Span::pushed(id, &name, &value, bytes);
+            }
+        }
     }
 
     /// Appends the lines of the fields whose names pass.
@@ -268,6 +271,21 @@ impl Span {
             name_end: place(name.end),
             value_start: place(value.start),
             value_end: place(value.end),
+        }
+    }
+
+    /// Appends a line and says where it lies.
+    fn pushed(id: FieldId, name: &[u8], value: &[u8], bytes: &mut Vec<u8>) -> Span {
+        let start = bytes.len();
+        encode_field(name, value, bytes);
+        let name_end = start + name.len();
+        Span {
+            id,
+            is_line: true,
+            name_start: place(start),
+            name_end: place(name_end),
+            value_start: place(name_end + SEPARATOR.len()),
+            value_end: place(bytes.len() - LINE_END.len()),
         }
     }
 
@@ -410,6 +428,22 @@ mod tests {
         );
         assert_eq!(encoded(|id| id == FieldId::Vary), "> Vary: 2\r\n");
         assert_eq!(encoded(|_| false), "> ");
+    }
+
+    #[test]
+    fn a_replaced_value_stays_in_its_place() {
+        let mut fields = sample();
+        fields.push(b"host", b"b");
+        fields.push(b"Via", b"c");
+        fields.replace(FieldId::Host, |value| {
+            (value == b"a.example").then(|| b"longer.example".to_vec())
+        });
+        let mut out = Vec::new();
+        fields.encode(&mut out, |_| true);
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "Host: longer.example\r\nX-One: 1\r\naccept: text/html\r\nx-one: 2\r\nhost: b\r\nVia: c\r\n"
+        );
     }
 
     #[test]

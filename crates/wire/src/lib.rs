@@ -8,8 +8,10 @@
 pub mod accept;
 pub mod conditional;
 pub mod date;
+pub mod location;
 pub mod multipart;
 pub mod range;
+pub mod set_cookie;
 
 mod authority;
 mod body;

@@ -32,3 +32,8 @@ fn host() {
 fn ranges() {
     replay("ranges", properties::ranges);
 }
+
+#[test]
+fn redirects() {
+    replay("redirects", properties::redirects);
+}

@@ -104,6 +104,30 @@ const HOST_PIECES: &[&str] = &[
     "127.0.0.1",
     "é",
 ];
+const REDIRECT_PIECES: &[&str] = &[
+    "/",
+    "//",
+    "http://",
+    "HTTPS://",
+    "a.example",
+    "b",
+    ":80",
+    "?",
+    "#",
+    "\\",
+    "@",
+    " ",
+    ";",
+    "=",
+    "5; url=",
+    "'",
+    "s=1",
+    "; Path=/two",
+    "; Domain=a.example",
+    ";path",
+    "__Host-",
+    "é",
+];
 const RANGE_PIECES: &[&str] = &[
     ",",
     ",",
@@ -180,6 +204,11 @@ proptest! {
     #[test]
     fn hosts(bytes in likely(HOST_PIECES)) {
         properties::host(&bytes);
+    }
+
+    #[test]
+    fn redirects(bytes in likely(REDIRECT_PIECES)) {
+        properties::redirects(&bytes);
     }
 
     #[test]

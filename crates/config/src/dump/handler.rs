@@ -8,7 +8,9 @@ use crate::lower::names::Named;
 use crate::lower::script::Place;
 use crate::lower::template::spell;
 use crate::lower::upstream::FASTCGI_PREFIX;
-use crate::model::{Cgi, FastCgi, Handler, Proxy, ProxyHost, ProxyTarget, Template, Upstream};
+use crate::model::{
+    Cgi, FastCgi, Handler, Proxy, ProxyHost, ProxyRedirects, ProxyTarget, Template, Upstream,
+};
 use crate::units;
 
 /// `handler`, where it is one table of one entry.
@@ -68,7 +70,25 @@ fn proxy(proxy: &Proxy, upstreams: &[Upstream]) -> String {
     let aside = proxy.buffer_reply.map(buffer_reply);
     let entries = once(target).chain(script::allow(&proxy.allow));
     let entries = entries.chain(strip).chain(add);
+    let entries = entries.chain(once(redirects(proxy.redirects.as_deref())));
     braces(entries.chain(rest).chain(aside))
+}
+
+fn redirects(redirects: Option<&ProxyRedirects>) -> String {
+    let Some(redirects) = redirects else {
+        return "proxy_redirect = false".to_owned();
+    };
+    let table = |name: &str, rewrites: &[(String, Template)]| {
+        let rewrites = rewrites.iter();
+        let rewrites = rewrites.map(|(from, to)| format!("{} = {}", quote(from), quote(spell(to))));
+        format!("{name} = {}", braces(rewrites))
+    };
+    let tables = [
+        table("location", &redirects.location),
+        table("cookie_domain", &redirects.cookie_domain),
+        table("cookie_path", &redirects.cookie_path),
+    ];
+    format!("proxy_redirect = {}", braces(tables.into_iter()))
 }
 
 fn fastcgi(fastcgi: &FastCgi, upstreams: &[Upstream]) -> String {

@@ -128,6 +128,14 @@ pub(crate) const PROXY: Section = Section {
             "tunnels = false",
         ),
         key(
+            "proxy_redirect",
+            Kind::Other("`false` or table"),
+            Absent("URLs of the server itself become paths of the rule"),
+            "What of a reply that would lead past the gateway is rewritten: URLs of the server, as nginx's `proxy_redirect \
+             default` does it, and what the table says. `false`: nothing is.",
+            "proxy_redirect = false",
+        ),
+        key(
             "early_hints",
             Kind::Choice(&["browsers", "all", "none"]),
             Value("browsers"),
@@ -138,6 +146,38 @@ pub(crate) const PROXY: Section = Section {
         ),
         SCRIPT_OF_PROXY,
         ALLOW_OF_PROXY,
+    ],
+    later: &[],
+};
+
+pub(crate) const PROXY_REDIRECT: Section = Section {
+    title: "proxy_redirect = { … }",
+    about: "What a back end calls its own, and what stands there instead when a client sees it. Of the beginnings that \
+            fit the longest counts; one ends at the end of a segment. At most 32 of each kind.",
+    keys: &[
+        key(
+            "location",
+            Kind::Other("table: path or URL = template"),
+            Absent("only URLs of the server itself"),
+            "Beginnings in `Location`, `Content-Location` and `Refresh`. A path fits a URL of the host that the client asked \
+             for, too, which it then stays.",
+            "location = { \"http://app.internal/\" = \"https://$host/app/\", \"/v2\" = \"/api\" }",
+        ),
+        key(
+            "cookie_domain",
+            Kind::Other("table: domain = template"),
+            Absent("none"),
+            "The `Domain` of cookies, whole; `\"\"` takes it away, and the cookie is for the client's host alone. A dot in front \
+             does not count.",
+            "cookie_domain = { \"app.internal\" = \"\" }",
+        ),
+        key(
+            "cookie_path",
+            Kind::Other("table: path = template"),
+            Absent("none"),
+            "Beginnings of the `Path` of cookies.",
+            "cookie_path = { \"/v2\" = \"/api\" }",
+        ),
     ],
     later: &[],
 };

@@ -18,7 +18,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use handler::{HANDLER, PROXY, RESPOND};
+pub(crate) use handler::{HANDLER, PROXY, PROXY_REDIRECT, RESPOND};
 pub(crate) use key::{Fallback, Key, Kind, NO_KEY, Section, default_of};
 pub(crate) use level::{LEVEL_CAPS, LEVEL_TIMEOUTS};
 pub(crate) use limit::{LIMIT, OVERRIDE, OVERRIDES};
@@ -56,6 +56,7 @@ pub(crate) const SECTIONS: &[&Section] = &[
     &MATCH,
     &HANDLER,
     &PROXY,
+    &PROXY_REDIRECT,
     &FASTCGI,
     &CGI,
     &PARAMS,

@@ -120,6 +120,11 @@ fn frame_of_rule(section: &Section) -> Option<Frame> {
             let own = &["upstream = \"http://127.0.0.1:9000\""];
             within("[[sites.rules]]\nhandler = { proxy = { ", own, " } }\n")
         }
+        "proxy_redirect = { … }" => {
+            let before = "[[sites.rules]]\nhandler = { proxy = { upstream = \"http://a\", \
+                          proxy_redirect = { ";
+            within(before, &[], " } } }\n")
+        }
         "fastcgi = { … }" => {
             let own = &["address = \"127.0.0.1:9000\""];
             within("[[sites.rules]]\nhandler = { fastcgi = { ", own, " } }\n")

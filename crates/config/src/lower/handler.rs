@@ -2,6 +2,7 @@
 
 use super::context::problem;
 use super::program;
+use super::redirects;
 use super::script::{self, Place};
 use super::table::Table;
 use super::template::{Purpose, leads_somewhere, template};
@@ -167,6 +168,7 @@ fn proxy_settings(table: &Table<'_>, target: ProxyTarget, url_prefix: Option<Str
             .get("buffer_reply")
             .and_then(|value| values::buffer_reply(&value)),
         tunnels: table.flag("tunnels"),
+        redirects: redirects::redirects(table),
         early_hints: table.choice("early_hints"),
     }
 }

@@ -15,6 +15,7 @@ mod map;
 pub(crate) mod names;
 pub(crate) mod overrides;
 mod program;
+mod redirects;
 mod rule;
 pub(crate) mod script;
 mod settings;

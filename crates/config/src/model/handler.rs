@@ -95,7 +95,12 @@ impl Handler {
             _ => (None, &[][..]),
         };
         let params = params.iter().filter_map(|(_, template)| template.as_ref());
-        one.into_iter().chain(params)
+        let redirects = match self {
+            Self::Proxy(proxy) => proxy.redirects.as_deref(),
+            _ => None,
+        };
+        let redirects = redirects.into_iter().flat_map(ProxyRedirects::texts);
+        one.into_iter().chain(params).chain(redirects)
     }
 }
 
@@ -119,8 +124,36 @@ pub struct Proxy {
     pub buffer_reply: Option<u64>,
     /// Upgrade tunnels are let through. Default yes.
     pub tunnels: bool,
+    /// What of replies is rewritten, beside URLs of the server itself; `None` where nothing is.
+    pub redirects: Option<Box<ProxyRedirects>>,
     /// Who gets a 103 of the upstream. Default: browsers.
     pub early_hints: EarlyHints,
+}
+
+/// What of a back end's replies would lead past the gateway, and what stands there instead. Of
+/// several beginnings that fit the longest counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProxyRedirects {
+    /// Beginnings of URLs and paths.
+    pub location: Vec<(String, Template)>,
+    /// Domains of cookies, without a dot in front. Nothing instead takes the domain away.
+    pub cookie_domain: Vec<(String, Template)>,
+    /// Beginnings of paths of cookies.
+    pub cookie_path: Vec<(String, Template)>,
+}
+
+impl ProxyRedirects {
+    /// Whether cookies are looked at.
+    #[must_use]
+    pub fn has_cookies(&self) -> bool {
+        !self.cookie_domain.is_empty() || !self.cookie_path.is_empty()
+    }
+
+    /// Its texts.
+    fn texts(&self) -> impl Iterator<Item = &Template> {
+        let all = self.location.iter().chain(&self.cookie_domain);
+        all.chain(&self.cookie_path).map(|(_, to)| to)
+    }
 }
 
 /// Who is told what a back end says ahead of its reply (RFC 8297).

@@ -17,6 +17,7 @@ mod mutations;
 mod peers;
 mod proxy;
 mod ranges;
+mod redirects;
 mod refused_clients;
 mod replies;
 mod settings;

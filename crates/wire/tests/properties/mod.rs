@@ -7,8 +7,10 @@ use wire::{
     Authority, BodyCaps, BodyDecoder, EncodedSlash, FieldId, Fields, Framing, HeadCaps, Method,
     OddNames, PathRules, Refusal, ReplyHead, RequestHead, Slashes, encode_chunk_head,
     field_name_ok, field_value_ok,
+    location::{Location, put_prefix, refresh_url},
     multipart::Multipart,
     range::{self, RANGES_MAX, RangeAnswer},
+    set_cookie::{Change, rewritten},
     strip_hop_by_hop,
 };
 
@@ -156,6 +158,47 @@ pub(crate) fn host(bytes: &[u8]) {
         authority.as_str(),
         "case makes another host"
     );
+}
+
+/// A URL that is read is printable, and with another beginning it is one still, of the origin that
+/// was meant; a cookie keeps all but what was to be changed.
+pub(crate) fn redirects(bytes: &[u8]) {
+    for value in [bytes, &[b"http://a.example", bytes].concat()] {
+        let Some(read) = Location::parse(value) else {
+            continue;
+        };
+        assert!(field_value_ok(value) && value.ends_with(read.rest));
+        assert_eq!(read.origin.is_none(), value.starts_with(b"/"));
+        for to in ["/", "/one/", "https://b.example/"] {
+            let changed = put_prefix(to.as_bytes(), read.rest);
+            let again = Location::parse(&changed).expect("a URL or a path");
+            let is_there = again
+                .origin
+                .is_some_and(|origin| origin.is_at(b"b.example"));
+            assert_eq!(
+                is_there,
+                to.starts_with("https"),
+                "{}",
+                changed.escape_ascii()
+            );
+            assert!(is_there || again.origin.is_none());
+        }
+    }
+    if let Some(range) = refresh_url(bytes) {
+        assert!(range.start < range.end && range.end <= bytes.len());
+    }
+    if !field_value_ok(bytes) {
+        return;
+    }
+    let change = |_: &[u8]| Change::Value(b"changed".to_vec());
+    if let Some(cookie) = rewritten(bytes, change, change) {
+        assert!(field_value_ok(&cookie));
+        let parts = |cookie: &[u8]| cookie.iter().filter(|byte| **byte == b';').count();
+        assert_eq!(parts(&cookie), parts(bytes));
+        assert_eq!(rewritten(&cookie, change, change), None);
+        let without = rewritten(bytes, |_| Change::Remove, |_| Change::Remove);
+        assert!(without.is_some_and(|without| without.len() < bytes.len()));
+    }
 }
 
 /// Whatever ranges are asked for, no byte is sent twice, and every one that each alone would bring.

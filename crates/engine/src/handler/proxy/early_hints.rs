@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use config::model::{self, FieldEdits};
 use wire::{FieldId, Fields, Version, strip_hop_by_hop};
 
-use super::Forward;
 use crate::error::Result;
 use crate::exchange::Exchange;
+use crate::stage::Chosen;
 use crate::upstream::link::Link;
 
 /// Most bytes of hints that are passed on ahead of one reply, heads and all.
@@ -42,17 +42,16 @@ impl EarlyHints {
     pub(super) fn pass(
         &mut self,
         cx: &mut Context<'_>,
-        forward: &Forward<'_>,
+        chosen: Chosen<'_>,
+        whom: model::EarlyHints,
         exchange: &mut Exchange,
         link: &mut Link,
     ) -> Result<()> {
-        if !is_wanted(forward.proxy.early_hints, exchange) || exchange.has_filters() {
+        if !is_wanted(whom, exchange) || exchange.has_filters() {
             return Ok(());
         }
         strip_hop_by_hop(&mut link.reply.fields);
-        let Some(head) = head(&link.reply.fields, |name| {
-            is_edited(forward, exchange, name)
-        }) else {
+        let Some(head) = head(&link.reply.fields, |name| is_edited(chosen, exchange, name)) else {
             return Ok(());
         };
         if self.bytes + head.len() > BYTES_MAX {
@@ -99,9 +98,9 @@ fn head(fields: &Fields, is_edited: impl Fn(&str) -> bool) -> Option<Vec<u8>> {
 }
 
 /// Whether the field would be another one, or none, in the head of the reply.
-fn is_edited(forward: &Forward<'_>, exchange: &Exchange, name: &str) -> bool {
-    let process = &forward.chosen.serving.generation.process.reply_headers;
-    let settings = forward.chosen.settings(&exchange.route);
+fn is_edited(chosen: Chosen<'_>, exchange: &Exchange, name: &str) -> bool {
+    let process = &chosen.serving.generation.process.reply_headers;
+    let settings = chosen.settings(&exchange.route);
     let mut edits = settings
         .map(|settings| &settings.reply_headers)
         .chain([process]);

@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
-use config::model::ProxyHost;
 use wire::{FieldId, Framing, encode_field};
 
+use super::mapping::{cut, host};
 use super::{Forward, HOP, HOPS_MAX, hops};
 use crate::address;
 use crate::exchange::Exchange;
@@ -17,7 +17,7 @@ use crate::exchange::request::Request;
 pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, forward: &Forward<'_>, server: &str) {
     let request = &exchange.request;
     request_line(out, request, forward);
-    host(out, request, forward, server);
+    encode_field(b"Host", host(request, forward.proxy, server), out);
     let fields = &request.head.fields;
     fields.encode(out, |id| passes(id, request.peer_trusted));
     forwarding(out, request);
@@ -49,15 +49,7 @@ fn request_line(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>) {
 
 /// The path with its prefix cut and another put before it. A prefix is cut at a segment's end only.
 fn path(out: &mut Vec<u8>, path: &[u8], forward: &Forward<'_>) {
-    let cut = forward
-        .proxy
-        .strip_prefix
-        .as_deref()
-        .map(|prefix| prefix.trim_end_matches('/'));
-    let rest = cut
-        .and_then(|prefix| path.strip_prefix(prefix.as_bytes()))
-        .filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        .unwrap_or(path);
+    let rest = cut(path, forward.proxy).unwrap_or(path);
     if let Some(prefix) = forward.proxy.add_prefix.as_deref() {
         out.extend_from_slice(prefix.trim_end_matches('/').as_bytes());
     }
@@ -65,17 +57,6 @@ fn path(out: &mut Vec<u8>, path: &[u8], forward: &Forward<'_>) {
         out.push(b'/');
     }
     out.extend_from_slice(rest);
-}
-
-fn host(out: &mut Vec<u8>, request: &Request, forward: &Forward<'_>, server: &str) {
-    let host = match &forward.proxy.host {
-        ProxyHost::Client if !request.head.authority().is_empty() => request.head.authority(),
-        ProxyHost::Fixed(host) => host.as_bytes(),
-        // A Unix socket has no name an upstream would know.
-        _ if server.starts_with("unix:") => b"localhost",
-        _ => server.as_bytes(),
-    };
-    encode_field(b"Host", host, out);
 }
 
 /// Whether a field goes on as it came.

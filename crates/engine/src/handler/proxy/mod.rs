@@ -11,6 +11,8 @@ mod download;
 mod early_hints;
 mod head;
 mod heading;
+mod mapping;
+mod redirects;
 mod relay;
 pub(super) mod rest;
 mod tunnel;
@@ -205,7 +207,10 @@ impl Forward<'_> {
         if link.reply.status == 101 {
             return self.switch(exchange, link, in_flight).await;
         }
-        if let Err(error) = attempt.pass_on(self, exchange, &mut link).await {
+        if let Err(error) = {
+            let server = pool.host_of(server);
+            attempt.pass_on(self, exchange, &mut link, server).await
+        } {
             in_flight.note_end(self.chosen.worker, &error);
             self.abandon(exchange, attempt, Head::Read, (link, in_flight), &error);
             return Err(FailedAttempt::last(error));

@@ -9,6 +9,7 @@ use super::super::upload::{Coding, Upload};
 use super::download::Download;
 use super::early_hints::EarlyHints;
 use super::heading::{Found, Heading};
+use super::redirects;
 use super::rest::Rest;
 use super::{FailedAttempt, Forward, Retry};
 use crate::error::{Error, Kind, Result};
@@ -83,7 +84,8 @@ impl Attempt {
                     match self.parse(link, method)? {
                         Found::Final => return Poll::Ready(Ok(())),
                         Found::Hints => {
-                            let passed = self.hints.pass(cx, forward, exchange, link);
+                            let (chosen, whom) = (forward.chosen, forward.proxy.early_hints);
+                            let passed = self.hints.pass(cx, chosen, whom, exchange, link);
                             passed.map_err(FailedAttempt::last)?;
                             continue;
                         }
@@ -173,8 +175,10 @@ impl Attempt {
         forward: &Forward<'_>,
         exchange: &mut Exchange,
         link: &mut Link,
+        server: &str,
     ) -> Result<()> {
         let size = copy_head(forward, exchange, link);
+        redirects::rewrite(forward.proxy, exchange, server);
         reply_head::send(**forward.chosen, exchange, size).await?;
         poll_fn(|cx| {
             self.poll_upload(cx, &mut exchange.body, link)
