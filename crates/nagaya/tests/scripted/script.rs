@@ -48,6 +48,8 @@ fn a_script_that_is_no_ruby_is_told_with_its_line() {
 }
 
 const CONFIGURED: &str = r#"
+[scripts]
+lib = "lib"
 [[listen]]
 address = "127.0.0.1:8080"
 [[sites]]
@@ -70,19 +72,22 @@ fn a_configuration_is_checked_with_its_scripts() {
         command.args(["check", "-c"]).arg(&config).output().unwrap()
     };
     directory.write("hooks/bad.rb", "p 1\nif true\n");
+    directory.write("lib/shop/cart.rb", "def (");
     let output = check();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let here = directory.path().display();
     for told in [
         format!("error: {here}/hooks/bad.rb:3: syntax error"),
-        format!("error: {here}/nagaya.toml:9: syntax error"),
+        format!("error: {here}/lib/shop/cart.rb:1: syntax error"),
+        format!("error: {here}/nagaya.toml:11: syntax error"),
         format!("error: {here}/hooks/never.rb: no such file or directory"),
     ] {
         assert!(said.contains(&told), "{told}\n{said}");
     }
     assert!(!said.contains("good.rb"), "{said}");
     directory.write("hooks/bad.rb", "p 1\n");
+    directory.write("lib/shop/cart.rb", "p 1\n");
     directory.write("hooks/never.rb", "p 1\n");
     directory.write("nagaya.toml", CONFIGURED.replace("p(\n", "p 2\n"));
     let output = check();
