@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::written::{LISTEN, SITE, model};
 use config::model::{
-    AllowedAddress, Cache, Handler, OnError, ProxyTarget, Script, ServerClass, Source,
+    AllowedAddress, Cache, Handler, Mode, OnError, ProxyTarget, Script, ServerClass, Source,
 };
 use config::{Sources, load};
 
@@ -98,6 +98,18 @@ fn a_script_says_when_it_is_compiled_and_what_a_raise_means() {
     let once = (Cache::Always, OnError::Deny, false);
     assert_eq!(facts(&model.scripts.init[0]), once);
     assert_eq!(facts(&model.sites[0].scripts.rewrite[0]), once);
+}
+
+#[test]
+fn a_script_that_runs_before_the_reply_may_be_tried_in_shadow() {
+    let phases = ["rewrite", "access", "header_filter", "body_filter"];
+    let scripts = phases.map(|phase| format!("{phase} = {{ file = \"a.rb\", mode = \"shadow\" }}"));
+    let site = format!("{LISTEN}{SITE}scripts = {{ {} }}\n", scripts.join(", "));
+    let tried = model(&site);
+    let mut all = tried.sites[0].scripts.iter();
+    assert!(all.all(|script| script.mode == Mode::Shadow));
+    assert_eq!(model(&config::dump(&tried)), tried);
+    assert_ne!(model(&site.replace("shadow", "enforce")), tried);
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct Status {
     pub stragglers: Stragglers,
     /// What became of scripts.
     pub scripts: Scripts,
+    /// Scripts in shadow, in the order of the configuration.
+    pub scripts_in_shadow: Vec<ScriptInShadow>,
     /// Exchanges that came to no site.
     pub without_site: Replies,
     /// Sites that had exchanges, in the order of the configuration.
@@ -253,6 +255,21 @@ pub struct Map {
     /// Processes there are to be; none for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<usize>,
+}
+
+/// A script in shadow, in one phase.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct ScriptInShadow {
+    /// What logs call it.
+    pub script: String,
+    /// The phase.
+    pub phase: &'static str,
+    /// Requests for which it ran.
+    pub runs: u64,
+    /// Of these, those it would have answered.
+    pub answered: u64,
+    /// Of these, those it would have changed and let go on.
+    pub changed: u64,
 }
 
 /// A rule that sheds.

@@ -273,9 +273,11 @@ impl Worker {
         self.deadlines.tick();
         self.clock.tick();
         self.access_log.tick();
-        self.shared.limits.tick(Instant::now(), |site, say| {
+        let now = Instant::now();
+        self.shared.limits.tick(now, |site, say| {
             self.tell(site, Audience::Everybody, say);
         });
+        self.shared.tried.say(now);
         self.serving.borrow().files.sweep(self.deadlines.now_ms());
         self.loads.beat(self.index);
     }

@@ -63,6 +63,30 @@ pub struct CgroupWish {
     pub limits: os::cgroup::Limits,
 }
 
+/// Notes and variables, by name.
+type Notes = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What the scripts of a request had said before one ran in shadow.
+#[derive(Debug)]
+pub struct Said {
+    returned: Option<i64>,
+    output: Vec<u8>,
+    redirect: Option<Redirect>,
+    upstream: Option<Vec<u8>>,
+    server_of: Option<(Vec<u8>, Vec<u8>)>,
+    cgroup: Option<CgroupWish>,
+    notes: Notes,
+    notes_bytes: usize,
+}
+
+impl Said {
+    /// Whether another upstream was named since, and whether another group.
+    #[must_use]
+    pub fn differs_from(&self, scope: &Scope) -> (bool, bool) {
+        (self.upstream != scope.upstream, self.cgroup != scope.cgroup)
+    }
+}
+
 /// What the scripts of one request have said and hold.
 pub struct Scope {
     serial: u64,
@@ -80,8 +104,10 @@ pub struct Scope {
     pub(crate) server_of: Option<(Vec<u8>, Vec<u8>)>,
     /// The group its program is to be born in, by `Cgroup#attach`.
     pub cgroup: Option<CgroupWish>,
-    notes: BTreeMap<Vec<u8>, Vec<u8>>,
+    notes: Notes,
     notes_bytes: usize,
+    /// Notes of scripts in shadow.
+    shadow_notes: Notes,
     held: Vec<(u64, Box<dyn Any>)>,
     next_held: u64,
 }
@@ -97,8 +123,9 @@ impl Default for Scope {
             upstream: None,
             server_of: None,
             cgroup: None,
-            notes: BTreeMap::new(),
+            notes: Notes::new(),
             notes_bytes: 0,
+            shadow_notes: Notes::new(),
             held: Vec::new(),
             next_held: 0,
         }
@@ -146,6 +173,46 @@ impl Scope {
             None => self.notes.remove(name),
         };
         true
+    }
+
+    /// Sets aside what was said so far, for a script in shadow. It sees what others like it have
+    /// left in notes, beside those that all see.
+    pub fn set_aside(&mut self) -> Said {
+        let said = Said {
+            returned: self.returned.take(),
+            output: std::mem::take(&mut self.output),
+            redirect: self.redirect.take(),
+            upstream: self.upstream.clone(),
+            server_of: self.server_of.clone(),
+            cgroup: self.cgroup.clone(),
+            notes: self.notes.clone(),
+            notes_bytes: self.notes_bytes,
+        };
+        self.show_shadow_notes();
+        said
+    }
+
+    /// Forgets what was said since, but for notes: these are kept for scripts in shadow, and for
+    /// those that can change nothing any more.
+    pub fn take_back(&mut self, said: Said) {
+        self.returned = said.returned;
+        self.output = said.output;
+        self.redirect = said.redirect;
+        self.upstream = said.upstream;
+        self.server_of = said.server_of;
+        self.cgroup = said.cgroup;
+        let mut left = std::mem::replace(&mut self.notes, said.notes);
+        left.retain(|name, value| self.notes.get(name) != Some(value));
+        self.shadow_notes = left;
+        self.notes_bytes = said.notes_bytes;
+    }
+
+    /// Shows the notes of scripts in shadow.
+    pub fn show_shadow_notes(&mut self) {
+        for (name, value) in std::mem::take(&mut self.shadow_notes) {
+            // Where there is no room for it, it is gone.
+            self.set_note(&name, Some(&value));
+        }
     }
 
     /// Holds something until the request ends; `None` when it holds too much already.

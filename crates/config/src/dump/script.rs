@@ -75,6 +75,7 @@ pub(super) fn script(script: &Script, place: Place) -> String {
         (is_file && may_say("cache")).then(|| format!("cache = {}", quote(script.cache.name()))),
         may_say("on_error").then(|| format!("on_error = {}", quote(script.on_error.name()))),
         may_say("optional").then(|| format!("optional = {}", script.optional)),
+        may_say("mode").then(|| format!("mode = {}", quote(script.mode.name()))),
     ];
     braces(entries.into_iter().flatten())
 }

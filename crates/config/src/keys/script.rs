@@ -316,6 +316,15 @@ pub(crate) const SCRIPT: Section = Section {
             "Whether requests can do without it when the machine has too much to do. Only in the phases of a `scripts` table.",
             "optional = true",
         ),
+        key(
+            "mode",
+            Kind::Choice(&["enforce", "shadow"]),
+            Value("enforce"),
+            "`\"shadow\"` runs the script with the request as it is, and tells what it would have answered or changed, but \
+             has nothing of it done. What the script does elsewhere (`Cache`, stores, locks, permits) is done all the \
+             same. Only in `rewrite`, `access`, `header_filter` and `body_filter`.",
+            "mode = \"shadow\"",
+        ),
     ],
     later: &[],
 };

@@ -59,7 +59,13 @@ impl Place {
                 "it runs for no request; where `init` or `worker_init` raises, the VM is not used",
             ),
             (Place::Process, "optional") => Some("it runs for no request"),
+            (Place::Process, "mode") => Some("it runs for no request that it could leave alone"),
             (Place::Log, "on_error") => Some("the reply has been sent when it runs"),
+            (Place::Log, "mode") => Some(
+                "it changes nothing of a request: the reply has been sent when it runs, and what it does elsewhere it does",
+            ),
+            (Place::Content, "mode") => Some("nothing else could answer in its place"),
+            (Place::Set, "mode") => Some("without its word no upstream is chosen"),
             (Place::Content, "on_error") => {
                 Some("nothing else could answer: a raise is answered 500")
             }
@@ -179,11 +185,12 @@ fn described(table: &Table<'_>, cache: Cache, (source, name): Named) -> Option<S
         name,
         on_error: table.choice("on_error"),
         optional: table.flag("optional"),
+        mode: table.choice("mode"),
     })
 }
 
 fn report_misplaced(table: &Table<'_>, script: &str, place: Place) {
-    for key in ["cache", "on_error", "optional"] {
+    for key in ["cache", "on_error", "optional", "mode"] {
         if let (Some(value), Some(why)) = (table.get(key), place.objection(key)) {
             value.report_help(format!("`{key}` says nothing of `{script}`"), why);
         }

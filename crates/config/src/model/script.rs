@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::mode::Mode;
 use super::number::{
     Field,
     Number::{Full, Size},
@@ -85,6 +86,8 @@ pub struct Script {
     pub on_error: OnError,
     /// Whether requests can do without it when there is more to do than there is time for.
     pub optional: bool,
+    /// Whether what it says of a request comes to pass.
+    pub mode: Mode,
 }
 
 /// Where a script's text is.
@@ -234,6 +237,7 @@ impl PartialEq for Script {
     fn eq(&self, other: &Script) -> bool {
         (&self.source, self.cache) == (&other.source, other.cache)
             && (self.on_error, self.optional) == (other.on_error, other.optional)
+            && self.mode == other.mode
     }
 }
 
@@ -250,7 +254,11 @@ impl fmt::Debug for Script {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?} {:?}", self.source, self.cache)?;
         let (on_error, optional) = (self.on_error, self.optional);
-        write!(out, " on_error {on_error:?} optional {optional}")
+        write!(
+            out,
+            " on_error {on_error:?} optional {optional} {:?}",
+            self.mode
+        )
     }
 }
 

@@ -227,6 +227,10 @@ fn answered<'a>(facts: &Facts<'a>, put: &mut impl FnMut(&'static str, Value<'a>)
         if let Some(rule) = &shadow.shed {
             put("shadow_shed", Value::word(&rule.name));
         }
+        if let Some(said) = &shadow.script {
+            put("shadow_script", Value::word(&said.script));
+            put("shadow_said", Value::word(&said.word));
+        }
     }
     put("user", Value::word(&record.user));
 }

@@ -33,6 +33,14 @@ pub struct Route {
     matched: Vec<usize>,
 }
 
+/// What is known of a request's file.
+#[derive(Debug)]
+pub struct Lookup {
+    file: Option<Rc<Resolved>>,
+    /// Where it is looked for, if not at the request's path.
+    pub at: Option<Box<[u8]>>,
+}
+
 impl Route {
     /// Forgets the last request.
     pub fn clear(&mut self) {
@@ -61,6 +69,20 @@ impl Route {
     /// The canonical path at which the file is looked for.
     pub fn lookup_path<'a>(&'a self, request: &'a Request) -> &'a [u8] {
         self.lookup.as_deref().unwrap_or(request.head.path())
+    }
+
+    /// What is known of the file, and where it is looked for.
+    pub fn lookup(&self) -> Lookup {
+        Lookup {
+            file: self.file.clone(),
+            at: self.lookup.clone(),
+        }
+    }
+
+    /// Takes back what was known of the file.
+    pub fn look_up_again(&mut self, lookup: Lookup) {
+        self.file = lookup.file;
+        self.lookup = lookup.at;
     }
 
     /// Notes that a rule matched.

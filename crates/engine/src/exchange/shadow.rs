@@ -15,4 +15,17 @@ pub struct Shadow {
     pub limit: Option<Box<Refusal>>,
     /// The rule that would have shed it.
     pub(crate) shed: Option<Arc<Standing>>,
+    /// The script whose word would have counted.
+    pub(crate) script: Option<Said>,
+}
+
+/// What a script in shadow said of a request.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// The script's name.
+    pub(crate) script: Arc<str>,
+    /// What the request would have been: `answered 403`.
+    pub(crate) word: String,
+    /// Whether nothing else would have had a say in it.
+    pub(crate) ends: bool,
 }

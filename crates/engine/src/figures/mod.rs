@@ -13,6 +13,7 @@ mod shed;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tried;
 mod workers;
 
 pub(crate) use prometheus::prometheus;
@@ -65,6 +66,9 @@ pub(crate) fn collect(shared: &Shared) -> Status {
         status.sites_configured = generation.sites.len();
         (status.groups, status.groups_left_out) = groups::collect(&generation);
         status.maps = maps::collect(&generation);
+        if let Some(plan) = &generation.scripts {
+            status.scripts_in_shadow = tried::collect(&plan.in_shadow, &shared.tried);
+        }
         let sites = generation.sites.iter().map(|site| Site {
             site: site.name.to_string(),
             replies: workers::replies(site.stats.of_workers()),

@@ -7,7 +7,7 @@ use control::{
 };
 
 use super::groups::{FIGURES, Unit};
-use super::shed;
+use super::{shed, tried};
 use crate::stats::BOUNDS_US;
 
 /// Puts figures into samples, each family with its help and type before it.
@@ -26,6 +26,7 @@ pub(crate) fn prometheus(figures: &Status) -> String {
     limits(&figures.limits, &mut text);
     sensors(figures, &mut text);
     shed::prometheus(figures, &mut text);
+    tried::prometheus(figures, &mut text);
     groups(figures, &mut text);
     let help = "Time from a request's head to its reply's end.";
     text.histogram("request_seconds", help, &figures.time.total);

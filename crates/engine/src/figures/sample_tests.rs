@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::{
-    Group, Map, Named, Phase, Programs, Replies, Scripts, ShedRule, ShedTenant, Stragglers, Worker,
+    Group, Map, Named, Phase, Programs, Replies, ScriptInShadow, Scripts, ShedRule, ShedTenant,
+    Stragglers, Worker,
 };
 use limits::{Concurrent, LimitLook, Mode, RateDefinition, Totals};
 use os::cgroup::Usage;
@@ -157,12 +158,23 @@ fn figures() -> Status {
         groups: groups(),
         groups_left_out: 7,
         maps: maps(),
+        scripts_in_shadow: [("/etc/a.rb", 41), (ODD, 0)].map(script_in_shadow).into(),
         limits: limits().iter().map(listed).collect(),
         sensors: sensors(),
         loop_lag_s: vec![Some(0.001), None, Some(2.0)],
         shedding: shedding(),
         shed_by_tenant: [("shop", 1_000), (ODD, 1)].map(shed_tenant).into(),
         ..figures
+    }
+}
+
+fn script_in_shadow((script, runs): (&str, u64)) -> ScriptInShadow {
+    ScriptInShadow {
+        script: script.to_owned(),
+        phase: "access",
+        runs,
+        answered: runs / 2,
+        changed: runs / 4,
     }
 }
 

@@ -10,7 +10,7 @@ use control::{
 };
 use ipc::groups::Owner;
 
-use super::shed;
+use super::{shed, tried};
 use crate::stats::BOUNDS_US;
 
 /// Sites shown, the busiest first.
@@ -77,6 +77,7 @@ pub(crate) fn table(figures: &Status) -> String {
     maps(&figures.maps, &mut out);
     limits(&figures.limits, &mut out);
     shed::table(figures, &mut out);
+    tried::table(figures, &mut out);
     groups(figures, &mut out);
     out
 }

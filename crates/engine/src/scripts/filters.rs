@@ -14,8 +14,10 @@ use wire::{FieldId, Fields};
 
 use super::outcome;
 use super::phases::{self, Cursor, scripts_of};
+use super::plan::Use;
 use super::request::arrived;
 use super::scripted::{Filtered, Filters};
+use super::shadow;
 use crate::compression::{forget_bytes, negotiation};
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
@@ -52,6 +54,10 @@ pub(crate) fn ask_for_identity(arrived: Arrived<'_>, exchange: &mut Exchange) {
     if !sees_body || !has_body_filter(arrived, exchange) {
         return;
     }
+    let is_part = exchange.request.head.fields.contains(FieldId::Range);
+    if is_part && has_shadows_only(arrived, exchange) {
+        return;
+    }
     let fields = &mut exchange.request.head.fields;
     fields.remove(FieldId::Range);
     fields.remove_named(b"If-Range");
@@ -64,9 +70,21 @@ pub(crate) fn ask_for_identity(arrived: Arrived<'_>, exchange: &mut Exchange) {
 
 /// Whether a body filter stands on a level of this request.
 fn has_body_filter(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
-    scripts_of(arrived, Phase::BodyFilter).is_some_and(|_| {
-        let first = Cursor::default().next(arrived, &exchange.route, Phase::BodyFilter);
-        first.is_some()
+    body_filters(arrived, exchange).next().is_some()
+}
+
+/// Whether no body filter of this request is in force: then the client is to get what it asked for.
+fn has_shadows_only(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
+    body_filters(arrived, exchange).all(|used| used.is_in_shadow)
+}
+
+/// The body filters on the levels of this request.
+fn body_filters(arrived: Arrived<'_>, exchange: &Exchange) -> impl Iterator<Item = Use> {
+    let has_any = scripts_of(arrived, Phase::BodyFilter).is_some();
+    let mut place = has_any.then(Cursor::default);
+    std::iter::from_fn(move || {
+        let place = place.as_mut()?;
+        place.next(arrived, &exchange.route, Phase::BodyFilter)
     })
 }
 
@@ -155,6 +173,10 @@ async fn run_filters(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase
     };
     let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
+        if used.is_in_shadow {
+            Box::pin(shadow::run(arrived, scripts, exchange, phase, used)).await?;
+            continue;
+        }
         match phases::run(arrived, scripts, exchange, phase, used).await? {
             Ok(_) => settle_head(exchange),
             Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
@@ -164,7 +186,7 @@ async fn run_filters(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase
 }
 
 /// A status that was returned is the reply's, and a redirect makes it one.
-fn settle_head(exchange: &mut Exchange) {
+pub(super) fn settle_head(exchange: &mut Exchange) {
     let scope = &mut exchange.scripted().scope;
     let (returned, redirect) = (scope.returned.take(), scope.redirect.take());
     // The body is its handler's.
@@ -192,6 +214,9 @@ enum Body {
 fn filtered_size(arrived: Arrived<'_>, exchange: &Exchange, size: BodySize) -> Body {
     let passes = Body::Passes(size);
     if !has_body_filter(arrived, exchange) || !is_filtered(exchange) || size == BodySize::None {
+        return passes;
+    }
+    if exchange.reply.is_head_only() && has_shadows_only(arrived, exchange) {
         return passes;
     }
     if exchange.reply.is_head_only() {
@@ -224,8 +249,7 @@ fn tell_too_long(arrived: Arrived<'_>, exchange: &Exchange) {
     let Some(scripts) = scripts_of(arrived, Phase::BodyFilter) else {
         return;
     };
-    let mut place = Cursor::default();
-    while let Some(used) = place.next(arrived, &exchange.route, Phase::BodyFilter) {
+    for used in body_filters(arrived, exchange) {
         if let Some(script) = scripts.tell_once(used) {
             let (id, host) = (exchange.request.id, exchange.request.head.host());
             let worker = arrived.worker.index;

@@ -43,6 +43,7 @@ pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant)
     let scripts = scripts_of(arrived, Phase::Log)?;
     let scripted = exchange.scripted();
     scripted.enter(arrived.worker, arrived.serving, Phase::Log);
+    scripted.scope.show_shadow_notes();
     scripted.ended = Some(ended);
     let mut rest = Rest {
         place: Cursor::default(),

@@ -3,7 +3,7 @@
 //! [`plan`] is what a generation knows of scripts, shared by all workers; [`lifecycle`] is one
 //! worker's VM for it, from opening to its last script; [`phases`] runs the scripts of a
 //! phase, level by level, and [`outcome`] says what their words mean for the request, which they
-//! see through [`request`]; [`mod@set`] names upstreams, [`filters`] has the reply seen, and [`asks`]
+//! see through [`request`]; of scripts in [`shadow`] it is only told, by [`tried`]; [`mod@set`] names upstreams, [`filters`] has the reply seen, and [`asks`]
 //! does what scripts wait for that only the engine can do. What they leave behind lies in the exchange ([`scripted::Scripted`]).
 //!
 //! Left out: Ruby, budgets and the classes scripts use. They are the crate `script`.
@@ -21,9 +21,11 @@ mod reader;
 mod request;
 pub(crate) mod scripted;
 mod set;
+mod shadow;
 mod sub_request;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tried;
 
 pub(crate) use content::content;
 pub(crate) use filters::{arm_filters, ask_for_identity, filter_body, keep_upstream};

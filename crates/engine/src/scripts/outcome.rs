@@ -4,7 +4,7 @@
 //! status, or output, answers the request here; a redirect inside has it resolved anew.
 
 use config::model::OnError;
-use script::{DECLINED, Failure, Phase, Redirect};
+use script::{DECLINED, Failure, Phase, Redirect, Scope};
 use wire::{FieldId, field_value_ok};
 
 use super::next::Next;
@@ -14,7 +14,7 @@ use crate::stage::{Arrived, Routed};
 use crate::{error_reply, reply_head};
 
 /// The status that closes the connection without a reply, as nginx has it.
-const CLOSE: i64 = 444;
+pub(super) const CLOSE: i64 = 444;
 
 /// Go on.
 const OK: i64 = 0;
@@ -94,19 +94,40 @@ pub(super) fn denied(failure: &Failure) -> Error {
     Error::new(Kind::Internal, failure.reason(), failure.to_string())
 }
 
-/// What the script that ran last has said before the handler.
+/// What a script has said before the handler.
+pub(super) enum Spoken {
+    /// Nothing that would keep the request from going on.
+    Nothing,
+    /// What was written is the answer.
+    Output,
+    /// The answer has this status.
+    Status(i64),
+    /// The request or its client is sent elsewhere.
+    Redirect(Redirect),
+}
+
+/// Takes what the script that ran last has said before the handler; what was written stays.
+pub(super) fn spoken(scope: &mut Scope) -> Spoken {
+    if let Some(redirect) = scope.redirect.take() {
+        return Spoken::Redirect(redirect);
+    }
+    match (scope.returned.take(), scope.output.is_empty()) {
+        (None | Some(OK | DECLINED), true) => Spoken::Nothing,
+        (None | Some(OK | DECLINED), false) => Spoken::Output,
+        (Some(status), _) => Spoken::Status(status),
+    }
+}
+
+/// What the script that ran last has said before the handler comes to pass.
 ///
 /// # Errors
 /// It said what cannot be.
 pub(super) async fn settle(arrived: Arrived<'_>, exchange: &mut Exchange) -> Result<Next> {
-    let scope = &mut exchange.scripted().scope;
-    if let Some(redirect) = scope.redirect.take() {
-        return redirected(arrived, exchange, redirect).await;
-    }
-    match (scope.returned.take(), scope.output.is_empty()) {
-        (None | Some(OK | DECLINED), true) => Ok(Next::On),
-        (None | Some(OK | DECLINED), false) => answer_with_output(arrived, exchange).await,
-        (Some(status), _) => answer(arrived, exchange, status).await,
+    match spoken(&mut exchange.scripted().scope) {
+        Spoken::Nothing => Ok(Next::On),
+        Spoken::Output => answer_with_output(arrived, exchange).await,
+        Spoken::Status(status) => answer(arrived, exchange, status).await,
+        Spoken::Redirect(redirect) => redirected(arrived, exchange, redirect).await,
     }
 }
 
@@ -143,10 +164,7 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, status: i64) -> R
         exchange.reply.abort();
         return Ok(Next::Answered);
     }
-    let Some(status) = u16::try_from(status)
-        .ok()
-        .filter(|it| (200..600).contains(it))
-    else {
+    let Some(status) = reply_status(status) else {
         let detail = format!(
             "a script returned {status}: a reply's status is from 200 to 599, and OK or DECLINED lets the request go on"
         );
@@ -173,6 +191,17 @@ async fn answer(arrived: Arrived<'_>, exchange: &mut Exchange, status: i64) -> R
     Ok(Next::Answered)
 }
 
+/// A status that a reply can have.
+pub(super) fn reply_status(status: i64) -> Option<u16> {
+    let status = u16::try_from(status).ok();
+    status.filter(|it| (200..600).contains(it))
+}
+
+/// Whether a redirect to there, with this status, can be.
+pub(super) fn is_redirect(status: u16, location: &[u8]) -> bool {
+    field_value_ok(location) && (300..400).contains(&status)
+}
+
 /// Moves fields that were set before there was a reply into the one that is being made.
 pub(super) fn show_fields(exchange: &mut Exchange) {
     if let Some(fields) = exchange.scripted().take_fields() {
@@ -196,7 +225,7 @@ async fn redirected(
     exchange.scripted().unsay();
     match redirect {
         Redirect::Outside { status, location } => {
-            if !field_value_ok(&location) || !(300..400).contains(&status) {
+            if !is_redirect(status, &location) {
                 let detail = "a script redirects to what no Location may hold, or with no status of a redirect";
                 return Err(Error::new(Kind::Internal, "script_redirects", detail));
             }

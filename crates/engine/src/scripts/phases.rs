@@ -12,6 +12,7 @@ use super::next::Next;
 use super::outcome;
 use super::plan::{Level, Use};
 use super::scripted::Scripted;
+use super::shadow;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::route::Route;
@@ -54,6 +55,11 @@ async fn all(
 ) -> Result<Next> {
     let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
+        if used.is_in_shadow {
+            // Boxed: few scripts are.
+            Box::pin(shadow::run(arrived, scripts, exchange, phase, used)).await?;
+            continue;
+        }
         if let Err(failure) = run(arrived, scripts, exchange, phase, used).await? {
             outcome::failed(exchange, phase, used.on_error, &failure)?;
             continue;

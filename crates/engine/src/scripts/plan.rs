@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::model::{self, Cache, Model, OnError, PhaseScripts, Source};
+use config::model::{self, Cache, Mode, Model, OnError, PhaseScripts, Source};
 use script::{Budgets, Library, LibraryFile, Phase, ServerClass};
 
 /// The scripts of a generation.
@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(super) env: Vec<String>,
     /// The longest that opening a VM takes.
     pub(crate) opening_max: Duration,
+    /// Those in shadow, each once.
+    pub(crate) in_shadow: Vec<InShadow>,
     phases: Phases,
 }
 
@@ -52,7 +54,12 @@ pub(crate) struct Use {
     pub(super) on_error: OnError,
     /// Whether a request can do without it.
     pub(super) is_optional: bool,
+    /// Whether nothing of what it says comes to pass.
+    pub(super) is_in_shadow: bool,
 }
+
+/// A script that is in shadow somewhere, by its name in logs, and the phase.
+pub(crate) type InShadow = (Arc<str>, Phase);
 
 /// The scripts of one level.
 #[derive(Debug, Default)]
@@ -112,6 +119,7 @@ pub(crate) struct Builder {
     scripts: Vec<Planned>,
     known: HashMap<(Text, u8), usize>,
     levels: HashMap<*const PhaseScripts, Option<Arc<Level>>>,
+    in_shadow: Vec<InShadow>,
     phases: Phases,
 }
 
@@ -139,6 +147,7 @@ impl Builder {
             script: index,
             on_error: script.on_error,
             is_optional: script.optional,
+            is_in_shadow: script.mode == Mode::Shadow,
         }
     }
 
@@ -171,6 +180,12 @@ impl Builder {
         if !scripts.is_empty() {
             self.phases.add(phase);
         }
+        for script in scripts.iter().filter(|it| it.mode == Mode::Shadow) {
+            let known = (logged_name(script), phase);
+            if !self.in_shadow.contains(&known) {
+                self.in_shadow.push(known);
+            }
+        }
         scripts.iter().map(|script| self.one(script)).collect()
     }
 
@@ -202,9 +217,16 @@ impl Builder {
             library: Arc::new(library(&own.lib)),
             env: own.env.to_vec(),
             opening_max: model.scripts_start_max(),
+            in_shadow: self.in_shadow,
             phases: self.phases,
         })
     }
+}
+
+/// What log lines call a script.
+fn logged_name(script: &model::Script) -> Arc<str> {
+    let Planned { name, source } = planned(script);
+    Arc::clone(script::Script::new(name, source).name())
 }
 
 fn planned(script: &model::Script) -> Planned {

@@ -151,7 +151,7 @@ pub(super) enum Filters {
 }
 
 /// A body that scripts look at.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Filtered {
     pub(super) bytes: Vec<u8>,
     pub(super) is_changed: bool,

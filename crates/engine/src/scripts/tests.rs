@@ -25,7 +25,7 @@ rules = [
     )
 }
 
-fn config(scripts: &str) -> String {
+pub(super) fn config(scripts: &str) -> String {
     site(scripts, "respond = { body = \"there $query\" }")
 }
 
@@ -37,7 +37,7 @@ fn code(phase: &str, code: &str) -> String {
     config(&format!("{phase} = {{ code = {code:?} }}"))
 }
 
-fn ask(fixture: &Fixture) -> Exchange {
+pub(super) fn ask(fixture: &Fixture) -> Exchange {
     fixture.ask("GET /there?q=1 HTTP/1.1\r\nHost: a\r\nX-Say: hello\r\n\r\n")
 }
 

@@ -14,6 +14,7 @@ use crate::listener::clients::Clients;
 use crate::load_table::LoadTable;
 use crate::permits::limiter::Limiter;
 use crate::refused::RefusedClients;
+use crate::scripts::tried::Tried;
 use crate::sensors::gauges::Sensors;
 use crate::shares::Shares;
 use crate::shedding::remembered::AllRemembered;
@@ -53,6 +54,8 @@ pub struct Shared {
     pub shadow_shed: Arc<AllRemembered>,
     /// What programs have complained of lately.
     pub complaints: Arc<Complaints>,
+    /// What scripts in shadow would have done.
+    pub(crate) tried: Arc<Tried>,
     /// What scripts of all workers share.
     pub scripts: Arc<script::Shared>,
     /// What the machine and the gateway are in.
@@ -83,6 +86,7 @@ impl Shared {
             spool_disk: Arc::default(),
             slots: Arc::default(),
             complaints: Arc::default(),
+            tried: Arc::default(),
             scripts: sensors.for_scripts(),
             sensors,
             refused: Arc::default(),

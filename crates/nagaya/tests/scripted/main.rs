@@ -9,6 +9,7 @@ mod script_examples;
 mod script_files;
 mod script_filters;
 mod script_filters_peers;
+mod script_shadow;
 mod script_upstreams;
 mod scripts_life;
 mod scripts_limiter;

@@ -81,6 +81,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "scripts/lifecycle.rs",
             "scripts/plan.rs",
             "scripts/reader.rs",
+            "scripts/tried.rs",
             "worker/commands.rs",
             "worker/peers.rs",
             "worker/resources.rs",
