@@ -72,6 +72,11 @@ fn a_page_as_a_file_out_of_php_and_counted() {
 }
 
 #[test]
+fn a_page_that_is_compressed() {
+    check("compression");
+}
+
+#[test]
 fn redirects_and_fields_in_php_and_in_the_configuration() {
     check("php-or-config");
 }
