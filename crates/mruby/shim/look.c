@@ -127,4 +127,5 @@ void ngy_sizes(size_t *sizes)
   sizes[3] = offsetof(mrb_state, c);
   sizes[4] = offsetof(mrb_state, gc);
   sizes[5] = sizeof(mrb_callinfo);
+  sizes[6] = sizeof(ngy_memory);
 }

@@ -6,7 +6,6 @@
  * leaves the rest to the system's allocator. A page that is empty may become one of another size.
  */
 #include "shim.h"
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #define PAGE_BYTES 8192
@@ -38,22 +37,20 @@ static void unlink_page(ngy_page **list, ngy_page *page)
   if (page->next) page->next->previous = page->previous;
 }
 
+/* Pages, and what is known of each: of that, too, only what was ever used takes memory. */
+static size_t stretch(size_t count) { return count * (PAGE_BYTES + sizeof(ngy_page)); }
+
 /* Without a stretch of its own a pool is an empty one. */
 void ngy_pool_open(ngy_pool *pool, size_t bytes_max)
 {
 #ifndef __SANITIZE_ADDRESS__
   size_t count = bytes_max / PAGE_BYTES;
-  ngy_page *pages = calloc(count, sizeof *pages);
-  void *base = mmap(NULL, count * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (!pages || base == MAP_FAILED) {
-    free(pages);
-    if (base != MAP_FAILED) munmap(base, count * PAGE_BYTES);
-    return;
-  }
-  madvise(base, count * PAGE_BYTES, MADV_NOHUGEPAGE);
+  void *base = mmap(NULL, stretch(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return;
+  madvise(base, stretch(count), MADV_NOHUGEPAGE);
   pool->base = base;
-  pool->pages = pages;
   pool->count = count;
+  pool->pages = (ngy_page *)(pool->base + count * PAGE_BYTES);
 #else
   (void)pool; (void)bytes_max; /* it is to see every block */
 #endif
@@ -61,8 +58,9 @@ void ngy_pool_open(ngy_pool *pool, size_t bytes_max)
 
 void ngy_pool_close(ngy_pool *pool)
 {
-  if (pool->base) munmap(pool->base, pool->count * PAGE_BYTES);
-  free(pool->pages);
+  if (pool->base) munmap(pool->base, stretch(pool->count));
+  pool->base = NULL;
+  pool->count = 0;
 }
 
 static ngy_page *begin_page(ngy_pool *pool, size_t class)

@@ -20,6 +20,43 @@ struct ngy_block {
   size_t size, padding; /* 16-byte alignment of what follows */
 };
 
+/* An interpreter above its share may have what is common, and what is left is for those below theirs. */
+static int fits(const ngy_vm *vm, size_t more)
+{
+  const ngy_memory *all = vm->memory;
+  if (more > all->bytes_max - all->bytes) return 0;
+  return vm->bytes + more <= all->share || all->bytes + more <= all->common;
+}
+
+static void count(ngy_vm *vm, size_t before, size_t after)
+{
+  vm->bytes += after - before;
+  vm->memory->bytes += after - before;
+}
+
+static void divide(ngy_memory *memory)
+{
+  int shared = memory->vms > 1;
+  memory->share = shared ? memory->bytes_max / memory->vms : memory->bytes_max;
+  memory->common = shared ? memory->bytes_max / 4 * 3 : memory->bytes_max;
+}
+
+void ngy_enter_memory(ngy_vm *vm, ngy_memory *memory)
+{
+  vm->memory = memory;
+  memory->vms++;
+  divide(memory);
+}
+
+static void leave_memory(ngy_vm *vm)
+{
+  if (!vm->memory) return;
+  count(vm, vm->bytes, 0);
+  vm->memory->vms--;
+  divide(vm->memory);
+  vm->memory = NULL;
+}
+
 static void unlink_block(ngy_vm *vm, ngy_block *block)
 {
   if (block->previous) block->previous->next = block->next; else vm->blocks = block->next;
@@ -31,10 +68,10 @@ static void *change(ngy_vm *vm, ngy_block *block, size_t size)
 {
   size_t before = block ? block->size : 0;
   if (size == 0) {
-    if (block) { unlink_block(vm, block); vm->bytes -= before; free(block); }
+    if (block) { unlink_block(vm, block); count(vm, before, 0); free(block); }
     return NULL;
   }
-  if (size > before && size - before > vm->bytes_max - vm->bytes) return NULL;
+  if (size > before && !fits(vm, size - before)) return NULL;
   if (block) unlink_block(vm, block);
   ngy_block *fresh = realloc(block, sizeof(ngy_block) + size);
   ngy_block *kept = fresh ? fresh : block;
@@ -44,7 +81,7 @@ static void *change(ngy_vm *vm, ngy_block *block, size_t size)
   if (vm->blocks) vm->blocks->previous = kept;
   vm->blocks = kept;
   if (!fresh) return NULL;
-  vm->bytes += size - before;
+  count(vm, before, size);
   fresh->size = size;
   return fresh + 1;
 }
@@ -54,17 +91,17 @@ static void *take(ngy_vm *vm, size_t size)
 {
   if (size > NGY_POOL_BYTES_MAX) return change(vm, NULL, size);
   size_t taken = (size + NGY_POOL_STEP - 1) / NGY_POOL_STEP * NGY_POOL_STEP;
-  if (taken > vm->bytes_max - vm->bytes) return NULL;
+  if (!fits(vm, taken)) return NULL;
   void *block = ngy_pool_take(&vm->pool, size);
   if (!block) return change(vm, NULL, size);
-  vm->bytes += taken;
+  count(vm, 0, taken);
   return block;
 }
 
 static void give_back(ngy_vm *vm, void *pointer, size_t small)
 {
   if (small == 0) { change(vm, (ngy_block *)pointer - 1, 0); return; }
-  vm->bytes -= small;
+  count(vm, small, 0);
   ngy_pool_give_back(&vm->pool, pointer);
 }
 
@@ -100,12 +137,27 @@ void *ngy_allocate(mrb_state *mrb, void *pointer, size_t size, void *data)
   return fresh;
 }
 
-/* Frees an interpreter that was left in the middle of something. */
-void ngy_discard(ngy_vm *vm)
+/* Frees all that an interpreter holds which was left in the middle of something. It is still to be discarded. */
+void ngy_empty(ngy_vm *vm)
 {
   for (ngy_block *block = vm->blocks, *next; block; block = next) { next = block->next; free(block); }
+  vm->blocks = NULL;
+  vm->mrb = NULL;
   ngy_pool_close(&vm->pool);
+  leave_memory(vm);
+}
+
+void ngy_discard(ngy_vm *vm)
+{
+  ngy_empty(vm);
   free(vm);
+}
+
+void ngy_close(ngy_vm *vm)
+{
+  vm->sealed = 1;
+  mrb_close(vm->mrb);
+  ngy_discard(vm);
 }
 
 /* ---- time: a timer on the thread's own CPU clock ends a run that takes too much ---- */

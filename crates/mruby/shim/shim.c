@@ -415,15 +415,15 @@ static mrb_value prepare(mrb_state *mrb, void *data)
   return mrb_nil_value();
 }
 
-ngy_vm *ngy_open(const ngy_host *host, size_t bytes_max, uint64_t cpu_ns_max)
+ngy_vm *ngy_open(const ngy_host *host, ngy_memory *memory, uint64_t cpu_ns_max)
 {
   ngy_vm *vm = calloc(1, sizeof *vm);
   if (!vm) return NULL;
   vm->host = *host;
-  vm->bytes_max = bytes_max;
   vm->cpu_ns_max = cpu_ns_max;
   vm->sealed = 1;
-  ngy_pool_open(&vm->pool, bytes_max);
+  ngy_enter_memory(vm, memory);
+  ngy_pool_open(&vm->pool, memory->bytes_max);
   vm->mrb = mrb_open_allocf(ngy_allocate, vm);
   if (!vm->mrb) { ngy_discard(vm); return NULL; }
   vm->roots = mrb_ary_new(vm->mrb);
@@ -437,14 +437,6 @@ ngy_vm *ngy_open(const ngy_host *host, size_t bytes_max, uint64_t cpu_ns_max)
 void ngy_unseal(ngy_vm *vm) { vm->sealed = 0; }
 
 void ngy_set_cpu(ngy_vm *vm, uint64_t cpu_ns_max) { vm->cpu_ns_max = cpu_ns_max; }
-
-void ngy_close(ngy_vm *vm)
-{
-  vm->sealed = 1;
-  mrb_close(vm->mrb);
-  ngy_pool_close(&vm->pool);
-  free(vm);
-}
 
 static mrb_value define_class(mrb_state *mrb, void *data)
 {
@@ -666,6 +658,6 @@ static mrb_value collect(mrb_state *mrb, void *data)
 int ngy_collect(ngy_vm *vm) { return guarded(vm, collect, NULL); }
 size_t ngy_roots_own(void) { return ROOTS_OWN; }
 size_t ngy_bytes(const ngy_vm *vm) { return vm->bytes; }
-size_t ngy_objects(const ngy_vm *vm) { return vm->mrb->gc.live; }
+size_t ngy_objects(const ngy_vm *vm) { return vm->mrb ? vm->mrb->gc.live : 0; }
 uint64_t ngy_instructions(const ngy_vm *vm) { return vm->instructions; }
 void ngy_count(ngy_vm *vm, int counting) { vm->counting = counting; vm->instructions = 0; }

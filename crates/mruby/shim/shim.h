@@ -63,6 +63,14 @@ typedef struct ngy_pool {
   size_t spares;
 } ngy_pool;
 
+/* What the interpreters of one thread may hold together. Matched by src/memory.rs. */
+typedef struct ngy_memory {
+  size_t bytes, bytes_max;
+  size_t vms;
+  size_t share;            /* of each; all, while there is one */
+  size_t common;           /* those above their share grow while all hold no more than this */
+} ngy_memory;
+
 /* Methods of String that take a Regexp too, and the global variables a match is told by. */
 #define NGY_TEXTS 7
 #define NGY_MATCH_NAMES 14
@@ -72,7 +80,8 @@ typedef struct ngy_vm {
   ngy_host host;
   ngy_pool pool;           /* small allocations */
   ngy_block *blocks;       /* all others, so that a lost interpreter can be freed */
-  size_t bytes, bytes_max;
+  size_t bytes;
+  ngy_memory *memory;      /* that of all */
   mrb_value roots;         /* what Rust holds, by index */
   uint64_t cpu_ns_max;     /* between two waits */
   uint64_t started_ns;     /* 0 until a tick sees this run */
@@ -113,6 +122,7 @@ void ngy_prepare_fibers(mrb_state *mrb);
 void ngy_prepare_times(mrb_state *mrb);
 void ngy_prepare_missing(mrb_state *mrb);
 void ngy_prepare_patterns(mrb_state *mrb, struct RClass *nagaya);
+void ngy_enter_memory(ngy_vm *vm, ngy_memory *memory);
 void ngy_close(ngy_vm *vm);
 void ngy_discard(ngy_vm *vm);
 

@@ -14,6 +14,7 @@
 mod bridge;
 mod call;
 mod datum;
+mod memory;
 mod raw;
 
 mod ticker;
@@ -25,4 +26,5 @@ extern crate mruby3_sys;
 
 pub use call::{Answer, Call, Host, Kind, Native};
 pub use datum::Datum;
+pub use memory::Memory;
 pub use vm::{Budget, ClassKind, Counting, Error, Halt, MethodOf, Raised, Resume, Slot, Takes, Vm};

@@ -79,6 +79,17 @@ pub(crate) struct HostTable {
     pub(crate) failed: unsafe extern "C" fn(*mut c_void, Text, Text, Text),
 }
 
+/// What interpreters hold together, and may.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawMemory {
+    pub(crate) bytes: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) vms: usize,
+    pub(crate) share: usize,
+    pub(crate) common: usize,
+}
+
 /// An open interpreter; only the shim looks inside.
 #[repr(C)]
 pub(crate) struct RawVm {
@@ -86,11 +97,15 @@ pub(crate) struct RawVm {
 }
 
 unsafe extern "C" {
-    pub(crate) fn ngy_open(host: *const HostTable, bytes_max: usize, cpu_ns_max: u64)
-    -> *mut RawVm;
+    pub(crate) fn ngy_open(
+        host: *const HostTable,
+        memory: *mut RawMemory,
+        cpu_ns_max: u64,
+    ) -> *mut RawVm;
     pub(crate) fn ngy_unseal(vm: *mut RawVm);
     pub(crate) fn ngy_set_cpu(vm: *mut RawVm, cpu_ns_max: u64);
     pub(crate) fn ngy_close(vm: *mut RawVm);
+    pub(crate) fn ngy_empty(vm: *mut RawVm);
     pub(crate) fn ngy_discard(vm: *mut RawVm);
     pub(crate) fn ngy_class(
         vm: *mut RawVm,
@@ -171,14 +186,15 @@ unsafe extern "C" {
 mod tests {
     use std::mem::{offset_of, size_of};
 
-    use super::{RawAnswer, RawValue, ngy_sizes};
+    use super::{RawAnswer, RawMemory, RawValue, ngy_sizes};
 
     #[test]
     fn shim_bindings_and_rust_agree_on_sizes_and_offsets() {
-        let mut sizes = [0; 6];
-        // SAFETY: it writes six numbers.
+        let mut sizes = [0; 7];
+        // SAFETY: it writes seven numbers.
         unsafe { ngy_sizes(sizes.as_mut_ptr()) };
-        let [value, answer, state, context, gc, callinfo] = sizes;
+        let [value, answer, state, context, gc, callinfo, memory] = sizes;
+        assert_eq!(memory, size_of::<RawMemory>());
         assert_eq!(value, size_of::<RawValue>());
         assert_eq!(value, size_of::<mruby3_sys::mrb_value>());
         assert_eq!(answer, size_of::<RawAnswer>());

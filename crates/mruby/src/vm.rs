@@ -12,6 +12,7 @@ use slab::Slab;
 use crate::bridge::{Inner, raise_of, tree_of};
 use crate::call::{Host, Native, slice, within};
 use crate::datum::{self, Datum};
+use crate::memory::Memory;
 use crate::raw::{self, RawAnswer, RawVm, Text};
 use crate::ticker::Ticker;
 
@@ -69,10 +70,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// What an interpreter may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Budget {
-    /// Bytes, everything it holds counted.
-    pub memory_bytes: usize,
+    /// Where everything it holds is counted.
+    pub memory: Rc<Memory>,
     /// CPU time of one run: until it waits or ends.
     pub cpu: Duration,
 }
@@ -151,6 +152,7 @@ pub struct Vm<H: Host> {
     inner: *mut Inner<H>,
     slots: Slab<()>,
     lost: bool,
+    memory: Rc<Memory>,
     _ticker: Option<Rc<Ticker>>,
 }
 
@@ -171,8 +173,9 @@ impl<H: Host> Vm<H> {
         let inner = Box::into_raw(Box::new(Inner::new(host)));
         let table = Inner::table(inner);
         let cpu_ns = u64::try_from(budget.cpu.as_nanos()).unwrap_or(u64::MAX);
-        // SAFETY: the table is copied; `inner` lives until after `ngy_close`.
-        let raw = unsafe { raw::ngy_open(&raw const table, budget.memory_bytes, cpu_ns) };
+        let memory = budget.memory;
+        // SAFETY: the table is copied; `inner` and `memory` live until after `ngy_close`.
+        let raw = unsafe { raw::ngy_open(&raw const table, memory.raw(), cpu_ns) };
         if raw.is_null() {
             // SAFETY: made by `Box::into_raw` above, and nobody else has it now.
             drop(unsafe { Box::from_raw(inner) });
@@ -190,6 +193,7 @@ impl<H: Host> Vm<H> {
             inner,
             slots,
             lost: false,
+            memory,
             _ticker: Ticker::of_this_thread(),
         })
     }
@@ -218,9 +222,12 @@ impl<H: Host> Vm<H> {
         self.lost
     }
 
-    /// Gives it up: it does nothing any more, as if one of its calls had not ended in time.
+    /// Gives it up: it does nothing any more, as if one of its calls had not ended in time, and
+    /// holds nothing.
     pub fn give_up(&mut self) {
         self.lost = true;
+        // SAFETY: `raw` is open or was given up, and nothing of it runs now.
+        unsafe { raw::ngy_empty(self.raw) };
     }
 
     /// Defines a class or module below `outer` (`""` for the top).
@@ -420,9 +427,14 @@ impl<H: Host> Vm<H> {
         unsafe { raw::ngy_bytes(self.raw) }
     }
 
+    /// What it may hold, while others that share its memory keep theirs.
+    pub fn bytes_max(&self) -> usize {
+        self.memory.most(self.bytes())
+    }
+
     /// Objects in the interpreter, those nobody holds any more counted until they are collected.
     pub fn objects(&self) -> usize {
-        // SAFETY: `raw` is open or was given up; its state is there in both.
+        // SAFETY: `raw` is open or was given up; the shim knows which.
         unsafe { raw::ngy_objects(self.raw) }
     }
 
@@ -467,7 +479,7 @@ impl<H: Host> Vm<H> {
             raw::FINE => Ok(()),
             raw::RAISED => Err(Error::Raised(inner.raised.take().unwrap_or_else(unknown))),
             _ => {
-                self.lost = true;
+                self.give_up();
                 Err(Error::Lost)
             }
         }

@@ -1,7 +1,7 @@
-//! The clients of stores that the scripts of one interpreter share.
+//! The clients of stores that the scripts of a worker share, in whichever of its VMs they run.
 //!
 //! They are made when a script first wants one. Their idle connections are closed by a task that ends
-//! with the interpreter, and what a request has left open is closed with the request.
+//! with the last VM, and what a request has left open is closed with the request.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -26,7 +26,7 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 /// Servers of which it is known when they were warned of.
 const WARNED_MAX: usize = 256;
 
-/// The clients of one interpreter.
+/// The clients of one worker and generation.
 pub(crate) struct Clients {
     stores: Rc<Stores>,
     /// Requests at whose end something is to be closed.

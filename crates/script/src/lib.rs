@@ -31,6 +31,7 @@ mod script;
 mod settings;
 mod shared;
 mod state;
+mod together;
 mod token;
 mod trial;
 mod wait;

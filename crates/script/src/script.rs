@@ -1,7 +1,7 @@
 //! A script: its text, and when it is compiled.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -94,7 +94,16 @@ impl Script {
         &self.inner.name
     }
 
-    pub(crate) fn is_compiled_each_time(&self) -> bool {
+    /// Its file; nothing for inline code.
+    pub(crate) fn path(&self) -> &Path {
+        match &self.inner.source {
+            Source::File { path, .. } => path,
+            Source::Code { .. } => Path::new(""),
+        }
+    }
+
+    /// Whether it is compiled for every run.
+    pub fn is_compiled_each_time(&self) -> bool {
         matches!(
             self.inner.source,
             Source::File {

@@ -7,29 +7,28 @@ use std::sync::Arc;
 
 use mruby::{Call, Datum, Host};
 
-use crate::clients::Clients;
 use crate::library::Features;
-use crate::log_lines::LogLines;
 use crate::patterns::Patterns;
 use crate::phase::Phase;
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::together::Together;
 use crate::wait::Pending;
 
 /// The state of one VM.
 pub(crate) struct State {
     pub(crate) settings: Rc<Settings>,
     pub(crate) shared: Arc<Shared>,
+    /// What it has with the worker's other VMs.
+    pub(crate) together: Rc<Together>,
     /// The phase of the run under way.
     pub(crate) phase: Phase,
     /// The script of the run under way, by its name.
     pub(crate) script: Arc<str>,
     /// What the run under way waits for.
     pub(crate) pending: Option<Pending>,
-    /// The clients of stores, once a script has used one.
-    pub(crate) clients: Option<Rc<Clients>>,
     /// What the last request inside of each request was answered, by the serial of its scope.
     pub(crate) answered: Rc<RefCell<HashMap<u64, Datum>>>,
     /// What the run under way holds, if it runs for no request.
@@ -40,25 +39,26 @@ pub(crate) struct State {
     pub(crate) patterns: Patterns,
     /// Files that scripts may require, as this VM has compiled them.
     pub(crate) features: Features,
-    /// Lines in the error log.
-    pub(crate) lines: LogLines,
 }
 
 impl State {
-    pub(crate) fn new(settings: &Rc<Settings>, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(
+        settings: &Rc<Settings>,
+        shared: &Arc<Shared>,
+        together: &Rc<Together>,
+    ) -> Self {
         Self {
             settings: Rc::clone(settings),
             shared: Arc::clone(shared),
+            together: Rc::clone(together),
             phase: Phase::Init,
             script: Arc::from(""),
             pending: None,
-            clients: None,
             answered: Rc::default(),
             own: None,
             json_names: HashSet::new(),
             patterns: Patterns::default(),
             features: Features::default(),
-            lines: LogLines::default(),
         }
     }
 

@@ -101,7 +101,13 @@ pub(super) fn say(call: &mut NativeCall<'_>, level: Level, index: usize) {
         Level::TRACE => enabled!(Level::TRACE),
     };
     let state = &mut *call.host;
-    if !is_enabled || !state.lines.admit(&state.script, Instant::now()) {
+    if !is_enabled
+        || !state
+            .together
+            .lines
+            .borrow_mut()
+            .admit(&state.script, Instant::now())
+    {
         return;
     }
     let line = Line::of(call, index);

@@ -12,12 +12,8 @@ use stores::{Error, Session, Stores, VALUE_BYTES_MAX};
 
 /// The worker's clients.
 pub(super) fn clients(call: &mut NativeCall<'_>) -> Rc<Clients> {
-    let state = &mut *call.host;
-    let budgets = &state.settings.budgets;
-    let clients = state
-        .clients
-        .get_or_insert_with(|| Rc::new(Clients::new(budgets)));
-    Rc::clone(clients)
+    let state = &*call.host;
+    state.together.clients(&state.settings.budgets)
 }
 
 /// Where clients are made.

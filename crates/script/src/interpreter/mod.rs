@@ -26,6 +26,7 @@ use crate::script::{Cache, Compiled, Script, Source};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::together::Together;
 use stores::spell;
 
 pub use run::{Ran, Run, Step, Wait};
@@ -47,6 +48,7 @@ const START_CPU: Duration = Duration::from_secs(1);
 pub struct Interpreter {
     settings: Rc<Settings>,
     shared: Arc<Shared>,
+    together: Rc<Together>,
     open: RefCell<Open>,
     fibers: Fibers,
     starters: RefCell<Vec<(Phase, Script)>>,
@@ -57,6 +59,9 @@ pub struct Interpreter {
     /// From when another VM stands in the place of a lost one until its starters have ended.
     starting: Cell<bool>,
 }
+
+/// A script's text, the number of its first line, and when its file was changed last.
+type Text = (Arc<[u8]>, u16, Option<SystemTime>);
 
 struct Open {
     vm: Vm<State>,
@@ -79,11 +84,30 @@ impl Interpreter {
     /// # Errors
     /// When it does not fit into its memory budget.
     pub fn open(settings: Settings, shared: Arc<Shared>) -> Result<Rc<Self>, Failure> {
-        let settings = Rc::new(settings);
-        let vm = open_vm(&settings, &shared)?;
+        let together = Together::new(&settings.budgets);
+        Self::open_in(Rc::new(settings), shared, together)
+    }
+
+    /// Opens another VM on the same thread, which knows nothing of this one; what both may take
+    /// together is what this one may.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn another(&self) -> Result<Rc<Self>, Failure> {
+        let (settings, shared) = (Rc::clone(&self.settings), Arc::clone(&self.shared));
+        Self::open_in(settings, shared, Rc::clone(&self.together))
+    }
+
+    fn open_in(
+        settings: Rc<Settings>,
+        shared: Arc<Shared>,
+        together: Rc<Together>,
+    ) -> Result<Rc<Self>, Failure> {
+        let vm = open_vm(&settings, &shared, &together)?;
         Ok(Rc::new(Self {
             settings,
             shared,
+            together,
             open: RefCell::new(Open::new(vm)),
             fibers: Fibers::default(),
             starters: RefCell::default(),
@@ -141,6 +165,24 @@ impl Interpreter {
         self.ready(script).await.map(drop)
     }
 
+    /// Compiles a script's text and forgets it again: whether it is Ruby, and no more is wanted.
+    ///
+    /// # Errors
+    /// As [`Interpreter::check`].
+    pub async fn try_out(self: &Rc<Self>, script: &Script) -> Result<(), Failure> {
+        let (text, line, _) = self.text_of(script).await?;
+        let slot = self.compile(script, &text, line)?;
+        self.open.borrow_mut().vm.let_go(slot);
+        Ok(())
+    }
+
+    /// Whether there is memory for another VM that holds what this one held at first, and a quarter
+    /// more.
+    pub fn has_room_for_another(&self) -> bool {
+        let fresh = self.fresh_bytes.get();
+        self.together.memory.left() >= fresh + fresh / 4
+    }
+
     /// Fibers that wait now.
     pub fn parked(&self) -> usize {
         self.parked.get()
@@ -181,8 +223,8 @@ impl Interpreter {
         self.begin_in_vm(phase, script).await
     }
 
-    /// As [`Interpreter::begin`], where nothing has to be waited for or compiled first; `None`
-    /// otherwise. The time is about `now`: it says whether files are due to be looked at.
+    /// As [`Interpreter::begin`], where nothing has to be waited for first, as a file that is to be
+    /// read; `None` otherwise. The time is about `now`: it says whether files are due to be looked at.
     pub fn begin_at_once(
         self: &Rc<Self>,
         phase: Phase,
@@ -192,8 +234,11 @@ impl Interpreter {
         if !self.is_started() {
             return None;
         }
-        let slot = self.known(script, now)?;
-        Some(Run::begin(self, phase, script, Ready::kept(slot)))
+        let ready = match self.known(script, now) {
+            Some(slot) => Ok(Ready::kept(slot)),
+            None => self.compiled(script, seen_text(script)?),
+        };
+        Some(ready.and_then(|ready| Run::begin(self, phase, script, ready)))
     }
 
     /// Whether scripts may run in the VM as it is.
@@ -211,25 +256,28 @@ impl Interpreter {
         if let Some(slot) = self.known(script, Instant::now()) {
             return Ok(Ready::kept(slot));
         }
-        let (text, line) = match &script.inner.source {
-            Source::Code { text, line } => (Arc::clone(text), *line),
-            Source::File {
-                text: Some(text),
-                cache: Cache::Mtime | Cache::Always,
-                ..
-            } => (Arc::clone(text), 1),
-            Source::File { path, .. } => {
-                let read = self.settings.reader.read(path, SCRIPT_BYTES_MAX).await;
-                let read = read.map_err(|error| unreadable(script, &error))?;
-                (read.bytes.into(), 1)
-            }
-        };
+        let text = self.text_of(script).await?;
+        self.compiled(script, text)
+    }
+
+    fn compiled(self: &Rc<Self>, script: &Script, text: Text) -> Result<Ready, Failure> {
+        let (text, line, changed) = text;
         let slot = self.compile(script, &text, line)?;
         if script.is_compiled_each_time() {
             return Ok(Ready::once(self, slot));
         }
-        self.remember(script, slot, None, text);
+        self.remember(script, slot, changed, text);
         Ok(Ready::kept(slot))
+    }
+
+    async fn text_of(&self, script: &Script) -> Result<Text, Failure> {
+        if let Some(seen) = seen_text(script) {
+            return Ok(seen);
+        }
+        let path = script.path();
+        let read = self.settings.reader.read(path, SCRIPT_BYTES_MAX).await;
+        let read = read.map_err(|error| unreadable(script, &error))?;
+        Ok((read.bytes.into(), 1, None))
     }
 
     /// The slot of a script that is compiled already; now and then its file is looked at meanwhile.
@@ -357,7 +405,7 @@ impl Interpreter {
         vm.set_cpu(START_CPU);
         // Where that took too long the VM is lost already.
         let _ = vm.collect();
-        let (most, fresh) = (self.settings.budgets.memory_bytes, self.fresh_bytes.get());
+        let (most, fresh) = (vm.bytes_max(), self.fresh_bytes.get());
         let kept = vm.bytes();
         // Half of what another would have to give.
         if !vm.is_lost() && kept > fresh + most.saturating_sub(fresh) / 2 {
@@ -378,7 +426,7 @@ impl Interpreter {
             return Ok(());
         }
         if self.open.borrow().vm.is_lost() {
-            let fresh = open_vm(&self.settings, &self.shared)?;
+            let fresh = open_vm(&self.settings, &self.shared, &self.together)?;
             self.replace(fresh);
             self.starting.set(true);
             tracing::warn!(script = &**script.name(), "a new interpreter is open");
@@ -420,11 +468,33 @@ impl Drop for Ready {
     }
 }
 
-fn open_vm(settings: &Rc<Settings>, shared: &Arc<Shared>) -> Result<Vm<State>, Failure> {
+/// A script's text where no file is to be read for it. What another VM has seen of a file holds for
+/// this one.
+fn seen_text(script: &Script) -> Option<Text> {
+    let seen = script.inner.compiled.borrow();
+    match &script.inner.source {
+        Source::Code { text, line } => Some((Arc::clone(text), *line, None)),
+        Source::File {
+            cache: Cache::Never,
+            ..
+        } => None,
+        Source::File { text, .. } => match (&*seen, text) {
+            (Some(seen), _) => Some((Arc::clone(&seen.text), 1, seen.changed)),
+            (None, Some(text)) => Some((Arc::clone(text), 1, None)),
+            (None, None) => None,
+        },
+    }
+}
+
+fn open_vm(
+    settings: &Rc<Settings>,
+    shared: &Arc<Shared>,
+    together: &Rc<Together>,
+) -> Result<Vm<State>, Failure> {
     let name: Arc<str> = Arc::from("the scripts' API");
-    let state = State::new(settings, shared);
+    let state = State::new(settings, shared, together);
     let budget = Budget {
-        memory_bytes: settings.budgets.memory_bytes,
+        memory: Rc::clone(&together.memory),
         cpu: settings.budgets.cpu,
     };
     let vm = Vm::open(state, budget).and_then(|mut vm| {

@@ -247,8 +247,8 @@ impl Parked {
     fn enter(run: &Run) -> Result<Self, Failure> {
         let interpreter = Rc::clone(&run.interpreter);
         let parked = interpreter.parked.get();
-        if parked >= interpreter.settings.budgets.parked {
-            let what = format!("too many scripts wait already ({parked})");
+        if let Err(all) = interpreter.together.park(parked) {
+            let what = format!("too many scripts wait already ({all})");
             return Err(run.failure(Cause::Budget(Exceeded::of("parked", what))));
         }
         interpreter.parked.set(parked + 1);
@@ -260,6 +260,7 @@ impl Drop for Parked {
     fn drop(&mut self) {
         let parked = &self.interpreter.parked;
         parked.set(parked.get() - 1);
+        self.interpreter.together.unpark();
     }
 }
 

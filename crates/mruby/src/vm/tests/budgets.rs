@@ -61,6 +61,44 @@ fn memory_beyond_the_budget_raises_and_the_interpreter_goes_on() {
     }
 }
 
+/// Keeps so many texts of a MiB in a global; whether there was room.
+fn keep(vm: &mut Vm<World>, texts: usize) -> bool {
+    vm.set_cpu(Duration::from_secs(1) * patience());
+    let source = format!("$kept = nil; $kept = Array.new({texts}) {{ 'x' * 1_048_576 }}; nil");
+    let script = vm.compile(source.as_bytes(), "keep.rb", 1).unwrap();
+    let kept = vm.run(script).is_ok();
+    vm.let_go(script);
+    vm.collect().unwrap();
+    kept
+}
+
+#[test]
+fn one_interpreter_that_takes_all_leaves_a_quarter_to_those_below_their_share() {
+    let memory = Memory::of(16 << 20);
+    let mut greedy = opened_in(&memory);
+    assert!(keep(&mut greedy, 14), "alone it may have all");
+    assert!(keep(&mut greedy, 0));
+    let mut modest = opened_in(&memory);
+    assert!(keep(&mut greedy, 10), "what nobody else has taken");
+    assert!(!keep(&mut greedy, 13), "beyond three quarters");
+    assert!(keep(&mut greedy, 10));
+    assert!(keep(&mut modest, 3), "below its share there is room");
+    assert!(memory.bytes() <= 16 << 20);
+    assert!(!keep(&mut modest, 8), "even so all together have an end");
+    assert!(greedy.bytes() + modest.bytes() == memory.bytes());
+    drop(greedy);
+    assert_eq!(memory.bytes(), modest.bytes());
+    assert!(keep(&mut modest, 14), "alone again");
+    modest.give_up();
+    let left = (
+        memory.bytes(),
+        memory.vms(),
+        modest.bytes(),
+        modest.objects(),
+    );
+    assert_eq!(left, (0, 0, 0, 0), "one that was given up holds nothing");
+}
+
 /// Texts of this many bytes, which lie in blocks of a size of their own, kept in a global.
 fn fill(vm: &mut Vm<World>, bytes: usize) {
     let source = format!("$kept = Array.new(4_000) {{ |at| at.to_s.ljust({bytes}, 'x') }}; nil");

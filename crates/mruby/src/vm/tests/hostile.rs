@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{Budget, Datum, Error, Halt, Host, Resume, Vm};
+use crate::{Budget, Datum, Error, Halt, Host, Memory, Resume, Vm};
 
 #[derive(Default)]
 struct World;
@@ -22,7 +22,7 @@ fn opened_with(memory_bytes: usize) -> Result<Vm<World>, Error> {
     let patience = std::env::var("NAGAYA_PATIENCE").ok();
     let patience: u32 = patience.and_then(|text| text.parse().ok()).unwrap_or(1);
     let budget = Budget {
-        memory_bytes,
+        memory: Memory::of(memory_bytes),
         cpu: Duration::from_millis(50) * patience,
     };
     let mut vm = Vm::open(World, budget)?;

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Budget, Call, ClassKind, Datum, Error, Halt, Host, MethodOf, Resume, Slot, Takes, Vm,
+    Answer, Budget, Call, ClassKind, Datum, Error, Halt, Host, Memory, MethodOf, Resume, Slot,
+    Takes, Vm,
 };
 
 #[derive(Default)]
@@ -43,8 +44,12 @@ fn opened() -> Vm<World> {
 }
 
 fn opened_with(memory_bytes: usize) -> Vm<World> {
+    opened_in(&Memory::of(memory_bytes))
+}
+
+fn opened_in(memory: &Rc<Memory>) -> Vm<World> {
     let budget = Budget {
-        memory_bytes,
+        memory: Rc::clone(memory),
         cpu: Duration::from_millis(5) * patience(),
     };
     let mut vm = Vm::open(World::default(), budget).expect("an interpreter opens");
