@@ -74,6 +74,9 @@ pub fn dump(model: &Model) -> String {
         out.key("weight", tenant.weight);
         out.limits(&tenant.limits);
         out.level_scripts(&tenant.scripts);
+        if let Some(scripts_vm) = tenant.scripts_vm {
+            out.key("scripts_vm", quote(scripts_vm.name()));
+        }
         out.cgroup(tenant.cgroup.as_deref());
     }
     for map in &model.maps {

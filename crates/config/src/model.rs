@@ -20,6 +20,7 @@ mod site;
 mod template;
 mod upstream;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub use process::{
 };
 pub use script::{
     AllowedAddress, Budgets, Cache, Library, OnError, PhaseScripts, Script, ScriptFile, Scripts,
-    ServerClass, Source,
+    ScriptsVm, ServerClass, Source,
 };
 pub use shed::{Degrade, SHED_RULES_MAX, Shed, ShedReply, ShedScope};
 pub use site::{
@@ -123,6 +124,8 @@ pub struct Tenant {
     pub cgroup: Option<Box<Cgroup>>,
     /// Scripts that every request to its sites meets.
     pub scripts: Arc<PhaseScripts>,
+    /// Where they run, and those of its sites and rules; `None`: as [`Model::own_vms`] has it.
+    pub scripts_vm: Option<ScriptsVm>,
 }
 
 impl Model {
@@ -150,6 +153,27 @@ impl Model {
         let required = self.scripts.lib.iter().flat_map(|library| &library.files);
         let compiled = self.all_scripts().count() + required.count();
         starting + COMPILE_MAX * u32::try_from(compiled).unwrap_or(u32::MAX)
+    }
+
+    /// The tenants whose scripts run in VMs of their own: of those that have scripts, on themselves,
+    /// their sites or rules, the ones that say so, and where there are two or more of them all that
+    /// say nothing.
+    #[must_use]
+    pub fn own_vms(&self) -> BTreeSet<&str> {
+        let tenant = |site: &Site| self.tenants.get(site.tenant_index?);
+        let with_scripts = self.sites.iter().filter(|site| {
+            tenant(site).is_some_and(|tenant| !tenant.scripts.is_empty()) || site.has_scripts()
+        });
+        let said = |site| tenant(site).and_then(|tenant| tenant.scripts_vm);
+        let with_scripts = with_scripts.map(|site| (site.tenant.as_str(), said(site)));
+        let with_scripts: BTreeMap<_, _> = with_scripts.collect();
+        let otherwise = match with_scripts.len() {
+            0 | 1 => ScriptsVm::Shared,
+            _ => ScriptsVm::Own,
+        };
+        let own = with_scripts.into_iter();
+        let own = own.filter(|(_, said)| said.unwrap_or(otherwise) == ScriptsVm::Own);
+        own.map(|(tenant, _)| tenant).collect()
     }
 
     /// Every script, of every level and handler, outer levels first.

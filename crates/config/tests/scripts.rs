@@ -26,6 +26,7 @@ log = { file = "process/log.rb", cache = "always", optional = true }
 address = "127.0.0.1:8080"
 [tenants.example]
 scripts = { header_filter = "tenant/header_filter.rb" }
+scripts_vm = "own"
 [[sites]]
 hosts = ["example.jp"]
 tenant = "example"
@@ -76,6 +77,44 @@ fn every_level_holds_the_scripts_written_on_it() {
     let content = rules[2].handler.as_ref().unwrap().script().unwrap();
     assert_eq!(content.path(), path("/opt/app.rb"));
     assert_eq!(model.all_scripts().count(), 14);
+}
+
+#[test]
+fn tenants_with_scripts_have_vms_of_their_own_where_there_are_two_or_they_say_so() {
+    let log = "scripts = { log = 'a.rb' }";
+    let site =
+        |host: &str, more: &str| format!("[[sites]]\nhosts = ['{host}']\nroot = '/srv'\n{more}\n");
+    let (a, b) = (
+        site("a", log),
+        site("b", "rules = [{ scripts = { log = 'a.rb' } }]"),
+    );
+    let content = site("c", "rules = [{ handler = { script = 'a.rb' } }]");
+    let plain = site("d", "");
+    let of =
+        |host: &str, tenant: &str, more: &str| site(host, &format!("tenant = '{tenant}'\n{more}"));
+    let two_of_one = of("a", "t", log) + &of("b", "t", log);
+    let one_without = of("a", "t", "") + &of("b", "u", log);
+    let tenants = |t: &str, u: &str| format!("[tenants.t]\n{t}\n[tenants.u]\n{u}\n");
+    let both = of("a", "t", log) + &of("b", "u", log);
+    let (own, shared) = ("scripts_vm = 'own'", "scripts_vm = 'shared'");
+    for (text, expected) in [
+        (format!("[scripts]\nlog = 'a.rb'\n{plain}"), &[][..]),
+        (format!("{a}{plain}"), &[]),
+        (format!("{a}{b}{plain}"), &["a", "b"]),
+        (format!("{a}{b}{content}"), &["a", "b", "c"]),
+        (two_of_one, &[]),
+        (format!("[scripts]\nlog = 'a.rb'\n{one_without}"), &[]),
+        (tenants("", "") + &both, &["t", "u"]),
+        (tenants(shared, "") + &both, &["u"]),
+        (tenants(shared, shared) + &both, &[]),
+        (tenants(log, "") + &one_without, &["t", "u"]),
+        (tenants(own, "") + &one_without, &[]),
+        (tenants("", own) + &one_without, &["u"]),
+    ] {
+        let model = model(&format!("{LISTEN}{text}"));
+        let found: Vec<_> = model.own_vms().into_iter().collect();
+        assert_eq!(found, expected, "{text}");
+    }
 }
 
 fn path(name: &str) -> Option<&Path> {

@@ -138,6 +138,14 @@ pub struct Stragglers {
 pub struct Scripts {
     /// VMs open.
     pub vms: u64,
+    /// Those of tenants among them.
+    pub tenant_vms: u64,
+    /// VMs of tenants that were opened.
+    pub tenant_vms_opened: u64,
+    /// Those that closed to make room for others.
+    pub tenant_vms_closed: u64,
+    /// Those that did not open.
+    pub tenant_vms_failed: u64,
     /// Bytes they hold.
     pub memory_bytes: u64,
     /// Scripts that wait.

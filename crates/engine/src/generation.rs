@@ -21,7 +21,7 @@ use crate::maps::texts;
 use crate::permits::compiled;
 use crate::permits::compiled::Limits;
 use crate::room::Room;
-use crate::scripts::plan::Plan;
+use crate::scripts::plan::{Builder as ScriptsBuilder, Plan};
 use crate::shedding::compiled::Shedding;
 use crate::site::Site;
 use crate::stats::SiteStats;
@@ -151,10 +151,13 @@ impl Generation {
         let mut copies = Copies {
             guarded: generation.guarded.clone(),
             has_process_scripts: !model.scripts.phases.is_empty(),
+            scripts: ScriptsBuilder::new(model),
             ..Copies::default()
         };
-        let tenants = model.tenants.iter();
-        let of_tenants = tenants.map(|tenant| copies.scripts.level(&tenant.scripts));
+        let of_tenants = model.tenants.iter().map(|tenant| {
+            let vm = copies.scripts.vm_of(&tenant.name);
+            copies.scripts.level(vm, &tenant.scripts)
+        });
         copies.of_tenants = of_tenants.collect();
         let mut limits = compiled::Builder::new(model)?;
         for (site, stats) in model.sites.iter().zip(stats(model, before)) {

@@ -109,6 +109,7 @@ async fn answer_there(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Nex
     fields::edit_request(chosen, exchange);
     #[cfg(test)]
     tests::break_down(chosen, exchange).await;
+    scripts::leave_vm(chosen, exchange);
     exchange.record.handler_started = Some(chosen.worker.clock.moment());
     handler::run(chosen, exchange).await
 }

@@ -19,7 +19,7 @@ use crate::guarded::Guarded;
 use crate::permits::compiled;
 use crate::permits::level::Level;
 use crate::scripts::plan;
-use crate::scripts::plan::Use;
+use crate::scripts::plan::{Use, VmIndex};
 use crate::stats::SiteStats;
 
 /// A site, ready to serve.
@@ -75,6 +75,8 @@ pub struct Site {
     pub(crate) says_expiry: bool,
     /// Whether a request to it may run a script.
     pub(crate) has_scripts: bool,
+    /// The VM in which its requests run scripts.
+    pub(crate) vm: VmIndex,
     sources: Arc<Vec<Matcher>>,
     guarded: Guarded,
 }
@@ -138,15 +140,16 @@ impl Site {
             limits.need_file(site) || rules.any(|rule| conditions::need_file(&rule.conditions));
         let mut rules = site.rules.iter();
         let rules_ask_maps = rules.any(|rule| conditions::ask_maps(&rule.conditions));
+        let vm = copies.scripts.vm_of(&site.tenant);
         let rules = site.rules.iter();
-        let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts));
+        let rules = rules.map(|rule| Rule::compile(rule, &name, limits, &mut copies.scripts, vm));
         let rules = rules.collect::<Result<Box<[Rule]>>>()?;
         let mut levels = site.rules.iter().map(|rule| &rule.settings);
         let says_expiry =
             site.settings.expires.is_some() || levels.any(|level| level.expires.is_some());
         let asking_limits = limits.asking(site)?;
         let tenant_scripts = copies.tenant_scripts(site.tenant_index);
-        let scripts = copies.scripts.level(&site.scripts);
+        let scripts = copies.scripts.level(vm, &site.scripts);
         let of_rules = |rule: &Rule| rule.scripts.is_some() || rule.script.is_some();
         let has_scripts = copies.has_process_scripts
             || tenant_scripts.is_some()
@@ -169,6 +172,7 @@ impl Site {
             tenant_scripts,
             scripts,
             has_scripts,
+            vm,
             path_rules: path_rules(site),
             odd_names: match site.underscore_fields {
                 model::UnderscoreFields::Drop => OddNames::Drop,
@@ -268,6 +272,7 @@ impl Rule {
         site: &str,
         limits: &mut compiled::Builder<'_>,
         scripts: &mut plan::Builder,
+        vm: VmIndex,
     ) -> Result<Self> {
         let whose = format!("{} of site {site}", rule.name);
         let conditions = Conditions::compile(&rule.conditions, &whose);
@@ -281,8 +286,8 @@ impl Rule {
             log: None,
             settings: unless_empty(&rule.settings),
             compress: rule.compress.as_deref().cloned().map(Box::new),
-            scripts: scripts.level(&rule.scripts),
-            script: scripts.of_handler(rule.handler.as_ref()),
+            scripts: scripts.level(vm, &rule.scripts),
+            script: scripts.of_handler(vm, rule.handler.as_ref()),
             is_health_check: is_health_check(rule),
             needs_file: conditions::need_file(&rule.conditions),
         })

@@ -64,6 +64,14 @@ pub struct ProgramStats {
 pub struct ScriptStats {
     /// VMs open now, those of former generations counted.
     pub vms: AtomicU64,
+    /// Those of tenants among them.
+    pub own_vms: AtomicU64,
+    /// VMs of tenants that were opened.
+    pub own_opened: AtomicU64,
+    /// Those that closed for others.
+    pub own_closed: AtomicU64,
+    /// Those that did not open.
+    pub own_failed: AtomicU64,
     /// Bytes they hold.
     pub memory_bytes: AtomicU64,
     /// Scripts that wait now.

@@ -30,7 +30,7 @@ use crate::load_table::LoadTable;
 use crate::maps::mailbox::Mailbox;
 use crate::permits::scratch::Scratch;
 use crate::programs::link::Programs;
-use crate::scripts::lifecycle::Scripts;
+use crate::scripts::vms::Vms;
 use crate::shares::Owner;
 use crate::site_log::{self, Audience};
 use crate::spool::{Spool, SpoolCaps};
@@ -72,12 +72,12 @@ pub struct Worker {
     pub auth_checks: Checks,
     /// What it shares with the others.
     pub shared: Shared,
-    /// The VMs open here, each until its `worker_exit` has run.
-    pub(crate) opened: RefCell<Vec<Rc<Scripts>>>,
+    /// The VMs open here, those of a generation until their `worker_exit` has run.
+    pub(crate) opened: RefCell<Vec<Rc<Vms>>>,
     /// `log` phases that wait.
     pub(crate) scripts_logging: Cell<usize>,
     /// The scripts of the generation that comes next, by its number.
-    prepared: RefCell<Option<(u64, Rc<Scripts>)>>,
+    prepared: RefCell<Option<(u64, Rc<Vms>)>>,
     /// Its scratch for the keys of limits.
     pub(crate) wants: RefCell<Scratch>,
     /// The queues of map programs it hosts.
@@ -151,8 +151,8 @@ impl Worker {
     ///
     /// # Errors
     /// One of its scripts is no Ruby, or failed.
-    pub(crate) async fn prepare(self: &Rc<Self>, generation: &Generation) -> Result<()> {
-        let opened = Scripts::open(self, &self.shared.scripts, generation).await;
+    pub(crate) async fn prepare(self: &Rc<Self>, generation: &Arc<Generation>) -> Result<()> {
+        let opened = Vms::open(self, &self.shared.scripts, generation).await;
         let opened = opened
             .map_err(|failure| Error::new(Kind::Internal, failure.reason(), failure.to_string()))?;
         let Some(scripts) = opened else {
@@ -179,7 +179,7 @@ impl Worker {
         }
     }
 
-    fn take_prepared(&self, number: u64) -> Option<Rc<Scripts>> {
+    fn take_prepared(&self, number: u64) -> Option<Rc<Vms>> {
         let prepared = self.prepared.borrow_mut().take_if(|it| it.0 == number);
         prepared.map(|(_, scripts)| scripts)
     }
@@ -291,12 +291,20 @@ impl Worker {
 
     fn show_scripts(&self) {
         let (opened, stats) = (self.opened.borrow(), &self.stats.scripts);
-        let sum = |of: fn(&Scripts) -> usize| opened.iter().map(|it| of(it) as u64).sum();
-        stats.vms.store(opened.len() as u64, Relaxed);
-        let memory_bytes = sum(|scripts| scripts.interpreter().memory_bytes());
-        stats.memory_bytes.store(memory_bytes, Relaxed);
-        let parked = sum(|scripts| scripts.interpreter().parked());
-        stats.parked.store(parked, Relaxed);
+        let shown = [
+            &stats.vms,
+            &stats.own_vms,
+            &stats.memory_bytes,
+            &stats.parked,
+        ];
+        let mut sums = [0; 4];
+        for vms in &*opened {
+            let figures = sums.iter_mut().zip(vms.figures());
+            figures.for_each(|(sum, figure)| *sum += figure);
+        }
+        for (shown, sum) in shown.into_iter().zip(sums) {
+            shown.store(sum, Relaxed);
+        }
     }
 
     /// Closes idle connections to a server whose processes are waited for: this worker's, and through

@@ -1,5 +1,6 @@
 //! Runs of scripts: waits, ends, budgets, and what becomes of the interpreter.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -227,6 +228,76 @@ fn an_interpreter_full_of_what_scripts_keep_is_replaced() {
         let ran = run(&interpreter, "[$started, $same, $kept]", &mut request).await;
         let fresh = Datum::Array(vec![Datum::Int(41), Datum::Nil, Datum::Nil]);
         assert_eq!(ran.expect("another interpreter").value, fresh);
+    });
+}
+
+#[test]
+fn vms_beside_each_other_know_nothing_of_each_other_and_wait_in_the_same_places() {
+    on_a_worker(async {
+        let mut settings = settings();
+        settings.budgets.parked = 4;
+        let one = Interpreter::open(settings, Arc::default()).expect("it opens");
+        let other = one.another().expect("another opens");
+        let breaks = code("$kept = 1; class String; undef_method :upcase; end");
+        one.run(Phase::Init, &breaks, None).await.expect("it runs");
+        let looks = code("[$kept, 'a'.upcase]");
+        let seen = other.run(Phase::Init, &looks, None).await;
+        let whole = Datum::Array(vec![Datum::Nil, Datum::from("A")]);
+        assert_eq!(seen.expect("it runs").value, whole);
+        let waits = code("sleep 1_000");
+        let park = async |vm: &Rc<Interpreter>| {
+            let mut run = vm.begin(Phase::Access, &waits).await.expect("it begins");
+            let step = run.step(None).map_err(|failure| failure.to_string());
+            step.map(|step| (run, step))
+        };
+        let mut parked = Vec::new();
+        for _ in 0..3 {
+            parked.push(park(&one).await.expect("there is a place"));
+        }
+        let refused = park(&one).await.err().expect("above its share");
+        assert!(
+            refused.contains("too many scripts wait already (3)"),
+            "{refused}"
+        );
+        parked.push(park(&other).await.expect("the last place"));
+        assert!(park(&other).await.is_err(), "four are four");
+        drop(parked);
+        park(&one).await.expect("all places are free");
+    });
+}
+
+#[test]
+fn another_vm_begins_with_what_was_seen_of_a_file() {
+    on_a_worker(async {
+        let directory = std::env::temp_dir().join(format!("nagaya-seen-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory is made");
+        let path = directory.join("seen.rb");
+        std::fs::write(&path, "22").expect("a script is written");
+        let source = Source::File {
+            path,
+            text: Some(Arc::from(&b"1"[..])),
+            cache: Cache::Mtime,
+        };
+        let script = Script::new(Arc::from("seen.rb"), source);
+        let one = interpreter();
+        let value = async |vm: &Rc<Interpreter>| {
+            let ran = vm.run(Phase::Access, &script, None).await;
+            ran.expect("it runs").value
+        };
+        assert_eq!(
+            value(&one).await,
+            Datum::Int(1),
+            "as the configuration has it"
+        );
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while value(&one).await != Datum::Int(22) {
+            assert!(Instant::now() < deadline, "the change was never seen");
+            tokio::task::yield_now().await;
+        }
+        let other = one.another().expect("another opens");
+        drop(one);
+        assert_eq!(value(&other).await, Datum::Int(22));
+        std::fs::remove_dir_all(&directory).expect("the directory goes");
     });
 }
 

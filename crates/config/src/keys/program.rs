@@ -3,7 +3,7 @@
 use super::key::Fallback::{Absent, Required, Value};
 use super::key::{Key, Kind, Section, key};
 use super::limit::{LIMITS_OF_LEVEL, WEIGHT};
-use super::script::SCRIPTS_OF_LEVEL;
+use super::script::{SCRIPTS_OF_LEVEL, SCRIPTS_VM};
 
 /// The longest duration: a day.
 const DAY: u64 = 86_400_000;
@@ -34,6 +34,7 @@ pub(crate) const TENANT: Section = Section {
         WEIGHT,
         LIMITS_OF_LEVEL,
         SCRIPTS_OF_LEVEL,
+        SCRIPTS_VM,
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
     ],

@@ -32,6 +32,17 @@ pub(super) const SCRIPTS_OF_LEVEL: Key = key(
     "scripts = { access = \"hooks/access_limiter.rb\", log = \"hooks/access_limiter_end.rb\" }",
 );
 
+pub(super) const SCRIPTS_VM: Key = key(
+    "scripts_vm",
+    Kind::Choice(&["own", "shared"]),
+    Absent("`own` where two tenants or more have scripts"),
+    "Where a tenant has scripts, on itself, its sites or their rules, its requests run all scripts in a VM of its own, in \
+     each worker, or in the one that all share. A VM of its own is made when it is first needed, and closed when `vms` \
+     of `[scripts]` are open and it was idle for longest. What scripts of a tenant do to Ruby's classes, or keep, is then \
+     theirs alone; it is no wall.",
+    "scripts_vm = \"shared\"",
+);
+
 pub(super) const SCRIPT_OF_HANDLER: Key = key(
     "script",
     ONE_SCRIPT,
@@ -100,8 +111,9 @@ const LOG: Key = key(
 
 pub(crate) const SCRIPTS: Section = Section {
     title: "[scripts]",
-    about: "Scripts of the process, and what all scripts may use. Every worker has one Ruby VM, in which `init` and then \
-        `worker_init` run before the first request. A reload opens a new VM in each worker, and is refused where one of \
+    about: "Scripts of the process, and what all scripts may use. Every worker has a Ruby VM, in which `init` and then \
+        `worker_init` run before the first request; a tenant may have one of its own (`scripts_vm`), in which they run, \
+        too. A reload opens a new VM in each worker, and is refused where one of \
         these two raises: the old VMs then stay. Requests that began before a reload end in the old VM; then \
         `worker_exit` runs and it closes. Every key may change on a reload; `cache_bytes` and `cache_entries` then hold \
         for what `Cache` has already.",
@@ -175,8 +187,19 @@ pub(crate) const SCRIPTS: Section = Section {
             "memory",
             Kind::Size(4 * MIB, 16 * GIB),
             Value("64MiB"),
-            "Memory of one VM. A script that needs more ends with `NoMemoryError`.",
+            "Memory of the VMs of one worker together. A script that needs more ends with `NoMemoryError`. Where there are \
+             several VMs, one that holds more than its equal share gets no more once all hold three quarters, so that \
+             the last quarter is for those below theirs.",
             "memory = \"128MiB\"",
+        ),
+        key(
+            "vms",
+            Kind::Count(1, 4_096),
+            Value("64"),
+            "VMs of tenants that one worker has open at once, besides the one that all share. For another the longest idle \
+             is closed; where none is idle a request waits for one, for as long as a script may take. `memory` may allow \
+             fewer: an empty one takes about 0.4 MiB.",
+            "vms = 256",
         ),
         key(
             "parked",

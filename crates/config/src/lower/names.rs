@@ -2,7 +2,7 @@
 
 use crate::model::{
     Balance, Cache, Degrade, EarlyHints, EncodedSlash, LogFormat, LogLevel, MetricsFormat, Mode,
-    OnError, Protocol, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
+    OnError, Protocol, ScriptsVm, ServerClass, ShedScope, Slashes, Symlinks, UnderscoreFields,
 };
 
 /// A choice that is written as a word.
@@ -66,6 +66,11 @@ impl Named for Balance {
 impl Named for Mode {
     const NAMES: &'static [(&'static str, Mode)] =
         &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
+}
+
+impl Named for ScriptsVm {
+    const NAMES: &'static [(&'static str, ScriptsVm)] =
+        &[("own", ScriptsVm::Own), ("shared", ScriptsVm::Shared)];
 }
 
 impl Named for Symlinks {

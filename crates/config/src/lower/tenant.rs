@@ -57,6 +57,7 @@ impl Tenants {
             limits: limits(table.get("limits"), Level::Tenant),
             cgroup: cgroup(&table, enforcement),
             scripts: script::level(table.get("scripts"), script::Level::BeforeRules),
+            scripts_vm: table.get("scripts_vm").and_then(|value| value.choice()),
         };
         if let Some((_, first)) = self.by_name.get(name) {
             let finding = problem(value.spot(), format!("tenant `{name}` is described twice"));

@@ -57,6 +57,15 @@ pub enum ServerClass {
     Apache,
 }
 
+/// Where the scripts run that a tenant's requests meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptsVm {
+    /// In VMs of the tenant's own, one a worker.
+    Own,
+    /// In the VM that a worker has for all.
+    Shared,
+}
+
 /// The scripts of one level, by phase, each phase's in the order they run in.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PhaseScripts {
@@ -139,8 +148,10 @@ pub struct Budgets {
     pub wall_ms: u64,
     /// As `wall_ms`, of a `log` script. Default 5 s.
     pub log_wall_ms: u64,
-    /// Memory of one VM. Default 64 MiB.
+    /// Memory of the VMs of a worker together. Default 64 MiB.
     pub memory_bytes: u64,
+    /// VMs of tenants that a worker has open at once. Default 64.
+    pub vms: usize,
     /// Fibers of a worker that wait at once. Default 4,096.
     pub parked: usize,
     /// What the scripts of one request may write, in all. Default 10 MiB.
@@ -162,11 +173,12 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    pub(crate) const FIELDS: [Field<Self>; 13] = [
+    pub(crate) const FIELDS: [Field<Self>; 14] = [
         ("cpu", |it| Full(&mut it.cpu_ms)),
         ("wall", |it| Full(&mut it.wall_ms)),
         ("log_wall", |it| Full(&mut it.log_wall_ms)),
         ("memory", |it| Full(&mut it.memory_bytes)),
+        ("vms", |it| Size(&mut it.vms)),
         ("parked", |it| Size(&mut it.parked)),
         ("output", |it| Full(&mut it.output_bytes)),
         ("body_filter_bytes", |it| Size(&mut it.body_filter_bytes)),

@@ -321,4 +321,14 @@ impl Site {
             .first()
             .map_or_else(|| "*".to_owned(), HostPattern::to_string)
     }
+
+    /// Whether it or one of its rules has a script.
+    #[must_use]
+    pub fn has_scripts(&self) -> bool {
+        let of_rule = |rule: &Rule| {
+            let handler = rule.handler.as_ref();
+            !rule.scripts.is_empty() || handler.is_some_and(|it| it.script().is_some())
+        };
+        !self.scripts.is_empty() || self.rules.iter().any(of_rule)
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) use route::Route;
 pub(crate) use spare::Spares;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -229,6 +230,19 @@ impl Exchange {
             HangUp::Sending if !self.aborts_on_close => self.reply.poll_probe(cx),
             HangUp::Sending | HangUp::Both => Poll::Ready(()),
         }
+    }
+
+    /// What `work` comes to; `None` once the client has gone for good.
+    pub(crate) async fn while_client_stays<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        let ended = poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => self.poll_client_gone(cx).map(|()| None),
+        });
+        ended.await
     }
 
     /// Tells a client that waits for `100 Continue` to send its body.

@@ -108,6 +108,27 @@ fn maps(maps: &[Map], text: &mut Text) {
 
 fn scripts(scripts: &Scripts, text: &mut Text) {
     text.one("script_vms", "VMs of scripts.", scripts.vms);
+    let help = "Those of tenants among them.";
+    text.one("script_tenant_vms", help, scripts.tenant_vms);
+    for (name, help, counted) in [
+        (
+            "opened",
+            "VMs of tenants that were opened.",
+            scripts.tenant_vms_opened,
+        ),
+        (
+            "closed",
+            "VMs of tenants that closed to make room for others.",
+            scripts.tenant_vms_closed,
+        ),
+        (
+            "failed",
+            "VMs of tenants that did not open.",
+            scripts.tenant_vms_failed,
+        ),
+    ] {
+        text.one(&format!("script_tenant_vms_{name}_total"), help, counted);
+    }
     text.one(
         "script_memory_bytes",
         "What they hold.",

@@ -150,7 +150,11 @@ fn figures() -> Status {
             ended: named(&figures.stragglers.ended, |at| at + 1),
         },
         scripts: Scripts {
-            vms: 2,
+            vms: 9,
+            tenant_vms: 7,
+            tenant_vms_opened: 1_200,
+            tenant_vms_closed: 1_193,
+            tenant_vms_failed: 3,
             memory_bytes: 3 << 20,
             parked: 5,
             phases: named(&figures.scripts.phases, phase),

@@ -287,14 +287,27 @@ fn scripts(scripts: &Scripts) -> String {
     let phases = || scripts.phases.iter().map(|(_, phase)| phase);
     let ended = phases().map(|phase| phase.ended).sum();
     let failed = phases().map(|phase| phase.failed).sum();
-    format!(
+    let mut text = format!(
         "{} ended · {} failed · {} waiting · {} · {}",
         count(ended),
         count(failed),
         count(scripts.parked),
         plural(scripts.vms, "VM"),
         bytes(scripts.memory_bytes)
-    )
+    );
+    if scripts.tenant_vms_opened + scripts.tenant_vms_failed > 0 {
+        let _ = write!(
+            text,
+            " · {} of tenants ({} opened, {} closed for others)",
+            count(scripts.tenant_vms),
+            count(scripts.tenant_vms_opened),
+            count(scripts.tenant_vms_closed),
+        );
+    }
+    if scripts.tenant_vms_failed > 0 {
+        let _ = write!(text, " · {} not opened", count(scripts.tenant_vms_failed));
+    }
+    text
 }
 
 fn life(figures: &Status) -> String {

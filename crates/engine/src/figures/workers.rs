@@ -82,6 +82,10 @@ fn scripts(stats: &Stats) -> Scripts {
     let phases = Phase::ALL.into_iter();
     Scripts {
         vms: sum(stats, |it| &it.scripts.vms),
+        tenant_vms: sum(stats, |it| &it.scripts.own_vms),
+        tenant_vms_opened: sum(stats, |it| &it.scripts.own_opened),
+        tenant_vms_closed: sum(stats, |it| &it.scripts.own_closed),
+        tenant_vms_failed: sum(stats, |it| &it.scripts.own_failed),
         memory_bytes: sum(stats, |it| &it.scripts.memory_bytes),
         parked: sum(stats, |it| &it.scripts.parked),
         phases: phases

@@ -5,8 +5,6 @@
 mod tests;
 
 use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use script::{Ask, Datum, Phase, Woken};
@@ -122,13 +120,8 @@ async fn acquire(
         Asked::Admitted(permit) => Some(permit),
         Asked::Refused => None,
         Asked::Waits(turn) => {
-            let mut turn = pin!(timeout(wait, turn));
-            let waited = poll_fn(|cx| match turn.as_mut().poll(cx) {
-                Poll::Ready(turn) => Poll::Ready(Some(turn.ok().flatten())),
-                Poll::Pending => exchange.poll_client_gone(cx).map(|()| None),
-            });
-            match waited.await {
-                Some(permit) => permit,
+            match exchange.while_client_stays(timeout(wait, turn)).await {
+                Some(turn) => turn.ok().flatten(),
                 // Nobody is left to go on for: that is no refusal.
                 None => return Woken::Value(Datum::Bool(false)),
             }

@@ -15,11 +15,11 @@ use crate::stage::Chosen;
 /// It failed.
 pub(crate) async fn content(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
     let used = chosen.rule.and_then(|rule| rule.script);
-    let (Some(used), Some(scripts)) = (used, &chosen.serving.scripts) else {
+    let Some(used) = used else {
         return Err(Error::new(Kind::Internal, "no_scripts", String::new()));
     };
     outcome::show_fields(exchange);
-    let ended = phases::run(**chosen, scripts, exchange, Phase::Content, used).await?;
+    let ended = phases::run(**chosen, exchange, Phase::Content, used).await?;
     if let Err(failure) = ended {
         outcome::keep_fields(exchange);
         return Err(outcome::denied(&failure));

@@ -13,8 +13,8 @@ use script::{Phase, Redirect, Refused};
 use wire::{FieldId, Fields};
 
 use super::outcome;
-use super::phases::{self, Cursor, scripts_of};
-use super::plan::Use;
+use super::phases::{self, Cursor, has, own_vm};
+use super::plan::{Use, VmIndex};
 use super::request::arrived;
 use super::scripted::{Filtered, Filters};
 use super::shadow;
@@ -80,7 +80,7 @@ fn has_shadows_only(arrived: Arrived<'_>, exchange: &Exchange) -> bool {
 
 /// The body filters on the levels of this request.
 fn body_filters(arrived: Arrived<'_>, exchange: &Exchange) -> impl Iterator<Item = Use> {
-    let has_any = scripts_of(arrived, Phase::BodyFilter).is_some();
+    let has_any = has(arrived, Phase::BodyFilter);
     let mut place = has_any.then(Cursor::default);
     std::iter::from_fn(move || {
         let place = place.as_mut()?;
@@ -168,16 +168,16 @@ fn has_body(status: u16) -> bool {
 }
 
 async fn run_filters(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Result<()> {
-    let Some(scripts) = scripts_of(arrived, phase) else {
+    if !has(arrived, phase) {
         return Ok(());
-    };
+    }
     let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
         if used.is_in_shadow {
-            Box::pin(shadow::run(arrived, scripts, exchange, phase, used)).await?;
+            Box::pin(shadow::run(arrived, exchange, phase, used)).await?;
             continue;
         }
-        match phases::run(arrived, scripts, exchange, phase, used).await? {
+        match phases::run(arrived, exchange, phase, used).await? {
             Ok(_) => settle_head(exchange),
             Err(failure) => outcome::failed(exchange, phase, used.on_error, &failure)?,
         }
@@ -246,11 +246,13 @@ fn is_filtered(exchange: &Exchange) -> bool {
 
 /// Says of every body filter of the request, once, that a body was too long for it.
 fn tell_too_long(arrived: Arrived<'_>, exchange: &Exchange) {
-    let Some(scripts) = scripts_of(arrived, Phase::BodyFilter) else {
+    let Some(vms) = &arrived.serving.scripts else {
         return;
     };
+    let vm = own_vm(arrived, &exchange.route).unwrap_or(VmIndex::SHARED);
     for used in body_filters(arrived, exchange) {
-        if let Some(script) = scripts.tell_once(used) {
+        if let Some(script) = vms.tell_once(vm, used) {
+            let script = &*script;
             let (id, host) = (exchange.request.id, exchange.request.head.host());
             let worker = arrived.worker.index;
             tracing::warn!(request_id = %id, host, script, worker, "a reply's body is longer than scripts.body_filter_bytes and passes unfiltered; said once a script and worker");

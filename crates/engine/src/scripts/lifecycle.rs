@@ -1,20 +1,17 @@
-//! One worker's VM for one generation: opened, started, and ended with `worker_exit`.
+//! One VM with its scripts: opened, started, and ended with `worker_exit`.
 //!
-//! A worker opens it before the generation is in force, so that a script that is no Ruby, or an
-//! `init` that raises, refuses the generation and changes nothing. When the last request of the
-//! generation has ended, `worker_exit` runs and the VM closes.
+//! A worker opens the VM that all share before a generation is in force, and compiles every script
+//! of the generation, so that a script that is no Ruby, or an `init` that raises, refuses the
+//! generation and changes nothing. A tenant's own opens when it is first needed ([`super::vms`]).
 
-use std::cell::RefCell;
-use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use script::{Failure, Interpreter, Phase, Script, Settings};
-use tokio::sync::Notify;
 
-use super::plan::{Plan, Use};
+use super::plan::{Plan, Use, VmIndex};
 use super::reader::HelperReader;
 use crate::generation::Generation;
 use crate::worker::resources::Resources;
@@ -22,73 +19,104 @@ use crate::worker::resources::Resources;
 /// How long scripts are compiled before requests have their turn.
 const COMPILING_AT_A_STRETCH: Duration = Duration::from_millis(2);
 
-/// The scripts of a generation, compiled for one worker.
+/// A VM, and the scripts it may have to run.
 pub(crate) struct Scripts {
     interpreter: Rc<Interpreter>,
     /// As the plan counts them.
-    compiled: Box<[Script]>,
-    exits: Vec<(Phase, Script)>,
-    /// Scripts of which it was said that a body was too long for them.
-    told: RefCell<HashSet<usize>>,
-    /// Told when no request of the generation is left.
-    unused: Notify,
+    scripts: Rc<[Script]>,
 }
 
 impl fmt::Debug for Scripts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scripts")
-            .field("compiled", &self.compiled.len())
+            .field("scripts", &self.scripts.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Scripts {
-    /// Opens the VM of a generation, compiles what is compiled once, and runs `init` and
-    /// `worker_init`. `None`: it has no scripts.
+    /// Opens the VM that all share: compiles what is compiled once, of every VM, and runs `init`
+    /// and `worker_init`.
     ///
     /// # Errors
     /// The first script that is no Ruby, or that failed.
-    pub(crate) async fn open(
+    pub(super) async fn open(
         resources: &Resources,
         shared: &Arc<script::Shared>,
         generation: &Generation,
-    ) -> Result<Option<Rc<Self>>, Failure> {
-        let Some(plan) = &generation.scripts else {
-            return Ok(None);
-        };
+        plan: &Plan,
+    ) -> Result<Self, Failure> {
         let settings = settings(resources, generation, plan);
-        let interpreter = Interpreter::open(settings, Arc::clone(shared))?;
-        let planned = plan.scripts.iter();
-        let compiled: Box<[Script]> = planned
-            .map(|planned| Script::new(planned.name.clone(), planned.source.clone()))
-            .collect();
-        let mut since = Instant::now();
-        for (script, planned) in compiled.iter().zip(&plan.scripts) {
-            if !is_compiled_each_time(&planned.source) {
-                interpreter.check(script).await?;
-                // There may be many, and requests are served meanwhile.
-                if since.elapsed() > COMPILING_AT_A_STRETCH {
-                    tokio::task::yield_now().await;
-                    since = Instant::now();
-                }
+        let scripts = Self {
+            interpreter: Interpreter::open(settings, Arc::clone(shared))?,
+            scripts: plan.scripts_of(VmIndex::SHARED).collect(),
+        };
+        let mut turn = Turn::begin();
+        for script in scripts
+            .scripts
+            .iter()
+            .filter(|it| !it.is_compiled_each_time())
+        {
+            scripts.interpreter.check(script).await?;
+            turn.end().await;
+        }
+        scripts.try_out(plan.own_alone(), &mut turn).await?;
+        scripts.start(plan).await?;
+        Ok(scripts)
+    }
+
+    /// Compiles what only other VMs run, in one that goes again.
+    async fn try_out(
+        &self,
+        scripts: impl Iterator<Item = Script>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        let mut scripts = scripts.filter(|it| !it.is_compiled_each_time()).peekable();
+        if scripts.peek().is_none() {
+            return Ok(());
+        }
+        let passing = self.interpreter.another()?;
+        for script in scripts {
+            passing.try_out(&script).await?;
+            turn.end().await;
+        }
+        Ok(())
+    }
+
+    /// Opens another VM in this one's memory and runs `init` and `worker_init` in it; what it is to
+    /// run it compiles when that is first run.
+    ///
+    /// # Errors
+    /// There is no room, or the first script that failed.
+    pub(super) async fn beside(&self, plan: &Plan, scripts: Rc<[Script]>) -> Result<Self, Failure> {
+        let interpreter = self.interpreter.another()?;
+        let beside = Self {
+            interpreter,
+            scripts,
+        };
+        beside.start(plan).await?;
+        Ok(beside)
+    }
+
+    async fn start(&self, plan: &Plan) -> Result<(), Failure> {
+        let starters = self.all(Phase::Init, &plan.init);
+        let starters = starters.chain(self.all(Phase::WorkerInit, &plan.worker_init));
+        self.interpreter.start(starters.collect()).await
+    }
+
+    fn all(&self, phase: Phase, used: &[Use]) -> impl Iterator<Item = (Phase, Script)> {
+        let scripts = used.iter().filter_map(|used| self.script(*used));
+        scripts.map(move |script| (phase, script.clone()))
+    }
+
+    /// Runs `worker_exit`.
+    pub(super) async fn exit(&self, plan: &Plan) {
+        for (phase, exit) in self.all(Phase::WorkerExit, &plan.worker_exit) {
+            let ended = self.interpreter.run(phase, &exit, None).await;
+            if let Err(failure) = ended {
+                tracing::error!(%failure, "worker_exit failed");
             }
         }
-        let all = |phase, used: &[Use]| -> Vec<(Phase, Script)> {
-            let scripts = used.iter().filter_map(|used| compiled.get(used.script));
-            scripts.map(|script| (phase, script.clone())).collect()
-        };
-        let mut starters = all(Phase::Init, &plan.init);
-        starters.extend(all(Phase::WorkerInit, &plan.worker_init));
-        let exits = all(Phase::WorkerExit, &plan.worker_exit);
-        interpreter.start(starters).await?;
-        let scripts = Rc::new(Self {
-            interpreter,
-            compiled,
-            exits,
-            told: RefCell::default(),
-            unused: Notify::new(),
-        });
-        Ok(Some(scripts))
     }
 
     /// The VM.
@@ -98,36 +126,24 @@ impl Scripts {
 
     /// The script used here.
     pub(super) fn script(&self, used: Use) -> Option<&Script> {
-        self.compiled.get(used.script)
-    }
-
-    /// The name of a script of which something is to be said, once.
-    pub(super) fn tell_once(&self, used: Use) -> Option<&str> {
-        let is_news = self.told.borrow_mut().insert(used.script);
-        let script = self.script(used).filter(|_| is_news)?;
-        Some(script.name())
-    }
-
-    /// No request of the generation is left, or none is waited for.
-    pub(crate) fn release(&self) {
-        self.unused.notify_one();
-    }
-
-    /// Waits until it is released, then runs `worker_exit`.
-    pub(crate) async fn end(&self) {
-        self.unused.notified().await;
-        for (phase, exit) in &self.exits {
-            let ended = self.interpreter.run(*phase, exit, None).await;
-            if let Err(failure) = ended {
-                tracing::error!(%failure, "worker_exit failed");
-            }
-        }
+        self.scripts.get(used.script)
     }
 }
 
-fn is_compiled_each_time(source: &script::Source) -> bool {
-    let never = script::Cache::Never;
-    matches!(source, script::Source::File { cache, .. } if *cache == never)
+/// Compiling at a stretch: there may be many scripts, and requests are served meanwhile.
+struct Turn(Instant);
+
+impl Turn {
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    async fn end(&mut self) {
+        if self.0.elapsed() > COMPILING_AT_A_STRETCH {
+            tokio::task::yield_now().await;
+            *self = Self::begin();
+        }
+    }
 }
 
 fn settings(resources: &Resources, generation: &Generation, plan: &Plan) -> Settings {

@@ -10,8 +10,7 @@ use std::time::Instant;
 
 use script::{Failure, Phase, Run, Step, Wait};
 
-use super::lifecycle::Scripts;
-use super::phases::{Cursor, scripts_of};
+use super::phases::{self, Cursor, begin_at_once, has};
 use super::plan::Use;
 use super::scripted::Scripted;
 use crate::exchange::Exchange;
@@ -32,7 +31,7 @@ pub(crate) struct Rest {
 enum Next {
     /// With the script that comes next.
     Script,
-    /// With this one, which must be compiled first.
+    /// With this one, whose VM must be opened or which must be compiled first.
     Begin(Use),
     /// With this one, which waits.
     Wait(Box<(Run, Wait)>),
@@ -40,7 +39,9 @@ enum Next {
 
 /// Runs the `log` scripts of an exchange that ended at this moment, as far as they don't wait.
 pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant) -> Option<Rest> {
-    let scripts = scripts_of(arrived, Phase::Log)?;
+    if !has(arrived, Phase::Log) {
+        return None;
+    }
     let scripted = exchange.scripted();
     scripted.enter(arrived.worker, arrived.serving, Phase::Log);
     scripted.scope.show_shadow_notes();
@@ -49,7 +50,7 @@ pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant)
         place: Cursor::default(),
         next: Next::Script,
     };
-    rest.run(arrived, scripts, exchange, ended);
+    rest.run(arrived, exchange, ended);
     match rest.next {
         Next::Script => None,
         Next::Begin(_) | Next::Wait(_) => Some(rest),
@@ -58,19 +59,9 @@ pub(crate) fn log(arrived: Arrived<'_>, exchange: &mut Exchange, ended: Instant)
 
 impl Rest {
     /// Runs what is left until it is over or waits.
-    fn run(
-        &mut self,
-        arrived: Arrived<'_>,
-        scripts: &Scripts,
-        exchange: &mut Exchange,
-        now: Instant,
-    ) {
+    fn run(&mut self, arrived: Arrived<'_>, exchange: &mut Exchange, now: Instant) {
         while let Some(used) = self.place.next(arrived, &exchange.route, Phase::Log) {
-            let Some(script) = scripts.script(used) else {
-                continue;
-            };
-            let interpreter = scripts.interpreter();
-            let ended = match interpreter.begin_at_once(Phase::Log, script, now) {
+            let ended = match begin_at_once(arrived, exchange, (Phase::Log, used), now) {
                 None => return self.next = Next::Begin(used),
                 Some(Err(failure)) => Err(failure),
                 Some(Ok(mut run)) => match run.step(Some(exchange)) {
@@ -104,17 +95,14 @@ impl Rest {
             worker: &waiting.worker,
             serving: &serving,
         };
-        let Some(scripts) = scripts_of(arrived, Phase::Log) else {
-            return;
-        };
         loop {
             let ended = match std::mem::replace(&mut self.next, Next::Script) {
                 Next::Script => break,
-                Next::Begin(used) => begin(scripts, used, &mut exchange).await,
+                Next::Begin(used) => begin(arrived, used, &mut exchange).await,
                 Next::Wait(waiting) => go_on(*waiting, &mut exchange).await,
             };
             told(arrived.worker, &exchange, ended);
-            self.run(arrived, scripts, &mut exchange, Instant::now());
+            self.run(arrived, &mut exchange, Instant::now());
         }
         if let Some(scripted) = &mut exchange.scripted {
             Scripted::end(scripted);
@@ -123,14 +111,16 @@ impl Rest {
     }
 }
 
-async fn begin(scripts: &Scripts, used: Use, exchange: &mut Exchange) -> Result<(), Failure> {
-    let Some(script) = scripts.script(used) else {
+async fn begin(arrived: Arrived<'_>, used: Use, exchange: &mut Exchange) -> Result<(), Failure> {
+    let Ok(begun) = phases::begin(arrived, exchange, Phase::Log, used).await else {
+        // Its client may have gone; there is none to go on for.
         return Ok(());
     };
-    let ran = scripts
-        .interpreter()
-        .run(Phase::Log, script, Some(exchange));
-    ran.await.map(drop)
+    let mut run = begun?;
+    match run.step(Some(exchange))? {
+        Step::Done(_) => Ok(()),
+        Step::Waits(wait) => go_on((run, wait), exchange).await,
+    }
 }
 
 async fn go_on((mut run, mut wait): (Run, Wait), exchange: &mut Exchange) -> Result<(), Failure> {

@@ -1,18 +1,20 @@
 //! Running the scripts of a phase: level by level, outer first, until one answers.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use script::{Datum, Failure, Phase, Run, Step, Wait};
 
 use super::lifecycle::Scripts;
 use super::next::Next;
 use super::outcome;
-use super::plan::{Level, Use};
+use super::plan::{Level, Use, VmIndex};
 use super::scripted::Scripted;
 use super::shadow;
+use super::vms::Pinned;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::Exchange;
 use crate::exchange::route::Route;
@@ -24,9 +26,9 @@ use ipc::order::wish as wished;
 /// # Errors
 /// One failed, and that denies the request.
 pub(crate) async fn rewrite(routed: Routed<'_>, exchange: &mut Exchange) -> Result<Next> {
-    match scripts_of(*routed, Phase::Rewrite) {
-        None => Ok(Next::On),
-        Some(scripts) => all(*routed, scripts, exchange, Phase::Rewrite).await,
+    match has(*routed, Phase::Rewrite) {
+        false => Ok(Next::On),
+        true => all(*routed, exchange, Phase::Rewrite).await,
     }
 }
 
@@ -35,32 +37,44 @@ pub(crate) async fn rewrite(routed: Routed<'_>, exchange: &mut Exchange) -> Resu
 /// # Errors
 /// As [`rewrite`].
 pub(crate) async fn access(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<Next> {
-    match scripts_of(**chosen, Phase::Access) {
-        None => Ok(Next::On),
-        Some(scripts) => all(**chosen, scripts, exchange, Phase::Access).await,
+    match has(**chosen, Phase::Access) {
+        false => Ok(Next::On),
+        true => all(**chosen, exchange, Phase::Access).await,
     }
 }
 
-/// What runs scripts of this phase, if the generation has any.
-pub(super) fn scripts_of<'a>(arrived: Arrived<'a>, phase: Phase) -> Option<&'a Rc<Scripts>> {
-    let plan = arrived.serving.generation.scripts.as_ref()?;
-    arrived.serving.scripts.as_ref().filter(|_| plan.has(phase))
+/// Lets the tenant's VM go before the handler, where nothing more of the request runs in it: the
+/// reply may take as long as its client wants.
+pub(crate) fn leave_vm(chosen: Chosen<'_>, exchange: &mut Exchange) {
+    let scripted = exchange.scripted.as_ref();
+    if !scripted.is_some_and(|scripted| scripted.keeps_vm()) {
+        return;
+    }
+    let route = &exchange.route;
+    let is_next =
+        |phase| has(**chosen, phase) && Cursor::default().next(**chosen, route, phase).is_some();
+    let is_handler = chosen.rule.is_some_and(|rule| rule.script.is_some());
+    let mut later = [Phase::HeaderFilter, Phase::BodyFilter, Phase::Log].into_iter();
+    if !is_handler && !later.any(is_next) {
+        exchange.scripted().keep_vm(None);
+    }
 }
 
-async fn all(
-    arrived: Arrived<'_>,
-    scripts: &Scripts,
-    exchange: &mut Exchange,
-    phase: Phase,
-) -> Result<Next> {
+/// Whether the generation runs scripts of this phase at all.
+pub(super) fn has(arrived: Arrived<'_>, phase: Phase) -> bool {
+    let plan = arrived.serving.generation.scripts.as_ref();
+    plan.is_some_and(|plan| plan.has(phase)) && arrived.serving.scripts.is_some()
+}
+
+async fn all(arrived: Arrived<'_>, exchange: &mut Exchange, phase: Phase) -> Result<Next> {
     let mut place = Cursor::default();
     while let Some(used) = place.next(arrived, &exchange.route, phase) {
         if used.is_in_shadow {
             // Boxed: few scripts are.
-            Box::pin(shadow::run(arrived, scripts, exchange, phase, used)).await?;
+            Box::pin(shadow::run(arrived, exchange, phase, used)).await?;
             continue;
         }
-        if let Err(failure) = run(arrived, scripts, exchange, phase, used).await? {
+        if let Err(failure) = run(arrived, exchange, phase, used).await? {
             outcome::failed(exchange, phase, used.on_error, &failure)?;
             continue;
         }
@@ -116,27 +130,26 @@ fn level<'a>(arrived: Arrived<'a>, route: &Route, number: usize) -> Option<Optio
     })
 }
 
+/// What a script came to.
+pub(super) type Ended = std::result::Result<Datum, Failure>;
+
 /// Runs one script for a request.
 ///
 /// # Errors
 /// The client has gone: nobody is there to go on for. How the script failed is inside.
 pub(super) async fn run(
     arrived: Arrived<'_>,
-    scripts: &Scripts,
     exchange: &mut Exchange,
     phase: Phase,
     used: Use,
-) -> Result<std::result::Result<Datum, Failure>> {
+) -> Result<Ended> {
     let scripted = exchange.scripted.get_or_insert_default();
     scripted.enter(arrived.worker, arrived.serving, phase);
-    let Some(script) = scripts.script(used) else {
-        return Ok(Ok(Datum::Nil));
-    };
-    let interpreter = scripts.interpreter();
-    let begun = match interpreter.begin_at_once(phase, script, arrived.worker.clock.moment()) {
+    let now = arrived.worker.clock.moment();
+    let begun = match begin_at_once(arrived, exchange, (phase, used), now) {
         Some(begun) => begun,
         // Boxed, as the next: few scripts wait, and requests need not have room for it.
-        None => Box::pin(interpreter.begin(phase, script)).await,
+        None => Box::pin(begin(arrived, exchange, phase, used)).await?,
     };
     let ended = match begun {
         Ok(mut run) => match run.step(Some(exchange)) {
@@ -150,12 +163,92 @@ pub(super) async fn run(
     Ok(ended)
 }
 
-/// Goes on with a script that waits, to its end or until the client has gone.
-async fn go_on(
-    mut run: Run,
-    mut wait: Wait,
+/// The tenant's VM that a request runs its scripts in; `None` where that is the shared one.
+pub(super) fn own_vm(arrived: Arrived<'_>, route: &Route) -> Option<VmIndex> {
+    let vms = arrived.serving.scripts.as_ref();
+    vms.filter(|vms| vms.has_own())?;
+    let vm = arrived.site(route)?.vm;
+    (vm != VmIndex::SHARED).then_some(vm)
+}
+
+/// What log lines call a script of a request.
+pub(super) fn name_of(arrived: Arrived<'_>, exchange: &Exchange, used: Use) -> Arc<str> {
+    let plan = arrived.serving.generation.scripts.as_ref();
+    let vm = own_vm(arrived, &exchange.route).unwrap_or(VmIndex::SHARED);
+    plan.map_or_else(Arc::default, |plan| plan.name_of(vm, used))
+}
+
+/// Begins a script where nothing has to be opened or waited for first; `None` otherwise. The time is
+/// about `now`.
+pub(super) fn begin_at_once(
+    arrived: Arrived<'_>,
     exchange: &mut Exchange,
-) -> Result<std::result::Result<Datum, Failure>> {
+    (phase, used): (Phase, Use),
+    now: Instant,
+) -> Option<std::result::Result<Run, Failure>> {
+    let scripts = scripts_of(arrived, exchange)?;
+    let script = scripts.script(used)?;
+    scripts.interpreter().begin_at_once(phase, script, now)
+}
+
+/// What runs the scripts of a request, if it is open.
+fn scripts_of<'a>(arrived: Arrived<'a>, exchange: &'a mut Exchange) -> Option<&'a Scripts> {
+    let vms = arrived.serving.scripts.as_ref()?;
+    match own_vm(arrived, &exchange.route) {
+        None => Some(vms.shared()),
+        Some(vm) => exchange.scripted().vm(vms, vm).map(|kept| &**kept),
+    }
+}
+
+/// Begins a script when its VM is open and it is compiled.
+///
+/// # Errors
+/// The client has gone. Why it cannot begin is inside.
+pub(super) async fn begin(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    phase: Phase,
+    used: Use,
+) -> Result<std::result::Result<Run, Failure>> {
+    if scripts_of(arrived, exchange).is_none() {
+        let opened = open_vm(arrived, exchange, phase, used).await?;
+        match opened {
+            Ok(vm) => exchange.scripted().keep_vm(Some(vm)),
+            Err(failure) => return Ok(Err(failure)),
+        }
+    }
+    let scripts = scripts_of(arrived, exchange);
+    let script = scripts.and_then(|scripts| Some((scripts.interpreter(), scripts.script(used)?)));
+    let (interpreter, script) = script.ok_or_else(no_scripts)?;
+    Ok(interpreter.begin(phase, script).await)
+}
+
+/// Opens the VM of the request's tenant, as long as the client stays.
+async fn open_vm(
+    arrived: Arrived<'_>,
+    exchange: &mut Exchange,
+    phase: Phase,
+    used: Use,
+) -> Result<std::result::Result<Pinned, Failure>> {
+    let plan = arrived.serving.generation.scripts.as_ref();
+    let vms = arrived.serving.scripts.as_ref();
+    let (plan, vms) = plan.zip(vms).ok_or_else(no_scripts)?;
+    let vm = own_vm(arrived, &exchange.route).unwrap_or(VmIndex::SHARED);
+    let wall = match phase {
+        Phase::Log => plan.budgets.log_wall,
+        _ => plan.budgets.wall,
+    };
+    let opened = Rc::clone(vms).pin_opened(vm, plan.name_of(vm, used), wall);
+    let opened = exchange.while_client_stays(opened).await;
+    opened.ok_or_else(client_gone)
+}
+
+fn no_scripts() -> Error {
+    Error::new(Kind::Internal, "no_scripts", String::new())
+}
+
+/// Goes on with a script that waits, to its end or until the client has gone.
+async fn go_on(mut run: Run, mut wait: Wait, exchange: &mut Exchange) -> Result<Ended> {
     loop {
         let waited = match wait.needs_request() {
             true => {
@@ -166,15 +259,8 @@ async fn go_on(
                 waited
             }
             false => {
-                let mut waiting = pin!(run.wait(wait, None));
-                poll_fn(|cx| match waiting.as_mut().poll(cx) {
-                    Poll::Ready(waited) => Poll::Ready(Ok(waited)),
-                    Poll::Pending => {
-                        let gone = exchange.poll_client_gone(cx);
-                        gone.map(|()| Err(client_gone()))
-                    }
-                })
-                .await?
+                let waited = exchange.while_client_stays(run.wait(wait, None)).await;
+                waited.ok_or_else(client_gone)?
             }
         };
         if let Err(failure) = waited {

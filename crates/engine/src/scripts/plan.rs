@@ -1,21 +1,48 @@
-//! What a generation knows of scripts: each distinct one once, and which run at each level.
+//! What a generation knows of scripts: each distinct one once, which run at each level, and in
+//! which VM.
+//!
+//! A VM has the scripts that its requests can meet, counted from those of the process, which every
+//! VM has: a use tells a script by its place in there, whichever VM that is.
 //!
 //! Nothing is compiled here: a compiled script belongs to one worker's VM. As the rest of
 //! a generation, it is made of copies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::model::{self, Cache, Mode, Model, OnError, PhaseScripts, Source};
-use script::{Budgets, Library, LibraryFile, Phase, ServerClass};
+use script::{Budgets, Library, LibraryFile, Phase, Script, ServerClass};
+
+/// Which VM of a worker: the one that all share, or that of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct VmIndex(usize);
+
+impl VmIndex {
+    /// The one that all share.
+    pub(crate) const SHARED: Self = Self(0);
+
+    /// That of a tenant, by its place among those of tenants.
+    pub(super) fn of_tenant(place: usize) -> Self {
+        Self(place + 1)
+    }
+
+    /// Its place among those of tenants; `None` for the shared one.
+    pub(super) fn own(self) -> Option<usize> {
+        self.0.checked_sub(1)
+    }
+}
 
 /// The scripts of a generation.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Each distinct one once, as [`Use`] counts them.
+    /// Each distinct one once.
     pub(super) scripts: Vec<Planned>,
+    /// What each VM has of them, as [`Use`] counts them; the shared one first.
+    pub(super) vms: Vec<VmPlan>,
+    /// VMs of tenants that a worker has open at once.
+    pub(super) vms_max: usize,
     pub(super) init: Vec<Use>,
     pub(super) worker_init: Vec<Use>,
     pub(super) worker_exit: Vec<Use>,
@@ -45,10 +72,19 @@ pub(super) struct Planned {
     pub(super) source: script::Source,
 }
 
+/// What runs in one VM.
+#[derive(Debug, Default, Clone)]
+pub(super) struct VmPlan {
+    /// Whose it is; empty for the shared one.
+    pub(super) tenant: Arc<str>,
+    /// The scripts it may have to run, those of the process first.
+    pub(super) scripts: Vec<usize>,
+}
+
 /// Where a script is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Use {
-    /// Which one.
+    /// Which one of its VM's.
     pub(super) script: usize,
     /// What a raise means.
     pub(super) on_error: OnError,
@@ -111,6 +147,39 @@ impl Plan {
     pub(super) fn output_bytes(&self) -> usize {
         self.budgets.output_bytes
     }
+
+    /// The scripts of a VM, none of them compiled.
+    pub(super) fn scripts_of(&self, vm: VmIndex) -> impl Iterator<Item = Script> {
+        let all = self.vms.get(vm.0).into_iter().flat_map(|vm| &vm.scripts);
+        all.filter_map(|script| Some(self.scripts.get(*script)?.script()))
+    }
+
+    /// Those that only VMs of tenants have.
+    pub(super) fn own_alone(&self) -> impl Iterator<Item = Script> {
+        let shared = self.vms.first().into_iter().flat_map(|vm| &vm.scripts);
+        let shared: HashSet<_> = shared.collect();
+        let others = self.scripts.iter().enumerate();
+        let others = others.filter(move |(index, _)| !shared.contains(index));
+        others.map(|(_, planned)| planned.script())
+    }
+
+    /// The number of a script, whatever VM it runs in.
+    pub(super) fn number_of(&self, vm: VmIndex, used: Use) -> Option<usize> {
+        self.vms.get(vm.0)?.scripts.get(used.script).copied()
+    }
+
+    /// What log lines call a script.
+    pub(super) fn name_of(&self, vm: VmIndex, used: Use) -> Arc<str> {
+        let number = self.number_of(vm, used);
+        let planned = number.and_then(|number| self.scripts.get(number));
+        planned.map_or_else(Arc::default, |planned| Arc::clone(planned.script().name()))
+    }
+}
+
+impl Planned {
+    fn script(&self) -> Script {
+        Script::new(Arc::clone(&self.name), self.source.clone())
+    }
 }
 
 /// Gathers the scripts of a model.
@@ -118,9 +187,29 @@ impl Plan {
 pub(crate) struct Builder {
     scripts: Vec<Planned>,
     known: HashMap<(Text, u8), usize>,
-    levels: HashMap<*const PhaseScripts, Option<Arc<Level>>>,
+    levels: HashMap<(VmIndex, *const PhaseScripts), Option<Arc<Level>>>,
     in_shadow: Vec<InShadow>,
     phases: Phases,
+    vms: Vec<VmBuilder>,
+    by_tenant: HashMap<Box<str>, VmIndex>,
+    process: Starters,
+}
+
+/// Gathers the scripts of one VM.
+#[derive(Debug, Default, Clone)]
+struct VmBuilder {
+    plan: VmPlan,
+    /// Their places in it.
+    places: HashMap<usize, usize>,
+}
+
+/// Scripts that belong to VMs, and those of the process's level.
+#[derive(Debug, Default)]
+struct Starters {
+    init: Vec<Use>,
+    worker_init: Vec<Use>,
+    worker_exit: Vec<Use>,
+    level: Option<Arc<Level>>,
 }
 
 /// What tells scripts apart, besides when they are compiled.
@@ -131,8 +220,46 @@ enum Text {
 }
 
 impl Builder {
-    /// One use of a script.
-    pub(crate) fn one(&mut self, script: &model::Script) -> Use {
+    /// Begins with what every VM has: the scripts of the process.
+    pub(crate) fn new(model: &Model) -> Self {
+        let mut builder = Self {
+            vms: vec![VmBuilder::default()],
+            ..Self::default()
+        };
+        let own = &model.scripts;
+        let mut process = |scripts: &[model::Script]| -> Vec<Use> {
+            let scripts = scripts.iter();
+            scripts
+                .map(|script| builder.one(VmIndex::SHARED, script))
+                .collect()
+        };
+        let (init, worker_init) = (process(&own.init), process(&own.worker_init));
+        let worker_exit = process(&own.worker_exit);
+        builder.process = Starters {
+            init,
+            worker_init,
+            worker_exit,
+            level: builder.level(VmIndex::SHARED, &own.phases),
+        };
+        let shared = builder.vms.first().cloned().unwrap_or_default();
+        for tenant in model.own_vms() {
+            let index = VmIndex(builder.vms.len());
+            builder.by_tenant.insert(tenant.into(), index);
+            let mut vm = shared.clone();
+            vm.plan.tenant = tenant.into();
+            builder.vms.push(vm);
+        }
+        builder
+    }
+
+    /// The VM in which the scripts run that a tenant's requests meet.
+    pub(crate) fn vm_of(&self, tenant: &str) -> VmIndex {
+        let own = self.by_tenant.get(tenant).copied();
+        own.unwrap_or(VmIndex::SHARED)
+    }
+
+    /// One use of a script in a VM.
+    pub(crate) fn one(&mut self, vm: VmIndex, script: &model::Script) -> Use {
         let text = match &script.source {
             Source::File(file) => Text::File(file.path.clone()),
             Source::Code(code) => Text::Code(Arc::from(&**code)),
@@ -143,8 +270,9 @@ impl Builder {
             scripts.push(planned(script));
             scripts.len() - 1
         });
+        let place = self.vms.get_mut(vm.0).map(|vm| vm.place(index));
         Use {
-            script: index,
+            script: place.unwrap_or(usize::MAX),
             on_error: script.on_error,
             is_optional: script.optional,
             is_in_shadow: script.mode == Mode::Shadow,
@@ -152,31 +280,35 @@ impl Builder {
     }
 
     /// The script of a handler.
-    pub(crate) fn of_handler(&mut self, handler: Option<&model::Handler>) -> Option<Use> {
-        handler?.script().map(|script| self.one(script))
+    pub(crate) fn of_handler(
+        &mut self,
+        vm: VmIndex,
+        handler: Option<&model::Handler>,
+    ) -> Option<Use> {
+        handler?.script().map(|script| self.one(vm, script))
     }
 
     /// The scripts of a level; `None` is none. Levels that share theirs in the model share them
-    /// again.
-    pub(crate) fn level(&mut self, scripts: &Arc<PhaseScripts>) -> Option<Arc<Level>> {
-        let key = Arc::as_ptr(scripts);
+    /// again, as far as they run in the same VM.
+    pub(crate) fn level(&mut self, vm: VmIndex, scripts: &Arc<PhaseScripts>) -> Option<Arc<Level>> {
+        let key = (vm, Arc::as_ptr(scripts));
         if let Some(known) = self.levels.get(&key) {
             return known.clone();
         }
         let level = (!scripts.is_empty()).then(|| {
             Arc::new(Level {
-                rewrite: self.all(Phase::Rewrite, &scripts.rewrite),
-                access: self.all(Phase::Access, &scripts.access),
-                header_filter: self.all(Phase::HeaderFilter, &scripts.header_filter),
-                body_filter: self.all(Phase::BodyFilter, &scripts.body_filter),
-                log: self.all(Phase::Log, &scripts.log),
+                rewrite: self.all(vm, Phase::Rewrite, &scripts.rewrite),
+                access: self.all(vm, Phase::Access, &scripts.access),
+                header_filter: self.all(vm, Phase::HeaderFilter, &scripts.header_filter),
+                body_filter: self.all(vm, Phase::BodyFilter, &scripts.body_filter),
+                log: self.all(vm, Phase::Log, &scripts.log),
             })
         });
         self.levels.insert(key, level.clone());
         level
     }
 
-    fn all(&mut self, phase: Phase, scripts: &[model::Script]) -> Box<[Use]> {
+    fn all(&mut self, vm: VmIndex, phase: Phase, scripts: &[model::Script]) -> Box<[Use]> {
         if !scripts.is_empty() {
             self.phases.add(phase);
         }
@@ -186,27 +318,23 @@ impl Builder {
                 self.in_shadow.push(known);
             }
         }
-        scripts.iter().map(|script| self.one(script)).collect()
+        scripts.iter().map(|script| self.one(vm, script)).collect()
     }
 
     /// The plan; `None` for a model without a script.
-    pub(crate) fn finish(mut self, model: &Model) -> Option<Plan> {
+    pub(crate) fn finish(self, model: &Model) -> Option<Plan> {
         let own = &model.scripts;
-        let mut process = |scripts: &[model::Script]| -> Vec<Use> {
-            scripts.iter().map(|script| self.one(script)).collect()
-        };
-        let (init, worker_init) = (process(&own.init), process(&own.worker_init));
-        let worker_exit = process(&own.worker_exit);
-        let process = self.level(&own.phases);
         if self.scripts.is_empty() {
             return None;
         }
         Some(Plan {
             scripts: self.scripts,
-            init,
-            worker_init,
-            worker_exit,
-            process,
+            vms: self.vms.into_iter().map(|vm| vm.plan).collect(),
+            vms_max: own.budgets.vms,
+            init: self.process.init,
+            worker_init: self.process.worker_init,
+            worker_exit: self.process.worker_exit,
+            process: self.process.level,
             server: match own.server {
                 model::ServerClass::Nginx => ServerClass::Nginx,
                 model::ServerClass::Apache => ServerClass::Apache,
@@ -223,10 +351,20 @@ impl Builder {
     }
 }
 
+impl VmBuilder {
+    /// Where it has a script; at its end, if it did not have it yet.
+    fn place(&mut self, script: usize) -> usize {
+        let scripts = &mut self.plan.scripts;
+        *self.places.entry(script).or_insert_with(|| {
+            scripts.push(script);
+            scripts.len() - 1
+        })
+    }
+}
+
 /// What log lines call a script.
 fn logged_name(script: &model::Script) -> Arc<str> {
-    let Planned { name, source } = planned(script);
-    Arc::clone(script::Script::new(name, source).name())
+    Arc::clone(planned(script).script().name())
 }
 
 fn planned(script: &model::Script) -> Planned {

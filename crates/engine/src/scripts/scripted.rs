@@ -7,6 +7,8 @@ use std::time::Instant;
 use script::{Phase, Scope};
 use wire::Fields;
 
+use super::plan::VmIndex;
+use super::vms::{Pinned, Vms};
 use crate::error::{Error, Kind, Result};
 use crate::worker::Worker;
 use crate::worker::serving::Serving;
@@ -27,6 +29,8 @@ pub struct Scripted {
     pub(super) fields_upstream: Fields,
     /// Where the exchange is served; `None` between requests.
     served: Option<(Rc<Worker>, Rc<Serving>)>,
+    /// Its tenant's VM, from the first script on; `None` where scripts run in the shared one.
+    vm: Option<Pinned>,
     /// What scripts are to do with the reply.
     pub(super) filters: Filters,
     /// What the client accepts, kept from whoever answers.
@@ -60,6 +64,7 @@ impl Default for Scripted {
             fields_out: Fields::default(),
             fields_upstream: Fields::default(),
             served: None,
+            vm: None,
             filters: Filters::None,
             accept_encoding: None,
             body: None,
@@ -83,6 +88,24 @@ impl Scripted {
     /// Where the exchange is served, while it is.
     pub(super) fn served(&self) -> Option<&(Rc<Worker>, Rc<Serving>)> {
         self.served.as_ref()
+    }
+
+    /// The VM that the request keeps; its tenant's is kept from here on, if it is open.
+    pub(super) fn vm(&mut self, vms: &Rc<Vms>, index: VmIndex) -> Option<&Pinned> {
+        if self.vm.is_none() {
+            self.vm = vms.pin(index);
+        }
+        self.vm.as_ref()
+    }
+
+    /// Keeps a VM, or none any more.
+    pub(super) fn keep_vm(&mut self, vm: Option<Pinned>) {
+        self.vm = vm;
+    }
+
+    /// Whether it keeps a VM.
+    pub(super) fn keeps_vm(&self) -> bool {
+        self.vm.is_some()
     }
 
     /// Fields of the reply that were set before there was one.
@@ -121,6 +144,7 @@ impl Scripted {
         self.fields_upstream.clear();
         if self.served.take().is_some() {
             self.scope.renew();
+            self.vm = None;
             self.fields_out.clear();
             self.filters = Filters::None;
             self.accept_encoding = None;

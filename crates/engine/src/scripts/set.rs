@@ -33,10 +33,10 @@ pub(crate) async fn set(chosen: Chosen<'_>, exchange: &mut Exchange) -> Result<N
 
 async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, proxy: &Proxy) -> Result<Next> {
     let used = chosen.rule.and_then(|rule| rule.script);
-    let (Some(used), Some(scripts)) = (used, &chosen.serving.scripts) else {
+    let Some(used) = used else {
         return Err(none_chosen("no interpreter is open"));
     };
-    let ended = phases::run(**chosen, scripts, exchange, Phase::Set, used).await?;
+    let ended = phases::run(**chosen, exchange, Phase::Set, used).await?;
     let value =
         ended.map_err(|failure| Error::new(Kind::Full, failure.reason(), failure.to_string()))?;
     let next = outcome::settle(**chosen, exchange).await?;
@@ -49,8 +49,10 @@ async fn run(chosen: Chosen<'_>, exchange: &mut Exchange, proxy: &Proxy) -> Resu
         _ => match exchange.scripted().scope.upstream.take() {
             Some(said) => said,
             None => {
-                let name = scripts.script(used).map_or("", |script| script.name());
-                return Err(none_chosen(&ended_with(name, &value)));
+                let plan = chosen.serving.generation.scripts.as_ref();
+                let name = plan.map(|plan| plan.name_of(chosen.site.vm, used));
+                let name = name.unwrap_or_default();
+                return Err(none_chosen(&ended_with(&name, &value)));
             }
         },
     };

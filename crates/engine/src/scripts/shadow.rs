@@ -15,7 +15,6 @@ use script::{Datum, Failure, Phase, Redirect, Said};
 use wire::{Fields, RequestHead};
 
 use super::filters::settle_head;
-use super::lifecycle::Scripts;
 use super::outcome::{self, CLOSE, Spoken};
 use super::phases;
 use super::plan::Use;
@@ -36,30 +35,27 @@ const REASON: &str = "script";
 /// The client has gone.
 pub(super) async fn run(
     arrived: Arrived<'_>,
-    scripts: &Scripts,
     exchange: &mut Exchange,
     phase: Phase,
     used: Use,
 ) -> Result<()> {
     let mut aside = Aside::begin(exchange);
-    let ended = phases::run(arrived, scripts, aside.exchange, phase, used).await?;
+    let ended = phases::run(arrived, aside.exchange, phase, used).await?;
     let word = aside.word(phase, used, ended);
     drop(aside);
-    let Some(script) = scripts.script(used) else {
-        return Ok(());
-    };
+    let script = phases::name_of(arrived, exchange, used);
     let tried = &arrived.worker.shared.tried;
     match word {
-        None => tried.count(script.name(), phase),
+        None => tried.count(&script, phase),
         Some(word) => {
-            note(exchange, script.name(), &word);
+            note(exchange, &script, &word);
             let site = arrived.site(&exchange.route);
             tried.note(Remembered {
                 id: exchange.request.id,
                 at: arrived.worker.clock.unix_at(exchange.request.received),
                 site: site.map_or_else(|| Arc::from(""), |site| Arc::clone(&site.name)),
                 path: tried::beginning(exchange.request.head.path()),
-                script: Arc::clone(script.name()),
+                script,
                 phase,
                 word,
             });

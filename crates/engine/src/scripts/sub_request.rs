@@ -4,9 +4,6 @@
 //! permits of its own beside those its script's request holds, so that one which needs the same
 //! permit waits as any other request would. Its reply is kept in memory, up to a cap.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Instant;
 
 use script::{Datum, Woken};
@@ -59,7 +56,7 @@ pub(super) async fn perform(arrived: Arrived<'_>, outer: &mut Exchange, target: 
     inner.scripted().depth = depth;
     let Arrived { worker, serving } = arrived;
     let served = (worker.serve_inside)(worker, serving, &mut inner);
-    match while_client_stays(outer, served).await {
+    match outer.while_client_stays(served).await {
         Some(Ok(())) => {}
         Some(Err(error)) => {
             let reason = error.reason;
@@ -73,16 +70,6 @@ pub(super) async fn perform(arrived: Arrived<'_>, outer: &mut Exchange, target: 
             "the reply to {shown} broke off or is longer than scripts.output allows"
         ))
     })
-}
-
-/// What `work` comes to; `None` once the outer request's client has gone.
-async fn while_client_stays<T>(outer: &mut Exchange, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    let ended = poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending => outer.poll_client_gone(cx).map(|()| None),
-    });
-    ended.await
 }
 
 /// An exchange in memory that asks for `target` as the outer request's client; `None` when that

@@ -9,7 +9,7 @@ use config::model;
 use super::shared::Shared;
 use crate::generation::Generation;
 use crate::resolve::files::Files;
-use crate::scripts::lifecycle::Scripts;
+use crate::scripts::vms::Vms;
 use crate::site::Site;
 use crate::stats::WorkerStats;
 use crate::stderr_log::StderrShares;
@@ -28,7 +28,7 @@ pub struct Serving {
     /// Those with servers whose processes may be waited for, by such a server's address.
     pub(super) slotted: HashMap<Arc<str>, Vec<Rc<Pool>>>,
     /// Its scripts on this worker; `None` is none.
-    pub(crate) scripts: Option<Rc<Scripts>>,
+    pub(crate) scripts: Option<Rc<Vms>>,
     /// What this worker keeps of the sites' files.
     pub files: Files,
     /// What the sites' programs have complained of lately.
@@ -41,7 +41,7 @@ impl Serving {
     pub(super) fn new(
         generation: Arc<Generation>,
         before: Option<&Serving>,
-        scripts: Option<Rc<Scripts>>,
+        scripts: Option<Rc<Vms>>,
         stats: &WorkerStats,
         shared: &Shared,
     ) -> Rc<Self> {

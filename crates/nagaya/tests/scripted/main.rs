@@ -15,3 +15,4 @@ mod scripts_life;
 mod scripts_limiter;
 mod scripts_requests;
 mod scripts_soak;
+mod tenant_vms;

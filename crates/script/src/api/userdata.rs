@@ -14,8 +14,9 @@ use super::chapter::{Chapter, Class, InRuby};
 
 pub(super) const CHAPTER: Chapter = Chapter {
     title: "Userdata",
-    text: "Objects of any class, kept from one request to the next. Each worker has its own, and a \
-           reload begins with none: `init` and `worker_init` fill it. For what all workers share \
+    text: "Objects of any class, kept from one request to the next. Each VM has its own, which is one \
+           of a worker, or of a worker and a tenant; a reload begins with none, and so does a tenant's VM that \
+           closed and opens again: `init` and `worker_init` fill it. For what all workers share \
            there is `Cache`.",
     classes: &[Class {
         name: "Userdata",

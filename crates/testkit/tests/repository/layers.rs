@@ -82,6 +82,8 @@ const FLOORS: [(&str, &[&str]); 8] = [
             "scripts/plan.rs",
             "scripts/reader.rs",
             "scripts/tried.rs",
+            "scripts/vms.rs",
+            "scripts/vms/",
             "worker/commands.rs",
             "worker/peers.rs",
             "worker/resources.rs",

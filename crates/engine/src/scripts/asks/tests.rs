@@ -1,5 +1,7 @@
 //! What scripts ask the engine for, on exchanges in memory.
 
+use std::task::Poll;
+
 use script::{Ask, Request as _};
 
 use super::*;
