@@ -351,6 +351,33 @@ fn a_stuck_reader_stops_no_request_and_is_said() {
     assert!(text.len() > 4_096 && text.lines().all(|line| line.ends_with("\"-\" \"-\"")));
 }
 
+/// Starts Apache with this configuration, if there is one, and waits until it listens.
+pub(crate) fn apache(directory: &TempDir, config: &str, port: u16) -> Option<Child> {
+    let binary = ["/usr/sbin/apache2", "/usr/sbin/httpd"];
+    let binary = binary.iter().find(|path| Path::new(path).exists())?;
+    let config = directory.write("apache.conf", config);
+    let child = Command::new(binary)
+        .arg("-DFOREGROUND")
+        .arg("-f")
+        .arg(config)
+        .env("TZ", "UTC")
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let address = ([127, 0, 0, 1], port).into();
+    eventually(PATIENCE, "Apache to listen", || {
+        RawClient::try_connect(address).ok()
+    });
+    Some(child)
+}
+
+/// Ends a server that was started.
+pub(crate) fn end(child: &mut Child) {
+    let id = rustix::process::Pid::from_child(child);
+    let _ = rustix::process::kill_process(id, Signal::TERM);
+    let _ = child.wait();
+}
+
 /// Apache with the same logs, if there is one.
 struct Apache {
     child: Child,
@@ -360,8 +387,6 @@ struct Apache {
 
 impl Apache {
     fn start() -> Option<Apache> {
-        let binary = ["/usr/sbin/apache2", "/usr/sbin/httpd"];
-        let binary = binary.iter().find(|path| Path::new(path).exists())?;
         let (directory, port) = (TempDir::new(), free_port());
         let at = directory.path().display();
         for (name, body) in [("hello", "hello, world\n"), ("empty", "")] {
@@ -377,19 +402,7 @@ impl Apache {
              LogFormat \"%v:%p %h %l %u %t \\\"%r\\\" %>s %b \\\"%{{Referer}}i\\\" \\\"%{{User-Agent}}i\\\"\" vhost_combined\n\
              CustomLog {at}/combined combined\nCustomLog {at}/vhost_combined vhost_combined\n"
         );
-        let config = directory.write("apache.conf", text);
-        let child = Command::new(binary)
-            .arg("-DFOREGROUND")
-            .arg("-f")
-            .arg(config)
-            .env("TZ", "UTC")
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let address = ([127, 0, 0, 1], port).into();
-        eventually(PATIENCE, "Apache to listen", || {
-            RawClient::try_connect(address).ok()
-        });
+        let child = apache(&directory, &text, port)?;
         Some(Apache {
             child,
             directory,
@@ -404,9 +417,7 @@ impl Apache {
 
 impl Drop for Apache {
     fn drop(&mut self) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(id, Signal::TERM);
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }
 

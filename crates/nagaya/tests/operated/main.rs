@@ -8,6 +8,7 @@ mod commands;
 mod descriptors;
 mod ending;
 mod error_log;
+mod from_apache;
 mod metrics;
 mod readme;
 mod reload_under_load;

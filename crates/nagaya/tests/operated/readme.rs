@@ -11,10 +11,10 @@ use std::process::Command;
 use testkit::temp::copy;
 use testkit::{Gateway, TempDir};
 
-const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
+pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 18] = [
+const DOCUMENTS: [&str; 19] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
@@ -30,6 +30,7 @@ const DOCUMENTS: [&str; 18] = [
     "docs/guide/overload.md",
     "docs/guide/scripts.md",
     "docs/guide/from-mod-mruby-and-ngx-mruby.md",
+    "docs/guide/from-apache.md",
     "docs/guide/logs-and-status.md",
     "docs/guide/ab.md",
     "docs/guide/measuring.md",
@@ -447,12 +448,12 @@ fn demo() -> Gateway {
 }
 
 /// A stand-in for the machine the documents speak of.
-struct Machine {
-    directory: TempDir,
+pub(crate) struct Machine {
+    pub(crate) directory: TempDir,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = TempDir::new();
         directory.write("srv/example/htdocs/index.html", "<p>hello</p>\n");
         directory.write("srv/example/current/htdocs/index.html", "<p>hello</p>\n");
@@ -470,11 +471,11 @@ impl Machine {
         Machine { directory }
     }
 
-    fn write(&self, name: &str, config: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, config: &str) -> PathBuf {
         self.directory.write(name, self.moved(config))
     }
 
-    fn serve(&self, config: &str, document: &str) -> Gateway {
+    pub(crate) fn serve(&self, config: &str, document: &str) -> Gateway {
         let mut config = self.moved(config);
         for address in ["0.0.0.0:80", "127.0.0.1:8080"] {
             config = config.replacen(&format!("\"{address}\""), "\"127.0.0.1:{port}\"", 1);
@@ -505,7 +506,7 @@ impl Machine {
 
 /// Writes the scripts that a configuration names: as the document shows them, below their names, or
 /// ones that do nothing; and the maps, with a line.
-fn write_named_files(directory: &TempDir, config: &str, document: &str) {
+pub(crate) fn write_named_files(directory: &TempDir, config: &str, document: &str) {
     let shown = blocks(document, "ruby");
     for name in config.split('"').filter(|word| word.starts_with("hooks/")) {
         let heading = format!("# {name}\n");
@@ -518,7 +519,7 @@ fn write_named_files(directory: &TempDir, config: &str, document: &str) {
 }
 
 /// The fenced blocks of a document in one language.
-fn blocks(document: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
     let text = read(&root().join(document));
     let mut found = Vec::new();
     let mut lines = text.lines();
@@ -556,7 +557,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     let output = Command::new(program)
         .args(arguments)
         .output()
@@ -567,11 +568,11 @@ fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     )
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
