@@ -70,9 +70,19 @@ thread_local! {
 
 /// The lines that `emit` would have this thread write, with their line feeds; they are not written.
 pub fn lines_of(emit: impl FnOnce()) -> String {
-    let before = KEPT.replace(Some(String::new()));
+    let _before = Before(KEPT.replace(Some(String::new())));
     emit();
-    KEPT.replace(before).unwrap_or_default()
+    KEPT.take().unwrap_or_default()
+}
+
+/// What was kept before, and is kept again when this goes, be it by a panic: else nothing that the
+/// thread has to say would be written any more.
+struct Before(Option<String>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        KEPT.replace(self.0.take());
+    }
 }
 
 struct ErrorLog {
@@ -284,6 +294,16 @@ mod tests {
         let words: Vec<_> = words.into_iter().map(|(_, words)| words).collect();
         assert_eq!(words, ["warn server: one", "info server: two"]);
         assert_eq!(written, "info server: three\n");
+    }
+
+    #[test]
+    fn lines_are_written_again_after_a_panic_in_those_that_were_asked_for() {
+        let written = logged(|| {
+            let panicked = std::panic::catch_unwind(|| lines_of(|| panic!("on purpose")));
+            assert!(panicked.is_err());
+            tracing::info!("after");
+        });
+        assert_eq!(written, "info server: after\n");
     }
 
     #[test]
