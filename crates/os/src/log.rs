@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchown, fstat, openat, readlinkat, statat,
+    AtFlags, FileType, Mode, OFlags, Stat, fchown, fstat, openat, readlinkat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Uid, geteuid};
@@ -37,7 +37,7 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
 /// As [`open_log`]; what is made is made this user's. What is there already stays whose it is.
 ///
 /// # Errors
-/// As [`open_log`], and where the file cannot be given away.
+/// As [`open_log`], and where the file cannot be given away: then none is left behind.
 pub fn open_log_for(path: &Path, user: u32) -> io::Result<OwnedFd> {
     open(path, Some(user))
 }
@@ -70,6 +70,15 @@ struct Walk {
     owner: Option<u32>,
 }
 
+/// Where a file comes from that was opened.
+#[derive(Clone, Copy)]
+enum Made {
+    /// It was made just now, to be this user's.
+    For(u32),
+    /// It was made or found, and stays whose it is.
+    OrFound,
+}
+
 impl Walk {
     fn new(path: &Path) -> io::Result<Self> {
         // Not through the working directory where it is not meant: it may be closed to us.
@@ -94,7 +103,7 @@ impl Walk {
             if is_last {
                 match self.open_last(&name) {
                     Err(Errno::LOOP) => {}
-                    opened => return judge(&self.at, &name, opened?),
+                    opened => return judge(&self.at, &name, self.given(&name, opened?)?),
                 }
             }
             let (entry, stat) = self.look_at(&name)?;
@@ -150,22 +159,37 @@ impl Walk {
         Ok((entry, stat))
     }
 
-    fn open_last(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+    /// The log, and whether it was made for its owner just now.
+    fn open_last(&self, name: &[u8]) -> Result<(OwnedFd, Made), Errno> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let open =
             |flags| retry_on_intr(|| openat(&self.at, name, flags, Mode::from_raw_mode(0o640)));
         let Some(owner) = self.owner else {
-            return open(flags);
+            return Ok((open(flags)?, Made::OrFound));
         };
         match open(flags | OFlags::EXCL) {
-            Ok(made) => {
-                fchown(&made, Some(Uid::from_raw(owner)), None)?;
-                Ok(made)
-            }
-            Err(Errno::EXIST) => open(flags),
-            Err(error) => Err(error),
+            Err(Errno::EXIST) => Ok((open(flags)?, Made::OrFound)),
+            made => Ok((made?, Made::For(owner))),
         }
+    }
+
+    /// The log, given to its owner where it was made for one. What cannot be given is taken away
+    /// again: found by the next one who opens it, it would never be.
+    fn given(&self, name: &[u8], (log, made): (OwnedFd, Made)) -> io::Result<OwnedFd> {
+        let Made::For(owner) = made else {
+            return Ok(log);
+        };
+        let given = fchown(&log, Some(Uid::from_raw(owner)), None);
+        given.map(|()| log).map_err(|error| {
+            // Whoever can have put another file there could have removed that, too.
+            let _ = unlinkat(&self.at, name, AtFlags::empty());
+            let error = io::Error::from(error);
+            io::Error::new(
+                error.kind(),
+                format!("it cannot be given to user {owner}: {error}"),
+            )
+        })
     }
 
     /// Puts a path's components before what is left to walk.

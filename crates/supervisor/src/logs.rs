@@ -20,8 +20,9 @@ use os::user::User;
 pub(super) struct Logs {
     open: BTreeMap<String, Rc<OwnedFd>>,
     on_demand: HashSet<String>,
-    /// Users to whom a log belongs when it is made.
-    readers: HashMap<String, String>,
+    /// The numbers of users to whom a log belongs when it is made. Looked up once: logs are opened
+    /// anew all at once, and a user database may be slow.
+    readers: HashMap<String, u32>,
 }
 
 impl Logs {
@@ -29,12 +30,12 @@ impl Logs {
     /// all that went wrong. One in others' hands is asked for by the server when it has records.
     pub(super) fn open(model: &Model, before: Option<&Logs>) -> Result<Logs, Vec<String>> {
         let paths = LogPaths::of(model);
+        let (readers, mut problems) = numbers_of(paths.readers);
         let mut logs = Logs {
             open: BTreeMap::new(),
             on_demand: paths.filled,
-            readers: paths.readers,
+            readers,
         };
-        let mut problems = Vec::new();
         for path in paths.fixed {
             let known = before.and_then(|before| before.open.get(&path));
             let opened = match known {
@@ -43,13 +44,14 @@ impl Logs {
             };
             match opened {
                 Ok(file) => drop(logs.open.insert(path, file)),
-                Err(problem) if os::log::is_in_others_hands(Path::new(&path)) => {
+                Err(error) if is_others_doing(&path, &error) => {
                     tracing::warn!(
-                        "{problem}; its directory is in the hands of others, so the start goes on: its records are lost until that is put right"
+                        "{}; that is in the hands of others, so the start goes on: its records are lost until that is put right",
+                        problem(&path, &error)
                     );
                     logs.on_demand.insert(path);
                 }
-                Err(problem) => problems.push(problem),
+                Err(error) => problems.push(problem(&path, &error)),
             }
         }
         if problems.is_empty() {
@@ -66,7 +68,7 @@ impl Logs {
         for (path, file) in &mut open {
             match self.open_at(path) {
                 Ok(opened) => *file = Rc::new(opened),
-                Err(problem) => problems.push(problem),
+                Err(error) => problems.push(problem(path, &error)),
             }
         }
         self.open = open;
@@ -76,14 +78,20 @@ impl Logs {
     /// Opens a log the server asks for, if the configuration has such a one.
     pub(super) fn open_on_demand(&self, path: &str) -> Result<OwnedFd, String> {
         if self.on_demand.contains(path) {
-            self.open_at(path)
+            let opened = self.open_at(path);
+            opened.map_err(|error| problem(path, &error))
         } else {
             Err(format!("no log of this configuration is at {path}"))
         }
     }
 
-    fn open_at(&self, path: &str) -> Result<OwnedFd, String> {
-        open(path, self.readers.get(path))
+    /// Opens a log, given to its reader if it is made.
+    fn open_at(&self, path: &str) -> io::Result<OwnedFd> {
+        let at = Path::new(path);
+        match self.readers.get(path) {
+            Some(user) => os::log::open_log_for(at, *user),
+            None => os::log::open_log(at),
+        }
     }
 
     /// Copies of the open logs, for the server.
@@ -98,20 +106,40 @@ impl Logs {
     }
 }
 
-/// Opens a log, given to its reader if it is made. Only root can give anything away.
-fn open(path: &str, reader: Option<&String>) -> Result<OwnedFd, String> {
-    let at = Path::new(path);
-    let opened = match reader.filter(|_| os::process::is_root()) {
-        Some(user) => User::look_up(user).and_then(|user| os::log::open_log_for(at, user.uid)),
-        None => os::log::open_log(at),
+/// The readers' numbers instead of their names, and what went wrong. Only root can give anything
+/// away.
+fn numbers_of(readers: HashMap<String, String>) -> (HashMap<String, u32>, Vec<String>) {
+    if !os::process::is_root() {
+        return Default::default();
+    }
+    let (mut known, mut problems) = (HashMap::new(), Vec::new());
+    let mut number_of = |user: String| {
+        *known.entry(user).or_insert_with_key(|user| {
+            let found = User::look_up(user);
+            let found = found.map_err(|error| {
+                let why = config::reason(&error);
+                problems.push(format!("give an error log to user {user}: {why}"));
+            });
+            found.ok().map(|user| user.uid)
+        })
     };
-    opened.map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::NotFound => " (its directory must exist)",
-            _ => "",
-        };
-        format!("open log {path}: {}{advice}", config::reason(&error))
-    })
+    let numbers = readers.into_iter();
+    let numbers = numbers.filter_map(|(path, user)| Some((path, number_of(user)?)));
+    (numbers.collect(), problems)
+}
+
+/// Whether somebody else than the operator may be to blame: whoever has a hand in the path, or who
+/// is to have the file and has used up what files they may have.
+fn is_others_doing(path: &str, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::QuotaExceeded || os::log::is_in_others_hands(Path::new(path))
+}
+
+fn problem(path: &str, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => " (its directory must exist)",
+        _ => "",
+    };
+    format!("open log {path}: {}{advice}", config::reason(error))
 }
 
 #[cfg(test)]
@@ -210,6 +238,32 @@ mod tests {
         ask().unwrap();
         let after = Logs::open(&model, Some(&logs)).unwrap();
         assert_eq!(after.open.len(), 1);
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_keeps_nothing_from_starting() {
+        let path = "/var/log/example.error.log";
+        for (number, expected) in [(122, true), (1, false), (28, false)] {
+            let error = io::Error::from_raw_os_error(number);
+            assert_eq!(is_others_doing(path, &error), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn readers_are_looked_up_once_and_before_anything_is_opened_for_them() {
+        if testkit::lacks_root("to give logs away") {
+            return;
+        }
+        let readers = [("/a", "nobody"), ("/b", "nobody"), ("/c", "no-such-user")];
+        let readers = readers.map(|(path, user)| (path.to_owned(), user.to_owned()));
+        let (numbers, problems) = numbers_of(HashMap::from(readers));
+        let nobody = User::look_up("nobody").unwrap().uid;
+        let expected = ["/a", "/b"].map(|path| (path.to_owned(), nobody));
+        assert_eq!(numbers, HashMap::from(expected));
+        assert_eq!(
+            problems,
+            ["give an error log to user no-such-user: no such user"]
+        );
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
 use os::file::facts;
 use os::log::{is_in_others_hands, open_log, open_log_for};
 use testkit::TempDir;
@@ -86,6 +88,36 @@ fn a_log_for_somebody_is_theirs_where_it_is_made_and_stays_whose_it_is_where_it_
     let error = open_log_for(&home.at("tenant/precious"), OTHER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     assert_eq!(owner("old"), 0);
+}
+
+#[test]
+fn a_log_that_cannot_be_given_away_leaves_no_file_behind() {
+    if testkit::lacks_root("to have something to give away") {
+        return;
+    }
+    let home = Home::new();
+    home.of_other("tenant", 0o755);
+    let paths = [home.at("new"), home.at("tenant/new")];
+    let opened = || paths.each_ref().map(|path| open_log_for(path, OTHER));
+    // Of this thread alone.
+    let errors = std::thread::scope(|scope| {
+        let powerless = scope.spawn(|| {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective.remove(CapabilitySet::CHOWN);
+            set_capabilities(None, sets).unwrap();
+            opened().map(Result::unwrap_err)
+        });
+        powerless.join().unwrap()
+    });
+    for (path, error) in paths.iter().zip(errors) {
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("given to user 65534"), "{error}");
+        assert!(!path.exists(), "{}", path.display());
+    }
+    for (path, log) in paths.iter().zip(opened()) {
+        log.unwrap();
+        assert_eq!(fs::metadata(path).unwrap().uid(), OTHER);
+    }
 }
 
 #[test]
