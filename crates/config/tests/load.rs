@@ -176,3 +176,21 @@ fn what_a_rule_leaves_out_of_compression_is_as_its_site_says() {
     assert!(compress.types.is_none() && compress.programs);
     assert_eq!(other.files.compress_min_bytes, 5);
 }
+
+#[test]
+fn an_error_log_that_may_be_given_away_is_not_the_access_log_of_all() {
+    for (error, is_refused) in [("$site.error.log", false), ("$site.log", true)] {
+        let log = format!("log = {{ error = \"/var/log/{error}\" }}\nroot =");
+        let text = WHOLE.replace("root =", &log);
+        let told = match load(&Sources::from_text("nagaya.toml", &text)) {
+            Ok(_) => String::new(),
+            Err(told) => told.to_string(),
+        };
+        let is_told = told.contains("`access` and `error` are one file");
+        assert_eq!(
+            (is_told, told.is_empty()),
+            (is_refused, !is_refused),
+            "{told}"
+        );
+    }
+}

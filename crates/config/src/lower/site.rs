@@ -132,6 +132,7 @@ fn site(
         rule_values.iter().for_each(handler::refuse_allow);
     }
     judge_answers(&table, rooted, &rules, &rule_values);
+    let log = own_log.unwrap_or_else(|| around.log.clone());
     Some(Site {
         hosts,
         tenant: tenant.name,
@@ -149,22 +150,26 @@ fn site(
         compress: Arc::new(compress),
         error_pages: error_pages(&table),
         settings: Arc::new(settings(&table)),
-        error_log: error_log(&log_table, own_log.as_ref()),
-        log: own_log.unwrap_or_else(|| around.log.clone()),
+        error_log: error_log(&log_table, &[around.log, &log], &rules),
+        log,
         limits,
         scripts,
         rules,
     })
 }
 
-/// The site's own error log, which is no access log as well.
-fn error_log(table: &Table<'_>, access: Option<&LogTarget>) -> Option<String> {
+/// The site's own error log, which is no access log as well: it may be given to the site's user.
+fn error_log(table: &Table<'_>, access: &[&LogTarget], rules: &[Rule]) -> Option<String> {
     let value = table.get("error")?;
     let target = values::log_of_site(&value)?;
-    if Some(&target) == access {
-        value.report("`access` and `error` are one file");
-    }
+    let mut all = rules.iter().filter_map(|rule| rule.log.as_ref());
     match target {
+        LogTarget::File(_)
+            if access.contains(&&target) || all.any(|of_rule| *of_rule == target) =>
+        {
+            value.report("`access` and `error` are one file");
+            None
+        }
         LogTarget::File(path) => Some(path),
         LogTarget::Off | LogTarget::Stdout => {
             let help = "leave it out for the error log of the process";
