@@ -516,6 +516,9 @@ pub(crate) fn write_named_files(directory: &TempDir, config: &str, document: &st
     for name in config.split('"').filter(|word| word.starts_with("maps/")) {
         directory.write(name, "a.example 127.0.0.1:8081\n");
     }
+    if config.contains("lib = [\"lib\"]") {
+        directory.write("lib/shop/cart.rb", "nil\n");
+    }
 }
 
 /// The fenced blocks of a document in one language.
