@@ -14,13 +14,14 @@ use testkit::{Gateway, TempDir};
 pub(crate) const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
 /// Documents whose blocks are run.
-const DOCUMENTS: [&str; 19] = [
+const DOCUMENTS: [&str; 20] = [
     "README.md",
     "README.ja.md",
     "docs/guide/tour.md",
     "docs/guide/tour.ja.md",
     "docs/guide/getting-started.md",
     "docs/guide/static-files.md",
+    "docs/guide/compression.md",
     "docs/guide/proxy.md",
     "docs/guide/php.md",
     "docs/guide/cgi.md",
@@ -464,7 +465,12 @@ impl Machine {
             "etc/nagaya/htpasswd",
             read(&root().join("examples/demo/htpasswd")),
         );
-        for place in ["run/nagaya", "var/log/nagaya", "sites.d"] {
+        for place in [
+            "run/nagaya",
+            "var/log/nagaya",
+            "var/lib/nagaya/cache",
+            "sites.d",
+        ] {
             fs::create_dir_all(directory.path().join(place))
                 .expect("a fresh directory takes another");
         }
@@ -497,7 +503,7 @@ impl Machine {
     fn moved(&self, config: &str) -> String {
         let here = self.directory.path().display();
         let mut config = config.to_owned();
-        for place in ["/srv/", "/etc/nagaya/", "/run/nagaya/", "/var/log/nagaya/"] {
+        for place in ["/srv/", "/etc/nagaya/", "/run/nagaya/", "/var/"] {
             config = config.replace(&format!("\"{place}"), &format!("\"{here}{place}"));
         }
         config
