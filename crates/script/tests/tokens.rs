@@ -245,6 +245,8 @@ fn claims_are_compared() {
         ("iss: 'a'", ", iss: []", "JWT::InvalidIssuerError"),
         ("iss: 'a'", ", iss: 'b', verify_iss: false", "1"),
         ("iss: 'a'", ", verify_iss: true", "ArgumentError"),
+        ("iss: 'a'", ", iss: nil", "ArgumentError"),
+        ("iss: 'a'", ", iss: nil, verify_iss: false", "1"),
         ("aud: ['a', 'b']", ", aud: 'b'", "1"),
         (
             "aud: 'a'",

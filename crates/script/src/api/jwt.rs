@@ -217,14 +217,16 @@ fn judge_names(payload: &Datum, options: &Datum) -> Result<(), Answer> {
         ("sub", "JWT::InvalidSubError"),
     ] {
         let verify = format!("verify_{name}");
-        let wanted = option(options, name).filter(|value| **value != Datum::Nil);
-        if wanted.is_none() && is_true(options, &verify, false) {
-            let message = format!("{verify} needs {name}: what it is compared with");
-            return Err(Answer::argument_error(message));
-        }
-        let Some(wanted) = wanted.filter(|_| is_true(options, &verify, true)) else {
+        let wanted = option(options, name);
+        if !is_true(options, &verify, wanted.is_some()) {
             continue;
-        };
+        }
+        // A setting that is not there must not let every token pass.
+        let wanted = wanted.filter(|value| **value != Datum::Nil);
+        let wanted = wanted.ok_or_else(|| {
+            let message = format!("{name} is to be compared, and is nil or left out");
+            Answer::argument_error(message)
+        })?;
         let found = texts(option(payload, name));
         if !texts(Some(wanted)).iter().any(|text| found.contains(text)) {
             let message = format!("the token's {name} is not one that is wanted");
