@@ -1,7 +1,5 @@
 //! `URI` and `CGI`: texts made fit for a query, a form or a page, and read out of one.
 
-use std::fmt::Write;
-
 use mruby::{Answer, Datum};
 
 use super::arguments::split_once;
@@ -150,7 +148,11 @@ pub(super) fn encode(text: &[u8], kept: &[u8], out: &mut String) {
                 out.push(char::from(*byte));
             }
             byte => {
-                let _ = write!(out, "%{byte:02X}");
+                // Not formatted: a long text of a client is not to hold a worker.
+                let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+                out.push('%');
+                out.push(digit(byte >> 4).to_ascii_uppercase());
+                out.push(digit(byte & 15).to_ascii_uppercase());
             }
         }
     }
