@@ -21,7 +21,7 @@ fn main() {
         server: ServerClass::Nginx,
         budgets: Budgets::default(),
         env: Vec::new(),
-        cache_files: Vec::new(),
+        cache_files: Arc::default(),
         library: Arc::default(),
         worker: 0,
         reader: Rc::new(Files),

@@ -119,7 +119,7 @@ pub struct Settings {
     /// Environment variables scripts may read, with their values.
     pub env: Vec<(String, String)>,
     /// Directories whose files `Cache` may keep namespaces in.
-    pub cache_files: Vec<PathBuf>,
+    pub cache_files: Arc<[PathBuf]>,
     /// What scripts may require.
     pub library: Arc<Library>,
     /// The worker's number.

@@ -262,7 +262,7 @@ impl Kept {
 
     fn settings(&self) -> Settings {
         let mut settings = settings();
-        settings.cache_files = vec![self.0.clone()];
+        settings.cache_files = Arc::new([self.0.clone()]);
         settings.budgets.cpu = Duration::from_secs(5);
         settings
     }
@@ -410,5 +410,56 @@ fn files_of_cache_lie_where_the_operator_says() {
         let names: Vec<_> = names.flatten().map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["link.lmc"]);
         assert!(std::fs::read_link(kept.0.join("link.lmc")).is_ok());
+    });
+}
+
+#[test]
+fn a_generation_that_is_refused_takes_no_files_of_cache_with_it() {
+    let (kept, other) = (Kept::new("in-force"), Kept::new("refused"));
+    on_a_worker(async {
+        let shared = Arc::new(Shared::default());
+        let opened = |settings| Interpreter::open(settings, Arc::clone(&shared));
+        let in_force = opened(kept.settings()).expect("it opens");
+        in_force.start(Vec::new()).await.expect("it starts");
+        let refused = opened(other.settings()).expect("it opens");
+        let init = vec![(Phase::Init, code("raise 'no'"))];
+        refused.start(init).await.expect_err("it is refused");
+        drop(refused);
+        let script = "Cache.new(filename: 'max.lmc')['a'] = '1'";
+        let ran = run(&in_force, script, &mut Trial::get("/")).await;
+        ran.expect("it runs");
+        shared.keep_files(Duration::from_secs(30));
+        assert_eq!(kept.text("max.lmc"), "a\t1\n");
+        // A server that ends has no generation left, and writes once more.
+        let script = "Cache.new(filename: 'max.lmc')['b'] = '2'";
+        let ran = run(&in_force, script, &mut Trial::get("/")).await;
+        ran.expect("it runs");
+        drop(in_force);
+        shared.keep_files(Duration::from_secs(30));
+        assert_eq!(kept.text("max.lmc"), "a\t1\nb\t2\n");
+    });
+}
+
+#[test]
+fn a_file_of_cache_has_one_name_however_it_is_written() {
+    let kept = Kept::new("names");
+    on_a_worker(async {
+        let shared = Arc::new(Shared::default());
+        let opened = Interpreter::open(kept.settings(), Arc::clone(&shared));
+        let interpreter = opened.expect("it opens");
+        interpreter.start(Vec::new()).await.expect("it starts");
+        let directory = kept.0.display();
+        for (key, name) in [
+            ("a", "max.lmc".to_owned()),
+            ("b", format!("{directory}/max.lmc")),
+            ("c", format!("{directory}//max.lmc")),
+            ("d", format!("{directory}/./max.lmc")),
+        ] {
+            let script = format!("Cache.new(filename: {name:?})[{key:?}] = '1'");
+            let ran = run(&interpreter, &script, &mut Trial::get("/")).await;
+            ran.expect("it runs");
+        }
+        shared.keep_files(Duration::from_secs(30));
+        assert_eq!(kept.text("max.lmc"), "a\t1\nb\t1\nc\t1\nd\t1\n");
     });
 }

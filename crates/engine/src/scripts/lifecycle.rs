@@ -155,7 +155,7 @@ fn settings(resources: &Resources, generation: &Generation, plan: &Plan) -> Sett
         server: plan.server,
         budgets: plan.budgets.clone(),
         env: env.collect(),
-        cache_files: plan.cache_files.clone(),
+        cache_files: Arc::clone(&plan.cache_files),
         library: Arc::clone(&plan.library),
         worker: resources.index,
         reader: Rc::new(HelperReader::new(&resources.helpers, &generation.guarded)),

@@ -53,7 +53,7 @@ pub(crate) struct Plan {
     /// Largest body that a `body_filter` is given.
     pub(super) body_filter_bytes: usize,
     /// Directories whose files `Cache` may keep namespaces in.
-    pub(super) cache_files: Vec<PathBuf>,
+    pub(super) cache_files: Arc<[PathBuf]>,
     /// What scripts may require.
     pub(super) library: Arc<Library>,
     /// Names of environment variables.
@@ -341,7 +341,7 @@ impl Builder {
             },
             budgets: budgets(&own.budgets),
             body_filter_bytes: own.budgets.body_filter_bytes,
-            cache_files: own.cache_files.to_vec(),
+            cache_files: own.cache_files.to_vec().into(),
             library: Arc::new(library(&own.lib)),
             env: own.env.to_vec(),
             opening_max: model.scripts_start_max(),

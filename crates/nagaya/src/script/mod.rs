@@ -156,7 +156,7 @@ fn open(
         server,
         budgets,
         env: env.to_vec(),
-        cache_files: Vec::new(),
+        cache_files: Arc::default(),
         library: Arc::default(),
         worker: 0,
         reader: Rc::new(Files),

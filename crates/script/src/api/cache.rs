@@ -217,38 +217,34 @@ fn name(call: &NativeCall<'_>) -> Result<Vec<u8>, Answer> {
     }
 }
 
-/// The full name of a file that lies in one of the directories, in the first if it is a bare name.
+/// The full name of a file that lies in one of the directories, in the first if it is a bare name:
+/// however it was written, one file has one name.
 fn kept(name: &[u8], directories: &[PathBuf]) -> Result<Vec<u8>, Answer> {
     let path = Path::new(OsStr::from_bytes(name));
-    let path = match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => {
-            let first = directories.first().map(PathBuf::as_path);
-            first.unwrap_or(Path::new("/")).join(path)
-        }
-        _ => path.to_owned(),
+    let mut known = directories.iter();
+    let directory = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => known.next(),
+        parent => known.find(|known| parent == Some(known.as_path())),
     };
-    let is_plain = |name: &OsStr| {
+    let is_plain = |name: &&OsStr| {
         let name = name.as_bytes();
         name.len() <= FILE_NAME_BYTES_MAX && !name.starts_with(b".") && !name.contains(&0)
     };
-    let is_kept = path.file_name().is_some_and(is_plain)
-        && directories.iter().any(|known| path.parent() == Some(known));
-    match is_kept {
-        true => Ok(path.into_os_string().into_vec()),
-        false => {
-            let known: Vec<_> = directories
-                .iter()
-                .map(|known| known.display().to_string())
-                .collect();
-            Err(Answer::Raise(
-                "Cache::InitError",
-                format!(
-                    "a file of Cache lies in one of the directories of scripts.cache_files ({})",
-                    known.join(", ")
-                ),
-            ))
-        }
+    let file = path.file_name().filter(is_plain);
+    if let (Some(directory), Some(file)) = (directory, file) {
+        return Ok(directory.join(file).into_os_string().into_vec());
     }
+    let known: Vec<_> = directories
+        .iter()
+        .map(|known| known.display().to_string())
+        .collect();
+    Err(Answer::Raise(
+        "Cache::InitError",
+        format!(
+            "a file of Cache lies in one of the directories of scripts.cache_files ({})",
+            known.join(", ")
+        ),
+    ))
 }
 
 fn usage() -> Answer {

@@ -104,7 +104,7 @@ fn interpreter() -> Rc<Interpreter> {
         server: ServerClass::Nginx,
         budgets,
         env: Vec::new(),
-        cache_files: Vec::new(),
+        cache_files: Arc::default(),
         library: Arc::default(),
         worker: 0,
         reader: Rc::new(Files),

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use os::file::{FileFacts, FileKind, Symlinks, Wait};
@@ -53,16 +53,34 @@ pub(crate) struct Kept(Mutex<Option<SyncSender<Order>>>);
 #[derive(Debug)]
 enum Order {
     /// To keep the files of these directories, and to say when they were read.
-    Follow(Vec<PathBuf>, Bounds, oneshot::Sender<()>),
+    Follow(Followed, oneshot::Sender<()>),
     /// To write what there is, and to say when that is done.
     Keep(SyncSender<()>),
 }
 
+/// Directories whose files are kept while a generation has them, so that one that is refused
+/// changes nothing.
+#[derive(Debug)]
+struct Followed {
+    directories: Weak<[PathBuf]>,
+    bounds: Bounds,
+}
+
 impl Kept {
-    /// Keeps the files of these directories from now on, and waits until they are read.
-    pub(crate) async fn follow(&self, pool: &Arc<Pool>, directories: &[PathBuf], bounds: Bounds) {
+    /// Keeps the files of these directories for as long as somebody has the list, and waits until
+    /// they are read.
+    pub(crate) async fn follow(
+        &self,
+        pool: &Arc<Pool>,
+        directories: &Arc<[PathBuf]>,
+        bounds: Bounds,
+    ) {
         let (done, read) = oneshot::channel();
-        let order = Order::Follow(directories.to_vec(), bounds, done);
+        let followed = Followed {
+            directories: Arc::downgrade(directories),
+            bounds,
+        };
+        let order = Order::Follow(followed, done);
         let is_sent = {
             let mut sender = enter(&self.0);
             if sender.is_none() && !directories.is_empty() {
@@ -95,7 +113,8 @@ fn start(pool: &Arc<Pool>) -> Option<SyncSender<Order>> {
     let (sender, orders) = sync_channel(ORDERS_MAX);
     let keeper = Keeper {
         pool: Arc::clone(pool),
-        directories: Vec::new(),
+        followed: Vec::new(),
+        directories: BTreeSet::new(),
         bounds: Bounds {
             bytes: 0,
             entries: 0,
@@ -116,7 +135,9 @@ fn start(pool: &Arc<Pool>) -> Option<SyncSender<Order>> {
 /// What the thread works on.
 struct Keeper {
     pool: Arc<Pool>,
-    directories: Vec<PathBuf>,
+    /// Those of each generation, the newest last.
+    followed: Vec<Followed>,
+    directories: BTreeSet<PathBuf>,
     bounds: Bounds,
     hasher: RandomState,
     files: HashMap<PathBuf, KeptFile>,
@@ -138,8 +159,8 @@ impl Keeper {
     fn run(mut self, orders: &Receiver<Order>) {
         loop {
             match orders.recv_timeout(EVERY) {
-                Ok(Order::Follow(directories, bounds, done)) => {
-                    (self.directories, self.bounds) = (directories, bounds);
+                Ok(Order::Follow(followed, done)) => {
+                    self.follow(followed);
                     self.look();
                     // Whoever asked may have gone.
                     let _ = done.send(());
@@ -154,7 +175,28 @@ impl Keeper {
         }
     }
 
+    fn follow(&mut self, fresh: Followed) {
+        let is_known = |known: &Followed| Weak::ptr_eq(&known.directories, &fresh.directories);
+        if !self.followed.iter().any(is_known) {
+            self.followed.push(fresh);
+        }
+    }
+
+    /// Forgets the directories that no generation has any more. The last ones are kept: a server
+    /// that ends writes once more.
+    fn forget(&mut self) {
+        self.followed
+            .retain(|known| known.directories.strong_count() > 0);
+        if let Some(newest) = self.followed.last() {
+            self.bounds = newest.bounds;
+            let lists = self.followed.iter();
+            let lists = lists.filter_map(|known| known.directories.upgrade());
+            self.directories = lists.flat_map(|list| list.to_vec()).collect();
+        }
+    }
+
     fn look(&mut self) {
+        self.forget();
         let paths = self.paths();
         self.files.retain(|path, _| paths.contains(path));
         for path in paths {

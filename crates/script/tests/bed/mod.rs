@@ -31,7 +31,7 @@ pub(crate) fn settings() -> Settings {
         server: ServerClass::Nginx,
         budgets: Budgets::default(),
         env: Vec::new(),
-        cache_files: Vec::new(),
+        cache_files: Arc::default(),
         library: Arc::default(),
         worker: 0,
         reader: Rc::new(Files),
