@@ -45,9 +45,18 @@ const MODE: u32 = 0o644;
 /// What names of namespaces by file begin with.
 pub(crate) const BY_FILE: u8 = b'f';
 
-/// The way to the thread, once there is one.
+/// The way to the thread.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Option<SyncSender<Order>>>);
+pub(crate) struct Kept(Mutex<Known>);
+
+/// What is known of the thread. Held for a look and to send an order.
+#[derive(Debug, Default)]
+struct Known {
+    /// Once there is one.
+    orders: Option<SyncSender<Order>>,
+    /// Lists whose files were read: VMs that open later, for a request perhaps, need not wait.
+    read: Vec<Weak<[PathBuf]>>,
+}
 
 /// What the thread is asked.
 #[derive(Debug)]
@@ -76,30 +85,35 @@ impl Kept {
         bounds: Bounds,
     ) {
         let (done, read) = oneshot::channel();
+        let list = Arc::downgrade(directories);
         let followed = Followed {
-            directories: Arc::downgrade(directories),
+            directories: Weak::clone(&list),
             bounds,
         };
-        let order = Order::Follow(followed, done);
         let is_sent = {
-            let mut sender = enter(&self.0);
-            if sender.is_none() && !directories.is_empty() {
-                *sender = start(pool);
+            let mut known = enter(&self.0);
+            if known.read.iter().any(|read| read.ptr_eq(&list)) {
+                return;
             }
-            sender
-                .as_ref()
-                .is_some_and(|sender| sender.try_send(order).is_ok())
+            if known.orders.is_none() && !directories.is_empty() {
+                known.orders = start(pool);
+            }
+            let order = Order::Follow(followed, done);
+            let orders = known.orders.as_ref();
+            orders.is_some_and(|orders| orders.try_send(order).is_ok())
         };
-        if is_sent {
-            // A thread that has ended drops the order.
-            let _ = read.await;
+        // A thread that has ended drops the order.
+        if is_sent && read.await.is_ok() {
+            let mut known = enter(&self.0);
+            known.read.retain(|read| read.strong_count() > 0);
+            known.read.push(list);
         }
     }
 
     /// Has everything written, and waits for that no longer than `within`.
     pub(super) fn keep(&self, within: Duration) {
         let (done, written) = sync_channel(1);
-        let sender = enter(&self.0).clone();
+        let sender = enter(&self.0).orders.clone();
         if let Some(sender) = sender
             && sender.try_send(Order::Keep(done)).is_ok()
         {
@@ -379,4 +393,33 @@ fn read(file: &File) -> io::Result<Pairs> {
             "line {line} has no tab between a key and its value"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn files_that_were_read_are_waited_for_by_nobody_else() {
+        let [read, other]: [Arc<[PathBuf]>; 2] = ["/a", "/b"].map(|at| [at.into()].into());
+        let (sender, orders) = sync_channel(ORDERS_MAX);
+        let kept = Kept(Mutex::new(Known {
+            orders: Some(sender),
+            read: vec![Arc::downgrade(&read)],
+        }));
+        let (bytes, entries) = (1, 1);
+        let is_ready = |list| {
+            let pool = Arc::default();
+            let mut follow = pin!(kept.follow(&pool, list, Bounds { bytes, entries }));
+            let mut cx = Context::from_waker(Waker::noop());
+            follow.as_mut().poll(&mut cx).is_ready()
+        };
+        // The thread is busy with a disk: it answers no order.
+        assert!(is_ready(&read));
+        assert!(!is_ready(&other));
+        assert_eq!(orders.try_iter().count(), 1);
+    }
 }
