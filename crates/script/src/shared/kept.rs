@@ -306,6 +306,10 @@ impl Keeper {
 
     /// What scripts have changed goes into the file.
     fn write(&self, path: &Path, namespace: &Namespace, file: &mut KeptFile) -> io::Result<()> {
+        // Nothing is copied for it while scripts wait for their shard.
+        if namespace.bytes() > FILE_BYTES_MAX {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         let mut pairs = namespace.pairs();
         let sums = pairs
             .iter()

@@ -241,6 +241,14 @@ impl Namespace {
             .sum()
     }
 
+    /// Bytes of keys and values in it.
+    pub(super) fn bytes(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|Padded(shard)| enter(shard).bytes())
+            .sum()
+    }
+
     /// Every key, in no order.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
