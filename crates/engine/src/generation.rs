@@ -53,6 +53,8 @@ pub struct Generation {
     pub(crate) shedding: Option<Shedding>,
     /// The groups that programs run in, by path and owner, each after those it is in.
     pub groups: Vec<(Vec<String>, Owner)>,
+    /// Which of them programs of a rule are born in, by the indices of site and rule.
+    pub(crate) group_of: HashMap<(usize, usize), usize>,
     /// Where these groups stand; not known to the model.
     pub layout: Layout,
     /// What its descriptors are enough for; not known to the model.
@@ -103,12 +105,6 @@ fn listeners(model: &Model) -> Box<[SocketAddr]> {
     addresses.collect()
 }
 
-/// The groups a model asks for, in copies.
-fn groups(model: &Model) -> Vec<(Vec<String>, Owner)> {
-    let groups = Shape::of(model).groups.into_iter();
-    groups.map(|group| (group.path, group.owner)).collect()
-}
-
 impl Generation {
     /// Makes a generation of copies of a model. Sites that stay go on counting where they
     /// stopped `before`.
@@ -117,7 +113,9 @@ impl Generation {
     /// When a pattern is too large to compile, or a time zone is not known here.
     pub fn compile(number: u64, model: &Model, before: Option<&Self>) -> Result<Self> {
         let mut targets = TargetsBuilder::new(&model.log.access);
-        let groups = groups(model);
+        let shape = Shape::of(model);
+        let groups = shape.groups.into_iter();
+        let groups: Vec<_> = groups.map(|it| (it.path, it.owner)).collect();
         let shedding = before.and_then(|before| before.shedding.as_ref());
         let shedding = Shedding::compile(model, &groups, shedding)?;
         let upstreams = model.upstreams.iter().cloned();
@@ -139,6 +137,7 @@ impl Generation {
             limits: Limits::default(),
             shedding,
             groups,
+            group_of: shape.leaves,
             layout: Layout::default(),
             room: Room::ENOUGH,
             logs: Targets::default(),

@@ -39,7 +39,7 @@ pub struct Shape<'a> {
     /// The groups.
     pub groups: Vec<Shaped<'a>>,
     /// The group of each rule that has one, by the indices of site and rule.
-    leaves: HashMap<(usize, usize), usize>,
+    pub leaves: HashMap<(usize, usize), usize>,
 }
 
 /// A group a model asks for.

@@ -566,6 +566,8 @@ c = Cgroup::CPU.new("apache/mod_mruby_group")
 c.cfs_quota_us = 10000
 c.exist? ? c.modify : c.create
 c.attach
+used = Cgroup::CPUACCT.new(c.group_name).usage
+Nginx::Headers_out.new["X-Used"] = used.inspect + ' ' + c.stat.inspect
 "#;
     let limits = "cgroup = { cpu = \"50%\" }\n  scripts = { access = \"{dir}/attach.rb\" }";
     let config = CONFIG.replacen("cgroup = { {one} }", limits, 1);
@@ -583,7 +585,9 @@ c.attach
     let spin = "#!/bin/sh\nwhile :; do :; done\n";
     builder.directory().write_program("site/one/spin.cgi", spin);
     let gateway = builder.start();
-    let told = body(&get(&gateway, "app.test", "/one/where.cgi"));
+    let told = get(&gateway, "app.test", "/one/where.cgi");
+    assert_eq!(told.head.field("x-used"), Some("nil nil"));
+    let told = body(&told);
     let wished = "rule-app.test-1/script-apache%2fmod_mruby_group/run";
     assert!(told.contains(wished), "{told}");
     let spinning = begin(&gateway, "/one/spin.cgi");
@@ -593,6 +597,14 @@ c.attach
         let line = metrics.lines().find_map(|line| line.strip_prefix(series));
         line.is_some_and(|count| count != "0").then_some(())
     });
+    let told = get(&gateway, "app.test", "/one/where.cgi");
+    let used = told.head.field("x-used").expect("the script sets it");
+    let (used_ns, stat) = used.split_once(' ').expect("two figures");
+    assert!(
+        used_ns.parse().is_ok_and(|ns: u64| ns >= 10_000_000),
+        "{used}"
+    );
+    assert!(stat.contains("nr_throttled"), "{used}");
     let shown = "apache/mod_mruby_group of rule 1 of site app.test";
     let status = status(&gateway);
     assert!(status.contains(shown), "{status}");

@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use os::cgroup::Layout;
+
 use crate::scope::Scope;
 use crate::wait::{Ask, Woken};
 
@@ -110,6 +112,10 @@ pub trait Request {
 
     /// Appends the first server of an upstream; `false` when none has this name.
     fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool;
+
+    /// Where the group stands that [`crate::CgroupWish`] of this name makes, be it there or not;
+    /// `None` where the request's program would be in no group to make it in.
+    fn group(&self, name: &str) -> Option<(&Layout, Vec<String>)>;
 
     /// Changes a property.
     ///

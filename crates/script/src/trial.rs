@@ -10,6 +10,8 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::SystemTime;
 
+use os::cgroup::Layout;
+
 use crate::request::{Property, Refused, Request, Side};
 use crate::scope::Scope;
 use crate::settings::{Read, Reader, Waiting};
@@ -32,6 +34,8 @@ pub struct Trial {
     pub fields_upstream: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its body.
     pub body: Vec<u8>,
+    /// Where groups are made for its program, by their names; empty is nowhere.
+    pub layout: Layout,
 }
 
 impl Trial {
@@ -108,6 +112,10 @@ impl Request for Trial {
     fn server_of(&self, upstream: &[u8], out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(upstream);
         true
+    }
+
+    fn group(&self, name: &str) -> Option<(&Layout, Vec<String>)> {
+        Some((&self.layout, vec![name.to_owned()]))
     }
 
     fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {

@@ -1,8 +1,8 @@
 //! Groups that scripts define and attach to.
 
-use crate::bed::{failure, interpreter, on_a_worker, run, value};
-use os::cgroup::{CpuLimit, Limits};
-use script::{Datum, Trial};
+use crate::bed::{code, failure, interpreter, on_a_worker, run, value};
+use os::cgroup::{Controller, CpuLimit, Hierarchy, Layout, Limits, Version};
+use script::{Datum, Phase, Trial};
 
 /// As it was published for mod_mruby.
 const ATTACH: &str = r#"
@@ -132,6 +132,85 @@ fn limits_are_read_as_they_were_set() {
     }
 }
 
+/// Asks for each figure of a group.
+const FIGURES: &str = "
+a, c = Cgroup::CPUACCT.new('a'), Cgroup::CPU.new('a')
+m, p = Cgroup::MEMORY.new('a'), Cgroup::PIDS.new('a')
+[a.usage, a.stat, c.stat, m.usage_in_bytes, m.max_usage_in_bytes, p.current].inspect";
+
+/// What a script is told of the group `a` in a made-up hierarchy.
+async fn figures(version: Version, controllers: &[Controller], files: &[(&str, &str)]) -> String {
+    let directory = testkit::TempDir::new();
+    for (file, text) in files {
+        directory.write(&format!("a/{file}"), text);
+    }
+    let mut request = Trial::get("/while.cgi");
+    request.layout = Layout {
+        hierarchies: vec![Hierarchy {
+            version,
+            controllers: controllers.iter().copied().collect(),
+            directory: directory.path().to_owned(),
+        }],
+    };
+    let ran = run(&interpreter(), FIGURES, &mut request).await;
+    match ran.expect("it runs").value {
+        Datum::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn figures_of_a_group_are_told_alike_in_both_versions_and_nil_where_there_are_none() {
+    let none = "[nil, nil, nil, nil, nil, nil]";
+    let all = "[70000000, \"user 5\\nsystem 2\", \
+               \"nr_periods 9\\nnr_throttled 4\\nthrottled_time 30000\", 11, 12, 2]";
+    let v1 = [
+        ("cpuacct.usage", "70000000\n"),
+        ("cpuacct.stat", "user 5\nsystem 2\n"),
+        (
+            "cpu.stat",
+            "nr_periods 9\nnr_throttled 4\nthrottled_time 30000\n",
+        ),
+        ("memory.usage_in_bytes", "11\n"),
+        ("memory.max_usage_in_bytes", "12\n"),
+        ("pids.current", "2\n"),
+    ];
+    let v2 = [
+        (
+            "cpu.stat",
+            "usage_usec 70000\nuser_usec 50000\nsystem_usec 20000\nnr_periods 9\nnr_throttled 4\n\
+             throttled_usec 30\n",
+        ),
+        ("memory.current", "11\n"),
+        ("memory.peak", "12\n"),
+        ("pids.current", "2\n"),
+    ];
+    let odd = [
+        ("cpu.stat", "\0nr_periods -1\n"),
+        ("memory.current", "max\n"),
+    ];
+    let memory = "[nil, nil, nil, 11, 12, nil]";
+    on_a_worker(async {
+        for (version, controllers, files, expected) in [
+            (Version::V1, &Controller::ALL[..], &v1[..], all),
+            (Version::V2, &Controller::ALL, &v2, all),
+            (Version::V1, &[Controller::Memory], &v1, memory),
+            (Version::V2, &[Controller::Memory], &v2, memory),
+            (Version::V2, &Controller::ALL, &odd, none),
+            (Version::V2, &Controller::ALL, &[], none),
+            (Version::V1, &[], &v1, none),
+        ] {
+            let found = figures(version, controllers, files).await;
+            assert_eq!(found, expected, "{version:?} {controllers:?} {files:?}");
+        }
+        let early = interpreter()
+            .run(Phase::WorkerInit, &code(FIGURES), None)
+            .await;
+        let said = early.expect_err("it fails").to_string();
+        assert!(said.contains("there is no request"), "{said}");
+    });
+}
+
 #[test]
 fn what_groups_cannot_do_is_told() {
     for (script, said) in [
@@ -139,6 +218,8 @@ fn what_groups_cannot_do_is_told() {
         ("Cgroup::CPU.new('a').attach(1)", "moves nothing that runs"),
         ("Cgroup::CPUSET.new('a').cpus = '0'", "cfs_quota_us"),
         ("Cgroup::CPU.new('a').rt_runtime_us = 1", "real-time"),
+        ("Cgroup::CPUACCT.new('a').usage_percpu", "over all cores"),
+        ("Cgroup::MEMORY.new('').usage_in_bytes", "a group's name"),
         ("Cgroup::CPU.new('').create", "a group's name"),
         (
             "Cgroup::BLKIO.new('a').throttle_read_bps_device = '8:0'",

@@ -234,6 +234,7 @@ fn upstreams() -> Vec<Upstream> {
 fn groups() -> Vec<Group> {
     let counted = Usage {
         cpu_us: Some(1_500_000),
+        periods: Some(8),
         throttled_periods: Some(3),
         throttled_us: Some(250_000),
         memory_bytes: Some(2 << 20),

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use ipc::order::wish;
+use os::cgroup::{Layout, Limits};
 use script::{Ask, Phase, Property, Refused, Request, Scope, Side, Woken};
 use wire::{FieldId, Fields, Version, field_name_ok, field_value_ok};
 
@@ -78,6 +80,18 @@ impl Request for Exchange {
         };
         out.extend_from_slice(server.address.to_string().as_bytes());
         true
+    }
+
+    fn group(&self, name: &str) -> Option<(&Layout, Vec<String>)> {
+        let routed = routed(self)?;
+        let generation = &routed.serving.generation;
+        let site = usize::try_from(routed.site_index).ok()?;
+        let leaf = generation
+            .group_of
+            .get(&(site, *self.route.matched().last()?))?;
+        let (path, _) = generation.groups.get(*leaf)?;
+        let wished = wish(name, Limits::default()).path;
+        Some((&generation.layout, [path.as_slice(), &wished].concat()))
     }
 
     fn write(&mut self, property: Property, value: &[u8]) -> Result<(), Refused> {

@@ -41,7 +41,7 @@ pub use self::limits::{CpuLimit, IoLimit, Limits};
 pub use self::names::directory_name;
 pub use self::standing::{CpuFigures, Mounts, Standing};
 pub use self::tree::{Group, Tree};
-pub use self::usage::Usage;
+pub use self::usage::{CpuTimes, Usage};
 
 /// What could not be done, and what the system said.
 #[derive(Debug)]

@@ -450,6 +450,7 @@ fn usage_is_read_from_what_there_is() {
         Usage::of(&layout2, &path),
         Some(Usage {
             cpu_us: Some(70),
+            periods: Some(9),
             throttled_periods: Some(4),
             throttled_us: Some(30),
             memory_bytes: Some(11),
@@ -482,6 +483,7 @@ fn usage_is_read_from_what_there_is() {
         usage,
         Usage {
             cpu_us: Some(70),
+            periods: Some(9),
             throttled_periods: Some(4),
             throttled_us: Some(30),
             memory_peak_bytes: Some(12),
@@ -490,4 +492,29 @@ fn usage_is_read_from_what_there_is() {
         }
     );
     assert_eq!(Usage::of(&layout1, &["gone".to_owned()]), None);
+    let only = Usage::by(Controller::Memory, &layout1, &path);
+    let expected = (None, Some(12));
+    assert_eq!((only.cpu_us, only.memory_peak_bytes), expected);
+}
+
+#[test]
+fn processor_time_is_told_by_who_spent_it() {
+    let machine = Machine::new();
+    let path = ["site".to_owned()];
+    let base = ["v1", "v2"].map(|name| machine.group(name, &[]));
+    machine.group("v1/site", &[("cpuacct.stat", "user 5\nsystem 2\n")]);
+    let stat = "usage_usec 70000\nuser_usec 50000\nsystem_usec 20000\n";
+    machine.group("v2/site", &[("cpu.stat", stat)]);
+    let layout1 = layout(Version::V1, &base[0], &Controller::ALL);
+    let layout2 = layout(Version::V2, &base[1], &[Controller::Cpu]);
+    for layout in [&layout1, &layout2] {
+        let times = CpuTimes {
+            user_us: 50_000,
+            system_us: 20_000,
+        };
+        assert_eq!(CpuTimes::of(layout, &path), Some(times), "{layout:?}");
+        assert_eq!(CpuTimes::of(layout, &["gone".to_owned()]), None);
+    }
+    machine.group("v1/site", &[("cpuacct.stat", "user x\nsystem 2\n")]);
+    assert_eq!(CpuTimes::of(&layout1, &path), None);
 }

@@ -15,6 +15,8 @@ use super::layout::{Layout, Version};
 pub struct Usage {
     /// Processor time.
     pub cpu_us: Option<u64>,
+    /// Periods it was counted over, while it had a quota.
+    pub periods: Option<u64>,
     /// Periods in which its quota ran out.
     pub throttled_periods: Option<u64>,
     /// Time its processes waited for the next quota, each core's added up.
@@ -39,29 +41,32 @@ impl Usage {
         }
         let mut usage = Self::default();
         for controller in layout.controllers().iter() {
-            if let Some(hierarchy) = layout.of(controller) {
-                let group = hierarchy.group(path);
-                match hierarchy.version {
-                    Version::V1 => usage.read_v1(controller, &group),
-                    Version::V2 => usage.read_v2(controller, &group),
-                }
-            }
+            usage.read(layout, path, controller);
         }
         Some(usage)
     }
 
+    /// Reads what one controller counts of the group at `path`: for who asks often.
+    pub fn by(controller: Controller, layout: &Layout, path: &[String]) -> Self {
+        let mut usage = Self::default();
+        usage.read(layout, path, controller);
+        usage
+    }
+
     /// Reads the processor time of the group at `path` and nothing else: for who asks often.
     pub fn cpu_us(layout: &Layout, path: &[String]) -> Option<u64> {
-        let of = |controller| {
-            let hierarchy = layout.of(controller)?;
-            let (group, mut usage) = (hierarchy.group(path), Self::default());
+        let mut each = [Controller::CpuTime, Controller::Cpu].into_iter();
+        each.find_map(|controller| Self::by(controller, layout, path).cpu_us)
+    }
+
+    fn read(&mut self, layout: &Layout, path: &[String], controller: Controller) {
+        if let Some(hierarchy) = layout.of(controller) {
+            let group = hierarchy.group(path);
             match hierarchy.version {
-                Version::V1 => usage.read_v1(controller, &group),
-                Version::V2 => usage.read_v2(controller, &group),
+                Version::V1 => self.read_v1(controller, &group),
+                Version::V2 => self.read_v2(controller, &group),
             }
-            usage.cpu_us
-        };
-        of(Controller::CpuTime).or_else(|| of(Controller::Cpu))
+        }
     }
 
     fn read_v2(&mut self, controller: Controller, group: &Path) {
@@ -71,6 +76,7 @@ impl Usage {
                     return;
                 };
                 self.cpu_us = value(&text, "usage_usec");
+                self.periods = value(&text, "nr_periods");
                 self.throttled_periods = value(&text, "nr_throttled");
                 self.throttled_us = value(&text, "throttled_usec");
             }
@@ -93,6 +99,7 @@ impl Usage {
                 let Ok(text) = read(&group.join("cpu.stat")) else {
                     return;
                 };
+                self.periods = value(&text, "nr_periods");
                 self.throttled_periods = value(&text, "nr_throttled");
                 self.throttled_us = value(&text, "throttled_time").map(|time| time / 1_000);
             }
@@ -112,6 +119,35 @@ impl Usage {
             }
             Controller::Io => {}
         }
+    }
+}
+
+/// Processor time of a group, by who spent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Its programs.
+    pub user_us: u64,
+    /// The kernel for them.
+    pub system_us: u64,
+}
+
+impl CpuTimes {
+    /// What a tick of version 1 is: a hundredth of a second, whatever the kernel counts by.
+    const TICK_US: u64 = 10_000;
+
+    /// Reads them of the group at `path`; `None` where they are not counted.
+    pub fn of(layout: &Layout, path: &[String]) -> Option<Self> {
+        let mut hierarchies = [Controller::CpuTime, Controller::Cpu].into_iter();
+        let hierarchy = hierarchies.find_map(|controller| layout.of(controller))?;
+        let (file, user, system, unit_us) = match hierarchy.version {
+            Version::V1 => ("cpuacct.stat", "user", "system", Self::TICK_US),
+            Version::V2 => ("cpu.stat", "user_usec", "system_usec", 1),
+        };
+        let text = read(&hierarchy.group(path).join(file)).ok()?;
+        Some(Self {
+            user_us: value(&text, user)?.saturating_mul(unit_us),
+            system_us: value(&text, system)?.saturating_mul(unit_us),
+        })
     }
 }
 

@@ -6,11 +6,11 @@
 use std::sync::{Arc, Mutex};
 
 use mruby::{Answer, MethodOf};
-use os::cgroup::Device;
+use os::cgroup::{Controller, CpuTimes, Device, Layout, Usage};
 
 use super::chapter::{Chapter, takes};
 use super::entries::{Classes, hidden, in_ruby, module};
-use super::native::{answered, holding, scope};
+use super::native::{answered, holding, request, scope};
 use crate::scope::CgroupWish;
 use crate::shared::{Given, Groups, Key, enter};
 use crate::state::NativeCall;
@@ -27,13 +27,18 @@ pub(super) const CHAPTER: Chapter = Chapter {
            machine has. Objects of one name are one group, in all workers. It stands below the group \
            that `cgroup` of the rule, site or tenant makes, and can only have less than that; without \
            one there, the program of a request that attached is refused. The worker itself is never \
-           moved. What the kernel has no way for in both versions raises a NotImplementedError: \
-           real-time shares, CPU sets, figures of use (see `nagaya status`).",
+           moved. What is not there raises a NotImplementedError: real-time shares, CPU sets, figures by \
+           core. The figures are read off the kernel when they are asked for, as they stand for \
+           the group below the rule of this request: of all programs it has had since it was made (it goes \
+           when nothing has run in it for ten seconds). They are `nil` where it does not stand, and where \
+           nothing counts them: CPU time, memory and processes are each counted where a limit of that kind \
+           is set, for the group or one above it.",
     classes: &[module("Cgroup")],
     constants: &[],
     methods: &[
         hidden(CGROUP, &["__get"], takes(2, 2), get),
         hidden(CGROUP, &["__set"], takes(3, 3), set),
+        hidden(CGROUP, &["__figure"], takes(2, 2), figure),
         hidden(CGROUP, &["__define"], takes(1, 1), define),
         hidden(CGROUP, &["__delete"], takes(1, 1), delete),
         hidden(CGROUP, &["__exist"], takes(1, 1), exist),
@@ -79,6 +84,23 @@ pub(super) const CHAPTER: Chapter = Chapter {
              another name raises.",
         ),
         in_ruby("Cgroup::CPU#detach", "", "It is not after all."),
+        in_ruby(
+            "Cgroup::CPU#stat",
+            "",
+            "`\"nr_periods 90\\nnr_throttled 4\\nthrottled_time 30000000\"`: periods with a quota, those in \
+             which it ran out, and nanoseconds waited for the next.",
+        ),
+        in_ruby(
+            "Cgroup::CPUACCT#usage",
+            "",
+            "Nanoseconds of CPU time; `stat` tells them as `\"user 7\\nsystem 2\"`, in hundredths of a second.",
+        ),
+        in_ruby(
+            "Cgroup::MEMORY#usage_in_bytes",
+            "",
+            "Memory now; `max_usage_in_bytes` is the most it has been (version 2: from Linux 5.19 on).",
+        ),
+        in_ruby("Cgroup::PIDS#current", "", "Processes and threads now."),
         in_ruby(
             "Cgroup::CPU#delete",
             "",
@@ -182,6 +204,48 @@ fn set(call: &mut NativeCall<'_>) -> Answer {
         }
         Ok(Answer::Argument(2))
     }))
+}
+
+/// A figure of the group that a program of this request would be born in.
+fn figure(call: &mut NativeCall<'_>) -> Answer {
+    answered(name(call).and_then(|name| {
+        let figure = call.name(1).unwrap_or_default();
+        let Some((layout, path)) = request(call)?.group(&name) else {
+            return Ok(Answer::Nil);
+        };
+        let by = |controller| Usage::by(controller, layout, &path);
+        let number = match figure.as_slice() {
+            b"cpu_stat" => {
+                return Ok(Answer::Datum(
+                    throttling(&by(Controller::Cpu)).as_deref().into(),
+                ));
+            }
+            b"cpuacct_stat" => return Ok(Answer::Datum(times(layout, &path).as_deref().into())),
+            b"usage" => Usage::cpu_us(layout, &path).map(|us| us.saturating_mul(1_000)),
+            b"usage_in_bytes" => by(Controller::Memory).memory_bytes,
+            b"max_usage_in_bytes" => by(Controller::Memory).memory_peak_bytes,
+            b"current" => by(Controller::Pids).pids,
+            _ => None,
+        };
+        let number = number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        Ok(Answer::Datum(number.into()))
+    }))
+}
+
+/// In the words of `cpu.stat` of version 1.
+fn throttling(usage: &Usage) -> Option<String> {
+    let (periods, throttled) = (usage.periods?, usage.throttled_periods?);
+    let waited_ns = usage.throttled_us?.saturating_mul(1_000);
+    Some(format!(
+        "nr_periods {periods}\nnr_throttled {throttled}\nthrottled_time {waited_ns}"
+    ))
+}
+
+/// In those of `cpuacct.stat`.
+fn times(layout: &Layout, path: &[String]) -> Option<String> {
+    let times = CpuTimes::of(layout, path)?;
+    let (user, system) = (times.user_us / 10_000, times.system_us / 10_000);
+    Some(format!("user {user}\nsystem {system}"))
 }
 
 type Change = Box<dyn FnOnce(&mut Given)>;

@@ -20,6 +20,11 @@ module Cgroup
         define_method(:"#{name}=") { |value| Cgroup.__set(@group_name, name, value) }
       end
     end
+    def self.__figures(*names)
+      names.each do |name|
+        define_method(name) { Cgroup.__figure(@group_name, name) }
+      end
+    end
     def self.__without(instead, *names)
       names.each do |name|
         define_method(name) { |*| raise NotImplementedError, "#{self.class}##{name} is not there for scripts: #{instead}" }
@@ -29,10 +34,13 @@ module Cgroup
   class CPU < Group
     __limits :cfs_quota_us, :cfs_period_us, :shares
     __without "real-time shares are not given away; use cfs_quota_us", :rt_period_us, :rt_period_us=, :rt_runtime_us, :rt_runtime_us=
-    __without "`nagaya status` and the metrics tell what groups have used", :stat, :cpuacct
+    __without "Cgroup::CPUACCT has the figures", :cpuacct
+    def stat; Cgroup.__figure(@group_name, :cpu_stat) end
   end
   class CPUACCT < Group
-    __without "`nagaya status` and the metrics tell what groups have used", :stat, :usage, :usage=, :usage_percpu
+    __figures :usage
+    __without "the kernel counts from when the group was made, and over all cores", :usage=, :usage_percpu
+    def stat; Cgroup.__figure(@group_name, :cpuacct_stat) end
   end
   class CPUSET < Group
     __without "limit CPU time by Cgroup::CPU#cfs_quota_us", :cpus, :cpus=, :mems, :mems=
@@ -42,11 +50,12 @@ module Cgroup
   end
   class MEMORY < Group
     __limits :limit_in_bytes, :memsw_limit_in_bytes
-    __without "`nagaya status` and the metrics tell what groups have used", :usage_in_bytes, :max_usage_in_bytes, :memsw_usage_in_bytes, :max_memsw_usage_in_bytes
+    __figures :usage_in_bytes, :max_usage_in_bytes
+    __without "use usage_in_bytes: swap is no further room here", :memsw_usage_in_bytes, :max_memsw_usage_in_bytes
     __without "the log tells of programs killed for want of memory", :cgroup_event_control=, :oom_control, :oom_control=
   end
   class PIDS < Group
     __limits :max
-    __without "`nagaya status` and the metrics tell what groups have used", :current
+    __figures :current
   end
 end
