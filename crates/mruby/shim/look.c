@@ -128,4 +128,5 @@ void ngy_sizes(size_t *sizes)
   sizes[4] = offsetof(mrb_state, gc);
   sizes[5] = sizeof(mrb_callinfo);
   sizes[6] = sizeof(ngy_memory);
+  sizes[7] = NGY_OPENING_BYTES;
 }

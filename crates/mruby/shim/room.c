@@ -41,11 +41,13 @@ static void divide(ngy_memory *memory)
   memory->common = shared ? memory->bytes_max / 4 * 3 : memory->bytes_max;
 }
 
-void ngy_enter_memory(ngy_vm *vm, ngy_memory *memory)
+/* Whether there is enough for another to begin. Up to so many bytes it has them then. */
+int ngy_enter_memory(ngy_vm *vm, ngy_memory *memory)
 {
   vm->memory = memory;
   memory->vms++;
   divide(memory);
+  return fits(vm, NGY_OPENING_BYTES);
 }
 
 static void leave_memory(ngy_vm *vm)

@@ -422,7 +422,7 @@ ngy_vm *ngy_open(const ngy_host *host, ngy_memory *memory, uint64_t cpu_ns_max)
   vm->host = *host;
   vm->cpu_ns_max = cpu_ns_max;
   vm->sealed = 1;
-  ngy_enter_memory(vm, memory);
+  if (!ngy_enter_memory(vm, memory)) { ngy_discard(vm); return NULL; }
   ngy_pool_open(&vm->pool, memory->bytes_max);
   vm->mrb = mrb_open_allocf(ngy_allocate, vm);
   if (!vm->mrb) { ngy_discard(vm); return NULL; }

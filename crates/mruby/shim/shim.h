@@ -63,6 +63,10 @@ typedef struct ngy_pool {
   size_t spares;
 } ngy_pool;
 
+/* What there must be for an interpreter to begin: where mruby itself finds no memory meanwhile, it
+ * ends the process. Matched by src/raw.rs. */
+#define NGY_OPENING_BYTES ((size_t)512 << 10)
+
 /* What the interpreters of one thread may hold together. Matched by src/memory.rs. */
 typedef struct ngy_memory {
   size_t bytes, bytes_max;
@@ -122,7 +126,7 @@ void ngy_prepare_fibers(mrb_state *mrb);
 void ngy_prepare_times(mrb_state *mrb);
 void ngy_prepare_missing(mrb_state *mrb);
 void ngy_prepare_patterns(mrb_state *mrb, struct RClass *nagaya);
-void ngy_enter_memory(ngy_vm *vm, ngy_memory *memory);
+int ngy_enter_memory(ngy_vm *vm, ngy_memory *memory);
 void ngy_close(ngy_vm *vm);
 void ngy_discard(ngy_vm *vm);
 

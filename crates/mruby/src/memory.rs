@@ -7,7 +7,7 @@
 use std::cell::UnsafeCell;
 use std::rc::Rc;
 
-use crate::raw::RawMemory;
+use crate::raw::{OPENING_BYTES, RawMemory};
 
 /// What the interpreters opened with it may hold together.
 #[derive(Debug)]
@@ -48,10 +48,10 @@ impl Memory {
         self.read().vms
     }
 
-    /// How much more there is for one that has its share already.
-    pub fn left(&self) -> usize {
+    /// Whether another may be opened and hold so many bytes without more than what is common.
+    pub fn has_room_for_another(&self, bytes: usize) -> bool {
         let all = self.read();
-        all.common.saturating_sub(all.bytes)
+        all.common.saturating_sub(all.bytes) >= bytes.max(OPENING_BYTES)
     }
 
     /// What one that holds `own` bytes of it may have in all, while the others keep theirs.

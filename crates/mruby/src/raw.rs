@@ -79,6 +79,9 @@ pub(crate) struct HostTable {
     pub(crate) failed: unsafe extern "C" fn(*mut c_void, Text, Text, Text),
 }
 
+/// What there must be for an interpreter to begin.
+pub(crate) const OPENING_BYTES: usize = 512 << 10;
+
 /// What interpreters hold together, and may.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -186,14 +189,15 @@ unsafe extern "C" {
 mod tests {
     use std::mem::{offset_of, size_of};
 
-    use super::{RawAnswer, RawMemory, RawValue, ngy_sizes};
+    use super::{OPENING_BYTES, RawAnswer, RawMemory, RawValue, ngy_sizes};
 
     #[test]
     fn shim_bindings_and_rust_agree_on_sizes_and_offsets() {
-        let mut sizes = [0; 7];
-        // SAFETY: it writes seven numbers.
+        let mut sizes = [0; 8];
+        // SAFETY: it writes eight numbers.
         unsafe { ngy_sizes(sizes.as_mut_ptr()) };
-        let [value, answer, state, context, gc, callinfo, memory] = sizes;
+        let [value, answer, state, context, gc, callinfo, memory, opening] = sizes;
+        assert_eq!(opening, OPENING_BYTES);
         assert_eq!(memory, size_of::<RawMemory>());
         assert_eq!(value, size_of::<RawValue>());
         assert_eq!(value, size_of::<mruby3_sys::mrb_value>());

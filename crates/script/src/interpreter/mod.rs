@@ -180,7 +180,7 @@ impl Interpreter {
     /// more.
     pub fn has_room_for_another(&self) -> bool {
         let fresh = self.fresh_bytes.get();
-        self.together.memory.left() >= fresh + fresh / 4
+        self.together.memory.has_room_for_another(fresh + fresh / 4)
     }
 
     /// Fibers that wait now.

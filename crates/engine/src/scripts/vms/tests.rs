@@ -40,7 +40,7 @@ fn config(scripts: &str, tenants: &[&str]) -> String {
             ),
             (
                 "/lock",
-                "m = Mutex.new(:global => true, :name => 'm'); m.lock; $in = m; sleep 0.05; Nginx.rputs 'locked'",
+                "m = Mutex.new(:global => true, :name => 'm'); m.lock; $in = m; sleep 0.01 until Cache.new(:namespace => 'n')['done']; Nginx.rputs 'locked'",
             ),
             (
                 "/busy",
@@ -244,12 +244,18 @@ fn a_vm_that_does_not_start_is_tried_again_after_a_while() {
     block_on(async {
         said(&fixture, "a", "/set?broken").await;
         let tries = said(&fixture, "a", "/cache?tries").await;
+        let began = Instant::now();
         for _ in 0..20 {
             assert_eq!(ask(&fixture, "b", "/count").await.0, 500);
         }
         assert_eq!(said(&fixture, "b", "/may").await, "may");
-        let after = said(&fixture, "a", "/cache?tries").await;
-        assert_eq!((&*tries, &*after), ("2", "3"), "one try for all");
+        let after: u64 = said(&fixture, "a", "/cache?tries").await.parse().unwrap();
+        let rested = began.elapsed().as_secs();
+        assert_eq!(tries, "2");
+        assert!(
+            (3..=3 + rested).contains(&after),
+            "{after} tries, after {rested} s"
+        );
         said(&fixture, "a", "/unset?broken").await;
         let until = Instant::now() + PATIENCE;
         while ask(&fixture, "b", "/count").await.0 != 200 {
@@ -257,7 +263,8 @@ fn a_vm_that_does_not_start_is_tried_again_after_a_while() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    assert_eq!(counted(&fixture), [2, 0, 1]);
+    let [opened, closed, failed] = counted(&fixture);
+    assert!((opened, closed) == (2, 0) && failed >= 1, "{failed}");
 }
 
 #[test]
@@ -269,7 +276,9 @@ fn cache_and_global_mutexes_are_the_same_in_all_vms() {
         assert_eq!(said(&fixture, "b", "/busy").await, "true");
         let (locked, busy) = tokio::join!(said(&fixture, "a", "/lock"), async {
             tokio::task::yield_now().await;
-            said(&fixture, "b", "/busy").await
+            let busy = said(&fixture, "b", "/busy").await;
+            said(&fixture, "b", "/set?done").await;
+            busy
         });
         assert_eq!((&*locked, &*busy), ("locked", "false"));
     });

@@ -1,6 +1,7 @@
 //! What ends a runaway: CPU time, memory, depth.
 
 use super::*;
+use crate::raw::OPENING_BYTES;
 
 #[test]
 fn runaways_end_and_the_interpreter_goes_on() {
@@ -148,4 +149,46 @@ fn a_long_call_in_c_gives_the_interpreter_up() {
         drop(vm);
         alive(&mut opened());
     }
+}
+
+#[test]
+fn an_interpreter_opens_or_says_that_there_is_no_room_however_little_there_is() {
+    let opened = |bytes| {
+        let memory = Memory::of(bytes);
+        let budget = Budget {
+            memory: Rc::clone(&memory),
+            cpu: Duration::from_millis(5) * patience(),
+        };
+        let held = Vm::open(World::default(), budget).map(|vm| vm.bytes());
+        assert_eq!((memory.bytes(), memory.vms()), (0, 0), "{bytes} bytes");
+        held.ok()
+    };
+    // Where mruby itself runs out of memory as it begins, it ends the process.
+    for bytes in (0..OPENING_BYTES).step_by(16 << 10) {
+        assert_eq!(opened(bytes), None, "{bytes} bytes");
+    }
+    let held = opened(OPENING_BYTES).expect("it opens");
+    assert!(held < OPENING_BYTES / 8 * 7, "{held} bytes are close to it");
+}
+
+#[test]
+fn one_that_finds_no_room_beside_others_does_not_open() {
+    let memory = Memory::of(4 << 20);
+    let mut others: Vec<_> = (0..5).map(|_| opened_in(&memory)).collect();
+    for held in (1_000..600_000).step_by(20_000).rev() {
+        for vm in &mut others {
+            let source = format!("$kept = ($kept || []) << 'x' * {held}; nil");
+            let script = vm.compile(source.as_bytes(), "keep.rb", 1);
+            // Without room for it there is one text less.
+            let _ = script.and_then(|script| vm.run(script));
+        }
+        let has_room = memory.has_room_for_another(0);
+        let budget = Budget {
+            memory: Rc::clone(&memory),
+            cpu: Duration::from_millis(5) * patience(),
+        };
+        let opened = Vm::open(World::default(), budget).is_ok();
+        assert!(opened || !has_room);
+    }
+    assert!(!memory.has_room_for_another(0), "they have filled it");
 }
